@@ -1,6 +1,6 @@
-//! What a simulation and one decision cost.
+//! Benchmarks of whole simulations and of single decisions.
 //!
-//! `cargo bench` runs them; nothing in the tests is timed.
+//! Run them with `cargo bench`; the tests measure no times.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -13,8 +13,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::sync::Arc;
 
-/// Whole simulations of Blox's workload: rounds with little to do, and rounds
-/// in which jobs change places.
+/// Simulates Blox's workload: with few changes in each round, and with frequent preemptions.
 fn simulations(c: &mut Criterion) {
     let mut group = c.benchmark_group("simulate");
     group.sample_size(10);
@@ -35,7 +34,7 @@ fn simulations(c: &mut Criterion) {
     group.finish();
 }
 
-/// A cluster in which `waiting` jobs wait for the GPUs that others hold.
+/// Creates a cluster in which other jobs hold all GPUs and `waiting` jobs wait.
 fn crowded(policy: &mut Pipeline, nodes: usize, waiting: u32) -> Runtime {
     let state = State::new(&ClusterSpec::uniform(nodes, 8)).expect("a sound cluster");
     let mut core = Runtime::new(state, policy.cadence());
@@ -53,7 +52,7 @@ fn crowded(policy: &mut Pipeline, nodes: usize, waiting: u32) -> Runtime {
         core.event(Time::ZERO, &event, policy)
             .expect("the next job");
     }
-    // The second decision puts the crowd in order, once; rounds after it are the rule.
+    // The second decision sorts all jobs once; later rounds are typical.
     for (round, job) in [(0.0, None), (300.0, Some(1)), (600.0, Some(2))] {
         let round = Time::new(round);
         if let Some(job) = job {
@@ -69,7 +68,7 @@ fn crowded(policy: &mut Pipeline, nodes: usize, waiting: u32) -> Runtime {
     core
 }
 
-/// Answers the core's commands at once, as a simulator without overheads does.
+/// Confirms the core's commands at once, as a simulator without overheads does.
 fn confirm(core: &mut Runtime, at: Time, policy: &mut Pipeline) {
     let mut commands = Vec::new();
     loop {
@@ -99,14 +98,14 @@ fn confirm(core: &mut Runtime, at: Time, policy: &mut Pipeline) {
     }
 }
 
-/// One round: a tenth of the waiting jobs' worth of changes, or none at all.
+/// Measures one round, in which many jobs are replaced or only one.
 fn decisions(c: &mut Criterion) {
     let mut group = c.benchmark_group("decide");
     group.sample_size(20);
     let round = Time::new(900.0);
     for (nodes, waiting) in [(16, 1_000), (16, 30_000), (1024, 1_000)] {
         let name = |what: &str| format!("{what}, {} GPUs, {waiting} waiting", nodes * 8);
-        // Every running job gives way to one that never ran.
+        // Every running job is preempted by a job that never ran.
         group.bench_function(name("las, all change"), |b| {
             b.iter_batched(
                 || {
@@ -122,7 +121,7 @@ fn decisions(c: &mut Criterion) {
                 BatchSize::LargeInput,
             );
         });
-        // One job ends and the next takes its place.
+        // One job ends and the next one starts.
         group.bench_function(name("fifo, one ends"), |b| {
             b.iter_batched(
                 || {
@@ -148,8 +147,8 @@ fn decisions(c: &mut Criterion) {
     group.finish();
 }
 
-/// One candidate of the synthesizer, four hours ahead: 128 GPUs, and four times as
-/// many jobs waiting.
+/// Measures a forecast of four hours for each candidate of the synthesizer, with 128 GPUs and 640
+/// jobs.
 fn look_ahead(c: &mut Criterion) {
     use blox::core::forecast::Horizon;
     use blox::schedulers::{SynthesizerParams, synthesizer_candidates};

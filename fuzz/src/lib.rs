@@ -1,18 +1,23 @@
-//! Fuzz targets of the readers: whatever the bytes are, a reader ends with jobs
-//! that make sense or an error of one line.
+//! Fuzz targets of the readers. For any bytes, a reader must end with valid jobs or an error of one
+//! line.
 //!
-//! With a nightly compiler and `cargo install cargo-fuzz`:
+//! Run a target with a nightly compiler and `cargo install cargo-fuzz`:
 //!
 //! ```text
 //! mkdir -p fuzz/corpus/slurm
 //! cargo +nightly fuzz run slurm fuzz/corpus/slurm crates/blox-traces/tests/inputs -- -max_total_time=300 -max_len=4096
 //! ```
 //!
-//! There is a target a format, `told` for telling the format, `map` for
-//! column maps (the first line is the map), `cluster` for cluster files,
-//! `profiles` for Synergy's profiles and `tables` for the other files that lie beside
-//! workloads (the first byte says which). `crates/blox-traces/tests/readers.rs` tries the same
-//! on damaged inputs without any of this.
+//! Targets:
+//!
+//! - one for each workload format;
+//! - `told`: detection of the format;
+//! - `map`: column maps, with the map on the first line;
+//! - `cluster`: cluster files;
+//! - `profiles`: Synergy's profiles;
+//! - `tables`: other files that accompany workloads, selected by the first byte.
+//!
+//! `crates/blox-traces/tests/readers.rs` does the same with damaged inputs and needs no fuzzer.
 
 use blox_traces::cluster_file;
 use blox_traces::formats::synergy::{self, Profiles};
@@ -25,13 +30,13 @@ use blox_sim::workload::{Workload, WorkloadError};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Where the bytes are said to lie: Synergy's profiles are looked for beside them.
+/// Path under which the bytes are opened: Synergy's profiles are searched in its folder.
 const NAME: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../crates/blox-traces/tests/inputs/fuzzed"
 );
 
-/// Reads bytes as a format that is said.
+/// Reads bytes as the given format.
 pub fn known(format: &str, bytes: &[u8]) {
     let options = ReadOptions {
         format: Some(format.parse().expect("a format")),
@@ -40,12 +45,12 @@ pub fn known(format: &str, bytes: &[u8]) {
     read(bytes, &options);
 }
 
-/// Reads bytes as the format that they look like.
+/// Reads bytes and detects their format.
 pub fn told(bytes: &[u8]) {
     read(bytes, &ReadOptions::default());
 }
 
-/// Reads a table by the map on the first line.
+/// Reads a table with the column map on the first line.
 pub fn mapped(bytes: &[u8]) {
     let end = bytes
         .iter()
@@ -100,7 +105,7 @@ fn one_sentence(e: &WorkloadError) {
     assert!(!text.contains(['\n', '\r', '\u{1b}']), "{text}");
 }
 
-/// Reads text as a cluster: in shorthand, as TOML and as Synergy has it.
+/// Reads text as a cluster: as a shorthand, as TOML and as Synergy's INI.
 pub fn cluster(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -134,7 +139,7 @@ pub fn profiles(bytes: &[u8]) {
     }
 }
 
-/// The readers that take a path alone.
+/// Readers whose only argument is a path.
 const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 14] = [
     |path| gavel::Oracle::read(path).map(drop),
     |path| lucid::read_virtual_clusters(path).map(drop),
@@ -152,7 +157,7 @@ const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 14] = [
     |path| blox_traces::applications::read_dir(path.ancestors().nth(2).expect("a folder")).map(drop),
 ];
 
-/// Reads the rest of the bytes, laid in a file, by the reader that the first one names.
+/// Writes the remaining bytes into a file and reads it with the reader that the first byte selects.
 pub fn tables(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else {
         return;
@@ -167,7 +172,7 @@ pub fn tables(bytes: &[u8]) {
     std::fs::remove_file(path).expect("it was there");
 }
 
-/// Tables of step times, and curves: two names that an application's files have.
+/// Two file names of an application: a table of step times and a validation curve.
 static FILES: LazyLock<[PathBuf; 2]> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("blox-fuzz-{}/application", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for such files");

@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! Definition of the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ Examples:
   blox policies
   blox policies las")]
     Policies(PoliciesArgs),
-    /// Compare with what original programs gave, job by job
+    /// Compare with the results of the original programs, job by job
     #[command(
         after_help = "A case is a folder with expected.csv (a row a job), summary.json (settings and averages) and the
 original's inputs, in it or in input/ or inputs/ of it or of a folder above. The system is told by
@@ -80,7 +80,7 @@ Examples:
   blox verify golden/blox/las_L7_t1000 --system blox --all"
     )]
     Verify(VerifyArgs),
-    /// Draw the pictures of result folders
+    /// Draw the plots of result folders
     #[command(after_help = "Examples:
   blox plot results
   blox plot monday tuesday --output-dir pictures
@@ -95,19 +95,19 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   blox report results
   blox report monday tuesday --output week.html")]
     Report(ReportArgs),
-    /// Walk through a simulation decision by decision
+    /// Step through a simulation decision by decision
     ///
-    /// Commands come from standard input, one a line; `help` lists them. Jobs go by their numbers,
-    /// from 0 in order of submission.
+    /// Commands come from standard input, one per line; `help` lists them. Jobs are identified by
+    /// their numbers, from 0 in order of submission.
     #[command(after_help = "Examples:
   blox step --scheduler las --trace jobs.csv --cluster 2x4
   printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]
     #[command(mut_args(hide_results))]
     Step(SimulateArgs),
-    /// Make the decisions of a journal again and compare them
+    /// Repeat the decisions of a journal and compare them
     ///
-    /// A journal is what `--journal FILE` wrote, of a simulation or of the scheduler of a cluster.
-    /// The exit status is 1 if a decision differs.
+    /// A journal is the output of `--journal FILE`, from a simulation or from the scheduler of a
+    /// cluster. The exit status is 1 if a decision differs.
     #[command(
         mut_args(hide_all_but_policies),
         after_help = "Examples:
@@ -115,21 +115,21 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   blox replay las --journal las.jsonl"
     )]
     Replay(SimulateArgs),
-    /// Begin a crate with a policy, collector or execution model of your own
+    /// Create a crate with a policy, collector or execution model of your own
     ///
-    /// It builds, passes its tests, and its program has every subcommand of this one.
+    /// The crate builds and passes its tests. Its program has every subcommand of this one.
     #[command(after_help = "Examples:
   blox new my-policy
   blox new my-placement --kind placement
   blox new 'somewhere else/my policy' --name my-policy")]
     New(NewArgs),
-    /// Print the completions of a shell
+    /// Print shell completions
     #[command(after_help = "Examples:
   blox completions bash > ~/.local/share/bash-completion/completions/blox
   blox completions zsh > ~/.zfunc/_blox
   blox completions fish > ~/.config/fish/completions/blox.fish")]
     Completions(CompletionsArgs),
-    /// Look at workload files, check, convert, sample and generate them
+    /// Inspect, check, convert, sample and generate workload files
     #[command(
         arg_required_else_help = true,
         after_help = "Examples:
@@ -138,12 +138,12 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   blox trace convert sacct.txt --output jobs.csv"
     )]
     Trace(super::trace::TraceArgs),
-    /// Repeat a published figure: its numbers beside ours, and its picture
+    /// Reproduce a published figure: its numbers beside ours, and its picture
     #[command(after_help = "Examples:
   blox reproduce --list
   blox reproduce blox-fig6 --output-dir figures")]
     Reproduce(ReproduceArgs),
-    /// Train, judge, draw and ask models of durations and load
+    /// Train, evaluate, plot and query models of durations and load
     #[command(
         arg_required_else_help = true,
         after_help = "Examples:
@@ -157,9 +157,9 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
 }
 
 impl Command {
-    /// Returns what [`Cli`] makes of a command line that simulates and with which nothing is wrong;
-    /// `None` of any other. Building all that could be asked for takes longer than a short
-    /// simulation.
+    /// Parses a valid command line of `simulate`, `compare` or `sweep` as [`Cli`] does. Returns
+    /// `None` for any other command line. Building the parsers of all commands takes longer than a
+    /// short simulation.
     pub fn of_simulation(args: &[OsString]) -> Option<Self> {
         fn of<A: Args>(args: &[OsString]) -> Option<A> {
             let command = A::augment_args(clap::Command::new("blox"));
@@ -181,7 +181,7 @@ pub(super) struct SimulateArgs {
     /// Scheduler, as NAME or 'NAME{PARAMETER=VALUE,...}'
     #[arg(value_name = "SCHEDULER")]
     pub positional: Option<String>,
-    /// The same
+    /// Scheduler, same as the positional argument
     #[arg(long, short, value_name = "NAME", conflicts_with = "positional")]
     pub scheduler: Option<String>,
     #[command(flatten)]
@@ -193,13 +193,13 @@ pub(super) struct CompareArgs {
     /// Schedulers, as NAME or 'NAME{PARAMETER=VALUE,...}'; the first is the baseline
     #[arg(value_name = "SCHEDULER")]
     pub schedulers: Vec<String>,
-    /// Repeat with each of these seeds, such as 0..9 or 1,2,5, and give intervals
+    /// Repeat with each of these seeds, such as 0..9 or 1,2,5, and print confidence intervals
     #[arg(long, value_name = "SEEDS")]
     pub seeds: Option<String>,
-    /// The scheduler that the others are compared with, job by job [default: the first]
+    /// Scheduler with which the others are compared, job by job [default: the first]
     #[arg(long, value_name = "SCHEDULER")]
     pub baseline: Option<String>,
-    /// Simulations at a time [default: as many as there are cores]
+    /// Number of simultaneous simulations [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     #[command(flatten)]
@@ -210,11 +210,11 @@ pub(super) struct CompareArgs {
 pub(super) struct SweepArgs {
     /// Schedulers, as NAME or 'NAME{PARAMETER=VALUE|VALUE,...}', or a TOML file
     ///
-    /// The keys of the file are the long names of these options, and
-    /// `schedulers = [...]` and a table `[vary]`. The command line wins.
+    /// The keys of the file are the long names of these options, `schedulers = [...]` and a table
+    /// `[vary]`. The command line takes precedence.
     #[arg(value_name = "SCHEDULER|FILE.toml")]
     pub schedulers: Vec<String>,
-    /// Jobs an hour, such as 1..9, 4..8:0.5 (in steps) or 2,4,8
+    /// Jobs per hour, such as 1..9, 4..8:0.5 (in steps) or 2,4,8
     #[arg(long, value_name = "LOADS")]
     pub loads: Option<String>,
     /// Seeds, such as 0..9 or 1,2,5
@@ -223,7 +223,7 @@ pub(super) struct SweepArgs {
     /// Any other option, by its long name; may be given more than once
     #[arg(long, value_name = "OPTION=VALUE|VALUE")]
     pub vary: Vec<String>,
-    /// Simulations at a time [default: as many as there are cores]
+    /// Number of simultaneous simulations [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     #[command(flatten)]
@@ -232,18 +232,18 @@ pub(super) struct SweepArgs {
 
 #[derive(Args)]
 pub(super) struct PoliciesArgs {
-    /// Only what has this name
+    /// Show only the entry of this name
     pub name: Option<String>,
 }
 
 #[derive(Args)]
 pub(super) struct VerifyArgs {
-    /// Folder of one case, or of folders of cases
+    /// Folder of one case, or of several case folders
     pub dir: PathBuf,
-    /// The system that all cases are of; told from their files if left out
+    /// System of all cases; detected from their files if left out
     #[arg(long, value_name = "NAME")]
     pub system: Option<String>,
-    /// Show every difference, not only the first 20 of a case
+    /// Show every difference, not only the first 20 of each case
     #[arg(long)]
     pub all: bool,
     /// Show a hash of the events, state versions and decisions of each case, to compare two builds
@@ -253,72 +253,72 @@ pub(super) struct VerifyArgs {
 
 #[derive(Args)]
 pub(super) struct NewArgs {
-    /// The folder to make
+    /// Folder to create
     pub path: PathBuf,
-    /// Name of the crate and the part [default: the folder's]
+    /// Name of the crate and of the component [default: the folder's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// The part that the crate holds
+    /// Kind of component in the crate
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Scheduling)]
     pub kind: Kind,
 }
 
-/// A kind of part that `blox new` writes.
+/// A kind of component that `blox new` creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
-    /// Which jobs run, in which order
+    /// Selects the jobs to run and their order
     Scheduling,
-    /// Which GPUs a job gets
+    /// Selects the GPUs of each job
     Placement,
-    /// Which jobs enter the queue
+    /// Decides which jobs enter the queue
     Admission,
-    /// Which nodes are used
+    /// Decides which nodes are used
     ClusterManager,
-    /// Figures of a run
+    /// Collects figures of a run
     Collector,
-    /// How fast a job runs
+    /// Defines the speed of jobs
     Execution,
 }
 
 #[derive(Args)]
 pub(super) struct CompletionsArgs {
-    /// The shell
+    /// Name of the shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
 
 #[derive(Args)]
 pub(super) struct PlotArgs {
-    /// Folders that simulate, compare or sweep wrote with --output-dir
+    /// Result folders that simulate, compare or sweep wrote with --output-dir
     #[arg(value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
-    /// Where to draw [default: DIR/plots, if there is one DIR]
+    /// Output folder [default: DIR/plots, if there is one DIR]
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
-    /// Only the picture of this name; may be given several times
+    /// Draw only the picture of this name; may be given several times
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
-    /// PNG beside SVG (in builds with the feature `png`)
+    /// Write PNG in addition to SVG (in builds with the feature `png`)
     #[arg(long)]
     pub png: bool,
 }
 
 #[derive(Args)]
 pub(super) struct ReportArgs {
-    /// Folders that simulate, compare or sweep wrote with --output-dir
+    /// Result folders that simulate, compare or sweep wrote with --output-dir
     #[arg(value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
-    /// The page [default: DIR/report.html, if there is one DIR]
+    /// HTML file to write [default: DIR/report.html, if there is one DIR]
     #[arg(long, short, value_name = "FILE.html")]
     pub output: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub(super) struct ReproduceArgs {
-    /// The figure
+    /// Name of the figure
     #[arg(required_unless_present = "list")]
     pub figure: Option<String>,
-    /// Name all figures, and the data that they need
+    /// List all figures and the data that they need
     #[arg(long, conflicts_with = "figure")]
     pub list: bool,
     /// Folder with the data that does not ship with the toolkit
@@ -330,22 +330,22 @@ pub(super) struct ReproduceArgs {
     /// Write into a folder that is not empty
     #[arg(long)]
     pub force: bool,
-    /// No progress and no notes
+    /// Print no progress and no notes
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// Everything that a simulation can be told. The keys of a configuration file
-/// are the long names of these options.
+/// All options of a simulation. The keys of a configuration file are the long names of these
+/// options.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 #[command(next_line_help = false, allow_negative_numbers = true)]
 pub(super) struct Options {
-    /// The scheduler in a configuration file.
+    /// Scheduler in a configuration file.
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// The schedulers in a configuration file; one alone for `simulate`.
+    /// Schedulers in a configuration file; exactly one for `simulate`.
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedulers: Option<Vec<String>>,
@@ -368,7 +368,7 @@ pub(super) struct Options {
     #[arg(skip)]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub vary: BTreeMap<String, Vec<Value>>,
-    /// Whom `compare` compares with.
+    /// Baseline of `compare`.
     #[arg(skip)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
@@ -378,72 +378,77 @@ pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
     /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
-    /// tiresias, synergy, gavel or sia [default: told from the file, but for synergy and gavel]
+    /// tiresias, synergy, gavel or sia [default: detected from the file; synergy and gavel must be
+    /// given]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Its columns, of a table of no such format: submit=COLUMN:date,gpus=COLUMN,duration=COLUMN:min
+    /// Its columns, for a table of another format:
+    /// submit=COLUMN:date,gpus=COLUMN,duration=COLUMN:min
     ///
-    /// FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas. Fields: submit, gpus, duration (or
+    /// FIELD=COLUMN or FIELD=COLUMN:UNIT, separated by commas. Fields: submit, gpus, duration (or
     /// start and end), job_id, user, virtual_cluster, group, model, priority, batch_size, cpus,
-    /// memory, deadline, user_estimate, attributes.NAME. Units of moments: s (the default), ms, us, ns, min, h, d,
-    /// epoch, epoch-ms, epoch-us, epoch-ns, date; of lengths: s to d, clock (D-HH:MM:SS); of GPUs
-    /// and CPUs: count, percent, milli; of memory: gib, mib, kib, bytes, gb, mb.
+    /// memory, deadline, user_estimate, attributes.NAME. Units of submit, start, end and deadline:
+    /// s (the default), ms, us, ns, min, h, d, epoch, epoch-ms, epoch-us, epoch-ns, date. Units of
+    /// durations: s to d, clock (D-HH:MM:SS). Units of GPUs and CPUs: count, percent, milli. Units
+    /// of memory: gib, mib, kib, bytes, gb, mb.
     #[arg(long, value_name = "MAP", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
-    /// Folder of throughput tables, MODEL.csv each: jobs that name model and batch become elastic;
-    /// or a JSON file of Gavel's: jobs that name their model get its speeds by type of GPU
+    /// Folder of throughput tables MODEL.csv, which make jobs with model and batch size elastic; or
+    /// Gavel's JSON file with speeds of models by GPU type
     #[arg(long, value_name = "PATH", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughputs: Option<PathBuf>,
-    /// Folder of published tables of applications, a folder each with step times and validation
-    /// curves: jobs of the format `sia` that name one train it as measured
+    /// Folder of published application tables, one folder per application with step times and
+    /// validation curves; used by jobs of the format `sia`
     #[arg(long, value_name = "DIR", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<PathBuf>,
-    /// Without a file: blox (Blox's published jobs), or poisson, bursty, diurnal [default: blox]
+    /// Workload without a file: blox (Blox's published jobs), poisson, bursty or diurnal [default:
+    /// blox]
     #[arg(long, value_name = "KIND", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// Jobs an hour; of bursty between bursts [default: 8 for blox]
+    /// Jobs per hour; between bursts for bursty [default: 8 for blox]
     #[arg(long, value_name = "JOBS", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// The demand of so many jobs as a fraction of the cluster's GPUs, instead of --load
+    /// GPU demand of the jobs as a fraction of the cluster's GPUs, instead of --load
     #[arg(long, value_name = "FRACTION", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_of_capacity: Option<f64>,
-    /// Of made-up jobs: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S,
-    /// fixed:S, trace:FILE (of its jobs) or file:FILE (a number a line) [default: blox]
+    /// Durations of generated jobs: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA,
+    /// uniform:LEAST_S,MOST_S, fixed:S, trace:FILE (of its jobs) or file:FILE (one number per line)
+    /// [default: blox]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durations: Option<String>,
-    /// Of made-up jobs: GPU counts with weights, such as 1:70,2:10,8:20 [default: 1:1]
+    /// GPU counts of generated jobs with weights, such as 1:70,2:10,8:20 [default: 1:1]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_mix: Option<String>,
-    /// Of made-up jobs: models with weights, such as resnet50:70,bert:30 [default: none]
+    /// Models of generated jobs with weights, such as resnet50:70,bert:30 [default: none]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<String>,
-    /// Of made-up jobs: users with weights, such as ada:70,bob:30 [default: none]
+    /// Users of generated jobs with weights, such as ada:70,bob:30 [default: none]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<String>,
-    /// bursty: hours between bursts, the first of the workload among them [default: 4]
+    /// bursty: hours between bursts, and before the first burst [default: 4]
     #[arg(long, value_name = "H", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_h: Option<f64>,
-    /// bursty: hours that a burst lasts [default: 2]
+    /// bursty: hours of a burst [default: 2]
     #[arg(long, value_name = "H", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_h: Option<f64>,
-    /// bursty: load in a burst as a multiple of that between bursts [default: 5]
+    /// bursty: load during a burst as a multiple of the load between bursts [default: 5]
     #[arg(long, value_name = "FACTOR", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_factor: Option<f64>,
-    /// bursty: a law for the jobs that bursts add [default: that of --durations]
+    /// bursty: durations of the jobs that bursts add [default: same as --durations]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_durations: Option<String>,
@@ -452,14 +457,14 @@ pub(super) struct Options {
     #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diurnal: Option<String>,
-    /// Let jobs that report no loss report a made-up one, for schedulers that end them by it
+    /// Add generated losses to jobs that report none, for schedulers that end jobs by their loss
     #[arg(long, help_heading = "Workload")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub losses: bool,
     /// Only the first N jobs
     ///
-    /// With --measure, an endless workload ends by itself after a hundred times
-    /// the jobs up to the last measured one, and not before 100,000.
+    /// With --measure, an endless workload ends after a hundred times the jobs up to the last
+    /// measured one, but not before 100,000 jobs.
     #[arg(long, value_name = "N", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u64>,
@@ -470,64 +475,67 @@ pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// NODESxGPUS[:TYPE], joined by commas, or a TOML file [default: 32x4]
+    /// NODESxGPUS[:TYPE], separated by commas, or a TOML file [default: 32x4]
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// Only the nodes of this partition, and only the jobs of the trace that were submitted to it
+    /// Use only the nodes of this partition, and only the jobs submitted to it
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_cluster: Option<String>,
-    /// Admission policy, instead of the scheduler's own
+    /// Admission policy that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<String>,
-    /// Placement policy, instead of the scheduler's own
+    /// Placement policy that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
-    /// Cluster manager, instead of the scheduler's own
+    /// Cluster manager that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_manager: Option<String>,
-    /// Decide in rounds of so many seconds [default: the scheduler's own, mostly 300]
+    /// Decide in rounds of S seconds [default: the scheduler's own, mostly 300]
     #[arg(long, value_name = "S", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub round: Option<f64>,
-    /// Decide when something happens, at least so many seconds apart
+    /// Decide after each event, at least GAP_S seconds apart
     #[arg(long, value_name = "GAP_S", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_event: Option<f64>,
 
-    /// When ends are seen: round, exact or a registered NAME{..} [default: round where there are rounds]
+    /// Rule for the time at which ends of jobs are detected: round, exact or a registered NAME{..}
+    /// [default: round if there are rounds]
     #[arg(long, value_name = "RULE", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<String>,
-    /// Execution model: how fast jobs run [default: the scheduler's own, mostly as-specified]
+    /// Execution model, which defines the speed of jobs [default: the scheduler's own, mostly
+    /// as-specified]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution: Option<String>,
-    /// Overheads of launches, stops and changes [default: those of the next five options]
+    /// Overheads of launches, stops and changes [default: the next five options]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overheads: Option<String>,
-    /// Seconds that a first launch takes [default: 0]
+    /// Seconds of a first launch [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_s: Option<f64>,
-    /// Seconds that a checkpoint takes when a job is stopped [default: 0]
+    /// Seconds of the checkpoint when a job is stopped [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_s: Option<f64>,
-    /// Seconds that a later launch on the same GPUs takes [default: 0]
+    /// Seconds of a later launch on the same GPUs [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_s: Option<f64>,
-    /// Seconds that a later launch on other GPUs takes [default: 0]
+    /// Seconds of a later launch on other GPUs [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_s: Option<f64>,
-    /// Seconds that every launch and change of GPUs takes, a comma, and seconds more for each doubling of a group of GPUs that no job used before (ElasticFlow: 2,2) [default: the four above]
+    /// Seconds of every launch and change of GPUs, a comma, and seconds for each doubling of a GPU
+    /// group that no job used before (ElasticFlow: 2,2) [default: the four above]
     #[arg(long, value_name = "S,S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_overheads_s: Option<String>,
@@ -535,7 +543,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "H", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_mtbf_h: Option<f64>,
-    /// Mean hours until a failed node is back [default: 1]
+    /// Mean hours until a failed node returns [default: 1]
     #[arg(long, value_name = "H", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_mttr_h: Option<f64>,
@@ -543,9 +551,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "H", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_mtbf_h: Option<f64>,
-    /// Seconds between checkpoints of a running job [default: none, a crash loses all since its launch]
+    /// Seconds between checkpoints of a running job [default: none, a crash loses all since its
+    /// launch]
     ///
-    /// A run ends when jobs have crashed 1,000,000 times in a row and kept no more of their work.
+    /// A run ends after 1,000,000 crashes in a row in which no job kept more of its work.
     #[arg(long, value_name = "S", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every_s: Option<f64>,
@@ -553,38 +562,41 @@ pub(super) struct Options {
     #[arg(long, value_name = "P", help_heading = "World")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_failure: Option<f64>,
-    /// Visit also rounds in which nothing can change; the results are the same
+    /// Also visit rounds in which nothing can change; the results are the same
     #[arg(long, help_heading = "World")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub visit_every_round: bool,
 
     /// Measured jobs, both ends included: numbers 3000..4000 or times 10h..2d (s, m, h, d)
     ///
-    /// The simulation ends when they have ended. Numbers are the trace's own ids where all of these
-    /// are whole numbers, else those in order of submission, from 0. Default: all jobs; 3000..4000
-    /// for the endless workload of Blox.
+    /// The simulation ends when they have ended. Numbers are the trace's own ids if all of these
+    /// are whole numbers. Otherwise jobs are numbered from 0 in order of submission. Default: all
+    /// jobs; 3000..4000 for the endless workload of Blox.
     #[arg(long, value_name = "A..B", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<String>,
-    /// Write jobs.csv, timeline.csv and summary.json a scheduler, and manifest.json, below this folder
+    /// Write jobs.csv, timeline.csv and summary.json for each scheduler, and manifest.json, below
+    /// this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_dir: Option<PathBuf>,
-    /// Write into a folder that is not empty, in place of earlier results, or over a journal that is there
+    /// Write into a folder that is not empty, replacing earlier results, or over an existing
+    /// journal
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
-    /// Also write rounds.csv, a row a decision
+    /// Also write rounds.csv, one row per decision
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rounds: bool,
-    /// Also write assignments.csv: who held which GPUs when
+    /// Also write assignments.csv, the GPUs of each job over time
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub assignments: bool,
-    /// Draw pictures of the results into the output folder
+    /// Draw plots of the results into the output folder
     ///
-    /// Gantt charts are among them; of a sweep, with --assignments, they are in its report.
+    /// They include Gantt charts. For a sweep, Gantt charts need --assignments and are in its
+    /// report.
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plots: bool,
@@ -596,17 +608,17 @@ pub(super) struct Options {
     #[arg(long, value_name = "NAME{..}", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collect: Option<Vec<String>>,
-    /// Count why measured jobs waited, and for how long
+    /// Count the reasons for which measured jobs waited, and the waiting time of each
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub why: bool,
-    /// Compare each job with what it would have alone on its fair share of the cluster (finish-time fairness)
+    /// Compare each job with a run alone on its fair share of the cluster (finish-time fairness)
     ///
-    /// Every measured job is simulated alone as well, which takes its time.
+    /// Every measured job is also simulated alone, which takes additional time.
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fairness: bool,
-    /// Tell the story of one job, by its name in the trace, else its number from 0; beside CSV on
+    /// Print the history of one job, by its name in the trace or its number from 0; with CSV on
     /// standard error
     #[arg(long, value_name = "JOB", help_heading = "Results")]
     #[serde(
@@ -614,31 +626,30 @@ pub(super) struct Options {
         deserialize_with = "text_or_number"
     )]
     pub explain: Option<String>,
-    /// Write every event and decision as a JSON line
+    /// Write every event and decision as a line of JSON
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<PathBuf>,
-    /// What goes to standard output: table, markdown, csv or json [default: table]
+    /// Format of standard output: table, markdown, csv or json [default: table]
     #[arg(long, value_name = "FORMAT", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_format: Option<String>,
-    /// The same as --output-format json
+    /// Same as --output-format json
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub json: bool,
-    /// No progress and no notes
+    /// Print no progress and no notes
     #[arg(long, short, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
 
-    /// TOML file with any of these options as keys; the command line wins
+    /// TOML file with any of these options as keys; the command line takes precedence
     #[arg(long, value_name = "FILE.toml")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
 }
 
-/// Of what leaves no results.
-/// Leaves the options that say how is decided, and the journal.
+/// Hides all options except those of policies and the journal.
 fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
     let shown = [
         "scheduler",
@@ -662,7 +673,7 @@ fn hide_results(arg: clap::Arg) -> clap::Arg {
     arg.hide(hidden)
 }
 
-/// `seeds = [1, 2]` and `seeds = 1` are as good as `seeds = "1,2"` and `seeds = "1"`.
+/// Accepts `seeds = [1, 2]` for `seeds = "1,2"`, and `seeds = 1` for `seeds = "1"`.
 fn text_or_list<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -681,7 +692,7 @@ fn text_or_list<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<String>
     }))
 }
 
-/// `explain = 42` is as good as `explain = "42"`.
+/// Accepts `explain = 42` for `explain = "42"`.
 fn text_or_number<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -699,7 +710,7 @@ fn text_or_number<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<Strin
 mod tests {
     use super::*;
 
-    /// Everything that a command was told, as text.
+    /// Returns all arguments of a command as text.
     fn told(command: Command) -> String {
         let (name, schedulers, others, options) = match command {
             Command::Simulate(a) => (

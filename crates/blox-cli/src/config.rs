@@ -1,4 +1,4 @@
-//! The command line and the configuration file as one.
+//! Merges the command line and the configuration file.
 
 use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
@@ -10,22 +10,22 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What was asked for, and where each part of it stands.
+/// Merged options, with the source of each option.
 #[derive(Clone)]
 pub(super) struct Given {
     pub options: Options,
     /// The schedulers by name, at least one.
     pub schedulers: Vec<String>,
-    /// Whether it is a comparison.
+    /// True for a comparison of schedulers.
     pub compares: bool,
-    /// How many simulations run at a time, if it was said.
+    /// Number of simultaneous simulations, if given.
     pub threads: Option<usize>,
     on_command_line: BTreeSet<String>,
     file: Option<PathBuf>,
 }
 
 impl Given {
-    /// A key as the user wrote it, for messages.
+    /// Returns a key as the user wrote it, for messages.
     pub fn name(&self, key: &str) -> String {
         match &self.file {
             Some(file) if !self.on_command_line.contains(key) => {
@@ -35,7 +35,7 @@ impl Given {
         }
     }
 
-    /// A value that makes no sense.
+    /// Returns the error for an invalid value.
     pub fn wrong(&self, key: &str, found: impl std::fmt::Display, expected: &str) -> Failure {
         Failure::new(format!(
             "{} is `{found}`, expected {expected}",
@@ -43,7 +43,7 @@ impl Given {
         ))
     }
 
-    /// Returns what is wrong with what a key names.
+    /// Returns an error about the value of a key.
     pub fn because(&self, key: &str, why: impl std::fmt::Display) -> Failure {
         Failure::new(format!("{}: {why}", self.name(key)))
     }
@@ -88,7 +88,7 @@ impl Given {
         }
     }
 
-    /// The configuration file.
+    /// Path of the configuration file.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
@@ -98,7 +98,7 @@ pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
     one_scheduler(args, "simulate")
 }
 
-/// For a command that takes one scheduler.
+/// Merges the options of a command that takes one scheduler.
 fn one_scheduler(args: SimulateArgs, command: &str) -> Result<Given, Failure> {
     let mut given = merge(args.options)?;
     let on_command_line = args.positional.or(args.scheduler);
@@ -128,7 +128,7 @@ fn no_meaning(option: &str, command: &str) -> Failure {
     Failure::new(format!("{option} has no meaning with `blox {command}`"))
 }
 
-/// For `step`, which shows what happens and leaves no results.
+/// Merges the options of `step`, which prints events and writes no results.
 pub(super) fn step(args: SimulateArgs) -> Result<Given, Failure> {
     let given = one_scheduler(args, "step")?;
     given.refuse_unless(|key| !is_among(key, is_result_option), "step")?;
@@ -139,7 +139,7 @@ pub(super) fn replay(args: SimulateArgs) -> Result<Given, Failure> {
     one_scheduler(args, "replay")
 }
 
-/// Returns whether an option says what is kept of a run, and where.
+/// Returns whether an option selects results to keep, or their place.
 pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
     arg.get_help_heading() == Some("Results")
         && !["measure", "quiet", "collect"]
@@ -147,13 +147,13 @@ pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
             .contains(&arg.get_long())
 }
 
-/// For the scheduler of a real cluster, which simulates nothing.
+/// Merges the options of the scheduler of a real cluster, which simulates nothing.
 #[cfg(feature = "cluster")]
 pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
     use super::cluster::{decides, deciding};
     let mut given = one_scheduler(args, "scheduler")?;
     given.refuse_unless(decides, "scheduler")?;
-    // A configuration file may be one that simulations have as well.
+    // A configuration file may also contain options of simulations.
     given.options = deciding(given.options);
     Ok(given)
 }
@@ -220,8 +220,8 @@ fn threads(given: Option<usize>) -> Result<Option<usize>, Failure> {
     }
 }
 
-/// For `trace generate`, which makes a workload and runs nothing: an option
-/// about anything else would be ignored, which is a misunderstanding.
+/// Merges the options of `trace generate`, which creates a workload and runs nothing. It rejects
+/// options about anything else instead of ignoring them.
 pub(super) fn generate(options: Options, not_meant: &[&str]) -> Result<Given, Failure> {
     let mut given = merge(options)?;
     let meant = |key: &str| {
@@ -229,7 +229,7 @@ pub(super) fn generate(options: Options, not_meant: &[&str]) -> Result<Given, Fa
         also.contains(&key) || (is_about_workloads(key) && !not_meant.contains(&key))
     };
     given.refuse_unless(meant, "trace generate")?;
-    // Nothing is run: any scheduler that has no needs of its own will do.
+    // Nothing runs, so any scheduler without required parameters will do.
     given.schedulers = vec!["fifo".to_owned()];
     Ok(given)
 }
@@ -238,7 +238,7 @@ fn is_about_workloads(key: &str) -> bool {
     is_among(key, |arg| arg.get_help_heading() == Some("Workload"))
 }
 
-/// Returns whether an option, by its long name, is one of those.
+/// Returns whether an option, given by its long name, satisfies a condition.
 fn is_among(key: &str, those: impl Fn(&clap::Arg) -> bool) -> bool {
     let command = Options::augment_args(clap::Command::new(""));
     command
@@ -246,7 +246,7 @@ fn is_among(key: &str, those: impl Fn(&clap::Arg) -> bool) -> bool {
         .any(|arg| arg.get_long() == Some(key) && those(arg))
 }
 
-/// Options that say one thing in several ways.
+/// Options that are alternatives to each other.
 const ONE_THING: [&[&str]; 5] = [
     &["trace", "workload"],
     &["format", "map"],
@@ -289,7 +289,7 @@ fn merge(cli: Options) -> Result<Given, Failure> {
             )));
         }
     }
-    // What the command line says or varies in one way, the file says in none.
+    // An option on the command line overrides its alternatives in the file.
     let said = on_command_line.iter().chain(cli.vary.keys());
     let said: BTreeSet<&str> = said.map(String::as_str).collect();
     let mut settled = said.clone();
@@ -349,7 +349,7 @@ fn read(path: &Path) -> Result<Options, Failure> {
         let what = e.message().replace('\n', ", ");
         Failure::new(format!("{shown}: line {} is `{found}`: {what}", line + 1))
     })?;
-    // Paths are meant from where the file lies.
+    // Paths are relative to the folder of the file.
     let base = path.parent().unwrap_or(Path::new(""));
     let paths = [
         &mut options.trace,
@@ -361,7 +361,7 @@ fn read(path: &Path) -> Result<Options, Failure> {
     for path in paths.into_iter().flatten() {
         *path = base.join(&*path);
     }
-    // One that lies here needs no ending to be told from a shorthand that it is not.
+    // An existing file needs no extension unless its name is also a shorthand.
     let is_file = |text: &str| text.parse::<ClusterSpec>().is_err() && base.join(text).is_file();
     let based = |key: &str, text: &str| match key {
         "durations" | "burst-durations" => reading::based(text, base),

@@ -20,22 +20,22 @@ pub(super) struct EstimateArgs {
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "one a process")]
 pub(super) enum EstimateCommand {
-    /// Train a model from a log, and say how wrong it is on the rows that were kept back
+    /// Train a model from a log, and report its errors on the held-out rows
     #[command(after_help = "Examples:
   blox estimate train jobs.csv --target duration_s --features gpus --test-share 0.2
   blox estimate train jobs.csv --target duration_s --features gpus --model boosted --output model.json")]
     Train(TrainArgs),
-    /// Say how wrong a trained model is about a log
+    /// Report the errors of a trained model on a log
     #[command(after_help = "Examples:
   blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
       blox estimate eval model.json jobs.csv")]
     Eval(EvalArgs),
-    /// Draw a trained model: what each feature adds, or the tree; and print it
+    /// Print a trained model, and draw the effect of each feature or the tree
     #[command(after_help = "Examples:
   blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
       blox estimate plot model.json --output-dir pictures")]
     Plot(DrawArgs),
-    /// Write what a trained model says about each row of a log
+    /// Write the predictions of a trained model for each row of a log
     #[command(after_help = "Examples:
   blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
       blox estimate tell model.json jobs.csv")]
@@ -54,66 +54,67 @@ pub(super) enum Kind {
 
 #[derive(Args)]
 pub(super) struct Rows {
-    /// Keep back the rows from this date on, such as 2020-09-01 (needs --date)
+    /// Hold out the rows from this date on, such as 2020-09-01 (needs --date)
     #[arg(long, value_name = "DATE", conflicts_with = "test_share")]
     pub test_from: Option<String>,
-    /// Keep back this part of the rows, from the end
+    /// Hold out this fraction of the rows, from the end
     #[arg(long, value_name = "SHARE")]
     pub test_share: Option<f64>,
 }
 
 #[derive(Args)]
 pub(super) struct TrainArgs {
-    /// The log: a CSV file with a header
+    /// Log to read, a CSV file with a header
     pub log: PathBuf,
-    /// The column to tell
+    /// Column to predict
     #[arg(long, value_name = "COLUMN")]
     pub target: String,
-    /// The kind of model
+    /// Kind of model
     #[arg(long, value_enum, default_value_t = Kind::Additive)]
     pub model: Kind,
-    /// Columns that are features, with commas between
+    /// Columns that are features, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
     pub features: Vec<String>,
-    /// A column with dates: month, day, hour and day of the week become features
+    /// Column with dates: month, day, hour and day of the week become features
     #[arg(long, value_name = "COLUMN")]
     pub date: Option<String>,
-    /// Columns told every 10 minutes whose past becomes features (needs --date)
+    /// Columns with a value every 10 minutes whose past becomes features (needs --date)
     #[arg(long, value_delimiter = ',', value_name = "COLUMNS", requires = "date")]
     pub series: Vec<String>,
     #[command(flatten)]
     pub rows: Rows,
-    /// Where to save the model
+    /// File in which to save the model
     #[arg(long, short, value_name = "FILE.json")]
     pub output: Option<PathBuf>,
-    /// The part of each step that is taken (additive, boosted) [default: 0.05; boosted: 0.1]
+    /// Learning rate: fraction of each step that is applied (additive, boosted) [default: 0.05;
+    /// boosted: 0.1]
     #[arg(long)]
     pub learning_rate: Option<f64>,
-    /// Pairs of features with a term of their own (additive) [default: 10]
+    /// Number of feature pairs with a term of their own (additive) [default: 10]
     #[arg(long)]
     pub pairs: Option<usize>,
-    /// Count errors beyond this many units as absolute ones, not squared (additive)
+    /// Count errors beyond this many units linearly instead of squared (additive)
     #[arg(long, value_name = "UNITS")]
     pub huber: Option<f64>,
-    /// Trees (boosted) [default: 100]
+    /// Number of trees (boosted) [default: 100]
     #[arg(long)]
     pub trees: Option<usize>,
-    /// Most questions from the root to a leaf (tree) [default: 8]
+    /// Maximum number of splits from the root to a leaf (tree) [default: 8]
     #[arg(long)]
     pub depth: Option<usize>,
-    /// Least rows of a leaf [default: 5; boosted: 20; tree: 1]
+    /// Minimum number of rows in a leaf [default: 5; boosted: 20; tree: 1]
     #[arg(long)]
     pub least_rows: Option<usize>,
-    /// Where random numbers begin (additive) [default: 42]
+    /// Seed of random numbers (additive) [default: 42]
     #[arg(long)]
     pub seed: Option<u64>,
 }
 
 #[derive(Args)]
 pub(super) struct EvalArgs {
-    /// The model that `train` saved
+    /// Model that `train` saved
     pub model: PathBuf,
-    /// The log
+    /// Log to read
     pub log: PathBuf,
     #[command(flatten)]
     pub rows: Rows,
@@ -121,9 +122,9 @@ pub(super) struct EvalArgs {
 
 #[derive(Args)]
 pub(super) struct DrawArgs {
-    /// The model that `train` saved
+    /// Model that `train` saved
     pub model: PathBuf,
-    /// Where to draw
+    /// Output folder
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
     /// Write into a folder that is not empty
@@ -133,11 +134,11 @@ pub(super) struct DrawArgs {
 
 #[derive(Args)]
 pub(super) struct TellArgs {
-    /// The model that `train` saved
+    /// Model that `train` saved
     pub model: PathBuf,
-    /// The log
+    /// Log to read
     pub log: PathBuf,
-    /// A column that names the rows
+    /// Column that identifies the rows
     #[arg(long, value_name = "COLUMN", default_value = "job_id")]
     pub key: String,
 }
@@ -165,7 +166,7 @@ fn split(rows: &Rows, date: Option<&str>) -> Result<Split, Failure> {
     }
 }
 
-/// Refuses options of another kind of model.
+/// Rejects options of another kind of model.
 fn refuse(args: &TrainArgs) -> Result<(), Failure> {
     let (additive, boosted, tree) = match args.model {
         Kind::Additive => (true, false, false),
@@ -321,7 +322,7 @@ fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     Ok(OK)
 }
 
-/// A name that fits a path and that no other picture has.
+/// Returns a name that is valid in a path and unique among the pictures.
 fn not_taken(name: &str, taken: &mut BTreeSet<String>) -> String {
     let fit = |c: char| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
@@ -337,7 +338,7 @@ fn not_taken(name: &str, taken: &mut BTreeSet<String>) -> String {
     own
 }
 
-/// Importances, and a picture a function; a tree as its questions.
+/// Draws importances and one picture for each function, or the splits of a tree.
 fn pictures(saved: &Saved) -> Vec<(String, String)> {
     match &saved.model {
         Model::Additive(model) => shapes(model, &saved.target),

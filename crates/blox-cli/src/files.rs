@@ -1,4 +1,4 @@
-//! Files that are written: whole or not at all.
+//! Writes files completely or not at all.
 
 use super::Failure;
 use std::error::Error;
@@ -6,14 +6,14 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes a file under another name and gives it its own at the end: it is
-/// there whole or not at all. What is no regular file, such as a pipe, is written as it goes.
+/// Writes a file under a temporary name and renames it at the end, so that a partial file is never
+/// visible. A target that is no regular file, such as a pipe, is written directly.
 pub(super) fn write_whole<E: Error + 'static>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
 ) -> Result<(), Failure> {
     let cannot = |e: &(dyn Error + 'static)| {
-        // What the operating system said is at the bottom.
+        // The message of the operating system is the innermost cause.
         let mut cause = e;
         while let Some(deeper) = cause.source() {
             cause = deeper;
@@ -31,13 +31,13 @@ pub(super) fn write_whole<E: Error + 'static>(
     let part = part_of(path);
     let filled = fill(&part).and_then(|()| std::fs::rename(&part, path).map_err(|e| cannot(&e)));
     if filled.is_err() {
-        // The error that counts is the first.
+        // Only the first error is reported.
         let _ = std::fs::remove_file(&part);
     }
     filled
 }
 
-/// Returns where a file lies until it is whole.
+/// Returns the temporary path of a file that is being written.
 pub(super) fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");

@@ -1,4 +1,4 @@
-//! Made-up workloads from their options.
+//! Generated workloads from command-line options.
 
 use super::Failure;
 use super::config::Given;
@@ -9,11 +9,11 @@ use blox_traces::generate::{
 };
 use std::path::{Path, PathBuf};
 
-/// The kinds that a generator makes.
+/// Kinds of generated workloads.
 pub(super) const KINDS: [&str; 3] = ["poisson", "bursty", "diurnal"];
 
-/// Much as in Blox's dual load, where a second load, four times as high as the
-/// first, begins every fourth hour and ends every sixth.
+/// Defaults similar to Blox's dual load. Its second load is four times as high as the first, and
+/// lasts from every fourth to every sixth hour.
 const QUIET_H: f64 = 4.0;
 const BURST_H: f64 = 2.0;
 const BURST_FACTOR: f64 = 5.0;
@@ -22,7 +22,7 @@ const DIURNAL: &str = "sine:0.5,15";
 const LAWS: &str = "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, \
      trace:FILE or file:FILE";
 
-/// Returns what the options say about arrivals of this kind.
+/// Returns the generator configuration for this kind of arrivals.
 pub(super) fn spec(
     kind: &str,
     given: &Given,
@@ -63,7 +63,7 @@ pub(super) fn spec(
     Ok(spec)
 }
 
-/// The files that the options name.
+/// Returns the files that the options name.
 pub(super) fn files(given: &Given) -> Vec<PathBuf> {
     let o = &given.options;
     [&o.durations, &o.burst_durations]
@@ -73,7 +73,7 @@ pub(super) fn files(given: &Given) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The defaults that were chosen.
+/// Fills in the defaults in use.
 pub(super) fn fill_in(kind: &str, o: &mut super::args::Options) {
     o.durations.get_or_insert_with(|| "blox".to_owned());
     match kind {

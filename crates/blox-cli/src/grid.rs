@@ -1,4 +1,4 @@
-//! A table of texts, for a terminal, for Markdown, as CSV.
+//! Tables of text for terminals, Markdown and CSV.
 
 use super::Failure;
 pub(crate) use blox_results::{number_of, whole};
@@ -9,22 +9,22 @@ use std::fmt::Write;
 
 const WIDTH: u16 = 100;
 
-/// How a table is written.
+/// Format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// For a terminal: at most 100 columns wide if the words can be wrapped.
+    /// For a terminal: at most 100 columns wide if the text can be wrapped.
     Wrapped,
-    /// For whatever else reads it: a row a line.
+    /// One line for each row, for other readers.
     Lines,
-    /// As a table of GitHub's Markdown.
+    /// A table in GitHub's Markdown.
     Markdown,
 }
 
-/// Headings, whose lines may be broken, and rows; all texts.
+/// Headings, which may contain line breaks, and rows.
 pub(super) struct Grid {
     pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,
-    /// How many columns hold words and not numbers.
+    /// Number of leading columns that hold text instead of numbers.
     pub words: usize,
 }
 
@@ -51,7 +51,7 @@ impl Grid {
                 let padding = if i + 1 == columns { 0 } else { 2 };
                 column.set_padding((0, padding));
                 if i < self.words {
-                    // Long names may wrap, the heading may not.
+                    // Long names may wrap; the heading may not.
                     let least = heading as u16 + padding;
                     column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
                 } else {
@@ -73,7 +73,7 @@ impl Grid {
             let cells: Vec<String> = cells.collect();
             format!("| {} |\n", cells.join(" | "))
         };
-        // A heading that is broken inside a word has a hyphen there.
+        // A heading that is broken inside a word has a hyphen at the break.
         let plain = |t: &String| t.replace("-\n", "").replace('\n', " ").replace('|', "\\|");
         let mut text = line(&mut self.head.iter().map(plain));
         let rule = |i| if i < self.words { "---" } else { "---:" };
@@ -85,7 +85,7 @@ impl Grid {
     }
 }
 
-/// Rows of values as CSV: numbers read back to the same bits, what is missing is empty.
+/// Formats rows of values as CSV. Numbers read back to the same bits; missing values are empty.
 pub(super) fn csv(head: &[String], rows: &[Map<String, Value>]) -> Result<String, Failure> {
     let mut out = csv::Writer::from_writer(Vec::new());
     let wrong = |e: &dyn std::fmt::Display| Failure::new(format!("no CSV can be made: {e}"));
@@ -103,7 +103,7 @@ fn field(value: Option<&Value>) -> String {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(n)) => match n.as_f64() {
-            // Whole numbers without a point.
+            // Whole numbers are written without a decimal point.
             Some(v) if n.is_f64() && v.fract() == 0.0 && v.abs() < 9e15 => (v as i64).to_string(),
             _ => n.to_string(),
         },
@@ -111,7 +111,8 @@ fn field(value: Option<&Value>) -> String {
     }
 }
 
-/// Rounded to some places, with a comma between thousands; a dash for what is no number.
+/// Formats a number with a number of decimal places and a comma between thousands; NaN becomes a
+/// dash.
 pub(super) fn decimal(value: f64, places: usize) -> String {
     if value.is_nan() {
         return "-".to_owned();
@@ -119,7 +120,7 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
     blox_plot::grouped(value, places)
 }
 
-/// A value as a multiple of another.
+/// Formats a value as a multiple of another.
 pub(super) fn ratio(value: f64, base: f64) -> String {
     if base > 0.0 && !value.is_nan() {
         format!("{:.3}", value / base)

@@ -1,5 +1,5 @@
-//! What an earlier run left in an output folder. Files are known by their names, and folders of
-//! runs by their summaries: what somebody else put there is never touched.
+//! Files that an earlier run left in an output folder. Files are recognized by their names, and
+//! folders of runs by their summaries. Other files are never touched.
 
 use super::Failure;
 use super::files::part_of;
@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is written into the folder of a run.
+/// Files in the folder of a run.
 pub(super) const RUN_FILES: [&str; 6] = [
     MANIFEST,
     "jobs.csv",
@@ -21,10 +21,10 @@ pub(super) const RUN_FILES: [&str; 6] = [
     "summary.json",
 ];
 
-/// What is written into an output folder itself; first what says that it is whole.
+/// Files in the output folder itself. The manifest comes first, because it marks complete results.
 const FILES: [&str; 4] = [MANIFEST, INDEX, TABLE, "report.html"];
 
-/// The files in an output folder that this program wrote.
+/// Returns the files in an output folder that this program wrote.
 pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
     let mut list: Vec<PathBuf> = FILES.iter().map(|name| dir.join(name)).collect();
     for folder in run_folders(dir) {
@@ -39,7 +39,7 @@ pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
     list
 }
 
-/// Removes them, and folders that are empty then.
+/// Removes these files, and the folders that are empty afterwards.
 pub(super) fn clear(dir: &Path) -> Result<(), Failure> {
     let folders = run_folders(dir);
     for path in files(dir) {
@@ -55,7 +55,7 @@ pub(super) fn clear(dir: &Path) -> Result<(), Failure> {
         .into_iter()
         .chain([dir.join("runs"), dir.join("plots")])
     {
-        // One that holds something else stays.
+        // A folder with other files stays.
         let _ = fs::remove_dir(folder);
     }
     Ok(())
@@ -66,10 +66,10 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Folders of schedulers, and of the runs of a sweep.
+/// Returns the folders of schedulers, and of the runs of a sweep.
 fn run_folders(dir: &Path) -> Vec<PathBuf> {
     let mut list = entries(dir);
-    // A number tells those apart that would have the same name.
+    // A number distinguishes folders with the same name.
     list.retain(|folder| {
         is_run(folder, |rest| {
             rest.is_empty()
@@ -84,7 +84,7 @@ fn run_folders(dir: &Path) -> Vec<PathBuf> {
     list
 }
 
-/// Returns whether a folder has the name of the scheduler in its summary, and what may follow that.
+/// Returns whether a folder is named after the scheduler in its summary, with an allowed suffix.
 fn is_run(folder: &Path, may_follow: impl Fn(&str) -> bool) -> bool {
     let summary = fs::read(folder.join("summary.json"));
     let summary: Option<Value> = summary.ok().and_then(|s| serde_json::from_slice(&s).ok());
@@ -96,7 +96,7 @@ fn is_run(folder: &Path, may_follow: impl Fn(&str) -> bool) -> bool {
     })
 }
 
-/// The columns of the table of a sweep, which name what may have been varied.
+/// Returns the columns of a sweep's table, which include the names of varied options.
 fn settings(dir: &Path) -> Vec<String> {
     let text = fs::read_to_string(dir.join(TABLE)).unwrap_or_default();
     let head = text.lines().next().unwrap_or_default();

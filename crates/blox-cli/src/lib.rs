@@ -1,5 +1,5 @@
-//! The command line as a library: hand it a registry with your own policies,
-//! and all subcommands know them.
+//! The command line as a library. All subcommands use the policies of the registry that is passed
+//! to it.
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
@@ -8,10 +8,13 @@
 //! }
 //! ```
 //!
-//! Data goes to standard output, errors and progress to standard error. Exit
-//! codes: 0 all is well, 1 a verification that differs, 2 wrong usage or bad
-//! input, 3 no answer from the scheduler of a real cluster, 130 interrupted by
-//! Ctrl-C or SIGTERM.
+//! Data goes to standard output; errors and progress go to standard error. Exit codes:
+//!
+//! - 0: success;
+//! - 1: `verify`, `replay` or `reproduce` found a difference;
+//! - 2: wrong usage or bad input;
+//! - 3: the scheduler of a real cluster does not answer;
+//! - 130: interrupted by Ctrl-C or SIGTERM.
 
 mod args;
 mod cluster;
@@ -56,7 +59,7 @@ use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Why a command could not do what it was told.
+/// Reason why a command failed.
 #[derive(Clone, Debug)]
 enum Failure {
     /// One clear sentence for the user.
@@ -64,7 +67,7 @@ enum Failure {
     /// The scheduler of a real cluster does not answer.
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
     Unreachable(String),
-    /// Nobody reads the output any more: no reason to complain.
+    /// The reader has closed the output; this is no error.
     ClosedPipe,
 }
 
@@ -75,7 +78,7 @@ impl Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Of writing to standard output; files have their own messages.
+    /// Converts an error of writing to standard output. Files have their own messages.
     fn from(e: io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
@@ -84,7 +87,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The answer of commands that need released programs, in a build without them.
+/// Message of commands that need released programs, in a build without them.
 #[cfg(not(feature = "released"))]
 const WITHOUT_RELEASED: &str = "`verify` and `reproduce` repeat released programs, which this build leaves out; build with `--features released`";
 
@@ -95,23 +98,22 @@ const BAD_INPUT: i32 = 2;
 const UNREACHABLE: i32 = 3;
 const INTERRUPTED: i32 = 130;
 
-/// Where a command's output goes, and commands of `step` come from.
+/// Input and output of a command. The input holds the commands of `step`.
 struct Terminal<'a> {
     input: &'a mut dyn BufRead,
-    /// Whether somebody types, and wants to be asked.
+    /// True if the input is a terminal, so that `step` prints prompts.
     prompts: bool,
     out: &'a mut dyn Write,
-    /// How tables are written there, unless another format is asked for.
+    /// Default format of tables.
     form: Form,
     err: &'a mut dyn Write,
-    /// Whether this is a whole process with a user before it: it may show
-    /// progress and take Ctrl-C.
+    /// True in a process with an interactive user: it may show progress and handle Ctrl-C.
     interactive: bool,
 }
 
-/// Runs the command line of this process with these policies.
+/// Runs the command line of this process with the policies of a registry.
 pub fn run(registry: Registry) -> ExitCode {
-    // No lock: the progress bar shares standard error.
+    // Not locked: the progress bar shares standard error.
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let prompts = io::stdin().is_terminal();
     let mut terminal = Terminal {
@@ -129,7 +131,7 @@ pub fn run(registry: Registry) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Runs a command line, the program's name first, and returns its exit code.
+/// Runs a command line, which begins with the program's name, and returns its exit code.
 ///
 /// ```
 /// let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -196,7 +198,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Ok(code) => code,
         Err(Failure::ClosedPipe) => OK,
         Err(Failure::Message(message)) => {
-            // If even this cannot be written there is nobody to tell.
+            // If this cannot be written, there is no other way to report the error.
             let _ = writeln!(terminal.err, "error: {message}");
             BAD_INPUT
         }
@@ -214,7 +216,7 @@ fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Resu
     Ok(OK)
 }
 
-/// Takes commands that the help hides out of what a misspelt one might have been.
+/// Removes hidden commands from the suggestions for a misspelled command.
 fn suggest_no_hidden(e: &mut clap::Error) {
     let kind = ContextKind::SuggestedSubcommand;
     let Some(ContextValue::Strings(names)) = e.get(kind) else {
@@ -230,7 +232,8 @@ fn suggest_no_hidden(e: &mut clap::Error) {
     e.insert(kind, ContextValue::Strings(shown));
 }
 
-/// `None` after help or version was shown, a code after wrong usage was.
+/// Parses a command line. Returns `None` after printing help or version, and an exit code after
+/// wrong usage.
 fn parse(
     args: &[OsString],
     terminal: &mut Terminal<'_>,

@@ -1,23 +1,23 @@
-//! Keeps other processes out of an output folder.
+//! Locks an output folder against other processes.
 
 use super::Failure;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-/// The file that a process which writes into a folder holds locked. Without a
-/// process it means nothing.
+/// Name of the file that a process keeps locked while it writes into a folder. An unlocked file has
+/// no meaning.
 pub(super) const LOCK: &str = "blox.lock";
 
-/// Where files can be locked, nobody else writes into the folder while this lives.
+/// Exclusive lock of an output folder, on systems with file locks.
 pub(super) struct Lock {
     path: PathBuf,
-    /// Let go when the process ends, however it does.
+    /// Unlocked when the process ends for any reason.
     _file: File,
 }
 
 impl Lock {
-    /// Makes the folder if it is not there. The error says that it cannot be written, or that
-    /// another process does.
+    /// Creates the folder if it does not exist, and locks it. Fails if the folder cannot be
+    /// written, or if another process writes into it.
     pub fn take(dir: &Path) -> Result<Self, Failure> {
         let path = dir.join(LOCK);
         let file = std::fs::create_dir_all(dir).and_then(|()| File::create(&path));
@@ -43,7 +43,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Whatever stays behind is locked by nobody, and means nothing.
+        // A file that stays behind is unlocked and has no meaning.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! `blox plot`: pictures of result folders.
+//! `blox plot`: plots of result folders.
 
 use super::args::PlotArgs;
 use super::files::write_whole;
@@ -7,7 +7,7 @@ use blox_results::{Folder, Picture, pictures};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// How many pixels of a PNG a unit of the picture has.
+/// Pixels of a PNG for each unit of the SVG.
 #[cfg(feature = "png")]
 const PNG_SCALE: f32 = 2.0;
 
@@ -32,7 +32,7 @@ pub(super) fn run(args: &PlotArgs, terminal: &mut Terminal<'_>) -> Result<i32, F
     Ok(OK)
 }
 
-/// Draws what the folders have the data for, and says what is where.
+/// Draws all pictures for which the folders have data, and returns their paths.
 pub(super) fn draw(
     dirs: &[PathBuf],
     out: &Path,
@@ -73,7 +73,7 @@ pub(super) fn draw(
     Ok(drawn)
 }
 
-/// Pictures of several folders may have one name: later ones are numbered.
+/// Adds a number to the names of pictures that several folders share.
 fn unlike_names(list: &mut [Picture]) {
     for i in 1..list.len() {
         let (before, rest) = list.split_at_mut(i);

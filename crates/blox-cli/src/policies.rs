@@ -1,4 +1,4 @@
-//! `blox policies`: what there is, by kind.
+//! `blox policies`: lists registered policies by kind.
 
 use super::{Failure, OK, Terminal};
 use blox_core::registry::{Registry, Shelf};

@@ -1,4 +1,4 @@
-//! Simulations side by side on the cores that there are.
+//! Runs simulations in parallel on the available cores.
 
 use super::Failure;
 use blox_sim::Watch;
@@ -7,11 +7,11 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Does `work` for each watch, begun in this order, at most `threads` of them at a
-/// time; `None` for what began after its watch was told to stop. The first
-/// error stops all others.
+/// Calls `work` for each watch in this order, with at most `threads` calls at a time. Returns
+/// `None` for a call that would have started after its watch was stopped. The first error stops all
+/// others.
 ///
-/// Nothing is shared between them, so the results are the same for any number of threads.
+/// The calls share nothing, so the results are the same for any number of threads.
 pub(super) fn each<T: Send>(
     watches: &[Arc<Watch>],
     threads: Option<usize>,
@@ -32,14 +32,14 @@ pub(super) fn each<T: Send>(
     let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = threads.unwrap_or_else(cores).min(watches.len());
     let mut results: Vec<(usize, Result<Option<T>, Failure>)> = match threads {
-        // Nobody else is needed.
+        // No thread pool is needed.
         0 | 1 => watches.iter().enumerate().map(one).collect(),
         _ => {
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(threads)
                 .build()
                 .map_err(|e| Failure::new(format!("no threads can be started: {e}")))?;
-            // A bridge hands them out one by one, in order.
+            // A bridge distributes them one by one, in order.
             pool.install(|| watches.iter().enumerate().par_bridge().map(one).collect())
         }
     };
@@ -62,7 +62,7 @@ mod tests {
             i => Ok(i),
         });
         assert!(matches!(error, Err(Failure::Message(m)) if m == "three"));
-        // The others were told to stop, and do so.
+        // The error stopped all other watches.
         assert!(
             each(&watches, None, |i, _| Ok(i))
                 .unwrap()

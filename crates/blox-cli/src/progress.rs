@@ -1,4 +1,4 @@
-//! Progress bars, and Ctrl-C.
+//! Progress bars and Ctrl-C.
 
 use super::INTERRUPTED;
 use blox_sim::Watch;
@@ -12,28 +12,28 @@ use std::time::Duration;
 
 static CTRL_C: AtomicBool = AtomicBool::new(false);
 
-/// What is shown while simulations run.
+/// Progress display of running simulations.
 pub(super) enum Shows {
     Nothing,
-    /// A bar a simulation: its name, and the jobs that there will be.
+    /// One bar for each simulation, with its name and the expected number of jobs.
     Jobs {
         labels: Vec<String>,
         total: Option<u64>,
     },
-    /// One bar for all: how many of them have been done, how many there are.
+    /// One bar for all runs: the number done, and the total.
     Runs {
         done: Arc<AtomicU64>,
         total: u64,
     },
 }
 
-/// Watches simulations until it is finished.
+/// Displays the progress of simulations until it is finished.
 pub(super) struct Progress {
     end: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Progress {
-    /// Only a whole process shows progress and takes Ctrl-C.
+    /// Starts the display. Only an interactive process shows progress and handles Ctrl-C.
     pub fn start(shows: Shows, watches: &[Arc<Watch>], interactive: bool) -> Self {
         if !interactive {
             return Progress { end: None };
@@ -55,7 +55,7 @@ impl Progress {
                     }
                 }
                 ticks += 1;
-                // What is over at once needs no bar.
+                // Short simulations need no bar.
                 if ticks >= 10 {
                     let bars = bars.get_or_insert_with(|| make_bars(&shows));
                     match &shows {
@@ -82,7 +82,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bars away.
+    /// Removes the bars.
     pub fn finish(self) {
         if let Some((sender, thread)) = self.end {
             drop(sender);
@@ -91,12 +91,12 @@ impl Progress {
     }
 }
 
-/// The first Ctrl-C, or the first request to terminate, asks for the results so
-/// far, the second ends the process.
+/// Installs a handler of Ctrl-C and termination requests. The first signal stops the simulations
+/// and reports results so far. The second ends the process.
 fn take_ctrl_c() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Another handler in the process is as good as this one.
+        // If the process has another handler, that one is kept.
         let _ = ctrlc::set_handler(|| {
             if CTRL_C.swap(true, Ordering::Relaxed) {
                 std::process::exit(INTERRUPTED);
@@ -146,7 +146,7 @@ fn style(template: &str) -> ProgressStyle {
 fn update(bar: &ProgressBar, watch: &Watch) {
     let ended = watch.ended.load(Ordering::Relaxed);
     let days = watch.simulated_s.load(Ordering::Relaxed) as f64 / 86_400.0;
-    // Jobs after the measured ones end too.
+    // Jobs after the measured ones also end.
     bar.set_position(bar.length().map_or(ended, |n| ended.min(n)));
     bar.set_message(simulated(days));
 }

@@ -1,10 +1,10 @@
-//! How a workload file is to be read, and files that other options name.
+//! Read options of workload files, and files named in other options.
 
 use super::Failure;
 use blox_traces::{ColumnMap, Format, ReadOptions};
 use std::path::Path;
 
-/// `name` is a key as the user wrote it, for messages.
+/// Creates read options. `name` returns a key as the user wrote it, for messages.
 pub(super) fn read_options(
     format: Option<&str>,
     map: Option<&str>,
@@ -30,7 +30,7 @@ pub(super) fn read_options(
     })
 }
 
-/// The file that a law of durations is read from, if it is one of a file.
+/// Returns the file from which a duration distribution is read, if any.
 pub(super) fn file_of(law: &str) -> Option<&Path> {
     match law.split_once(':') {
         Some(("file" | "trace", path)) => Some(Path::new(path)),
@@ -38,7 +38,7 @@ pub(super) fn file_of(law: &str) -> Option<&Path> {
     }
 }
 
-/// With the file in it, if there is one, meant from this folder.
+/// Resolves the file of a duration distribution relative to a folder; `None` if it has no file.
 pub(super) fn based(law: &str, base: &Path) -> Option<String> {
     let path = file_of(law)?;
     let (name, _) = law.split_once(':')?;

@@ -1,4 +1,4 @@
-//! Who held which GPUs when, on its way into a file.
+//! Writes assignments of GPUs over time into a file.
 
 use super::Failure;
 use super::files::part_of;
@@ -8,14 +8,14 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// `assignments.csv` while a simulation fills it.
+/// The file `assignments.csv` while a simulation writes it.
 pub(super) struct Assignments {
     path: PathBuf,
     writer: Arc<Mutex<AssignmentWriter<BufWriter<File>>>>,
 }
 
 impl Assignments {
-    /// In the folder of a run.
+    /// Creates the file in the folder of a run.
     pub fn create(dir: &Path) -> Result<Self, Failure> {
         let path = dir.join("assignments.csv");
         let cannot =
@@ -33,13 +33,13 @@ impl Assignments {
         self.writer.clone()
     }
 
-    /// Of a run that did not come to its end.
+    /// Removes the file of a run that was interrupted.
     pub fn discard(self) {
-        // What stays is overwritten by the next start.
+        // A remaining file is overwritten by the next start.
         let _ = std::fs::remove_file(part_of(&self.path));
     }
 
-    /// All of it is written.
+    /// Completes the file.
     pub fn close(self) -> Result<(), Failure> {
         let cannot = |e: &dyn std::fmt::Display| {
             Failure::new(format!("{}: cannot be written: {e}", self.path.display()))

@@ -1,4 +1,4 @@
-//! `blox replay`: the decisions of a journal, made again.
+//! `blox replay`: repeats the decisions of a journal.
 
 use super::config::Given;
 use super::grid::number_of;
@@ -11,7 +11,7 @@ use blox_core::runtime::Observers;
 use std::fs::File;
 use std::io::BufReader;
 
-/// Exit status where a decision differs.
+/// Exit status if a decision differs.
 const DIFFERS: i32 = 1;
 
 pub(super) fn run(

@@ -1,4 +1,4 @@
-//! `blox report`: one page of result folders.
+//! `blox report`: one HTML page of result folders.
 
 use super::args::ReportArgs;
 use super::files::write_whole;
@@ -22,7 +22,7 @@ pub(super) fn run(args: &ReportArgs, terminal: &mut Terminal<'_>) -> Result<i32,
     Ok(OK)
 }
 
-/// Makes a page of result folders.
+/// Writes a page of result folders.
 pub(super) fn write(dirs: &[PathBuf], out: &Path) -> Result<(), Failure> {
     let page = report(&plot::open(dirs)?).map_err(Failure::new)?;
     write_whole(out, |f| f.write_all(page.as_bytes()))

@@ -1,4 +1,4 @@
-//! `blox reproduce`: published figures beside ours.
+//! `blox reproduce`: published figures compared with ours.
 
 use super::args::ReproduceArgs;
 use super::files::write_whole;
@@ -30,7 +30,7 @@ pub(super) fn run(
     let dir = args.output_dir.as_deref();
     let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
     let runs = reproduce::simulations(&*figure, args.data.as_deref()).map_err(Failure::new)?;
-    // One even where there are no runs, for figures that are made at once.
+    // At least one watch, for figures without simulations.
     let all = 0..runs.len().max(1);
     let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
     let done = Arc::new(AtomicU64::new(0));
@@ -91,7 +91,7 @@ fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     Ok(OK)
 }
 
-/// The numbers, and below them where those that are not ours come from.
+/// Formats the numbers, followed by the sources of the published ones.
 fn table(rows: &[Row]) -> String {
     let mut sources: Vec<&str> = Vec::new();
     let mut cited = |value: Option<Cited>, decimals: usize| match value {
@@ -131,7 +131,7 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// Returns what there is of a figure that was stopped: its simulations, a row each.
+/// Prints the results of an interrupted figure: its finished simulations, one row for each.
 fn interrupted(
     args: &ReproduceArgs,
     reproduced: &Reproduced,
@@ -155,7 +155,7 @@ fn interrupted(
     Ok(INTERRUPTED)
 }
 
-/// The simulations that have ended as CSV: `simulation`, and the columns of `summary.json`.
+/// Formats the finished simulations as CSV: `simulation`, and the columns of `summary.json`.
 fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
     let mut head = vec!["simulation".to_owned()];
     head.extend(COLUMNS.iter().map(|c| c.name.to_owned()));
@@ -173,7 +173,7 @@ fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
     grid::csv(&head, &rows)
 }
 
-/// Says that the files are whole, and what they came from.
+/// Writes the manifest, which marks complete files and names their inputs.
 fn write_manifest(
     dir: &Path,
     figure: &dyn Figure,
@@ -184,7 +184,7 @@ fn write_manifest(
     let mut inputs = Vec::new();
     for path in figure.inputs(data).map_err(Failure::new)? {
         let sha256 = fingerprint(&path).map_err(Failure::new)?;
-        // As it is called in the folder of the data, wherever that lies.
+        // Relative to the data folder, so that the manifest does not depend on its place.
         let name = data.and_then(|data| path.strip_prefix(data).ok());
         inputs.push(json!({ "path": name.unwrap_or(&path), "sha256": sha256 }));
     }
@@ -213,7 +213,7 @@ fn write_manifest(
     write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
 }
 
-/// Its simulations in any case, its numbers and pictures if none is missing.
+/// Writes the simulations, and the numbers and pictures if no simulation is missing.
 fn write_files(dir: &Path, name: &str, reproduced: &Reproduced) -> Result<(), Failure> {
     let text = simulations(reproduced)?;
     write_whole(&dir.join(format!("{name}-simulations.csv")), |out| {

@@ -1,5 +1,5 @@
-//! `simulate` and `compare`: all schedulers on the same jobs, side by side on
-//! the cores that there are.
+//! `simulate` and `compare`: runs all schedulers on the same jobs, in parallel on the available
+//! cores.
 
 use super::config::Given;
 use super::grid::{Form, number_of};
@@ -21,21 +21,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// One scheduler's run.
+/// Results of one scheduler's run.
 pub(super) struct Run {
     pub report: Report,
-    /// What was dropped or repaired in the workload, a line each.
+    /// Notices about dropped or repaired jobs of the workload, one line for each.
     pub notices: Vec<String>,
-    /// The workload in a few words.
+    /// Short description of the workload.
     pub workload: String,
-    /// The length of a round, where there are rounds.
+    /// Length of a round, if there are rounds.
     pub period_s: Option<f64>,
-    /// The figures of each collector, with the collector's name.
+    /// Figures of each collector, with the collector's name.
     pub collected: Vec<(String, Vec<(String, f64)>)>,
 }
 
 impl Run {
-    /// Of a window without jobs nothing can be said: why, if it is one.
+    /// Returns the reason if no job was measured; `None` otherwise, and for interrupted runs.
     pub fn nothing_measured(&self, experiment: &Experiment<'_>) -> Option<String> {
         let s = &self.report.summary;
         if s.measured > 0 || self.report.ended == Ended::Interrupted {
@@ -75,7 +75,7 @@ pub(super) fn simulate(
     )]
     let start = std::time::Instant::now();
     let runs = run_all(&experiment, &journals, explained, terminal.interactive)?;
-    // All but the first few after an interruption may not have begun.
+    // After an interruption, some runs may not have started.
     let done: Vec<&Run> = runs.iter().flatten().map(|(run, _)| run).collect();
     let interrupted =
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
@@ -85,14 +85,15 @@ pub(super) fn simulate(
         }
         if let Some(dir) = &o.output_dir {
             output::write_manifest(dir, &experiment, &done, args, interrupted)?;
-            // Whoever interrupts wants the prompt back; it can be drawn later.
+            // Plots are not drawn after an interruption, so that the command returns at once. They
+            // can be drawn later.
             if !interrupted {
                 output::draw(dir, o.plots, o.report)?;
             }
         }
         Ok(())
     };
-    // A disk that is full must not take what was computed with it: it is shown first.
+    // Results are printed before the error of a full disk is reported.
     let mut written = runs.iter().flatten().map(|(_, written)| written.clone());
     let kept = written.find(Result::is_err).unwrap_or_else(keep);
     let format = experiment.format;
@@ -105,7 +106,7 @@ pub(super) fn simulate(
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;
     if let (OutputFormat::Csv, Some(id)) = (format, explained) {
-        // A table has no place for it; JSON has it as a field.
+        // A table has no place for it; JSON has a field.
         let _ = terminal.err.write_all(table::stories(id, &done).as_bytes());
     }
     if format.is_data() && !o.quiet {
@@ -138,7 +139,7 @@ pub(super) fn simulate(
         }
     }
     if terminal.interactive {
-        // The process ends: to free the rows of all jobs one by one would keep the user waiting.
+        // The process ends: freeing the rows of all jobs one by one would delay it.
         std::mem::forget(runs);
     }
     Ok(OK)
@@ -161,18 +162,18 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
 
 pub(super) fn human_duration(d: Duration) -> String {
     let s = d.as_secs_f64();
-    // What two places would round up to a minute is one.
+    // Times that round to a minute are shown in minutes.
     match s.round() as u64 {
         whole if s >= 59.995 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{s:.2} s"),
     }
 }
 
-/// A run, and whether its results could be written.
+/// A run, and the result of writing its files.
 type Written = (Run, Result<(), Failure>);
 
-/// Runs them all, each with whether its results could be written; `None` for what an interruption
-/// kept from beginning.
+/// Runs all schedulers, and writes the files of each. Returns `None` for runs that an interruption
+/// prevented.
 fn run_all(
     experiment: &Experiment<'_>,
     journals: &[Option<SharedJournal>],
@@ -210,7 +211,7 @@ fn run_all(
             return Err(Failure::new(why));
         }
         let write = |dir: &PathBuf| {
-            // As soon as it is there: a long comparison may be cut short.
+            // Written immediately, because a long comparison may be interrupted.
             output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
             assignments.map_or(Ok(()), Assignments::close)
         };
@@ -221,7 +222,7 @@ fn run_all(
     results
 }
 
-/// One scheduler's run.
+/// Runs one scheduler.
 pub(super) fn run_one(
     experiment: &Experiment<'_>,
     i: usize,

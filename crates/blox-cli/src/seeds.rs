@@ -1,9 +1,8 @@
-//! `compare --seeds`: the same comparison with several seeds, with intervals.
+//! `compare --seeds`: repeats a comparison with several seeds and computes confidence intervals.
 //!
-//! Schedulers are compared within a seed, where they meet the same jobs and faults:
-//! each seed gives one mean difference over jobs and one ratio of averages, and
-//! the intervals are over these (Student's t over seeds). So what differs between
-//! seeds alone, such as how heavy the load of one happens to be, does not widen them.
+//! Schedulers are compared within a seed, on the same jobs and faults. Each seed gives one mean
+//! difference over jobs and one ratio of averages. The intervals are over these values (Student's t
+//! over seeds). Differences between seeds alone, such as a heavier load, do not widen them.
 
 use super::config::Given;
 use super::grid::{self, Form, Grid, decimal, number_of};
@@ -19,27 +18,27 @@ use blox_sim::results::statistics::{Estimate, Paired};
 use serde_json::{Map, Value, json};
 use std::sync::{Mutex, PoisonError};
 
-/// What is kept of a run.
+/// Data of a run that is kept for the comparison.
 struct Kept {
     seed: u64,
     figures: Map<String, Value>,
-    /// Job completion times of measured jobs, by number of job.
+    /// Job completion times of measured jobs, with job numbers.
     times: Vec<(u32, f64)>,
     notices: Vec<String>,
-    /// Measured jobs that the scheduler ended.
+    /// Number of measured jobs that the scheduler ended.
     ended_early: u64,
-    /// Measured rigid jobs on other numbers of GPUs than they asked for.
+    /// Number of measured rigid jobs that ran on other numbers of GPUs than requested.
     resized: u64,
     workload: String,
-    /// Why nothing can be said of it, if so.
+    /// Reason if no job was measured.
     nothing_measured: Option<String>,
 }
 
-/// A scheduler over all seeds.
+/// Results of a scheduler over all seeds.
 struct Entry<'a> {
     label: &'a str,
     runs: Vec<&'a Kept>,
-    /// Against the baseline with the same seed; none for the baseline itself.
+    /// Comparison with the baseline at the same seed; empty for the baseline itself.
     pairs: Vec<Paired>,
     /// Average job completion times as multiples of the baseline's.
     ratios: Vec<f64>,
@@ -56,7 +55,7 @@ impl Entry<'_> {
         Estimate::of(&means, CONFIDENCE)
     }
 
-    /// Returns how many of all pairs of jobs.
+    /// Returns a count as a fraction of all pairs of jobs.
     fn share(&self, of: fn(&Paired) -> u64) -> Option<f64> {
         let pairs: u64 = self.pairs.iter().map(|p| p.pairs).sum();
         let counted: u64 = self.pairs.iter().map(of).sum();
@@ -129,7 +128,7 @@ pub(super) fn compare(
         .iter()
         .map(|s| s.as_ref().and_then(|s| s.as_ref().ok()))
         .collect();
-    // Only seeds that all schedulers have: after an interruption some may lack runs.
+    // Only seeds with runs of all schedulers; an interruption may leave others incomplete.
     let width = plan.schedulers.len();
     let whole_seeds: Vec<Vec<&Kept>> = kept
         .chunks(width)
@@ -313,17 +312,17 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
     lines
 }
 
-/// The seeds that all schedulers were simulated with.
+/// Returns the seeds with which all schedulers were simulated.
 fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
     let first = entries.iter().take(1);
     first.flat_map(|e| &e.runs).map(|kept| kept.seed).collect()
 }
 
-/// What is said where seeds are given and change nothing.
+/// Notice for seeds that do not change the results.
 pub(super) const ALIKE: &str =
     "every seed gives the same results: nothing here depends on it, and ± says nothing";
 
-/// Notices are mostly those of every seed: each is said once.
+/// Returns the notices of all runs without repetitions; most are the same for every seed.
 fn notices(entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
     let mut list: Vec<(String, usize)> = Vec::new();
     for kept in entries.iter().flat_map(|e| &e.runs) {
@@ -377,7 +376,7 @@ fn notices(entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
     lines
 }
 
-/// The figures with intervals, by the names of `summary.json`.
+/// Returns the figures with intervals, named as in `summary.json`.
 fn object(e: &Entry<'_>) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("scheduler".to_owned(), json!(e.label));
@@ -400,7 +399,7 @@ fn object(e: &Entry<'_>) -> Map<String, Value> {
     fields
 }
 
-/// `NAME` is the mean, `NAME_ci95` half of the interval.
+/// Inserts the mean as `NAME` and half of the interval as `NAME_ci95`.
 fn insert(fields: &mut Map<String, Value>, name: &str, e: Option<Estimate>) {
     fields.insert(name.to_owned(), json!(e.map(|e| e.mean)));
     let half = e.and_then(|e| e.half_width);

@@ -1,4 +1,4 @@
-//! The results as a table for people.
+//! Results as tables for users.
 
 use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
 use super::output::reasons;
@@ -11,7 +11,8 @@ use blox_sim::{Ended, Measure};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The table, what it is about, why jobs waited, and the story of an explained job.
+/// Formats the results: figures, description, reasons for waiting, and the history of an explained
+/// job.
 pub(super) fn render(
     experiment: &Experiment<'_>,
     runs: &[&Run],
@@ -42,7 +43,7 @@ pub(super) fn render(
     text
 }
 
-/// Returns what happened to a job under each scheduler.
+/// Formats the history of a job under each scheduler.
 pub(super) fn stories(id: JobId, runs: &[&Run]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -51,7 +52,7 @@ pub(super) fn stories(id: JobId, runs: &[&Run]) -> String {
     text
 }
 
-/// Returns what a table is about, a line each.
+/// Formats the description of a table, one line for each entry.
 pub(super) fn lines(about: &[(String, String)], form: Form) -> String {
     let mut text = String::new();
     for (what, line) in about {
@@ -64,7 +65,7 @@ pub(super) fn lines(about: &[(String, String)], form: Form) -> String {
     text
 }
 
-/// The figures, a row a scheduler.
+/// Returns the table of figures, one row for each scheduler.
 pub(super) fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
     let mut head = vec!["scheduler", "avg\nJCT s"];
     if experiment.compares {
@@ -117,14 +118,14 @@ pub(super) fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
     }
 }
 
-/// The run that others are compared with.
+/// Returns the run of the baseline.
 pub(super) fn base<'r>(experiment: &Experiment<'_>, runs: &[&'r Run]) -> Option<&'r Run> {
     let label = &experiment.contestants.get(experiment.baseline)?.label;
     let named = runs.iter().find(|r| r.report.summary.scheduler == *label);
     named.copied()
 }
 
-/// Returns what collectors found, a row a scheduler and figure.
+/// Returns the figures of collectors, one row for each scheduler and figure.
 fn collected(runs: &[&Run]) -> Grid {
     let mut rows = Vec::new();
     for run in runs {
@@ -148,7 +149,7 @@ fn collected(runs: &[&Run]) -> Grid {
     }
 }
 
-/// Returns why measured jobs waited, a row a scheduler and reason.
+/// Returns the reasons for which measured jobs waited, one row for each scheduler and reason.
 fn waits(runs: &[&Run]) -> Grid {
     let mut rows = Vec::new();
     for run in runs {
@@ -180,7 +181,7 @@ fn waits(runs: &[&Run]) -> Grid {
     }
 }
 
-/// Returns what the figures are about, a line each.
+/// Returns the description of the figures, one line for each entry.
 fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
@@ -272,7 +273,8 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     lines
 }
 
-/// The length of a round of the first, and in brackets of those that have another.
+/// Formats the length of a round of the first scheduler, with different lengths of others in
+/// brackets.
 fn rounds(runs: &[&Run]) -> String {
     let length = |run: &Run| run.period_s.map_or("none".to_owned(), |s| format!("{s} s"));
     let first = runs.first().and_then(|r| r.period_s);
@@ -291,7 +293,7 @@ fn rounds(runs: &[&Run]) -> String {
     text
 }
 
-/// Returns why deadlines were missed, in brackets.
+/// Formats the causes of missed deadlines, in brackets.
 fn because(causes: &MissCauses) -> String {
     let counts = [
         (causes.impossible, "could not be met"),
@@ -312,7 +314,7 @@ fn because(causes: &MissCauses) -> String {
     }
 }
 
-/// The same jobs under two schedulers.
+/// Formats the paired comparison of the same jobs under two schedulers.
 fn paired(p: &Paired) -> [(&'static str, String); 2] {
     let share = |n: u64| 100.0 * n as f64 / p.pairs.max(1) as f64;
     [
@@ -338,11 +340,11 @@ fn paired(p: &Paired) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Which jobs are measured, and how many came of them.
+/// Describes the measured jobs and their number.
 fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
     let summaries = || runs.iter().map(|r| &r.report.summary);
     let first = summaries().next().map_or(0, |s| s.measured);
-    // Schedulers that were cut short had come to different jobs.
+    // Interrupted schedulers may have measured different numbers of jobs.
     let jobs = match summaries().all(|s| s.measured == first) {
         true => number_of(first, "job"),
         false => {
@@ -360,16 +362,17 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
     }
 }
 
-/// What `--measure` does not change.
+/// Figures that `--measure` does not affect.
 const OF_ALL: &str = "makespan, GPU util., preempted: of all jobs";
 
-/// The same over several runs, if not all jobs are; `--measure` as it was given.
+/// Describes the measured jobs of several runs, unless all jobs are measured. `given` is the value
+/// of `--measure`.
 pub(super) fn measured_in_each(given: &str) -> Option<String> {
     let which = which(&parse_measure(given)?)?;
     Some(format!("jobs {which}; {OF_ALL}"))
 }
 
-/// In words, unless these are all.
+/// Describes a selection of jobs; `None` for all jobs.
 fn which(measure: &Measure) -> Option<String> {
     Some(match measure {
         Measure::All => return None,
@@ -383,7 +386,7 @@ fn which(measure: &Measure) -> Option<String> {
     })
 }
 
-/// Which jobs are measured, in the words of the command line: ids may stand for ranks.
+/// Returns the measured jobs as given on the command line, before ids are replaced by ranks.
 fn as_given(experiment: &Experiment<'_>) -> Measure {
     let given = experiment.options.measure.as_deref();
     given
@@ -391,7 +394,7 @@ fn as_given(experiment: &Experiment<'_>) -> Measure {
         .unwrap_or_else(|| experiment.measure.clone())
 }
 
-/// Returns how many jobs are named by their numbers.
+/// Returns the number of jobs that are selected by number.
 fn named(measure: &Measure) -> Option<u64> {
     match measure {
         Measure::Ids(a, b) => Some(u64::from(b - a) + 1),
@@ -400,7 +403,7 @@ fn named(measure: &Measure) -> Option<u64> {
     }
 }
 
-/// Returns how a run ended before all was done; `None` if it did not.
+/// Describes why a run ended early; `None` if it did not.
 pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
     let at = decimal(at.secs(), 0);
     match how {
@@ -416,7 +419,7 @@ pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
     }
 }
 
-/// Measured jobs that did not complete.
+/// Describes the measured jobs that did not complete.
 fn leftovers(run: &Run) -> Option<String> {
     let s = &run.report.summary;
     let mut parts = Vec::new();
@@ -448,7 +451,7 @@ fn counted(reasons: &BTreeMap<&str, u64>) -> String {
     list.join(", ")
 }
 
-/// Returns what the reader must know before trusting the figures.
+/// Returns notices that affect the interpretation of the figures.
 pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let early = |run: &&Run| ended_early(&run.report.summary.scheduler, ended_by_scheduler(run));
     let sizes = |run: &&Run| resized(&run.report.summary.scheduler, run.report.resized);
@@ -458,7 +461,8 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
     list
 }
 
-/// Returns how fast a job is where it says nothing is not known.
+/// Returns a notice about rigid jobs on other numbers of GPUs than requested; their speed is an
+/// assumption.
 pub(super) fn resized(scheduler: &str, jobs: u64) -> Option<String> {
     let jobs = (jobs > 0).then(|| number_of(jobs, "rigid job"))?;
     Some(format!(
@@ -466,7 +470,7 @@ pub(super) fn resized(scheduler: &str, jobs: u64) -> Option<String> {
     ))
 }
 
-/// Returns what a scheduler reads of jobs, and not all tell.
+/// Returns a notice if the scheduler uses a property that some jobs lack.
 fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     let s = &run.report.summary;
     let mut contestants = experiment.contestants.iter();
@@ -489,13 +493,13 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     })
 }
 
-/// Measured jobs that the scheduler ended.
+/// Returns the number of measured jobs that the scheduler ended.
 pub(super) fn ended_by_scheduler(run: &Run) -> u64 {
     let ended = |j: &&JobResult| j.measured && j.outcome == Some(Outcome::Terminated);
     run.report.jobs.iter().filter(ended).count() as u64
 }
 
-/// Short jobs make averages look good, whoever made them short.
+/// Returns a notice about jobs that the scheduler ended early. They shorten the averages.
 pub(super) fn ended_early(scheduler: &str, jobs: u64) -> Option<String> {
     let jobs = (jobs > 0).then(|| number_of(jobs, "job"))?;
     Some(format!(
@@ -503,7 +507,7 @@ pub(super) fn ended_early(scheduler: &str, jobs: u64) -> Option<String> {
     ))
 }
 
-/// All notices but those of jobs that were ended early or ran on other numbers of GPUs.
+/// Returns all notices except those about jobs ended early or run on other numbers of GPUs.
 pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let mut list = Vec::new();
     let Some(first) = runs.first() else {

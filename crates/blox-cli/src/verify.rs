@@ -1,4 +1,4 @@
-//! `blox verify`: our results against those of original programs.
+//! `blox verify`: compares results with original programs.
 
 use super::args::VerifyArgs;
 use super::grid::number_of;
@@ -6,7 +6,7 @@ use super::{DIFFERS, Failure, OK, Terminal};
 use blox_released::verify;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Differences of a case that are shown unless all are asked for.
+/// Number of differences shown for each case without `--all`.
 const SHOWN: usize = 20;
 
 pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
@@ -31,7 +31,7 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
     }
     let cases = verify::find_cases(&args.dir).map_err(Failure::new)?;
     let mut equal = 0;
-    // By system, what no case of it is compared by.
+    // Columns of each system with which no case is compared.
     let mut open: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut closed: BTreeSet<(&str, String)> = BTreeSet::new();
     for case in &cases {

@@ -6,9 +6,9 @@ use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::shown;
 use std::path::{Path, PathBuf};
 
-/// A file of comma-separated values with a header, plain or gzip, in memory and as text: for what is
-/// small, and whose columns say themselves what they are. Cells have no spaces around them; a row
-/// is a line.
+/// A file of comma-separated values with a header, plain or gzip, held in memory as text.
+///
+/// Use it for small files with self-explanatory columns. Cells are trimmed. Each row is one line.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -33,8 +33,8 @@ impl Cells {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, is empty, names a column twice, or a row has another number of cells than the
-    /// header, or a quote that is not closed.
+    /// The file cannot be read, is empty or names a column twice. A row has another number of cells
+    /// than the header, or an unclosed quote.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, WorkloadError> {
         let mut table = Table::open(&Source::at(path.as_ref())?)?;
         let (mut rows, mut lines) = (Vec::new(), Vec::new());
@@ -51,30 +51,30 @@ impl Cells {
         })
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of its columns; none if all lines are blank.
+    /// The names of the columns; none if all lines are blank.
     pub fn header(&self) -> &[String] {
         &self.header
     }
 
-    /// The line on which a row stands, from 1; 0 beyond the last row.
+    /// The line of a row, from 1; 0 beyond the last row.
     pub fn line(&self, row: usize) -> u64 {
         self.lines.get(row).copied().unwrap_or(0)
     }
 
-    /// Returns whether it has a column.
+    /// Returns whether the file has a column of this name.
     pub fn has(&self, column: &str) -> bool {
         self.header.iter().any(|h| h == column)
     }
 
-    /// Returns where a column is.
+    /// Returns the index of a column.
     ///
     /// # Errors
-    /// It has none of that name.
+    /// The file has no column of this name.
     pub fn column(&self, name: &str) -> Result<usize, WorkloadError> {
         let at = self.header.iter().position(|h| h == name);
         at.ok_or_else(|| WorkloadError::Columns {
@@ -84,10 +84,10 @@ impl Cells {
         })
     }
 
-    /// Returns where several columns are.
+    /// Returns the indices of several columns.
     ///
     /// # Errors
-    /// It lacks one of them.
+    /// The file lacks one of them.
     pub fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N], WorkloadError> {
         let mut places = [0; N];
         for (place, name) in places.iter_mut().zip(names) {
@@ -96,10 +96,10 @@ impl Cells {
         Ok(places)
     }
 
-    /// A cell as a number.
+    /// Parses a cell as a number.
     ///
     /// # Errors
-    /// It is none.
+    /// The cell is no number.
     ///
     /// # Panics
     /// There is no such row or column.
@@ -109,7 +109,7 @@ impl Cells {
             .map_err(|_| self.wrong(row, column, "a number"))
     }
 
-    /// The error that a cell is not what is expected.
+    /// Returns the error that a cell does not hold the expected value.
     ///
     /// # Panics
     /// There is no such row or column.
@@ -151,7 +151,7 @@ mod tests {
         assert!(read("\n").unwrap().header().is_empty());
     }
 
-    /// It would swallow the rows below.
+    /// Otherwise the quote would swallow the rows below.
     #[test]
     fn a_quote_ends_with_its_line() {
         let sentence =

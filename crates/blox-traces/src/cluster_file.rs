@@ -1,4 +1,4 @@
-//! Clusters as a user names them on the command line: in shorthand, or in a file.
+//! Cluster descriptions from the command line: a shorthand, or a file.
 //!
 //! The shorthand is `NODESxGPUS[:TYPE]`, joined by commas: `32x4`,
 //! `6x4:t4,3x8:rtx`. A file is TOML with a `[[node]]` table for each group of
@@ -22,9 +22,9 @@
 //! ```
 //!
 //! A file whose name ends with `.csv` is a cluster of Tiresias' simulator, see
-//! [`tiresias`](crate::formats::tiresias), or, if its second column is `num`, the virtual
-//! clusters of Lucid's, see [`lucid`](crate::formats::lucid::read_cluster).
-//! A file whose name ends with `.ini` is one of Synergy's, see
+//! [`tiresias`](crate::formats::tiresias). If its second column is `num`, it holds the virtual
+//! clusters of Lucid's simulator, see [`lucid`](crate::formats::lucid::read_cluster). A file whose
+//! name ends with `.ini` is a cluster of Synergy's simulator, see
 //! [`parse_cluster`](crate::formats::synergy::parse_cluster).
 
 use crate::words::found_and_expected;
@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns whether a text is meant as the path of a cluster's file, and not as a shorthand.
+/// Returns whether a text is the path of a cluster file rather than a shorthand.
 pub fn is_path(text: &str) -> bool {
     text.contains(['/', '\\']) || ["toml", "csv", "ini"].iter().any(|e| ends_with(text, e))
 }
@@ -46,12 +46,11 @@ fn ends_with(path: &str, extension: &str) -> bool {
     own.is_some_and(|e| e.eq_ignore_ascii_case(extension))
 }
 
-/// A cluster from its shorthand or from the path of a TOML or INI file, as the
-/// [module](self) describes them. A file whose name is a shorthand needs a
-/// path, such as `./32x4`.
+/// Reads a cluster from its shorthand or from the path of a file, see the [module](self). A file
+/// whose name is also a shorthand needs a path, such as `./32x4`.
 ///
 /// # Errors
-/// If it is neither, or describes no cluster.
+/// If the text is neither, or does not describe a valid cluster.
 ///
 /// ```
 /// let cluster = blox_traces::cluster_file::read_cluster("6x4:t4,3x8:rtx")?;
@@ -86,10 +85,10 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
     parse_cluster(&text, path)
 }
 
-/// A cluster from the text of a TOML file; `path` is for messages.
+/// Parses a cluster from the text of a TOML file; `path` is for messages.
 ///
 /// # Errors
-/// If the text is no TOML, has an unknown field, or describes no cluster.
+/// If the text is not TOML, has an unknown field, or does not describe a valid cluster.
 pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFileError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: ClusterFile = toml::from_str(text).map_err(|e| {
@@ -107,7 +106,7 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
         }
     })?;
     let mut nodes = Vec::new();
-    // Which group a node is of, for messages.
+    // The group of each node, for messages.
     let mut groups = Vec::new();
     for (i, group) in file.node.into_iter().enumerate() {
         let wrong = |field, found: String, expected: &str| ClusterFileError::Field {
@@ -118,7 +117,7 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             expected: expected.to_owned(),
         };
         let count = group.count.unwrap_or(1);
-        // Checked before the nodes are made: a typing error must not take the memory.
+        // Checked before the nodes are created, so that a typing error does not exhaust the memory.
         if count == 0 || nodes.len() + count as usize > MAX_NODES {
             let expected = format!("at least 1 and at most {MAX_NODES} over all groups");
             return Err(wrong("count", count.to_string(), &expected));
@@ -177,17 +176,17 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
     Ok(cluster)
 }
 
-/// A cluster that cannot be had.
+/// An error while reading a cluster.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterFileError {
-    /// Neither a shorthand nor the path of a file.
+    /// The text is neither a shorthand nor the path of a file.
     #[error("{0}, or the path of a TOML file")]
     Shorthand(ClusterSpecError),
-    /// A shorthand that is no cluster.
+    /// The shorthand does not describe a valid cluster.
     #[error(transparent)]
     Spec(ClusterSpecError),
-    /// A table that cannot be read, or describes no cluster.
+    /// A table cannot be read, or does not describe a valid cluster.
     #[error(transparent)]
     Table(#[from] blox_sim::workload::WorkloadError),
     /// The file cannot be read.
@@ -195,10 +194,10 @@ pub enum ClusterFileError {
     Read {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is no TOML, or has a field that does not belong there.
+    /// The file is not TOML, or has an unknown field.
     #[error("{}: line {line} is `{}`: {}", path.display(), shown(found), one_line(what))]
     Parse {
         /// The path.
@@ -207,29 +206,29 @@ pub enum ClusterFileError {
         line: usize,
         /// The start of that line.
         found: String,
-        /// What is wrong, what was expected.
+        /// Description of the problem, with the expected form.
         what: String,
     },
-    /// A field of a group of nodes that makes no sense.
+    /// A field of a group of nodes has an invalid value.
     #[error("{}: node group {group}: {field} is {}, expected {expected}", path.display(), shown(found))]
     Field {
         /// The path.
         path: PathBuf,
-        /// Which `[[node]]`, from 1.
+        /// Index of the `[[node]]` table, from 1.
         group: usize,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// The value found.
         found: String,
-        /// What was expected.
+        /// Description of the expected value.
         expected: String,
     },
-    /// Nodes that are no cluster.
+    /// The nodes do not form a valid cluster.
     #[error("{}: {source}", path.display())]
     Cluster {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: ClusterSpecError,
     },
 }
@@ -241,7 +240,7 @@ struct ClusterFile {
     node: Vec<NodeGroup>,
 }
 
-/// The fields of [`NodeSpec`] and how many nodes there are.
+/// The fields of [`NodeSpec`] and the number of nodes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeGroup {

@@ -1,31 +1,30 @@
-//! The toolkit's own CSV: one row a job, columns told by their names.
+//! The toolkit's own CSV: one row for each job, columns identified by name.
 //!
 //! | column | meaning |
 //! |---|---|
 //! | `submit_s` | submission, in seconds since the start (needed) |
-//! | `gpus` | GPUs asked for, at least 1 (needed) |
-//! | `duration_s` | seconds on these GPUs (needed; empty where `iterations` and `rate_per_s` say it) |
+//! | `gpus` | requested GPUs, at least 1 (needed) |
+//! | `duration_s` | seconds on these GPUs (needed; empty if `iterations` and `rate_per_s` are given) |
 //! | `job_id` | the job's name |
-//! | `iterations`, `rate_per_s` | work, and iterations a second on these GPUs |
+//! | `iterations`, `rate_per_s` | work, and iterations per second on these GPUs |
 //! | `user`, `virtual_cluster`, `group`, `model` | names |
 //! | `priority` | a whole number, larger is more urgent |
 //! | `batch_size` | samples in one step over all GPUs |
 //! | `cpus`, `memory_gib` | for all GPUs together |
-//! | `deadline_s` | `600`, or `600:2.5` with what meeting it is worth; several joined by `;` |
+//! | `deadline_s` | `600`, or `600:2.5` with the value of meeting it; several separated by `;` |
 //! | `class` | `guaranteed` or `best-effort` |
 //! | `levels` | GPU counts of an elastic job, such as `1;2;4` |
-//! | `rates` | iterations a second at each of the levels, such as `1.5;2.8;5`; on these GPUs it is `rate_per_s` |
+//! | `rates` | iterations per second at each level, such as `1.5;2.8;5`; on these GPUs equal to `rate_per_s` |
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
-//! | `user_estimate_s` | how long the user says that it runs |
+//! | `user_estimate_s` | the user's estimate of the duration |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
 //! | `attributes.NAME` | an attribute of this name: a number, `true`, `false` or a text |
 //! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::perf::Sensitivity) |
-//! | `loss` | JSON: how its loss falls, see [`LossReports`](blox_core::perf::LossReports) |
+//! | `loss` | JSON: its loss curve, see [`LossReports`](blox_core::perf::LossReports) |
 //! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
 //!
-//! A row is one line. An empty cell is a fact that the job does not tell. A list may also be a
-//! JSON array, for names with a semicolon. Other columns are left out, with a
-//! notice.
+//! A row is one line. An empty cell means that the value is unknown. A list may also be a JSON
+//! array, for names with a semicolon. Other columns are ignored, with a notice.
 
 use super::file::{FileWorkload, Rows, SharedNames, sensible, work};
 use super::map::{ATTRIBUTE, attribute};
@@ -45,7 +44,7 @@ pub use write::{Columns, CsvWriter, write_csv};
 /// Reads the toolkit's own CSV, plain or gzip.
 ///
 /// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is no job.
+/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
 pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
     open_file(path, Some(Format::Csv))
 }
@@ -80,7 +79,7 @@ const COLUMNS: [&str; 25] = [
 ];
 const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
 
-/// Where a column stands in [`COLUMNS`].
+/// Index of a column in [`COLUMNS`].
 #[derive(Clone, Copy)]
 enum Col {
     JobId,
@@ -114,7 +113,7 @@ struct CsvRows {
     table: Table,
     needed: [Column; 3],
     optional: [Option<Column>; COLUMNS.len()],
-    /// Columns of attributes, by their names.
+    /// Columns of attributes, by attribute name.
     attributes: Vec<(Name, Column)>,
     names: SharedNames,
 }
@@ -171,7 +170,8 @@ impl CsvRows {
         Ok(job)
     }
 
-    /// Iterations and rate count; the duration gives the one that is missing.
+    /// Returns the work. Iterations and rate take precedence; the duration supplies the missing
+    /// one.
     fn work(&self, gpus: GpuCount, extras: &Extras) -> Result<Work, WorkloadError> {
         let duration = self.number(Col::Duration, not_negative, SECONDS)?;
         let iterations = self.number(Col::Iterations, not_negative, "a number of at least 0")?;
@@ -211,7 +211,8 @@ impl CsvRows {
         Ok(work)
     }
 
-    /// The rate on the job's own GPUs, of which `rates` tell the unit, where it has some.
+    /// Returns the rate on the GPUs that the job requests, in the unit of `rates`; 1 if the job has
+    /// no `rates`.
     fn profiled(&self, gpus: GpuCount, extras: &Extras) -> Result<f64, WorkloadError> {
         let Some((column, _)) = self.cell(Col::Rates) else {
             return Ok(1.0);
@@ -321,7 +322,8 @@ impl CsvRows {
         })
     }
 
-    /// The object of `attributes`, and the columns of their own, which come before it.
+    /// Returns the attributes: the `attributes.NAME` columns take precedence over the object in
+    /// `attributes`.
     fn attributes(&self) -> Result<BTreeMap<Name, serde_json::Value>, WorkloadError> {
         let object = self.parse(Col::Attributes, "a JSON object", |t| {
             serde_json::from_str(t).ok()
@@ -451,7 +453,7 @@ mod tests {
         assert_eq!(of("app_class"), Some("bert".into()));
         assert_eq!((of("level"), of("x")), (Some(2.5.into()), Some(1.into())));
         assert_eq!(jobs[1].extras, None);
-        // What is written reads back.
+        // Written jobs read back unchanged.
         let mut written = Vec::new();
         write_csv(&mut written, &jobs).unwrap();
         let again = read_text(std::str::from_utf8(&written).unwrap()).unwrap();
@@ -522,7 +524,7 @@ mod tests {
             let mut again = read_bytes("x.csv", &csv, Format::Csv).unwrap();
             assert_eq!(collect(&mut again).unwrap(), [job]);
         }
-        // Of 2 GPUs the rates say nothing: then the job does, and it is written so.
+        // The rates do not cover 2 GPUs, so the job's own rate applies and is written.
         let job = read("2,3600,,1,1;4,1.5;5").unwrap();
         let mut csv = Vec::new();
         write_csv(&mut csv, std::slice::from_ref(&job)).unwrap();

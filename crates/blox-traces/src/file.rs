@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// The jobs of a file, in order of submission: made by [`Trace`](super::Trace).
 ///
-/// If the lines are in order of submission they are read as a stream; if they
-/// are not, all jobs are sorted in memory, and a notice says so.
+/// If the lines are in order of submission, jobs are read as a stream. Otherwise all jobs are
+/// sorted in memory, with a notice.
 pub struct FileWorkload {
     pub(super) label: String,
     pub(super) jobs: u64,
@@ -20,12 +20,12 @@ pub struct FileWorkload {
 }
 
 impl FileWorkload {
-    /// Returns how many jobs the file has.
+    /// Returns the number of jobs in the file.
     pub fn len(&self) -> u64 {
         self.jobs
     }
 
-    /// These jobs of a file, of which everything was told.
+    /// Creates a workload from all jobs of a file and its notices.
     pub(crate) fn sorted(
         source: &Source,
         format: &str,
@@ -71,33 +71,33 @@ impl Workload for FileWorkload {
     }
 }
 
-/// How a format counts moments.
+/// Time origin of a format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Clock {
-    /// From the trace's own start: moments are kept as they are.
+    /// The trace's own start: times are not shifted.
     Kept,
-    /// From some moment that nobody knows: the earliest submission becomes 0.
+    /// An unknown time: the earliest submission becomes 0.
     Shifted,
-    /// From 1970 as a clock on the wall shows it, once so many seconds are
-    /// added: the earliest submission becomes 0, and hours of the day are known.
+    /// 1970 in local time, after adding the given number of seconds. The earliest submission
+    /// becomes 0; hours of the day are known.
     Wall(f64),
 }
 
 /// The rows of one format.
 ///
-/// After an error about a row, the next call goes on with the row below.
+/// After an error in a row, the next call continues with the row below.
 pub trait Rows: Send {
-    /// The next row as a job that makes sense; `None` at the end.
+    /// Returns the next row as a valid job; `None` at the end.
     fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError>;
     /// The line of the last row, from 1.
     fn line(&self) -> u64;
 }
 
-/// Some three hundred years: what lasts longer, or comes later, has another
-/// unit than was thought, and would never end.
+/// Longest duration and latest time, about three hundred years. A larger value is most likely in
+/// another unit, and the simulation would never end.
 pub(crate) const LONGEST_S: f64 = 1e10;
 
-/// The job if it makes sense, of a format whose moments are kept.
+/// Returns the job if it is valid, for a format without a time shift.
 pub(crate) fn sensible(
     path: &Path,
     line: u64,
@@ -122,7 +122,7 @@ pub(crate) fn sensible(
     makes_sense(path, line, job, notices)
 }
 
-/// The job if it makes sense, whenever it was submitted.
+/// Returns the job if it is valid, at any submission time.
 pub(crate) fn makes_sense(
     path: &Path,
     line: u64,
@@ -146,7 +146,7 @@ pub(crate) fn makes_sense(
     if let Some(told) = job.rate_at(job.gpus)
         && (told - own).abs() > 1e-6 * own
     {
-        // It would run for another time than its work says.
+        // It would run for another time than its work states.
         return Err(WorkloadError::Field {
             path: path.to_owned(),
             line,
@@ -171,14 +171,14 @@ pub(crate) fn makes_sense(
     Ok(job)
 }
 
-/// So many iterations in so many seconds, at least 0 both: no work at all
-/// where there is no time.
+/// Returns the work of a number of iterations in a number of seconds, both at least 0. If the
+/// duration is 0, there is no work.
 pub(crate) fn work(iterations: f64, seconds: f64) -> Work {
     let rate = iterations / seconds;
     if !(rate > 0.0 && rate.is_finite()) {
         return Work::lasting(Seconds::new(seconds));
     }
-    // The duration should come out as it was told; the nearest rate may miss its last bit.
+    // The duration should come out exactly as given; the nearest rate may miss its last bit.
     let exact = |rate: &f64| iterations / rate == seconds;
     let rate = [rate, rate.next_up(), rate.next_down()]
         .into_iter()
@@ -206,7 +206,7 @@ impl SharedNames {
         name
     }
 
-    /// `None` for an empty cell.
+    /// Returns the name in a cell; `None` if the cell is empty.
     pub(crate) fn of_cell(&mut self, text: &str) -> Option<Name> {
         let text = text.trim();
         (!text.is_empty()).then(|| self.get(text))
@@ -214,7 +214,7 @@ impl SharedNames {
 }
 
 pub(super) enum Rest {
-    /// Jobs in order, and which of them is next.
+    /// Sorted jobs, and the index of the next one.
     Memory(Arc<Vec<JobSpec>>, usize),
     Stream(Stream),
 }
@@ -226,7 +226,7 @@ impl Rest {
     }
 }
 
-/// A later reading of a file whose lines are in order.
+/// A second pass over a file whose lines are in order.
 pub(super) struct Stream {
     pub source: Source,
     pub rows: Box<dyn Rows>,
@@ -259,13 +259,13 @@ impl Stream {
     }
 }
 
-/// A file in a few words.
+/// Returns a short description of a file.
 pub(super) fn label(source: &Source, format: &str, jobs: u64) -> String {
     let jobs = number_of(jobs, "job");
     format!("{} ({format}, {jobs})", source.path().display())
 }
 
-/// Counts the moments of a job from `origin`.
+/// Shifts the times of a job by `origin`.
 pub(super) fn shift(job: &mut JobSpec, origin: Seconds) {
     if origin == Seconds::ZERO {
         return;

@@ -5,20 +5,19 @@
 //! |---|---|
 //! | `job_id` | the job's name |
 //! | `user`, `vc` | user and virtual cluster |
-//! | `gpu_num`, `cpu_num` | GPUs and CPU cores asked for, over all nodes |
-//! | `state` | how it ended; not looked at |
+//! | `gpu_num`, `cpu_num` | requested GPUs and CPU cores, over all nodes |
+//! | `state` | how it ended; ignored |
 //! | `submit_time` | date of submission, the clock on the wall |
 //! | `start_time` | date of its start; may be missing |
 //! | `duration` | seconds that it ran |
-//! | `model`, `batchsize` | in Lucid's log: what trains, samples in one step |
+//! | `model`, `batchsize` | in Lucid's log: model name, samples in one step |
 //! | `dataset`, `amp`, `speed`, `gpu_util`, `gmem_util`, `gmem`, `jobname` | in Lucid's log: attributes of these names, numbers but for `dataset` and `jobname` |
 //!
-//! The earliest job is submitted at 0. Other columns (`node_num`,
-//! `end_time`, `queue`) are left out. Jobs that failed or
-//! were cancelled run as long as they ran.
+//! The earliest job is submitted at 0. Other columns (`node_num`, `end_time`, `queue`) are left
+//! out. Jobs that failed or were cancelled keep their recorded duration.
 //!
-//! Dropped, with a notice: jobs without GPUs; jobs whose `start_time` or
-//! `duration` is there but holds no value, as they never started.
+//! Dropped, with a notice: jobs without GPUs, and jobs that never started. A job never started if
+//! its `start_time` or `duration` is present without a value.
 
 use super::file::{Rows, SharedNames, makes_sense};
 use super::source::Source;
@@ -35,12 +34,12 @@ struct HeliosRows {
     start: Option<Column>,
     model: Option<Column>,
     batch_size: Option<Column>,
-    /// What becomes an attribute: its name, and whether it is a number.
+    /// Columns that become attributes: name, column, and true for a number.
     attributes: Vec<(&'static str, Column, bool)>,
     names: SharedNames,
 }
 
-/// Columns that become attributes, and whether they are numbers.
+/// Names of columns that become attributes, and true for a number.
 const ATTRIBUTES: [(&str, bool); 7] = [
     ("jobname", false),
     ("dataset", false),

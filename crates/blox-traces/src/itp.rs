@@ -1,26 +1,26 @@
-//! Microsoft's ITP traces and those of ElasticFlow: a row a job with model,
-//! batch size, iterations and deadline.
+//! Microsoft's ITP traces and ElasticFlow's traces: one row for each job, with model, batch size,
+//! iterations and deadline.
 //!
-//! The ITP traces are published as `microsoft/elasticflow-traces`, the others
-//! with the artifact of ElasticFlow (ASPLOS 2023). They spell some columns
-//! differently; both spellings are read.
+//! The ITP traces are published as `microsoft/elasticflow-traces`. ElasticFlow's traces are part of
+//! its artifact (ASPLOS 2023). Some columns have different names in the two; the reader accepts
+//! both.
 //!
 //! | ITP | ElasticFlow | meaning |
 //! |---|---|---|
 //! | `job_id` | `job_id` | the job's name |
 //! | `submission_time` | `submit_time` | seconds since the trace's own start |
 //! | `num_iteration` | `iteration` | iterations to do |
-//! | `model_name` | `model_name` | what trains |
-//! | `deadline` | `ddl` | the same clock as submission |
+//! | `model_name` | `model_name` | model name |
+//! | `deadline` | `ddl` | deadline in seconds, same time origin as submission |
 //! | `batch_size` | `batch_size` | samples in one step over all GPUs |
 //! | `num_gpu` | `num_gpu` | GPUs, at least 1 |
 //! | `duration` | `duration` | seconds on these GPUs |
 //! | | `best_effort` | 1 for a job without a deadline; may be missing |
 //!
-//! Moments are kept: the first job of a cluster may come days after 0, so that
-//! clusters that are simulated one by one share a clock. Nothing is dropped.
-//! Of the ITP traces only submission, GPUs and duration were measured; models,
-//! iterations, batch sizes and deadlines were drawn at random by their authors.
+//! Submission times are not shifted, so separately simulated clusters share a time origin: the
+//! first job of a cluster may arrive days after 0. No job is dropped. In the ITP traces, only
+//! submission, GPUs and duration were measured. Their authors drew models, iterations, batch sizes
+//! and deadlines at random.
 
 use super::file::{Rows, SharedNames, sensible, work};
 use super::source::Source;

@@ -1,5 +1,5 @@
-//! JSON lines: one [`JobSpec`] a line. Every field survives, also those that
-//! the CSV form has no column for.
+//! JSON lines: one [`JobSpec`] for each line. They keep every field, including fields without a CSV
+//! column.
 //!
 //! ```json
 //! {"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}
@@ -15,10 +15,10 @@ use blox_sim::workload::{Notices, WorkloadError};
 use std::io::Write;
 use std::path::Path;
 
-/// Reads JSON lines, plain or gzip. Blank lines are passed over.
+/// Reads JSON lines, plain or gzip. Blank lines are skipped.
 ///
 /// # Errors
-/// If the file cannot be read or a line is no job.
+/// If the file cannot be read or a line is not a valid job.
 pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
     open_file(path, Some(Format::Jsonl))
 }
@@ -26,7 +26,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
 /// Writes jobs as JSON lines.
 ///
 /// # Errors
-/// If they cannot be written.
+/// If the jobs cannot be written.
 pub fn write_jsonl<'a>(
     mut out: impl Write,
     jobs: impl IntoIterator<Item = &'a JobSpec>,
@@ -41,13 +41,13 @@ pub fn write_jsonl<'a>(
 
 struct JsonRows(LineRows);
 
-/// What a line looks like, for messages.
+/// Example of a line, for messages.
 const EXAMPLE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}"#;
 
-/// Returns why the line is no job: the field is looked for once something is wrong with one.
+/// Returns the error of an invalid line. Parses the line a second time to find the invalid field.
 fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
     let line = |what: String| WorkloadError::line(rows.path(), rows.line(), what);
-    // Its own line number is that within this line.
+    // The line number in serde's message counts within this line.
     let text = error.to_string();
     let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
     if !error.is_data() {

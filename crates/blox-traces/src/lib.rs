@@ -1,15 +1,15 @@
-//! Traces of the blox toolkit: readers, writers, generators and statistics of jobs, and
-//! the files that describe clusters and applications.
+//! Traces of the blox toolkit: readers, writers, generators and statistics of jobs, and the files
+//! that describe clusters and applications.
 //!
-//! Every one of them is a [`Workload`](blox_sim::workload::Workload). [`Trace`] and [`open()`]
-//! read files, [`generate`] makes jobs.
+//! Every source of jobs implements [`Workload`](blox_sim::workload::Workload). [`Trace`] and
+//! [`open()`] read files, [`generate`] makes jobs.
 //!
-//! | format | what it is |
+//! | format | content |
 //! |---|---|
 //! | [`csv`] | the toolkit's own CSV |
 //! | [`jsonl`] | JSON lines: every field of a job |
 //! | [`philly`], [`philly_log`] | Microsoft's Philly trace as a table, and as published |
-//! | [`itp`] | Microsoft's ITP traces and those of ElasticFlow |
+//! | [`itp`] | Microsoft's ITP traces and ElasticFlow's traces |
 //! | [`helios`] | SenseTime's Helios traces |
 //! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
 //! | [`slurm`] | Slurm's accounting |
@@ -54,7 +54,8 @@ pub use open::{Format, FormatError, open};
 pub use source::fingerprint;
 pub use trace::{Checked, ReadOptions, Trace, check, check_bytes};
 
-/// Returns what most readers' tests look at: name, submission and duration in seconds, GPUs.
+/// Returns the fields that most reader tests compare: name, submission and duration in seconds,
+/// GPUs.
 #[cfg(test)]
 pub(crate) fn told(jobs: &[blox_core::JobSpec]) -> Vec<(&str, f64, u32, f64)> {
     jobs.iter()

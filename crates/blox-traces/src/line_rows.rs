@@ -1,11 +1,11 @@
-//! Files in which each line is a row.
+//! Files with one row for each line.
 
 use super::source::{LONGEST_ROW, Source, Text};
 use blox_sim::workload::WorkloadError;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-/// Lines of a text one after the other, blank ones passed over.
+/// Reads the lines of a text one after the other and skips blank lines.
 pub(crate) struct LineRows {
     path: PathBuf,
     text: Text,
@@ -27,17 +27,17 @@ impl LineRows {
         &self.path
     }
 
-    /// The number of the line that was read last, from 1.
+    /// Number of the last line read, from 1.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// The line that was read last, without its end.
+    /// The last line read, without its line end.
     pub fn current(&self) -> &[u8] {
         self.buffer.trim_ascii_end()
     }
 
-    /// Reads the next line; `false` after the last.
+    /// Reads the next line; returns `false` after the last.
     pub fn read_next(&mut self) -> Result<bool, WorkloadError> {
         loop {
             self.buffer.clear();

@@ -1,41 +1,38 @@
-//! Which columns of a table mean what: for tables of no known format.
+//! Column maps: the meaning of the columns of a table of no known format.
 //!
-//! A [`ColumnMap`] is written as `FIELD=COLUMN` or `FIELD=COLUMN:UNIT`, joined
-//! by commas:
+//! A [`ColumnMap`] is written as `FIELD=COLUMN` or `FIELD=COLUMN:UNIT`, separated by commas:
 //!
 //! ```text
 //! submit=timestamp:date,gpus=num_gpu,duration=run_time:min,user=owner,job_id=id
 //! ```
 //!
-//! | field | units, the first if none is said | meaning |
+//! | field | units, the first is the default | meaning |
 //! |---|---|---|
 //! | `submit` | `s` `ms` `us` `ns` `min` `h` `d`, `epoch` `epoch-ms` `epoch-us` `epoch-ns`, `date` | submission (needed) |
-//! | `gpus` | `count` `percent` `milli` | GPUs asked for (needed) |
+//! | `gpus` | `count` `percent` `milli` | requested GPUs (needed) |
 //! | `duration` | `s` `ms` `us` `ns` `min` `h` `d`, `clock` | how long it ran (needed, or `start` and `end`) |
-//! | `start`, `end` | as `submit` | when it ran, where there is no duration |
-//! | `job_id` | | the job's name; no two are equal |
+//! | `start`, `end` | as `submit` | when it ran, if there is no duration |
+//! | `job_id` | | the job's name; must be unique |
 //! | `user`, `virtual_cluster`, `group`, `model` | | names |
 //! | `priority`, `batch_size` | | whole numbers |
 //! | `cpus` | `count` `percent` `milli` | CPU cores, for all GPUs together |
 //! | `memory` | `gib` `mib` `kib` `bytes` `gb` `mb` | memory, for all GPUs together |
-//! | `deadline` | as `submit`, counted alike | a moment |
-//! | `user_estimate` | as `duration` | how long the user says that it runs |
-//! | `attributes.NAME` | | an attribute of this name, for policies; as often as there are names |
+//! | `deadline` | as `submit`, with the same time origin | a time |
+//! | `user_estimate` | as `duration` | the user's estimate of the duration |
+//! | `attributes.NAME` | | an attribute of this name, for policies; may be repeated with other names |
 //!
-//! Numbers in `s` to `d` count from the trace's own start and are kept as they
-//! are. `epoch` counts seconds since 1970, `date` is such as `2017-10-09
-//! 07:01:55` or `2017-10-09T07:01:55.25+08:00`: with them the earliest job is
-//! submitted at 0. `clock` is `[DAYS-]HOURS:MINUTES:SECONDS`. `percent` and
-//! `milli` are hundredths and thousandths of a GPU; a job gets whole ones, with
-//! a notice.
+//! Numbers in `s` to `d` count from the trace's own start and are not shifted. `epoch` counts
+//! seconds since 1970; `date` has the form `2017-10-09 07:01:55` or `2017-10-09T07:01:55.25+08:00`.
+//! With `epoch` and `date`, the earliest job is submitted at 0. `clock` is
+//! `[DAYS-]HOURS:MINUTES:SECONDS`. `percent` and `milli` are hundredths and thousandths of a GPU. A
+//! job gets whole GPUs, with a notice.
 //!
-//! A column with a comma, a colon or a quote in its name is written in double
-//! quotes, a quote inside as two: `gpus="GPUs, all":count`.
+//! A column with a comma, a colon or a quote in its name is written in double quotes. A quote
+//! inside is doubled: `gpus="GPUs, all":count`.
 //!
-//! The table has a header; its cells are split by the comma, semicolon, tab or
-//! bar that is most common in it. Columns that are not mapped are left out, with
-//! a notice. An empty cell, or `nan`, `none`, `null`, `n/a`, `unknown`,
-//! is no value.
+//! The table has a header. Its cells are separated by the comma, semicolon, tab or bar that is most
+//! common in the header. Columns that are not mapped are left out, with a notice. A cell has no
+//! value if it is empty or one of `nan`, `none`, `null`, `nil`, `na`, `n/a`, `unknown` and `\n`.
 //!
 //! Dropped, with a notice: jobs without GPUs; jobs without a value for `start`
 //! (never started), `end` (still running) or `duration`.
@@ -46,7 +43,7 @@ use std::str::FromStr;
 
 use super::file::Clock;
 
-/// Which columns of a table mean what: see the [module](self).
+/// Meaning of the columns of a table, see the [module](self).
 ///
 /// ```
 /// use blox_traces::ColumnMap;
@@ -61,7 +58,7 @@ pub struct ColumnMap {
     pub(super) columns: Vec<Mapping>,
 }
 
-/// One field of it.
+/// One field of a column map.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Mapping {
     pub field: Field,
@@ -89,16 +86,17 @@ pub(super) enum Field {
     Memory,
     Deadline,
     UserEstimate,
-    /// Not among [`FIELDS`], since it has a name of its own.
+    /// An attribute. Not among [`FIELDS`], since its name is free.
     Attribute,
 }
 
 use Field::*;
 
-/// What fields and columns of attributes begin with.
+/// Prefix of the fields and columns of attributes.
 pub(super) const ATTRIBUTE: &str = "attributes.";
 
-/// The value of an attribute's cell: a number, `true` or `false` if it reads as one, else the text.
+/// Returns the value of an attribute's cell: a number, `true` or `false` if it parses as one,
+/// otherwise the text.
 pub(super) fn attribute(text: &str) -> serde_json::Value {
     match serde_json::from_str(text) {
         Ok(value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_))) => value,
@@ -125,7 +123,7 @@ const FIELDS: [(Field, &str, &[Unit]); 16] = [
     (UserEstimate, "user_estimate", LENGTHS),
 ];
 
-/// How a cell is read.
+/// Interpretation of a cell.
 #[derive(Debug, PartialEq)]
 pub(super) struct Unit {
     pub name: &'static str,
@@ -134,9 +132,9 @@ pub(super) struct Unit {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum How {
-    /// A number, multiplied by the first and divided by the second.
+    /// A number, multiplied by the first factor and divided by the second.
     Number(f64, f64),
-    /// As a number, counted from 1970.
+    /// A number since 1970, divided by this factor.
     Epoch(f64),
     Date,
     Clock,
@@ -147,7 +145,7 @@ const fn times(name: &'static str, factor: f64) -> Unit {
     Unit { name, how }
 }
 
-// Dividing by a whole number is exact where multiplying by its inverse is not.
+// Dividing by a whole number is exact; multiplying by its inverse is not.
 const fn parts(name: &'static str, of: f64) -> Unit {
     let how = How::Number(1.0, of);
     Unit { name, how }
@@ -323,7 +321,7 @@ impl fmt::Display for ColumnMap {
     }
 }
 
-/// At the commas outside quotes.
+/// Splits at the commas outside quotes.
 fn split(text: &str) -> Vec<&str> {
     let mut quoted = false;
     text.split(|c| {
@@ -335,7 +333,7 @@ fn split(text: &str) -> Vec<&str> {
 
 fn column_and_unit(text: &str) -> Option<(String, Option<&str>)> {
     let (column, unit) = if let Some(rest) = text.strip_prefix('"') {
-        // The quote that is not one of two.
+        // Finds the closing quote; a doubled quote is not one.
         let mut chars = rest.char_indices().peekable();
         let end = loop {
             match chars.next()? {
@@ -360,11 +358,11 @@ fn column_and_unit(text: &str) -> Option<(String, Option<&str>)> {
     (!column.is_empty()).then_some((column, unit.map(str::trim)))
 }
 
-/// What is wrong with a [`ColumnMap`].
+/// An error in a [`ColumnMap`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// No mapping.
+    /// A part is not a mapping.
     #[error(
         "`{found}` is not understood, expected FIELD=COLUMN or FIELD=COLUMN:UNIT, joined by commas"
     )]
@@ -378,13 +376,13 @@ pub enum MapError {
         /// The field.
         found: String,
     },
-    /// A field that is mapped twice.
+    /// A field is mapped twice.
     #[error("{field} is mapped twice, expected it once")]
     Twice {
         /// The field.
         field: String,
     },
-    /// An unknown unit, or one of another field.
+    /// An unknown unit, or a unit of another field.
     #[error(
         "{field} is `{found}`, expected COLUMN{}; a column with a colon in its name stands in double quotes",
         if units.len() > 1 { format!(" or COLUMN:UNIT with one of the units {}", units.join(", ")) } else { String::new() }
@@ -394,21 +392,21 @@ pub enum MapError {
         field: &'static str,
         /// Its column and unit.
         found: String,
-        /// The units that it may have.
+        /// The units allowed for the field.
         units: Vec<&'static str>,
     },
-    /// A field that is needed.
+    /// A required field is missing.
     #[error("{field} is not mapped, expected {expected}")]
     Missing {
         /// The field.
         field: &'static str,
-        /// What was expected.
+        /// Description of the expected mapping.
         expected: &'static str,
     },
-    /// More than one way to tell how long a job runs.
+    /// More than one mapping states the duration.
     #[error("duration is mapped and start or end too, expected either")]
     TooMuch,
-    /// Moments that cannot be compared.
+    /// Times with different origins cannot be compared.
     #[error("{names} are counted differently, expected dates for both or numbers for both")]
     Clocks {
         /// The fields.

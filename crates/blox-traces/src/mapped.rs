@@ -1,4 +1,4 @@
-//! Reading a table by a [`ColumnMap`].
+//! Reads a table with a [`ColumnMap`].
 
 use super::file::{Clock, Rows, SharedNames, makes_sense, sensible};
 use super::map::{ColumnMap, Field, How, Mapping, attribute};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 struct MappedRows {
     table: Table,
     map: Arc<ColumnMap>,
-    /// As in the map.
+    /// Columns in the order of the map.
     columns: Vec<Column>,
     names: SharedNames,
 }
@@ -163,7 +163,7 @@ impl MappedRows {
         Ok(Ok(end - start))
     }
 
-    /// The cell of a field that is mapped and holds a value.
+    /// Returns the cell of a field that is mapped and holds a value.
     fn cell(&self, field: Field) -> Option<(Column, &str)> {
         let at = self.map.columns.iter().position(|m| m.field == field)?;
         let column = *self.columns.get(at)?;
@@ -194,7 +194,7 @@ impl MappedRows {
         Ok(Some(value))
     }
 
-    /// In the unit of the toolkit: seconds, GiB, whole GPUs and cores.
+    /// Parses a cell in the unit of the toolkit: seconds, GiB, whole GPUs and cores.
     fn number(&self, field: Field) -> Result<Option<f64>, WorkloadError> {
         let (Some((column, text)), Some(mapping)) = (self.cell(field), self.map.get(field)) else {
             return Ok(None);

@@ -1,12 +1,12 @@
-//! Dates and lengths of time as logs write them.
+//! Dates and durations in the formats of logs.
 
 use chrono::NaiveDate;
 
-/// Seconds since 1970-01-01 00:00:00 of a date such as `2017-10-09 07:01:55`.
+/// Parses a date such as `2017-10-09 07:01:55` to seconds since 1970-01-01 00:00:00.
 ///
-/// Between date and time stands a space or a `T`. Seconds may have a fraction
-/// or be left out, the time too. Without a zone the clock on the wall counts;
-/// with `Z`, `UTC` or an offset such as `+08:00` it is universal time.
+/// Date and time are separated by a space or a `T`. Seconds may have a fraction. Seconds, or the
+/// whole time, may be missing. A date with `Z`, `UTC` or an offset such as `+08:00` is converted to
+/// universal time; a date without a zone is local time.
 pub fn parse_date(text: &str) -> Option<f64> {
     let text = text.trim();
     if !text.is_ascii() {
@@ -30,7 +30,7 @@ pub fn parse_date(text: &str) -> Option<f64> {
         8 if colons(&[2, 5]) => (digits(&b[..2])?, digits(&b[3..5])?, digits(&b[6..])?),
         _ => return None,
     };
-    // A leap second is the first of the next minute.
+    // A leap second counts as the first second of the next minute.
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -38,7 +38,7 @@ pub fn parse_date(text: &str) -> Option<f64> {
     Some(whole as f64 + parse_fraction(fraction)?)
 }
 
-/// The clock, and the seconds by which its zone is ahead of universal time.
+/// Splits off the time zone, as seconds ahead of universal time.
 fn split_zone(text: &str) -> Option<(&str, i64)> {
     for suffix in ["Z", " UTC", "UTC", " GMT"] {
         if let Some(clock) = text.strip_suffix(suffix) {
@@ -63,7 +63,7 @@ fn split_zone(text: &str) -> Option<(&str, i64)> {
     Some((clock.trim_end(), if b[0] == b'-' { -ahead } else { ahead }))
 }
 
-/// The digits behind a point.
+/// Parses the digits after a decimal point.
 fn parse_fraction(text: &str) -> Option<f64> {
     if text.is_empty() {
         return Some(0.0);
@@ -80,14 +80,14 @@ fn digits(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// Days from 1970-01-01 to a date of four, two and two digits; `None` if there is no such day.
+/// Returns the days from 1970-01-01 to a date; `None` if there is no such day.
 fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     let date = NaiveDate::from_ymd_opt(year as i32, month as u32, day as u32)?;
     Some(i64::from(date.to_epoch_days()))
 }
 
-/// Seconds of `[DAYS-]HOURS:MINUTES:SECONDS`, with a fraction if it has one;
-/// hours may be left out: `05:30` is five and a half minutes.
+/// Parses `[DAYS-]HOURS:MINUTES:SECONDS` to seconds. Seconds may have a fraction. Hours may be
+/// missing: `05:30` is five and a half minutes.
 pub(crate) fn parse_elapsed(text: &str) -> Option<f64> {
     let text = text.trim();
     let (days, clock) = match text.split_once('-') {

@@ -1,4 +1,4 @@
-//! Which format a workload file has, and opening it.
+//! Detects the format of a workload file and opens the file.
 
 use super::file::{Clock, Rows};
 use super::formats::{blox_jobs, gavel, sia, synergy, tiresias};
@@ -13,12 +13,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Opens a workload file, plain or gzip. Without a format, the first line
-/// tells it, and for a file that begins with neither a header nor JSON the
-/// name does.
+/// Opens a workload file, plain or gzip. If no format is given, it is detected from the first line.
+/// If the first line is neither a header nor JSON, the file name decides.
 ///
 /// # Errors
-/// If the file cannot be read, its format cannot be told, or a line is no job.
+/// If the file cannot be read, its format is unknown, or a line is not a valid job.
 pub fn open(
     path: impl AsRef<Path>,
     format: Option<Format>,
@@ -26,10 +25,10 @@ pub fn open(
     Ok(Box::new(open_file(path, format)?))
 }
 
-/// As [`open()`], for those who want to know how many jobs there are.
+/// Opens a workload file as [`open()`] does, and returns a type that knows the number of jobs.
 ///
 /// # Errors
-/// As [`open()`].
+/// Same as [`open()`].
 pub fn open_file(
     path: impl AsRef<Path>,
     format: Option<Format>,
@@ -50,7 +49,7 @@ pub enum Format {
     Philly,
     /// The Philly trace as it was published, `philly-log`: see [`philly_log`].
     PhillyLog,
-    /// Microsoft's ITP traces and those of ElasticFlow, `itp`: see [`itp`].
+    /// Microsoft's ITP traces and ElasticFlow's traces, `itp`: see [`itp`].
     Itp,
     /// The Helios traces, `helios`: see [`helios`].
     Helios,
@@ -58,17 +57,17 @@ pub enum Format {
     Pai,
     /// Alibaba's GPU trace of 2023, `openb`: see [`openb`].
     Openb,
-    /// What Slurm's `sacct --parsable2` prints, `slurm`: see [`slurm`].
+    /// Output of Slurm's `sacct --parsable2`, `slurm`: see [`slurm`].
     Slurm,
     /// Jobs of the Blox simulator, `blox-jobs`: see [`blox_jobs`].
     BloxJobs,
     /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`].
     Tiresias,
-    /// Jobs of the Synergy simulator, `synergy`: see [`synergy`].
-    /// It has no header, and must be named.
+    /// Jobs of the Synergy simulator, `synergy`: see [`synergy`]. The format has no header and must
+    /// be given.
     Synergy,
-    /// Jobs of Gavel's and Shockwave's simulators, `gavel`: see [`gavel`].
-    /// It has no header, and must be named.
+    /// Jobs of Gavel's and Shockwave's simulators, `gavel`: see [`gavel`]. The format has no header
+    /// and must be given.
     Gavel,
     /// Training jobs of Sia's and Pollux' simulators, `sia`: see [`sia`].
     Sia,
@@ -93,7 +92,7 @@ impl Format {
         Format::Sia,
     ];
 
-    /// Its name, as `--format` takes it.
+    /// Name of the format, as accepted by `--format`.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "csv",
@@ -113,7 +112,7 @@ impl Format {
         }
     }
 
-    /// Lists of columns each of which tells the format; none where it has no header.
+    /// Lists of columns that identify the format; empty for a format without a header.
     fn telling_columns(self) -> &'static [&'static [&'static str]] {
         match self {
             Format::Csv => &[&["submit_s", "gpus"]],
@@ -133,7 +132,7 @@ impl Format {
         }
     }
 
-    /// Returns what stands between two columns of a header.
+    /// Returns the separator of the columns in a header.
     fn delimiter(self, header: &str) -> char {
         match self {
             Format::Slurm => '|',
@@ -162,7 +161,7 @@ impl FromStr for Format {
     }
 }
 
-/// A name that is no workload format.
+/// An unknown workload format.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{found}` is no workload format, expected {}", Format::ALL.map(Format::name).join(", "))]
 pub struct FormatError {
@@ -170,17 +169,17 @@ pub struct FormatError {
     pub found: String,
 }
 
-/// What reads a file.
+/// Reader of a workload file.
 #[derive(Clone, Debug)]
 pub(crate) enum Reader {
     Known(Format),
     Mapped(Arc<ColumnMap>),
-    /// Gavel's, with the speeds of another file than the one beside it.
+    /// Gavel's format, with the speeds of a given oracle instead of the file in its folder.
     Gavel(Arc<gavel::Oracle>),
 }
 
 impl Reader {
-    /// And whether it was told from the file.
+    /// Selects the reader. The flag is true if the format was detected from the file.
     pub(crate) fn of(
         source: &Source,
         options: &ReadOptions,
@@ -192,7 +191,7 @@ impl Reader {
         })
     }
 
-    /// Begins to read.
+    /// Opens the rows of a file.
     pub(crate) fn rows(
         &self,
         source: &Source,
@@ -218,7 +217,7 @@ impl Reader {
         }
     }
 
-    /// The file, beside the one that is named, that the jobs are made of as well.
+    /// Returns the path of a second file that the jobs depend on, if any.
     pub(crate) fn beside(&self, source: &Source) -> Option<PathBuf> {
         match self {
             Reader::Known(Format::Gavel) => gavel::oracle_of(source),
@@ -228,7 +227,7 @@ impl Reader {
         }
     }
 
-    /// Returns how moments are counted.
+    /// Returns the time origin.
     pub(crate) fn clock(&self) -> Clock {
         match self {
             Reader::Known(
@@ -251,13 +250,13 @@ impl Reader {
         }
     }
 
-    /// The field with names of which no two may be equal.
+    /// Returns the field whose values must be unique.
     pub(crate) fn unique_names(&self) -> Option<&str> {
         match self {
             Reader::Known(Format::Jsonl | Format::Openb | Format::Sia) => Some("name"),
             Reader::Known(Format::PhillyLog) => Some("jobid"),
             Reader::Known(Format::Pai) => Some("job_name"),
-            // Slurm counts from 1 again one day.
+            // Slurm restarts its job numbers at 1 eventually.
             Reader::Known(Format::Slurm) => None,
             Reader::Known(_) | Reader::Gavel(_) => Some("job_id"),
             Reader::Mapped(columns) => columns.name_column(),
@@ -299,7 +298,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     if name.ends_with(".jsonl") || name.ends_with(".ndjson") {
         return Ok(Format::Jsonl);
     }
-    // It was published with the header in another file.
+    // This table was published with its header in a separate file.
     if name.contains("pai_task_table") {
         return Ok(Format::Pai);
     }
@@ -319,7 +318,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     })
 }
 
-/// The first line that is not blank, at most the start of it.
+/// Returns the first line that is not blank, or its start if it is long.
 pub(crate) fn first_line(source: &Source) -> Result<String, WorkloadError> {
     let mut start = Vec::new();
     source

@@ -5,17 +5,16 @@
 //! |---|---|
 //! | `name` | the job's name |
 //! | `cpu_milli`, `memory_mib` | CPUs in thousandths, memory in MiB |
-//! | `num_gpu` | GPUs asked for |
-//! | `gpu_milli` | thousandths of the GPU, where it asks for one |
+//! | `num_gpu` | requested GPUs |
+//! | `gpu_milli` | thousandths of the GPU, if one is requested |
 //! | `gpu_spec` | the only GPU types, joined by a bar; empty for any |
 //! | `creation_time` | seconds; submission |
 //! | `scheduled_time` | seconds; its start, empty if there was none |
 //! | `deletion_time` | seconds; its end |
 //!
-//! A job is a pod that runs from `scheduled_time` to `deletion_time`. The
-//! earliest job is submitted at 0. A part of a GPU becomes a whole one, with a
-//! notice: jobs do not share GPUs unless a policy pairs them. `qos` and
-//! `pod_phase` are left out.
+//! A job is a pod that runs from `scheduled_time` to `deletion_time`. The earliest job is submitted
+//! at 0. A fraction of a GPU is rounded up to a whole GPU, with a notice: jobs do not share GPUs
+//! unless a policy pairs them. `qos` and `pod_phase` are left out.
 //!
 //! Dropped, with a notice: pods without GPUs, pods that were never scheduled,
 //! pods without `deletion_time`.

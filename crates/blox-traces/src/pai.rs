@@ -1,35 +1,35 @@
-//! Alibaba's trace of 2020 (`cluster-trace-gpu-v2020`, NSDI 2022): the table of
-//! tasks `pai_task_table.csv`, with the table of jobs `pai_job_table.csv` if it
-//! lies beside it. Both come without a header; one is taken if it is there.
+//! Alibaba's trace of 2020 (`cluster-trace-gpu-v2020`, NSDI 2022).
+//!
+//! It has a table of tasks, `pai_task_table.csv`, and a table of jobs, `pai_job_table.csv`, which
+//! is read if it is in the same folder. Both are published without a header; a header is accepted.
 //!
 //! | column of the tasks | meaning |
 //! |---|---|
 //! | `job_name` | the job; a row is one of its tasks |
-//! | `task_name` | its role, such as `worker`; not looked at |
-//! | `inst_num` | how many instances of the task there are |
+//! | `task_name` | its role, such as `worker`; ignored |
+//! | `inst_num` | number of instances of the task |
 //! | `status` | `Running` and `Waiting` have no end yet |
 //! | `start_time`, `end_time` | seconds |
 //! | `plan_cpu`, `plan_mem`, `plan_gpu` | of one instance: CPUs and GPUs in hundredths, memory in GiB |
-//! | `gpu_type` | on which GPUs it ran; not a wish, left out |
+//! | `gpu_type` | GPU type on which it ran; not a request, left out |
 //!
 //! | column of the jobs | meaning |
 //! |---|---|
 //! | `job_name` | as above |
-//! | `user` | who submitted it |
+//! | `user` | the user |
 //! | `start_time` | submission, seconds |
-//! | `inst_id`, `status`, `end_time` | not looked at |
+//! | `inst_id`, `status`, `end_time` | ignored |
 //!
-//! A job asks for the sum of its tasks' GPUs, rounded up to whole ones with a
-//! notice, and runs from the first start to the last end of its tasks with
-//! GPUs. Without the table of jobs it is submitted when its first task starts,
-//! and nobody owns it. The earliest job is submitted at 0. Times were shifted
-//! for publication by whole weeks: days of the week and hours, in UTC+8, are true.
+//! A job requests the sum of its tasks' GPUs, rounded up to whole GPUs with a notice. It runs from
+//! the first start to the last end of its tasks with GPUs. Without the table of jobs, it is
+//! submitted when its first task starts and has no user. The earliest job is submitted at 0. Times
+//! were shifted for publication by whole weeks; days of the week and hours, in UTC+8, are correct.
 //!
-//! Dropped, with a notice: jobs without GPUs, jobs whose tasks had not
-//! started, jobs whose tasks had not ended.
+//! Dropped, with a notice: jobs without GPUs, jobs whose tasks did not start, and jobs whose tasks
+//! did not end.
 //!
-//! The rows of a job are not together and in no order, so that all jobs are
-//! held in memory: some 150 bytes each.
+//! The rows of a job are neither adjacent nor sorted, so all jobs are held in memory, about 150
+//! bytes each.
 
 use super::file::{Rows, SharedNames, makes_sense};
 use super::source::Source;
@@ -40,7 +40,7 @@ use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Its seconds are those of Unix in China.
+/// Seconds by which the trace's local time (UTC+8) is ahead of UTC.
 pub(crate) const AHEAD_OF_UTC_S: f64 = 28_800.0;
 
 const TASKS: Layout = Layout {
@@ -70,22 +70,22 @@ const JOBS: Layout = Layout {
     ..Layout::CSV
 };
 
-/// The tasks of a job, added up.
+/// Sums over the tasks of a job.
 struct Sum {
     line: u64,
     /// Hundredths of a GPU.
     gpus: f64,
     cpus: f64,
     memory_gib: f64,
-    /// Of all tasks.
+    /// Earliest start of all tasks.
     first: Option<f64>,
-    /// Of those with GPUs.
+    /// Earliest start of the tasks with GPUs.
     start: Option<f64>,
     end: Option<f64>,
     unfinished: bool,
 }
 
-/// Row by row through the tasks, then job by job.
+/// Reads all tasks row by row, then returns the jobs.
 struct PaiRows {
     path: PathBuf,
     tasks: Table,
@@ -130,7 +130,7 @@ impl Rows for PaiRows {
                 self.line = self.tasks.line();
                 self.add_task()?;
             } else {
-                // In the order of the file: its lines are what notices name.
+                // Jobs are returned in file order, because notices name its lines.
                 let mut jobs: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
                 jobs.sort_by_key(|(_, sum)| sum.line);
                 self.done = Some(jobs.into_iter());
@@ -268,7 +268,7 @@ impl PaiRows {
     }
 }
 
-/// The table of jobs beside that of the tasks, if it is there.
+/// Returns the path of the table of jobs in the folder of the table of tasks, if it exists.
 pub(crate) fn job_table_of(tasks: &Path) -> Option<PathBuf> {
     let file = tasks.file_name()?.to_string_lossy();
     if !file.contains("pai_task_table") {
@@ -297,7 +297,7 @@ impl Owners {
         self.jobs.get(name)
     }
 
-    /// The table beside that of the tasks, if it is there.
+    /// Reads the table of jobs in the folder of the table of tasks, if it exists.
     fn beside(tasks: &Path) -> Result<Option<Self>, WorkloadError> {
         let found = job_table_of(tasks);
         found

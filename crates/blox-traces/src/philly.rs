@@ -1,10 +1,9 @@
-//! The Microsoft Philly trace as one CSV row a job:
+//! The Microsoft Philly trace as CSV, one row for each job:
 //! `timestamp,duration,num_gpus,gpu_time,cluster`.
 //!
-//! `timestamp` is `YYYY-MM-DD HH:MM:SS` without a zone, `duration` is in
-//! seconds, `cluster` is the virtual cluster. Rows are in no order; the
-//! earliest job is submitted at 0. `gpu_time` is only compared with the
-//! product of duration and GPUs; the column may be missing.
+//! `timestamp` is `YYYY-MM-DD HH:MM:SS` without a zone, `duration` is in seconds, `cluster` is the
+//! virtual cluster. Rows are not sorted; the earliest job is submitted at 0. `gpu_time` may be
+//! missing; it is only compared with the product of duration and GPUs.
 
 use super::file::{FileWorkload, Rows, SharedNames, makes_sense};
 use super::open::{Format, open_file};
@@ -17,8 +16,7 @@ use std::path::Path;
 /// Reads a Philly trace, plain or gzip.
 ///
 /// # Errors
-/// If the file cannot be read, lacks a column, or has a row with a timestamp
-/// or number that is none.
+/// If the file cannot be read, lacks a column, or has a row with an invalid timestamp or number.
 pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
     open_file(path, Some(Format::Philly))
 }

@@ -6,21 +6,23 @@
 //! | `jobid` | the job's name |
 //! | `user`, `vc` | user and virtual cluster |
 //! | `submitted_time` | date of submission, the clock on the wall |
-//! | `attempts` | a list of runs of the job: it is started anew after a failure |
+//! | `attempts` | a list of runs of the job: it is restarted after a failure |
 //! | `start_time`, `end_time` of an attempt | dates, or null |
-//! | `detail` of an attempt | a list of machines with the `gpus` that it had there |
-//! | `status` | `Pass`, `Killed` or `Failed`; not looked at |
+//! | `detail` of an attempt | a list of machines, each with the `gpus` of the job on it |
+//! | `status` | `Pass`, `Killed` or `Failed`; ignored |
 //!
-//! A job asks for the GPUs that its attempts had (the largest number, with a
-//! notice if they differ) and runs as long as all its attempts together: that
-//! is how long it held GPUs. The earliest job is submitted at 0. Attempts
-//! without start or end are left out of a job that has others.
+//! A job requests the GPUs of its attempts: the largest number, with a notice if they differ. Its
+//! duration is the sum over all attempts, the time for which it held GPUs. The earliest job is
+//! submitted at 0. Attempts without start or end are ignored if the job has other attempts.
 //!
-//! Dropped, with a notice: jobs without attempts, as they never started; jobs
-//! whose last attempt has no end, as they were running when the log was taken;
-//! jobs none of whose attempts says when it ran; jobs without GPUs.
+//! Dropped, with a notice:
 //!
-//! The array is read job by job; only one is held as text.
+//! - jobs without attempts, which never started;
+//! - jobs whose last attempt has no end, which were running when the log was recorded;
+//! - jobs without any attempt with both start and end;
+//! - jobs without GPUs.
+//!
+//! The array is read job by job. Only the text of one job is held in memory.
 
 use super::file::{Rows, SharedNames, makes_sense};
 use super::moment::parse_date;
@@ -90,7 +92,7 @@ impl Rows for LogRows {
                     Some((found, expected)) => format!("found `{found}`, expected {expected}"),
                     None => text.to_owned(),
                 };
-                // An array is taken for this format, whatever it holds.
+                // Any array is taken for this format.
                 let what = format!(
                     "no job of philly-log: {what}; jobs of jsonl are one object a line, without an array"
                 );
@@ -195,13 +197,13 @@ impl LogRows {
     }
 }
 
-/// The objects of a JSON array, one after the other, as text.
+/// Reads the objects of a JSON array one after the other, as text.
 struct Elements {
     text: Text,
     buffer: Vec<u8>,
-    /// The line that is read.
+    /// Current line.
     current: u64,
-    /// That on which the object begins.
+    /// First line of the current object.
     begins: u64,
     state: At,
 }

@@ -6,8 +6,8 @@ use blox_sim::workload::{Notices, Workload, WorkloadError};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// The jobs that another workload submits in a window of time, counted from
-/// the window's start.
+/// The jobs that another workload submits in a time window, with times relative to the start of the
+/// window.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
@@ -27,7 +27,7 @@ pub struct Window<W> {
 }
 
 impl<W: Workload> Window<W> {
-    /// The jobs from one moment to another, both included.
+    /// Selects the jobs from one time to another, both included.
     pub fn new(inner: W, from: Time, to: Time) -> Self {
         Window { inner, from, to }
     }
@@ -55,7 +55,8 @@ impl<W: Workload> Workload for Window<W> {
     }
 }
 
-/// Each job of another workload with the same probability: the load falls with it.
+/// Selects each job of another workload with the same probability. The load decreases by the same
+/// factor.
 #[derive(Clone, Debug)]
 pub struct Thinned<W> {
     inner: W,
@@ -64,7 +65,7 @@ pub struct Thinned<W> {
 }
 
 impl<W: Workload> Thinned<W> {
-    /// A `fraction` of the jobs, from 0 to 1.
+    /// Selects a `fraction` of the jobs, from 0 to 1.
     pub fn new(inner: W, fraction: f64, seed: u64) -> Self {
         let rng = stream(seed);
         Thinned {
@@ -94,13 +95,13 @@ impl<W: Workload> Workload for Thinned<W> {
     }
 }
 
-/// So many jobs of a workload, all choices equally likely, in their order. All
-/// jobs if there are no more.
+/// Selects `count` jobs of a workload at random, in their original order. All subsets are equally
+/// likely. If there are at most `count` jobs, all are selected.
 ///
-/// Only the chosen ones are held (reservoir sampling).
+/// Only the selected jobs are held in memory (reservoir sampling).
 ///
 /// # Errors
-/// The workload's own.
+/// Any error of the workload.
 pub fn choose(
     workload: &mut (impl Workload + ?Sized),
     count: usize,

@@ -1,15 +1,14 @@
-//! Throughput tables: how fast a model with a batch size runs on each GPU count.
+//! Throughput tables: rates by model, batch size and GPU count.
 //!
-//! A folder with a file a model, named for it (`bert.csv`), as ElasticFlow
-//! publishes them:
+//! A folder holds one file for each model, named after it (`bert.csv`), in ElasticFlow's layout:
 //!
 //! ```csv
 //! global_batch_size,1,2,4,8
 //! 64,6.03,8.64,10.36,11.06
 //! ```
 //!
-//! A cell is iterations a second of the whole job. A cell without a number
-//! (empty or `nan`) was not measured; its GPU count is no level of the job.
+//! A cell is the rate of the whole job, in iterations per second. A cell without a number (empty or
+//! `nan`) was not measured; jobs do not get its GPU count as a level.
 
 use super::source::Source;
 use super::table::Table;
@@ -22,11 +21,11 @@ use std::sync::Arc;
 /// A cell of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: GpuCount,
-    /// Iterations a second, finite and not negative; `None` where there is no number.
+    /// Iterations per second, finite and not negative; `None` if the cell has no number.
     pub rate: Option<f64>,
-    /// True if the cell holds the word `nan`, rather than nothing.
+    /// True if the cell holds the word `nan`, false if it is empty.
     pub is_nan: bool,
 }
 
@@ -48,7 +47,7 @@ impl ScalingTable {
     /// Reads every CSV file of a folder.
     ///
     /// # Errors
-    /// The folder or a file cannot be read, or a file is no such table.
+    /// The folder or a file cannot be read, or a file is not such a table.
     pub fn read_dir(dir: impl AsRef<Path>) -> Result<Self, WorkloadError> {
         let mut table = ScalingTable::default();
         for path in Self::files(dir)? {
@@ -58,7 +57,8 @@ impl ScalingTable {
         Ok(table)
     }
 
-    /// The files of a folder that [`ScalingTable::read_dir`] reads, in order of their names.
+    /// Returns the files of a folder that [`ScalingTable::read_dir`] reads, in order of their
+    /// names.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -129,22 +129,24 @@ impl ScalingTable {
         Ok(())
     }
 
-    /// The cells of a model with a batch size, by ascending GPU count.
+    /// Returns the cells of a model with a batch size, by ascending GPU count.
     pub fn row(&self, model: &str, batch_size: u32) -> Option<&[Cell]> {
         let rows = self.rows.get(model)?;
         rows.get(&batch_size).map(Vec::as_slice)
     }
 
-    /// Returns what was remarkable about the files; lines are those of single files.
+    /// Returns the notices about the files. Line numbers count within each file.
     pub fn notices(&self) -> &Notices {
         &self.notices
     }
 
-    /// Makes a job elastic that names its model and batch size: its levels are
-    /// the GPU counts on which it runs faster than on any fewer. Its own rate
-    /// becomes the measured one on the GPUs that it asks for, its duration stays.
-    /// `false`, and nothing changed, if the table does not know the job, or has no rate above 0
-    /// for the GPUs that it asks for: what its duration means would then be unknown.
+    /// Makes a job elastic if its model and batch size are in the table.
+    ///
+    /// Its levels are the GPU counts on which it runs faster than on any fewer. Its own rate
+    /// becomes the measured rate on the GPUs that it requests; its duration stays.
+    ///
+    /// Returns `false`, without a change, if the table lacks the job, or lacks a rate above 0 for
+    /// the requested GPUs. In that case the meaning of its duration would be unknown.
     pub fn profile(&self, job: &mut JobSpec) -> bool {
         let Some(extras) = &mut job.extras else {
             return false;
@@ -176,8 +178,8 @@ impl ScalingTable {
     }
 }
 
-/// A workload whose jobs get the levels that a table has for them; those that
-/// it does not know stay as they are, and are counted.
+/// A workload whose jobs get their levels from a table. Jobs that the table lacks are unchanged and
+/// counted in a notice.
 pub struct WithThroughputs<W> {
     jobs: W,
     table: Arc<ScalingTable>,
@@ -186,7 +188,7 @@ pub struct WithThroughputs<W> {
 }
 
 impl<W: Workload> WithThroughputs<W> {
-    /// These jobs, by this table.
+    /// Adds the levels of this table to these jobs.
     pub fn new(jobs: W, table: Arc<ScalingTable>) -> Self {
         let mut notices = jobs.notices().clone();
         notices.extend(table.notices());
@@ -266,7 +268,7 @@ mod tests {
                 ..Extras::default()
             })
         };
-        // Without a batch of its own, on GPUs that were not measured, on which it does not run.
+        // Without a batch size or with an unknown one; on GPU counts without a rate above 0.
         for mut job in [plain, of(1, 32), of(3, 64), of(8, 64), of(2, 128)] {
             let before = job.clone();
             assert!(!table().profile(&mut job), "{job:?}");

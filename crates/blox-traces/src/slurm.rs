@@ -1,4 +1,4 @@
-//! Accounting of a Slurm cluster: what `sacct --parsable2` prints.
+//! Accounting of a Slurm cluster: the output of `sacct --parsable2`.
 //!
 //! ```text
 //! sacct --allusers --allocations --parsable2 --starttime 2024-01-01 \
@@ -8,24 +8,23 @@
 //! | field | meaning |
 //! |---|---|
 //! | `JobID` or `JobIDRaw` | the job's name: `17`, `17_4` of an array, `17+1` of a heterogeneous job |
-//! | `Submit` | date, the clock on the wall of the cluster |
-//! | `State` | `PENDING`, `RUNNING` and `SUSPENDED` have no end yet; any other has ended |
-//! | `Start` | date, or `Unknown` or `None` where it never started; may be missing |
+//! | `Submit` | date, in local time of the cluster |
+//! | `State` | `PENDING`, `CONFIGURING` and `REQUEUED` have not started; `RUNNING`, `SUSPENDED` and `COMPLETING` have not ended; any other has ended |
+//! | `Start` | date, or `Unknown` or `None` if it never started; may be missing |
 //! | `Elapsed` or `ElapsedRaw` | how long it ran: `[DAYS-]HOURS:MINUTES:SECONDS`, or seconds |
-//! | `AllocTRES`, `ReqTRES` | what it had, what it asked for: `cpu=8,mem=64G,node=1,gres/gpu=4`; one of them is needed |
-//! | `Timelimit` | the user's estimate; empty where there is no limit |
+//! | `AllocTRES`, `ReqTRES` | resources allocated and requested: `cpu=8,mem=64G,node=1,gres/gpu=4`; one of them is needed |
+//! | `Timelimit` | the user's estimate; empty if there is no limit |
 //! | `User`, `Partition`, `Account` | user, virtual cluster, group; may be missing |
 //!
-//! GPUs are `gres/gpu`, or the sum of `gres/gpu:TYPE`, of `AllocTRES` if it has
-//! any, else of `ReqTRES`; a type that was asked for is the only one on which
-//! the job runs. CPUs and memory are those of the same list. The earliest job
-//! is submitted at 0; a change to or from summer time is not known to the log
-//! and moves what is behind it by an hour. Jobs that failed, timed out or were
-//! cancelled run as long as they ran. Other fields are left out. Output of
-//! `--parsable`, with a bar at the end, is read too.
+//! The number of GPUs is `gres/gpu`, or the sum of `gres/gpu:TYPE`. It comes from `AllocTRES` if
+//! that field has GPUs, otherwise from `ReqTRES`. CPUs and memory come from the same field. If a
+//! job requests a GPU type, it runs on that type only. The earliest job is submitted at 0. The log
+//! does not record changes to or from summer time; they shift later times by an hour. Jobs that
+//! failed, timed out or were cancelled keep their recorded duration. Other fields are left out.
+//! Output of `--parsable`, with a bar at the end of each line, is accepted.
 //!
-//! Dropped, with a notice: steps (`17.batch`, `17.0`); jobs without GPUs; jobs
-//! that never started; jobs that had not ended.
+//! Dropped, with a notice: steps (`17.batch`, `17.0`); jobs without GPUs; jobs that never started;
+//! jobs that had not ended.
 
 use super::file::{Rows, SharedNames, makes_sense};
 use super::moment::{parse_date, parse_elapsed};
@@ -47,7 +46,7 @@ struct SlurmRows {
     state: Column,
     start: Option<Column>,
     elapsed: Column,
-    /// What it had, then what it asked for.
+    /// Columns of allocated and of requested resources.
     tres: [Option<Column>; 2],
     limit: Option<Column>,
     user: Option<Column>,
@@ -68,7 +67,8 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
         tres,
     ])?;
     Ok(Box::new(SlurmRows {
-        // The readable name tells arrays apart; it is there if not only the raw one is.
+        // The readable name distinguishes the jobs of an array. It is used unless only the raw name
+        // is there.
         id: table.find("JobID").unwrap_or(id),
         elapsed,
         submit,
@@ -106,7 +106,7 @@ impl Rows for SlurmRows {
 }
 
 impl SlurmRows {
-    /// The job, or why the row is none.
+    /// Returns the job, or the reason to drop the row.
     fn job(&mut self) -> Result<Result<JobSpec, Dropped>, WorkloadError> {
         let table = &self.table;
         let id = table.text(self.id).trim();
@@ -143,7 +143,7 @@ impl SlurmRows {
             return Ok(Err(Dropped::NeverStarted));
         }
         let elapsed = self.elapsed()?;
-        // Without `Start`, a length of nothing is all that tells it.
+        // Without `Start`, an elapsed time of 0 is the only sign that the job never started.
         if self.start.is_none() && state == "CANCELLED" && elapsed == 0.0 {
             return Ok(Err(Dropped::NeverStarted));
         }
@@ -245,9 +245,10 @@ impl Resources {
     }
 }
 
-/// GiB of `64G`, `512000M`; a number alone is in MiB.
+/// Parses memory such as `64G` or `512000M` to GiB; a number without a unit is in MiB.
 fn parse_memory(text: &str) -> Option<f64> {
-    // Older versions say whether it is for a node or a CPU; the list is always for the job.
+    // Older versions append a letter for memory per node or per CPU. In TRES lists the memory is
+    // always that of the job.
     let text = text.trim_end_matches(['n', 'c']);
     let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {
         Some(at) => text.split_at(at),

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
 
-/// The SHA-256 of a file as it lies on the disk, in hexadecimal: what
-/// `sha256sum` prints. For the manifest of a run.
+/// Returns the SHA-256 of a file in hexadecimal, equal to the output of `sha256sum`. For the
+/// manifest of a run.
 ///
 /// # Errors
 /// If the file cannot be read, or is a pipe whose content is gone once read.
@@ -19,7 +19,7 @@ pub fn fingerprint(path: impl AsRef<Path>) -> Result<String, WorkloadError> {
     let reading = |e| WorkloadError::file(path, e);
     let file = File::open(path).map_err(reading)?;
     let meta = file.metadata().map_err(reading)?;
-    // What can be read only once would leave a hash of nothing in the manifest.
+    // A pipe can be read only once; the manifest would hold the hash of nothing.
     if meta.is_dir() {
         return Err(WorkloadError::Directory { path: path.into() });
     }
@@ -29,11 +29,11 @@ pub fn fingerprint(path: impl AsRef<Path>) -> Result<String, WorkloadError> {
     hash(file).map_err(reading)
 }
 
-/// The error of reading text that may be compressed.
+/// Converts an error of reading text that may be compressed.
 pub(crate) fn reading_error(path: &Path, source: io::Error) -> WorkloadError {
     let path = path.to_owned();
     match source.kind() {
-        // A plain file just ends; only the decoder misses bytes or dislikes them.
+        // A plain file just ends. Only the decoder reports missing or invalid bytes.
         io::ErrorKind::UnexpectedEof => WorkloadError::TruncatedGzip { path },
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
             WorkloadError::DamagedGzip { path, source }
@@ -56,7 +56,7 @@ fn hash(mut from: impl Read) -> io::Result<String> {
     Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// Text of an input, decompressed, without byte order mark.
+/// Text of an input, decompressed, without a byte order mark.
 pub type Text = Box<dyn BufRead + Send>;
 
 /// An input that can be read from its start more than once.
@@ -66,17 +66,17 @@ pub struct Source {
     place: Place,
 }
 
-/// Where the bytes lie.
+/// Location of the bytes.
 #[derive(Clone, Debug)]
 enum Place {
     File,
     Memory(Arc<[u8]>),
-    /// What a pipe gave, in a file of ours that goes when the last reader goes.
+    /// The content of a pipe, in a temporary file that is deleted with its last reader.
     Spool(Arc<NamedTempFile>),
 }
 
 impl Source {
-    /// The file at `path`, which is there and not empty.
+    /// Opens the file at `path`, which must exist and not be empty.
     pub fn at(path: &Path) -> Result<Self, WorkloadError> {
         let meta = std::fs::metadata(path).map_err(|e| WorkloadError::file(path, e))?;
         if meta.is_dir() {
@@ -96,7 +96,7 @@ impl Source {
         .not_empty()
     }
 
-    /// Bytes in memory, not empty, under a name for messages.
+    /// Wraps bytes in memory, which must not be empty. The name is for messages.
     pub fn of(name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
         Source {
             path: name.into(),
@@ -114,7 +114,7 @@ impl Source {
         Ok(self)
     }
 
-    /// The SHA-256 of the bytes as they came, in hexadecimal.
+    /// Returns the SHA-256 of the bytes as received, in hexadecimal.
     pub fn fingerprint(&self) -> Result<String, WorkloadError> {
         let reading = |e| WorkloadError::file(&self.path, e);
         match &self.place {
@@ -129,13 +129,14 @@ impl Source {
         &self.path
     }
 
-    /// The nearest file of one of these names: in the folder of this one, or above it.
+    /// Returns the nearest file with one of these names, in the folder of this file or a folder
+    /// above it.
     pub fn nearest(&self, names: &[&str]) -> Option<PathBuf> {
         let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         let folders = path.ancestors().skip(1);
         let mut places = folders.flat_map(|folder| names.iter().map(|name| folder.join(name)));
         let found = places.find(|place| place.is_file())?;
-        // What lies below the working directory is named from there, as the trace is.
+        // A path below the working directory is shown relative to it, as the trace's own path is.
         let below = match (self.path.is_relative(), std::env::current_dir()) {
             (true, Ok(here)) => found.strip_prefix(here).ok().map(Path::to_owned),
             _ => None,
@@ -143,7 +144,7 @@ impl Source {
         Some(below.unwrap_or(found))
     }
 
-    /// The text from its start.
+    /// Returns the text from its start.
     pub fn text(&self) -> Result<Text, WorkloadError> {
         let reading = |e| reading_error(&self.path, e);
         let mut raw: Text = match &self.place {
@@ -155,7 +156,7 @@ impl Source {
             }
             Place::Spool(spool) => {
                 let file = spool.reopen().map_err(reading)?;
-                // Keeps the file there for as long as it is read.
+                // Keeps the file alive while it is read.
                 Box::new(BufReader::with_capacity(
                     BUFFER,
                     Spooled(file, Arc::clone(spool)),
@@ -180,7 +181,7 @@ impl Source {
     }
 }
 
-/// What the members of a gzip file hold, one after the other; `None` after the last.
+/// Decompresses the members of a gzip file one after the other; `None` after the last.
 struct Members(Option<GzDecoder<Text>>);
 
 impl Read for Members {
@@ -203,7 +204,7 @@ impl Read for Members {
     }
 }
 
-/// Tapes and some tools fill their last block with zeros, which gzip passes over too.
+/// Skips trailing zeros, as gzip does: tapes and some tools fill their last block with zeros.
 fn only_zeros(rest: &mut dyn BufRead) -> io::Result<()> {
     loop {
         let next = peek(rest)?;
@@ -231,8 +232,8 @@ impl Read for Spooled {
     }
 }
 
-/// Copies a pipe into a file, since it can be read only once and a trace is
-/// read twice. It keeps the bytes as they come: gzip stays gzip.
+/// Copies a pipe into a file, because a trace is read twice and a pipe can be read only once. The
+/// bytes are kept as received: gzip stays gzip.
 fn spool(path: &Path) -> Result<NamedTempFile, WorkloadError> {
     let mut pipe = File::open(path).map_err(|e| WorkloadError::file(path, e))?;
     let mut copy = || -> io::Result<NamedTempFile> {
@@ -246,7 +247,7 @@ fn spool(path: &Path) -> Result<NamedTempFile, WorkloadError> {
     })
 }
 
-/// Devices may never end.
+/// Returns true for devices, which may never end.
 #[cfg(unix)]
 fn is_device(meta: &Metadata) -> bool {
     use std::os::unix::fs::FileTypeExt;
@@ -258,28 +259,28 @@ fn is_device(_: &Metadata) -> bool {
     false
 }
 
-/// A text that is handed out by the line, so that a parser that reads no more
-/// than it needs has taken exactly the lines up to its place.
+/// A reader that returns at most one line at a time, so that a parser never reads past the line
+/// that it needs.
 ///
-/// A row is one line: a parser that wants more is in a cell whose quote is not
-/// closed, and sees the end of the text.
+/// A row is one line. If a parser reads past it, the row has a cell with an unclosed quote; the
+/// parser then sees the end of the text.
 pub struct Lines {
     text: Text,
     taken: u64,
     at_line_start: bool,
-    /// Something of the row was taken; blank lines before it are not.
+    /// True if bytes of the row were read; blank lines before it do not count.
     in_row: bool,
     unclosed: bool,
-    /// Bytes that may still be taken for one row.
+    /// Bytes that may still be read for one row.
     left: usize,
 }
 
-/// No row of any trace comes near this; without a limit, a file without line
-/// ends would be taken into memory.
+/// Largest size of a row in bytes. No trace has rows near this size. Without a limit, a file
+/// without line ends would be read into memory as a whole.
 pub const LONGEST_ROW: usize = 1 << 24;
 
 impl Lines {
-    /// Reads lines of `text`.
+    /// Creates a reader of the lines of `text`.
     pub fn new(text: Text) -> Self {
         Lines {
             text,
@@ -291,19 +292,19 @@ impl Lines {
         }
     }
 
-    /// A row begins.
+    /// Starts a new row.
     pub fn begin_row(&mut self) {
         self.left = LONGEST_ROW;
         self.in_row = false;
         self.unclosed = false;
     }
 
-    /// Returns whether the row was to go on after its line.
+    /// Returns whether the parser tried to read past the line of the row.
     pub fn unclosed(&self) -> bool {
         self.unclosed
     }
 
-    /// The number of lines of which something was taken.
+    /// Returns the number of lines read so far, including a partly read line.
     pub fn taken(&self) -> u64 {
         self.taken
     }
@@ -317,7 +318,8 @@ impl Read for Lines {
         }
         let next = peek(&mut *self.text)?;
         if next.is_empty() && !self.at_line_start && !out.is_empty() {
-            // Ends the last line too, so that a quote that is open there is told from its end.
+            // Adds an end to the last line too, so that an open quote there differs from the end of
+            // the text.
             out[0] = b'\n';
             self.at_line_start = true;
             return Ok(1);
@@ -344,7 +346,7 @@ const BUFFER: usize = 1 << 16;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
-/// The next bytes, without taking them; empty at the end.
+/// Returns the next bytes without consuming them; empty at the end.
 fn peek(text: &mut dyn BufRead) -> io::Result<&[u8]> {
     loop {
         match text.fill_buf() {

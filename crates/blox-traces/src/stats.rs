@@ -1,13 +1,13 @@
-//! What a workload is like.
+//! Statistics of a workload.
 
 use blox_core::{JobSpec, Name};
 use blox_sim::workload::{Workload, WorkloadError};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a workload is like. Times are in seconds, work in GPU-hours.
+/// Statistics of a workload. Times are in seconds, work is in GPU-hours.
 ///
-/// It takes 8 bytes a job, for the percentiles.
+/// Computing them takes 8 bytes of memory for each job, for the percentiles.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
@@ -23,67 +23,69 @@ use std::collections::{BTreeMap, BTreeSet};
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Statistics {
-    /// How many jobs there are.
+    /// Number of jobs.
     pub jobs: u64,
-    /// The first submission.
+    /// Time of the first submission.
     pub first_submit_s: f64,
-    /// The last submission.
+    /// Time of the last submission.
     pub last_submit_s: f64,
-    /// Users that own jobs.
+    /// Number of users that own jobs.
     pub users: u64,
-    /// Virtual clusters that jobs are submitted to.
+    /// Number of virtual clusters to which jobs are submitted.
     pub virtual_clusters: u64,
-    /// Models that jobs train.
+    /// Number of models that jobs train.
     pub models: u64,
-    /// Jobs that may run only on some GPU types.
+    /// Number of jobs that may run only on some GPU types.
     pub jobs_with_gpu_types: u64,
-    /// Jobs with a deadline.
+    /// Number of jobs with a deadline.
     pub jobs_with_deadline: u64,
-    /// Elastic jobs.
+    /// Number of elastic jobs.
     pub elastic_jobs: u64,
     /// Duration times GPUs, over all jobs.
     pub gpu_hours: f64,
-    /// GPUs that the jobs keep busy on average from the first submission to the
-    /// last: a cluster with fewer falls behind for ever. `None` if all jobs come at once.
+    /// Average number of GPUs that the jobs keep busy between the first and the last submission. On
+    /// a cluster with fewer GPUs the queue grows without bound. `None` if all jobs arrive at the
+    /// same time.
     pub load_gpus: Option<f64>,
-    /// The GPU-hours that came on the day with the most.
+    /// GPU-hours submitted on the busiest day.
     pub busiest_day_gpu_hours: f64,
-    /// The most GPUs that a job asks for.
+    /// Largest GPU request of a job.
     pub widest_job_gpus: u32,
-    /// By GPUs asked for.
+    /// Jobs and work by requested GPUs.
     pub by_gpus: BTreeMap<u32, Part>,
-    /// How long jobs run on the GPUs that they ask for; `None` without jobs.
+    /// Durations of jobs on the GPUs that they request; `None` without jobs.
     pub duration_s: Option<Percentiles>,
-    /// Jobs whose duration is below [`DURATION_BOUNDS_S`], and of the rest.
+    /// Jobs by duration: one bucket below each of [`DURATION_BOUNDS_S`], and one for the rest.
     pub by_duration: Vec<Part>,
-    /// Seconds between two submissions: the mean.
+    /// Mean time between two submissions, in seconds.
     pub gap_mean_s: Option<f64>,
-    /// And their standard deviation over their mean: 1 for a Poisson process,
-    /// more if jobs come in bursts.
+    /// Standard deviation of the time between two submissions, divided by its mean. 1 for a Poisson
+    /// process, higher if jobs come in bursts.
     pub gap_variation: Option<f64>,
-    /// Jobs by hour: of the day, or after the workload's start, see `wall_clock`.
+    /// Jobs by hour: hour of the day, or hours since the first submission modulo 24; see
+    /// `wall_clock`.
     pub by_hour: [u64; 24],
-    /// Jobs by day: from Monday on, or after the workload's start.
+    /// Jobs by day: day of the week from Monday on, or days since the first submission modulo 7.
     pub by_day: [u64; 7],
-    /// True if hours and days are those of a clock on the wall.
+    /// True if hours and days are in local time.
     pub wall_clock: bool,
-    /// The moment 0 in seconds since 1970, where it is known.
+    /// Time origin in seconds since 1970, if known.
     pub origin_epoch_s: Option<f64>,
     /// Submissions over time, in at most 64 slices of equal length.
     pub over_time: Slices,
 }
 
-/// Where the buckets of [`Statistics::by_duration`] end, in seconds.
+/// Upper bounds of the buckets of [`Statistics::by_duration`], in seconds.
 pub const DURATION_BOUNDS_S: [f64; 8] = [
     60.0, 600.0, 3600.0, 10_800.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0,
 ];
 
-/// A part of the jobs.
+/// Number and work of a part of the jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Part {
-    /// How many they are.
+    /// Number of jobs.
     pub jobs: u64,
-    /// Their duration times GPUs.
+    /// Sum of duration times GPUs.
     pub gpu_hours: f64,
 }
 
@@ -101,15 +103,15 @@ pub struct Percentiles {
     pub mean: f64,
     /// The smallest.
     pub min: f64,
-    /// 25th.
+    /// 25th percentile.
     pub p25: f64,
-    /// 50th.
+    /// 50th percentile.
     pub median: f64,
-    /// 75th.
+    /// 75th percentile.
     pub p75: f64,
-    /// 90th.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99th.
+    /// 99th percentile.
     pub p99: f64,
     /// The largest.
     pub max: f64,
@@ -138,21 +140,21 @@ impl Percentiles {
 /// Counts of submissions over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Slices {
-    /// How long a slice is.
+    /// Length of a slice, in seconds.
     pub width_s: f64,
-    /// Jobs a slice, from the first submission on.
+    /// Jobs in each slice, from the first submission on.
     pub jobs: Vec<u64>,
 }
 
 impl Slices {
     const MOST: usize = 64;
-    /// Lengths that people think in; above a day, twice the one before.
+    /// Round lengths of slices; above a day the length doubles.
     const WIDTHS_S: [f64; 12] = [
         1.0, 10.0, 60.0, 300.0, 600.0, 1800.0, 3600.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0,
         172_800.0,
     ];
 
-    /// Slices become longer whenever there are too many.
+    /// Counts a submission. If there are too many slices, they are merged to longer ones.
     fn add(&mut self, since_first_s: f64) {
         while since_first_s / self.width_s >= Self::MOST as f64 {
             let longer = Self::WIDTHS_S.into_iter().find(|w| *w > self.width_s);
@@ -170,12 +172,12 @@ impl Slices {
 }
 
 impl Statistics {
-    /// Of all jobs of a workload that ends. `origin` is its moment 0 in seconds
-    /// since 1970 as a clock on the wall shows it, if it is known: see
+    /// Computes the statistics of all jobs of a workload that ends. `origin` is its time origin in
+    /// local time, in seconds since 1970, if known; see
     /// [`Trace::wall_clock_origin`](super::Trace::wall_clock_origin).
     ///
     /// # Errors
-    /// The workload's own.
+    /// Any error of the workload.
     pub fn of(
         workload: &mut (impl Workload + ?Sized),
         origin: Option<f64>,
@@ -213,7 +215,7 @@ impl Statistics {
             let day = (wall / 86_400.0).floor();
             let hour = (wall - day * 86_400.0) / 3600.0;
             all.by_hour[(hour as usize).min(23)] += 1;
-            // 1970 began on a Thursday; a workload without dates on day 0.
+            // 1970 began on a Thursday; a workload without dates begins on day 0.
             let first = if origin.is_some() { 3.0 } else { 0.0 };
             all.by_day[((day + first).rem_euclid(7.0) as usize).min(6)] += 1;
             *days.entry(day as i64).or_default() += gpu_hours;

@@ -1,4 +1,4 @@
-//! Comma-separated values with a header.
+//! Reader of comma-separated values with a header.
 
 use super::map::ATTRIBUTE;
 use super::moment::parse_date;
@@ -11,27 +11,27 @@ use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A table, read row by row.
+/// A table that is read row by row.
 pub struct Table {
     path: PathBuf,
     layout: Layout,
     header: Vec<String>,
     reader: Reader<Lines>,
     row: StringRecord,
-    /// True if the first row is what is taken next: it was no header.
+    /// True if the first row is the next row: it was no header.
     again: bool,
-    /// The line on which the row that is being read begins.
+    /// Line on which the current row begins.
     row_begins: u64,
 }
 
-/// How rows are split into cells.
+/// Rules for splitting rows into cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// What stands between two cells.
+    /// Separator between two cells.
     pub delimiter: u8,
-    /// True if a quote at the start of a cell means anything.
+    /// True if a cell may be quoted.
     pub quotes: bool,
-    /// The columns of a file that may come without a header.
+    /// Columns of a file that may come without a header.
     pub columns: &'static [&'static str],
 }
 
@@ -48,19 +48,20 @@ impl Layout {
             .delimiter(self.delimiter)
             .quoting(self.quotes)
             .has_headers(false)
-            // The header tells how many cells a row has.
+            // The header determines the number of cells of a row.
             .flexible(true)
             .from_reader(lines)
     }
 }
 
 impl Table {
-    /// Comma-separated values: reads the header.
+    /// Opens comma-separated values and reads the header.
     pub fn open(source: &Source) -> Result<Self, WorkloadError> {
         Self::open_as(source, Layout::CSV)
     }
 
-    /// Reads the header, or finds that there is none and takes the layout's.
+    /// Opens a table and reads the header. If the first row is no header, the columns of the layout
+    /// are used.
     pub fn open_as(source: &Source, layout: Layout) -> Result<Self, WorkloadError> {
         let mut table = Table {
             path: source.path().to_owned(),
@@ -101,18 +102,18 @@ impl Table {
         Ok(table)
     }
 
-    /// Returns where the column stands, if the table has it.
+    /// Returns the column of this name, if the table has it.
     pub fn find(&self, name: &str) -> Option<Column> {
         self.header.iter().position(|n| n == name).map(Column)
     }
 
-    /// Returns where the columns stand.
+    /// Returns the columns of these names.
     pub fn require<const N: usize>(&self, names: [&str; N]) -> Result<[Column; N], WorkloadError> {
         let found = self.require_all(&names)?;
         Ok(std::array::from_fn(|i| found[i]))
     }
 
-    /// Returns where the columns stand.
+    /// Returns the columns of these names.
     pub fn require_all(&self, names: &[&str]) -> Result<Vec<Column>, WorkloadError> {
         let is_missing = |name: &&&str| self.find(name).is_none();
         let missing: Vec<_> = names.iter().filter(is_missing).copied().collect();
@@ -126,7 +127,7 @@ impl Table {
         })
     }
 
-    /// Tells of each column that is not among `known`.
+    /// Adds a notice for each column that is not among `known`.
     pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
         for name in &self.header {
             let is_own = name.starts_with(ATTRIBUTE);
@@ -136,7 +137,7 @@ impl Table {
         }
     }
 
-    /// Tells of each column that a map does not name.
+    /// Adds a notice for each column that a map does not name.
     pub fn note_unmapped(&self, mapped: &[&str], notices: &mut Notices) {
         for name in &self.header {
             if !name.is_empty() && !mapped.contains(&name.as_str()) {
@@ -145,7 +146,7 @@ impl Table {
         }
     }
 
-    /// The columns whose names begin with `prefix`, with the rest of their names.
+    /// Returns the columns whose names begin with `prefix`, with the rest of their names.
     pub fn with_prefix(&self, prefix: &str) -> Vec<(Name, Column)> {
         let header = self.header.iter().enumerate();
         let named = header.filter_map(|(at, name)| Some((at, name.strip_prefix(prefix)?)));
@@ -153,7 +154,7 @@ impl Table {
         named.map(|(at, name)| (name.into(), Column(at))).collect()
     }
 
-    /// Goes to the next row; `false` at the end.
+    /// Advances to the next row; returns `false` at the end.
     pub fn advance(&mut self) -> Result<bool, WorkloadError> {
         if std::mem::take(&mut self.again) {
             return Ok(true);
@@ -177,7 +178,7 @@ impl Table {
         Ok(more)
     }
 
-    /// The error that the last cell of this row has no end, and goes on with the line below.
+    /// Returns the error that the last cell of this row has an unclosed quote.
     fn unclosed(&mut self) -> WorkloadError {
         let open = self.row.len().saturating_sub(1);
         let field = match self.header.get(open) {
@@ -186,7 +187,7 @@ impl Table {
         };
         let found = shown(self.row.get(open).unwrap_or_default().trim_end());
         let line = self.reader.get_ref().taken();
-        // The parser stands in the cell, at what it takes for the end of the text.
+        // The parser is inside the cell, at the supposed end of the text.
         let none = Lines::new(Box::new(io::empty()));
         let lines = std::mem::replace(self.reader.get_mut(), none);
         self.reader = self.layout.reader(lines);
@@ -199,18 +200,18 @@ impl Table {
         }
     }
 
-    /// The line on which the row begins, from 1.
+    /// Returns the line of the row, from 1.
     pub fn line(&self) -> u64 {
-        // The parser's own count is one too low after CRLF and after blank lines.
+        // The parser's own line number is one too low after CRLF and after blank lines.
         self.reader.get_ref().taken().max(1)
     }
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub fn header(&self) -> &[String] {
         &self.header
     }
 
-    /// Returns what the row holds in the column at `index`.
+    /// Returns the cell of the row in the column at `index`.
     pub fn field(&self, index: usize) -> &str {
         self.row.get(index).unwrap_or_default().trim()
     }
@@ -220,23 +221,23 @@ impl Table {
         &self.path
     }
 
-    /// The name of a column.
+    /// Returns the name of a column.
     pub fn name(&self, column: Column) -> &str {
         self.header.get(column.0).map_or("", String::as_str)
     }
 
-    /// Returns what the row holds in a column.
+    /// Returns the cell of the row in a column.
     pub fn text(&self, column: Column) -> &str {
         self.row.get(column.0).unwrap_or_default()
     }
 
-    /// Returns what the row holds in a column that may be missing or empty.
+    /// Returns the cell of the row in a column that may be missing or empty.
     pub fn optional(&self, column: Option<Column>) -> Option<(Column, &str)> {
         let column = column?;
         Some((column, self.text(column))).filter(|(_, text)| !text.is_empty())
     }
 
-    /// A finite number.
+    /// Parses a finite number.
     pub fn number(
         &self,
         column: Column,
@@ -249,18 +250,18 @@ impl Table {
         }
     }
 
-    /// A date, in seconds since 1970.
+    /// Parses a date to seconds since 1970.
     pub fn date(&self, column: Column) -> Result<f64, WorkloadError> {
         parse_date(self.text(column))
             .ok_or_else(|| self.wrong(column, "a date such as 2017-10-09 07:01:55"))
     }
 
-    /// Returns whether the cell says that there is no value, as logs do.
+    /// Returns whether the cell holds no value, see [`is_null`].
     pub fn is_null(&self, column: Column) -> bool {
         is_null(self.text(column))
     }
 
-    /// A whole number of at least 0, also when it is written as `4.0`; 0 for no value.
+    /// Parses a whole number of at least 0, also written as `4.0`. Returns 0 if there is no value.
     pub fn count_or_none(&self, column: Column) -> Result<u32, WorkloadError> {
         if self.is_null(column) {
             return Ok(0);
@@ -268,7 +269,7 @@ impl Table {
         self.whole(column, 0)
     }
 
-    /// A whole number of at least 1, also when it is written as `4.0`.
+    /// Parses a whole number of at least 1, also written as `4.0`.
     pub fn count(&self, column: Column) -> Result<u32, WorkloadError> {
         self.whole(column, 1)
     }
@@ -284,7 +285,7 @@ impl Table {
         Err(self.wrong(column, &expected))
     }
 
-    /// The error that a column of this row does not hold what was expected.
+    /// Returns the error that a cell of this row does not hold the expected value.
     pub fn wrong(&self, column: Column, expected: &str) -> WorkloadError {
         WorkloadError::Field {
             path: self.path.clone(),
@@ -314,7 +315,7 @@ impl Table {
     }
 }
 
-/// Returns what logs write where there is no value.
+/// Returns whether a text stands for a missing value in logs, such as `nan` or an empty cell.
 pub fn is_null(text: &str) -> bool {
     const NULLS: [&str; 9] = [
         "", "nan", "none", "null", "nil", "na", "n/a", "unknown", "\\n",
@@ -330,7 +331,7 @@ pub fn shown_header(header: &[String]) -> String {
     names.join(", ")
 }
 
-/// Where a column stands in a table.
+/// Index of a column in a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column(usize);
 
@@ -395,7 +396,7 @@ mod tests {
                 "t.csv: line {line}: {field} is `{found}`, expected a cell whose quote is closed on the same line"
             )
         };
-        // The rows below are read, also those where a stray quote would close the cell.
+        // The following rows are read, also rows in which a stray quote would close the cell.
         for (text, end) in [("\r\n", "\r\n"), ("\n", "\n"), ("\n", "")] {
             let text = [
                 "a,b",

@@ -1,4 +1,4 @@
-//! A workload file that was looked through once and can be read many times.
+//! A workload file that is validated once and can be read many times.
 
 use super::ColumnMap;
 use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
@@ -13,21 +13,21 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How a file is to be read.
+/// Options for reading a file.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// Its format; `None` to tell it from the file.
+    /// Format of the file; `None` to detect it.
     pub format: Option<Format>,
-    /// Its columns, for a table of no known format.
+    /// Meaning of the columns, for a table of no known format.
     pub columns: Option<ColumnMap>,
 }
 
-/// A workload file, plain or gzip, all of whose lines are jobs or accounted for.
+/// A validated workload file, plain or gzip.
 ///
-/// It is looked through when it is opened, so that a bad line shows before a
-/// run and not in the middle of it. [`jobs`](Trace::jobs) then reads it anew,
-/// as often as it is called, unless its first lines are not in order: then the jobs are held in
-/// memory. A pipe is copied into a temporary file.
+/// The whole file is read when it is opened, so that an invalid line is reported before a run
+/// starts. Each row is a job or is dropped with a notice. [`jobs`](Trace::jobs) reads the file
+/// again at each call. If the first lines are not in order, the jobs are held in memory instead. A
+/// pipe is copied into a temporary file.
 ///
 /// ```
 /// use blox_traces::{ReadOptions, Trace};
@@ -44,27 +44,28 @@ pub struct Trace {
     reader: Reader,
     told: bool,
     scan: Scan,
-    /// Its jobs in order, if the lines are not, and that showed early.
+    /// The sorted jobs, if the first lines are out of order.
     held: Option<Arc<Vec<JobSpec>>>,
 }
 
-/// A file that is not in order is most often so from the beginning: its first jobs are held, and
-/// if they are out of order, all others as well, so that it is read only once.
+/// Number of jobs that are held at first, to detect a file that is not sorted. An unsorted file
+/// most often shows it within its first jobs. All its jobs are then held, so that it is read only
+/// once.
 const HELD: usize = 10_000;
 
 impl Trace {
-    /// Looks through a file.
+    /// Opens and validates a file.
     ///
     /// # Errors
-    /// If the file cannot be read, its format cannot be told, or a line is no job.
+    /// If the file cannot be read, its format is unknown, or a line is not a valid job.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, WorkloadError> {
         Self::of(Source::at(path.as_ref())?, options)
     }
 
-    /// Looks through bytes under a name for messages.
+    /// Validates bytes in memory. The name is for messages.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn of_bytes(
         name: &str,
         bytes: &[u8],
@@ -73,11 +74,11 @@ impl Trace {
         Self::of(Source::of(name, bytes)?, options)
     }
 
-    /// Looks through a file of Gavel's format, with the speeds of an oracle instead of those
-    /// of the file that lies beside it.
+    /// Validates a file of Gavel's format, with the speeds of a given oracle instead of the oracle
+    /// file in its folder.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and if the oracle does not know a job's kind.
+    /// Same as [`open`](Self::open), or the oracle lacks a job's type.
     pub fn with_oracle(path: impl AsRef<Path>, oracle: Arc<Oracle>) -> Result<Self, WorkloadError> {
         Self::read(Source::at(path.as_ref())?, Reader::Gavel(oracle), false)
     }
@@ -112,10 +113,10 @@ impl Trace {
         })
     }
 
-    /// The jobs, from the first.
+    /// Returns the jobs, from the first.
     ///
     /// # Errors
-    /// If the file cannot be read any more or has changed.
+    /// If the file can no longer be read or has changed.
     pub fn jobs(&self) -> Result<FileWorkload, WorkloadError> {
         let rest = match &self.held {
             Some(held) => Rest::Memory(Arc::clone(held), 0),
@@ -156,79 +157,79 @@ impl Trace {
         })
     }
 
-    /// Returns how many jobs it has.
+    /// Returns the number of jobs.
     pub fn len(&self) -> u64 {
         self.scan.jobs
     }
 
-    /// Returns whether it has no job.
+    /// Returns whether the file has no job.
     pub fn is_empty(&self) -> bool {
         self.scan.jobs == 0
     }
 
-    /// Returns what was dropped, repaired or remarkable.
+    /// Returns notices about dropped, repaired and unusual rows.
     pub fn notices(&self) -> &Notices {
         &self.scan.notices
     }
 
-    /// The name of the format, `map` where columns were mapped.
+    /// Returns the name of the format; `map` if columns were mapped.
     pub fn format(&self) -> String {
         self.reader.to_string()
     }
 
-    /// Returns whether the format was told from the file and not said.
+    /// Returns whether the format was detected from the file.
     pub fn format_was_told(&self) -> bool {
         self.told
     }
 
-    /// The moment 0 of its jobs in seconds since 1970 as a clock on the wall
-    /// showed it, if the format says: for hours of the day and days of the week.
+    /// Returns the time origin of the jobs in local time, in seconds since 1970, if the format has
+    /// dates. It determines the hour of the day and the day of the week.
     pub fn wall_clock_origin(&self) -> Option<f64> {
         self.scan.wall_origin()
     }
 
-    /// Returns what this is, in a few words.
+    /// Returns a short description.
     pub fn describe(&self) -> String {
         label(&self.source, &self.reader.to_string(), self.scan.jobs)
     }
 
-    /// The file, beside the trace's own, that its jobs are made of as well: Gavel's speeds,
-    /// Synergy's profiles, PAI's table of jobs.
+    /// Returns the second file that the jobs depend on: Gavel's speeds, Synergy's profiles, or
+    /// PAI's table of jobs.
     pub fn file_beside(&self) -> Option<PathBuf> {
         self.reader.beside(&self.source)
     }
 
-    /// The SHA-256 of the file's bytes, in hexadecimal, also of what a pipe gave.
+    /// Returns the SHA-256 of the file's bytes, in hexadecimal. Also works for a pipe.
     ///
     /// # Errors
-    /// If the file cannot be read any more.
+    /// If the file can no longer be read.
     pub fn fingerprint(&self) -> Result<String, WorkloadError> {
         self.source.fingerprint()
     }
 }
 
-/// Everything that is wrong with a file.
+/// All problems of a file.
 #[derive(Debug)]
 pub struct Checked {
-    /// The name of the format, `map` where columns were mapped.
+    /// Name of the format; `map` if columns were mapped.
     pub format: String,
-    /// Rows that are jobs.
+    /// Number of rows that are valid jobs.
     pub jobs: u64,
-    /// The first of the rows that are no jobs, a problem each.
+    /// The first invalid rows, one problem for each.
     pub problems: Vec<WorkloadError>,
-    /// How many problems there are in all.
+    /// Total number of problems.
     pub problem_count: u64,
-    /// What was dropped, repaired or remarkable.
+    /// Notices about dropped, repaired and unusual rows.
     pub notices: Notices,
 }
 
-/// Looks through a whole file and keeps the first `limit` problems. Each row
-/// tells its first problem; a file that cannot be read on ends with it.
+/// Checks a whole file and keeps the first `limit` problems. Each invalid row reports its first
+/// problem. If the rest of the file cannot be read, that is the last problem.
 ///
-/// `each` sees every job with its line.
+/// `each` is called with every job and its line.
 ///
 /// # Errors
-/// If the file is not there or its format cannot be told.
+/// If the file does not exist or its format is unknown.
 pub fn check(
     path: impl AsRef<Path>,
     options: &ReadOptions,
@@ -238,10 +239,10 @@ pub fn check(
     check_source(&Source::at(path.as_ref())?, options, limit, each)
 }
 
-/// As [`check()`], of bytes under a name for messages.
+/// Checks bytes in memory as [`check()`] does. The name is for messages.
 ///
 /// # Errors
-/// As [`check()`].
+/// Same as [`check()`].
 pub fn check_bytes(
     name: &str,
     bytes: &[u8],
@@ -288,12 +289,12 @@ fn check_source(
     })
 }
 
-/// What one look through a file found.
+/// Result of one pass over a file.
 #[derive(Clone, Debug)]
 struct Scan {
     jobs: u64,
     in_order: bool,
-    /// What is subtracted from all moments.
+    /// Offset that is subtracted from all times.
     origin: Seconds,
     clock: Clock,
     notices: Notices,
@@ -350,7 +351,7 @@ fn scan(
                     None => notices.add(NoticeKind::RepeatedName, line),
                     Some(field) => {
                         let above = names.first_with(name, source, reader)?;
-                        // Otherwise two names have one number.
+                        // Otherwise two names have the same hash.
                         if above.is_none_or(|above| above < line) {
                             problem(repeated(source, field, name, line, above))?;
                             continue;
@@ -384,7 +385,7 @@ fn scan(
     Ok(found)
 }
 
-/// The names so far, as numbers of 64 bits each.
+/// The names so far, as 64-bit hashes.
 struct Names {
     seen: BTreeSet<u64>,
     looks_left: u32,
@@ -400,17 +401,17 @@ impl Default for Names {
     fn default() -> Self {
         Names {
             seen: BTreeSet::new(),
-            // Each look takes a whole reading of the file.
+            // Each comparison reads the whole file.
             looks_left: 20,
         }
     }
 }
 
 impl Names {
-    /// Memory is for the jobs: some tens of megabytes must do here.
+    /// Largest number of names, a few tens of megabytes. Memory is for the jobs.
     const MOST: usize = 1 << 21;
 
-    /// Returns whether the name, or by a rare chance another of the same number, was there before.
+    /// Returns whether the name was seen before, or rarely another name with the same hash.
     fn add(&mut self, name: &str) -> Seen {
         let mut hash = DefaultHasher::new();
         name.hash(&mut hash);
@@ -425,7 +426,7 @@ impl Names {
         Seen::New
     }
 
-    /// The first line with a job of this name; `None` after too many such questions.
+    /// Returns the first line with a job of this name; `None` after too many such calls.
     fn first_with(
         &mut self,
         name: &str,
@@ -475,7 +476,7 @@ mod tests {
 
     #[test]
     fn disorder_that_shows_early_or_late_gives_the_same_jobs() {
-        // Moments that are counted from the earliest, and a job that lies before the others.
+        // Times are shifted to the earliest submission, and one job precedes the others.
         let moments = |late: usize, rows: usize| {
             let mut text = String::from("timestamp,duration,num_gpus,gpu_time,cluster\n");
             for i in 0..rows {
@@ -505,7 +506,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("late.csv");
         let text = |rows: usize| {
-            // Out of order where nobody holds the jobs any more.
+            // Out of order after the jobs that are held.
             let at = |i: usize| if i == HELD + 500 { 0 } else { i };
             (0..rows).fold(String::from("submit_s,gpus,duration_s\n"), |mut text, i| {
                 writeln!(text, "{},1,60", at(i)).unwrap();

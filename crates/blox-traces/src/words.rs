@@ -1,7 +1,7 @@
-//! Messages of serde in plain words.
+//! Plain wording of serde's error messages.
 
-/// Splits serde's "invalid type: string \"4\", expected u32" into what was found and what was
-/// expected, in words of those who write the file; `None` for its other messages.
+/// Splits serde's "invalid type: string \"4\", expected u32" into the found and the expected value,
+/// in terms of the file. Returns `None` for other messages.
 pub(crate) fn found_and_expected(message: &str) -> Option<(String, String)> {
     let said = message
         .strip_prefix("invalid type: ")

@@ -1,7 +1,7 @@
-//! Readers on damaged input: whatever the bytes are, a reader ends with jobs
-//! that make sense or an error of one line; it never panics and never hangs.
+//! Readers on damaged input. For any bytes, a reader ends with valid jobs or an error of one line;
+//! it never panics and never hangs.
 //!
-//! `BLOX_MUTATIONS=N` tries N damaged inputs a format instead of some hundred.
+//! `BLOX_MUTATIONS=N` tries N damaged inputs for each format instead of some hundred.
 
 use blox_core::{ClusterSpec, Time};
 use blox_sim::workload::{Workload, WorkloadError, collect};
@@ -11,10 +11,10 @@ use blox_traces::{Format, ReadOptions, Trace, check_bytes};
 use std::io::Write;
 use std::path::Path;
 
-/// Where the inputs are said to lie: Synergy's profiles are looked for beside them.
+/// Path under which the inputs are opened: Synergy's profiles are searched in its folder.
 const NAME: &str = "tests/inputs/damaged";
 
-/// A small valid input a format, and how it is read.
+/// Small valid inputs, one for each format, with their read options.
 fn inputs() -> Vec<(ReadOptions, &'static str)> {
     let known = |format| ReadOptions {
         format: Some(format),
@@ -56,7 +56,7 @@ fn inputs() -> Vec<(ReadOptions, &'static str)> {
     ]
 }
 
-/// Numbers that are the same everywhere (splitmix64).
+/// Random numbers that are the same on every machine (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -73,7 +73,7 @@ impl Random {
     }
 }
 
-/// What breaks readers.
+/// Text pieces that often break readers.
 const PIECES: [&str; 40] = [
     "",
     "0",
@@ -117,7 +117,7 @@ const PIECES: [&str; 40] = [
     "💥",
 ];
 
-/// One to four changes: bytes, cells, lines, pieces, cuts.
+/// Applies one to four changes: bytes, cells, lines, pieces, cuts.
 fn damaged(text: &str, random: &mut Random) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=random.below(4) {
@@ -133,7 +133,7 @@ fn damaged(text: &str, random: &mut Random) -> Vec<u8> {
                 bytes.splice(at..at, piece.bytes());
             }
             3 | 4 => {
-                // A cell becomes another.
+                // Replaces a cell by another.
                 let is_end = |b: &u8| b",;|\n:\"".contains(b);
                 let before = bytes[..at].iter().rposition(is_end);
                 let behind = bytes[at..].iter().position(is_end);
@@ -144,7 +144,7 @@ fn damaged(text: &str, random: &mut Random) -> Vec<u8> {
             }
             5 => bytes.truncate(at),
             6 => {
-                // A line is doubled, somewhere else.
+                // Copies a line to another place.
                 let lines = bytes.split_inclusive(|b| *b == b'\n');
                 let mut lines: Vec<Vec<u8>> = lines.map(<[u8]>::to_vec).collect();
                 if !lines.is_empty() {
@@ -165,7 +165,7 @@ fn damaged(text: &str, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// What must hold of any bytes.
+/// Checks the properties that hold for any bytes.
 fn hold(bytes: &[u8], options: &ReadOptions) {
     let opened = Trace::of_bytes(NAME, bytes, options);
     match &opened {

@@ -1,30 +1,30 @@
-//! What can be said to the commands of a real cluster.
+//! Arguments of the commands of a real cluster.
 
 use crate::args::{Options, SimulateArgs};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand};
 use std::path::PathBuf;
 
-/// Where the scheduler is.
+/// Address of the scheduler.
 #[derive(Args)]
 pub(crate) struct At {
-    /// The scheduler's address
+    /// Address of the scheduler
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
     pub at: String,
-    /// A file with the secret that the scheduler asks for [default: $BLOX_TOKEN_FILE]
+    /// File with the secret that the scheduler requires [default: $BLOX_TOKEN_FILE]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
 
-/// Options of `simulate` that say how is decided; the others say what is simulated.
+/// Options of `simulate` that affect decisions. Its other options affect the simulation.
 macro_rules! that_decide {
     ($($option:ident)*) => {
-        /// Returns whether an option, by its long name, says how is decided.
+        /// Returns whether an option, given by its long name, affects decisions.
         pub(crate) fn decides(key: &str) -> bool {
             [$(stringify!($option)),*].contains(&&*key.replace('-', "_"))
         }
 
-        /// Only what says how is decided.
+        /// Keeps only the options that affect decisions.
         pub(crate) fn deciding(all: Options) -> Options {
             Options { $($option: all.$option,)* ..Options::default() }
         }
@@ -45,11 +45,11 @@ fn hide_simulation(arg: Arg) -> Arg {
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     pub simulate: SimulateArgs,
-    /// Where its log is kept
+    /// Directory of the scheduler's log
     #[arg(long, value_name = "DIR", help_heading = "Cluster")]
     pub state_dir: PathBuf,
-    /// Address and port for nodes and users; not encrypted. Other than a loopback address it
-    /// takes --token-file
+    /// Address and port for nodes and users; not encrypted. An address other than loopback requires
+    /// --token-file
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -57,16 +57,16 @@ pub(crate) struct SchedulerArgs {
         help_heading = "Cluster"
     )]
     pub listen: String,
-    /// A file with a secret that nodes and users have to show [default: $BLOX_TOKEN_FILE]
+    /// File with a secret that nodes and users must present [default: $BLOX_TOKEN_FILE]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub token_file: Option<PathBuf>,
-    /// Let everybody who reaches the address run programs
+    /// Let everyone with access to the address run programs
     #[arg(long, help_heading = "Cluster")]
     pub insecure: bool,
-    /// Serve numbers for Prometheus at http://ADDRESS:PORT/metrics
+    /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Cluster")]
     pub metrics: Option<String>,
-    /// Compact the log when it has grown by this
+    /// Compact the log after it has grown by this size
     #[arg(
         long,
         value_name = "KIB",
@@ -74,11 +74,11 @@ pub(crate) struct SchedulerArgs {
         help_heading = "Cluster"
     )]
     pub log_kib: u64,
-    /// Nodes that must have come before the first decision: jobs that ask for more GPUs than
-    /// there are then are rejected
+    /// Number of registered nodes required for the first decision; jobs that request more GPUs than
+    /// are registered then are rejected
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
     pub wait_for_nodes: usize,
-    /// Seconds after which a policy that gives no answer loses its turn
+    /// Timeout of a policy, after which it loses its turn
     #[arg(
         long,
         value_name = "SECONDS",
@@ -86,7 +86,7 @@ pub(crate) struct SchedulerArgs {
         help_heading = "Cluster"
     )]
     pub policy_limit: u64,
-    /// Divide all timers of the protocol by this, for tests on one machine
+    /// Divide all timers of the protocol by this factor, for tests on one machine
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
     pub faster: u64,
 }
@@ -95,29 +95,29 @@ pub(crate) struct SchedulerArgs {
 pub(crate) struct NodeArgs {
     #[command(flatten)]
     pub at: At,
-    /// Its own directory
+    /// Directory of the node manager
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// GPU slots [default: what NVIDIA's driver says]
+    /// GPU slots [default: reported by NVIDIA's driver]
     #[arg(long, value_name = "N")]
     pub gpus: Option<u32>,
-    /// Their type [default: what NVIDIA's driver says]
+    /// GPU type [default: reported by NVIDIA's driver]
     #[arg(long, value_name = "TYPE")]
     pub gpu_type: Option<String>,
-    /// Its name, without blanks and commas, and no number [default: the host's]
+    /// Node name without blanks and commas; not a number [default: the host's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Where other nodes reach it
+    /// Address at which other nodes reach this node
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub address: String,
-    /// Room for the logs of a launch here: its ranks' outputs and errors have equal shares, and
-    /// what is more is dropped
+    /// Log space of a launch on this node, shared equally by outputs and errors of its ranks;
+    /// excess output is dropped
     #[arg(long, value_name = "MIB", default_value_t = 1_024)]
     pub launch_logs_mib: u64,
-    /// Room for the logs of launches that have ended; the oldest are removed
+    /// Log space of ended launches; the oldest logs are removed
     #[arg(long, value_name = "MIB", default_value_t = 10_240)]
     pub ended_logs_mib: u64,
-    /// Divide all timers of the protocol by this, as the scheduler does
+    /// Divide all timers of the protocol by this factor, as for the scheduler
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub faster: u64,
 }
@@ -126,19 +126,19 @@ pub(crate) struct NodeArgs {
 pub(crate) struct SubmitArgs {
     #[command(flatten)]
     pub at: At,
-    /// GPUs, all of which start together
+    /// Number of GPUs, all of which start together
     #[arg(long, short, value_name = "N", default_value_t = 1)]
     pub gpus: u32,
-    /// The job's name
+    /// Name of the job
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Who submits it [default: $USER]
+    /// User of the job [default: $USER]
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
-    /// The virtual cluster: any name, by which policies such as quotas count
+    /// Virtual cluster, a name that policies such as quotas use
     #[arg(long, value_name = "NAME")]
     pub queue: Option<String>,
-    /// More urgent jobs have larger numbers
+    /// Priority; more urgent jobs have larger numbers
     #[arg(
         long,
         value_name = "N",
@@ -146,29 +146,30 @@ pub(crate) struct SubmitArgs {
         allow_negative_numbers = true
     )]
     pub priority: i32,
-    /// How long it runs on these GPUs, as far as you know
+    /// Estimated duration on these GPUs
     #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
     pub duration: f64,
-    /// Iterations in that time, as it writes them to its progress file [default: one a second]
+    /// Iterations in that time, as the job writes them to its progress file [default: one per
+    /// second]
     #[arg(long, value_name = "N")]
     pub iterations: Option<f64>,
-    /// From SIGTERM to the end when it is preempted [default: 30]
+    /// Time from SIGTERM to the end when the job is preempted [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub grace: Option<f64>,
-    /// How often it may fail and is tried again [default: 3]
+    /// Maximum number of retries after failures [default: 3]
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
-    /// What an exit code means: retry, fail, complete, or requeue (try again and count nothing);
-    /// with 0=complete exit code 0 after a stop completes the job
+    /// Meaning of an exit code: retry, fail, complete, or requeue (retry without counting a
+    /// failure); with 0=complete, exit code 0 after a stop completes the job
     #[arg(long, value_name = "CODE=MEANING")]
     pub on_exit: Vec<String>,
-    /// Seconds in which it should be done
+    /// Deadline in seconds from now
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<f64>,
-    /// GPU counts at which an elastic job may run, ascending
+    /// GPU counts at which an elastic job may run, in ascending order
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     pub levels: Vec<u32>,
-    /// How fast it is at each of --levels, relative to --duration's speed of 1
+    /// Speed at each of --levels, relative to --duration's speed of 1
     #[arg(
         long,
         value_name = "X,X,..",
@@ -176,33 +177,33 @@ pub(crate) struct SubmitArgs {
         requires = "levels"
     )]
     pub rates: Vec<f64>,
-    /// What it trains, as profiles call it
+    /// Name of the model in profiles
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Samples in a step
+    /// Samples per step
     #[arg(long, value_name = "N")]
     pub batch_size: Option<u32>,
-    /// A file in JSON by which a job that trains can be given other GPUs and batches: initial_batch, max_batch,
-    /// restart (seconds), and by type of GPU per_gpu (least and most samples of a pass), one_gpu_rate
-    /// (samples a second) and stages
+    /// JSON file that allows changes of GPUs and batch size during training: initial_batch,
+    /// max_batch, restart (seconds), and by GPU type per_gpu (least and most samples per pass),
+    /// one_gpu_rate (samples per second) and stages
     #[arg(long, value_name = "FILE")]
     pub training: Option<PathBuf>,
-    /// Anything else that a policy wants to know
+    /// Any other attribute for policies
     #[arg(long, value_name = "NAME=JSON")]
     pub attribute: Vec<String>,
-    /// A variable for its environment
+    /// Environment variable of the job
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// The same key again is the same job [default: a new one]
+    /// Key of the submission; the same key again is the same job [default: a new one]
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// How long to try while the scheduler does not answer, or has no room on its disk
+    /// Time for retries while the scheduler does not respond or its disk is full
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub patience: f64,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
-    /// The program and its arguments; no shell
+    /// Program and its arguments, run without a shell
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -211,7 +212,7 @@ pub(crate) struct SubmitArgs {
 pub(crate) struct JobArgs {
     #[command(flatten)]
     pub at: At,
-    /// The job's number
+    /// Number of the job
     pub job: u32,
     /// Print as JSON
     #[arg(long)]
@@ -222,7 +223,7 @@ pub(crate) struct JobArgs {
 pub(crate) struct QueueArgs {
     #[command(flatten)]
     pub at: At,
-    /// Jobs that have ended as well
+    /// Include jobs that have ended
     #[arg(long)]
     pub all: bool,
     /// Print as JSON
@@ -243,9 +244,9 @@ pub(crate) struct NodesArgs {
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     pub at: At,
-    /// The node's name or number
+    /// Name or number of the node
     pub node: String,
-    /// Why
+    /// Reason
     #[arg(
         long,
         value_name = "TEXT",
@@ -262,7 +263,7 @@ pub(crate) struct DrainArgs {
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     pub at: At,
-    /// The node's name or number
+    /// Name or number of the node
     pub node: String,
     /// Print as JSON
     #[arg(long)]
@@ -273,18 +274,18 @@ pub(crate) struct ResumeArgs {
 pub(crate) struct LogsArgs {
     #[command(flatten)]
     pub at: At,
-    /// The job's number
+    /// Number of the job
     pub job: u32,
-    /// Go on until the job has ended, from launch to launch
+    /// Continue until the job has ended, across launches
     #[arg(long, short)]
     pub follow: bool,
-    /// Whose
+    /// Rank whose output is printed
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub rank: u32,
-    /// Of this launch [default: the last]
+    /// Number of the launch [default: the last]
     #[arg(long, value_name = "N")]
     pub launch: Option<u32>,
-    /// What it wrote to standard error
+    /// Print standard error instead of standard output
     #[arg(long)]
     pub err: bool,
     /// Print each part as a line of JSON
@@ -324,7 +325,7 @@ Examples:
   blox queue --all --json"
     )]
     Queue(QueueArgs),
-    /// End a job
+    /// Cancel a job
     #[command(
         visible_alias = "scancel",
         after_help = "Its processes get SIGTERM, and 5 s to end.
@@ -333,15 +334,15 @@ Examples:
   blox cancel 17"
     )]
     Cancel(JobArgs),
-    /// Hold a waiting job back
+    /// Hold a waiting job
     #[command(after_help = "Examples:
   blox hold 17")]
     Hold(JobArgs),
-    /// Let a held job go on
+    /// Release a held job
     #[command(after_help = "Examples:
   blox release 17")]
     Release(JobArgs),
-    /// Have a running job save its work and wait again
+    /// Preempt a running job, which saves its work and returns to the queue
     #[command(after_help = "Examples:
   blox requeue 17")]
     Requeue(JobArgs),
@@ -353,7 +354,7 @@ Examples:
   blox nodes --json"
     )]
     Nodes(NodesArgs),
-    /// Place nothing new on a node
+    /// Place no new jobs on a node
     #[command(
         visible_alias = "cordon",
         after_help = "Examples:
@@ -367,7 +368,7 @@ Examples:
   blox resume node-3"
     )]
     Resume(ResumeArgs),
-    /// Have a node leave for good that is lost, or drained and empty
+    /// Permanently remove a node that is lost, or drained and empty
     #[command(
         after_help = "Its number and its GPUs go, and its manager is turned away: with a new --state-dir the machine
 joins again as another node.
@@ -376,7 +377,7 @@ Examples:
   blox remove node-3"
     )]
     Remove(ResumeArgs),
-    /// Say why a job is where it is
+    /// Explain the state of a job
     #[command(after_help = "Examples:
   blox why 17")]
     Why(JobArgs),
@@ -387,19 +388,19 @@ Examples:
   blox show 17 --json"
     )]
     Show(JobArgs),
-    /// Print what a rank wrote
+    /// Print the output of a rank
     #[command(after_help = "Examples:
   blox logs 17
   blox logs -f 17 --rank 2 --err")]
     Logs(LogsArgs),
-    /// Show a cluster of four small nodes on this machine at work, and leave nothing behind
+    /// Run a demonstration cluster of four small nodes on this machine, and remove it afterwards
     #[command(after_help = "Examples:
   blox demo")]
     Demo,
     /// Run the processes of one launch (node managers call this)
     #[command(hide = true)]
     Shim {
-        /// The launch's folder
+        /// Folder of the launch
         dir: PathBuf,
     },
 }

@@ -1,4 +1,4 @@
-//! The same composition on another backend: `--backend cluster` of the examples.
+//! Runs a composition on a real cluster: `--backend cluster` of the examples.
 
 use super::daemons::runtime;
 use crate::Failure;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Seconds of the cluster's time in a second: a round of five minutes is one second.
+/// Simulated seconds per second: a round of five minutes takes one second.
 const SPEED: f64 = 300.0;
-/// The protocol's timers are so much shorter than on a real cluster.
+/// Factor by which the protocol's timers are shortened.
 const FASTER: u64 = 5;
 const NODES: u32 = 2;
 const GPUS: u32 = 4;
@@ -33,11 +33,12 @@ const JOBS: [(u32, f64); 8] = [
     (1, 15.0),
 ];
 
-/// Counts tenths of seconds, saves after each; told to stop, it says that it saved.
+/// Counts tenths of seconds and saves the count after each. On SIGTERM, reports that the count is
+/// saved.
 const STEPS: &str = "trap 'exit 75' TERM; n=$(cat \"$SAVED\" 2>/dev/null || echo 0); \
     while [ \"$n\" -lt \"$STEPS\" ]; do n=$((n+1)); echo $n > \"$SAVED\"; sleep 0.1; done";
 
-/// A folder that goes with this value.
+/// A folder that is removed with this value.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -46,7 +47,7 @@ impl Drop for Folder {
     }
 }
 
-/// Runs small programs under a scheduler on this machine, and says what came of it.
+/// Runs small programs under a scheduler on this machine and returns a summary.
 pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
     let name = blox_core::Decide::name(&pipeline).to_owned();
     let folder = format!("blox-{name}-{}", std::process::id());
@@ -81,7 +82,7 @@ async fn play(running: scheduler::Running, dir: &Path) -> Result<String, Failure
     let listen = listen.await.map_err(Failure::new)?;
     let mut stop = told.clone();
     let ready_at = |at: std::net::SocketAddr, _| {
-        // Who asked is there, or has failed already.
+        // The receiver may already have failed.
         let _ = tx.send(at);
     };
     let served = tokio::spawn(service::serve(
@@ -140,7 +141,7 @@ async fn watch_jobs(at: &str, dir: &Path) -> Result<String, Failure> {
             estimate_s: long,
             command: vec!["sh".into(), "-c".into(), script],
             env: [("STEPS".to_owned(), steps.to_string())].into(),
-            // Far away: no scheduler turns it down for that.
+            // Far in the future, so that no scheduler rejects the job for it.
             deadlines_s: vec![10.0 * 3600.0],
             ..pb::Job::default()
         };

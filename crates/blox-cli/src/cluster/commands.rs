@@ -1,4 +1,4 @@
-//! The commands that ask a scheduler and print its answer.
+//! Commands that send a request to a scheduler and print the response.
 
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
 use super::daemons::{runtime, token};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// Most characters of a name in a table.
+/// Maximum number of characters of a name in a table.
 const LONGEST_CELL: usize = 40;
 
 impl From<ClientError> for Failure {
@@ -28,7 +28,7 @@ impl From<ClientError> for Failure {
     }
 }
 
-/// As [`plain`], for a table: one long name should not widen it for all.
+/// Makes text safe as [`plain`] does and truncates it, so that a long name does not widen a table.
 fn short(text: &str) -> String {
     let mut shown = plain(text);
     if let Some((at, _)) = shown.char_indices().nth(LONGEST_CELL) {
@@ -61,7 +61,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         ClusterCommand::Cancel(a) => {
             let known = &mut client(&a.at).await?;
             known.change(a.job, pb::Verb::Cancel).await?;
-            // It may have ended in another way before.
+            // The job may have ended before in another way.
             let jobs = known.list(Some(a.job), true).await.unwrap_or_default();
             let ended = jobs.iter().find(|j| j.ended_s > 0.0);
             match ended {
@@ -161,7 +161,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
     let env = pairs("--env", "NAME=VALUE", &a.env, |v| Some(v.to_owned()))?;
     let as_json = |v: &str| match serde_json::from_str::<Value>(v) {
         Ok(_) => Some(v.to_owned()),
-        // A word is meant as one.
+        // A plain word is a string.
         Err(_) => Some(Value::from(v).to_string()),
     };
     let attributes = pairs("--attribute", "NAME=JSON", &a.attribute, as_json)?;
@@ -196,7 +196,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
     number("--duration", a.duration, true)?;
     for (option, seconds) in [("--grace", a.grace), ("--deadline", a.deadline)] {
         if let Some(seconds) = seconds {
-            // 0 of either would mean something else than it says.
+            // A value of 0 would have another meaning.
             number(option, seconds, false)?;
         }
     }
@@ -246,7 +246,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
     }
 }
 
-/// Returns what a job that trains says of its batches, as its file has it.
+/// Reads the training description of a job from its file.
 fn training(path: &Path) -> Result<String, Failure> {
     let wrong = |e: String| Failure::new(format!("--training {}: {e}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
@@ -254,8 +254,8 @@ fn training(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Submits under the same key until somebody answers: whatever was lost on the
-/// way, the job comes in once.
+/// Submits with the same key until the scheduler responds. The key ensures that the job is
+/// submitted once, even if responses are lost.
 #[allow(clippy::disallowed_methods, reason = "patience has an end")]
 async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32, Failure> {
     let begin = std::time::Instant::now();
@@ -270,7 +270,7 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
             Err(Failure::Unreachable(_)) if begin.elapsed().as_secs_f64() < patience => {
                 tokio::time::sleep(std::time::Duration::from_millis(200)).await;
             }
-            // Nobody can say whether it is there.
+            // It is unknown whether the scheduler has the job.
             Err(Failure::Unreachable(why)) if reached => {
                 return Err(Failure::Unreachable(format!(
                     "{why}; the job may be there all the same: submit it with --key {} to have it once",
@@ -282,7 +282,7 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
     }
 }
 
-/// Refuses what is no sensible number for an option.
+/// Checks the number of an option.
 fn number(option: &str, found: f64, zero: bool) -> Result<(), Failure> {
     let (sound, expected) = match zero {
         true => (found >= 0.0, "a finite number that is not negative"),
@@ -296,7 +296,7 @@ fn number(option: &str, found: f64, zero: bool) -> Result<(), Failure> {
     }
 }
 
-/// `NAME=VALUE`, again and again.
+/// Parses repeated `NAME=VALUE` options.
 fn pairs<T>(
     option: &str,
     expected: &str,
@@ -332,7 +332,7 @@ async fn logs(a: LogsArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     let mut before = None;
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let away = |why: Option<&ClientError>| {
-        // Nobody may be there to read it.
+        // The output may be closed.
         let _ = match why {
             Some(why) => writeln!(
                 err.borrow_mut(),
@@ -416,7 +416,7 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let simple = |c: char| c.is_alphanumeric() || "-_=+./:,@%…".contains(c);
     match !word.is_empty() && word.chars().all(simple) {
@@ -425,7 +425,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// A moment in seconds since 1970, as a date.
+/// Formats seconds since 1970 as a date.
 fn moment(secs: f64) -> String {
     format!("{}:{:02} UTC", date(secs), (secs as i64).rem_euclid(60))
 }
@@ -466,7 +466,7 @@ fn show(j: &pb::JobLine, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     if j.iterations > 0.0 {
         let (done, all) = (j.iterations_done, j.iterations);
         writeln!(out, "work       {done:.0} of {all:.0} iterations")?;
-        // A little more is rounding, and who converges ends early.
+        // A small excess is rounding, and a job that converges ends early.
         let ended = j.phase == Outcome::Completed.as_str();
         if done > 1.01 * all || (ended && done < 0.5 * all) {
             let submitted = "--iterations, or one a second of --duration";
@@ -507,7 +507,7 @@ fn job_json(j: &pb::JobLine) -> Value {
         "job": j.job, "name": j.name, "user": j.user, "phase": j.phase, "gpus": j.gpus,
         "launch": j.attempt, "reason": j.reason, "submitted_s": j.submitted_s,
         "running_s": j.running_s,
-        // Of one that has ended without a word of it nobody knows.
+        // Unknown for a job that ended without reporting iterations.
         "iterations_done": (j.iterations > 0.0).then_some(j.iterations_done),
         "iterations": (j.iterations > 0.0).then_some(j.iterations),
         "nodes": j.nodes, "preemptions": j.preemptions,

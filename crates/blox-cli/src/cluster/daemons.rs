@@ -1,4 +1,4 @@
-//! The processes that stay.
+//! Long-running processes: scheduler and node manager.
 
 use super::args::{NodeArgs, SchedulerArgs};
 use super::plain;
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A runtime for few sockets and no work.
+/// Creates a runtime for few sockets and little work.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -25,7 +25,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(Failure::new)
 }
 
-/// SIGTERM or Ctrl-C.
+/// Waits for SIGTERM or Ctrl-C.
 pub(super) async fn told_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut term) = signal(SignalKind::terminate()) else {
@@ -37,7 +37,7 @@ pub(super) async fn told_to_stop() {
     }
 }
 
-/// The secret in a file, or in the one that the environment names.
+/// Reads the secret from a file, or from the file named in the environment.
 pub(super) fn token(file: Option<&Path>) -> Result<Token, Failure> {
     let named = || std::env::var_os("BLOX_TOKEN_FILE").map(PathBuf::from);
     match file.map(Path::to_owned).or_else(named) {
@@ -75,7 +75,7 @@ pub(super) fn scheduler(
     if let Some(path) = a.simulate.options.journal.take() {
         watch.observers.set_journal(journal(&path)?);
     }
-    // Everything that simulates also schedules.
+    // Every simulated scheduler can also schedule a real cluster.
     let pipeline = Experiment::of(config::scheduler(a.simulate)?, registry)?.pipeline(0)?;
     let settings = Settings {
         timers: Timers::default().divided_by(a.faster),
@@ -94,7 +94,7 @@ pub(super) fn scheduler(
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
         let mut err = err.borrow_mut();
-        // Nobody may be there to read it.
+        // The output may be closed.
         let _ = writeln!(err, "listening on {at}");
         if let Some(metrics) = metrics {
             let _ = writeln!(err, "numbers at http://{metrics}/metrics");
@@ -118,7 +118,7 @@ pub(super) fn scheduler(
     Ok(OK)
 }
 
-/// A new journal: what is there is not written over, since it is all that is left of its run.
+/// Creates a journal. An existing file is not overwritten, since it is the only record of its run.
 fn journal(path: &std::path::Path) -> Result<Box<dyn Journal>, Failure> {
     let file = std::fs::File::create_new(path).map_err(|e| {
         Failure::new(format!(
@@ -135,7 +135,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         text.trim().to_owned()
     };
     let name = a.name.unwrap_or_else(host);
-    // Lists of nodes are separated by commas or blanks, and a node is named by its number too.
+    // Lists of nodes are separated by commas or blanks, and a node can also be named by its number.
     let apart = |c: char| c == ',' || c.is_whitespace() || c.is_control();
     if name.contains(apart) || name.bytes().all(|b| b.is_ascii_digit()) {
         return Err(Failure::new(format!(
@@ -182,7 +182,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     writeln!(terminal.err, "node {name} with {slots} GPU slots")?;
     let err = &mut *terminal.err;
     let trouble = |text: &str| {
-        // Nobody may be there to read it.
+        // The output may be closed.
         let _ = writeln!(err, "{}", plain(text));
     };
     runtime()?
@@ -191,13 +191,13 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     Ok(OK)
 }
 
-/// The processes of one launch: the program is started again for them.
+/// Runs the processes of one launch, for which the program is started again.
 pub(super) fn shim(dir: &Path) -> Result<i32, Failure> {
     shim::run(dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
     Ok(OK)
 }
 
-/// Memory of this machine; 0 if it does not say.
+/// Returns the memory of this machine in GiB; 0 if it is unknown.
 fn memory_gib() -> f64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));

@@ -1,4 +1,4 @@
-//! `blox demo`: a whole cluster on this machine, for a minute.
+//! `blox demo`: a complete cluster on this machine for about a minute.
 
 #![allow(
     clippy::disallowed_methods,
@@ -17,15 +17,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const NODES: usize = 4;
-/// The protocol's timers are so much shorter than on a real cluster.
+/// Factor by which the protocol's timers are shortened.
 const FASTER: &str = "5";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A program that counts steps and saves after each; told to stop, it says that it saved.
+/// A program that counts steps and saves the count after each. On SIGTERM, it reports that the
+/// count is saved.
 const STEPS: &str = "trap 'exit 75' TERM; n=$(cat \"$SAVED\" 2>/dev/null || echo 0); \
     while [ \"$n\" -lt \"$STEPS\" ]; do n=$((n+1)); echo $n > \"$SAVED\"; sleep 0.2; done";
 
-/// Name, GPUs, steps, and when it is submitted, in ms.
+/// Name, GPUs, steps, and submission time in ms.
 const JOBS: [(&str, u32, u32, u64); 8] = [
     ("long-a", 2, 90, 0),
     ("long-b", 2, 80, 0),
@@ -37,7 +38,7 @@ const JOBS: [(&str, u32, u32, u64); 8] = [
     ("late", 2, 20, 8_000),
 ];
 
-/// Processes and their folder, which end with this value.
+/// Processes and their folder, which are removed with this value.
 struct Cluster {
     dir: PathBuf,
     scheduler: Option<Child>,
@@ -50,7 +51,7 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // What the shims still run ends with its lease, and the folder after it.
+        // Processes of shims end with their lease; the folder is removed afterwards.
         let end = Instant::now() + Duration::from_secs(8);
         while !shims(&self.dir).is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(100));
@@ -59,7 +60,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Processes that were started for a folder of the demonstration.
+/// Returns the processes that were started for a folder of the demonstration.
 fn shims(dir: &Path) -> Vec<u32> {
     let wanted = dir.to_string_lossy().into_owned();
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -100,7 +101,7 @@ pub(super) fn run(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let result = runtime()?.block_on(async {
         tokio::select! {
             result = play(&at, &mut cluster, terminal) => result,
-            // What was started is ended all the same.
+            // The started processes are ended in this case too.
             () = told_to_stop() => Err(Failure::new("interrupted")),
         }
     });

@@ -1,5 +1,5 @@
-//! The commands of a real cluster. Without the feature `cluster` they are
-//! known, and say that it is missing.
+//! Commands of a real cluster. Without the feature `cluster`, they are parsed and report that it is
+//! missing.
 
 #[cfg_attr(
     not(feature = "cluster"),
@@ -26,14 +26,15 @@ use blox_core::registry::Registry;
 const MISSING: &str =
     "this program was built without the feature `cluster`: build it with `--features cluster`";
 
-/// Runs a scheduler on real processes if the command line says `--backend
-/// cluster`; otherwise it is given back, for the simulator. On the cluster it
-/// schedules small programs on two nodes of this machine; a line on standard
-/// output says what came of it.
+/// Runs a scheduler on real processes if the command line is `--backend cluster`. Otherwise returns
+/// the scheduler, for the simulator.
+///
+/// On the cluster it schedules small programs on two nodes of this machine and prints a summary to
+/// standard output.
 ///
 /// # Errors
-/// The command line is wrong, the program was built without the feature
-/// `cluster`, or a job did not complete.
+/// The command line is wrong, the program was built without the feature `cluster`, or a job did not
+/// complete.
 pub fn backend(
     pipeline: blox_core::Pipeline,
 ) -> Result<Option<blox_core::Pipeline>, Box<dyn std::error::Error>> {
@@ -65,8 +66,8 @@ fn text(failure: Failure) -> String {
     }
 }
 
-/// Text of other programs for a terminal: what would move its cursor, colour it or turn its
-/// text around is shown as its code.
+/// Makes text of other programs safe for a terminal: characters that move the cursor, change colors
+/// or reverse the text are shown as escapes.
 #[cfg(feature = "cluster")]
 fn plain(text: &str) -> String {
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,4 +1,4 @@
-//! `blox new`: a crate with a part of one's own.
+//! `blox new`: creates a crate with a custom component.
 
 use super::args::{Kind, NewArgs};
 use super::{Failure, OK, Terminal};
@@ -6,7 +6,7 @@ use blox_core::registry::{Registry, Shelf};
 use blox_sim::registry::World;
 use std::path::Path;
 
-/// Files of every kind: where each goes, and what it is made from.
+/// Files of every kind of crate: path and template.
 const FILES: [(&str, &str); 5] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     ("README.md", include_str!("template/README.md.txt")),
@@ -15,10 +15,10 @@ const FILES: [(&str, &str); 5] = [
     ("tests/compare.rs", include_str!("template/compare.rs.txt")),
 ];
 
-/// What is made of a kind.
+/// Templates of one kind of component.
 struct Template {
     what: &'static str,
-    /// A comparison with it.
+    /// Example command of a comparison with the component.
     compare: &'static str,
     library: &'static str,
     tests: &'static str,
@@ -69,7 +69,7 @@ fn template(kind: Kind) -> Template {
     }
 }
 
-/// The names of parts of a kind that ship.
+/// Returns the names of the built-in components of a kind.
 fn shipped(registry: &Registry, kind: Kind) -> Vec<String> {
     fn of<T>(shelf: &Shelf<T>) -> Vec<String> {
         shelf.iter().map(|(name, _)| name.to_owned()).collect()
@@ -142,12 +142,12 @@ pub(super) fn run(
     Ok(OK)
 }
 
-/// A name that is one of a crate and of a scheduler alike.
+/// Checks that a name is valid for both a crate and a scheduler.
 fn check(name: &str) -> Result<(), Failure> {
     let mut chars = name.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_lowercase());
     let rest = chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    // Words of the language, and names that would hide what the crate needs.
+    // Keywords, and names that would hide required crates.
     let taken = [
         "as", "async", "await", "blox", "box", "break", "const", "continue", "core", "crate", "do",
         "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in",
@@ -180,15 +180,15 @@ fn filled(template: &str, name: &str, dependency: &str) -> String {
         .replace("{{dependency}}", dependency)
 }
 
-/// The checkout that this program was built from, if it is still there; the
-/// version otherwise.
+/// Returns the dependency on the checkout from which this program was built, if it still exists;
+/// otherwise the version.
 fn dependency() -> String {
-    // This crate lies in `crates/` of the checkout. A package that a registry unpacked does not.
+    // This crate is in `crates/` of the checkout. A package from a registry is not.
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     if let Some(source) = crates.and_then(Path::parent)
         && source.join("blox-core/Cargo.toml").is_file()
     {
-        // A literal string has no escapes; a path may hold anything but a quote.
+        // A TOML literal string has no escapes; a path may hold anything but a quote.
         let path = source.display().to_string();
         if !path.contains('\'') {
             return format!("path = '{path}'");

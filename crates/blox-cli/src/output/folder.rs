@@ -1,4 +1,4 @@
-//! Result folders: each file whole or not there.
+//! Result folders, in which each file is complete or missing.
 
 use super::super::args::Options;
 use super::super::files::write_whole;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The output folder; without one, nothing may be asked for that would lie in it.
+/// Returns the output folder. Without one, options that write into it are an error.
 pub(crate) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
     let asked = [
         ("plots", o.plots),
@@ -29,14 +29,14 @@ pub(crate) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
     }
 }
 
-/// Something was asked for that would lie in an output folder, and there is none.
+/// Returns the error for an option that needs an output folder.
 pub(crate) fn nowhere(what: &str) -> Failure {
     Failure::new(format!(
         "--{what} has nowhere to write, expected --output-dir DIR with it"
     ))
 }
 
-/// Draws the pictures of a result folder and makes its page, as far as they are asked for.
+/// Draws the pictures and the report of a result folder, if requested.
 pub(crate) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure> {
     let dirs = [dir.to_owned()];
     if plots {
@@ -48,7 +48,7 @@ pub(crate) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure>
     Ok(())
 }
 
-/// Returns what to say of pictures that were asked for, after an interruption.
+/// Returns a hint about requested pictures after an interruption.
 pub(crate) fn drawn_later(asked: bool) -> &'static str {
     match asked {
         true => "; `blox plot` and `blox report` draw what there is",
@@ -56,8 +56,8 @@ pub(crate) fn drawn_later(asked: bool) -> &'static str {
     }
 }
 
-/// Refuses results that would take the place of what they come from: in the folders of runs, or
-/// by clearing away what an earlier run left.
+/// Rejects an output folder if its results would replace an input file. With `force`, files of an
+/// earlier run are replaced too.
 pub(crate) fn spare<'a>(
     files: impl IntoIterator<Item = &'a PathBuf>,
     dir: &Path,
@@ -73,7 +73,7 @@ pub(crate) fn spare<'a>(
         .iter()
         .find_map(|p| files.get(&p.canonicalize().ok()?));
     for folder in folders {
-        // In a folder that is not there yet nothing is replaced.
+        // A folder that does not exist replaces nothing.
         let Ok(folder) = folder.canonicalize() else {
             continue;
         };
@@ -89,7 +89,7 @@ pub(crate) fn spare<'a>(
     }
 }
 
-/// Files by where they really are.
+/// Maps files by their canonical paths.
 pub(super) fn resolved<'a>(
     files: impl IntoIterator<Item = &'a PathBuf>,
 ) -> BTreeMap<PathBuf, &'a PathBuf> {
@@ -99,15 +99,15 @@ pub(super) fn resolved<'a>(
         .collect()
 }
 
-/// Makes sure that results can be written, before anything is simulated, and by nobody else until
-/// the end. Where they may be written over others, what is left of those goes.
+/// Checks before a simulation that the folder can be written, and locks it. With `force`, removes
+/// the results of an earlier run.
 pub(crate) fn prepare(dir: &Path, force: bool) -> Result<Lock, Failure> {
     let lock = Lock::take(dir)?;
     clear(dir, force)?;
     Ok(lock)
 }
 
-/// As [`prepare`], for who holds the lock.
+/// Does the same as [`prepare`], for a caller that holds the lock.
 pub(crate) fn clear(dir: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |e: io::Error| {
         Failure::new(format!(
@@ -128,7 +128,7 @@ pub(crate) fn clear(dir: &Path, force: bool) -> Result<(), Failure> {
     leftovers::clear(dir)
 }
 
-/// Writes one scheduler's results into its own folder.
+/// Writes the results of one scheduler into its folder.
 pub(crate) fn write_run(
     dir: &Path,
     folder: &str,
@@ -139,13 +139,13 @@ pub(crate) fn write_run(
     std::fs::create_dir_all(&dir)
         .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", dir.display())))?;
     let o = &experiment.options;
-    // What an earlier run left must not pass for this one's.
+    // A file of an earlier run must not be mistaken for a new one.
     for (file, asked) in [
         ("rounds.csv", o.rounds),
         ("assignments.csv", o.assignments || o.plots),
     ] {
         if !asked {
-            // Mostly it is not there.
+            // Usually the file does not exist.
             let _ = std::fs::remove_file(dir.join(file));
         }
     }

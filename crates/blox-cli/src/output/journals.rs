@@ -1,4 +1,4 @@
-//! Journals, one a scheduler.
+//! Journals, one for each scheduler.
 
 use super::super::Failure;
 use super::super::resolve::Experiment;
@@ -10,7 +10,7 @@ use std::io::{self, BufWriter};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A journal that can still be asked how it went after the simulation has let go of it.
+/// A journal whose errors can still be read after the simulation has dropped it.
 #[derive(Clone)]
 pub(crate) struct SharedJournal {
     path: PathBuf,
@@ -27,7 +27,7 @@ impl SharedJournal {
         })
     }
 
-    /// Returns whether all of it was written.
+    /// Flushes the journal and returns the first write error.
     pub fn close(&self) -> Result<(), Failure> {
         self.clone()
             .flush()
@@ -58,8 +58,8 @@ impl Journal for SharedJournal {
     }
 }
 
-/// Returns where the journal of each scheduler goes, if anywhere: several of them get the
-/// scheduler's name into theirs. What is there is not written over unless it may be.
+/// Returns the path of each scheduler's journal, if any. With several schedulers, the path contains
+/// the scheduler's name. An existing file is an error unless `--force` is given.
 pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf>>, Failure> {
     let alone = experiment.contestants.len() == 1;
     let o = &experiment.options;
@@ -94,7 +94,7 @@ pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf
     Ok(list)
 }
 
-/// A journal a scheduler.
+/// Opens one journal for each scheduler.
 pub(crate) fn open_journals(
     paths: Vec<Option<PathBuf>>,
 ) -> Result<Vec<Option<SharedJournal>>, Failure> {

@@ -1,4 +1,4 @@
-//! The last file of a result folder: what the others came from.
+//! The manifest, which is the last file of a result folder and describes the origin of the others.
 
 use super::super::Failure;
 use super::super::args::Options;
@@ -13,8 +13,8 @@ use std::path::Path;
 
 pub(crate) const MANIFEST: &str = "manifest.json";
 
-/// Says that the results are whole: what they came from, and how they ended.
-/// It holds no moment and no place, so that equal runs give equal bytes.
+/// Writes the manifest, which marks complete results. It states their inputs and how the runs
+/// ended. It holds no time and no output path, so equal runs give equal bytes.
 pub(crate) fn write_manifest(
     dir: &Path,
     experiment: &Experiment<'_>,
@@ -55,7 +55,7 @@ pub(crate) fn write_manifest(
     write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
 }
 
-/// Nodes in order of registration, a row for neighbours that are alike.
+/// Returns the nodes in order of registration, one entry for each group of equal neighbors.
 pub(crate) fn cluster(spec: &ClusterSpec) -> Vec<Value> {
     let alike = |a: &NodeSpec, b: &NodeSpec| a.gpus == b.gpus && a.gpu_type == b.gpu_type;
     let kinds = spec.nodes.chunk_by(alike);
@@ -66,7 +66,7 @@ pub(crate) fn cluster(spec: &ClusterSpec) -> Vec<Value> {
         .collect()
 }
 
-/// The options that results depend on.
+/// Returns the options on which results depend.
 pub(crate) fn configuration(options: &Options) -> Options {
     Options {
         output_dir: None,
@@ -87,7 +87,7 @@ pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
 
 const LEFT_OUT: [&str; 4] = ["--output-dir", "--journal", "--threads", "--output-format"];
 
-/// Without where the results go and how they are made, which changes nothing about them.
+/// Removes options about the output and the number of threads, which do not change the results.
 pub(crate) fn command_line(args: &[OsString]) -> Vec<String> {
     let mut kept = vec!["blox".to_owned()];
     let mut args = args

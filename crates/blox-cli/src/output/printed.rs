@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// What goes to standard output.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
     Table,
@@ -34,26 +34,26 @@ impl OutputFormat {
         }
     }
 
-    /// Returns whether it is for programs, so that notes go to standard error.
+    /// Returns true for machine-readable formats; notices then go to standard error.
     pub fn is_data(self) -> bool {
         matches!(self, OutputFormat::Csv | OutputFormat::Json)
     }
 }
 
-/// `summary.json`, and an element of what `--json` prints.
+/// Content of `summary.json`, and of an element of the `--json` output.
 #[derive(Serialize)]
 pub(super) struct Figures<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     ended: &'static str,
     end_s: f64,
-    /// Why jobs were rejected, counted by kind of reason; measured jobs only, as all counts.
+    /// Numbers of rejected measured jobs by reason.
     rejected_reasons: BTreeMap<&'a str, u64>,
     unfinished_reasons: BTreeMap<&'a str, u64>,
-    /// Why measured jobs waited, if asked for.
+    /// Waiting times of measured jobs by reason, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits: Option<&'a [WaitRow]>,
-    /// The figures of collectors, by collector and figure.
+    /// Figures of collectors, by collector and figure.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     collected: BTreeMap<&'a str, BTreeMap<&'a str, f64>>,
 }
@@ -86,8 +86,8 @@ pub(crate) fn ended(ended: Ended) -> &'static str {
     }
 }
 
-/// Kinds of reasons, and texts of policies' own, of measured jobs that were rejected, or had not
-/// ended.
+/// Counts reasons of measured jobs that were rejected, or had not ended. For reasons of the kind
+/// `other`, the text of the policy is used.
 pub(crate) fn reasons(report: &Report, rejected: bool) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for job in report.jobs.iter().filter(|j| j.measured) {
@@ -101,12 +101,12 @@ pub(crate) fn reasons(report: &Report, rejected: bool) -> BTreeMap<&str, u64> {
     counts
 }
 
-/// `summary.json` as a value.
+/// Returns the content of `summary.json`.
 pub(crate) fn figures(run: &Run, experiment: &Experiment<'_>) -> Result<Value, Failure> {
     serde_json::to_value(Figures::of(run, experiment)).map_err(Failure::new)
 }
 
-/// Returns what `--output-format json` prints: an object for `simulate`, a list of them for
+/// Returns the output of `--output-format json`: an object for `simulate`, a list of objects for
 /// `compare`.
 pub(crate) fn json(
     experiment: &Experiment<'_>,
@@ -128,7 +128,7 @@ pub(crate) fn json(
     }
 }
 
-/// Returns what `--output-format csv` prints: a row a scheduler.
+/// Returns the output of `--output-format csv`, one row for each scheduler.
 pub(crate) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<String, Failure> {
     let mut rows = compared(experiment, runs)?;
     let mut head: Vec<String> = COLUMNS.iter().map(|c| c.name.to_owned()).collect();
@@ -155,7 +155,7 @@ pub(crate) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<String, 
     super::super::grid::csv(&head, &rows)
 }
 
-/// Makes columns of what collectors found, `COLLECTOR_FIGURE`; their names.
+/// Turns the figures of collectors into columns `COLLECTOR_FIGURE`, and returns the column names.
 pub(crate) fn flatten_collected(row: &mut serde_json::Map<String, Value>) -> Vec<String> {
     let mut columns = Vec::new();
     let Some(Value::Object(collectors)) = row.remove("collected") else {
@@ -174,7 +174,8 @@ pub(crate) fn flatten_collected(row: &mut serde_json::Map<String, Value>) -> Vec
     columns
 }
 
-/// Makes columns of an object in each row that has one, all with the keys of an example; their names.
+/// Turns an object in each row into columns with the keys of an example, and returns the column
+/// names.
 fn flatten(
     rows: &mut [serde_json::Map<String, Value>],
     name: &str,
@@ -190,7 +191,7 @@ fn flatten(
     keys.map(column).collect()
 }
 
-/// The figures of each run, with how it compares to the baseline.
+/// Returns the figures of each run, with the comparison to the baseline.
 fn compared(
     experiment: &Experiment<'_>,
     runs: &[&Run],

@@ -9,14 +9,14 @@ use blox_policies::placement::{Consolidated, Walk};
 
 /// One scheduler of an experiment.
 pub(crate) struct Contestant {
-    /// Its name with parameters.
+    /// Name with parameters.
     pub label: String,
-    /// Its name in paths.
+    /// Name in paths.
     pub folder: String,
     pub named: Named,
 }
 
-/// Parts that take the place of a scheduler's own.
+/// Components that replace a scheduler's own.
 #[derive(Default)]
 pub(super) struct Overrides {
     pub admission: Option<Named>,
@@ -40,7 +40,7 @@ impl Overrides {
         })
     }
 
-    /// Those that are given.
+    /// Returns the given components.
     pub fn iter(&self) -> impl Iterator<Item = &Named> {
         let all = [&self.admission, &self.placement, &self.cluster];
         all.into_iter().flatten()
@@ -48,7 +48,7 @@ impl Overrides {
 }
 
 impl Contestant {
-    /// Its pipeline, anew.
+    /// Creates the pipeline of this scheduler.
     pub(super) fn pipeline(
         &self,
         r: &Registry,
@@ -68,7 +68,7 @@ impl Contestant {
             }
         };
         let mut pipeline = if !has(&r.schedulers, &named.name) && has(&r.scheduling, &named.name) {
-            // A scheduling policy alone: with the placement that most schedulers have.
+            // A scheduling policy alone gets the placement of most schedulers.
             let scheduling = r.scheduling.build(named, seed).map_err(of)?;
             Composition::new(label.as_str())
                 .scheduling(scheduling)
@@ -129,7 +129,7 @@ fn has<T>(shelf: &blox_core::registry::Shelf<T>, name: &str) -> bool {
     shelf.iter().any(|(n, _)| n == name)
 }
 
-/// The name of a scheduler in paths, but for a number behind it where two have the same.
+/// Returns the name of a scheduler in paths, without the number that distinguishes equal names.
 pub(crate) fn in_paths(label: &str) -> String {
     blox_results::in_paths(label.trim_end_matches('}'))
 }

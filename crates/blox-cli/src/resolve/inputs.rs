@@ -1,4 +1,4 @@
-//! The files that results depend on.
+//! Files on which results depend.
 
 use super::super::Failure;
 use super::super::config::Given;
@@ -11,36 +11,35 @@ use blox_traces::{Trace, fingerprint};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A file that the results depend on.
+/// A file on which the results depend, with its hash.
 pub(crate) struct Input {
     pub path: PathBuf,
     pub sha256: String,
 }
 
-/// What says how a trace is read.
+/// Identifies a trace and how it is read: path, format, map and throughputs.
 pub(super) type TraceKey = (PathBuf, Option<String>, Option<String>, Option<PathBuf>);
 
-/// What says which jobs of a trace there are: also the virtual cluster, and how many at most.
+/// Identifies the jobs of a trace: its key, the virtual cluster, and the maximum number of jobs.
 pub(super) type JobsKey = (TraceKey, Option<String>, Option<u64>);
 
-/// What was found out about files, so that the experiments of a sweep need not
-/// find it out again.
+/// Cache of facts about files, shared by the experiments of a sweep.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(super) hashes: BTreeMap<PathBuf, String>,
-    /// By path, format, map and throughputs.
+    /// Opened traces by path, format, map and throughputs.
     pub(super) traces: BTreeMap<TraceKey, Trace>,
-    /// The ids of a trace's jobs, if they are whole numbers.
+    /// Ids of a trace's jobs, if all are whole numbers.
     pub(super) ids: BTreeMap<JobsKey, Option<Vec<u64>>>,
 }
 
-/// Returns whether throughputs are those of one JSON file, and not tables in a folder.
+/// Returns true if the path is one JSON file with throughputs, false for a folder of tables.
 pub(super) fn is_oracle(path: &Path) -> bool {
     let name = path.to_string_lossy();
     path.is_file() || name.ends_with(".json") || name.ends_with(".json.gz")
 }
 
-/// The files that the results depend on, but for the trace and what lies beside it.
+/// Returns the files on which the results depend, except the trace and its second file.
 pub(super) fn other_files<'a>(
     given: &Given,
     source: &Source,
@@ -63,7 +62,8 @@ pub(super) fn other_files<'a>(
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));
     }
-    // Which parameters name files, their policies know: models, histories, forecasts.
+    // Policies know which parameters name files: models, histories, forecasts. Here any existing
+    // file counts.
     for Named { params, .. } in parts {
         let values = params.names().map(|name| params.text(name, ""));
         for path in values.map(PathBuf::from).filter(|path| path.is_file()) {
@@ -75,7 +75,7 @@ pub(super) fn other_files<'a>(
     Ok(paths)
 }
 
-/// Files with their hashes.
+/// Returns files with their hashes.
 pub(super) fn hashed(files: &[PathBuf], known: &mut Known) -> Result<Vec<Input>, Failure> {
     files
         .iter()

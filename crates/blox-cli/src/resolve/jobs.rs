@@ -1,4 +1,4 @@
-//! Where the jobs come from, and which of them are measured.
+//! The source of jobs, and the measured jobs.
 
 use super::super::Failure;
 use super::super::config::Given;
@@ -10,11 +10,11 @@ use blox_traces::ReadOptions;
 use blox_traces::generate::{Generator, GeneratorSpec};
 use std::path::PathBuf;
 
-/// Jobs an hour and measured jobs of Blox's published comparison.
+/// Jobs per hour and measured jobs of Blox's published comparison.
 const BLOX_LOAD: f64 = 8.0;
 const BLOX_WINDOW: (u32, u32) = (3000, 4000);
 
-/// What makes the jobs.
+/// Source of jobs.
 pub(super) enum Source {
     Trace(PathBuf, ReadOptions),
     Blox(f64),
@@ -47,7 +47,7 @@ pub(super) fn source(
             }
         },
     };
-    // An option that would be silently ignored is a misunderstanding.
+    // An option without effect is an error.
     let made = generated::KINDS.contains(&kind);
     let making = "--workload poisson, bursty or diurnal";
     let bursts = (kind == "bursty", "--workload bursty");
@@ -139,8 +139,8 @@ pub(super) fn measure(given: &Given, source: &Source) -> Result<Measure, Failure
     })
 }
 
-/// An endless workload ends after a hundred times the jobs up to the last measured one: under some
-/// schedulers a job of an overloaded cluster never ends.
+/// Returns the number of jobs after which an endless workload ends: a hundred times the jobs up to
+/// the last measured one. On an overloaded cluster, some schedulers never complete a measured job.
 pub(super) fn arrivals_end(
     source: &Source,
     measure: &Measure,
@@ -162,20 +162,20 @@ pub(super) fn arrivals_end(
     Ok(Some((100.0 * needed).max(100_000.0).ceil() as u64))
 }
 
-/// Numbers of jobs, or times.
+/// Parses a range of job numbers or times.
 pub(crate) fn parse_measure(text: &str) -> Option<Measure> {
     let (a, b) = text.split_once("..")?;
     let (a, b) = (a.trim(), b.trim());
     if let (Ok(a), Ok(b)) = (a.parse(), b.parse()) {
         return (a <= b).then_some(Measure::Ids(a, b));
     }
-    // A number without a unit is one of a job.
+    // A number without a unit is a job number.
     let time = |t: &str| parse_time(t).filter(|_| t.ends_with(char::is_alphabetic));
     let (a, b) = (time(a)?, time(b)?);
     (a <= b).then_some(Measure::Submitted(a, b))
 }
 
-/// A moment in seconds, or with a unit: `90m`, `10h`, `2d`.
+/// Parses a time in seconds, or with a unit: `90m`, `10h`, `2d`.
 pub(crate) fn parse_time(text: &str) -> Option<Time> {
     let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86_400.0)];
     let mut found = units

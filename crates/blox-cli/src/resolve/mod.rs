@@ -1,5 +1,5 @@
-//! From what was asked for to what can be run; everything wrong is found here,
-//! before anything runs.
+//! Turns options into checked experiments. All errors in the options are reported here, before
+//! anything runs.
 
 mod contestant;
 mod inputs;
@@ -37,12 +37,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::{Parts, Tempo, World};
 
-/// Everything that is to be run, checked.
+/// An experiment that has been checked and is ready to run.
 pub(crate) struct Experiment<'r> {
     pub registry: &'r Registry,
     pub options: Options,
     pub compares: bool,
-    /// Which contestant the others are compared with.
+    /// Index of the contestant with which the others are compared.
     pub baseline: usize,
     pub threads: Option<usize>,
     pub format: OutputFormat,
@@ -50,39 +50,39 @@ pub(crate) struct Experiment<'r> {
     pub cluster: ClusterSpec,
     pub cluster_text: String,
     pub measure: Measure,
-    /// Jobs that will have been submitted, as far as it is known.
+    /// Expected number of submitted jobs, if known.
     pub expected_jobs: Option<u64>,
-    /// After how many jobs an endless workload ends, so that a scheduler which
-    /// starves measured jobs comes to an end as well.
+    /// Number of jobs after which an endless workload ends. The limit ends a simulation whose
+    /// scheduler starves measured jobs.
     pub arrivals_end: Option<u64>,
-    /// Jobs of the trace that are not of the virtual cluster which is simulated.
+    /// Number of jobs of the trace outside the simulated virtual cluster.
     pub left_out: u64,
-    /// Files that are read, the trace among them.
+    /// Files that are read, including the trace.
     pub files: Vec<PathBuf>,
-    /// The same with their hashes, where a manifest will name them.
+    /// The same files with their hashes, if a manifest is written.
     pub inputs: Vec<Input>,
     pub seed: u64,
     source: Source,
-    /// The file of [`Source::Trace`], looked through.
+    /// The opened file of [`Source::Trace`].
     trace: Option<Trace>,
-    /// Throughputs, if any.
+    /// Throughputs, if given.
     throughputs: Option<Throughputs>,
-    /// Published applications, if any.
+    /// Published applications, if given.
     applications: Option<Applications>,
     world: World,
     cadence: Option<Tempo>,
-    /// The named parts of each contestant's world.
+    /// Execution and overhead models of each contestant.
     parts: Vec<Parts>,
-    /// The collectors whose figures are shown.
+    /// Collectors whose figures are shown.
     pub collectors: Vec<Named>,
     overrides: Overrides,
 }
 
-/// What says how fast jobs are.
+/// Source of job speeds.
 enum Throughputs {
-    /// By number of GPUs.
+    /// Speeds by number of GPUs.
     Tables(Arc<ScalingTable>),
-    /// By type of GPU.
+    /// Speeds by GPU type.
     Oracle(Arc<Oracle>),
 }
 
@@ -103,7 +103,7 @@ impl<'r> Experiment<'r> {
         Self::knowing(given, registry, &mut Known::default())
     }
 
-    /// As [`Experiment::of`], for one of many.
+    /// Creates one of several experiments, with a shared cache of file data.
     pub fn knowing(
         given: Given,
         registry: &'r Registry,
@@ -209,7 +209,7 @@ impl<'r> Experiment<'r> {
         Ok(experiment)
     }
 
-    /// The defaults that were chosen, for the manifest.
+    /// Fills in the defaults in use, for the manifest.
     fn fill_in(&mut self) {
         let o = &mut self.options;
         o.scheduler = None;
@@ -232,7 +232,7 @@ impl<'r> Experiment<'r> {
         }
     }
 
-    /// The jobs, from the first.
+    /// Returns the jobs from the first on.
     pub fn workload(&self) -> Result<Box<dyn Workload>, Failure> {
         let jobs: Box<dyn Workload> = match &self.source {
             Source::Trace(path, options) => {
@@ -278,7 +278,7 @@ impl<'r> Experiment<'r> {
         })
     }
 
-    /// A trace; Gavel's with the speeds that were named, if any were.
+    /// Opens a trace. A Gavel trace uses the given oracle, if any.
     fn open(&self, path: &Path, options: &ReadOptions) -> Result<Trace, WorkloadError> {
         match (&self.throughputs, options.format) {
             (Some(Throughputs::Oracle(oracle)), Some(Format::Gavel)) => {
@@ -288,7 +288,7 @@ impl<'r> Experiment<'r> {
         }
     }
 
-    /// Returns how the trace is read; `None` where jobs are made up.
+    /// Returns the cache key of the trace; `None` for generated jobs.
     fn trace_key(&self) -> Option<TraceKey> {
         let Source::Trace(path, _) = &self.source else {
             return None;
@@ -302,8 +302,8 @@ impl<'r> Experiment<'r> {
         ))
     }
 
-    /// Looks at the workload once, so that a bad line is found before anything
-    /// runs; how many jobs a file has.
+    /// Reads the workload once, so that an invalid line is reported before anything runs. Returns
+    /// the number of jobs in a file.
     fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
         let (Source::Trace(path, options), Some(key)) = (&self.source, self.trace_key()) else {
             return self.workload().map(|_| None);
@@ -342,12 +342,12 @@ impl<'r> Experiment<'r> {
         Ok(Some(count))
     }
 
-    /// The `i`th scheduler, anew.
+    /// Creates the pipeline of the `i`th scheduler.
     pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
         self.contestants[i].pipeline(self.registry, &self.overrides, self.cadence, self.seed)
     }
 
-    /// The world of the `i`th scheduler.
+    /// Creates the simulation of the `i`th scheduler.
     pub fn simulation(&self, i: usize) -> Result<Simulation, Failure> {
         let simulation = self.world.charge(Simulation::new(self.cluster.clone()));
         let mut simulation = simulation
@@ -371,7 +371,7 @@ impl<'r> Experiment<'r> {
         self.parts[i].put_into(simulation, self.registry, self.seed)
     }
 
-    /// Returns where all jobs of a trace have whole numbers for ids, `--measure A..B` names these.
+    /// If all jobs of a trace have whole numbers as ids, applies `--measure A..B` to these ids.
     fn measure_by_ids(&mut self, known: &mut Known) -> Result<(), Failure> {
         let (Some(trace), Measure::Ids(a, b)) = (self.trace_key(), &self.measure) else {
             return Ok(());
@@ -397,7 +397,7 @@ impl<'r> Experiment<'r> {
         Ok(())
     }
 
-    /// The number of the job to explain: of that name in a trace, else by its number.
+    /// Returns the number of the job to explain: by its name in a trace, otherwise by its number.
     pub fn explained(&self) -> Result<Option<u32>, Failure> {
         let Some(text) = &self.options.explain else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! How the world behaves, and when decisions are due.
+//! Simulated environment and decision triggers.
 
 use super::super::Failure;
 use super::super::config::Given;
@@ -10,25 +10,25 @@ use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads};
 use blox_sim::registry::World as _;
 use serde_json::Value;
 
-/// When decisions are due, if not when the scheduler says.
+/// Decision trigger that replaces the scheduler's own.
 #[derive(Clone, Copy)]
 pub(super) enum Tempo {
     Rounds(Rounds),
     OnEvent(OnEvent),
 }
 
-/// How the world behaves, for all schedulers alike.
+/// Simulated environment, the same for all schedulers.
 pub(super) struct World {
     overheads: FixedOverheads,
-    /// Instead of those.
+    /// Group overheads, which replace `overheads`.
     group: Option<GroupOverheads>,
     pub faults: Faults,
-    /// Otherwise at the ends of rounds, where there are rounds.
+    /// Completion rule; `None` for detection at the ends of rounds, if there are rounds.
     pub completion: Option<Named>,
 }
 
 impl World {
-    /// With what launches and changes cost.
+    /// Sets the overheads of launches and changes.
     pub fn charge(&self, simulation: Simulation) -> Simulation {
         match &self.group {
             Some(group) => simulation.overheads(group.clone()),
@@ -39,7 +39,7 @@ impl World {
     }
 }
 
-/// The named parts of the world that one scheduler meets.
+/// Models of the environment that depend on the scheduler.
 #[derive(Clone, Default)]
 pub(super) struct Parts {
     execution: Option<Named>,
@@ -47,7 +47,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The parts that options name, or else those that the scheduler is made for.
+    /// Returns the models that options name. Otherwise returns the defaults of the scheduler.
     pub fn of(given: &Given, registry: &Registry, scheduler: &Named) -> Result<Self, Failure> {
         let own = registry.schedulers.get(&scheduler.name);
         let own = own.map(|entry| &entry.world);
@@ -57,7 +57,7 @@ impl Parts {
             execution: named(given, "execution", o.execution.as_deref())?,
             overheads: named(given, "overheads", o.overheads.as_deref())?,
         };
-        // Options in seconds name the costs of every scheduler.
+        // Options in seconds replace the overheads of every scheduler.
         let costs = [o.launch_s, o.checkpoint_s, o.restart_s, o.migration_s];
         let charged = costs.iter().any(Option::is_some) || o.group_overheads_s.is_some();
         let own_overheads = own.filter(|_| !charged).and_then(|w| w.overheads.clone());
@@ -67,7 +67,7 @@ impl Parts {
         })
     }
 
-    /// Returns whether a part takes a parameter from an option of the command line.
+    /// Returns whether a model takes a parameter from a command-line option.
     pub fn reads(&self, registry: &Registry, option: &str) -> bool {
         let reads = |params: Option<&[ParamDoc]>| {
             let of_option = |p: &ParamDoc| p.default.strip_prefix("--") == Some(option);
@@ -80,7 +80,7 @@ impl Parts {
         reads(model.map(|m| &*m.params)) || reads(costs.map(|m| &*m.params))
     }
 
-    /// Takes open parameters from the options, and builds every part once.
+    /// Fills parameters from the options, and checks each model by building it once.
     pub fn checked(
         self,
         given: &Given,
@@ -102,7 +102,7 @@ impl Parts {
         [&self.execution, &self.overheads].into_iter().flatten()
     }
 
-    /// The simulation with these parts.
+    /// Adds these models to the simulation.
     pub fn put_into(
         &self,
         mut simulation: Simulation,
@@ -121,7 +121,7 @@ impl Parts {
     }
 }
 
-/// `NAME{..}` of an option.
+/// Parses an option of the form `NAME{..}`.
 pub(super) fn named(
     given: &Given,
     key: &str,
@@ -131,7 +131,8 @@ pub(super) fn named(
     parsed.map_err(|e: RegistryError| given.because(key, e))
 }
 
-/// A part with its open parameters from the options. It is built once to check it.
+/// Returns a component whose missing parameters are filled from the options. It is checked by
+/// building it once.
 fn filled<T: Seeded>(
     given: &Given,
     key: &str,
@@ -173,7 +174,7 @@ fn filled<T: Seeded>(
     }
 }
 
-/// Collectors by name, each built once to check it.
+/// Parses the collectors, and checks each by building it once.
 pub(super) fn collectors(
     given: &Given,
     registry: &Registry,
@@ -234,7 +235,7 @@ fn above_zero(
         .ok_or_else(|| given.wrong(key, value, &format!("a number of {unit} above 0")))
 }
 
-/// `SWITCH,DOUBLING` in seconds.
+/// Parses `SWITCH,DOUBLING` in seconds.
 fn group(given: &Given, text: &str) -> Result<GroupOverheads, Failure> {
     let seconds = |text: &str| {
         let number = text.trim().parse().ok().and_then(Seconds::try_new);

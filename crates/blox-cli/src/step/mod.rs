@@ -1,4 +1,4 @@
-//! `blox step`: a simulation decision by decision.
+//! `blox step`: runs a simulation decision by decision.
 
 mod show;
 
@@ -76,7 +76,7 @@ pub(super) fn run(
                 let text = walk.answer(&say)?;
                 terminal.out.write_all(text.as_bytes())?;
             }
-            // A slip of the finger must not end a walk.
+            // A typing error must not end the session.
             Err(why) => writeln!(terminal.out, "{why}; `help` lists the commands")?,
         }
     }
@@ -89,7 +89,7 @@ pub(super) fn run(
     Ok(OK)
 }
 
-/// What was asked for.
+/// A parsed command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Say {
     Help,
@@ -107,7 +107,7 @@ enum Say {
     Quit,
 }
 
-/// How many jobs a list shows if nobody says.
+/// Default number of jobs in a list.
 const SHOWN: usize = 20;
 
 fn parse(line: &str) -> Result<Say, String> {
@@ -147,25 +147,25 @@ fn parse(line: &str) -> Result<Say, String> {
     })
 }
 
-/// What happened from one decision to the next.
+/// Events between two decisions.
 #[derive(Default)]
 struct Round {
     number: u64,
     at: Time,
-    /// When the decision before it was.
+    /// Time of the previous decision.
     before: Option<Time>,
     events: Vec<(Time, Event)>,
 }
 
 impl Round {
-    /// Returns whether anything in it is about a job, the plan included.
+    /// Returns whether the round contains an event or action of a job.
     fn touches(&self, job: JobId, plan: &blox_core::Plan) -> bool {
         self.events.iter().any(|(_, e)| e.job() == Some(job))
             || plan.actions.iter().any(|a| a.job() == job)
     }
 }
 
-/// How a job ended.
+/// End of a job.
 struct Gone {
     at: Time,
     submit: Time,
@@ -175,9 +175,9 @@ struct Gone {
 struct Walk<'w> {
     stepper: Stepper<'w>,
     round: Round,
-    /// When each job came in, in order of job.
+    /// Submission time of each job, by job number.
     submits: Vec<Time>,
-    /// Jobs that admission may still reject, of which no event tells.
+    /// Jobs that admission may still reject without an event.
     undecided: BTreeSet<JobId>,
     ended: BTreeMap<JobId, Gone>,
     over: bool,
@@ -224,7 +224,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes on until the next decision; false at the end.
+    /// Advances to the next decision; returns false at the end.
     fn decide(&mut self) -> Result<bool, Failure> {
         if self.over {
             return Ok(false);
@@ -259,7 +259,7 @@ impl Walk<'_> {
                 self.undecided.insert(*job);
             }
             Event::Ended { job, outcome } => {
-                // A job that ended has left the view.
+                // A job that ended is no longer in the view.
                 let submit = self.submits.get(job.index()).copied();
                 let gone = Gone {
                     at,
@@ -272,7 +272,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A decision rejects jobs by itself: they are gone without an event.
+    /// Finds jobs that the decision rejected: they disappear without an event.
     fn find_rejected(&mut self, at: Time) {
         for job in std::mem::take(&mut self.undecided) {
             match self.stepper.view().job(job).map(|j| j.phase()) {

@@ -1,14 +1,14 @@
-//! What a walk shows, as text.
+//! Text output of `blox step`.
 
 use super::Round;
 use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Time, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Items of one kind that a decision shows.
+/// Maximum number of items of each kind that a decision shows.
 const ITEMS: usize = 8;
 
-/// Seconds with a place where there is one to say.
+/// Formats seconds, with one decimal place if it is not zero.
 pub(super) fn s(seconds: f64) -> String {
     match (seconds * 10.0).round() / 10.0 {
         whole if whole.fract() == 0.0 => format!("{whole:.0} s"),
@@ -16,12 +16,12 @@ pub(super) fn s(seconds: f64) -> String {
     }
 }
 
-/// A number of things.
+/// Formats a number with a noun.
 pub(super) fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A decision: what happened before it, what it decided, what is now.
+/// Formats a decision: the events before it, its actions and the resulting state.
 pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
     let mut text = format!("decision {} at {}\n", round.number, s(round.at.secs()));
     let mut came = Vec::new();
@@ -79,8 +79,8 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
     text
 }
 
-/// Anything but comings and ends. What followed from the last decision at once
-/// is no news.
+/// Formats an event other than a submission or an end. Starts and stops that immediately follow the
+/// last decision are left out.
 fn happening(at: Time, event: &Event, before: Option<Time>) -> Option<String> {
     let when = s(at.secs());
     let late = before.is_some_and(|before| at > before);
@@ -96,7 +96,7 @@ fn happening(at: Time, event: &Event, before: Option<Time>) -> Option<String> {
     Some(text)
 }
 
-/// GPUs as ranges within their nodes.
+/// Formats GPUs as ranges within their nodes.
 fn gpus(view: View<'_>, list: &[GpuId]) -> String {
     let c = view.cluster();
     let mut places: Vec<(u32, u32)> = list
@@ -121,7 +121,7 @@ fn gpus(view: View<'_>, list: &[GpuId]) -> String {
     parts.join(", ")
 }
 
-/// Returns why a job without GPUs has none: its own reason, or the last plan's.
+/// Returns the reason for which a job has no GPUs: its own, or the reason in the last plan.
 fn why_waiting(plan: &Plan, job: &JobRef<'_>) -> String {
     match job.phase() {
         Phase::Waiting => plan.reason_for(job.id()).to_string(),
@@ -156,7 +156,7 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
     text
 }
 
-/// Returns what the reason of a job without GPUs counts as.
+/// Returns the kind of reason for which a job has no GPUs.
 fn label(plan: &Plan, job: &JobRef<'_>) -> String {
     let label = match job.phase() {
         Phase::Waiting => plan.reason_for(job.id()).label(),

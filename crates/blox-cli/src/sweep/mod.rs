@@ -1,4 +1,4 @@
-//! `blox sweep`: schedulers over loads, seeds and other options, a run each.
+//! `blox sweep`: runs schedulers over loads, seeds and other options.
 
 pub(super) mod plan;
 mod store;
@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 pub(super) use store::{INDEX, TABLE};
 use store::{Row, Store, finished_rows};
 
-/// The confidence of all intervals.
+/// Confidence level of all intervals.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
-/// What is there so far is written down this often.
+/// Interval at which the results so far are written.
 const WRITTEN_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) fn sweep(
@@ -101,7 +101,8 @@ pub(super) fn sweep(
             _ => "interrupted",
         };
         store.write_index(&plan, &rows, status)?;
-        // Whoever interrupts wants the prompt back; it can be drawn later.
+        // Plots are not drawn after an interruption, so that the command returns at once. They can
+        // be drawn later.
         if missing == 0 && failed < rows.len() {
             store.draw(plan.plots, plan.report)?;
         }
@@ -122,8 +123,8 @@ pub(super) fn sweep(
     })
 }
 
-/// Runs some of the runs; `finish` gets each with what came of it, or with the
-/// sentence that says why nothing did. What is interrupted it does not get.
+/// Executes the given runs. Calls `finish` with the results of each, or with an error message.
+/// Interrupted runs are left out.
 pub(super) fn run_all(
     plan: &Plan<'_>,
     todo: &[usize],
@@ -173,7 +174,7 @@ pub(super) fn run_all(
     result.map(|_| ())
 }
 
-/// Notes about the whole, for people.
+/// Prints notes about the whole sweep for users.
 fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut Terminal<'_>) {
     for (run, row) in plan.runs.iter().zip(rows) {
         if let Some(Err(why)) = row {
@@ -207,16 +208,16 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
     }
 }
 
-/// Rows that differ in their seeds alone, under their scheduler and setting.
+/// Rows that differ only in their seeds, with their scheduler and setting.
 type Group<'a> = (Vec<String>, Vec<&'a Map<String, Value>>);
 
-/// Which axes are no seeds.
+/// Returns the axes other than seeds.
 fn axes(plan: &Plan<'_>) -> Vec<usize> {
     let all = 0..plan.axes.len();
     all.filter(|i| plan.axes[*i].key != "seed").collect()
 }
 
-/// In order of their first run.
+/// Groups rows by scheduler and setting, in order of their first run.
 fn groups<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>]) -> Vec<Group<'a>> {
     let axes = axes(plan);
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -236,7 +237,7 @@ fn groups<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>]) -> Vec<Group<'a>> {
     groups
 }
 
-/// Returns whether there are several seeds, and none changes anything.
+/// Returns whether there are several seeds and none of them changes the results.
 fn seeds_are_alike(groups: &[Group<'_>]) -> bool {
     let figures = |row: &Map<String, Value>| {
         let mut row = row.clone();
@@ -250,7 +251,7 @@ fn seeds_are_alike(groups: &[Group<'_>]) -> bool {
     groups.iter().any(|(_, rows)| rows.len() > 1) && groups.iter().all(alike)
 }
 
-/// Means over seeds, a row a scheduler and setting.
+/// Formats the means over seeds, one row for each scheduler and setting.
 fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     let axes = axes(plan);
     let finished = finished_rows(rows).count();
@@ -295,7 +296,7 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     text
 }
 
-/// Returns what the table is about, with so many runs finished.
+/// Returns the description of the table, with the number of finished runs.
 fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
@@ -313,7 +314,7 @@ fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
             .collect();
         say(&axis.key, values.join(", "));
     }
-    // What was not given follows from the workload.
+    // A default follows from the workload.
     let mut measures = plan.cells.iter().map(|c| &c.experiment.options.measure);
     let first = measures.next().cloned().flatten();
     if let Some(measured) = first.as_deref().and_then(table::measured_in_each)
@@ -328,7 +329,7 @@ fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
     lines
 }
 
-/// A figure over runs that differ in their seeds; not a number where none has it.
+/// Estimates a figure over runs that differ in their seeds; NaN if no run has the figure.
 pub(super) fn estimate(rows: &[&Map<String, Value>], key: &str) -> Estimate {
     let values: Vec<f64> = rows
         .iter()

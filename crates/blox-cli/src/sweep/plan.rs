@@ -1,4 +1,4 @@
-//! From lists of values to the runs of a sweep.
+//! Expands lists of values to the runs of a sweep.
 
 use super::super::Failure;
 use super::super::args::Options;
@@ -13,10 +13,10 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// More runs than these are a slip of the pen.
+/// Largest number of runs; a larger number is most likely an error.
 const MOST_RUNS: usize = 100_000;
 
-/// What says where results go, or is about one run, and is no setting.
+/// Options that are no settings: they concern the output or a single run.
 const NOT_VARIED: [&str; 19] = [
     "scheduler",
     "schedulers",
@@ -39,20 +39,20 @@ const NOT_VARIED: [&str; 19] = [
     "quiet",
 ];
 
-/// Settings of a simulation that have lists of their own.
+/// Settings of a simulation that have their own list options.
 const LISTED: [&str; 2] = ["seed", "load"];
 
-/// An option with the values that it takes.
+/// An option with its values.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Axis {
     pub key: String,
     pub values: Vec<Value>,
 }
 
-/// One combination of values: what all schedulers face.
+/// One combination of values, the same for all schedulers.
 pub(crate) struct Cell<'r> {
     pub experiment: Experiment<'r>,
-    /// A value an axis.
+    /// One value for each axis.
     pub varied: Vec<Value>,
 }
 
@@ -60,14 +60,14 @@ pub(crate) struct Cell<'r> {
 pub(crate) struct Planned {
     pub cell: usize,
     pub contestant: usize,
-    /// Its name, unique in the sweep, fit for a path.
+    /// Name that is unique in the sweep and valid in a path.
     pub name: String,
 }
 
-/// All runs. Seeds are the outermost axis and schedulers the innermost, so that
-/// a sweep that is cut short has whole comparisons for its first seeds.
+/// All runs of a sweep. Seeds are the outermost axis and schedulers the innermost, so an
+/// interrupted sweep has complete comparisons for its first seeds.
 pub(crate) struct Plan<'r> {
-    /// What is the same for all runs.
+    /// Options that are the same for all runs.
     pub base: Options,
     pub schedulers: Vec<String>,
     pub axes: Vec<Axis>,
@@ -75,7 +75,7 @@ pub(crate) struct Plan<'r> {
     pub runs: Vec<Planned>,
     pub threads: Option<usize>,
     pub file: Option<PathBuf>,
-    /// What is made of the results changes no run: it is asked for of the whole.
+    /// True if plots are drawn. Plots and reports cover the whole sweep and do not change its runs.
     pub plots: bool,
     pub report: bool,
 }
@@ -95,7 +95,7 @@ impl<'r> Plan<'r> {
         }
         let o = &given.options;
         if output::folder(o)?.is_none() {
-            // The table has no place for them, only the files of the runs.
+            // The table has no column for these; only the files of the runs have them.
             let asked = [("why", o.why), ("fairness", o.fairness)];
             if let Some((what, _)) = asked.iter().find(|(_, asked)| *asked) {
                 return Err(output::nowhere(what));
@@ -156,12 +156,12 @@ impl<'r> Plan<'r> {
         Ok(plan)
     }
 
-    /// The scheduler of a run, with its parameters.
+    /// Returns the scheduler of a run, with its parameters.
     pub fn label(&self, run: &Planned) -> &str {
         &self.cells[run.cell].experiment.contestants[run.contestant].label
     }
 
-    /// Returns where the results of a run go.
+    /// Returns the result folder of a run.
     pub fn folder(&self, run: &Planned) -> Option<PathBuf> {
         let dir = self.base.output_dir.as_ref()?;
         Some(dir.join("runs").join(&run.name))
@@ -276,7 +276,7 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
     Ok(axes)
 }
 
-/// The options that `--vary` takes, by their long names.
+/// Returns the options that `--vary` accepts, by their long names.
 fn settings() -> Vec<String> {
     let command = Options::augment_args(clap::Command::new(""));
     let names = command.get_arguments().filter_map(|arg| arg.get_long());
@@ -286,7 +286,7 @@ fn settings() -> Vec<String> {
         .collect()
 }
 
-/// So that 4 is not written 4.0.
+/// Converts a number to JSON; whole numbers are written without a decimal point.
 fn whole_or_not(v: f64) -> Value {
     match v {
         v if v >= 0.0 && v.fract() == 0.0 && v < 9e15 => json!(v as u64),
@@ -294,7 +294,7 @@ fn whole_or_not(v: f64) -> Value {
     }
 }
 
-/// The options of a cell.
+/// Returns the options of a cell.
 fn with(given: &Given, axes: &[Axis], varied: &[Value]) -> Result<Options, Failure> {
     let mut options = given.options.clone();
     for (axis, value) in axes.iter().zip(varied) {
@@ -305,7 +305,7 @@ fn with(given: &Given, axes: &[Axis], varied: &[Value]) -> Result<Options, Failu
         options = serde_json::from_value(object)
             .map_err(|e| Failure::new(format!("{} {}: {e}", given.name("vary"), axis.key)))?;
     }
-    // Not a setting, and lost on the way.
+    // Not a setting, and lost in the conversion.
     options.config = given.options.config.clone();
     Ok(options)
 }

@@ -14,19 +14,19 @@
 //!                         without one
 //! ```
 //!
-//! `sweep.csv` has these columns, in this order. Fields are empty where a setting is not given.
+//! `sweep.csv` has these columns, in this order. Fields of settings that are not given are empty.
 //!
-//! | column | what it is |
+//! | column | content |
 //! |---|---|
 //! | `run` | name of the run and of its folder |
 //! | `scheduler` | the scheduler with its parameters, as in `las{guard_h=500}` |
-//! | `policy` | its name alone |
-//! | `param_NAME` | one column a parameter that any scheduler of the sweep sets |
-//! | options | a column an option that any run has, by its long name with `_` for `-`: `seed`, `load`, `cluster`, `workload`, `durations`, `measure`, ...; but `--jobs` is `max_jobs`. Defaults that depend on the workload are filled in |
+//! | `policy` | the scheduler's name without parameters |
+//! | `param_NAME` | one column for each parameter that a scheduler of the sweep sets |
+//! | options | one column for each option of a run, by its long name with `_` for `-`: `seed`, `load`, `cluster`, `workload`, `durations`, `measure`, ...; but `--jobs` is `max_jobs`. Defaults that depend on the workload are filled in |
 //! | `nodes`, `gpus` | the size of the cluster |
-//! | `ended` | `finished`, or `standstill` if jobs wait that nothing will ever start |
-//! | `end_s` | when the simulation ended, in simulated seconds |
-//! | `COLLECTOR_FIGURE` | one column a figure of each collector of `--collect`, after all others |
+//! | `ended` | `finished`, or `standstill` if some waiting jobs can never start |
+//! | `end_s` | end of the simulation, in simulated seconds |
+//! | `COLLECTOR_FIGURE` | one column for each figure of each collector of `--collect`, after all others |
 //! | figures | the columns of [`COLUMNS`] without the scheduler: `jobs`, `measured`, `completed`, ..., `avg_jct_s`, ... |
 //!
 //! Rows are in order of run: seeds outermost, then `--vary`, then loads, then
@@ -52,7 +52,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const INDEX: &str = "sweep.json";
 pub(crate) const TABLE: &str = "sweep.csv";
 
-/// What became of a run so far: its row, or a sentence that says what went wrong.
+/// Result of a run so far: its row, or an error message.
 pub(super) type Row = Result<Map<String, Value>, String>;
 
 /// The folder of a sweep.
@@ -64,7 +64,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Makes the folder, or opens one in which the same sweep was begun.
+    /// Creates the folder, or opens one in which the same sweep was started.
     pub fn open(dir: &Path, plan: &Plan<'_>, args: &[OsString]) -> Result<Self, Failure> {
         let files: BTreeSet<&PathBuf> = plan
             .cells
@@ -123,8 +123,8 @@ impl Store {
         self.dir.join("runs").join(&run.name)
     }
 
-    /// The figures of a run that an earlier start finished: its manifest is of
-    /// these settings and its files have the sizes that it says.
+    /// Returns the figures of a run that is already finished. Its manifest must have these
+    /// settings, and its files the recorded sizes.
     pub fn finished(&self, plan: &Plan<'_>, run: &Planned) -> Option<Map<String, Value>> {
         let dir = self.folder(run);
         let read = |name: &str| -> Option<Value> {
@@ -146,7 +146,7 @@ impl Store {
         }
     }
 
-    /// Writes a run, its manifest last.
+    /// Writes a run, with its manifest last.
     pub fn write(&self, plan: &Plan<'_>, planned: &Planned, run: &Run) -> Result<(), Failure> {
         let experiment = &plan.cells[planned.cell].experiment;
         output::write_run(&self.dir.join("runs"), &planned.name, run, experiment)?;
@@ -182,12 +182,12 @@ impl Store {
         write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
     }
 
-    /// Draws pictures of what there is, and makes a page of it.
+    /// Draws pictures and the report of the results so far.
     pub fn draw(&self, plots: bool, report: bool) -> Result<(), Failure> {
         output::draw(&self.dir, plots, report)
     }
 
-    /// Writes the index and the table of what there is so far.
+    /// Writes the index and the table of the results so far.
     pub fn write_index(
         &self,
         plan: &Plan<'_>,
@@ -218,7 +218,7 @@ impl Store {
     }
 }
 
-/// `sweep.csv`.
+/// Returns the content of `sweep.csv`.
 pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, Failure> {
     let (mut params, mut options) = (BTreeSet::new(), BTreeSet::new());
     for run in &plan.runs {
@@ -243,7 +243,7 @@ pub(super) fn finished_rows(rows: &[Option<Row>]) -> impl Iterator<Item = &Map<S
     rows.iter().flatten().filter_map(|row| row.as_ref().ok())
 }
 
-/// The row of a run from its figures.
+/// Returns the row of a run from its figures.
 pub(super) fn row(
     plan: &Plan<'_>,
     run: &Planned,
@@ -259,7 +259,7 @@ pub(super) fn row(
     row.insert("policy".to_owned(), json!(contestant.named.name));
     row.insert("nodes".to_owned(), json!(experiment.cluster.nodes.len()));
     row.insert("gpus".to_owned(), json!(experiment.cluster.total_gpus()));
-    // Lists, such as counts of reasons, are in summary.json alone.
+    // Lists, such as counts of reasons, are only in summary.json.
     row.extend(
         figures
             .into_iter()
@@ -268,7 +268,7 @@ pub(super) fn row(
     row
 }
 
-/// The parameters in `NAME{A=1,B=2}`.
+/// Returns the parameters in `NAME{A=1,B=2}`.
 fn parameters(label: &str) -> impl Iterator<Item = (&str, &str)> {
     let inside = label.split_once('{').map_or("", |(_, rest)| rest);
     inside
@@ -277,7 +277,7 @@ fn parameters(label: &str) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|p| p.split_once('='))
 }
 
-/// The options of a run by column.
+/// Returns the options of a run by column.
 fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
     let experiment = &plan.cells[run.cell].experiment;
     let options = output::configuration(&experiment.options);
@@ -298,7 +298,7 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
         .collect()
 }
 
-/// Returns what tells a sweep from others.
+/// Returns the settings that identify a sweep.
 fn settings(plan: &Plan<'_>) -> Value {
     let mut base = output::configuration(&plan.base);
     base.schedulers = None;
@@ -310,7 +310,7 @@ fn settings(plan: &Plan<'_>) -> Value {
     let mut inputs = Vec::new();
     for cell in &plan.cells {
         for input in output::inputs(&cell.experiment.inputs) {
-            // What the configuration says is in the settings themselves.
+            // The content of the configuration file is in the settings themselves.
             let is_file = plan
                 .file
                 .as_ref()
@@ -329,7 +329,7 @@ fn settings(plan: &Plan<'_>) -> Value {
     })
 }
 
-/// Returns what tells a run from others.
+/// Returns the settings that identify a run.
 fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
     let experiment = &plan.cells[run.cell].experiment;
     let mut options = output::configuration(&experiment.options);
@@ -341,7 +341,7 @@ fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
     })
 }
 
-/// Returns where two values differ first, and how.
+/// Returns the first difference between two values.
 fn difference(at: &str, was: &Value, is: &Value) -> Option<(String, String, String)> {
     if let (Value::Object(a), Value::Object(b)) = (was, is) {
         let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();

@@ -1,10 +1,10 @@
 //! Lists of values in one text.
 
-/// More values than anybody wants, against a slip of the pen.
+/// Largest number of values; a larger number is most likely an error.
 pub(super) const MOST: usize = 100_000;
 
-/// Numbers: `1,2,5`, `1..9` with both ends, `4..6:0.5` in steps; joined by commas.
-/// `None` if it is something else, or names a number twice.
+/// Parses numbers, separated by commas: `1,2,5`, `1..9` with both ends, `4..6:0.5` in steps.
+/// Returns `None` for invalid text and for repeated numbers.
 pub(super) fn numbers(text: &str) -> Option<Vec<f64>> {
     let mut list = Vec::new();
     for part in text.split(',') {
@@ -18,7 +18,7 @@ pub(super) fn numbers(text: &str) -> Option<Vec<f64>> {
         if !(from <= to && step > 0.0) || (to - from) / step > MOST as f64 {
             return None;
         }
-        // A little more, since steps such as 0.1 are not exact.
+        // With a tolerance, because steps such as 0.1 are not exact.
         let steps = ((to - from) / step + 1e-9).floor() as usize;
         // Rounded, so that three steps of 0.1 are 0.3.
         list.extend((0..=steps).map(|i| round(from + i as f64 * step)));
@@ -29,14 +29,14 @@ pub(super) fn numbers(text: &str) -> Option<Vec<f64>> {
     (!twice && list.len() <= MOST).then_some(list)
 }
 
-/// As [`numbers`], whole and not negative.
+/// Parses numbers as [`numbers`] does; they must be whole and not negative.
 pub(super) fn seeds(text: &str) -> Option<Vec<u64>> {
     let whole = |v: f64| (v >= 0.0 && v.fract() == 0.0 && v < 9e15).then_some(v as u64);
     numbers(text)?.into_iter().map(whole).collect()
 }
 
-/// The schedulers that `NAME{A=1|2,B=x|y}` stands for: every combination, the
-/// last parameter changing fastest.
+/// Expands `NAME{A=1|2,B=x|y}` to all combinations of parameters; the last parameter changes
+/// fastest.
 pub(super) fn alternatives(text: &str) -> Vec<String> {
     let Some((name, inside)) = text
         .trim()
@@ -104,7 +104,7 @@ mod tests {
                 "las{guard_h=6,gpu_time=false}",
             ]
         );
-        // Left to whoever reads names.
+        // The parser of names reports the error.
         assert_eq!(alternatives("las{x}"), ["las{x}"]);
         assert_eq!(alternatives("las{x=1"), ["las{x=1"]);
     }

@@ -1,4 +1,4 @@
-//! `blox trace check`: all problems of a file.
+//! `blox trace check`: reports all problems of a file.
 
 use super::CheckArgs;
 use crate::grid::{number_of, whole};
@@ -47,12 +47,12 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
     Ok(if count == 0 { OK } else { BAD_INPUT })
 }
 
-/// Returns why a job could never run, whatever is free.
+/// Returns the reason for which a job can never run, even on an empty cluster.
 fn never_fits(job: &JobSpec, cluster: &ClusterSpec) -> Option<String> {
     let extras = job.extras();
     let mut wanted: Vec<_> = extras.gpu_types.iter().map(|name| name.as_str()).collect();
     if let Some(training) = &extras.training {
-        // It does not run on types of which its application tells nothing.
+        // A job does not run on GPU types that its application does not describe.
         let told = training.types.keys().map(|name| name.as_str());
         wanted = match wanted.is_empty() {
             true => told.collect(),
@@ -69,7 +69,7 @@ fn never_fits(job: &JobSpec, cluster: &ClusterSpec) -> Option<String> {
     if u64::from(asked.get()) <= gpus {
         return None;
     }
-    // Nodes whose type nobody names have an empty one.
+    // The type of nodes without a type is empty.
     wanted.retain(|name| !name.is_empty());
     let types = match any {
         true => String::new(),

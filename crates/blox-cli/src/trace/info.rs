@@ -1,4 +1,4 @@
-//! `blox trace info`: what a workload is like, as a table with plots.
+//! `blox trace info`: statistics of a workload as a table with plots.
 
 use super::InfoArgs;
 use super::plot::{bar, sparkline};
@@ -46,7 +46,7 @@ fn json(trace: &Trace, stats: &Statistics) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Lines with a word in front; writing to a string cannot fail.
+/// Text lines that start with a label. Writing to a string cannot fail.
 struct Page(String);
 
 impl Page {
@@ -149,7 +149,7 @@ fn wishes(s: &Statistics) -> Option<String> {
     ])
 }
 
-/// Those that are not 0.
+/// Lists the counts that are not 0.
 fn list<const N: usize>(counts: [(u64, &str, &str); N]) -> Option<String> {
     let parts: Vec<_> = counts
         .into_iter()
@@ -190,7 +190,7 @@ fn load(page: &mut Page, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) 
 const BAR: usize = 30;
 
 fn by_gpus(text: &mut String, s: &Statistics) {
-    // Ranges up to powers of two, each with the counts that there are.
+    // Ranges that end at powers of two, labelled with the counts that occur.
     let mut ranges: Vec<(u32, u32, Part)> = Vec::new();
     for (&gpus, part) in &s.by_gpus {
         let top = gpus.checked_next_power_of_two().unwrap_or(u32::MAX);
@@ -213,7 +213,7 @@ fn by_gpus(text: &mut String, s: &Statistics) {
     parts(text, "GPUs", rows.collect(), s);
 }
 
-/// Between the bounds that [`DURATION_BOUNDS_S`] sets.
+/// Labels of the ranges between [`DURATION_BOUNDS_S`].
 const DURATIONS: [&str; DURATION_BOUNDS_S.len() + 1] = [
     "< 1 min",
     "1-10 min",
@@ -247,7 +247,7 @@ fn by_duration(text: &mut String, s: &Statistics) {
     }
 }
 
-/// A row a part with its shares of jobs and GPU-hours, and a bar for the jobs.
+/// Writes one row for each part, with its shares of jobs and GPU-hours and a bar for the jobs.
 fn parts(text: &mut String, title: &str, rows: Vec<(String, Part)>, s: &Statistics) {
     let share = |of: f64, all: f64| if all > 0.0 { of / all } else { 0.0 };
     let most = rows.iter().map(|(_, p)| p.jobs).max().unwrap_or(1);
@@ -299,7 +299,7 @@ fn arrivals(text: &mut String, s: &Statistics) {
     }
 }
 
-/// In the unit that suits.
+/// Formats a duration in a suitable unit.
 fn length(seconds: f64) -> String {
     let trim = |value: f64, unit: &str| {
         let text = decimal(value, 1);
@@ -313,7 +313,8 @@ fn length(seconds: f64) -> String {
     }
 }
 
-/// The date of seconds since 1970, to the minute; of a moment beyond the calendar its last one.
+/// Formats seconds since 1970 as a date, to the minute. A time beyond the calendar becomes its last
+/// date.
 pub(crate) fn date(epoch_s: f64) -> String {
     let date = DateTime::from_timestamp(epoch_s.floor() as i64, 0);
     let date = date.unwrap_or(DateTime::<Utc>::MAX_UTC);
@@ -339,7 +340,7 @@ mod tests {
         ] {
             assert_eq!(date(seconds), text);
         }
-        // Far beyond any calendar: no panic is all that is asked.
+        // Far beyond any calendar: must not panic.
         let _ = (date(f64::MAX), date(f64::INFINITY));
     }
 

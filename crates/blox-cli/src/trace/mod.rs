@@ -1,4 +1,4 @@
-//! `blox trace`: workload files, looked at and changed.
+//! `blox trace`: inspects and converts workload files.
 
 mod check;
 pub(super) mod info;
@@ -22,13 +22,13 @@ pub(super) struct TraceArgs {
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "one a process")]
 enum TraceCommand {
-    /// Show what a workload is like: sizes, durations, arrivals, the cluster that it needs
+    /// Show statistics of a workload: sizes, durations, arrivals, the cluster that it needs
     #[command(after_help = "Examples:
   blox trace info jobs.csv --cluster 16x8
   blox trace info cluster_job_log.gz
   blox trace info tasks.tsv --map submit=queued:date,gpus=num_gpu,duration=minutes:min --json")]
     Info(InfoArgs),
-    /// Report all problems of a file, not only the first; exit code 2 if it has any
+    /// Report all problems of a file; exit code 2 if it has any
     #[command(after_help = "Examples:
   blox trace check jobs.csv
   blox trace check sacct.txt --format slurm --cluster 16x8 --limit 100")]
@@ -39,13 +39,13 @@ enum TraceCommand {
   blox trace convert jobs.csv.gz --to jsonl > jobs.jsonl
   sacct --allusers --parsable2 --format All | blox trace convert /dev/stdin --output jobs.csv")]
     Convert(ConvertArgs),
-    /// Write a part of a file: a window of time, a random sample, the first jobs
+    /// Write a part of a file: a time window, a random sample, the first jobs
     #[command(after_help = "Examples:
   blox trace sample jobs.csv --window 10d..17d --output week.csv
   blox trace sample jobs.csv --count 1000 --seed 7 --output sample.csv
   blox trace sample jobs.csv --fraction 0.1 --first 500 --to jsonl")]
     Sample(SampleArgs),
-    /// Write a made-up workload: whatever --workload of simulate makes
+    /// Write a generated workload, with the options of `blox simulate --workload`
     #[command(
         after_help = "Examples:
   blox trace generate --load 8 --jobs 4000 --output blox.csv
@@ -56,7 +56,7 @@ enum TraceCommand {
     Generate(GenerateArgs),
 }
 
-/// The other options of `simulate` mean nothing here: see [`write::generate`].
+/// Hides the other options of `simulate`, which have no effect here: see [`write::generate`].
 fn show_workload_alone(arg: clap::Arg) -> clap::Arg {
     let id = arg.get_id().as_str();
     let shown = arg.get_help_heading() == Some("Workload")
@@ -68,7 +68,7 @@ fn show_workload_alone(arg: clap::Arg) -> clap::Arg {
     arg.hide(!shown)
 }
 
-/// Options about workloads that are not made up.
+/// Options about workloads that are not generated.
 const NOT_GENERATED: [&str; 3] = ["trace", "format", "map"];
 
 /// A workload file.
@@ -78,10 +78,11 @@ struct FileArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
-    /// tiresias, synergy, gavel or sia [default: told from the file, but for synergy and gavel]
+    /// tiresias, synergy, gavel or sia [default: detected from the file; synergy and gavel must be
+    /// given]
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
-    /// Its columns, of a table of no such format; see `blox simulate --help`
+    /// Its columns, for a table of another format; see `blox simulate --help`
     #[arg(long, value_name = "MAP")]
     map: Option<String>,
 }
@@ -97,19 +98,19 @@ impl FileArgs {
     }
 }
 
-/// Where jobs are written.
+/// Output of jobs.
 #[derive(Args)]
 struct OutArgs {
-    /// The file to write; it is there whole or not at all [default: standard output]
+    /// File to write, completely or not at all [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// csv or jsonl [default: by the name of the file, else csv]
+    /// csv or jsonl [default: from the file name, else csv]
     #[arg(long, value_name = "FORMAT")]
     to: Option<To>,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
-    /// No notes
+    /// Print no notes
     #[arg(long, short)]
     quiet: bool,
 }
@@ -124,10 +125,10 @@ enum To {
 struct InfoArgs {
     #[command(flatten)]
     file: FileArgs,
-    /// Also tell how many GPUs of this cluster it keeps busy
+    /// Also report the utilization of this cluster
     #[arg(long, value_name = "CLUSTER")]
     cluster: Option<String>,
-    /// JSON instead of a table
+    /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
 }
@@ -139,7 +140,7 @@ struct CheckArgs {
     /// Also report jobs that could never run on this cluster
     #[arg(long, value_name = "CLUSTER")]
     cluster: Option<String>,
-    /// How many problems are shown
+    /// Maximum number of problems to show
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
 }
@@ -157,19 +158,19 @@ struct ConvertArgs {
 struct SampleArgs {
     #[command(flatten)]
     file: FileArgs,
-    /// Only jobs submitted from A to B, counted from A: 10h..2d (s, m, h, d)
+    /// Only jobs submitted from A to B, with times relative to A: 10h..2d (s, m, h, d)
     #[arg(long, value_name = "A..B")]
     window: Option<String>,
-    /// Each of them with this probability: the load falls with it
+    /// Select each job with this probability, which also scales the load
     #[arg(long, value_name = "P", conflicts_with = "count")]
     fraction: Option<f64>,
-    /// So many of them at random, all choices equally likely
+    /// Select N jobs at random; all subsets are equally likely
     #[arg(long, value_name = "N")]
     count: Option<usize>,
-    /// Of what is left, the first N
+    /// Only the first N of the remaining jobs
     #[arg(long, value_name = "N")]
     first: Option<u64>,
-    /// Seed of the choice
+    /// Seed of the random selection
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -178,10 +179,10 @@ struct SampleArgs {
 
 #[derive(Args)]
 struct GenerateArgs {
-    /// The file to write; it is there whole or not at all [default: standard output]
+    /// File to write, completely or not at all [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// csv or jsonl [default: by the name of the file, else csv]
+    /// csv or jsonl [default: from the file name, else csv]
     #[arg(long, value_name = "FORMAT")]
     to: Option<To>,
     #[command(flatten)]
@@ -202,7 +203,7 @@ pub(super) fn run(
     }
 }
 
-/// A cluster, as `--cluster` says it.
+/// Parses the value of `--cluster`.
 fn cluster(text: &str) -> Result<blox_core::ClusterSpec, Failure> {
     use blox_traces::cluster_file::{ClusterFileError, read_cluster};
     read_cluster(text).map_err(|e| match e {

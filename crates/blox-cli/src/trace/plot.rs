@@ -1,15 +1,15 @@
-//! Plots in text.
+//! Text plots.
 
-/// A bar of at most `width` cells, in eighths.
+/// Draws a bar of at most `width` cells, with a resolution of eighths.
 pub(super) fn bar(fraction: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (fraction.clamp(0.0, 1.0) * width as f64 * 8.0).round() as usize;
-    // What there is of can be seen.
+    // Any fraction above 0 is visible.
     let eighths = if fraction > 0.0 { eighths.max(1) } else { 0 };
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// A character a value, from 0 to the largest.
+/// Draws one character for each value, from 0 to the largest.
 pub(super) fn sparkline(values: &[u64]) -> String {
     const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);

@@ -1,4 +1,4 @@
-//! `blox trace convert`, `sample` and `generate`: jobs into files.
+//! `blox trace convert`, `sample` and `generate`: write jobs into files.
 
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
 use crate::files::write_whole;
@@ -97,7 +97,7 @@ pub(super) fn generate(
     out.write(&|| experiment.workload(), terminal)
 }
 
-/// Where jobs go, and how.
+/// Destination and format of jobs.
 struct Target<'a> {
     file: Option<&'a Path>,
     to: To,
@@ -105,7 +105,7 @@ struct Target<'a> {
 }
 
 impl OutArgs {
-    /// Fails before anything is read if it cannot be.
+    /// Returns the destination. Fails early if it cannot be written.
     fn target(&self) -> Result<Target<'_>, Failure> {
         let file = self.output.as_deref();
         if let Some(path) = file {
@@ -147,7 +147,7 @@ impl OutArgs {
 type Make<'a> = &'a dyn Fn() -> Result<Box<dyn Workload>, Failure>;
 
 impl Target<'_> {
-    /// Writes what `make` makes; it makes the same each time.
+    /// Writes the jobs of `make`, which must return the same jobs at each call.
     fn write(&self, make: Make<'_>, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
         let mut count = 0;
         let mut notices = Notices::default();
@@ -175,8 +175,8 @@ impl Target<'_> {
         Ok(OK)
     }
 
-    /// Returns how many jobs there are, and what there is to say about them: some of that shows
-    /// only when they are made.
+    /// Writes the jobs, and returns their number and notices. Some notices are known only after the
+    /// last job.
     fn jobs(&self, make: Make<'_>, out: &mut dyn Write) -> Result<(u64, Notices), Failed> {
         let mut count = 0;
         let mut jobs = make()?;
@@ -188,7 +188,7 @@ impl Target<'_> {
                 }
             }
             To::Csv => {
-                // The columns come before the jobs that need them.
+                // The columns precede the jobs that need them.
                 let mut columns = Columns::default();
                 while let Some(job) = jobs.next_job()? {
                     columns.include(&job);
@@ -206,7 +206,7 @@ impl Target<'_> {
     }
 }
 
-/// What can go wrong between reading and writing.
+/// An error while reading or writing.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error("{0}")]

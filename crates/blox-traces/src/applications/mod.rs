@@ -1,13 +1,13 @@
-//! Applications as the authors of Pollux and Sia publish them.
+//! Applications in the file layout that the authors of Pollux and Sia publish.
 //!
-//! A folder with a folder an application, and in it
+//! A folder holds one subfolder for each application, with these files:
 //!
-//! - `placements-TYPE.csv` (or `placements.csv` for the type `aws`): `placement,local_bsz,step_time,sync_time`, a digit a
-//!   node in `placement`;
+//! - `placements-TYPE.csv` (or `placements.csv` for the type `aws`):
+//!   `placement,local_bsz,step_time,sync_time`; `placement` has one digit for each node;
 //! - `scalability-TYPE.csv`: `num_nodes,num_replicas,local_bsz,step_time,sync_time`;
-//! - `validation-BATCH.csv`: `progress,iteration,grad_sqr,grad_var`, a row an epoch.
+//! - `validation-BATCH.csv`: `progress,iteration,grad_sqr,grad_var`, one row for each epoch.
 //!
-//! Epochs, restart delays and slowdowns are not in the files: they are those of the published
+//! The files do not state epochs, restart delays and slowdowns. These come from the published
 //! simulator ([`constants`]).
 
 use blox_sim::execution::training::{
@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 /// Reads every application of a folder.
 ///
 /// # Errors
-/// The folder or a file cannot be read, a file is no such table, or a folder holds no
-/// validation curves of enough epochs.
+/// The folder or a file cannot be read, a file lacks a column or holds an invalid value, or a
+/// folder has no validation curves with enough epochs.
 pub fn read_dir(dir: impl AsRef<Path>) -> Result<Applications, WorkloadError> {
     let dir = dir.as_ref();
     let mut applications = Applications::default();
@@ -152,7 +152,8 @@ fn read_application(dir: &Path, name: &str) -> Result<Option<Application>, Workl
 const TIME: &str = "a number of seconds, at least 0";
 const AMOUNT: &str = "a number, at least 0";
 
-/// As the published programs read it: what they make of a number shows in the last bits.
+/// Reads a number as the published programs do, with the rounding errors of pandas: they show in
+/// the last bits of the results.
 fn amount(table: &Table, column: Column, expected: &str) -> Result<f64, WorkloadError> {
     let meant = table.number(column, |x| x >= 0.0, expected)?;
     Ok(pandas::number(table.text(column)).unwrap_or(meant))

@@ -1,6 +1,6 @@
-/// A decimal number as pandas reads it from a file by default: 17 digits at most, zeros in front
-/// counted, and one rounding a digit. Up to a few parts in 10^14 of the number that is meant are
-/// lost. `None` where it is no plain decimal number.
+/// Parses a decimal number as pandas does by default: at most 17 digits, leading zeros included,
+/// and one rounding for each digit. The result differs from the exact value by up to a few parts in
+/// 10^14. Returns `None` if the text is no plain decimal number.
 pub(crate) fn number(text: &str) -> Option<f64> {
     const DIGITS: usize = 17;
     let (negative, digits) = match text.strip_prefix('-') {
@@ -40,7 +40,7 @@ mod tests {
     fn digits_beyond_the_seventeenth_are_lost() {
         assert_eq!(number("2.5"), Some(2.5));
         assert_eq!(number("-12e-1"), Some(-1.2));
-        // The zero in front is a digit.
+        // The leading zero counts as a digit.
         assert_eq!(number("0.12345678901234567"), number("0.1234567890123456"));
         assert_ne!(number("1.2345678901234567"), number("1.234567890123456"));
     }

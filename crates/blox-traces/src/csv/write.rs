@@ -1,4 +1,4 @@
-//! Writing jobs as CSV.
+//! Writes jobs as CSV.
 
 use super::{COLUMNS, Col, NEEDED};
 use blox_core::{Deadline, GpuCount, JobSpec, Name, ServiceClass};
@@ -6,8 +6,8 @@ use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::shown;
 use std::io::{self, Write};
 
-/// Writes jobs as the toolkit's own CSV, with the columns that some job needs.
-/// Numbers are written so that reading them gives the same bits.
+/// Writes jobs as the toolkit's own CSV, with only the columns that the jobs need. Numbers are
+/// written so that reading them gives the same bits.
 ///
 /// # Errors
 /// If they cannot be written.
@@ -23,14 +23,14 @@ pub fn write_csv(out: impl Write, jobs: &[JobSpec]) -> Result<(), WorkloadError>
     writer.finish()
 }
 
-/// The columns that some jobs need.
+/// The columns that a set of jobs needs.
 #[derive(Clone, Debug)]
 pub struct Columns {
     used: [bool; COLUMNS.len()],
 }
 
 impl Default for Columns {
-    /// Those that every file has.
+    /// Returns the columns of every file.
     fn default() -> Self {
         Columns {
             used: COLUMNS.map(|name| NEEDED.contains(&name)),
@@ -39,7 +39,7 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// And those that this job needs.
+    /// Adds the columns that this job needs.
     pub fn include(&mut self, job: &JobSpec) {
         for (used, cell) in self.used.iter_mut().zip(cells(job)) {
             *used |= !cell.is_empty();
@@ -49,7 +49,7 @@ impl Columns {
 
 /// Writes jobs one by one.
 ///
-/// A file begins with its columns: whoever streams jobs goes through them twice.
+/// The header comes first: to stream jobs, pass over them twice.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
@@ -70,10 +70,10 @@ pub struct CsvWriter<W: Write> {
 }
 
 impl<W: Write> CsvWriter<W> {
-    /// Writes the header.
+    /// Creates a writer and writes the header.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the header cannot be written.
     pub fn new(out: W, columns: Columns) -> Result<Self, WorkloadError> {
         let mut writer = CsvWriter {
             writer: csv::Writer::from_writer(out),
@@ -84,10 +84,10 @@ impl<W: Write> CsvWriter<W> {
         Ok(writer)
     }
 
-    /// Writes a job. What it has in other columns is left out.
+    /// Writes a job. Values without a column are left out.
     ///
     /// # Errors
-    /// If it cannot be written, or has a name with a line break: a row is one line.
+    /// If the job cannot be written, or has a name with a line break: a row is one line.
     pub fn write(&mut self, job: &JobSpec) -> Result<(), WorkloadError> {
         let row = cells(job);
         if let Some(&c) = self.columns.iter().find(|&&c| row[c].contains('\n')) {
@@ -103,10 +103,10 @@ impl<W: Write> CsvWriter<W> {
         self.writer.write_record(cells).map_err(failed)
     }
 
-    /// Everything is written.
+    /// Flushes the writer.
     ///
     /// # Errors
-    /// If it is not.
+    /// If the rest cannot be written.
     pub fn finish(mut self) -> Result<(), WorkloadError> {
         self.writer
             .flush()
@@ -123,7 +123,7 @@ fn failed(e: csv::Error) -> WorkloadError {
     }
 }
 
-/// A job as the cells of [`COLUMNS`].
+/// Converts a job to the cells of [`COLUMNS`].
 fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
     let mut cells: [String; COLUMNS.len()] = Default::default();
     let mut put = |column: Col, text: String| cells[column as usize] = text;
@@ -132,7 +132,7 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
     put(Col::Submit, job.submit.to_string());
     put(Col::Gpus, job.gpus.to_string());
     put(Col::Duration, job.duration().to_string());
-    // What a reader would take for the rate where none is written.
+    // Without these columns, a reader would take the rate from `rates`.
     let profiled = job.extras.as_ref().is_some_and(|e| !e.rates.is_empty());
     if job.work.rate != 1.0 || profiled {
         put(Col::Iterations, job.work.iterations.to_string());

@@ -1,12 +1,11 @@
-//! Jobs as the Blox simulator was given them:
+//! Jobs in the input format of the Blox simulator:
 //! `job_id,arrival_s,total_iteration,iteration_time_s,num_gpus,model_class_id`.
 //!
-//! Rows are in order of arrival. A job has `total_iteration` iterations of
-//! `iteration_time_s` seconds each, always 1 in what its generators draw. With
-//! another value a job whose work fills its rounds exactly may end a round apart:
-//! the program adds up iterations round by round, and what that loses to rounding
-//! is not repeated. The simulation never looked at the model class; it and further
-//! columns are left out.
+//! Rows are in order of arrival. A job has `total_iteration` iterations of `iteration_time_s`
+//! seconds each; the generators of Blox always set it to 1. With another value, a job whose work
+//! exactly fills its rounds may end one round earlier or later. The cause is that the program adds
+//! up iterations round by round; its rounding errors are not reproduced. The simulation ignores the
+//! model class. The model class and further columns are left out.
 
 use crate::file::{FileWorkload, Rows, sensible};
 use crate::open::{Format, open_file};
@@ -19,7 +18,7 @@ use std::path::Path;
 /// Reads jobs in Blox's layout, plain or gzip.
 ///
 /// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is no job.
+/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
 pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
     open_file(path, Some(Format::BloxJobs))
 }

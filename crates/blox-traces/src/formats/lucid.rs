@@ -1,4 +1,4 @@
-//! Virtual clusters as the configuration file of Lucid's simulator lists them.
+//! Virtual clusters in the configuration file of Lucid's simulator.
 
 use crate::source::Source;
 use crate::table::Table;
@@ -6,14 +6,14 @@ use blox_core::{ClusterSpec, Name, NodeSpec};
 use blox_sim::workload::WorkloadError;
 use std::path::Path;
 
-/// More nodes than any cluster has: a typing error must not take the memory.
+/// Largest number of nodes, so that a typing error does not exhaust the memory.
 const MOST_NODES: u32 = 1_000_000;
 
 /// Reads `vc_config.csv`: virtual clusters with their nodes, in order.
 ///
 /// # Errors
-/// The file cannot be read, has no row, one that is no virtual cluster, or more than a
-/// million nodes.
+/// The file cannot be read, has no row, a row that is not a virtual cluster, or more than a million
+/// nodes.
 pub fn read_virtual_clusters(path: impl AsRef<Path>) -> Result<Vec<(Name, u32)>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let name = table.header().first().cloned().unwrap_or_default();
@@ -43,7 +43,7 @@ pub fn is_cluster(path: impl AsRef<Path>) -> bool {
 /// virtual cluster.
 ///
 /// # Errors
-/// The file cannot be read, or has a row that is no virtual cluster.
+/// The file cannot be read, or has a row that is not a virtual cluster.
 pub fn read_cluster(path: impl AsRef<Path>) -> Result<ClusterSpec, WorkloadError> {
     let clusters = read_virtual_clusters(path)?;
     let nodes = clusters.iter().flat_map(|(name, nodes)| {

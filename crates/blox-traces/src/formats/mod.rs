@@ -1,4 +1,4 @@
-//! Layouts of files that other simulators read, a module each.
+//! Input formats of other simulators, one module for each.
 
 pub mod blox_jobs;
 pub mod gavel;

@@ -1,16 +1,16 @@
-//! Workloads as Sia's and Pollux' simulators read them, `sia`.
+//! Workloads of Sia's and Pollux' simulators, `sia`.
 //!
 //! | column | meaning |
 //! |---|---|
 //! | `name` | the job |
-//! | `time` | when it is submitted, in seconds |
-//! | `application` | what it trains |
-//! | `num_replicas` | GPUs that its owner would ask for |
-//! | `batch_size` | the batch that its owner would ask for |
-//! | `category` | `adaptive` (as without the column), `scale-gpus` or `rigid` |
+//! | `time` | submission, in seconds |
+//! | `application` | the application to train |
+//! | `num_replicas` | GPUs that a user would request |
+//! | `batch_size` | batch size that a user would request |
+//! | `category` | `adaptive` (the default), `scale-gpus` or `rigid` |
 //!
-//! What is to do, and how fast, follows from the application: the built-in one of that name
-//! ([`built_in`]) unless other tables are given.
+//! The application determines the work and speed of a job: the built-in application of that name
+//! ([`built_in`]), unless other tables are given.
 
 use crate::file::{FileWorkload, Rows, SharedNames, sensible};
 use crate::open::{Format, open_file};
@@ -24,7 +24,7 @@ use std::path::Path;
 /// Reads a workload, plain or gzip; see the [format](crate::Format::Sia).
 ///
 /// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is no job.
+/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
 pub fn read_jobs(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
     open_file(path, Some(Format::Sia))
 }

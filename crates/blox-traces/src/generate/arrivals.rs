@@ -1,4 +1,4 @@
-//! When made-up jobs arrive.
+//! Arrival processes of generated workloads.
 
 use super::check;
 use super::durations::DurationLaw;
@@ -8,51 +8,49 @@ use blox_sim::workload::WorkloadError;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// How the rate of arrivals goes with time. Around the rate, arrivals are
-/// random and independent of each other: a Poisson process.
+/// Arrival rate over time. Arrivals follow a Poisson process with this rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// The same at all times.
+    /// Constant rate.
     #[default]
     Poisson,
-    /// Two levels in turn: the load, for `quiet`; then `factor` times the load,
-    /// for `burst`; and so on.
+    /// Two alternating levels: the load for `quiet`, then `factor` times the load for `burst`.
     ///
-    /// The jobs that a burst adds come from a stream of their own. Those of the
-    /// base load are the same jobs at the same moments as without bursts.
+    /// The jobs that a burst adds come from a separate stream. The jobs of the base load and their
+    /// arrival times are the same as without bursts.
     ///
-    /// Blox (EuroSys 2024) tests its admission control and its synthesizer with such
-    /// a workload; the released `simulator_dual_load.py` adds to a base load
-    /// a second one that is four times as high, whose jobs are short.
+    /// Blox (EuroSys 2024) tests its admission control and its synthesizer with such a workload.
+    /// The released `simulator_dual_load.py` adds a second load to the base load: four times as
+    /// high, with short jobs.
     Bursty {
-        /// How long the load is at its base level; it begins with that. Above 0.
+        /// Duration of the base level, with which the workload begins. Above 0.
         quiet: Seconds,
-        /// How long a burst lasts. Above 0.
+        /// Duration of a burst. Above 0.
         burst: Seconds,
-        /// The load in a burst as a multiple of the base load, at least 1.
+        /// Load during a burst as a multiple of the base load, at least 1.
         factor: f64,
-        /// How long the jobs run that bursts add; `None` for as long as others.
+        /// Durations of the jobs that bursts add; `None` for the same distribution as other jobs.
         #[serde(default)]
         durations: Option<DurationLaw>,
     },
-    /// Up and down with the hours of a day; on average over a day the load. The
-    /// simulation begins at midnight.
+    /// Rate that varies with the hour of the day; its daily average is the load. The simulation
+    /// begins at midnight.
     Diurnal(DayShape),
 }
 
-/// How the rate of arrivals goes with the hour.
+/// Arrival rate by hour of the day.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DayShape {
     /// A sine: the average times 1 + `amplitude` cos(2 pi (hour - `peak_h`) / 24).
     Sine {
-        /// How far it swings: 0 is constant, 1 goes down to no arrivals at all.
+        /// Relative amplitude: 0 is constant, 1 falls to no arrivals at all.
         amplitude: f64,
         /// The hour with the most arrivals, from 0 to 24.
         peak_h: f64,
     },
-    /// A level for every hour from midnight, as 24 weights in any unit.
+    /// A level for each hour from midnight, as 24 weights in any unit.
     Hours(Vec<f64>),
 }
 
@@ -117,7 +115,7 @@ impl Arrivals {
         }
     }
 
-    /// The shape of the base stream, relative to its load.
+    /// Returns the shape of the base stream, relative to its load.
     pub(super) fn base(&self) -> Shape {
         match self {
             Arrivals::Poisson | Arrivals::Bursty { .. } => Shape::Constant,
@@ -132,7 +130,7 @@ impl Arrivals {
         }
     }
 
-    /// The shape of the stream that bursts add, relative to the base load.
+    /// Returns the shape of the stream that bursts add, relative to the base load.
     pub(super) fn extra(&self) -> Option<Shape> {
         match self {
             Arrivals::Bursty {
@@ -148,7 +146,7 @@ impl Arrivals {
         }
     }
 
-    /// The mean rate over time as a multiple of the load.
+    /// Returns the mean rate over time as a multiple of the load.
     pub(super) fn mean(&self) -> f64 {
         match self {
             Arrivals::Bursty {
@@ -162,15 +160,15 @@ impl Arrivals {
     }
 }
 
-/// A rate over time, as multiples of some constant rate.
+/// A rate over time, as multiples of a constant rate.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     Constant,
-    /// Lengths with multiples, again and again; somewhere above 0.
+    /// Periodic sequence of durations with multiples; at least one multiple is above 0.
     Pieces {
         pieces: Vec<(f64, f64)>,
         length: f64,
-        /// The length of a stretch of the constant rate with as many arrivals.
+        /// Duration in which the constant rate has as many arrivals as one period.
         mass: f64,
     },
     Sine {
@@ -189,10 +187,10 @@ impl Shape {
     }
 }
 
-/// The moments of arrivals, one after the other.
+/// Generates arrival times.
 ///
-/// A unit-rate Poisson process is stretched: the time to the next arrival is
-/// the one in which as much rate passes as an exponential variate says.
+/// It scales a Poisson process of rate 1: the next arrival is the time at which the integral of the
+/// rate has grown by an exponential variate.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     shape: Shape,
@@ -200,7 +198,7 @@ pub(super) struct Clock {
     gap: f64,
     rng: ChaCha8Rng,
     now: f64,
-    /// Of [`Shape::Pieces`]: whole cycles, pieces and seconds that have passed.
+    /// State of [`Shape::Pieces`]: whole cycles, pieces and seconds that have passed.
     cycles: f64,
     piece: usize,
     into: f64,
@@ -219,7 +217,7 @@ impl Clock {
         }
     }
 
-    /// The next arrival, in seconds.
+    /// Returns the next arrival time, in seconds.
     pub(super) fn next(&mut self) -> f64 {
         let mass = exponential(&mut self.rng) * self.gap;
         match &self.shape {
@@ -261,16 +259,16 @@ impl Clock {
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 24.0 * HOUR;
 
-/// Returns how long it takes from `now` until `mass` has passed at the rate 1 + a cos(2 pi (t -
-/// peak) / day).
+/// Returns the time from `now` until `mass` has passed at the rate 1 + a cos(2 pi (t - peak) /
+/// day).
 fn sine_wait(now: f64, mass: f64, amplitude: f64, peak: f64) -> f64 {
     let omega = std::f64::consts::TAU / DAY;
     let from = now.rem_euclid(DAY) - peak;
     let start = libm::sin(omega * from);
     let passed =
         |wait: f64| wait + amplitude / omega * (libm::sin(omega * (from + wait)) - start) - mass;
-    // The swing is never more than this; halving the bracket until it is as
-    // narrow as numbers get is slower than Newton's method but always ends.
+    // The deviation from the mean is never more than this. Bisection down to the precision of the
+    // numbers is slower than Newton's method but always ends.
     let swing = 2.0 * amplitude / omega;
     let (mut low, mut high) = ((mass - swing).max(0.0), mass + swing);
     for _ in 0..100 {

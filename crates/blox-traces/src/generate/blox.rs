@@ -1,8 +1,8 @@
 //! The workload of the Blox simulator, regenerated from its seed.
 //!
-//! In the published runs (exponential durations, single-GPU jobs) the trace
-//! only says how many jobs there are: durations and arrivals come from
-//! CPython's generator, so that no trace is needed to repeat them.
+//! In the published runs (exponential durations, single-GPU jobs), the trace only states the number
+//! of jobs. Durations and arrivals come from CPython's random generator, so no trace is needed to
+//! repeat them.
 
 use super::pow10::pow10;
 use blox_core::compat::cpython::Random;
@@ -10,7 +10,7 @@ use blox_core::{GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, Workload, WorkloadError};
 
-/// The published workload of Blox: endless, streaming, in constant memory.
+/// The published workload of Blox: endless, streamed in constant memory.
 ///
 /// ```
 /// use blox_traces::generate::blox::BloxWorkload;
@@ -34,9 +34,9 @@ pub struct BloxWorkload {
 }
 
 impl BloxWorkload {
-    /// The workload at this many jobs an hour, with seed 1, as every run but
-    /// the first of a sweep saw it: the parsed trace was cached on disk then,
-    /// so that arrivals begin at the first draw of the seed.
+    /// Creates the workload with this many jobs per hour and seed 1, as seen by all runs of a sweep
+    /// after the first. In these runs the parsed trace was cached on disk, so arrivals begin at the
+    /// first draw of the seed.
     ///
     /// # Errors
     /// If the load is not a finite number above 0.
@@ -60,7 +60,7 @@ impl BloxWorkload {
         })
     }
 
-    /// Returns it with another seed. The workload starts anew.
+    /// Sets the seed and restarts the workload.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -68,9 +68,9 @@ impl BloxWorkload {
         self
     }
 
-    /// As the first run of a sweep saw it, for a trace of `n_jobs` jobs:
-    /// arrivals begin after the two draws that each of them took, and jobs
-    /// repeat after the last one. The workload starts anew.
+    /// Changes to the workload of the first run of a sweep, for a trace of `n_jobs` jobs, and
+    /// restarts it. Arrivals begin after two draws for each job of the trace. Durations repeat
+    /// after the last job.
     ///
     /// # Errors
     /// If `n_jobs` is 0.
@@ -112,7 +112,7 @@ impl Workload for BloxWorkload {
         let duration = 60.0 * pow10(exponent);
         let gap = -libm::log(1.0 - self.arrivals.random()) / self.jobs_per_hour * 60.0 * 60.0;
         self.now += gap.ceil();
-        // The original picks a model here and never looks at it.
+        // The original draws a model here and never uses it.
         self.arrivals.randint(0, 8);
         self.made += 1;
         Ok(Some(JobSpec::new(
@@ -155,7 +155,7 @@ mod tests {
             .unzip()
     }
 
-    // The literals come from the published rules, run by CPython 3.11.
+    // The expected values are from the published rules, run by CPython 3.11.
     #[test]
     fn first_jobs_are_those_of_the_rules() {
         let (submits, durations) = take(BloxWorkload::new(7.0).unwrap(), 4);
@@ -204,7 +204,7 @@ mod tests {
         );
     }
 
-    /// Every job of every published run, bit for bit.
+    /// Compares every job of every published run, bit for bit.
     #[test]
     fn golden_runs_are_regenerated() {
         let Some(golden) = std::env::var_os("BLOX_GOLDEN") else {

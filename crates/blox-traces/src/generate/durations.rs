@@ -1,4 +1,4 @@
-//! How long made-up jobs run.
+//! Durations of generated jobs.
 
 use super::check;
 use super::pow10::pow10;
@@ -12,44 +12,44 @@ use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How long jobs run.
+/// Distribution of job durations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DurationLaw {
-    /// As in Blox: in minutes 10^U(3, 4) for a fifth of the jobs, 10^U(1.5, 3)
-    /// for the rest.
+    /// Durations of the Blox simulator, in minutes: 10^U(3, 4) for a fifth of the jobs, 10^U(1.5,
+    /// 3) for the rest.
     BloxLaw,
-    /// Exponential.
+    /// Exponential distribution.
     Exponential {
-        /// Its mean.
+        /// Mean.
         mean: Seconds,
     },
-    /// Log-normal.
+    /// Log-normal distribution.
     LogNormal {
-        /// Its median.
+        /// Median.
         median: Seconds,
-        /// The standard deviation of the logarithm.
+        /// Standard deviation of the logarithm.
         sigma: f64,
     },
-    /// Anything between two bounds, equally likely.
+    /// Uniform distribution between two bounds.
     Uniform {
-        /// The shortest.
+        /// Shortest duration.
         least: Seconds,
-        /// The longest, at least `least`.
+        /// Longest duration, at least `least`.
         most: Seconds,
     },
-    /// One of these, each equally likely, drawn with replacement: the
-    /// empirical distribution. See [`DurationLaw::of_jobs`] and [`DurationLaw::of_file`].
+    /// Empirical distribution: each duration is equally likely, drawn with replacement. See
+    /// [`DurationLaw::of_jobs`] and [`DurationLaw::of_file`].
     Empirical(Arc<[Seconds]>),
-    /// All alike.
+    /// The same duration for all jobs.
     Fixed(Seconds),
 }
 
 impl DurationLaw {
-    /// The durations of the jobs of another workload, which must end.
+    /// Collects the durations of the jobs of another workload, which must end.
     ///
     /// # Errors
-    /// The workload's own, or it has no jobs.
+    /// Any error of the workload, or the workload has no jobs.
     pub fn of_jobs(workload: &mut (impl Workload + ?Sized)) -> Result<Self, WorkloadError> {
         let mut values = Vec::new();
         while let Some(job) = workload.next_job()? {
@@ -58,11 +58,11 @@ impl DurationLaw {
         Self::empirical(values)
     }
 
-    /// The durations in a file, plain or gzip: seconds, a number a line. Empty
-    /// lines are skipped.
+    /// Reads durations from a file, plain or gzip: one number of seconds for each line. Empty lines
+    /// are skipped.
     ///
     /// # Errors
-    /// If the file cannot be read, or a line is no number of seconds.
+    /// If the file cannot be read, or a line is not a number of seconds.
     ///
     /// ```
     /// use blox_core::Seconds;
@@ -103,7 +103,7 @@ impl DurationLaw {
         Ok(law)
     }
 
-    /// The mean.
+    /// Returns the mean duration.
     pub fn mean(&self) -> Seconds {
         Seconds::new(match self {
             // The mean of 10^U(a, b) is (10^b - 10^a) / ((b - a) ln 10).
@@ -124,7 +124,7 @@ impl DurationLaw {
         })
     }
 
-    /// Returns whether it makes sense.
+    /// Checks the parameters.
     pub(super) fn check(&self) -> Result<(), WorkloadError> {
         let positive = "a number of seconds above 0";
         let not_negative = "a number of seconds, at least 0";
@@ -135,7 +135,7 @@ impl DurationLaw {
             }
             DurationLaw::LogNormal { median, sigma } => {
                 check(*median > Seconds::ZERO, "median", median, positive)?;
-                // Ten is far beyond any trace; above it a draw may not be finite.
+                // Ten is far beyond any trace. Above it, a draw may not be finite.
                 let allowed = (0.0..=10.0).contains(sigma);
                 check(allowed, "sigma", sigma, "a number from 0 to 10")
             }

@@ -1,4 +1,4 @@
-//! Made-up losses for the jobs of any workload.
+//! Generated losses for the jobs of any workload.
 
 use super::random::{stream, unit};
 use blox_core::perf::{LossCurve, LossReports};
@@ -6,21 +6,20 @@ use blox_core::{Extras, JobSpec};
 use blox_sim::workload::{Notices, Workload, WorkloadError};
 use rand_chacha::ChaCha8Rng;
 
-/// Epochs of every job.
+/// Epochs of each job.
 const EPOCHS: f64 = 100.0;
-/// A step that falls by less than this is flat.
+/// A curve is flat once the loss falls by less than this in an epoch.
 const FLAT: f64 = 0.001;
-/// Losses begin at 1 and end here.
+/// Losses fall from 1 towards this value.
 const FLOOR: f64 = 0.1;
 
-/// Lets the jobs of another workload report a loss after each of 100 epochs.
+/// Adds a loss report after each of 100 epochs to the jobs of another workload.
 ///
-/// Losses fall as in Optimus ([`LossCurve`]) from 1 towards 0.1. Three quarters of
-/// the jobs fall by less than a thousandth an epoch after 40 % of their epochs, the
-/// others after a share between 40 % and all of them, equally likely. (Jeon et al.,
-/// ATC 2019: three quarters of the jobs on Microsoft's cluster came within 0.1 % of
-/// their lowest loss in 40 % of their epochs.) Jobs that report a loss already stay
-/// as they are.
+/// Losses fall as in Optimus ([`LossCurve`]) from 1 towards 0.1. A curve is flat once the loss
+/// falls by less than a thousandth in an epoch. For three quarters of the jobs it is flat after 40
+/// % of their epochs. For the others, the point is uniformly distributed between 40 % and 100 %.
+/// (Jeon et al., ATC 2019: three quarters of the jobs on Microsoft's cluster came within 0.1 % of
+/// their lowest loss in 40 % of their epochs.) Jobs that already report a loss are unchanged.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
@@ -38,11 +37,11 @@ pub struct WithLoss<W> {
     rng: ChaCha8Rng,
 }
 
-/// Draws of the generator with this purpose are for losses alone.
+/// Purpose of the random stream for losses.
 const OF_LOSSES: u64 = 0x6c6f_7373;
 
 impl<W: Workload> WithLoss<W> {
-    /// Over a workload.
+    /// Adds losses to a workload.
     pub fn new(inner: W, seed: u64) -> Self {
         WithLoss {
             inner,
@@ -79,10 +78,11 @@ impl<W: Workload> Workload for WithLoss<W> {
     }
 }
 
-/// The curve from 1 towards the floor whose steps are flat from epoch `k` on.
+/// Returns the curve from 1 towards the floor that is flat from epoch `k` on.
 fn flat_from(k: f64) -> LossCurve {
     let b1 = 1.0 / (1.0 - FLOOR);
-    // b0 / (b0 k + b1)^2 = FLAT has two answers; the larger falls first and rests then.
+    // b0 / (b0 k + b1)^2 = FLAT has two solutions; the larger falls faster at first and flattens
+    // then.
     let p = 1.0 - 2.0 * FLAT * k * b1;
     let root = (p * p - 4.0 * FLAT * FLAT * k * k * b1 * b1)
         .max(0.0)

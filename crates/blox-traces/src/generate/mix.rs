@@ -1,4 +1,4 @@
-//! What jobs are made up of: parts with weights.
+//! Weighted mixes of job properties.
 
 use super::check;
 use super::random::unit;
@@ -7,34 +7,34 @@ use blox_sim::workload::WorkloadError;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// A part of the jobs that ask for the same number of GPUs.
+/// Weight of the jobs that request a given number of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuShare {
     /// GPUs, at least 1.
     pub gpus: u32,
-    /// How common they are, compared with the other parts.
+    /// Weight relative to the other parts.
     pub weight: f64,
 }
 
-/// A part of the jobs that train the same model, or are of the same user.
+/// Weight of the jobs that train the same model, or belong to the same user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NameShare {
     /// The model or user.
     pub name: Name,
-    /// How common it is, compared with the other parts.
+    /// Weight relative to the other parts.
     pub weight: f64,
 }
 
-/// Values with the weight of all values up to them.
+/// Values with cumulative weights.
 #[derive(Clone, Debug)]
 pub(super) struct Mix<T> {
     parts: Vec<(T, f64)>,
 }
 
 impl<T: Clone> Mix<T> {
-    /// Of values with weights: none of them negative, not all 0.
+    /// Creates a mix from values with weights. The weights must not be negative, and not all 0.
     pub(super) fn of(parts: impl IntoIterator<Item = (T, f64)>) -> Result<Self, WorkloadError> {
         let mut total = 0.0;
         let mut list = Vec::new();
@@ -57,7 +57,7 @@ impl<T: Clone> Mix<T> {
         Ok(Mix { parts: list })
     }
 
-    /// One of the values. A single one takes no draw.
+    /// Draws one of the values. A single value takes no random number.
     pub(super) fn draw(&self, rng: &mut ChaCha8Rng) -> Option<&T> {
         let (last, total) = self.parts.last()?;
         if self.parts.len() == 1 {

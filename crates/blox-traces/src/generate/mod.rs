@@ -1,10 +1,9 @@
-//! Made-up workloads: arrivals at random moments, durations from a law, GPU
-//! counts, models and users from mixes.
+//! Generated workloads: random arrivals, durations from a distribution, and mixes of GPU counts,
+//! models and users.
 //!
-//! A [`GeneratorSpec`] says what is to be made, a [`Generator`] makes it: streaming, in
-//! constant memory, the same on every machine. Every purpose draws from a
-//! generator of its own, so that another load leaves durations, GPU counts,
-//! models and users as they are.
+//! A [`GeneratorSpec`] describes the workload. A [`Generator`] produces it as a stream, in constant
+//! memory, with the same jobs on every machine. Each property has its own random generator, so a
+//! different load does not change durations, GPU counts, models and users.
 
 mod arrivals;
 pub mod blox;
@@ -29,7 +28,7 @@ use random::stream;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a [`Generator`] makes jobs.
+/// Configuration of a [`Generator`].
 ///
 /// ```
 /// use blox_core::Seconds;
@@ -53,32 +52,32 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorSpec {
-    /// How many jobs arrive.
+    /// Arrival rate.
     pub load: Load,
-    /// How the rate of arrivals goes with time.
+    /// Variation of the arrival rate over time.
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// How long they run.
+    /// Distribution of job durations.
     pub durations: DurationLaw,
-    /// How many GPUs they ask for.
+    /// Mix of requested GPU counts.
     #[serde(default = "one_gpu")]
     pub gpus: Vec<GpuShare>,
-    /// What they train; empty if they do not say.
+    /// Mix of models; empty for jobs without a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<NameShare>,
-    /// Whose they are; empty if they do not say.
+    /// Mix of users; empty for jobs without a user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<NameShare>,
-    /// Seed of all draws.
+    /// Seed of all random draws.
     #[serde(default)]
     pub seed: u64,
-    /// How many jobs there are; `None` for no end.
+    /// Number of jobs; `None` for an endless workload.
     #[serde(default)]
     pub count: Option<u64>,
 }
 
 impl GeneratorSpec {
-    /// Endless Poisson arrivals of single-GPU jobs with seed 0.
+    /// Creates endless Poisson arrivals of single-GPU jobs with seed 0.
     pub fn new(load: Load, durations: DurationLaw) -> Self {
         GeneratorSpec {
             load,
@@ -93,40 +92,40 @@ impl GeneratorSpec {
     }
 }
 
-/// How fast jobs arrive: on average with [`Arrivals::Poisson`] and
-/// [`Arrivals::Diurnal`], between bursts with [`Arrivals::Bursty`].
+/// Arrival rate of jobs: the average rate with [`Arrivals::Poisson`] and [`Arrivals::Diurnal`], the
+/// rate between bursts with [`Arrivals::Bursty`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
     /// Jobs per hour.
     PerHour(f64),
-    /// As many that the demand for GPUs is this fraction of a cluster.
+    /// The rate at which the GPU demand is this fraction of a cluster.
     OfCapacity {
-        /// The fraction; 1 just saturates the cluster.
+        /// Fraction of the GPUs; 1 just saturates the cluster.
         fraction: f64,
-        /// GPUs of the cluster.
+        /// Number of GPUs of the cluster.
         gpus: u32,
     },
 }
 
-/// A workload that is made up as it goes.
+/// A workload that is generated while it is read.
 #[derive(Clone, Debug)]
 pub struct Generator {
     spec: GeneratorSpec,
     /// Mean seconds between two arrivals of the base load.
     gap: f64,
     base: Stream,
-    /// What bursts add.
+    /// Jobs added by bursts.
     extra: Option<Stream>,
     left: Option<u64>,
     notices: Notices,
 }
 
 impl Generator {
-    /// The workload that `spec` describes.
+    /// Creates the workload that `spec` describes.
     ///
     /// # Errors
-    /// Names the first setting that makes no sense.
+    /// Names the first invalid setting.
     pub fn new(spec: GeneratorSpec) -> Result<Self, WorkloadError> {
         let mixes = Mixes::of(&spec)?;
         spec.durations.check()?;
@@ -150,7 +149,7 @@ impl Generator {
         })
     }
 
-    /// Mean arrivals per hour, over quiet times and bursts or over a day.
+    /// Mean arrivals per hour: over quiet times and bursts, or over a day.
     pub fn jobs_per_hour(&self) -> f64 {
         3600.0 / self.gap * self.spec.arrivals.mean()
     }
@@ -212,12 +211,13 @@ impl Workload for Generator {
     }
 }
 
-/// Not more digits than anybody reads.
+/// Rounds to three decimals.
 fn short(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// Whole seconds where there are many, with a comma between thousands.
+/// Formats seconds: three decimals below 100, otherwise whole seconds with a comma between
+/// thousands.
 fn seconds(value: f64) -> String {
     if value < 100.0 {
         return short(value).to_string();
@@ -233,14 +233,14 @@ fn seconds(value: f64) -> String {
     text
 }
 
-/// Purposes of the stream of bursts begin here, those of the base load at 0.
+/// First purpose number of the streams for bursts; the streams of the base load start at 0.
 const OF_BURSTS: u64 = 16;
 
-/// Jobs of one kind of arrivals.
+/// Jobs of one arrival process.
 #[derive(Clone, Debug)]
 struct Stream {
     clock: Clock,
-    /// When the next one arrives.
+    /// Arrival time of the next job.
     at: f64,
     law: DurationLaw,
     mixes: Mixes,
@@ -320,7 +320,7 @@ impl Mixes {
     }
 }
 
-/// Mean seconds between two arrivals of the base load.
+/// Returns the mean seconds between two arrivals of the base load.
 fn gap(spec: &GeneratorSpec) -> Result<f64, WorkloadError> {
     let gap = match spec.load {
         Load::PerHour(rate) => {

@@ -1,15 +1,14 @@
-//! Ten to a power, with the bits that a C library gives.
+//! Powers of ten with the bits of a C library.
 
 use std::sync::OnceLock;
 
-/// `10^y` for `y` between 0 and 20, with the same bits on every machine.
+/// Computes `10^y` for `y` between 0 and 20, with the same bits on every machine.
 ///
-/// The published workloads were drawn with the `pow` of glibc, whose results
-/// are within 0.52 units of the last place: the correctly rounded power is
-/// another number in about 1 of 2000 draws, and so is the power of `libm`. So
-/// this takes the steps of that algorithm (Arm's optimized routines, MIT licence, whose
-/// coefficients these are; glibc
-/// since 2.28 on a machine with fused multiply-add) for the one base ten.
+/// The published workloads were drawn with the `pow` of glibc, which is accurate to 0.52 units in
+/// the last place. The correctly rounded power, and the power of `libm`, differ from it in about 1
+/// of 2000 draws. This function therefore follows the steps of glibc's algorithm for base ten. The
+/// algorithm and its coefficients come from Arm's optimized routines (MIT licence). glibc uses it
+/// since 2.28 on machines with fused multiply-add.
 #[inline]
 pub fn pow10(y: f64) -> f64 {
     // y * ln(10) in two parts.
@@ -19,7 +18,7 @@ pub fn pow10(y: f64) -> f64 {
     let k = LOG2E_128.mul_add(high, SHIFT) - SHIFT;
     let r = k.mul_add(-LN2_128.1, k.mul_add(-LN2_128.0, high)) + low;
     let (root, tail) = roots()[(k as i64).rem_euclid(128) as usize];
-    // Times a power of two: added to the exponent, which has room for it.
+    // Multiplies by a power of two: adds to the exponent, which cannot overflow here.
     let scale = f64::from_bits(root.to_bits() + ((k as i64).div_euclid(128) << 52) as u64);
     let r2 = r * r;
     let expm1 = r2.mul_add(r.mul_add(POLY[1], POLY[0]), tail + r);
@@ -27,21 +26,22 @@ pub fn pow10(y: f64) -> f64 {
     scale.mul_add(expm1, scale)
 }
 
-/// ln(10), and what the algorithm takes for the rest.
+/// ln(10), and the remainder that the algorithm uses.
 const LN10: (f64, f64) = (
     f64::from_bits(0x4002_6bb1_bbb5_5516),
     f64::from_bits(0xbcaf_48ad_4820_0000),
 );
 /// 128 / ln(2).
 const LOG2E_128: f64 = 128.0 * std::f64::consts::LOG2_E;
-/// ln(2) / 128: a part with trailing zeros, so that its multiples are exact, and the rest.
+/// ln(2) / 128 in two parts: one with trailing zeros, so that its multiples are exact, and the
+/// remainder.
 const LN2_128: (f64, f64) = (
     f64::from_bits(0x3f76_2e42_fefa_0000),
     f64::from_bits(0x3d0c_f79a_bc9e_3b39),
 );
 /// Adding this rounds to an integer.
 const SHIFT: f64 = 6_755_399_441_055_744.0;
-/// e^r - 1 - r over r^2 where |r| < ln(2)/256: near 1/2, 1/6, 1/24 and 1/120.
+/// Coefficients of (e^r - 1 - r) / r^2 for |r| < ln(2)/256: near 1/2, 1/6, 1/24 and 1/120.
 const POLY: [f64; 4] = [
     f64::from_bits(0x3fdf_ffff_ffff_fdbd),
     f64::from_bits(0x3fc5_5555_5555_543c),
@@ -49,7 +49,7 @@ const POLY: [f64; 4] = [
     f64::from_bits(0x3f81_1111_67a4_d017),
 ];
 
-/// 2^(i/128) for i below 128: the nearest number, and what relative part is missing.
+/// Returns 2^(i/128) for i below 128: the nearest number, and the relative error of that number.
 fn roots() -> &'static [(f64, f64); 128] {
     static ROOTS: OnceLock<[(f64, f64); 128]> = OnceLock::new();
     ROOTS.get_or_init(|| {
@@ -68,14 +68,14 @@ fn roots() -> &'static [(f64, f64); 128] {
     })
 }
 
-/// The product of two numbers that are each the sum of two parts.
+/// Returns the product of two numbers that are each the sum of two parts.
 fn mul_two_parts(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     let high = a.0 * b.0;
     let low = a.0.mul_add(b.0, -high) + (a.0 * b.1 + a.1 * b.0);
     normal(high, low)
 }
 
-/// The square root of a number that is the sum of two parts.
+/// Returns the square root of a number that is the sum of two parts.
 fn sqrt_two_parts(a: (f64, f64)) -> (f64, f64) {
     let high = a.0.sqrt();
     let low = ((-high).mul_add(high, a.0) + a.1) / (2.0 * high);
@@ -91,8 +91,8 @@ fn normal(high: f64, low: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    // The powers are what CPython's math.pow(10, y) gives on glibc. For the
-    // last five the correctly rounded power is another number.
+    // The expected powers are from CPython's math.pow(10, y) on glibc. For the
+    // last five, the correctly rounded power differs.
     #[test]
     fn powers_have_the_bits_of_glibc() {
         for (y, power) in [

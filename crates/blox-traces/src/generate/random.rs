@@ -3,8 +3,8 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// The generator for one purpose. The key is spelled out here, so that it does
-/// not depend on how a crate spreads a seed.
+/// Returns the generator for one purpose. The key is written out here, so that it does not depend
+/// on how a crate expands a seed.
 pub(super) fn stream(seed: u64, purpose: u64) -> ChaCha8Rng {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());

@@ -1,19 +1,19 @@
-//! How jobs of Shockwave's traces change their batch while they train.
+//! Batch-size changes during training, for jobs of Shockwave's traces.
 
 use super::{Oracle, model_and_batch, samples};
 use blox_core::JobSpec;
 use serde_json::json;
 
-/// The type on which Shockwave's artifact profiles jobs.
+/// GPU type on which Shockwave's artifact profiles jobs.
 const PROFILED: &str = "v100";
-/// Epochs above which a job's regimes are not told.
+/// Largest number of epochs for which regimes are computed.
 const MOST: f64 = 1e6;
-/// The part of its epochs in which an accordion job keeps its first batch in any case.
+/// Fraction of its epochs in which an accordion job always keeps its first batch size.
 const FIRST: f64 = 0.3;
 
-/// Model, GPUs, first batch, and the epochs from which a `gns` job doubles its batch: as gradient
-/// noise was found to allow it, tabulated in Shockwave's artifact (uw-mad-dash/shockwave,
-/// `get_gns_bs_pattern`). Others keep theirs.
+/// Model, GPUs, first batch size, and the epochs at which a `gns` job doubles its batch size. The
+/// table is from Shockwave's artifact (uw-mad-dash/shockwave, `get_gns_bs_pattern`), where it
+/// follows measured gradient noise. Other jobs keep their batch size.
 const DOUBLES: [(&str, u32, u32, &[u32]); 33] = [
     ("ResNet-18", 1, 16, &[31, 41, 51, 71]),
     ("ResNet-18", 1, 32, &[21, 31, 51]),
@@ -50,15 +50,17 @@ const DOUBLES: [(&str, u32, u32, &[u32]); 33] = [
     ("Recommendation", 1, 4096, &[41]),
 ];
 
-/// Gives a job that its attribute `mode` lets change its batch the attribute `regimes` (batch,
-/// epochs and seconds of an epoch of each stretch) and the work that it has with them: iterations
-/// of its first batch on a V100 (where the oracle knows none, on the fastest type), as Shockwave's
-/// artifact profiles them. A job stays as it is that never changes, or of which the oracle does not
-/// know a batch.
+/// Applies the batch-size changes of a job with the attribute `mode`.
 ///
-/// `accordion` has the largest batch outside of critical epochs and of the first 30 %; `gns` doubles
-/// it at tabulated epochs. The artifact's table gives the last epoch of a `gns` job its first batch
-/// again; here it keeps the one before it.
+/// The job gets the attribute `regimes`: batch size, epochs and seconds per epoch of each stretch.
+/// Its work becomes the sum over the stretches, in iterations of its first batch size on a V100. If
+/// the oracle has no V100 speed, the fastest type is used. Speeds are those profiled in Shockwave's
+/// artifact. A job is unchanged if its batch size never changes, or if the oracle lacks one of its
+/// batch sizes.
+///
+/// `accordion` uses the largest batch size outside of critical epochs and of the first 30 %. `gns`
+/// doubles the batch size at tabulated epochs. The artifact's table gives the last epoch of a `gns`
+/// job its first batch size again; here it keeps the previous one.
 pub(super) fn adapt(job: &mut JobSpec, oracle: &Oracle) {
     let Some((stretches, rate)) = stretches(job, oracle) else {
         return;
@@ -70,10 +72,11 @@ pub(super) fn adapt(job: &mut JobSpec, oracle: &Oracle) {
     }
 }
 
-/// Batch, epochs and seconds of an epoch.
+/// Batch size, epochs and seconds per epoch.
 type Stretch = (u32, u32, f64);
 
-/// The stretches, one after the other, and the rate of the first batch; `None` for a single batch.
+/// Returns the stretches in order and the rate of the first batch size; `None` for a single batch
+/// size.
 fn stretches(job: &JobSpec, oracle: &Oracle) -> Option<(Vec<Stretch>, f64)> {
     let extras = job.extras.as_ref()?;
     let mode = extras.attributes.get("mode")?.as_str()?;
@@ -120,7 +123,7 @@ fn stretches(job: &JobSpec, oracle: &Oracle) -> Option<(Vec<Stretch>, f64)> {
     (all.len() > 1).then_some((all, first_rate))
 }
 
-/// The largest batch with which a model was measured.
+/// Returns the largest batch size with which a model was measured.
 fn largest(model: &str) -> Option<u32> {
     Some(match model {
         "ResNet-18" => 256,
@@ -131,8 +134,8 @@ fn largest(model: &str) -> Option<u32> {
     })
 }
 
-/// Returns whether a larger batch would cost accuracy in an epoch: always, for a model that is not
-/// tabulated.
+/// Returns whether a larger batch size would cost accuracy in an epoch. True for all epochs of a
+/// model that is not tabulated.
 fn is_critical(model: &str, first: u32, epoch: u32) -> bool {
     let within = |all: &[std::ops::Range<u32>]| all.iter().any(|r| r.contains(&epoch));
     match (model, first) {
@@ -152,7 +155,7 @@ mod tests {
     use super::*;
     use blox_core::{Extras, GpuCount, Seconds, Time};
 
-    /// A job of so many epochs, not quite; P100s are faster here.
+    /// A job of slightly fewer than the given epochs; P100s are faster here.
     fn job(mode: &str, first: u32, epochs: u32) -> (JobSpec, Oracle) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("throughputs.json");

@@ -1,7 +1,7 @@
-//! Kinds of jobs as Gavel and Shockwave name them.
+//! Job types as Gavel and Shockwave name them.
 
-/// The model and batch size of a job's type, such as `ResNet-18 (batch size 32)`;
-/// `None` where it names no batch.
+/// Returns the model and batch size of a job type such as `ResNet-18 (batch size 32)`; `None` if it
+/// names no batch size.
 pub fn model_and_batch(job_type: &str) -> Option<(&str, u32)> {
     let (model, rest) = job_type.split_once(" (batch size ")?;
     Some((model, rest.strip_suffix(')')?.parse().ok()?))

@@ -1,5 +1,5 @@
-//! What Gavel's and Shockwave's simulators read: traces, the throughput oracle, and
-//! the jobs that Gavel's makes up.
+//! Input of Gavel's and Shockwave's simulators: traces, the throughput oracle, and the jobs that
+//! Gavel generates.
 
 mod adapting;
 mod batches;

@@ -1,4 +1,4 @@
-//! How fast Gavel measured every kind of job to be, on every type of GPU.
+//! Measured throughput of each job type on each GPU type.
 
 use crate::source::Source;
 use blox_core::perf::TypeSpeeds;
@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Gavel's throughput oracle, a JSON file such as `simulation_throughputs.json`:
-/// steps a second by GPU type, then by kind of job, written as the Python tuple
-/// `('ResNet-18 (batch size 32)', 1)` of its type and number of GPUs; there `null` is
-/// the rate alone, and the other kinds hold the rates of both on the same GPUs.
+/// Gavel's throughput oracle: steps per second by GPU type and job type.
 ///
-/// Types that end in `_unconsolidated` (jobs spread over servers) are left out.
+/// It is a JSON file such as `simulation_throughputs.json`. A key such as `('ResNet-18 (batch size
+/// 32)', 1)` is a Python tuple of job type and GPU count. In each entry, `null` holds the rate of
+/// the job alone; other keys hold the rates of both jobs on shared GPUs.
+///
+/// GPU types that end in `_unconsolidated` (jobs spread over servers) are ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     /// GPU types, in order of their names.
@@ -35,7 +36,7 @@ impl Oracle {
     /// Reads a file, plain or gzip.
     ///
     /// # Errors
-    /// It cannot be read, or is no such JSON.
+    /// The file cannot be read, or does not hold such JSON.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, WorkloadError> {
         let source = Source::at(path.as_ref())?;
         let bad = |line: usize, what: String| {
@@ -93,13 +94,13 @@ impl Oracle {
         &self.types
     }
 
-    /// Returns how fast a kind of job is.
+    /// Returns the speeds of a job type on a number of GPUs.
     pub fn speeds(&self, model: &str, gpus: u32) -> Option<&Arc<TypeSpeeds>> {
         self.kinds.get(&(Name::from(model), gpus))
     }
 
-    /// Gives a job the speeds of its kind, and the rate on the fastest type as its own.
-    /// `false` if it does not know the kind, or the kind runs nowhere.
+    /// Sets the speeds of a job, and its rate to the rate on the fastest GPU type. Returns `false`
+    /// if the oracle lacks the job type, or if no GPU type can run it.
     pub fn profile(&self, job: &mut JobSpec) -> bool {
         let gpus = job.gpus.get();
         let Some(extras) = &mut job.extras else {
@@ -118,7 +119,7 @@ impl Oracle {
     }
 }
 
-/// `('ResNet-18 (batch size 32)', 1)`.
+/// Parses `('ResNet-18 (batch size 32)', 1)`.
 fn kind(text: &str) -> Option<(Name, u32)> {
     let inner = text.strip_prefix("('")?.strip_suffix(')')?;
     let (model, gpus) = inner.rsplit_once("', ")?;

@@ -1,14 +1,15 @@
-//! Speeds by type of GPU for jobs of other origin.
+//! Speeds by GPU type for jobs of other formats.
 
 use super::Oracle;
 use blox_core::JobSpec;
 use blox_sim::workload::{NoticeKind, Notices, Workload, WorkloadError};
 use std::sync::Arc;
 
-/// A workload whose jobs get the speeds that an oracle has for their model and number of GPUs,
-/// such as `ResNet-18 (batch size 32)` on 1. A job's duration is then that on the fastest type.
-/// Those that it does not know, and those that brought speeds of their own, stay as they are;
-/// the former are counted.
+/// A workload whose jobs get their speeds from an oracle, by model and number of GPUs.
+///
+/// A model is named such as `ResNet-18 (batch size 32)`. The duration of a job then applies to the
+/// fastest GPU type. Jobs with speeds of their own are unchanged. Jobs that the oracle lacks are
+/// unchanged and counted in a notice.
 ///
 /// ```
 /// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
@@ -34,7 +35,7 @@ pub struct WithOracle<W> {
 }
 
 impl<W: Workload> WithOracle<W> {
-    /// These jobs, by this oracle.
+    /// Adds the speeds of this oracle to these jobs.
     pub fn new(jobs: W, oracle: Arc<Oracle>) -> Self {
         let notices = jobs.notices().clone();
         WithOracle {

@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The names that an oracle's file has, the first that is there counts.
+/// File names of an oracle; the first one found is used.
 const ORACLES: [&str; 4] = [
     "throughputs.json",
     "simulation_throughputs.json",
@@ -19,18 +19,19 @@ const ORACLES: [&str; 4] = [
     "tacc_throughputs.json",
 ];
 
-/// Reads jobs, plain or gzip, with the speeds of an oracle. Ten columns are Gavel's:
-/// `job_type, command, working_directory, num_steps_arg, needs_data_dir, total_steps,
-/// scale_factor, priority_weight, SLO, arrival_time`; twelve are Shockwave's, with
-/// `mode` after the scale factor and `duration` before the arrival.
+/// Reads jobs, plain or gzip, with the speeds of an oracle.
 ///
-/// A job's [model](Extras::model) is its type, such as `ResNet-18 (batch size 32)`; its
-/// work is its steps. The attribute `mode` says how it changes its batch: `accordion` and `gns` jobs
-/// get the attribute `regimes`, a list of `[batch, epochs, seconds of an epoch]`, and the work that
-/// is left of theirs when larger batches make them faster.
+/// Ten columns are Gavel's: `job_type, command, working_directory, num_steps_arg, needs_data_dir,
+/// total_steps, scale_factor, priority_weight, SLO, arrival_time`. Twelve columns are Shockwave's,
+/// with `mode` after the scale factor and `duration` before the arrival.
+///
+/// A job's [model](Extras::model) is its type, such as `ResNet-18 (batch size 32)`; its work is its
+/// steps. The attribute `mode` states how the job changes its batch size. `accordion` and `gns`
+/// jobs get the attribute `regimes`, a list of `[batch, epochs, seconds of an epoch]`. Their work
+/// is reduced, because larger batches make them faster.
 ///
 /// # Errors
-/// If the file cannot be read, a line is no job, or the oracle does not know a job's kind.
+/// If the file cannot be read, a line is not a valid job, or the oracle lacks a job's type.
 pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkload, WorkloadError> {
     let source = Source::at(path.as_ref())?;
     let jobs = all(TraceRows::open(&source, oracle, true)?)?;
@@ -42,11 +43,11 @@ pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkloa
     ))
 }
 
-/// As [`read_trace`], as a list in order of the file and as it stands there: all steps with the first
-/// batch.
+/// Reads jobs as [`read_trace`] does, but in file order and without batch-size changes: all steps
+/// use the first batch size.
 ///
 /// # Errors
-/// As there.
+/// Same as [`read_trace`].
 pub fn read_jobs(path: impl AsRef<Path>, oracle: &Oracle) -> Result<Vec<JobSpec>, WorkloadError> {
     all(TraceRows::open(&Source::at(path.as_ref())?, oracle, false)?)
 }
@@ -60,12 +61,12 @@ fn all(mut rows: impl Rows) -> Result<Vec<JobSpec>, WorkloadError> {
     Ok(jobs)
 }
 
-/// The oracle's file of a trace.
+/// Returns the path of the oracle file for a trace.
 pub(crate) fn oracle_of(source: &Source) -> Option<PathBuf> {
     source.nearest(&ORACLES)
 }
 
-/// With an oracle's file in the folder of the trace, or the nearest one above it.
+/// Opens a trace with an oracle file from the folder of the trace, or the nearest folder above it.
 pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
     let failed = |what: String| WorkloadError::line(source.path(), 1, what);
     let Some(found) = oracle_of(source) else {
@@ -79,7 +80,7 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
     )?))
 }
 
-/// With the speeds of an oracle.
+/// Opens a trace with the speeds of a given oracle.
 pub(crate) fn open_rows_with(
     source: &Source,
     oracle: Arc<Oracle>,
@@ -90,7 +91,7 @@ pub(crate) fn open_rows_with(
 struct TraceRows<O> {
     rows: LineRows,
     oracle: O,
-    /// True if jobs have what is left of their work when they change their batch.
+    /// True if the work of jobs accounts for batch-size changes.
     adapts: bool,
 }
 

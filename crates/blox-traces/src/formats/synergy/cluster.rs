@@ -1,11 +1,11 @@
-//! A cluster as an INI file.
+//! Clusters as INI files.
 
 use crate::cluster_file::ClusterFileError;
 use blox_core::cluster::spec::MAX_NODES;
 use blox_core::{ClusterSpec, MAX_GPUS_PER_NODE, Name, NodeSpec};
 use std::path::Path;
 
-/// The settings of `[CLUSTER]`, and what they are if they are left out.
+/// The settings of `[CLUSTER]` and their defaults.
 const SETTINGS: [(&str, Option<u32>); 7] = [
     ("racks", Some(1)),
     ("servers_per_rack", None),
@@ -16,16 +16,20 @@ const SETTINGS: [(&str, Option<u32>); 7] = [
     ("net_per_server", Some(40)),
 ];
 
-/// A cluster from the text of an INI file; `path` is for messages.
+/// Parses a cluster from the text of an INI file; `path` is for messages.
 ///
-/// `[CLUSTER]` holds whole numbers: `racks` (1), `servers_per_rack`,
-/// `gpus_per_server`, `cpus_per_server` (cores), `dram_per_server` (GB, taken for
-/// GiB), `sspeed_per_server` (MB/s of storage, kept as the label `storage_mb_s`)
-/// and `net_per_server` (Gbit/s, 40, kept as the label `network_gbit_s`). Other
-/// sections are ignored, as the original ignores them.
+/// `[CLUSTER]` holds whole numbers; other sections are ignored, as in the original:
+///
+/// - `racks`, 1 by default;
+/// - `servers_per_rack`;
+/// - `gpus_per_server`;
+/// - `cpus_per_server`, in cores;
+/// - `dram_per_server`, in GB, read as GiB;
+/// - `sspeed_per_server`, storage bandwidth in MB/s, kept as the label `storage_mb_s`;
+/// - `net_per_server`, in Gbit/s, 40 by default, kept as the label `network_gbit_s`.
 ///
 /// # Errors
-/// If a line is no setting, or a setting is missing or no such number.
+/// If a line is not a setting, or a setting is missing or not a valid number.
 pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFileError> {
     let wrong = |line: usize, found: &str, what: String| ClusterFileError::Parse {
         path: path.to_owned(),

@@ -1,9 +1,8 @@
-//! What Synergy's released simulator reads (msr-fiddle/synergy, commit
-//! 1bb2bed), and when its rounds fall.
+//! Input of Synergy's released simulator (msr-fiddle/synergy, commit 1bb2bed).
 //!
-//! - [`Profiles`]: what was measured of each model;
-//! - [`read_trace`]: jobs without a header, with the numbers of their profile;
-//! - [`parse_cluster`]: a cluster as an INI file;
+//! - [`Profiles`]: measurements of each model;
+//! - [`read_trace`]: jobs without a header, with the values of their profiles;
+//! - [`parse_cluster`]: a cluster as an INI file.
 
 mod cluster;
 mod profiles;

@@ -1,4 +1,4 @@
-//! What was measured of each model.
+//! Measured profiles of models.
 
 use blox_core::perf::{Sensitivity, SensitivityError};
 use blox_sim::workload::text::shown;
@@ -8,40 +8,40 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One model, for one GPU.
+/// The profile of one model on one GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// CPU cores of its best-case demand.
+    /// CPU cores of the best-case demand.
     pub cpus: f64,
-    /// Memory in GB of its best-case demand.
+    /// Memory of the best-case demand, in GB.
     pub memory_gb: f64,
-    /// Storage bandwidth in MB/s of its best-case demand.
+    /// Storage bandwidth of the best-case demand, in MB/s.
     pub storage_mb_s: f64,
-    /// How much faster it is with that than with a fair share of a server.
+    /// Speedup with the best-case demand over a fair share of a server.
     pub speedup: f64,
-    /// Seconds of an iteration with a fair share.
+    /// Seconds per iteration with a fair share of a server.
     pub iteration_s: f64,
-    /// By what its speed is multiplied on more than one server.
+    /// Factor on the speed if the job spans more than one server.
     pub placement_penalty: f64,
-    /// Its speed at each number of cores and amount of memory, if it was
-    /// measured at all of the file's points.
+    /// Speed for each number of cores and amount of memory, if measured at all points of the file.
     pub sensitivity: Option<Arc<Sensitivity>>,
 }
 
-/// The profiles of a file: JSON with `cpu_points` (cores), `mem_points` (GB) and
-/// `models`, which maps a name to `cpus`, `mem`, `speed`, `speedup`, `iter_time`,
-/// `placement_penalty` and `tput`, a row of speeds for each number of cores. The
-/// profile of a model is that of its name with `_1` (one GPU), whatever the
-/// GPU count of a job; those of other counts are passed over.
+/// The profiles of a file.
+///
+/// The file is JSON with `cpu_points` (cores), `mem_points` (GB) and `models`. `models` maps a name
+/// to `cpus`, `mem`, `speed`, `speedup`, `iter_time`, `placement_penalty` and `tput`, which has one
+/// row of speeds for each number of cores. Jobs of any GPU count use the profile whose name ends
+/// with `_1` (one GPU). Profiles of other GPU counts are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiles {
     path: PathBuf,
     models: BTreeMap<String, Model>,
-    /// Stands in for models that are not known.
+    /// Profile for unknown models.
     otherwise: Option<Model>,
 }
 
-/// The models that the original knows when it replays a trace.
+/// The models that the original supports when it replays a trace.
 const REPLAYED: [&str; 10] = [
     "alexnet",
     "res18",
@@ -55,7 +55,7 @@ const REPLAYED: [&str; 10] = [
     "deepspeech",
 ];
 
-/// Profiles that cannot be had.
+/// An error while reading profiles.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfilesError {
@@ -64,18 +64,18 @@ pub enum ProfilesError {
     Read {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It is no JSON of this form.
+    /// The file is not JSON of this form.
     #[error("{}: {source}", path.display())]
     Parse {
         /// The path.
         path: PathBuf,
-        /// What, and where.
+        /// The cause, with its position.
         source: serde_json::Error,
     },
-    /// A field of a model that makes no sense.
+    /// A field of a model has an invalid value.
     #[error("{}: model `{}`: {field} is {found}, expected {expected}", path.display(), shown(model))]
     Field {
         /// The path.
@@ -84,22 +84,22 @@ pub enum ProfilesError {
         model: String,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// The value found.
         found: f64,
-        /// What was expected.
+        /// Description of the expected value.
         expected: &'static str,
     },
-    /// A table of speeds that makes no sense.
+    /// A table of speeds is invalid.
     #[error("{}: model `{}`: tput: {source}", path.display(), shown(model))]
     Table {
         /// The path.
         path: PathBuf,
         /// The model.
         model: String,
-        /// How.
+        /// The cause.
         source: SensitivityError,
     },
-    /// No model for the original's stand-in.
+    /// The model that replaces unknown models is missing.
     #[error("{}: the model `{model}` is missing", path.display())]
     Missing {
         /// The path.
@@ -136,7 +136,7 @@ impl Profiles {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or a number in it makes no sense.
+    /// If the file cannot be read, or holds an invalid number.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfilesError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path).map_err(|source| ProfilesError::Read {
@@ -146,10 +146,10 @@ impl Profiles {
         Profiles::parse(&text, path)
     }
 
-    /// From the text of a file; `path` is for messages.
+    /// Parses the text of a file; `path` is for messages.
     ///
     /// # Errors
-    /// If a number in it makes no sense.
+    /// If the text is not JSON of this form, or holds an invalid number.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ProfilesError> {
         let file: File = serde_json::from_str(text).map_err(|source| ProfilesError::Parse {
             path: path.to_owned(),
@@ -168,8 +168,8 @@ impl Profiles {
         })
     }
 
-    /// As the original looks models up: it knows ten of them, and takes any
-    /// other silently for `alexnet`.
+    /// Looks models up as the original does: it supports ten models and replaces any other with
+    /// `alexnet`, without a warning.
     ///
     /// # Errors
     /// If there is no profile of `alexnet`.

@@ -1,4 +1,4 @@
-//! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, no header.
+//! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, without a header.
 
 use super::profiles::{Model, Profiles};
 use crate::file::{Rows, sensible};
@@ -11,39 +11,37 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The jobs of a trace, as the original replays them.
+/// The jobs of a trace, as the original simulator replays them.
 #[derive(Clone, Debug, Default)]
 pub struct Replay {
-    /// In order of arrival.
+    /// The jobs in order of arrival.
     pub jobs: Vec<JobSpec>,
-    /// When each arrives, in the order of the file: that decides who comes first of those that
-    /// arrive at one moment.
+    /// Arrival time of each job, in file order. The file order breaks ties between equal arrival
+    /// times.
     pub arrivals: Vec<(JobId, Time)>,
-    /// What was odd in the file.
+    /// Notices about the file.
     pub notices: Notices,
 }
 
 /// Reads jobs, plain or gzip: lines of `job_id,model,arrival_s,total_iterations,gpus`.
 ///
-/// A job asks for its best-case demand of CPUs and memory (GB are taken for
-/// GiB), on which it does `speedup` iterations every `iter_time` seconds. It
-/// carries its sensitivity and, as the attributes `iteration_s`, `speedup`,
-/// `cpus_per_gpu`, `memory_gb_per_gpu`, `storage_mb_s_per_gpu` and
-/// `placement_penalty`, the numbers of its profile.
+/// A job requests its best-case demand of CPUs and memory (GB are read as GiB), with which it does
+/// `speedup` iterations every `iter_time` seconds. It carries its sensitivity. The values of its
+/// profile become the attributes `iteration_s`, `speedup`, `cpus_per_gpu`, `memory_gb_per_gpu`,
+/// `storage_mb_s_per_gpu` and `placement_penalty`.
 ///
 /// # Errors
-/// If the file cannot be read, a line is no job, or a model has no profile.
+/// If the file cannot be read, a line is not a valid job, or a model has no profile.
 pub fn read_trace(path: impl AsRef<Path>, profiles: &Profiles) -> Result<Replay, WorkloadError> {
     read(&Source::at(path.as_ref())?, profiles)
 }
 
-/// The profiles of a trace.
+/// Returns the path of the profiles for a trace.
 pub(crate) fn profiles_of(source: &Source) -> Option<PathBuf> {
     source.nearest(&["profiles.json"])
 }
 
-/// As [`read_trace`], with the `profiles.json` in the folder of the trace, or
-/// the nearest one above it.
+/// Opens a trace with the `profiles.json` in its folder, or the nearest folder above it.
 pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
     let failed = |what: String| WorkloadError::line(source.path(), 1, what);
     let Some(found) = profiles_of(source) else {

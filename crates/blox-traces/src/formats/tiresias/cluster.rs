@@ -12,14 +12,14 @@ const COLUMNS: [&str; 5] = [
     "mem_p_node",
 ];
 
-/// More nodes than any cluster has: a typing error must not take the memory.
+/// Largest number of nodes, so that a typing error does not exhaust the memory.
 const MOST_NODES: u32 = 1_000_000;
 
-/// Reads a cluster in Tiresias' layout; see the [module](super).
+/// Reads a cluster in Tiresias' layout, see the [module](super).
 ///
 /// # Errors
-/// If the file cannot be read, lacks a column, or has not exactly one row that
-/// is a cluster.
+/// If the file cannot be read, lacks a column, or does not have exactly one row with a valid
+/// cluster.
 pub fn read_cluster(path: impl AsRef<Path>) -> Result<ClusterSpec, WorkloadError> {
     read_source(&Source::at(path.as_ref())?)
 }

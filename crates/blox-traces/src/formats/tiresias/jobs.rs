@@ -6,18 +6,18 @@ use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Notices, WorkloadError};
 use std::path::Path;
 
-/// Reads jobs in Tiresias' layout, plain or gzip; see the [module](super).
+/// Reads jobs in Tiresias' layout, plain or gzip, see the [module](super).
 ///
 /// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is no job.
+/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
 pub fn read_jobs(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
     open_file(path, Some(Format::Tiresias))
 }
 
-/// As [`read_jobs`], in order of the file instead of submission.
+/// Reads jobs as [`read_jobs`] does, but in file order.
 ///
 /// # Errors
-/// As of [`read_jobs`].
+/// Same as [`read_jobs`].
 pub fn read_rows(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut notices = Notices::default();
     let mut rows = open_rows(&Source::at(path.as_ref())?, &mut notices)?;

@@ -1,17 +1,17 @@
-//! Files and steps of Tiresias' released simulator.
+//! Files of Tiresias' released simulator.
 //!
-//! - [`read_jobs`]: jobs, a header with
-//!   `job_id,num_gpu,submit_time,iterations,model_name,duration,interval`.
-//!   Times are in seconds, a duration is cut to whole ones. `iterations` and
-//!   `interval` were never looked at; they and further columns are left out.
-//! - [`read_cluster`]: a cluster, a header and one row of
-//!   `num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node`,
-//!   memory in GB. Nodes are in order of their switches, which are their location.
-//! - [`read_samples`]: services of past jobs in whole GPU-seconds, a column
+//! - [`read_jobs`]: jobs, with the header
+//!   `job_id,num_gpu,submit_time,iterations,model_name,duration,interval`. Times are in seconds; a
+//!   duration is truncated to whole seconds. The simulator ignores `iterations` and `interval`;
+//!   these and further columns are left out.
+//! - [`read_cluster`]: a cluster, with a header and one row of
+//!   `num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node`. Memory is in GB.
+//!   Nodes are in order of their switches; the switch is the location of a node.
+//! - [`read_samples`]: attained services of past jobs in whole GPU-seconds, in the column
 //!   `duration`.
 //!
-//! Cells of jobs and clusters stand between commas or, where the header has none, between
-//! single spaces: the program reads `.txt` files so.
+//! Cells of jobs and clusters are separated by commas. If the header has no comma, they are
+//! separated by single spaces, as in the simulator's `.txt` files.
 
 mod cluster;
 mod jobs;
@@ -27,12 +27,12 @@ use crate::source::Source;
 use crate::table::{Layout, Table};
 use blox_sim::workload::WorkloadError;
 
-/// Returns what stands between two names of a header.
+/// Returns the separator of the names in a header.
 pub(crate) fn delimiter(header: &str) -> u8 {
     if header.contains(',') { b',' } else { b' ' }
 }
 
-/// Opens a file as the program does, and as ElasticFlow's, which grew from it.
+/// Opens a file of Tiresias' simulator, or of ElasticFlow's simulator, which is derived from it.
 pub fn open_table(source: &Source) -> Result<Table, WorkloadError> {
     let layout = Layout {
         delimiter: delimiter(&first_line(source)?),

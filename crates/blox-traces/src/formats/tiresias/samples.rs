@@ -3,11 +3,11 @@ use crate::table::Table;
 use blox_sim::workload::WorkloadError;
 use std::path::Path;
 
-/// Reads services of past jobs in GPU-seconds; see the [module](super).
+/// Reads attained services of past jobs in GPU-seconds, see the [module](super).
 ///
 /// # Errors
-/// If the file cannot be read, has no column `duration` or no row, or a row
-/// that is no whole number of at least 1.
+/// If the file cannot be read, has no column `duration` or no row, or has a value that is not a
+/// whole number of at least 1.
 pub fn read_samples(path: impl AsRef<Path>) -> Result<Vec<u32>, WorkloadError> {
     read_source(&Source::at(path.as_ref())?)
 }
