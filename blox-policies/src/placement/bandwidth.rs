@@ -7,9 +7,12 @@ use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View}
 /// Placement by intra-node bandwidth (Blox, EuroSys 2024, table 4: Bebop).
 ///
 /// If a node has enough free GPUs, the job gets the set of GPUs on one node with the highest
-/// [bandwidth](blox_core::NodeSpec::bandwidth_of). Ties go to the node with the fewest free GPUs,
-/// then to the set with the highest sum of bandwidths within, then to the set that leaves the
-/// highest sum to others. So a job with one GPU does not break up a fast pair.
+/// [bandwidth](blox_core::NodeSpec::bandwidth_of). Ties are decided by these criteria, in order:
+///
+/// 1. the node with the fewest free GPUs,
+/// 2. the set with the highest sum of bandwidths within,
+/// 3. the set that leaves the highest sum to others, so that a job with one GPU does not break up a
+///    fast pair.
 ///
 /// If no node has enough free GPUs, or if no node states how its GPUs are linked, the job is placed
 /// as [`Consolidated`] does.

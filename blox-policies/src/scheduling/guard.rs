@@ -32,7 +32,7 @@ const LONG: usize = 256;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Waits {
-    /// Waiting jobs by the moment from which they wait. Some ran since.
+    /// Waiting jobs by the time since which they wait. Some have run since.
     #[serde(skip)]
     queue: VecDeque<(Time, JobId)>,
     /// True if the queue holds all waiting jobs. A long queue may lack jobs that came later.

@@ -9,12 +9,14 @@ use blox_core::{
 /// Finish-time fairness by auction, in leases (Themis, NSDI 2020).
 ///
 /// Every round is a lease; all leases end with it. A job's finish-time fairness ρ is its time from
-/// submission to end, divided by that time on its own share of the cluster, which is one n-th for n
-/// jobs (section 3). The GPUs are offered to the fraction `1 - fairness` of the jobs with the worst
-/// ρ (section 4.2). Each job bids `1/ρ` for every number of GPUs that it can use. This ρ assumes
-/// these GPUs for one lease, and the requested number afterwards. [`partial_allocation`] decides
-/// and takes its payment. The remaining GPUs go to the other jobs, worst ρ first, then to bidders
-/// that won nothing, and then back to the winners. So no GPU idles that some job could use.
+/// submission to end, divided by that time on its own share of the cluster. With n jobs, the share
+/// is one n-th (section 3).
+///
+/// The GPUs are offered to the fraction `1 - fairness` of the jobs with the worst ρ (section 4.2).
+/// Each job bids `1/ρ` for every number of GPUs that it can use. This ρ assumes these GPUs for one
+/// lease, and the requested number afterwards. [`partial_allocation`] decides and takes its
+/// payment. The remaining GPUs go to the other jobs, worst ρ first, then to bidders that won
+/// nothing, and then back to the winners. So no GPU idles that some job could use.
 ///
 /// A job can use its `levels` up to its requested number, as profiled. A job without levels is a
 /// gang, which cannot be split: it keeps what it wins. The paper gives the remaining GPUs to random

@@ -20,10 +20,12 @@ use std::sync::Arc;
 /// last queue has no threshold. All jobs of a queue come before the jobs of later queues.
 ///
 /// Within a queue, 2D-LAS orders jobs by their first start. A running job is therefore not stopped
-/// for a new job, and jobs that never ran come by submission. 2D-Gittins orders jobs by the Gittins
-/// index of [`ServiceHistory`], then by submission. The index looks ahead by the threshold of the
-/// queue, and without limit in the last queue. Durations need not be known. If estimates exist,
-/// [`TwoDas::gittins_by`] computes the index from the estimate of each job.
+/// for a new job, and jobs that never ran come by submission.
+///
+/// 2D-Gittins orders the jobs of a queue by the Gittins index of [`ServiceHistory`], then by
+/// submission. The index looks ahead by the threshold of the queue, and without limit in the last
+/// queue. Durations need not be known. If estimates exist, [`TwoDas::gittins_by`] computes the
+/// index from the estimate of each job.
 ///
 /// With a promote knob `k`, a waiting job returns to the first queue after it waited `k` times as
 /// long as it ran. Both times are counted from its submission or last promotion. Its attained
@@ -46,11 +48,11 @@ struct Queues {
 /// Order of jobs within a queue.
 #[derive(Clone)]
 enum Ranks {
-    /// By first start: 2D-LAS.
+    /// 2D-LAS: by first start.
     Started,
-    /// By the Gittins index over past jobs.
+    /// 2D-Gittins: by the Gittins index over past jobs.
     History(Arc<ServiceHistory>),
-    /// By the Gittins index over the estimated service of the job.
+    /// 2D-Gittins: by the Gittins index over the estimated service of the job.
     Believed {
         estimator: Arc<dyn Estimator + Sync>,
         /// True durations divided by estimated durations.

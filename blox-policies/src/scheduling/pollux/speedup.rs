@@ -22,7 +22,7 @@ pub(super) struct Speedups {
     pub least: u32,
     /// True for each GPU type on which it runs.
     pub types: Vec<bool>,
-    /// By type, nodes and GPUs.
+    /// Speedups by type, nodes and GPUs.
     known: BTreeMap<(u32, u32, u32), f64>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Speedups {
 enum How {
     /// In proportion to GPUs; this number of GPUs counts as 1.
     Linear(f64),
-    /// By a model of each type, relative to the goodput on a fair share.
+    /// Goodput by a model of each type, relative to the goodput on a fair share.
     Modelled {
         models: Vec<Option<(GoodputModel, BatchLimits)>>,
         /// Batch size, if it is fixed.
@@ -130,7 +130,8 @@ impl Speedups {
         }
         let usable = |model| (1..=most).any(|gpus| goodput(model, batch, 1, gpus) > 0.0);
         if base <= 0.0 && !models.iter().flatten().any(usable) {
-            // The job's limits allow no configuration: it starts again as a new job.
+            // No configuration within the limits is usable: the job continues as one without
+            // reports.
             return begins();
         }
         let fair = if base > 0.0 { base } else { 1.0 };

@@ -37,7 +37,7 @@ pub trait Scores: Send + Sync + 'static {
     ) -> Vec<Option<f64>>;
 
     /// Returns the current cost of each configuration, given its value. The sum of costs is
-    /// minimized, and no configuration costs 0. `None` marks a configuration that the job cannot
+    /// minimized, and leaving a job out costs 0. `None` marks a configuration that the job cannot
     /// use.
     fn costs(
         &self,
@@ -213,7 +213,7 @@ fn values(
     };
     let values: Vec<_> = configs.iter().map(&mut value).collect();
     match values.iter().all(Option::is_none) {
-        // The job's limits allow none of its configurations: it starts again from its profile.
+        // No configuration within the limits is usable: the job continues with its profile.
         true => configs.iter().map(first).collect(),
         false => values,
     }

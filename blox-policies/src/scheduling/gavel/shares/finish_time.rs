@@ -56,7 +56,7 @@ impl FinishTimeShares {
     }
 
     /// Divides a job's speed by its weight: a job of weight 2 is as late as one of weight 1 that is
-    /// half as fast. (The program of Gavel's authors uses weights only with pairs.)
+    /// half as fast. The program of Gavel's authors uses weights only with pairs.
     #[must_use]
     pub fn weighted(mut self) -> Self {
         self.weighted = true;
