@@ -9,8 +9,8 @@ use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View}
 /// If a node has enough free GPUs, the job gets the set of GPUs on one node with the highest
 /// [bandwidth](blox_core::NodeSpec::bandwidth_of). Ties are decided by these criteria, in order:
 ///
-/// 1. the node with the fewest free GPUs,
-/// 2. the set with the highest sum of bandwidths within,
+/// 1. the node with the fewest free GPUs;
+/// 2. the set with the highest sum of bandwidths within;
 /// 3. the set that leaves the highest sum to others, so that a job with one GPU does not break up a
 ///    fast pair.
 ///

@@ -12,9 +12,9 @@ use std::cmp::Reverse;
 /// Jobs are placed one after the other as [`Consolidated`] does, so the order decides which jobs
 /// get few nodes. The search first tries four orders:
 ///
-/// - the order of the scheduling policy,
-/// - jobs with most GPUs first,
-/// - jobs with fewest GPUs first,
+/// - the order of the scheduling policy;
+/// - jobs with most GPUs first;
+/// - jobs with fewest GPUs first;
 /// - jobs that communicate most first
 ///   ([`Extras::communication`](blox_core::Extras::communication)).
 ///

@@ -15,8 +15,8 @@ pub struct Autoscale {
 }
 
 impl Autoscale {
-    /// Creates an autoscaler. Returns `None` unless `0 <= low < high <= 1` for the utilities and `1
-    /// <= min <= max` for the numbers of nodes.
+    /// Creates an autoscaler. Returns `None` unless `0 <= low < high <= 1` for the utilities and
+    /// `1 <= min <= max` for the numbers of nodes.
     pub fn between(utilities: (f64, f64), nodes: (u32, u32)) -> Option<Self> {
         let (low, high) = utilities;
         let sound = 0.0 <= low && low < high && high <= 1.0 && 0 < nodes.0 && nodes.0 <= nodes.1;

@@ -99,7 +99,8 @@ impl Default for Market {
 impl Market {
     /// Plans the next rounds on `gpus` GPUs.
     ///
-    /// # Errors The solver failed. The jobs cannot cause an error.
+    /// # Errors
+    /// The solver failed. The jobs cannot cause an error.
     pub fn plan(&self, gpus: u32, bidders: &[Bidder]) -> Result<Window, SolveError> {
         let share = (f64::from(gpus) / bidders.len() as f64).min(1.0);
         let weights = bidders.iter().map(|b| self.weight(b, share));

@@ -43,8 +43,9 @@ impl Regimes {
         })
     }
 
-    /// Reads a job's attribute `regimes`: a list of runs of equal epochs, each as `[regime, epochs,
-    /// seconds of an epoch]`. Returns `None` if the attribute is missing or invalid.
+    /// Reads a job's attribute `regimes`: a list of runs of equal epochs, each as
+    /// `[regime, epochs, seconds of an epoch]`. Returns `None` if the attribute is missing or
+    /// invalid.
     pub fn of_job(job: &JobRef<'_>) -> Option<Self> {
         /// Largest number of epochs of a job.
         const MOST: u32 = 1_000_000;
