@@ -258,9 +258,8 @@ fn a_proportional_share_is_all_of_a_jobs_time_and_depends_on_no_speed() {
     }
 }
 
-/// A job keeps at least the fraction 1/e of the share that maximises the geometric mean (Cole,
-/// Gkatzelis and Goel, EC 2013, whose mechanism Gavel uses). That share is at least an equal part
-/// of everything.
+/// A job keeps at least 1/e of the share that maximises the geometric mean (Cole, Gkatzelis and
+/// Goel, EC 2013). Gavel uses their mechanism. That share is at least an equal part of everything.
 #[test]
 fn paying_for_honesty_leaves_a_third_of_an_equal_part() {
     for seed in 0..12 {

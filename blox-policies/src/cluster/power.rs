@@ -147,8 +147,10 @@ pub struct Power {
 }
 
 impl PowerSaving {
-    /// Creates the manager with a check every `every` (at least 1 s) and a forecast of the nodes in
-    /// use at each check from 0 s on; empty for no forecast.
+    /// Creates the manager with a check every `every`, at least 1 s.
+    ///
+    /// `forecast` is the number of nodes in use at each check from 0 s on; it is empty without a
+    /// forecast.
     pub fn new(rule: PowerRule, every: Seconds, forecast: Vec<f64>) -> Self {
         PowerSaving {
             rule,

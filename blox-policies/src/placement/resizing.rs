@@ -14,8 +14,8 @@ use blox_core::{
 /// jobs.
 ///
 /// A job that shrinks keeps GPUs on the nodes where it has most. A job that grows first takes GPUs
-/// on its own nodes, starting with the node where it has most, then on nodes with most free GPUs.
-/// The backend decides whether a change needs a restart.
+/// on its own nodes, starting with the node where it has most. It then takes GPUs on the nodes with
+/// most free GPUs. The backend decides whether a change needs a restart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resizing<R> {
     rule: R,

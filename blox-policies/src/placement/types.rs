@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 /// Finds GPUs by the rule, and keeps training jobs on one GPU type.
 ///
-/// If the rule would spread a training job over several GPU types, the types are tried one by one,
-/// the type with the most free GPUs first. Replicas run in lockstep, so they need equal GPUs.
+/// If the rule would spread a training job over several GPU types, it is tried on each type alone.
+/// The type with the most free GPUs comes first. Replicas run in lockstep, so they need equal GPUs.
 #[inline]
 pub(crate) fn find<R: Rule>(
     rule: &R,

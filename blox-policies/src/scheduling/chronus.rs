@@ -25,14 +25,14 @@ pub enum LeaseChoice {
 /// Leases for jobs with deadlines; best-effort jobs use the rest (Chronus, SoCC 2021).
 ///
 /// Time is divided into leases; decisions should fall on their multiples. A job with a deadline is
-/// accepted if enough leases before the deadline can be reserved for all its work, beside those of
-/// jobs accepted before. Otherwise it runs as best-effort.
+/// accepted if enough leases before the deadline are free for all its work. They are then reserved.
+/// Otherwise it runs as best-effort.
 ///
 /// In each lease, the jobs with a reservation run first. Best-effort jobs follow by least remaining
 /// time, as long as they fit. Accepted jobs that run ahead of their leases come last. Remaining
-/// times are the true values. If an accepted job has too few leases left (after a crash or an
-/// overhead), it gets more if there are any, and otherwise keeps those that it has. Plans are
-/// limited to a million leases ahead: a job that needs more runs as best-effort.
+/// times are the true values. After a crash or an overhead, an accepted job may have too few leases
+/// left. It then gets more if there are any, and otherwise keeps its leases. Plans are limited to a
+/// million leases ahead: a job that needs more runs as best-effort.
 #[derive(Clone, Debug)]
 pub struct Chronus {
     lease: f64,

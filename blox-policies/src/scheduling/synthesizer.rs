@@ -14,9 +14,9 @@ use std::sync::Arc;
 /// them (Blox, EuroSys 2024: "automatic scheduler synthesizer").
 ///
 /// The best candidate is the one under which the currently known jobs spend the least time in the
-/// system, until all have ended or within the horizon. Ties go to the candidate that was added
-/// first. Jobs, promotions and deferrals carry over from one candidate to the next, and every
-/// candidate observes every event. While no job waits, no choice is made.
+/// system. Time counts until all have ended, or within the horizon. Ties go to the candidate that
+/// was added first. Jobs, promotions and deferrals carry over from one candidate to the next, and
+/// every candidate observes every event. While no job waits, no choice is made.
 ///
 /// It takes all four roles: compose it with [`Synthesizer::compose`].
 #[derive(Clone)]

@@ -100,8 +100,8 @@ impl Default for GavelParams {
 /// - `gap_s`: default 0, every change counts;
 /// - `prices`: the price of an hour on each type for the policies that count cost, such as
 ///   `v100:2.48+k80:0.45`; 1 for a type that is not listed;
-/// - `beside` (with `speeds=pairs`): assumed fraction of its speed that a job keeps in a pair
-///   without known speeds, and learned from then on; by default such jobs do not share GPUs;
+/// - `beside` (with `speeds=pairs`): fraction of its speed that a job is assumed to keep in a pair
+///   without known speeds. It is learned from then on. By default, such jobs do not share GPUs;
 /// - `alpha`: of `policy=allox`.
 ///
 /// **Verified.** The rounds equal recorded allocations of the released program per job and round.

@@ -36,8 +36,9 @@ pub struct LucidParams {
 ///   work left. No plan can express that. So the comparison runs profiler and virtual clusters as
 ///   two simulations, one after the other. Here, a job leaves the profiler before it runs
 ///   elsewhere, and its work there counts.
-/// - In the simulator, a job whose partner ends first keeps the speed of the pair until its end:
-///   the search for the partner compares a number with a job. Here, the job is alone again.
+/// - In the simulator, a job whose partner ends first keeps the speed of the pair until its end.
+///   The reason is a search for the partner that compares a number with a job. Here, the job is
+///   alone again.
 /// - In the simulator, ended jobs are found a second late, and pairs are never separated.
 ///
 /// `blox reproduce lucid-quirks` shows the cost of each difference.

@@ -66,7 +66,7 @@ impl Default for SynergyParams {
 /// **Rule.** Rounds last 300 s, and each is planned from an empty cluster. The first jobs in the
 /// chosen order run, as long as their GPUs fit together. They are placed from the largest demand to
 /// the smallest, with the CPUs and memory at which they are fastest. If these are not left, a job
-/// gets its fair share for each GPU, and jobs with more than their share give up the excess where
+/// gets its fair share for each GPU. Jobs with more than their share then give up the excess where
 /// needed (Synergy-Tune, section 4.3). So every job is at least as fast as with a fair share. See
 /// [`Synergy`] for the details and for the two alternatives: `proportional` gives each job the fair
 /// share, `greedy` the full demand or nothing.

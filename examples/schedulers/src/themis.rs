@@ -26,8 +26,8 @@ const FAIRNESS: ParamDoc = param("fairness", "0.8", "1 less the part of jobs tha
 /// **Verified.** By tests of literal outcomes of the auction. ElasticFlow's released baseline is
 /// `blox_released::elasticflow::Algorithm::Themis`. It ranks jobs by the shares of a max-min
 /// program instead of an auction, and measures isolated time differently. Its shares are not
-/// unique. With the center of the set of optima, where the original's solver stops, it equals the
-/// original per job on the golden run of Figure 10.
+/// unique. The original's solver stops at the center of the set of optima. With these shares, it
+/// equals the original per job on the golden run of Figure 10.
 pub fn themis() -> Pipeline {
     themis_with(ThemisParams::default())
 }

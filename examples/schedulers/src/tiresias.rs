@@ -47,8 +47,10 @@ impl Default for TiresiasParams {
 /// jobs of later queues. A job moves to the next queue when it reaches the threshold of its queue.
 ///
 /// Within a queue, 2D-LAS orders jobs by their first start. So jobs of one queue do not preempt
-/// each other, and jobs that never ran come by submission. 2D-Gittins orders jobs by the Gittins
-/// index over a history of past jobs, with the queue's threshold as look-ahead.
+/// each other, and jobs that never ran come by submission.
+///
+/// 2D-Gittins orders jobs by the Gittins index over a history of past jobs, with the queue's
+/// threshold as look-ahead.
 ///
 /// A job that does not fit is skipped. A job whose model has skewed tensors is consolidated on as
 /// few nodes as possible. All other jobs take the remaining GPUs, from the fullest nodes first.
@@ -61,12 +63,13 @@ impl Default for TiresiasParams {
 /// - `promote`: the promote knob (default `none`, as in the paper).
 /// - `history`: a file with a column `duration` of past GPU-seconds, for 2D-Gittins (default
 ///   `none`: 2D-LAS).
-/// - `estimator`: an estimator of durations, for 2D-Gittins by the index of each job's own
-///   estimated service, with `sigma`, `model` and `origin` as for `sjf` (default `none`). The file
-///   of `history` then holds true durations divided by estimates.
+/// - `estimator`: an estimator of durations, for 2D-Gittins by each job's own estimated service
+///   (default `none`). `sigma`, `model` and `origin` are as for `sjf`. The file of `history` then
+///   holds true durations divided by estimates.
 /// - `pack_limit`: the share of a model's largest tensor above which a job is consolidated (default
-///   0.3). The default is between the skewed and the even models of the paper, whose own limit
-///   depends on its testbed. 0 consolidates all jobs, 1 no job whose model is known.
+///   0.3). The default is between the skewed and the even models of the paper; the paper's limit
+///   depends on its testbed. With 0, all jobs are consolidated; with 1, no job whose model is
+///   known.
 ///
 /// A trace names the model of each job in `model`; jobs without it are consolidated.
 ///

@@ -36,10 +36,10 @@ pub enum Share {
 /// whose GPU time rises least per GPU (section 4.2: marginal return). Best-effort jobs and jobs
 /// without deadline run on the remaining GPUs.
 ///
-/// **Guarantee.** No admitted job misses its deadline if jobs run as profiled, changes cost
-/// nothing, and a decision falls on every multiple of the slot. If a new plan would be worse than
-/// the plan with which a job was admitted, the old plan is kept. If changes cost time, a deadline
-/// can be missed. Such a job is then planned after all jobs that are on time.
+/// **Guarantee.** No admitted job misses its deadline under three conditions: jobs run as profiled,
+/// changes cost nothing, and a decision falls on every multiple of the slot. If a new plan would be
+/// worse than the plan with which a job was admitted, the old plan is kept. If changes cost time, a
+/// deadline can be missed. Such a job is then planned after all jobs that are on time.
 #[derive(Clone, Debug)]
 pub struct ElasticFlow {
     grid: Grid,

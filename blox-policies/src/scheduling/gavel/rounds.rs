@@ -6,11 +6,12 @@ use fixedbitset::FixedBitSet;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Chooses the jobs and pairs of each round, so that each gets its fraction of time on each type
-/// over many rounds (Gavel, OSDI 2020, section 5).
+/// Chooses the jobs and pairs of each round (Gavel, OSDI 2020, section 5).
 ///
-/// The priority of a row on a type is its fraction divided by its part of the time given out on
-/// that type since the last allocation. The row with the largest priority runs first. Each row
+/// Over many rounds, each gets its fraction of time on each type.
+///
+/// A row's priority on a type is its fraction divided by the part of that type's time that it
+/// received since the last allocation. The row with the largest priority runs first. Each row
 /// starts with a credit of half a round. Rows that never ran are therefore in order of their
 /// fractions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

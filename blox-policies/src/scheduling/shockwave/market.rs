@@ -25,11 +25,11 @@ pub struct Bidder {
 /// Shockwave's market: which jobs run in each of the next rounds (NSDI 2023, sections 4 and 6).
 ///
 /// **The program.** The objective is the sum of the logarithms of the jobs' progress after the
-/// window (Nash social welfare), minus `efficiency` times the longest remaining time of any job.
-/// That time is an estimate of the makespan. Every job must end fairly: with its share of the
-/// cluster after the window, it takes at most `rho_max` times its fair time, both counted from its
-/// submission. The logarithm is linear between `bases`. If not all jobs can end fairly, the
-/// progress of a late job is weighted by its lateness to the power `urgency`.
+/// window (Nash social welfare). The longest remaining time of any job, an estimate of the
+/// makespan, is subtracted with the factor `efficiency`. Every job must end fairly: within
+/// `rho_max` times its fair time from submission, given its share of the cluster after the window.
+/// The logarithm is linear between `bases`. If not all jobs can end fairly, the progress of a late
+/// job is weighted by its lateness to the power `urgency`.
 ///
 /// **Solution.** The program depends only on the number of rounds of each job. For a given longest
 /// remaining time it is a knapsack with concave gains ([`Concave`]). The search over these times is

@@ -19,15 +19,15 @@ use std::collections::BTreeMap;
 /// Efficiency and fairness over future rounds (Shockwave, NSDI 2023).
 ///
 /// **Rule.** A [`Market`] plans which jobs run in each round of a window. Jobs progress evenly in
-/// proportion to their lengths, the longest remaining time is short, and no job ends later than
+/// proportion to their lengths, and the longest remaining time is short. No job ends later than
 /// with an equal share of the cluster. The plan is recomputed when a job arrives or leaves, when
 /// the number of GPUs changes, and after the number of rounds set by [`Shockwave::every`]. GPUs
 /// that the plan leaves idle go to the jobs with most remaining time.
 ///
 /// **Jobs that change.** The remaining time of a job is predicted from its [`Regimes`] (attribute
-/// `regimes`) and from the regimes that it has passed so far. Its work counts as time alone. The
-/// length of a job without regimes is its work. If a job turns out to be more than two fifths
-/// faster or slower than stated, it is assumed to stay so.
+/// `regimes`) and from those that it has passed. Its work counts as time alone. The length of a job
+/// without regimes is its work. If a job turns out to be more than two fifths faster or slower than
+/// stated, it is assumed to stay so.
 ///
 /// All GPUs are assumed to be equal, as in the paper.
 #[derive(Clone, Debug)]

@@ -70,8 +70,8 @@ pub fn restart_factor(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
 /// Scores from reported goodputs, as in the paper.
 ///
 /// Before its first report, a job has a value on one GPU of each type only: the throughput in its
-/// profile of that type. On a type without a report, the value is the job's value on the first
-/// reported type, multiplied by the ratio of both profiles (equation 1).
+/// profile of that type. On a type without a report, the value is the one on the first reported
+/// type, times the ratio of both profiles (equation 1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goodputs {
     /// Fairness power. Values are minimized if it is below 0, and maximized if it is above 0.

@@ -49,7 +49,7 @@ impl Estimator for Belief {
 
 /// Estimator that uses a trained model. The estimate of a job never changes.
 ///
-/// Features come from the job, under the column names of a Helios log (`user`, `vc`, `gpu_num`,
+/// Features come from the job. They have the column names of a Helios log (`user`, `vc`, `gpu_num`,
 /// `cpu_num`, `model`, `batchsize`) or of a CSV trace (`virtual_cluster`, `gpus`, `cpus`,
 /// `batch_size`, `submit_s`). `month`, `day`, `hour` and `dayofweek` come from its submission time.
 /// Any other feature is the job's attribute of that name. Each feature is a number or a category,

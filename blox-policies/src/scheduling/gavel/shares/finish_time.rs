@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 /// Finish-time fairness (Themis' measure as solved by Gavel, section 4.2).
 ///
 /// It minimizes the largest rho. The rho of a job is its time from submission to end, divided by
-/// that time with its [isolated](Isolated) share. The isolated time is the sum of two parts: the
-/// past, with the number of jobs at each point, and the rest, with the current number of jobs.
+/// that time with its [isolated](Isolated) share. The isolated time is the sum of two parts. The
+/// past part uses the number of jobs at each point, the remaining part the current number of jobs.
 ///
 /// The solution starts from isolated shares and solves a linear program for each step of Newton's
 /// method.

@@ -2,8 +2,7 @@ use super::super::instance::{Allocation, Combination, Instance, PerType, SharePo
 use blox_core::Stateless;
 use blox_solve::SolveError;
 
-/// Each of m jobs gets the same share of every type: the share it would have in its own cluster
-/// that is one m-th of this one.
+/// Each of m jobs gets the same share of every type, as in its own cluster of one m-th the size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Isolated;
 

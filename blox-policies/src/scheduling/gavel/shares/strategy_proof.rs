@@ -8,8 +8,8 @@ use blox_solve::{Program, SolveError, Var};
 /// Strategy-proof sharing (Gavel, section 4.4).
 ///
 /// It maximizes the geometric mean of the jobs' levels. Each job then keeps only a fraction of its
-/// share: the product, over all other jobs, of their throughput with this job divided by their
-/// throughput without it. A job so pays for what it takes from others, and gains nothing from
+/// share. The fraction is a product over all other jobs: their throughput with this job, divided by
+/// their throughput without it. A job so pays for what it takes from others, and gains nothing from
 /// misreported speeds.
 ///
 /// The number of programs to solve is the number of jobs plus one.
