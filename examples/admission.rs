@@ -1,4 +1,4 @@
-//! An admission policy: at most so many jobs in the system, the others wait outside.
+//! An admission policy: at most `limit` jobs in the system; the others wait for admission.
 //!
 //! `cargo run --release --example admission`
 

@@ -1,4 +1,4 @@
-//! A cluster manager: the last node is kept free until the queue is long.
+//! A cluster manager: keeps the last node free until the queue is long.
 //!
 //! `cargo run --release --example cluster_manager`
 

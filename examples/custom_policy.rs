@@ -4,8 +4,8 @@
 use blox::prelude::*;
 use std::process::ExitCode;
 
-/// Jobs that ran for less than `short` come first, in order of submission;
-/// then all others. Nobody has to know how long a job will run.
+/// Jobs that ran for less than `short` come first, in order of submission; then all others.
+/// Durations need not be known.
 struct TwoQueues {
     short: Seconds,
 }
@@ -15,21 +15,21 @@ impl Stateless for TwoQueues {}
 
 impl SchedulingPolicy for TwoQueues {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
-        // In order of submission; the sort keeps it among equals.
+        // In order of submission; the stable sort keeps this order among equals.
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|job| job.attained_time() >= self.short);
         for job in &jobs {
             out.push(Request::gang(job)); // all the GPUs that it asked for, or none
         }
-        // A running job is stopped for one before it in this order, from the last one on.
+        // A running job is stopped for one before it in this order; the last one is stopped first.
         out.allow_preemption();
-        // Service grows while jobs run: ask again next round. A policy whose answer
-        // stays right without events says `Outlook::Stable`, and rounds are skipped.
+        // Service grows while jobs run, so the policy must run again next round. A policy whose
+        // answer stays valid without events returns `Outlook::Stable`, and rounds are skipped.
         Outlook::NextRound
     }
 }
 
-/// Everything that ships, and the policy above.
+/// Returns the built-in registry with the policy above.
 pub fn registry() -> Registry {
     let mut registry = blox::registry();
     let short_h = ParamDoc {

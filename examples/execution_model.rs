@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ends = report.jobs.iter().filter_map(|job| job.finish);
     let ends: Vec<f64> = ends.map(|at| at.secs().round()).collect();
     println!("ends: {ends:?}");
-    // Each runs at nine tenths of its speed beside the other.
+    // Each job runs at nine tenths of its speed beside the other.
     assert_eq!(ends, [1000.0, 1000.0]);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The order of one scheduler over the placement of another: shortest remaining time over
-//! the profiled placement of Tiresias, where jobs pass one that does not fit.
+//! The order of one scheduler with the placement of another: shortest remaining time with the
+//! profiled placement of Tiresias. A job that does not fit is skipped.
 //!
 //! `cargo run --release --example mix`; with `--features cluster` and `-- --backend cluster` it
 //! schedules real processes on this machine.

@@ -1,11 +1,11 @@
-//! A placement rule: each job lies on the single node with the most free GPUs.
+//! A placement rule: each job gets the single node with the most free GPUs.
 //!
 //! `cargo run --release --example placement`
 
 use blox::prelude::*;
 use std::cmp::Reverse;
 
-/// Places each job on the emptiest node that has room for it.
+/// Places each job on the node with the most free GPUs, if they suffice.
 #[derive(Clone)]
 struct EmptiestNode;
 
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0));
     let report = Simulation::new(ClusterSpec::uniform(2, 4))
         .run(spread, &mut Jobs::new(vec![job(1), job(1), job(4)]))?;
-    // The second job lies on the second node, so the gang of four waits.
+    // The second job gets the second node, so the gang of four waits.
     let starts = report.jobs.iter().filter_map(|job| job.first_start);
     let starts: Vec<f64> = starts.map(|at| at.secs()).collect();
     println!("first starts: {starts:?}");

@@ -1,15 +1,14 @@
-//! What policies believe about durations, beyond the oracle and what users say
-//! ([`blox_core::estimate`]).
+//! Estimators of durations, in addition to the oracle and user estimates of
+//! [`blox_core::estimate`].
 
 use crate::splitmix;
 use blox_core::estimate::Estimator;
 use blox_core::{JobRef, Name, Seconds, Stateless};
 
-/// The truth with an error: each job's duration is multiplied by a factor of its own,
-/// whose logarithm is normally distributed.
+/// Oracle with errors: each job's true duration is multiplied by a log-normal factor of its own.
 ///
-/// The factor follows from the seed and the job's number alone, so that all policies err
-/// alike about the same workload, and a belief never changes.
+/// The factor depends only on the seed and the job's number. So all policies have the same errors
+/// for the same workload, and an estimate never changes.
 ///
 /// ```
 /// use blox_policies::estimate::NoisyOracle;
@@ -24,8 +23,10 @@ pub struct NoisyOracle {
 }
 
 impl NoisyOracle {
-    /// `sigma` is the standard deviation of the factor's natural logarithm: 0 for the
-    /// truth, 0.7 for twice or half as a common error; negative or not finite counts as 0.
+    /// Creates an estimator. `sigma` is the standard deviation of the factor's natural logarithm.
+    ///
+    /// 0 gives true durations; with 0.7, a factor of two in either direction is a common error. A
+    /// negative or non-finite value counts as 0.
     pub fn new(sigma: f64, seed: u64) -> Self {
         let sigma = if sigma.is_finite() {
             sigma.max(0.0)
@@ -35,7 +36,7 @@ impl NoisyOracle {
         NoisyOracle { sigma, seed }
     }
 
-    /// The factor of a job.
+    /// Returns the factor of a job.
     pub fn factor(&self, job: blox_core::JobId) -> f64 {
         let mut state =
             self.seed ^ (u64::from(job.0).wrapping_add(1)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
@@ -44,7 +45,7 @@ impl NoisyOracle {
             (splitmix::next(&mut state) >> 11) as f64 / 9_007_199_254_740_992.0 + 5e-17
         };
         let (a, b) = (uniform(), uniform());
-        // Box and Muller.
+        // Box-Muller transform.
         let normal = (-2.0 * libm::log(a)).sqrt() * libm::cos(std::f64::consts::TAU * b);
         libm::exp(self.sigma * normal)
     }
@@ -58,10 +59,10 @@ impl Estimator for NoisyOracle {
     }
 }
 
-/// Estimates that jobs bring with them, as an attribute with seconds: those of a
-/// learned model that was asked when the job came in, or of a file.
+/// Estimates that jobs bring as an attribute in seconds, from a learned model at submission or from
+/// a file.
 ///
-/// Values below `least` count as `least`: models can tell less than nothing.
+/// Values below `least` count as `least`, since models can return negative values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Brought {
     attribute: Name,
@@ -71,14 +72,14 @@ pub struct Brought {
 pub use blox_core::estimate::ESTIMATE;
 
 impl Default for Brought {
-    /// The attribute [`ESTIMATE`], at least 1 s.
+    /// Uses the attribute [`ESTIMATE`], and at least 1 s.
     fn default() -> Self {
         Brought::by(ESTIMATE, Seconds::new(1.0))
     }
 }
 
 impl Brought {
-    /// Another attribute, and another least duration.
+    /// Sets the attribute and the smallest duration.
     pub fn by(attribute: impl Into<Name>, least: Seconds) -> Self {
         Brought {
             attribute: attribute.into(),

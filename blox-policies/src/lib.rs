@@ -1,8 +1,8 @@
-//! Admission, cluster, scheduling and placement policies of the blox toolkit:
-//! a folder a kind, a file a policy.
+//! Admission, cluster, scheduling and placement policies of the blox toolkit.
 //!
-//! The rules are the papers'. Where a published program does otherwise, its
-//! rule is a part of `blox-released`, composed by name, never a flag.
+//! Each kind has a folder, and each policy a file. The policies follow the papers. If a published
+//! program deviates, its rule is a component of `blox-released` that is composed by name, never a
+//! flag.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! What Gavel's policies promise, on many made-up instances.
+//! Properties that Gavel's policies guarantee, on many generated instances.
 
 use blox_core::{AnyMemory, JobId};
 use blox_policies::scheduling::gavel::shares::{
@@ -40,7 +40,7 @@ impl Asked {
     }
 }
 
-/// Numbers by chance.
+/// Random numbers.
 struct Draw(u64);
 
 impl Draw {
@@ -100,7 +100,7 @@ fn instance(seed: u64, most_gpus: u32, pairs: bool) -> Instance {
     }
 }
 
-/// Nobody gets more than all of its time, no type gives more than it has.
+/// Checks that no job gets more than all its time, and no type gives more than its GPUs.
 fn is_possible(instance: &Instance, allocation: &Allocation) {
     for (kind, pool) in instance.types.iter().enumerate() {
         let used = allocation.rows().iter().map(|(who, x)| {
@@ -147,7 +147,7 @@ fn what_is_given_out_is_there() {
             let allocation = policy.allocate(instance).unwrap();
             is_possible(instance, &allocation);
         }
-        // This one gives out more on purpose.
+        // `Proportional` allocates more than exists on purpose.
         assert!(asked(Proportional).allocate(&plain).is_ok());
     }
 }
@@ -175,13 +175,13 @@ fn max_min_fairness_gives_an_incentive_to_share() {
     }
 }
 
-/// Returns what a job spends on all types together.
+/// Returns the time that a job spends on all types together.
 fn time(allocation: &Allocation, job: &Entrant) -> f64 {
     let x = allocation.get(Combination::single(job.id)).unwrap();
     x.iter().sum()
 }
 
-/// Where all GPUs count alike, time is what is shared.
+/// Time is shared if all GPUs count as equal.
 #[test]
 fn fairness_without_knowing_types_gives_everybody_the_time_of_an_equal_part() {
     for seed in 0..60 {
@@ -197,8 +197,8 @@ fn fairness_without_knowing_types_gives_everybody_the_time_of_an_equal_part() {
                 let (has, alone) = (time(&allocation, job), time(&equal, job));
                 assert!(has >= alone * (1.0 - 1e-6), "seed {seed}: {has} < {alone}");
             }
-            // Nobody's time can grow but at the cost of another's: all have all of theirs, or
-            // all GPUs are given out.
+            // The time of a job cannot grow without reducing another job's time: either all jobs
+            // have all their time, or all GPUs are allocated.
             let given: f64 = instance.jobs.iter().map(|j| time(&allocation, j)).sum();
             let most = instance.gpus().min(instance.jobs.len() as f64);
             assert!(
@@ -224,7 +224,7 @@ fn water_filling_gives_an_incentive_to_share() {
     }
 }
 
-/// What a job would do with the share of another one that asks for as many GPUs.
+/// No job would be faster with the share of another job that requests as many GPUs.
 #[test]
 fn nobody_envies_anybody_with_equal_parts() {
     for seed in 0..40 {
@@ -258,9 +258,8 @@ fn a_proportional_share_is_all_of_a_jobs_time_and_depends_on_no_speed() {
     }
 }
 
-/// A job keeps at least one part in e of what maximises the geometric mean (Cole, Gkatzelis and
-/// Goel, EC 2013, on the mechanism that Gavel takes up), and that gives it at least an equal
-/// part of everything.
+/// A job keeps at least 1/e of the share that maximises the geometric mean (Cole, Gkatzelis and
+/// Goel, EC 2013). Gavel uses their mechanism. That share is at least an equal part of everything.
 #[test]
 fn paying_for_honesty_leaves_a_third_of_an_equal_part() {
     for seed in 0..12 {
@@ -309,12 +308,12 @@ fn finish_time_fairness_by_weight_speeds_up_who_weighs_more() {
     let near = |a: [f64; 2], b: [f64; 2]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
     let plain = shares(FinishTimeShares::default());
     assert!(near(plain, [0.5, 0.5]), "{plain:?}");
-    // A third of the speed is as good as the whole of it.
+    // The job of weight 1 is as well off with a third of the speed.
     let weighted = shares(FinishTimeShares::default().weighted());
     assert!(near(weighted, [0.25, 0.75]), "{weighted:?}");
 }
 
-/// However far apart speeds and ages lie, no lesser rho suffices for all.
+/// No smaller rho is feasible for all jobs, even if speeds and ages differ widely.
 #[test]
 fn finish_time_fairness_reaches_its_least_rho() {
     for seed in 0..60 {
@@ -347,7 +346,7 @@ fn finish_time_fairness_reaches_its_least_rho() {
     }
 }
 
-/// A program of fractions of time, and each job's throughput in it.
+/// Program of fractions of time, and each job's throughput in it.
 fn within(instance: &Instance) -> (Program, Vec<Vec<(Var, f64)>>) {
     let mut p = Program::maximise();
     let mut capacity = vec![Vec::new(); instance.types.len()];
@@ -370,7 +369,7 @@ fn within(instance: &Instance) -> (Program, Vec<Vec<(Var, f64)>>) {
     (p, rows)
 }
 
-/// By how much all levels together can rise while none falls.
+/// Rate by which all levels together can rise while no level falls.
 fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
     let (mut p, mut rows) = within(instance);
     for (i, row) in rows.iter_mut().enumerate() {
@@ -389,7 +388,7 @@ fn water_filling_leaves_nothing_that_helps_one_and_hurts_nobody() {
         let allocation = asked(WaterFilling::default()).allocate(&instance).unwrap();
         let slack = slack(&instance, &allocation);
         assert!(slack < 1e-2, "seed {seed}: {slack}");
-        // Its worst off are as well off as those of max-min fairness.
+        // Its worst-off jobs are as well off as under max-min fairness.
         let mut max_min = asked(MaxMinFairness::default());
         let best = max_min.allocate(&instance).unwrap();
         let best = max_min.objective(&instance, &best).unwrap();
@@ -506,7 +505,7 @@ fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
             .iter()
             .filter(|(_, x)| x.iter().sum::<f64>() == 1.0);
         let count = whole.clone().count();
-        // A slow GPU stays idle where waiting for a fast one is cheaper.
+        // A slow GPU stays idle if waiting for a fast one is cheaper.
         let most = instance.jobs.len().min(instance.gpus() as usize);
         assert!((1..=most).contains(&count), "seed {seed}: {count}");
         let running: Vec<Combination> = whole.map(|(who, _)| *who).collect();
@@ -522,7 +521,7 @@ fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
 
 #[test]
 fn two_jobs_trade_the_types_that_they_value_differently() {
-    // Gavel's argument in small: the one gains ten times on the V100, the other nothing.
+    // Gavel's argument in small: one job is ten times faster on the V100, the other is not faster.
     let job = |id, rates: [f64; 2]| Entrant {
         id: JobId(id),
         gpus: 1,
@@ -550,11 +549,11 @@ fn two_jobs_trade_the_types_that_they_value_differently() {
     let least = asked(MaxMinFairness::default())
         .objective(&instance, &allocation)
         .unwrap();
-    // Job 1 has all of its time anyway, and no more than its fair share of it.
+    // Job 1 has all its time, and no more than its fair share of it.
     assert!((least - 1.0).abs() < 1e-6, "{least}");
 }
 
-/// So many jobs of so many kinds on three types with a GPU for every other job.
+/// Creates `jobs` jobs of `kinds` kinds on three types, with one GPU for every two jobs.
 fn many(jobs: usize, kinds: usize) -> Instance {
     let mut draw = Draw(jobs as u64);
     let rates: Vec<PerType> = (0..kinds)
@@ -601,7 +600,7 @@ fn jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
     }
 }
 
-/// With pairs of jobs of so many kinds.
+/// Creates an instance with pairs, of `kinds` kinds of jobs.
 fn in_pairs(jobs: usize, kinds: usize) -> Instance {
     let mut instance = many(jobs, kinds);
     let mut draw = Draw(7);
@@ -640,7 +639,7 @@ fn pairs_of_jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
     let each = apart.allocate(&instance).unwrap();
     let [a, b] = [&together, &each].map(|x| merged.objective(&instance, x).unwrap());
     assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
-    // One job that is slower beside others than its like is a kind of its own.
+    // A job that is slower beside others than its equals is a kind of its own.
     let mut other = instance.clone();
     for pair in &mut other.pairs {
         if let Some(own) = pair.jobs.iter().position(|j| *j == 5) {

@@ -1,4 +1,4 @@
-//! Mistakes of policies, as plain cases.
+//! Regression tests of policies, as small cases.
 
 use blox_core::estimate::Oracle;
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
@@ -24,7 +24,7 @@ use blox_policies::scheduling::{
 };
 use std::sync::Arc;
 
-/// A scheduler and the cluster that it has.
+/// Scheduler with its cluster.
 struct Run {
     core: Runtime,
     policy: Pipeline,
@@ -47,22 +47,22 @@ impl Run {
         self.event(at, &Event::Submitted { job, spec });
     }
 
-    /// Decides, and starts all that is launched.
+    /// Decides, and starts all launched jobs.
     fn decide(&mut self, at: f64) {
         self.plan(at);
         self.start(at, 1.0, |_| true);
     }
 
-    /// Decides, and starts nothing.
+    /// Decides, and starts no job.
     fn plan(&mut self, at: f64) {
         let decided = self.core.decide(Time::new(at), &mut self.policy);
         assert_eq!(decided, Ok(()), "at {at} s");
         self.core.take_commands(&mut Vec::new());
     }
 
-    /// Starts those launched jobs at a rate.
+    /// Starts the selected launched jobs at a rate.
     fn start(&mut self, at: f64, rate: f64, which: impl Fn(u32) -> bool) {
-        // The others wait for GPUs that are not left yet.
+        // The other jobs wait for GPUs that are still in use.
         let starting =
             |j: &blox_core::JobRef<'_>| j.phase() == Phase::Starting && j.held().is_some();
         let launched: Vec<Event> = self
@@ -97,7 +97,7 @@ impl Run {
     }
 }
 
-/// One node of 4 GPUs.
+/// Creates one node of 4 GPUs.
 fn node(cpus: f64) -> ClusterSpec {
     let mut cluster = ClusterSpec::uniform(1, 4);
     cluster.nodes[0].cpus = cpus;
@@ -134,7 +134,7 @@ fn a_victim_whose_cpus_are_needed_is_not_spared() {
     assert_eq!(run.gpus(4), Some(vec![0]));
 }
 
-/// All jobs, each in a shape.
+/// Lists all jobs, each with a shape.
 fn list(
     shape: impl Fn(View<'_>, JobId) -> Shape + Send + Sync + 'static,
 ) -> impl SchedulingPolicy + 'static {
@@ -303,7 +303,7 @@ fn who_makes_room_stays_on_the_types_that_it_runs_on() {
     run.end(10.0, 1);
     run.submit(20.0, 3, job(2));
     run.decide(300.0);
-    // The first node comes first, and the second one's job may go there.
+    // The first node comes first, and the job of the second node may go there.
     assert_eq!(run.gpus(0), Some(vec![0]));
     assert_eq!(run.gpus(2), Some(vec![1]));
     assert_eq!(run.gpus(3), Some(vec![2, 3]));
@@ -337,7 +337,7 @@ fn a_shape_near_a_job_lies_on_its_nodes_then_in_its_rack() {
     run.decide(0.0);
     assert_eq!(run.gpus(0), Some(vec![0]));
     assert_eq!(run.gpus(1), Some(vec![1, 6]));
-    // The other rack of the row comes before the other row, whatever its rack is called.
+    // The other rack of the same row comes before the other row, regardless of rack names.
     assert_eq!(run.gpus(2), Some(vec![7, 4, 5]));
 }
 
@@ -457,7 +457,7 @@ fn a_round_that_a_job_did_not_run_is_none_that_it_received() {
                 .collect::<Vec<_>>(),
         );
     }
-    // Of the first two rounds, job 1 received next to nothing.
+    // In the first two rounds, job 1 received almost nothing.
     let expected = [
         [0, 1, 2],
         [0, 1, 3],
@@ -498,7 +498,7 @@ fn a_far_deadline_makes_no_long_plan() {
     run.submit(0.0, 1, job(4, 0.0, 1e9));
     run.decide(0.0);
     assert_eq!(run.gpus(0), None);
-    // Its first lease is over, and it has done nothing.
+    // Its first lease is over, and the job has done no work.
     run.decide(240.0 * 10_016.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
 }
@@ -605,7 +605,7 @@ fn nobody_is_moved_out_for_a_wide_job_where_nobody_may_be_preempted() {
     run.submit(0.0, 0, bound(4, "k80"));
     run.submit(0.0, 1, bound(1, "v100"));
     run.decide(0.0);
-    // By count there is room for it, but not on one node.
+    // By count there is room for the job, but not on one node.
     run.submit(10.0, 2, job(8, 0.0, 1e6));
     run.submit(10.0, 3, job(8, 0.0, 1e6));
     run.decide(300.0);
@@ -651,7 +651,7 @@ fn shockwave_plans_anew_after_as_many_rounds_as_it_says() {
     assert_eq!(left, [19, 18, 19, 18, 19]);
 }
 
-/// Nobody asks it.
+/// Forecaster that is never called.
 struct NoForecast;
 
 impl Forecaster for NoForecast {
@@ -685,7 +685,7 @@ fn who_wraps_a_placement_says_how_long_it_stays_right() {
     }
 }
 
-/// A job that leaves room for another one like it.
+/// Creates a job that leaves room for another one like it.
 fn half_busy(speeds: Option<TypeSpeeds>) -> JobSpec {
     let attributes = [("gpu_utilisation".into(), 0.4.into())];
     let extras = Extras {
@@ -754,7 +754,7 @@ fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
         let composition = composition.joint(lucid, |roles| roles.scheduling().placement());
         composition.build().unwrap()
     };
-    // The last node profiles; the one before it would, too, if more jobs waited for it.
+    // The last node profiles; the node before it would profile, too, if more jobs waited.
     let mut run = Run::new(&"7x4:v100,1x4:k80".parse().unwrap(), lucid());
     let bound = Extras {
         gpu_types: vec!["v100".into()],
@@ -771,7 +771,7 @@ fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
     let saved = run.policy.save().unwrap().unwrap();
     run.policy = lucid();
     run.policy.restore(saved).unwrap();
-    // An answer that is lost takes nobody off the profiler; the next one does.
+    // A plan that is not applied takes no job off the profiler; the next plan does.
     run.core.consult(Time::new(300.0), &mut run.policy).unwrap();
     run.decide(300.0);
     assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));

@@ -1,5 +1,5 @@
-//! Shockwave's market against its program as the paper writes it, with a variable for every
-//! job and round, solved by branch and bound.
+//! Compares Shockwave's market with the program in the paper, which has a variable for every job
+//! and round and is solved by branch and bound.
 
 use blox_policies::scheduling::shockwave::{Bidder, Market};
 use blox_solve::{BranchAndBound, Program, Solver, Var};
@@ -50,13 +50,13 @@ fn bidders(draw: &mut Draw, sizes: &[u32], fair_s: f64) -> Vec<Bidder> {
     (0..4).map(|_| one()).collect()
 }
 
-/// The logarithm of progress between the bases.
+/// Logarithms of progress at the bases.
 fn logarithms(market: &Market) -> Vec<f64> {
     let value = |b: &f64| b.max(1e-6).ln();
     market.bases.iter().map(value).collect()
 }
 
-/// The measure of the best plan by the program of the paper.
+/// Objective of the best plan of the paper's program.
 fn best(market: &Market, gpus: u32, bidders: &[Bidder]) -> f64 {
     let mut p = Program::maximise();
     let scale = 1.0 / (bidders.len() as f64 * f64::from(market.rounds));
@@ -71,7 +71,7 @@ fn best(market: &Market, gpus: u32, bidders: &[Bidder]) -> f64 {
             used.push((runs, f64::from(b.gpus)));
         }
         p.at_least(&time, 0.0);
-        // Concave, so that neighbours of the bases are chosen anyway.
+        // The function is concave, so neighbouring bases are chosen in any case.
         let parts: Vec<(Var, f64)> = logarithms(market)
             .iter()
             .zip(&market.bases)
@@ -90,7 +90,7 @@ fn best(market: &Market, gpus: u32, bidders: &[Bidder]) -> f64 {
     BranchAndBound::default().solve(&p).unwrap().objective
 }
 
-/// The measure of rounds for each job.
+/// Objective of a number of rounds for each job.
 fn measure(market: &Market, bidders: &[Bidder], rounds: &[u32]) -> f64 {
     let logarithms = logarithms(market);
     let mut sum = 0.0;
@@ -118,7 +118,7 @@ fn with_jobs_of_one_gpu_the_plan_is_the_best_there_is() {
     let mut draw = Draw(7);
     for case in 0..60 {
         let market = market(&mut draw);
-        // Fair ends so late that they ask for nothing: the same program.
+        // Fair times are so late that they impose nothing: both programs are the same.
         let bidders = bidders(&mut draw, &[1], 1e6);
         let window = market.plan(2, &bidders).unwrap();
         let (ours, theirs) = (
@@ -181,7 +181,7 @@ fn who_is_late_goes_first() {
     let window = market.plan(1, &[job(9000.0), job(1500.0)]).unwrap();
     assert!(!window.fair);
     assert_eq!(window.rounds[0], [1]);
-    // With time for all, both may be promised their end.
+    // With enough time, both jobs can end fairly.
     let both = [job(9000.0), job(9000.0)];
     let window = market.plan(1, &both).unwrap();
     assert!(window.fair);

@@ -1,27 +1,28 @@
-//! Admission by load (Blox, section 5.2: Accept-1.2x and its kin).
+//! Admission by load (Blox, section 5.2: Accept-1.2x and its variants).
 
 use blox_core::{
     AdmissionPolicy, JobId, Outlook, Reason, Stateless, Verdicts, View, registry::RegistryError,
 };
 
-/// Admits jobs, oldest first, while the GPUs asked for by admitted jobs are at
-/// most `threshold` times the GPUs of the cluster. The test comes before a job
-/// is counted, so the last one may overshoot. The others wait outside; their
-/// completion time still counts from submission.
+/// Admits jobs, oldest first, while the requested GPUs of admitted jobs are at most `threshold`
+/// times the GPUs of the cluster.
+///
+/// The test comes before the job is counted, so the last job may exceed the threshold. Other jobs
+/// wait for admission; their completion time still counts from submission.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadThreshold {
     threshold: f64,
 }
 
 impl Default for LoadThreshold {
-    /// 1.2 times the cluster's GPUs.
+    /// Uses 1.2 times the cluster's GPUs.
     fn default() -> Self {
         LoadThreshold { threshold: 1.2 }
     }
 }
 
 impl LoadThreshold {
-    /// With a threshold above 0; Blox uses 1.0, 1.2, 1.4 and 1.5.
+    /// Creates the policy with a threshold above 0; Blox uses 1.0, 1.2, 1.4 and 1.5.
     ///
     /// # Errors
     /// The threshold is not above 0.
@@ -45,7 +46,7 @@ impl AdmissionPolicy for LoadThreshold {
         let room = self.threshold * f64::from(view.usable_gpus().get());
         let mut demand = view.demand();
         let newcomers = asking.iter().filter_map(|id| view.job(*id));
-        // Deferred jobs came before those that ask now.
+        // Deferred jobs came before the new ones.
         let deferred = view.admissible().map(|job| (job, false));
         for (job, asks) in deferred.chain(newcomers.map(|job| (job, true))) {
             if demand as f64 <= room {

@@ -1,4 +1,4 @@
-//! Which jobs may enter.
+//! Admission policies: which jobs may enter.
 
 mod load;
 mod quota;

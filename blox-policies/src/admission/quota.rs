@@ -5,19 +5,20 @@ use blox_core::{
 };
 use std::collections::BTreeMap;
 
-/// Whose jobs are counted together.
+/// Owner whose jobs are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaBy {
-    /// Those of a user.
+    /// The user.
     User,
-    /// Those of a virtual cluster.
+    /// The virtual cluster.
     VirtualCluster,
 }
 
-/// Admits a job only while its user (or virtual cluster) asks for at most a
-/// number of GPUs with all admitted jobs, its own included; others wait
-/// outside, oldest first. A job that alone asks for more than the quota is
-/// turned away. Jobs without a user (or virtual cluster) share one quota.
+/// Admits a job only if its owner's admitted jobs, this one included, request at most a number of
+/// GPUs.
+///
+/// The owner is a user or a virtual cluster. Other jobs wait for admission, oldest first. A job
+/// that alone requests more than the quota is rejected. Jobs without an owner share one quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     by: QuotaBy,
@@ -26,7 +27,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// `gpus` for each.
+    /// Creates a quota of `gpus` GPUs for each owner.
     pub fn new(by: QuotaBy, gpus: u32) -> Self {
         Quota {
             by,
@@ -35,7 +36,7 @@ impl Quota {
         }
     }
 
-    /// Another number for one of them.
+    /// Sets another quota for one owner.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, gpus: u32) -> Self {
         self.named.insert(name.into(), gpus);
@@ -78,7 +79,7 @@ impl AdmissionPolicy for Quota {
                 *used += asked;
                 out.accept(job.id());
             } else {
-                // Oldest first: nobody of this owner passes it.
+                // Oldest first: later jobs of this owner must not pass this one.
                 *used = limit + 1;
                 if asks {
                     out.defer(job.id(), Reason::QuotaReached);

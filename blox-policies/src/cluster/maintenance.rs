@@ -1,21 +1,20 @@
-//! Planned maintenance: nodes that take nothing new for a time.
+//! Planned maintenance: nodes that take no new jobs for a time.
 
 use blox_core::{ClusterManager, NodeAction, NodeActions, NodeId, Outlook, Stateless, Time, View};
 use serde::{Deserialize, Serialize};
 
-/// A time in which a node takes nothing new.
+/// Period in which a node takes no new jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// The node.
     pub node: NodeId,
-    /// From.
+    /// Start of the period.
     pub from: Time,
-    /// Until; the node is free again then.
+    /// End of the period, at which the node takes jobs again.
     pub until: Time,
 }
 
-/// Cordons nodes in their windows and lets them in again afterwards. What runs
-/// on them goes on.
+/// Cordons nodes during their windows, and uncordons them afterwards. Running jobs continue.
 #[derive(Clone, Debug, Default)]
 pub struct Maintenance {
     windows: Vec<Window>,
@@ -24,7 +23,7 @@ pub struct Maintenance {
 const WHY: &str = "maintenance";
 
 impl Maintenance {
-    /// With these windows.
+    /// Creates the manager with windows.
     pub fn new(windows: Vec<Window>) -> Self {
         Maintenance { windows }
     }

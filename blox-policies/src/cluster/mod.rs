@@ -1,4 +1,4 @@
-//! Which nodes may be used.
+//! Cluster managers: which nodes may be used.
 
 mod maintenance;
 mod power;

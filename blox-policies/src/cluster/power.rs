@@ -1,4 +1,4 @@
-//! Nodes that sleep while few are needed.
+//! Power saving: switches nodes off while few are needed.
 
 use blox_core::{
     ClusterManager, Node, NodeAction, NodeActions, NodeId, NodeStatus, Outlook, Policy, Seconds,
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The constants of Helios' energy service (SC 2021, section 4.3.2, and its artifact).
+/// Constants of Helios' energy service (SC 2021, section 4.3.2, and its artifact).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerRule {
-    /// Looks into the past over which demand must have fallen.
+    /// Number of past checks over which demand must have fallen.
     pub history: usize,
-    /// Looks into the future whose mean is compared with now.
+    /// Number of future checks whose mean is compared with the current demand.
     pub future: usize,
-    /// How far below the past's mean demand must be, in nodes.
+    /// Distance by which demand must be below the mean of the past, in nodes.
     pub fallen: f64,
-    /// How far above the future's mean demand must be, in nodes.
+    /// Distance by which demand must be above the mean of the future, in nodes.
     pub falls: f64,
-    /// Nodes kept on beyond those in use.
+    /// Nodes kept on in addition to those in use.
     pub buffer: i64,
-    /// Looks for which nothing is switched off after nodes were switched on.
+    /// Number of checks after a switch-on in which no node is switched off.
     pub keep: usize,
-    /// The least number of nodes worth switching off.
+    /// Smallest number of nodes worth switching off.
     pub least: i64,
-    /// Looks at the start in which nothing is decided.
+    /// Number of initial checks without a decision.
     pub warm_up: usize,
 }
 
 impl Default for PowerRule {
-    /// Looks are 10 minutes apart.
+    /// Uses constants for checks that are 10 minutes apart.
     fn default() -> Self {
         PowerRule {
             history: 2,
@@ -45,29 +45,29 @@ impl Default for PowerRule {
     }
 }
 
-/// What a look decides.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PowerLook {
-    /// Nodes that are on from now on.
+    /// Nodes that should be on from now on.
     pub on: i64,
-    /// By how many that was changed, before it is bounded by the nodes that there are.
+    /// Change of that number, before it is limited by the number of nodes.
     pub change: i64,
     /// Nodes in use beyond those that were on.
     pub lack: i64,
 }
 
-/// Helios' energy service: how many nodes should be on, look by look.
+/// Helios' energy service: number of nodes that should be on, check by check.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PowerPlan {
     rule: PowerRule,
-    /// Nodes in use at every look so far.
+    /// Nodes in use at every check so far.
     active: Vec<i64>,
     on: i64,
     stable_until: usize,
 }
 
 impl PowerPlan {
-    /// With a rule.
+    /// Creates a plan with a rule.
     pub fn new(rule: PowerRule) -> Self {
         PowerPlan {
             rule,
@@ -75,8 +75,8 @@ impl PowerPlan {
         }
     }
 
-    /// A look: `active` nodes are in use of `total`; `coming` forecasts the nodes in use
-    /// from this look on. Demand may end sooner than the rule looks.
+    /// Performs a check: `active` of `total` nodes are in use. `coming` is the forecast of nodes in
+    /// use from this check on; it may be shorter than the look-ahead of the rule.
     pub fn look(&mut self, active: i64, total: i64, coming: &[f64]) -> PowerLook {
         let (rule, i) = (self.rule, self.active.len());
         self.active.push(active);
@@ -124,31 +124,33 @@ impl PowerPlan {
 /// Switches idle nodes off and on (Helios, SC 2021, section 4.3: the cluster energy saving
 /// service).
 ///
-/// At every look it counts the nodes in use, takes a forecast of that, and keeps as
-/// many nodes on as its [`PowerPlan`] says: idle nodes of the highest numbers are switched
-/// off first. Nodes that waiting jobs would need count as in use, and all nodes are
-/// switched on while a job has waited for more than a look. Without a forecast, or past its
-/// end, demand is expected to stay as it is.
+/// Each check counts the nodes in use, reads a forecast of that number, and keeps the number of
+/// nodes on that its [`PowerPlan`] returns. Idle nodes of the highest numbers are switched off
+/// first. Nodes that waiting jobs need count as in use. All nodes are switched on while a job has
+/// waited for longer than one check interval. Without a forecast, or past its end, demand is
+/// expected to stay constant.
 #[derive(Clone, Debug)]
 pub struct PowerSaving {
     rule: PowerRule,
-    /// Nodes in use, a value a look from 0 s on.
+    /// Nodes in use: one value per check from 0 s on.
     forecast: Arc<Vec<f64>>,
     every: Seconds,
 }
 
-/// The plan so far, the next look, and the nodes that are waking.
+/// The plan so far, the next check, and the nodes that are powering on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Power {
     plan: PowerPlan,
     next: u64,
-    /// Nodes that were told to come on and have not yet.
+    /// Nodes that were ordered to power on and are still off.
     waking: BTreeSet<NodeId>,
 }
 
 impl PowerSaving {
-    /// With a look every `every` (at least 1 s) and a forecast of the nodes in use at each
-    /// look from 0 s on; empty for none.
+    /// Creates the manager with a check every `every`, at least 1 s.
+    ///
+    /// `forecast` is the number of nodes in use at each check from 0 s on; it is empty without a
+    /// forecast.
     pub fn new(rule: PowerRule, every: Seconds, forecast: Vec<f64>) -> Self {
         PowerSaving {
             rule,
@@ -242,13 +244,13 @@ mod tests {
         let falling = vec![3.0; 60];
         assert_eq!(plan.look(5, 20, &falling).on, 7);
         assert_eq!(plan.look(5, 20, &falling).on, 7);
-        // Three more than are on: they come with the buffer.
+        // Three more nodes than are on: they are switched on with the buffer.
         let look = plan.look(10, 20, &falling);
         assert_eq!((look.on, look.change, look.lack), (12, 5, 3));
-        // Falling, now and in the forecast: all but the buffer go.
+        // Demand falls, now and in the forecast: all but the buffer are switched off.
         let look = plan.look(4, 20, &falling);
         assert_eq!((look.on, look.change, look.lack), (6, -6, 0));
-        // Rising in the forecast: nothing goes.
+        // Demand rises in the forecast: no node is switched off.
         let look = plan.look(3, 20, &[9.0; 60]);
         assert_eq!((look.on, look.change), (6, 0));
         assert_eq!(plan.look(40, 20, &falling).on, 20);

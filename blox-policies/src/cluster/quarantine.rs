@@ -6,10 +6,11 @@ use blox_core::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Keeps new jobs off nodes that were lost again and again: the second loss
-/// within `window` of the one before costs `first` of quarantine after the
-/// return, and each further one twice as much, up to `most`. Nodes that somebody else has
-/// cordoned stay as they are.
+/// Keeps new jobs off nodes that were lost repeatedly.
+///
+/// A second loss within `window` of the previous one costs `first` of quarantine after the return.
+/// Each further loss doubles the time, up to `most`. Nodes that another component has cordoned stay
+/// unchanged.
 #[derive(Clone, Debug)]
 pub struct Quarantine {
     window: Seconds,
@@ -33,7 +34,7 @@ struct Flaps {
 const WHY: &str = "quarantine";
 
 impl Default for Quarantine {
-    /// A window of an hour; 1, 2, 4 ... 30 minutes.
+    /// Uses a window of an hour, and quarantines of 1, 2, 4 ... 30 minutes.
     fn default() -> Self {
         Quarantine::new(
             Seconds::new(3600.0),
@@ -44,7 +45,7 @@ impl Default for Quarantine {
 }
 
 impl Quarantine {
-    /// See the type.
+    /// Creates the manager; see the type for the parameters.
     pub fn new(window: Seconds, first: Seconds, most: Seconds) -> Self {
         Quarantine {
             window,

@@ -1,9 +1,10 @@
-//! What placements share that plan every round from an empty cluster.
+//! Helpers of placements that plan every round from an empty cluster.
 
 use blox_core::{Assignment, Draft, DraftError, JobId, Reason, Requests};
 
-/// Takes everything from the jobs that are asked for, and names those that may
-/// be placed, in their order. Jobs that nobody asks for stay as they are.
+/// Releases the GPUs of all requested jobs and returns the jobs that may be placed, in order.
+///
+/// Jobs that are not requested keep their GPUs.
 pub fn release_all(
     requests: &mut Requests,
     draft: &mut Draft<'_>,
@@ -18,8 +19,10 @@ pub fn release_all(
     Ok(jobs)
 }
 
-/// Gives a job what it gets: one that keeps its GPUs goes on, with other CPUs
-/// and memory if they changed; any other starts anew.
+/// Gives a job its new assignment.
+///
+/// A job whose GPUs did not change continues, even if its CPUs and memory changed. Any other job is
+/// launched on the new GPUs.
 pub fn settle(draft: &mut Draft<'_>, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
     let before = draft.view().job(job).and_then(|j| j.assignment());
     if let Some(before) = before.filter(|b| b.same_gpus(&assignment)) {

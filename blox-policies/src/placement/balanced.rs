@@ -1,18 +1,19 @@
-//! An even load over the nodes.
+//! Placement that balances load over nodes.
 
 use super::walk::{Rule, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuId, JobRef, NodeId, Shape};
 use std::cmp::Reverse;
 
-/// Each GPU of a job on the node that then has most free GPUs left; ties go to
-/// the node that registered first. Loads stay even, and jobs are spread.
+/// Places each GPU of a job on the node that has most free GPUs at that point.
+///
+/// Ties go to the node that registered first. Loads stay even, and jobs are spread over nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balanced;
 
 impl Rule for Balanced {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let needed = shape.gpus.get() as usize;
-        // Of each node its k-th GPU is taken when it has `free - k` left.
+        // The k-th GPU of a node is taken when the node has `free - k` GPUs left.
         let mut offers: Vec<(Reverse<u32>, NodeId, GpuId)> = Vec::new();
         for node in draft.nodes_with_free() {
             let (id, free) = (node.id(), draft.free_on(node.id()));

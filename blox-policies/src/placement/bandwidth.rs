@@ -1,4 +1,4 @@
-//! The GPUs of a node that are linked best.
+//! Placement by intra-node bandwidth.
 
 use super::consolidated::{Consolidated, Split};
 use super::walk::{Rule, has_resources, suits};
@@ -6,23 +6,26 @@ use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View}
 
 /// Placement by intra-node bandwidth (Blox, EuroSys 2024, table 4: Bebop).
 ///
-/// On one node if one has enough free GPUs: the set of GPUs, over all such nodes,
-/// with the highest [bandwidth](blox_core::NodeSpec::bandwidth_of); among equals on
-/// the node with the fewest free GPUs, then the set with the highest sum of
-/// bandwidths within, then the one that leaves the highest sum to others. So a job
-/// with one GPU does not break up a fast pair. Where no node has enough it does
-/// as [`Consolidated`] does, and where no node says how its GPUs are linked it
-/// is [`Consolidated`].
+/// If a node has enough free GPUs, the job gets the set of GPUs on one node with the highest
+/// [bandwidth](blox_core::NodeSpec::bandwidth_of). Ties are decided by these criteria, in order:
 ///
-/// Sets are tried one by one up to 12 free GPUs on a node; beyond that they are grown
-/// from each GPU over the fastest links.
+/// 1. the node with the fewest free GPUs;
+/// 2. the set with the highest sum of bandwidths within;
+/// 3. the set that leaves the highest sum to others, so that a job with one GPU does not break up a
+///    fast pair.
+///
+/// If no node has enough free GPUs, or if no node states how its GPUs are linked, the job is placed
+/// as [`Consolidated`] does.
+///
+/// All sets are tried if a node has at most 12 free GPUs. On larger nodes, sets are grown from each
+/// GPU over the fastest links.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bandwidth {
     otherwise: Consolidated,
 }
 
 impl Bandwidth {
-    /// With an answer to jobs that fit on no single node.
+    /// Creates the placement with a [`Split`] for jobs that fit on no single node.
     pub fn new(split: Split) -> Self {
         Bandwidth {
             otherwise: Consolidated::new(split),
@@ -30,7 +33,7 @@ impl Bandwidth {
     }
 }
 
-/// Free GPUs up to which all sets are tried.
+/// Number of free GPUs up to which all sets are tried.
 const MOST_TRIED: usize = 12;
 
 impl Rule for Bandwidth {
@@ -47,7 +50,7 @@ impl Rule for Bandwidth {
                     continue;
                 };
                 if best.as_ref().is_some_and(|(w, _)| w.bandwidth >= most) && needed > 1 {
-                    // No set of this node is faster, and it has more free GPUs.
+                    // No set of this node is faster, and the node has more free GPUs.
                     continue;
                 }
                 let found = best_set(draft, node, needed as usize);
@@ -71,7 +74,7 @@ impl Rule for Bandwidth {
     }
 }
 
-/// How good a set is; larger is better, field by field.
+/// Quality of a set of GPUs; larger is better, field by field.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Worth {
     bandwidth: f64,
@@ -79,7 +82,7 @@ struct Worth {
     left: f64,
 }
 
-/// The best `needed` free GPUs of a node that has them; the first in order among equals.
+/// Returns the best `needed` free GPUs of a node that has enough; ties go to the first in order.
 fn best_set(draft: &Draft<'_>, node: &Node, needed: usize) -> (Worth, GpuList) {
     let all: Vec<_> = node.gpus().collect();
     let free: Vec<u32> = draft

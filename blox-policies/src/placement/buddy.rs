@@ -1,4 +1,4 @@
-//! Powers of two on one node, or on nodes of their own.
+//! Buddy placement: powers of two on one node, or on whole nodes.
 
 use super::walk::{changeable, most_with_resources, shortage_of_gpus, suits};
 use blox_core::{
@@ -8,16 +8,16 @@ use blox_core::{
 
 /// Buddy placement with migration (ElasticFlow, ASPLOS 2023, section 4.3).
 ///
-/// A job of a power of two of GPUs lies on one node, or has its nodes to itself.
-/// Jobs are placed large ones first, on the node with the least room that is
-/// enough; those that keep their count stay where they are. If what is free is
-/// too scattered for a job, all are placed anew, which moves some: on
-/// nodes of equal powers of two everything that fits by count then has room. A
-/// job of another size, or on other nodes, takes whatever GPUs are free.
+/// A job whose size is a power of two gets one node, or whole nodes that it does not share. Jobs
+/// are placed the largest first, each on the node with the fewest free GPUs that are enough. Jobs
+/// that keep their size stay where they are. If the free GPUs are too scattered for a job, all jobs
+/// are placed again, which moves some of them. If all nodes have the same power of two of GPUs,
+/// every job that fits by count then has room. A job of another size, or on other nodes, takes any
+/// free GPUs.
 ///
-/// It takes the whole list of requests: a job for which those before it leave too few GPUs
-/// is passed over, and stops if it runs. Where nobody may be preempted, running jobs are before
-/// all others, and none has to leave.
+/// The placement reads the whole list of requests. A job is skipped if the jobs before it leave too
+/// few GPUs, and is stopped if it runs. If the scheduling policy does not preempt, running jobs
+/// come before all others, and none of them is stopped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buddy;
 
@@ -39,7 +39,7 @@ impl PlacementPolicy for Buddy {
             draft.rollback(start);
             anew(&wanted, draft)?;
             if !preempts && ends_someone(&wanted, draft) {
-                // Those who run stay, and the others get what is left, however it lies.
+                // Running jobs stay, and the others get the remaining GPUs, contiguous or not.
                 draft.rollback(start);
                 stay_and_fill(&wanted, draft)?;
                 wanted.retain(|(request, _)| draft.current(request.job).is_none());
@@ -58,12 +58,13 @@ impl PlacementPolicy for Buddy {
     }
 }
 
-/// Requests, each with the shape that is tried.
+/// Requests, each with the shape to try.
 type Wanted<'r> = Vec<(&'r Request, &'r Shape)>;
 
-/// The requests for which there are enough GPUs by count, and those that are passed over: their
-/// jobs have nothing then. Where nobody may be preempted, a running job that is passed over goes on
-/// with what it has.
+/// Splits requests into those with enough GPUs by count and those that are skipped.
+///
+/// Skipped jobs then have no GPUs. If the scheduling policy does not preempt, a skipped running job
+/// keeps its current GPUs.
 fn enough_for<'r>(
     requests: &'r [Request],
     preempts: bool,
@@ -75,7 +76,7 @@ fn enough_for<'r>(
     if !preempts {
         list.sort_by_key(|r| draft.current(r.job).is_none());
     }
-    // What nobody else can have: where nobody may be preempted, as much as a job has and wants.
+    // GPUs that no other job can get. Without preemption: the GPUs that a job both has and wants.
     let own = |draft: &Draft<'_>, r: &Request| match r.shapes.first() {
         Some(_) if preempts => 0,
         Some(shape) => has(draft, r).min(shape.gpus.get()),
@@ -106,15 +107,15 @@ fn enough_for<'r>(
     Ok((wanted, passed_over))
 }
 
-/// Returns whether a running job has nothing any more.
+/// Returns whether a running job has lost its GPUs.
 fn ends_someone(wanted: &Wanted<'_>, draft: &Draft<'_>) -> bool {
     let runs = |job| draft.view().job(job).is_some_and(|j| j.is_placed());
     let mut jobs = wanted.iter().map(|(request, _)| request.job);
     jobs.any(|job| runs(job) && draft.current(job).is_none())
 }
 
-/// Returns who was passed over gets what those before it could not use: GPUs of types on which they
-/// do not run.
+/// Gives skipped jobs the GPUs that earlier jobs cannot use, because these do not run on their
+/// type.
 fn fill_up(passed_over: &Wanted<'_>, draft: &mut Draft<'_>) -> Result<(), DraftError> {
     for (request, shape) in passed_over {
         let job = request.job;
@@ -130,11 +131,11 @@ fn fill_up(passed_over: &Wanted<'_>, draft: &mut Draft<'_>) -> Result<(), DraftE
     Ok(())
 }
 
-/// Changes as little as possible; `false` if some job that would fit by count
-/// finds its GPUs too scattered.
+/// Changes as little as possible. Returns `false` if the free GPUs are too scattered for a job that
+/// would fit by count.
 fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<bool, DraftError> {
     let mut all = true;
-    // Those that shrink make room first, and keep what they have on one node.
+    // Jobs that shrink make room first, and keep their GPUs on one node if possible.
     for (request, shape) in wanted {
         let has = changeable(draft, request.job).filter(|has| has.count() > shape.gpus);
         if let Some(has) = has {
@@ -158,8 +159,8 @@ fn stay_and_fill(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result
     Ok(all)
 }
 
-/// Changes in place what a job has to what is chosen for it as if it had nothing; `false`, and
-/// nothing has changed, if there is none.
+/// Changes the assignment of a job in place to GPUs that `choose` finds as if the job had none.
+/// Returns `false`, without any change, if it finds none.
 fn change(
     draft: &mut Draft<'_>,
     job: JobId,
@@ -177,7 +178,7 @@ fn change(
     }
 }
 
-/// Places all, large ones first; who finds its old GPUs free stays.
+/// Places all jobs again, the largest first. A job whose old GPUs are still free keeps them.
 fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), DraftError> {
     let mut before: Vec<Option<Assignment>> = Vec::with_capacity(wanted.len());
     for (request, _) in wanted {
@@ -197,7 +198,7 @@ fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), Draf
             continue;
         }
         let had = had.map_or_else(GpuList::new, |a| a.gpus);
-        // What cannot lie together lies apart.
+        // A job that does not fit on one node is spread.
         let gpus = find(draft, job, shape, &had, true);
         match gpus {
             Some(gpus) => draft.assign(job, shape.on(gpus))?,
@@ -208,8 +209,9 @@ fn anew(wanted: &[(&Request, &Shape)], draft: &mut Draft<'_>) -> Result<(), Draf
     Ok(())
 }
 
-/// GPUs for a job that has none, those of `own` that are free before others: on one node, or on
-/// whole nodes, or, where it may be scattered, anywhere.
+/// Finds GPUs for a job that has none, preferring free GPUs of `own`.
+///
+/// Tries one node, then whole nodes, then, if `scattered`, any free GPUs.
 fn find(
     draft: &Draft<'_>,
     job: JobId,
@@ -234,7 +236,7 @@ fn find(
         .nodes()
         .filter(|n| n.is_usable() && suits(n, &job, shape, view))
         .map(|n| {
-            // CPUs and memory may do for fewer.
+            // CPUs and memory may suffice for fewer GPUs.
             let free = draft.free_on(n.id());
             let needed = free.min(count);
             match most_with_resources(draft, n, shape, needed) {
@@ -252,7 +254,7 @@ fn find(
         gpus.sort_unstable();
         gpus
     };
-    // The least room that is enough; its own node before others.
+    // The node with the fewest free GPUs that are enough; the job's own node comes before others.
     let room = nodes.iter().filter(|(_, free)| *free >= count);
     let best = room.min_by_key(|(n, free)| (own_on(n.id()).next().is_none(), *free, n.id()));
     if let Some((node, _)) = best {
@@ -265,8 +267,8 @@ fn find(
     if whole < count {
         if !scattered {
             let reachable: u32 = nodes.iter().map(|(_, free)| *free).sum();
-            // On nodes of its own it may share the last with nobody; a size that
-            // is no power of two need not be waited for.
+            // A job on whole nodes must not share its last node. A size that is not a power of two
+            // does not wait for that.
             if count.is_power_of_two() || reachable < count {
                 return None;
             }
@@ -293,7 +295,7 @@ fn is_free(draft: &Draft<'_>, node: NodeId, gpu: GpuId) -> bool {
     draft.free_gpus_on(node).any(|g| g == gpu)
 }
 
-/// `count` of these GPUs, on as few nodes as possible.
+/// Returns `count` of these GPUs, on as few nodes as possible.
 fn together(draft: &Draft<'_>, gpus: &[GpuId], count: usize) -> GpuList {
     let view = draft.view();
     let mut by_node: Vec<(Option<NodeId>, Vec<GpuId>)> = Vec::new();
@@ -311,7 +313,7 @@ fn together(draft: &Draft<'_>, gpus: &[GpuId], count: usize) -> GpuList {
     kept
 }
 
-/// Returns whether these GPUs lie on one node, or are whole nodes.
+/// Returns whether these GPUs are on one node, or are whole nodes.
 fn is_compact(draft: &Draft<'_>, gpus: &[GpuId]) -> bool {
     let view = draft.view();
     let first = gpus.first().and_then(|g| on(view, *g));

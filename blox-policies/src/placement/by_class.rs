@@ -1,13 +1,13 @@
-//! Two rules, by a job's application class.
+//! Placement by one of two rules, chosen by a job's application class.
 
 use super::walk::{Parts, Rule};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
 
-/// Places jobs of named classes by one rule, all others by another. The class is an attribute of
-/// the job, such as `app_class`.
+/// Places jobs of named classes by one rule, and all other jobs by another.
 ///
-/// Classes that exchange much data lie on few nodes, others wherever GPUs are free (Tiresias, NSDI
-/// 2019, section 3.3, with classes in place of its profiled skew).
+/// The class is an attribute of the job, such as `app_class`. Classes that exchange much data use
+/// few nodes, others any free GPUs. This follows Tiresias (NSDI 2019, section 3.3), with classes in
+/// place of its profiled skew.
 #[derive(Clone, Debug)]
 pub struct ByClass<A, B> {
     attribute: String,
@@ -17,7 +17,7 @@ pub struct ByClass<A, B> {
 }
 
 impl<A: Rule, B: Rule> ByClass<A, B> {
-    /// Jobs whose `attribute` is one of `classes` go by `named`.
+    /// Creates a placement that uses `named` for jobs whose `attribute` is one of `classes`.
     pub fn new(attribute: impl Into<String>, classes: Vec<String>, named: A, others: B) -> Self {
         ByClass {
             attribute: attribute.into(),

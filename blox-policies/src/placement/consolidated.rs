@@ -1,31 +1,33 @@
-//! As few nodes as possible.
+//! Placement on as few nodes as possible.
 
 use super::walk::{Parts, Rule, has_resources, on_nodes, sizes_for, suits};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, NodeStatus, Shape, View};
 
-/// What happens to a job that fits on no single node.
+/// Placement of a job that fits on no single node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Split {
-    /// It spans nodes: those with most free GPUs first, so that it touches few.
+    /// Spans nodes. Nodes with most free GPUs come first, so the job uses few nodes.
     #[default]
     Span,
-    /// Only a job larger than a node spans nodes, and takes wholly free ones
-    /// but for its last part.
+    /// Spans nodes only if the job is larger than a node. All nodes but the last must then be
+    /// wholly free.
     WholeNodes,
-    /// It waits; a job larger than any node can never run.
+    /// Leaves the job waiting. A job larger than any node can never run.
     Never,
 }
 
-/// A node with exactly as many free GPUs as needed; else the node with fewest
-/// free GPUs that are enough; else as [`Split`] says. Ties go to the node that
-/// registered first. (The intended rule of Blox's `consolidated` placement.)
+/// Placement on as few nodes as possible.
+///
+/// Prefers a node with exactly the needed number of free GPUs, then the node with the fewest free
+/// GPUs that are enough. If no single node has enough, [`Split`] decides. Ties go to the node that
+/// registered first. This is the intended rule of Blox's `consolidated` placement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Consolidated {
     split: Split,
 }
 
 impl Consolidated {
-    /// With an answer to jobs that fit on no single node.
+    /// Creates the rule with a placement for jobs that fit on no single node.
     pub fn new(split: Split) -> Self {
         Consolidated { split }
     }
@@ -66,21 +68,22 @@ impl Rule for Consolidated {
     }
 }
 
-/// Returns whether so many of the shape's GPUs may lie on a node.
+/// Returns whether a node can hold `count` of the shape's GPUs.
 #[cold]
 fn is_usable(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape, node: &Node, count: u32) -> bool {
     suits(node, job, shape, draft.view()) && has_resources(draft, node, shape, count)
 }
 
-/// GPUs of the largest node. One that has left is no reason to wait for one as large.
+/// Number of GPUs of the largest node. Nodes that have left do not count.
 fn largest_node(view: View<'_>) -> u32 {
     let stays = |n: &&Node| n.status() != NodeStatus::Left;
     let sizes = view.nodes().filter(stays).map(Node::gpu_count);
     sizes.max().unwrap_or(0)
 }
 
-/// Over several nodes, most free GPUs first; as soon as one has room for all that is left, that
-/// goes where it fits best. No node has room for the whole.
+/// Spreads a job over several nodes, most free GPUs first. No single node has room for the whole
+/// job. As soon as one node has room for the remaining GPUs, these go to the node that fits them
+/// best.
 fn spread(
     draft: &Draft<'_>,
     needed: u32,
@@ -112,9 +115,9 @@ fn spread(
     None
 }
 
-/// The node with fewest free GPUs that are enough for a part, of those that are usable.
+/// Returns the usable node with the fewest free GPUs that are enough for a part.
 fn best_fit(draft: &Draft<'_>, part: u32, usable: impl Fn(&Node) -> bool) -> Option<NodeId> {
-    // Nodes lie in buckets by free count.
+    // The draft keeps nodes in buckets by number of free GPUs.
     let mut least = part;
     while let Some(count) = draft.free_count_from(least) {
         least = count + 1;

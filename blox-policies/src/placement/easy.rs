@@ -7,10 +7,11 @@ use blox_core::{
 };
 use std::sync::Arc;
 
-/// Head of line with a reservation: the first job that does not fit is promised
-/// the moment at which enough GPUs will be free, as an estimator believes;
-/// later jobs may start if they end before it, or leave enough GPUs for it.
-/// (Lifka's EASY; the moment is counted in GPUs, not in places.) Never preempts.
+/// Backfill with a reservation for the first job that does not fit (Lifka's EASY).
+///
+/// The reservation is the estimated time at which enough GPUs will be free for that job. A later
+/// job may start if it ends before that time, or if it leaves enough GPUs for the reservation. The
+/// reservation counts GPUs; it does not fix which ones. Never preempts.
 #[derive(Clone)]
 pub struct EasyBackfill<R> {
     rule: R,
@@ -18,13 +19,13 @@ pub struct EasyBackfill<R> {
 }
 
 impl<R: Rule> EasyBackfill<R> {
-    /// By a rule, with the true durations.
+    /// Creates the placement with a rule and the true durations.
     pub fn new(rule: R) -> Self {
         EasyBackfill::with(rule, Oracle)
     }
 
-    /// By a rule, with an estimator. A job about which it knows nothing is
-    /// taken to run for ever.
+    /// Creates the placement with a rule and an estimator. A job without an estimate counts as one
+    /// that never ends.
     pub fn with(rule: R, estimator: impl Estimator + 'static) -> Self {
         EasyBackfill {
             rule,
@@ -39,7 +40,7 @@ impl<R: Rule> EasyBackfill<R> {
         }
     }
 
-    /// When the head can start, and how many GPUs are spare then.
+    /// Returns when the head job can start, and how many GPUs are left over then.
     fn reservation(&self, needed: u32, draft: &Draft<'_>) -> (Time, u32) {
         let view = draft.view();
         let now = view.now();
@@ -112,8 +113,8 @@ impl<R: Rule> PlacementPolicy for EasyBackfill<R> {
             return Ok(Outlook::Stable);
         }
         draft.explain_rest(Reason::NoFreeGpus);
-        // A reservation moves away while the jobs that it waits for do not
-        // progress, as those do that are starting.
+        // A reservation moves to a later time while a running job does not progress, for example
+        // while it is starting.
         Ok(Outlook::NextRound)
     }
 

@@ -36,7 +36,7 @@ impl Fgd {
 }
 
 impl Default for Fgd {
-    /// Most jobs ask for one GPU, some for a whole node of eight.
+    /// Uses a mix in which most jobs request one GPU, and some a whole node of eight.
     fn default() -> Self {
         Fgd::new(vec![(1, 70.0), (2, 10.0), (4, 10.0), (8, 10.0)])
     }
@@ -75,7 +75,8 @@ mod tests {
         let fgd = Fgd::new(vec![(1, 0.5), (4, 0.5)]);
         let measured: Vec<f64> = (0..=5).map(|free| fgd.fragmentation(free)).collect();
         assert_eq!(measured, [0.0, 0.5, 1.0, 1.5, 0.0, 0.0]);
-        // One GPU of a free node of four strands the other three; of two free ones it frees half.
+        // Taking one GPU of a free node of four strands three; taking one of two free GPUs frees
+        // half.
         assert_eq!((fgd.growth(4, 1), fgd.growth(2, 1)), (1.5, -0.5));
     }
 }

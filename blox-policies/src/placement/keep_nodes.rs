@@ -1,4 +1,4 @@
-//! Jobs stay where they are.
+//! Placement that keeps running jobs on their nodes.
 
 use super::types::fits_a_type;
 use super::walk::{has_resources, most_with_resources, on_nodes, shape_of, suits};
@@ -9,12 +9,14 @@ use blox_core::{
 
 /// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
 ///
-/// A job that has what is asked for keeps its nodes. The others are placed from the largest on:
-/// whole nodes first, then the node with the least free GPUs that has enough. Where none has,
-/// single-node jobs are moved to other nodes of the type, as few and as small as will do; only if
-/// that does not help either, a job is spread over what is free. With numbers that are powers of
-/// two or whole nodes that never happens. A job that could never have what it needs of one type is
-/// turned away.
+/// A job whose assignment matches its request keeps its nodes. The other jobs are placed, the
+/// largest first. Each takes whole nodes first, then the node with the fewest free GPUs that are
+/// enough.
+///
+/// If no node has enough, single-node jobs move to other nodes of the type, smallest first, until
+/// there is room. If that does not help either, the job is spread over the free GPUs. If all sizes
+/// are powers of two or whole nodes, jobs are never spread. A job whose request could never be met
+/// with one GPU type is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeepNodes;
 
@@ -70,7 +72,7 @@ impl PlacementPolicy for KeepNodes {
     }
 }
 
-/// Returns whether an assignment is what a shape asks for.
+/// Returns whether an assignment matches a shape.
 fn is(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
     let cluster = draft.view().cluster();
     let of_type = || {
@@ -125,7 +127,7 @@ fn find(
     Ok(on_nodes(draft, &taken, shape))
 }
 
-/// The node with the least free GPUs that has enough.
+/// Returns the node with the fewest free GPUs that are enough.
 fn fitting(
     draft: &Draft<'_>,
     nodes: &[&Node],
@@ -138,7 +140,7 @@ fn fitting(
     enough.map(|n| n.id()).min_by_key(|n| draft.free_on(*n))
 }
 
-/// Returns whether a node has free GPUs for so many of a shape's, and CPUs and memory for them.
+/// Returns whether a node has `count` free GPUs for a shape, with CPUs and memory for them.
 fn has_room(draft: &Draft<'_>, node: &Node, shape: &Shape, count: u32) -> bool {
     draft.free_on(node.id()) >= count && has_resources(draft, node, shape, count)
 }
@@ -178,7 +180,7 @@ fn make_room(
             if let Some(gpus) = draft.take_from(to, amount) {
                 let there = Assignment { gpus, ..has };
                 if resident.phase() == Phase::Starting {
-                    // A change would keep its GPUs until it runs.
+                    // A starting job that is reassigned would keep its old GPUs until it runs.
                     draft.release(job, Reason::other("moved"))?;
                     draft.assign(job, there)?;
                 } else {
@@ -194,7 +196,7 @@ fn make_room(
     Ok(None)
 }
 
-/// The jobs that have GPUs of this node alone, the smallest first.
+/// Returns the jobs that have GPUs on this node only, the smallest first.
 fn residents(draft: &Draft<'_>, node: NodeId) -> Vec<(JobId, Assignment)> {
     let view = draft.view();
     let cluster = view.cluster();
@@ -211,7 +213,7 @@ fn residents(draft: &Draft<'_>, node: NodeId) -> Vec<(JobId, Assignment)> {
     all
 }
 
-/// From the nodes with the most free GPUs.
+/// Takes GPUs from the nodes with the most free GPUs.
 fn spread(draft: &Draft<'_>, mut nodes: Vec<&Node>, shape: &Shape) -> Option<Assignment> {
     nodes.sort_by_key(|n| std::cmp::Reverse(draft.free_on(n.id())));
     let mut left = shape.gpus.get();

@@ -1,4 +1,4 @@
-//! Placement in rounds: who stays on its type keeps its GPUs.
+//! Lease-based placement in rounds: a job that stays on its GPU type keeps its GPUs.
 
 use super::types::most_of_a_type;
 use super::walk::{Rule, place_in_free, shortage};
@@ -7,17 +7,19 @@ use blox_core::{
     Request, Requests, Stateless, View,
 };
 
-/// Renews the lease of every listed job that has what its request asks for: as many
-/// GPUs of that type, beside the same partner or alone. All other listed jobs give
-/// back what they have, and are placed by a rule, those of most GPUs first. A job
-/// that asks for more than there are of any type on which it runs is turned away.
+/// Renews the lease of every listed job whose assignment matches its request.
+///
+/// An assignment matches if it has the requested number of GPUs of the requested type, with the
+/// same partner or alone. All other listed jobs release their GPUs and are placed by a rule, the
+/// largest first. A job that requests more GPUs than exist of any type on which it runs is
+/// rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leases<R> {
     rule: R,
 }
 
 impl<R: Rule> Leases<R> {
-    /// By a rule for jobs that move.
+    /// Creates the placement with a rule for jobs that move.
     pub fn new(rule: R) -> Self {
         Leases { rule }
     }
@@ -58,7 +60,7 @@ impl<R: Rule> PlacementPolicy for Leases<R> {
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         super::walk::can_ever_place(&self.rule, view, job)?;
-        // All of one type, and of one on which it runs.
+        // All GPUs must be of one type on which the job runs.
         let runs = |id: GpuTypeId| {
             let name = view.cluster().gpu_types().get(NameId(id.0));
             let speeds = job.spec().extras.as_ref().and_then(|e| e.speeds.as_ref());
@@ -75,7 +77,7 @@ impl<R: Rule> PlacementPolicy for Leases<R> {
     }
 }
 
-/// Returns whether a request's jobs have what it asks for.
+/// Returns whether the jobs of a request already have what it asks for.
 fn renews(request: &Request, draft: &Draft<'_>) -> bool {
     let Some(has) = draft.current(request.job) else {
         return false;

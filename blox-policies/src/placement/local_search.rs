@@ -1,4 +1,4 @@
-//! A search for the order in which jobs are placed.
+//! Local search over the order in which jobs are placed.
 
 use super::Consolidated;
 use super::walk::{can_ever_place, place_in_free, shortage};
@@ -9,28 +9,34 @@ use std::cmp::Reverse;
 
 /// Local search for an order of placement (Chronus, SoCC 2021, section 5: the placer).
 ///
-/// Jobs are placed one after the other as [`Consolidated`] does, and who comes first
-/// decides who lies on few nodes. Four orders are tried: as the policy lists the jobs, wide ones first,
-/// narrow ones first, those first that communicate most
-/// ([`Extras::communication`](blox_core::Extras::communication)). The best one is then improved: one job at a
-/// time is moved to the front, and stays there if that is better. Better is less spreading:
-/// nodes above the fewest possible, summed over jobs, and more for jobs that communicate. An order
-/// that would leave a job without GPUs that the policy's own order gives some is not taken. The search
-/// counts its trials, not seconds, so that its result is the same on every machine.
+/// Jobs are placed one after the other as [`Consolidated`] does, so the order decides which jobs
+/// get few nodes. The search first tries four orders:
+///
+/// - the order of the scheduling policy;
+/// - jobs with most GPUs first;
+/// - jobs with fewest GPUs first;
+/// - jobs that communicate most first
+///   ([`Extras::communication`](blox_core::Extras::communication)).
+///
+/// It then improves the best of them: it moves one job at a time to the front, and keeps the move
+/// if the cost falls. The cost is the number of nodes above the minimum, summed over jobs and
+/// weighted by communication. If the policy's own order places a job, an order that leaves this job
+/// without GPUs is rejected. The search is limited by trials, not by time, so results do not depend
+/// on the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalSearch {
     trials: u32,
 }
 
 impl Default for LocalSearch {
-    /// With 64 trials a decision.
+    /// Creates a search with 64 trials a decision.
     fn default() -> Self {
         LocalSearch::new(64)
     }
 }
 
 impl LocalSearch {
-    /// With so many trials a decision, beyond the four orders.
+    /// Creates a search with `trials` trials a decision, in addition to the four orders.
     pub fn new(trials: u32) -> Self {
         LocalSearch { trials }
     }
@@ -82,7 +88,7 @@ impl LocalSearch {
     }
 }
 
-/// What an order leads to.
+/// Result of placing jobs in one order.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     /// Jobs that get GPUs, ascending.
@@ -90,7 +96,7 @@ struct Outcome {
     spread: f64,
 }
 
-/// Tries an order and takes it back. `None` if one of `must` gets nothing.
+/// Tries an order and rolls it back. Returns `None` if a job of `must` gets no GPUs.
 fn outcome(
     order: &[Request],
     draft: &mut Draft<'_>,
@@ -111,7 +117,7 @@ fn outcome(
     Ok(enough.then_some(outcome))
 }
 
-/// Nodes above the fewest possible, more for a job that communicates.
+/// Number of nodes above the minimum, weighted by the job's communication.
 fn excess(request: &Request, draft: &Draft<'_>) -> f64 {
     let view = draft.view();
     let (Some(job), Some(has)) = (view.job(request.job), draft.current(request.job)) else {

@@ -1,4 +1,4 @@
-//! Migration against fragmentation.
+//! Migration to reduce fragmentation.
 
 use super::resizing::parts;
 use super::walk::{changeable, has_resources, shape_of, suits};
@@ -7,17 +7,17 @@ use blox_core::{
     Policy, Reason, Requests, View,
 };
 
-/// Another placement, after which jobs that lie on several nodes and would fit on
-/// one move there (Gandiva, OSDI 2018, section 3.3: migration against fragmentation).
-/// The node with the least to spare is taken; a job moves only onto GPUs that
-/// are free or its own.
+/// Runs an inner placement, then moves jobs that span nodes to one node if they fit (Gandiva, OSDI
+/// 2018, section 3.3: migration against fragmentation).
+///
+/// It chooses the node with the fewest GPUs to spare. A job moves only to free GPUs or its own.
 #[derive(Clone)]
 pub struct Migrating<P> {
     inner: P,
 }
 
 impl<P: PlacementPolicy> Migrating<P> {
-    /// After `inner`.
+    /// Creates the placement with an inner placement.
     pub fn new(inner: P) -> Self {
         Migrating { inner }
     }
@@ -69,7 +69,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
     }
 }
 
-/// GPUs of one node for all of a job, its own among them.
+/// Returns GPUs of one node for the whole job, its own included.
 fn gather(
     draft: &Draft<'_>,
     job: &JobRef<'_>,

@@ -1,7 +1,7 @@
-//! Which GPUs each job gets.
+//! Placement policies: which GPUs each job gets.
 //!
-//! A placement is a [`Rule`] for one job, walked over the jobs in order by a
-//! [`Walk`], which also says what happens when a job does not fit.
+//! Most placements consist of a [`Rule`], which finds GPUs for one job, and a [`Walk`]. The walk
+//! applies the rule to the jobs in order and decides what happens if a job does not fit.
 
 mod anew;
 mod balanced;

@@ -1,13 +1,15 @@
-//! As near to another job as possible.
+//! Placement as near to another job as possible.
 
 use super::walk::{Rule, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuList, JobId, JobRef, Node, Shape};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// For shapes that lie [near](blox_core::Place::Near) a job: its own nodes first, then those whose
-/// locations agree with theirs the furthest, from the outermost name on. Ties go to the node that
-/// registered first. It finds nothing where that job has no GPUs.
+/// Rule for shapes that must lie [near](blox_core::Place::Near) another job.
+///
+/// Takes the other job's own nodes first, then the nodes whose location has the longest prefix in
+/// common with theirs. Ties go to the node that registered first. Finds nothing if the other job
+/// has no GPUs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Near(pub JobId);
 
@@ -40,7 +42,7 @@ impl Rule for Near {
     }
 }
 
-/// Greater is nearer.
+/// Nearness of two nodes; greater is nearer.
 fn nearness(a: &Node, b: &Node) -> usize {
     if a.id() == b.id() {
         return usize::MAX;

@@ -1,4 +1,4 @@
-//! Jobs of one size on the same nodes.
+//! Placement of jobs of one size on the same nodes.
 
 use super::Consolidated;
 use super::walk::{Rule, has_resources, suits};
@@ -6,11 +6,12 @@ use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, Shape, View};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
-/// Jobs of one size together (Gandiva, OSDI 2018, section 4.1: node affinity): a node on which
-/// only jobs of this size run; else an empty one; else one with jobs of
-/// this size among others; else any. Of equally good nodes the one with fewest free GPUs,
-/// then that which registered first. A job that fits on no single node is placed as
-/// [`Consolidated`] does.
+/// Keeps jobs of one size together (Gandiva, OSDI 2018, section 4.1: node affinity).
+///
+/// The order of preference is: a node that runs only jobs of this size, an empty node, a node that
+/// also runs other sizes, any other node. Ties go to the node with the fewest free GPUs, then to
+/// the node that registered first. A job that fits on no single node is placed as [`Consolidated`]
+/// does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeSets;
 
@@ -40,7 +41,8 @@ impl Rule for NodeSets {
     }
 }
 
-/// Of each node on which jobs have GPUs in the draft: whether jobs of this size do, and others.
+/// Returns, for each node with jobs in the draft, whether jobs of this size run there and whether
+/// others do.
 fn sizes_on(draft: &Draft<'_>, size: GpuCount) -> BTreeMap<NodeId, [bool; 2]> {
     let view = draft.view();
     let mut on: BTreeMap<NodeId, [bool; 2]> = BTreeMap::new();
@@ -52,7 +54,7 @@ fn sizes_on(draft: &Draft<'_>, size: GpuCount) -> BTreeMap<NodeId, [bool; 2]> {
     on
 }
 
-/// Returns how well jobs of this size go with those on a node, best first.
+/// Rank of a node by the job sizes on it; 0 is best.
 fn standing(on: Option<&[bool; 2]>) -> u8 {
     match on.copied().unwrap_or_default() {
         [true, false] => 0,

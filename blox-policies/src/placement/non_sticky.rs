@@ -1,4 +1,4 @@
-//! Every round from an empty cluster, by a rule.
+//! Placement that starts every round from an empty cluster.
 
 use super::anew::settle;
 use super::types::find;
@@ -9,17 +9,19 @@ use blox_core::{
 };
 
 /// Places each round from an empty cluster by a rule, so that jobs move to better GPUs (PAL's
-/// non-sticky placement). The first jobs that fit by count are chosen. Their classes are placed in
-/// order of their names: `A` is the class that varies most.
+/// non-sticky placement).
 ///
-/// Without preemption running jobs come before all others.
+/// Jobs are selected in order, as long as the number of free GPUs suffices. The selected jobs are
+/// placed by class, in alphabetical order: `A` is the class that varies most.
+///
+/// If the scheduling policy does not preempt, running jobs come before all others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NonSticky<R> {
     rule: R,
 }
 
 impl<R: Rule> NonSticky<R> {
-    /// Places by this rule.
+    /// Creates the placement with a rule.
     pub fn new(rule: R) -> Self {
         NonSticky { rule }
     }

@@ -1,4 +1,4 @@
-//! Just where the scheduling policy says.
+//! Placement on the nodes that the scheduling policy names.
 
 use super::consolidated::Consolidated;
 use super::types::fits_a_type;
@@ -9,9 +9,11 @@ use blox_core::{
 };
 use std::collections::BTreeMap;
 
-/// Jobs go to the [nodes](Place::Nodes) that their shapes name. One that has as many GPUs on each
-/// of them stays; any other is stopped first. A shape that names none goes to as few nodes as
-/// possible. A job that could never have what it needs of one type of GPU is turned away.
+/// Places jobs on the [nodes](Place::Nodes) that their shapes name.
+///
+/// A job that already has the named numbers of GPUs on these nodes stays. Any other running job is
+/// stopped first. A shape that names no nodes gets as few nodes as possible. A job whose request
+/// could never be met with one GPU type is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnNodes;
 

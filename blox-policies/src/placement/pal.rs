@@ -1,36 +1,37 @@
-//! GPUs that are not equally fast, by application class.
+//! Placement by GPU variability: GPUs differ in speed for each application class.
 
 use super::walk::{Rule, suits};
 use blox_core::perf::{app_class, gpu_scores};
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, NodeId, Shape};
 
-/// A free GPU: its score for the job's class, and where it lies.
+/// Free GPU: its score for the job's class, and its node.
 type Scored = (f64, NodeId, GpuId);
 
-/// Placement by scores of single GPUs (PAL, SC 2024). Scores are
-/// [labels of nodes](gpu_scores); a job's class is its attribute `app_class`.
+/// Placement by scores of single GPUs (PAL, SC 2024).
 ///
-/// - *PM-First* takes the GPUs with the best scores. It prefers, among equal scores, nodes that have
+/// Scores are [labels of nodes](gpu_scores). A job's class is its attribute `app_class`.
+///
+/// - *PM-First* takes the GPUs with the best scores. Among equal scores, it prefers nodes that have
 ///   as many of them as the job needs.
-/// - *PAL* weighs a score against spanning nodes. Each score bound is paired with both localities:
-///   within a node, and over nodes with the penalty. PAL goes through the pairs in order of their
-///   product, and takes the first one with enough free GPUs. A job of one GPU, or larger than a
-///   node, goes by PM-First.
+/// - *PAL* weighs a score against spanning nodes. It pairs each score bound with both localities:
+///   within a node, and over nodes with the penalty. It tries the pairs in order of their product,
+///   and takes the first pair with enough free GPUs. PM-First places jobs of one GPU and jobs
+///   larger than a node.
 ///
-/// The released program makes the bounds by K-means over measured scores; here each score is a
-/// bound of its own.
+/// The released program derives the bounds by K-means over measured scores. Here each score is its
+/// own bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pal {
     locality: Option<f64>,
 }
 
 impl Pal {
-    /// PM-First.
+    /// Creates PM-First.
     pub fn pm_first() -> Self {
         Pal { locality: None }
     }
 
-    /// PAL with a locality penalty; one below 1 counts as 1.
+    /// Creates PAL with a locality penalty. A penalty below 1 counts as 1.
     pub fn with_locality(penalty: f64) -> Self {
         Pal {
             locality: Some(penalty.max(1.0)),
@@ -38,7 +39,7 @@ impl Pal {
     }
 }
 
-/// The GPUs with the best scores; `None` if there are too few.
+/// Returns the GPUs with the best scores, or `None` if there are too few.
 fn best(free: &[Scored], needed: usize) -> Option<GpuList> {
     let alike = |a: &Scored| free.iter().filter(|b| (a.0, a.1) == (b.0, b.1)).count();
     let key = |g: &Scored| (alike(g).abs_diff(needed), g.2);
@@ -48,7 +49,7 @@ fn best(free: &[Scored], needed: usize) -> Option<GpuList> {
     Some(gpus.collect())
 }
 
-/// The GPUs of one node whose worst score is the least.
+/// Returns the GPUs of one node whose worst score is lowest.
 fn within_a_node(free: &[Scored], needed: usize) -> Option<GpuList> {
     let nodes = free.chunk_by(|a, b| a.1 == b.1);
     let sorted = nodes.filter(|here| here.len() >= needed).map(|here| {
@@ -60,7 +61,7 @@ fn within_a_node(free: &[Scored], needed: usize) -> Option<GpuList> {
     Some(best[..needed].iter().map(|g| g.2).collect())
 }
 
-/// The first pair of a score bound and a locality that has enough GPUs.
+/// Returns GPUs for the first pair of score bound and locality that has enough.
 fn weighed(free: &[Scored], needed: usize, penalty: f64) -> Option<GpuList> {
     let mut bounds: Vec<f64> = free.iter().map(|g| g.0).collect();
     bounds.sort_by(f64::total_cmp);
@@ -117,7 +118,7 @@ mod tests {
     fn pm_first_takes_the_best_scores_wherever_they_lie() {
         let gpus = free(&[0.9, 1.3, 1.0, 1.0]);
         assert_eq!(numbers(best(&gpus, 2)), [0, 2]);
-        // Of equal scores, those of a node that has as many as are needed.
+        // Among equal scores, PM-First prefers the node that has as many as are needed.
         let gpus = free(&[1.0, 1.3, 1.0, 1.0]);
         assert_eq!(numbers(best(&gpus, 2)), [2, 3]);
         assert_eq!(best(&gpus, 5), None);

@@ -1,4 +1,4 @@
-//! Consolidation only for the jobs that need it.
+//! Placement that consolidates only the jobs that need it.
 
 use super::consolidated::{Consolidated, Split};
 use super::walk::{Rule, has_resources, suits};
@@ -6,9 +6,9 @@ use blox_core::perf::SkewTable;
 use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
 use std::sync::Arc;
 
-/// What is believed about which jobs lose speed when they are spread over nodes.
+/// Predicate for jobs that lose speed if they are spread over nodes.
 ///
-/// A closure is a belief:
+/// A closure implements it:
 ///
 /// ```
 /// use blox_core::JobRef;
@@ -30,9 +30,10 @@ where
     }
 }
 
-/// By the skew of the tensors of the job's model (Tiresias, NSDI'19, section
-/// 3.3): above a limit the job must be consolidated. A job about which nothing
-/// is known must be, too, which costs waiting at most, and never speed.
+/// Sensitivity by tensor skew of the job's model (Tiresias, NSDI 2019, section 3.3).
+///
+/// A job must be consolidated if its skew is above a limit, or if its skew is unknown. Unnecessary
+/// consolidation costs waiting time at most, never speed.
 #[derive(Clone, Debug)]
 pub struct TensorSkew {
     table: Arc<SkewTable>,
@@ -40,12 +41,11 @@ pub struct TensorSkew {
 }
 
 impl TensorSkew {
-    /// The limit unless it is said otherwise. VGG and AlexNet lie far above it,
-    /// ResNet and Inception far below.
+    /// Default limit. VGG and AlexNet are far above it, ResNet and Inception far below.
     pub const LIMIT: f64 = 0.3;
 
-    /// With a table, and a limit from 0 (all are consolidated whose largest
-    /// tensor has any size) to 1 (none is whose skew is known).
+    /// Creates the predicate with a skew table and a limit from 0 to 1. With 0, every job with any
+    /// skew is consolidated; with 1, no job of known skew is.
     pub fn new(table: SkewTable, limit: f64) -> Self {
         TensorSkew {
             table: Arc::new(table),
@@ -55,7 +55,7 @@ impl TensorSkew {
 }
 
 impl Default for TensorSkew {
-    /// The image models that Tiresias was measured with, and [`TensorSkew::LIMIT`].
+    /// Uses the image models of Tiresias's evaluation and [`TensorSkew::LIMIT`].
     fn default() -> Self {
         TensorSkew::new(SkewTable::image_models(), TensorSkew::LIMIT)
     }
@@ -68,17 +68,18 @@ impl Sensitivity for TensorSkew {
     }
 }
 
-/// Jobs that must be consolidated are placed as [`Consolidated`] does, with
-/// [`Split::WholeNodes`]: on one node, or on wholly free ones but for the last
-/// part. All others take what is left over: nodes with fewest free GPUs first,
-/// so that whole nodes stay whole.
+/// Consolidates the jobs that need it, and packs all others into the fullest nodes.
+///
+/// Jobs that must be consolidated are placed by [`Consolidated`] with [`Split::WholeNodes`]: on one
+/// node, or on wholly free nodes except for the last part. All other jobs take GPUs of the nodes
+/// with fewest free GPUs first, so that whole nodes stay free.
 #[derive(Clone, Debug, Default)]
 pub struct Profiled<S = TensorSkew> {
     sensitivity: S,
 }
 
 impl<S: Sensitivity> Profiled<S> {
-    /// By a belief.
+    /// Creates the placement with a sensitivity.
     pub fn by(sensitivity: S) -> Self {
         Profiled { sensitivity }
     }
@@ -94,7 +95,7 @@ impl<S: Sensitivity> Rule for Profiled<S> {
     }
 }
 
-/// Free GPUs of the fullest nodes.
+/// Returns free GPUs of the fullest nodes.
 fn left_over(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
     let view = draft.view();
     let needed = shape.gpus.get();

@@ -1,21 +1,20 @@
-//! Anywhere, by chance.
+//! Random placement.
 
 use super::walk::{Rule, most_with_resources, suits};
 use crate::splitmix::mixed;
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, Shape};
 
-/// Free GPUs by chance, each as likely as any other, wherever they are: what
-/// placement costs at worst.
+/// Chooses free GPUs uniformly at random on any nodes: a lower bound for placement quality.
 ///
-/// What is drawn depends on the seed, the job and the number of its launch
-/// alone, so that one decision more or less changes nothing.
+/// The choice depends only on the seed, the job and its launch number. An additional decision
+/// therefore changes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Random {
     seed: u64,
 }
 
 impl Random {
-    /// From a seed.
+    /// Creates the rule with a seed.
     pub fn new(seed: u64) -> Self {
         Random { seed }
     }
@@ -28,7 +27,7 @@ impl Rule for Random {
             .nodes_with_free()
             .filter(|n| suits(n, job, shape, draft.view()))
             .flat_map(|n| {
-                // As many as the node has CPUs and memory for, taken together.
+                // At most as many as the node has CPUs and memory for.
                 let free = draft.free_on(n.id()).min(needed);
                 let most = most_with_resources(draft, n, shape, free);
                 draft.free_gpus_on(n.id()).take(most as usize)

@@ -7,21 +7,22 @@ use blox_core::{
     PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
 };
 
-/// Gives every listed job the first of its shapes that fits, running jobs
-/// included: first those that shrink give GPUs back, then jobs that have none are
-/// placed by a rule, in order, then those that grow take what is left. A job
-/// that cannot be placed holds nobody up.
+/// Gives every listed job, running jobs included, the first of its shapes that fits.
 ///
-/// A job that shrinks keeps GPUs on the nodes where it has most; one that grows
-/// takes more on nodes where it is, most first, and then as the draft has them.
-/// Whether a change needs a restart is for the backend to say.
+/// Jobs that shrink first give GPUs back. Jobs without GPUs are then placed by a rule, in order.
+/// Jobs that grow take the remaining GPUs last. A job that cannot be placed does not block later
+/// jobs.
+///
+/// A job that shrinks keeps GPUs on the nodes where it has most. A job that grows first takes GPUs
+/// on its own nodes, starting with the node where it has most. It then takes GPUs on the nodes with
+/// most free GPUs. The backend decides whether a change needs a restart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resizing<R> {
     rule: R,
 }
 
 impl<R: Rule> Resizing<R> {
-    /// By a rule for jobs that have no GPUs.
+    /// Creates the placement with a rule for jobs that have no GPUs.
     pub fn new(rule: R) -> Self {
         Resizing { rule }
     }
@@ -60,7 +61,7 @@ impl<R: Rule> PlacementPolicy for Resizing<R> {
     }
 }
 
-/// Returns what a job has now, by node, and how much that is.
+/// Returns the GPUs of an assignment by node, most GPUs first.
 pub(super) fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, GpuList)> {
     let cluster = draft.view().cluster();
     let mut parts: Vec<(NodeId, GpuList)> = Vec::new();
@@ -73,7 +74,7 @@ pub(super) fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, 
             None => parts.push((node, GpuList::from_slice(&[gpu]))),
         }
     }
-    // Most first; equal ones stay in order.
+    // Nodes with equal numbers of GPUs keep their order.
     parts.sort_by_key(|(_, list)| std::cmp::Reverse(list.len()));
     parts
 }
@@ -86,7 +87,7 @@ fn shrink(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
     let Some(shape) = request.shapes.iter().find(|s| s.gpus <= has) else {
         return Ok(());
     };
-    // It may be one of those that grow.
+    // The job may be one that grows.
     let most = request.shapes.iter().map(|s| s.gpus).max();
     if shape.gpus == has || most > Some(has) {
         return Ok(());
@@ -118,7 +119,7 @@ fn grow(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
     Ok(())
 }
 
-/// `more` free GPUs for a job beside those that it has.
+/// Returns `more` free GPUs for a job, in addition to its current GPUs.
 fn free_for(
     draft: &Draft<'_>,
     job: JobId,

@@ -10,7 +10,7 @@ pub(crate) struct Amounts {
 }
 
 impl Amounts {
-    /// Returns what an assignment gives.
+    /// Returns the CPUs and memory of an assignment.
     pub fn of(a: &Assignment) -> Self {
         Amounts {
             cpus: a.cpus,
@@ -18,12 +18,12 @@ impl Amounts {
         }
     }
 
-    /// Of each resource, the smaller amount.
+    /// Returns the smaller amount of each resource.
     pub fn at_most(self, other: Amounts) -> Self {
         self.with(other, f64::min)
     }
 
-    /// So many times as much.
+    /// Returns the amounts multiplied by a factor.
     pub fn times(self, factor: f64) -> Self {
         Amounts {
             cpus: self.cpus * factor,
@@ -39,18 +39,18 @@ impl Amounts {
     }
 }
 
-/// What nodes have for each of their GPUs. A resource that no node counts is
-/// given to nobody: its amounts are 0.
+/// Amounts that nodes have per GPU. A resource that no node states is not allocated: its amounts
+/// are 0.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
-    /// For one GPU, on the least equipped node.
+    /// Amount per GPU on the least equipped node.
     each: Amounts,
-    /// GPUs and all that there is, of every node.
+    /// GPUs and total amounts of every node.
     nodes: Vec<(GpuCount, Amounts)>,
 }
 
 impl Shares {
-    /// Of the nodes in view that have not left.
+    /// Computes the shares from the nodes in view that have not left.
     pub fn in_view(view: View<'_>) -> Self {
         let size = |n: &Node| {
             let (cpus, memory_gib) = (n.spec().cpus, n.spec().memory_gib);
@@ -73,13 +73,15 @@ impl Shares {
         }
     }
 
-    /// The fair share of so many GPUs.
+    /// Returns the fair share of `gpus` GPUs.
     pub fn fair(&self, gpus: GpuCount) -> Amounts {
         self.each.times(f64::from(gpus.get()))
     }
 
-    /// Returns what a job demands at best: what it asks for, its fair share where it does not say,
-    /// and no more than a node has. One larger than any node demands at most its fair share.
+    /// Returns the best-case demand of a job.
+    ///
+    /// This is the amount that the job requests, or its fair share if it requests none, but at most
+    /// what a node has. A job larger than any node demands at most its fair share.
     pub fn demand(&self, job: &JobRef<'_>) -> Amounts {
         let fair = self.fair(job.gpus());
         let extras = job.spec().extras();
@@ -93,7 +95,7 @@ impl Shares {
             .map(|(_, all)| *all)
             .reduce(|a, b| a.with(b, f64::max));
         let most = largest.unwrap_or(fair);
-        // What nobody counts is not capped.
+        // A resource that no node states is not capped.
         let most = most.with(
             self.each,
             |most, each| if each > 0.0 { most } else { f64::MAX },

@@ -1,4 +1,4 @@
-//! CPUs and memory by need, beside GPUs.
+//! Synergy: CPUs and memory allocated by demand, together with GPUs.
 
 use super::anew::{release_all, settle};
 use super::share::{Amounts, Shares};
@@ -9,39 +9,39 @@ use blox_core::{
 };
 use std::collections::BTreeMap;
 
-/// How CPUs and memory are given out.
+/// Allocation of CPUs and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// A fair share for each GPU, whatever the job can use.
+    /// Each job gets a fair share for each GPU, even if it cannot use it.
     Proportional,
-    /// The best-case demand, or nothing: a job that finds it nowhere is passed
-    /// over, though GPUs are free (Synergy-Greedy).
+    /// Each job gets its best-case demand. A job whose demand fits on no node is skipped, even if
+    /// GPUs are free (Synergy-Greedy).
     Greedy,
-    /// The best-case demand where it can be had, at least a fair share of what
-    /// the job can use otherwise (Synergy-Tune).
+    /// Each job gets its best-case demand if possible, otherwise at least the part of its fair
+    /// share that it can use (Synergy-Tune).
     #[default]
     Tune,
 }
 
-/// Synergy's mechanism (OSDI 2022, section 4): GPUs, CPUs and memory are given
-/// out together, in each round from an empty cluster, by a rule.
+/// Synergy's allocation of GPUs, CPUs and memory (OSDI 2022, section 4).
 ///
-/// What a job demands at best are the CPUs and the memory that it asks for; one
-/// that does not say demands a fair share, and none demands more than a node
-/// has. The fair share of a GPU is what each GPU of the least equipped node
-/// could have of it.
+/// Each round starts from an empty cluster, and a rule finds the GPUs.
 ///
-/// [`Allocation::Greedy`] walks the jobs in their order. The other two take the
-/// jobs in their order whose GPUs fit in the count of all that are free, and
-/// place them from the largest demand to the smallest: GPUs first, then CPUs,
-/// then memory. Under [`Allocation::Tune`] a job that finds no room for its
-/// demand is content with at most its fair share of each resource, and if that
-/// is not there either, it goes where GPUs are free, and jobs that hold more
-/// than their share there give up what is more, the one with the most first.
-/// So everybody is at least as fast as with a fair share, and no GPU idles for
-/// want of CPUs or memory. Jobs run as the gangs that they ask for; other shapes
-/// and partners of a request are not looked at. (The released program raises what a job demands less
-/// of than its share up to the share; here it stays as it is.)
+/// The best-case demand of a job is the CPUs and memory that it requests, or its fair share if it
+/// requests none. It is at most what a node has. The fair share of a GPU is what the least equipped
+/// node has per GPU.
+///
+/// [`Allocation::Greedy`] tries all jobs in order. The other two first select jobs in order, as
+/// long as the total number of free GPUs suffices. They then place the selected jobs from the
+/// largest demand to the smallest, by GPUs, then CPUs, then memory.
+///
+/// Under [`Allocation::Tune`], a job whose demand does not fit gets at most its fair share of each
+/// resource. If the share does not fit either, the job goes to any node with free GPUs. Jobs on
+/// that node then give up what exceeds their share, the job with the most first. So every job is at
+/// least as fast as with a fair share, and no GPU idles for lack of CPUs or memory.
+///
+/// Jobs run as the gangs that they request. Other shapes and partners of a request are ignored. The
+/// released program raises demands below the share up to the share; here they stay unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Synergy<R> {
     rule: R,
@@ -49,7 +49,7 @@ pub struct Synergy<R> {
 }
 
 impl<R: Rule> Synergy<R> {
-    /// By a rule, with [`Allocation::Tune`].
+    /// Creates the placement with a rule and [`Allocation::Tune`].
     pub fn new(rule: R) -> Self {
         Synergy {
             rule,
@@ -57,7 +57,7 @@ impl<R: Rule> Synergy<R> {
         }
     }
 
-    /// Returns it with another allocation.
+    /// Returns the placement with another allocation.
     #[must_use]
     pub fn with(mut self, allocation: Allocation) -> Self {
         self.allocation = allocation;
@@ -96,8 +96,8 @@ impl<R: Rule> PlacementPolicy for Synergy<R> {
             }
         }
         if !greedy {
-            // The outcome then depends on who is runnable, not on their order,
-            // which moves as they run.
+            // The outcome then depends on the set of runnable jobs. It does not depend on their
+            // order, which changes while they run.
             runnable.sort_by(|(a, a_demand), (b, b_demand)| {
                 let amounts = b_demand.cpus.total_cmp(&a_demand.cpus);
                 let amounts = amounts.then(b_demand.memory_gib.total_cmp(&a_demand.memory_gib));
@@ -121,7 +121,7 @@ impl<R: Rule> PlacementPolicy for Synergy<R> {
             }
         }
         Ok(match self.allocation {
-            // The order of running jobs decides what each of them finds.
+            // The order of running jobs decides which resources each of them finds.
             Allocation::Greedy => Outlook::NextRound,
             Allocation::Proportional | Allocation::Tune => Outlook::Stable,
         })
@@ -132,16 +132,16 @@ impl<R: Rule> PlacementPolicy for Synergy<R> {
     }
 }
 
-/// One decision.
+/// State of one decision.
 struct Pass<'r, R> {
     rule: &'r R,
     shares: Shares,
-    /// Who was placed on a node in this decision.
+    /// Jobs placed on each node in this decision.
     on: BTreeMap<NodeId, Vec<JobId>>,
 }
 
 impl<R: Rule> Pass<'_, R> {
-    /// Places a job with so much, if the rule finds room for it.
+    /// Places a job with these amounts if the rule finds room for it.
     fn give(
         &mut self,
         draft: &mut Draft<'_>,
@@ -200,8 +200,8 @@ impl<R: Rule> Pass<'_, R> {
         self.settle(draft, job.id(), assignment)
     }
 
-    /// Takes what is more than their share from jobs on a node until the node's
-    /// part of an assignment fits there; `false` if it never does.
+    /// Takes what exceeds the fair share from jobs on a node, until the node's part of an
+    /// assignment fits. Returns `false` if it does not fit even then.
     fn make_room(
         &self,
         draft: &mut Draft<'_>,
@@ -215,7 +215,7 @@ impl<R: Rule> Pass<'_, R> {
                 peers.push((Amounts::of(held).times(each), peer));
             }
         }
-        // Most CPUs for a GPU first, then most memory.
+        // Most CPUs per GPU first, then most memory.
         peers.sort_by(|a, b| {
             let amounts = b.0.cpus.total_cmp(&a.0.cpus);
             let amounts = amounts.then(b.0.memory_gib.total_cmp(&a.0.memory_gib));
@@ -245,8 +245,8 @@ impl<R: Rule> Pass<'_, R> {
     }
 }
 
-/// Returns what a node lacks for its part of an assignment; `None` if nothing. A node that does not
-/// say how many it has has enough.
+/// Returns what a node lacks for its part of an assignment, or `None` if it lacks nothing. A node
+/// that does not state an amount has enough.
 fn shortage(draft: &Draft<'_>, node: NodeId, wanted: &Assignment) -> Option<Amounts> {
     let cluster = draft.view().cluster();
     let spec = cluster.node(node)?.spec();

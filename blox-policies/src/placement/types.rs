@@ -1,4 +1,4 @@
-//! Jobs that train run on GPUs of one type.
+//! Placement of training jobs on GPUs of one type.
 
 use super::walk::{Rule, suits};
 use blox_core::{
@@ -8,8 +8,10 @@ use blox_core::{
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// By the rule. Where it would spread a job that trains over types of GPUs, the types are tried one after
-/// another, that with the most free GPUs first: replicas go in step, on GPUs that are alike.
+/// Finds GPUs by the rule, and keeps training jobs on one GPU type.
+///
+/// If the rule would spread a training job over several GPU types, it is tried on each type alone.
+/// The type with the most free GPUs comes first. Replicas run in lockstep, so they need equal GPUs.
 #[inline]
 pub(crate) fn find<R: Rule>(
     rule: &R,
@@ -39,12 +41,12 @@ pub(crate) fn find<R: Rule>(
     })
 }
 
-/// Returns whether it says how it trains.
+/// Returns whether the job specifies how it trains.
 pub(super) fn trains(job: &JobRef<'_>) -> bool {
     job.has_extras() && job.spec().extras().training.is_some()
 }
 
-/// The type of all GPUs of an assignment; `None` where there are several.
+/// Returns the type of all GPUs of an assignment, or `None` if there are several.
 fn type_of(draft: &Draft<'_>, assignment: &Assignment) -> Option<GpuTypeId> {
     let cluster = draft.view().cluster();
     let of = |gpu: &GpuId| Some(cluster.node(cluster.node_of(*gpu)?)?.gpu_type());
@@ -53,7 +55,7 @@ fn type_of(draft: &Draft<'_>, assignment: &Assignment) -> Option<GpuTypeId> {
     alike.then_some(first)
 }
 
-/// Returns what a shape asks for of a job that has GPUs: more of the same type, if it trains.
+/// Returns the shape for a job that has GPUs. A training job must get more of the same type.
 pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape: &Shape) -> Shape {
     let own = if trains(job) {
         type_of(draft, has)
@@ -66,7 +68,7 @@ pub(super) fn alike(draft: &Draft<'_>, job: &JobRef<'_>, has: &Assignment, shape
     }
 }
 
-/// GPUs by type of the nodes that `counts` names, on those types that the job may run on.
+/// GPUs by type, on the nodes selected by `counts` and the types that the job may run on.
 fn pools(
     view: View<'_>,
     job: &JobRef<'_>,
@@ -80,7 +82,8 @@ fn pools(
     pools
 }
 
-/// The most GPUs of one type that the job may run on, of those types that `counts` names.
+/// Largest number of GPUs of one type that the job may run on, among the types selected by
+/// `counts`.
 pub(super) fn most_of_a_type(
     view: View<'_>,
     job: &JobRef<'_>,
@@ -90,8 +93,8 @@ pub(super) fn most_of_a_type(
     GpuCount(pools.into_values().max().unwrap_or(0))
 }
 
-/// The most GPUs that the job may have at once, of the nodes that `counts` names: of one type if it
-/// trains, else of all on which it may run.
+/// Largest number of GPUs that the job may have at once, among the nodes selected by `counts`. A
+/// training job needs GPUs of one type; any other job may use all types on which it runs.
 pub(crate) fn most_usable(
     view: View<'_>,
     job: &JobRef<'_>,
@@ -104,8 +107,10 @@ pub(crate) fn most_usable(
     })
 }
 
-/// Returns whether the job could ever run where each job has GPUs of one type: as many as it asks
-/// for, or a replica if it takes what there is, as `adapts` says.
+/// Checks whether the job could ever run on GPUs of one type.
+///
+/// A job that adapts, according to `adapts`, needs room for one replica. Any other job needs all
+/// its requested GPUs.
 pub(super) fn fits_a_type(
     view: View<'_>,
     job: &JobRef<'_>,

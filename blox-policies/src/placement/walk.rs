@@ -1,4 +1,4 @@
-//! The walk over jobs in order.
+//! In-order placement: tries jobs one by one with a rule.
 
 use super::near::Near;
 use super::types::{find, most_of_a_type, trains};
@@ -9,31 +9,35 @@ use blox_core::{
 };
 use smallvec::SmallVec;
 
-/// Nodes, and how many GPUs of each.
+/// Nodes, and the number of GPUs on each.
 pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 
-/// Finds GPUs for one job.
+/// Rule that finds GPUs for one job.
 pub trait Rule: Clone + Send + Sync + 'static {
-    /// Free GPUs of the draft for a shape; `None` if the rule finds none.
+    /// Returns free GPUs of the draft for a shape, or `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
-    /// Nodes of the draft, each with how many of its first free GPUs are part of what
-    /// [`find`](Rule::find) gives, in its order; `None` if it gives others, or none. A rule need
-    /// not say it: it spares time.
+    /// Returns the nodes of the assignment that [`find`](Rule::find) would return, in the same
+    /// order.
+    ///
+    /// Each node comes with the number of its first free GPUs to take. Returns `None` if `find`
+    /// takes other GPUs or finds none. Implementing it is optional; it saves time.
     fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
         let _ = (draft, job, shape);
         None
     }
 
-    /// Returns whether it finds a place for every job without wishes while enough GPUs are free,
-    /// wherever these lie. Who runs is then settled by counting, and all who do find their places
-    /// together, among all GPUs that are free by then.
+    /// Returns whether the rule can place every job without constraints as long as enough GPUs are
+    /// free.
+    ///
+    /// If so, the walk first decides by GPU counts which jobs run. It then places all of them
+    /// together on the GPUs that are free after all preemptions.
     fn takes_any(&self) -> bool {
         false
     }
 
-    /// The most GPUs that it could ever give the job: those that it may run on,
-    /// of all nodes in view that have not left.
+    /// Returns the largest number of GPUs that the rule could ever give the job. By default, this
+    /// is the number of GPUs on which the job may run, over all nodes in view that have not left.
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
         match &job.spec().extras {
             Some(_) => sizes_for(view, job).sum(),
@@ -42,24 +46,25 @@ pub trait Rule: Clone + Send + Sync + 'static {
     }
 }
 
-/// What happens when a job does not fit.
+/// Behavior when a job does not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Blocked {
-    /// The walk ends: nobody passes the head of the line.
+    /// The walk ends: no job passes the head of the line (head-of-line blocking).
     #[default]
     Stop,
-    /// The next jobs get their chance (aggressive backfill; large jobs can starve).
+    /// Later jobs are tried (aggressive backfill; large jobs can starve).
     Skip,
 }
 
-/// Places jobs in order by a rule. Where the scheduling policy preempts, a job
-/// that does not fit takes the GPUs of jobs that come after it, last first, but
-/// only if that is enough; victims whose GPUs it does not need after all go on
-/// as if nothing had been.
+/// Places jobs in order by a rule.
 ///
-/// A rule to which any free GPUs will do ([`Rule::takes_any`]) lets gangs without wishes be
-/// counted first: they find their places when it is known who runs, among all GPUs that have come
-/// free by then, and lie together better for it.
+/// If the scheduling policy preempts, a job that does not fit preempts later jobs, the last one
+/// first. It does so only if they release enough GPUs. Victims whose GPUs are not needed in the end
+/// keep running.
+///
+/// If the rule works with any free GPUs ([`Rule::takes_any`]), gangs without constraints are first
+/// decided by count. They are placed once all running jobs are known, among all GPUs that are free
+/// after preemption. This places them on fewer nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Walk<R> {
     rule: R,
@@ -67,7 +72,7 @@ pub struct Walk<R> {
 }
 
 impl<R: Rule> Walk<R> {
-    /// By a rule, in head-of-line order.
+    /// Creates a walk with a rule and head-of-line blocking.
     pub fn new(rule: R) -> Self {
         Walk {
             rule,
@@ -75,7 +80,7 @@ impl<R: Rule> Walk<R> {
         }
     }
 
-    /// Returns it with another answer to a job that does not fit.
+    /// Returns the walk with another behavior for jobs that do not fit.
     #[must_use]
     pub fn when_blocked(mut self, blocked: Blocked) -> Self {
         self.blocked = blocked;
@@ -148,7 +153,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
     }
 }
 
-/// Places a request on free GPUs, its first shape that fits. A partner comes along.
+/// Places a request on free GPUs with its first shape that fits, together with its partner.
 #[inline]
 pub(crate) fn place_in_free<R: Rule>(
     rule: &R,
@@ -158,7 +163,7 @@ pub(crate) fn place_in_free<R: Rule>(
     if draft.free_gpus() < least_free(request) {
         return Ok(false);
     }
-    // A rule that does not look at types of GPUs sees those alone that the job accepts.
+    // A rule that ignores GPU types must see only the types that the job accepts.
     if let Some(job) = draft.view().job(request.job)
         && job.has_extras()
     {
@@ -169,7 +174,7 @@ pub(crate) fn place_in_free<R: Rule>(
     placed
 }
 
-/// With fewer free GPUs no shape of the request fits.
+/// Number of free GPUs below which no shape of the request fits.
 #[inline]
 fn least_free(request: &Request) -> u32 {
     least_of(request, |s| match s.place {
@@ -179,7 +184,7 @@ fn least_free(request: &Request) -> u32 {
     .unwrap_or(u32::MAX)
 }
 
-/// The least that a shape of the request needs.
+/// Smallest need of the shapes of a request.
 #[inline]
 fn least_of(request: &Request, needs: impl Fn(&Shape) -> u32) -> Option<u32> {
     match &request.shapes[..] {
@@ -229,7 +234,7 @@ fn place_by_shapes<R: Rule>(
     Ok(false)
 }
 
-/// Returns why a request found no place.
+/// Returns the reason why a request could not be placed.
 pub fn shortage(request: &Request, draft: &Draft<'_>) -> Reason {
     shortage_of_gpus(least_gpus(request), draft)
 }
@@ -240,12 +245,12 @@ fn least_gpus(request: &Request) -> GpuCount {
     counts.min().unwrap_or_default()
 }
 
-/// Returns why there is no place for so many GPUs.
+/// Returns the reason why `needed` GPUs could not be placed.
 pub(crate) fn shortage_of_gpus(needed: GpuCount, draft: &Draft<'_>) -> Reason {
     shortage_among(needed, GpuCount(draft.free_gpus()))
 }
 
-/// Returns why there is no place for so many GPUs while so many are free.
+/// Returns the reason why `needed` GPUs could not be placed while `free` GPUs are free.
 fn shortage_among(needed: GpuCount, free: GpuCount) -> Reason {
     if free < needed {
         Reason::TooFewGpus { needed, free }
@@ -254,15 +259,15 @@ fn shortage_among(needed: GpuCount, free: GpuCount) -> Reason {
     }
 }
 
-/// Serves jobs in order.
+/// State of a walk that serves jobs in order.
 struct Line<'r, 'a, R> {
     rule: &'r R,
     preempts: bool,
-    /// Victims of the one that is being served, and how many GPUs each has.
+    /// Victims of the current job, each with its number of GPUs.
     victims: SmallVec<[(JobId, u32); 16]>,
-    /// Jobs that have enough free GPUs, counted together, and no places yet.
+    /// Jobs for which enough GPUs are reserved by count, but that are not placed yet.
     counted: SmallVec<[JobRef<'a>; 32]>,
-    /// GPUs for these.
+    /// GPUs reserved for the counted jobs.
     reserved: u32,
 }
 
@@ -277,7 +282,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         }
     }
 
-    /// Places a request on free GPUs or over jobs that come after it.
+    /// Places a request on free GPUs, or on GPUs of later jobs.
     fn serves(
         &mut self,
         request: &Request,
@@ -296,7 +301,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         if !self.releases_until(fits, request.job, requests, draft)? {
             return Ok(false);
         }
-        // The job that comes first of the victims is spared first.
+        // The victim that comes first in the order is spared first.
         for &(victim, _) in self.victims.iter().rev() {
             if draft.free_gpus() == 0 {
                 break;
@@ -306,8 +311,8 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         Ok(true)
     }
 
-    /// Has GPUs for a job that asks for nothing else, free ones or those of jobs that come after
-    /// it. Which these are is settled later.
+    /// Reserves GPUs by count for a job without constraints: free GPUs, or GPUs of later jobs. The
+    /// concrete GPUs are chosen later.
     fn counts_in(
         &mut self,
         job: &JobRef<'a>,
@@ -323,7 +328,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         Ok(true)
     }
 
-    /// Takes GPUs of jobs that come after this one, until so many are free.
+    /// Preempts later jobs until `wanted` GPUs are free.
     fn makes_room(
         &mut self,
         job: JobId,
@@ -335,8 +340,8 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         let Some(mut rest) = within_reach.and_then(|all| all.checked_sub(wanted)) else {
             return Ok(false);
         };
-        // Who has no more than what would be left over is none. The job that comes first of the
-        // victims is spared first.
+        // A job with no more GPUs than the surplus is not a victim. The victim that comes first in
+        // the order is spared first.
         let start = draft.savepoint();
         for (_, has) in self.victims.iter_mut().rev() {
             if (1..=rest).contains(has) {
@@ -354,7 +359,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         self.makes_room_by_trial(job, wanted, requests, draft)
     }
 
-    /// Not all that the victims have has come free.
+    /// Handles the case that victims release fewer GPUs than they have.
     #[cold]
     fn makes_room_by_trial(
         &mut self,
@@ -377,8 +382,8 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         Ok(true)
     }
 
-    /// Releases the victims, then one more after another, until it fits. `false`, and nothing has
-    /// changed, if it does not fit with all of them gone.
+    /// Releases the victims, then further victims one by one, until the job fits. Returns `false`,
+    /// without any change, if the job does not fit even then.
     fn releases_until(
         &mut self,
         mut fits: impl FnMut(&mut Draft<'_>) -> Result<bool, DraftError>,
@@ -401,8 +406,8 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         Ok(true)
     }
 
-    /// Victims that have enough GPUs beside those that are free; how many both have. Counted
-    /// before anything is touched: most jobs that wait need more than all of them have.
+    /// Finds victims that have enough GPUs together with the free ones, and returns the sum of
+    /// both. It only counts: most waiting jobs need more than all victims have.
     fn finds_victims(
         &mut self,
         needed: u32,
@@ -422,7 +427,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         Some(within_reach)
     }
 
-    /// The jobs that were counted in find their places, in order.
+    /// Places the counted jobs in order.
     fn place_counted(&mut self, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let mut gang = Shape::default();
         for job in self.counted.drain(..) {
@@ -433,7 +438,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
             {
                 continue;
             }
-            // A rule that finds none does not take any.
+            // A rule that finds no GPUs here must not return true from `takes_any`.
             let found = self.rule.find(draft, &job, &gang);
             draft.assign(job.id(), found.ok_or(DraftError::NoGpu(job.id()))?)?;
         }
@@ -502,7 +507,7 @@ fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> 
     draft.has_resources(&beside).then_some(beside)
 }
 
-/// So many free GPUs of each of these nodes for a shape, if they are left there.
+/// Takes the given number of free GPUs from each node for a shape, if they are still free.
 pub(crate) fn on_nodes(
     draft: &Draft<'_>,
     nodes: &[(NodeId, u32)],
@@ -516,7 +521,8 @@ pub(crate) fn on_nodes(
     draft.has_resources(&found).then_some(found)
 }
 
-/// Returns whether a job may use a node in this shape: its type, and that the job runs on it.
+/// Returns whether a job may use a node in this shape: the GPU type matches, and the job runs on
+/// it.
 #[inline]
 pub fn suits(node: &blox_core::Node, job: &JobRef<'_>, shape: &Shape, view: View<'_>) -> bool {
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
@@ -535,8 +541,8 @@ fn runs_on(node: &blox_core::Node, job: &JobRef<'_>, view: View<'_>) -> bool {
     job.accepts(cluster, gpu_type) && training.is_none_or(trains)
 }
 
-/// Returns whether CPUs and memory for `count` of the shape's GPUs are left on a node in the draft.
-/// A node that does not say how many it has has enough.
+/// Returns whether a node in the draft has CPUs and memory left for `count` of the shape's GPUs. A
+/// node that does not state an amount has enough.
 #[inline]
 pub(crate) fn has_resources(
     draft: &Draft<'_>,
@@ -551,8 +557,8 @@ pub(crate) fn has_resources(
     draft.has_left(node.id(), shape.cpus * part, shape.memory_gib * part)
 }
 
-/// For how many of the shape's GPUs, `most` at most, CPUs and memory are left on a node in the
-/// draft.
+/// Returns for how many of the shape's GPUs, at most `most`, a node in the draft has CPUs and
+/// memory left.
 pub(crate) fn most_with_resources(
     draft: &Draft<'_>,
     node: &blox_core::Node,
@@ -563,7 +569,7 @@ pub(crate) fn most_with_resources(
     (1..=most).rev().find(enough).unwrap_or(0)
 }
 
-/// The shape of what a job has, wherever it may lie.
+/// Returns the shape of an assignment, without its nodes.
 pub(crate) fn shape_of(assignment: &Assignment) -> Shape {
     Shape {
         cpus: assignment.cpus,
@@ -572,7 +578,7 @@ pub(crate) fn shape_of(assignment: &Assignment) -> Shape {
     }
 }
 
-/// GPUs of each node in view that the job may run on, whether usable now or not.
+/// GPUs of each node in view that the job may run on, usable or not.
 pub(crate) fn sizes_for<'a>(
     view: View<'a>,
     job: &JobRef<'a>,
@@ -584,7 +590,7 @@ pub(crate) fn sizes_for<'a>(
         .map(|n| GpuCount(n.gpu_count()))
 }
 
-/// Returns whether the job may run on so many GPUs of the empty cluster; the reason if not.
+/// Checks whether the job may run on `asked` GPUs of the empty cluster.
 pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> Result<(), Reason> {
     let possible = sizes_for(view, job).sum();
     if asked <= possible {
@@ -593,7 +599,7 @@ pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> R
     Err(Reason::NeverFits { asked, possible })
 }
 
-/// Returns whether the rule could place the job on the empty cluster; the reason if not.
+/// Checks whether the rule could place the job on the empty cluster.
 pub(crate) fn can_ever_place<R: Rule>(
     rule: &R,
     view: View<'_>,
@@ -625,7 +631,7 @@ mod tests {
     };
     use std::sync::Arc;
 
-    /// Short jobs come first and stop longer ones.
+    /// Run in which short jobs come first and preempt longer ones.
     struct Run {
         core: Runtime,
         policy: Pipeline,
@@ -648,7 +654,7 @@ mod tests {
             }
         }
 
-        /// Jobs of so many GPUs and hours come in; who stops, and who is placed where.
+        /// Submits jobs of these GPUs and hours, and returns the stopped and the placed jobs.
         fn round(&mut self, at: f64, jobs: &[(u32, f64)]) -> (Vec<u32>, Vec<(u32, Vec<u32>)>) {
             let at = Time::new(at);
             for &(gpus, hours) in jobs {
@@ -825,7 +831,8 @@ mod tests {
         assert_eq!(first.1, [(1, vec![0]), (0, vec![1])]);
         let second = run.round(300.0, &[(1, 90.0), (1, 4.0)]);
         assert_eq!(second.1, [(3, vec![2]), (2, vec![3])]);
-        // The first two victims lie on two nodes. The gang does not: others free a whole one.
+        // The first two victims use two nodes. The gang gets one: later preemptions free a whole
+        // node.
         let (stops, places) = run.round(600.0, &[(2, 0.5), (1, 1.0), (1, 2.0)]);
         assert_eq!(stops, [0, 2, 3, 1]);
         assert_eq!(places, [(4, vec![0, 1]), (5, vec![2]), (6, vec![3])]);
@@ -836,7 +843,7 @@ mod tests {
         let mut run = Run::on(2, 2, Blocked::Skip);
         run.round(0.0, &[(1, 100.0), (1, 3.0)]);
         run.round(300.0, &[(1, 90.0), (1, 4.0)]);
-        // The gang has victims on two nodes, the next one does not fit, the last one frees a node.
+        // The gang has victims on two nodes, the next job does not fit, the last job frees a node.
         let (stops, places) = run.round(600.0, &[(2, 0.5), (4, 3.5), (1, 3.8)]);
         assert_eq!(stops, [0, 2, 3]);
         assert_eq!(places, [(4, vec![2, 3]), (6, vec![1])]);
@@ -865,7 +872,8 @@ mod tests {
         };
         let at = Time::new(1.0);
         run.core.event(at, &event, &mut run.policy).unwrap();
-        // The last of the order is tried in vain and goes on; those on the other node leave.
+        // The last job in the order is tried without effect and keeps running; both jobs on the
+        // other node stop.
         let (stops, places) = run.round(300.0, &[(2, 1.0)]);
         assert_eq!((stops, places), (vec![1, 2], vec![(3, vec![0, 1])]));
     }

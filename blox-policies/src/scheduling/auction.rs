@@ -1,32 +1,33 @@
 //! Partial allocation: an auction without money.
 
-/// What a job says GPUs are worth to it in a lease.
+/// A job's values of GPU counts in a lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bid {
-    /// What having none of them is worth, above 0.
+    /// Value of having no GPUs, above 0.
     pub nothing: f64,
-    /// GPU counts, ascending, with what each is worth, above 0.
+    /// GPU counts, ascending, with the value of each, above 0.
     pub offers: Vec<(u32, f64)>,
 }
 
-/// What a job has won.
+/// Result of the auction for one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Award {
-    /// GPUs; 0 or one of the counts that it bid for.
+    /// Number of GPUs; 0 or one of the counts in the bid.
     pub gpus: u32,
-    /// The part of them that it may keep, above 0 and at most 1: the rest is what
-    /// it pays for what its winning costs the others.
+    /// Fraction of the GPUs that the job may keep, above 0 and at most 1. The rest is its payment
+    /// for the loss of the other bidders.
     pub kept: f64,
 }
 
-/// The partial allocation mechanism (Cole, Gkatzelis and Goel, EC 2013), as Themis (NSDI 2020,
-/// section 5.1) uses it: GPUs are given out so that the product of what they are
-/// worth to all bidders is the largest, and each bidder pays by a part of what it wins:
-/// it keeps the product of what the others get, over what they would get
-/// without it. So nobody gains by bidding untruly.
+/// The partial allocation mechanism (Cole, Gkatzelis and Goel, EC 2013), as used by Themis (NSDI
+/// 2020, section 5.1).
 ///
-/// The product is found exactly, over whole GPUs; of equally good outcomes, the one with
-/// fewer GPUs for later bidders. Takes time and memory in proportion to bids times `gpus`.
+/// GPUs are allocated so that the product of the values of all bidders is maximal. Each bidder pays
+/// with a fraction of its GPUs. It keeps the product of the other bidders' values, divided by that
+/// product without this bidder. So untruthful bids bring no gain.
+///
+/// The product is maximized exactly, over whole GPUs. Ties go to the outcome with fewer GPUs for
+/// later bidders. Time and memory are proportional to the number of bids times `gpus`.
 ///
 /// ```
 /// use blox_policies::scheduling::{Bid, partial_allocation};
@@ -38,14 +39,14 @@ pub struct Award {
 /// ```
 pub fn partial_allocation(bids: &[Bid], gpus: u32) -> Vec<Award> {
     let width = gpus as usize + 1;
-    // Of the first `i` bidders, the best sum of logarithms with at most so many GPUs.
+    // Best sums of logarithms of the first `i` bidders, by the maximum number of GPUs.
     let mut before = vec![vec![0.0; width]];
     for bid in bids {
         let last = &before[before.len() - 1];
         let next = with(last, bid);
         before.push(next);
     }
-    // Of those after, likewise, from the last on.
+    // Best sums of the bidders after `i`, filled from the last one.
     let mut after = vec![0.0; width];
     let mut awards = vec![Award::default(); bids.len()];
     let best = before[bids.len()][width - 1];
@@ -56,7 +57,7 @@ pub fn partial_allocation(bids: &[Bid], gpus: u32) -> Vec<Award> {
         let without = (0..width).map(|k| before[i][k] + after[width - 1 - k]);
         let without = without.fold(f64::NEG_INFINITY, f64::max);
         let kept = libm::exp(best - worth - without);
-        // Sums of logarithms differ in last bits where products would not.
+        // Sums of logarithms have rounding errors that products do not have.
         let kept = if kept > 1.0 - 1e-9 { 1.0 } else { kept };
         awards[i] = Award { gpus: won, kept };
         after = with(&after, bid);
@@ -64,7 +65,7 @@ pub fn partial_allocation(bids: &[Bid], gpus: u32) -> Vec<Award> {
     awards
 }
 
-/// The best sums once this bidder is there, by GPUs.
+/// Returns the best sums with this bidder added, by number of GPUs.
 fn with(sums: &[f64], bid: &Bid) -> Vec<f64> {
     let nothing = libm::log(bid.nothing);
     let mut next: Vec<f64> = sums.iter().map(|sum| sum + nothing).collect();
@@ -77,8 +78,8 @@ fn with(sums: &[f64], bid: &Bid) -> Vec<f64> {
     next
 }
 
-/// Returns how many of `left` GPUs this bidder gets, the fewest that are best, and the logarithm of
-/// what they are worth to it.
+/// Returns the number of `left` GPUs that this bidder gets, and the logarithm of their value. Among
+/// optimal numbers, it is the smallest.
 fn choice(sums: &[f64], bid: &Bid, left: usize) -> (u32, f64) {
     let nothing = libm::log(bid.nothing);
     let mut best = (0, nothing, sums[left] + nothing);
@@ -108,14 +109,14 @@ mod tests {
 
     #[test]
     fn the_product_is_the_largest_there_is() {
-        // 8 x 3 with both on two GPUs, 12 x 1 or 2 x 9 otherwise.
+        // 8 x 3 if both get two GPUs; otherwise 12 x 1 or 2 x 9.
         let bids = [
             bid(1.0, &[(2, 8.0), (4, 12.0)]),
             bid(1.0, &[(2, 3.0), (4, 9.0)]),
         ];
         let awards = partial_allocation(&bids, 4);
         assert_eq!([awards[0].gpus, awards[1].gpus], [2, 2]);
-        // The other would have 9 instead of 3, and 12 instead of 8.
+        // Without this bidder, the other would have 9 instead of 3, or 12 instead of 8.
         assert!((awards[0].kept - 3.0 / 9.0).abs() < 1e-12);
         assert!((awards[1].kept - 8.0 / 12.0).abs() < 1e-12);
     }

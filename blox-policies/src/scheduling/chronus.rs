@@ -8,59 +8,59 @@ use blox_solve::{BranchAndBound, Program, Solver, Var};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How new jobs with deadlines are chosen that come in together.
+/// Choice among new jobs with deadlines that arrive together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaseChoice {
-    /// One after the other, wide ones first, each in the latest leases that are left.
+    /// Considers jobs one by one, wide jobs first. Each gets the latest leases that are left.
     #[default]
     Greedy,
-    /// As many of them as fit together, by a mixed-integer program; within so
-    /// many nodes of its search. Where that finds nothing, greedily.
+    /// Accepts as many jobs as fit together, by a mixed-integer program with a limit on search
+    /// nodes. If the search finds nothing, it falls back to `Greedy`.
     Optimal {
-        /// Nodes of the branch and bound.
+        /// Maximum number of branch-and-bound nodes.
         nodes: u64,
     },
 }
 
-/// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
+/// Leases for jobs with deadlines; best-effort jobs use the rest (Chronus, SoCC 2021).
 ///
-/// Time is divided into leases; decisions should fall on their multiples. A
-/// job with a deadline is accepted if leases before it can be set aside for all
-/// of its work beside those of jobs accepted before; if not it runs as
-/// best-effort. In each lease the jobs run for which it was set aside, then
-/// best-effort jobs by least remaining time as far as they fit, then accepted jobs
-/// that run ahead of their leases. Remaining times are the true ones. An
-/// accepted job whose leases have become too few (a crash, an overhead) gets more
-/// where there are any, and otherwise goes on in those that it has. No plan reaches a million leases
-/// ahead: a job that needs as many runs as best-effort.
+/// Time is divided into leases; decisions should fall on their multiples. A job with a deadline is
+/// accepted if enough leases before the deadline are free for all its work. They are then reserved.
+/// Otherwise it runs as best-effort.
+///
+/// In each lease, the jobs with a reservation run first. Best-effort jobs follow by least remaining
+/// time, as long as they fit. Accepted jobs that run ahead of their leases come last. Remaining
+/// times are the true values. After a crash or an overhead, an accepted job may have too few leases
+/// left. It then gets more if there are any, and otherwise keeps its leases. Plans are limited to a
+/// million leases ahead: a job that needs more runs as best-effort.
 #[derive(Clone, Debug)]
 pub struct Chronus {
     lease: f64,
     choice: LeaseChoice,
 }
 
-/// The leases that are set aside for each job.
+/// Leases reserved for each job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Leases {
-    /// The leases set aside for accepted jobs, by number, ascending.
+    /// Reserved leases of accepted jobs, by number, ascending.
     plans: BTreeMap<JobId, Vec<u64>>,
 }
 
-/// Plans reach no further ahead than so many leases.
+/// Maximum number of leases that a plan reaches ahead.
 const FURTHEST: u64 = 1_000_000;
 
-/// A job that wants leases.
+/// Job that needs leases.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     job: JobId,
     gpus: u32,
-    /// How many leases it needs, from the first on until before the last.
+    /// Number of leases that it needs before lease `until`.
     needed: u64,
     until: u64,
 }
 
 impl Chronus {
-    /// With leases of this length, above 0 (else 240 s).
+    /// Creates the policy with leases of this length, above 0 (else 240 s).
     pub fn new(lease: Seconds) -> Self {
         let lease = lease.secs();
         Chronus {
@@ -69,14 +69,14 @@ impl Chronus {
         }
     }
 
-    /// Returns it with another choice among jobs that come in together.
+    /// Sets the choice among jobs that arrive together.
     #[must_use]
     pub fn choosing(mut self, choice: LeaseChoice) -> Self {
         self.choice = choice;
         self
     }
 
-    /// The number of the lease that begins now or next.
+    /// Returns the number of the lease that begins now or next.
     fn first_lease(&self, view: View<'_>) -> u64 {
         let now = view.now().secs();
         let k = (now / self.lease).round();
@@ -91,7 +91,7 @@ impl Chronus {
         let deadline = job.deadline()?;
         let left = job.work_left() / job.spec().work.rate;
         let needed = (left / self.lease).ceil() as u64;
-        // A job whose deadline is far off has time.
+        // Bounds the plan of a job with a distant deadline.
         let ahead = needed.saturating_mul(4).saturating_add(10_000);
         let until = (deadline.secs() / self.lease).floor().max(0.0) as u64;
         Some(Wish {
@@ -102,7 +102,7 @@ impl Chronus {
         })
     }
 
-    /// GPUs that plans leave from the lease `first` on, until before `until`.
+    /// Returns the GPUs that plans leave in each lease from `first` until before `until`.
     fn left_over(&self, memory: &Leases, view: View<'_>, first: u64, until: u64) -> Vec<i64> {
         let total = i64::from(view.usable_gpus().get());
         let mut left = vec![total; until.saturating_sub(first) as usize];
@@ -115,7 +115,7 @@ impl Chronus {
         left
     }
 
-    /// The latest leases that do, if there are as many.
+    /// Returns the latest suitable leases, if there are enough.
     fn latest(wish: &Wish, first: u64, left: &[i64]) -> Option<Vec<u64>> {
         let open = (first..wish.until).rev().filter(|k| {
             let left = left.get((k - first) as usize);
@@ -158,7 +158,7 @@ impl Chronus {
         }
     }
 
-    /// As many of the wishes as fit: which, and in which leases.
+    /// Returns as many jobs as fit, with their leases.
     fn choose(
         &self,
         wishes: &[Wish],
@@ -201,8 +201,7 @@ impl Chronus {
         Some(plans.collect())
     }
 
-    /// Leases that are over go; those that are not needed any more, and those
-    /// that are missing, are seen to.
+    /// Removes past leases and leases that are no longer needed, and reserves missing ones.
     fn tidy(&self, memory: &mut Leases, view: View<'_>, first: u64) {
         let mut short = Vec::new();
         let wishes: BTreeMap<JobId, Wish> = view
@@ -225,7 +224,7 @@ impl Chronus {
             let mut left = self.left_over(memory, view, first, wish.until.max(first));
             let has = memory.plans.get(&wish.job).cloned().unwrap_or_default();
             for k in has.iter().filter(|k| **k < wish.until) {
-                // Its own leases are not to be had twice.
+                // A job cannot reserve a lease twice.
                 left[(k - first) as usize] = 0;
             }
             wish.needed -= has.len() as u64;
@@ -297,7 +296,7 @@ impl SchedulingPolicy for Chronus {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let first = self.first_lease(view);
         self.tidy(memory, view, first);
-        // Between two leases those that run in the current one go on.
+        // Between two leases, jobs of the current lease continue.
         let between = first as f64 * self.lease != view.now().secs();
         let mut order: Vec<(u8, f64, JobRef<'_>)> = view
             .active()

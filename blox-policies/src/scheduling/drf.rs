@@ -3,10 +3,11 @@
 use super::listed::{list_by, shares, totals};
 use blox_core::{Outlook, Requests, SchedulingPolicy, Stateless, View};
 
-/// Jobs in ascending order of their dominant share: the largest part that they
-/// ask for of all GPUs, all CPUs or all memory (DRF, NSDI 2011, with every job a
-/// user of one task, as Synergy has it). Ties are broken by the job's number.
-/// Large jobs can starve: see [`StarvationGuard`](super::StarvationGuard).
+/// Jobs in ascending order of their dominant share (DRF, NSDI 2011).
+///
+/// The dominant share is the largest fraction that a job requests of all GPUs, all CPUs or all
+/// memory. As in Synergy, every job counts as a user with one task. Ties are broken by the job's
+/// number. Large jobs can starve: see [`StarvationGuard`](super::StarvationGuard).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drf;
 

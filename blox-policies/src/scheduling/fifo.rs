@@ -6,10 +6,10 @@ use blox_core::{
     policy::{ByKey, by_key},
 };
 
-/// Jobs in order of submission; what runs is never stopped.
+/// Jobs in order of submission, without preemption.
 ///
-/// User priorities come first: a job of a larger priority is ahead of all of a
-/// smaller one. Ties are broken by the job's number.
+/// A job of a higher user priority comes before all jobs of a lower priority. Ties are broken by
+/// the job's number.
 #[derive(Clone)]
 pub struct Fifo(ByKey);
 
@@ -24,7 +24,7 @@ impl Default for Fifo {
     }
 }
 
-/// [`Fifo`], for compositions.
+/// Creates a [`Fifo`], for compositions.
 pub fn fifo() -> Fifo {
     Fifo::default()
 }

@@ -7,12 +7,12 @@ use blox_core::{
 };
 use std::sync::Arc;
 
-/// Jobs in descending order of their finish-time fairness: their age and the
-/// time that they still need, over the whole time that they need on GPUs of
-/// their own. The job that sharing slowed down most comes first, and stops
-/// others. (Themis, NSDI 2020, has that ratio against a fair part of the
-/// cluster, and auctions; this is the order that Synergy takes from it, the
-/// right way round.) Jobs about which nothing is known come last.
+/// Jobs in descending order of finish-time fairness, with preemption.
+///
+/// The key is the job's age plus its remaining time, divided by its total time on dedicated GPUs.
+/// So the job that sharing slowed down most comes first. Themis (NSDI 2020) computes the ratio
+/// against a fair share of the cluster, and uses auctions. This is Synergy's order derived from it,
+/// in the intended direction. Jobs without an estimate come last.
 #[derive(Clone)]
 pub struct FinishTimeFairness {
     estimator: Arc<dyn Estimator>,
@@ -25,7 +25,7 @@ impl Default for FinishTimeFairness {
 }
 
 impl FinishTimeFairness {
-    /// With an estimator.
+    /// Creates the policy with an estimator.
     pub fn with(estimator: impl Estimator + 'static) -> Self {
         FinishTimeFairness {
             estimator: Arc::new(estimator),
@@ -43,7 +43,7 @@ impl SchedulingPolicy for FinishTimeFairness {
                 (Some(whole), Some(left)) if whole > Seconds::ZERO => {
                     -((job.age() + left).secs() / whole.secs())
                 }
-                // Nothing to do: as slowed down as can be.
+                // A job without work counts as slowed down most.
                 (Some(_), Some(_)) => f64::MIN,
                 _ => f64::MAX,
             }

@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 
 /// Time slices, packing, growing and shrinking (Gandiva, OSDI 2018, section 3).
 ///
-/// Jobs take turns ([`TimeSlicing`]). Where not all fit, a job whose turn it is not runs
-/// beside one whose turn it is, on the same GPUs, if both ask for equally many and keep
-/// them busy for at most all of the time together ([`gpu_utilisation`], which Gandiva measures
-/// in the first minutes of a job). A pair that turns out to do less together than one
-/// of them would alone is parted and not made again: so Gandiva corrects itself by what it
-/// sees. Where all fit and GPUs are left over, jobs with levels grow, one level at a time
-/// in order of submission; as soon as others need the GPUs they shrink to what
-/// they asked for.
+/// Jobs take turns ([`TimeSlicing`]). If not all jobs fit, a job without a turn may share the GPUs
+/// of a job with a turn. Both must request the same number of GPUs, and their GPU utilisation must
+/// add up to at most 1 ([`gpu_utilisation`]; Gandiva measures it in the first minutes of a job). A
+/// pair that does less work than one of its jobs alone is separated, and not paired again. This
+/// corrects wrong pairings from observations.
 ///
-/// Migration and the choice of nodes are for placement: [`Migrating`](crate::placement::Migrating),
-/// [`NodeSets`](crate::placement::NodeSets). Sharing GPUs is not combined with CPUs and memory that are counted.
+/// If all jobs fit and GPUs remain, jobs with levels grow by one level at a time, in order of
+/// submission. When other jobs need the GPUs, they shrink to their request.
+///
+/// Placement handles migration and the choice of nodes: [`Migrating`](crate::placement::Migrating),
+/// [`NodeSets`](crate::placement::NodeSets). Jobs that request CPUs or memory do not share GPUs.
 #[derive(Clone, Debug)]
 pub struct Gandiva {
     turns: TimeSlicing,
@@ -29,11 +29,11 @@ pub struct Gandiva {
     grows: bool,
 }
 
-/// The turns so far, and the pairs that were parted.
+/// The turns so far, and the separated pairs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GandivaMemory {
     turns: Turns,
-    /// Pairs that did too little together, the smaller number first.
+    /// Pairs that did too little work together, the smaller number first.
     parted: BTreeSet<(JobId, JobId)>,
 }
 
@@ -44,7 +44,7 @@ impl Default for Gandiva {
 }
 
 impl Gandiva {
-    /// With slices of this length, above 0 (else 60 s).
+    /// Creates the policy with slices of this length, above 0 (else 60 s).
     pub fn new(slice: Seconds) -> Self {
         Gandiva {
             turns: TimeSlicing::new(slice),
@@ -53,24 +53,24 @@ impl Gandiva {
         }
     }
 
-    /// Returns whether two jobs may run on the same GPUs.
+    /// Sets whether two jobs may run on the same GPUs.
     #[must_use]
     pub fn packing(mut self, yes: bool) -> Self {
         self.packs = yes;
         self
     }
 
-    /// Returns whether jobs grow onto idle GPUs.
+    /// Sets whether jobs grow onto idle GPUs.
     #[must_use]
     pub fn growing(mut self, yes: bool) -> Self {
         self.grows = yes;
         self
     }
 
-    /// Notes pairs that do less together than one of them would alone.
+    /// Records pairs that do less work than one of the jobs would alone.
     fn look_back(&self, memory: &mut GandivaMemory, view: View<'_>) {
         for job in view.running() {
-            // One that starts has done nothing yet.
+            // A starting job has done nothing yet.
             let other = beside(view, &job).filter(|o| o.phase() == Phase::Running);
             let Some(other) = other else {
                 continue;
@@ -96,7 +96,7 @@ impl Gandiva {
     }
 }
 
-/// Iterations a second of a job alone on GPUs of the type that it has.
+/// Iterations per second of a job alone on its current GPU type.
 fn alone(view: View<'_>, job: &JobRef<'_>) -> f64 {
     let cluster = view.cluster();
     let its = |a: &Assignment| {
@@ -109,7 +109,7 @@ fn alone(view: View<'_>, job: &JobRef<'_>) -> f64 {
         .unwrap_or(job.spec().work.rate)
 }
 
-/// The job with the same GPUs.
+/// Returns the job that shares these GPUs.
 fn beside<'v>(view: View<'v>, job: &JobRef<'_>) -> Option<JobRef<'v>> {
     let gpu = *job.assignment()?.gpus.first()?;
     let mut others = view.cluster().promised_to(gpu).filter(|id| *id != job.id());
@@ -132,7 +132,7 @@ impl SchedulingPolicy for Gandiva {
         self.look_back(memory, view);
         let order = self.turns.in_turn(&mut memory.turns, view);
         let mut free = view.usable_gpus().get();
-        // Who runs, and beside whom; who has a place of its own, and may have company.
+        // Running jobs with their hosts, and hosts that have their own GPUs and may share them.
         let mut chosen: Vec<(JobRef<'_>, Option<JobId>)> = Vec::new();
         let mut hosts: Vec<JobRef<'_>> = Vec::new();
         let mut rest: Vec<JobRef<'_>> = Vec::new();
@@ -142,7 +142,7 @@ impl SchedulingPolicy for Gandiva {
                 continue;
             }
             free -= job.gpus().get();
-            // It shares with one that has a place too: it starts elsewhere, a slice later.
+            // Its partner also has a turn: this job starts elsewhere, a slice later.
             let shares = beside(view, &job).is_some_and(|o| hosts.iter().any(|h| h.id() == o.id()));
             if !shares {
                 chosen.push((job, None));
@@ -153,7 +153,7 @@ impl SchedulingPolicy for Gandiva {
         let mut guests = 0;
         if self.packs {
             for job in rest {
-                // Who runs in a pair already stays in it.
+                // A job that already runs in a pair stays in it.
                 let now = beside(view, &job).map(|o| o.id());
                 let place = |host: &JobRef<'_>| {
                     let theirs = beside(view, host).map(|o| o.id());
@@ -195,7 +195,7 @@ impl SchedulingPolicy for Gandiva {
     }
 }
 
-/// Gives `free` GPUs to jobs with levels, a level at a time in order of submission.
+/// Gives `free` GPUs to jobs with levels, one level at a time in order of submission.
 fn grow(chosen: &[(JobRef<'_>, Option<JobId>)], counts: &mut [u32], mut free: u32) {
     let mut order: Vec<usize> = (0..chosen.len()).collect();
     order.sort_by_key(|i| chosen[*i].0.id());

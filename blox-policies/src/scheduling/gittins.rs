@@ -2,8 +2,7 @@
 
 use blox_core::Seconds;
 
-/// How much service past jobs took, as far as is known: what 2D-Gittins ranks
-/// by instead of durations.
+/// Distribution of the service of past jobs. 2D-Gittins uses it instead of durations.
 ///
 /// ```
 /// use blox_core::Seconds;
@@ -16,15 +15,15 @@ use blox_core::Seconds;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceHistory {
-    /// Ascending.
+    /// Samples, ascending.
     samples: Vec<f64>,
-    /// Sums of the samples before each.
+    /// Sum of all samples before each one.
     sums: Vec<f64>,
 }
 
 impl ServiceHistory {
-    /// Of whole services of past jobs, in GPU-seconds where GPU-seconds are
-    /// counted; `None` without any, or with one that is not above 0.
+    /// Creates a history from the total services of past jobs, in GPU-seconds if the policy counts
+    /// those. Returns `None` if there are no samples, or if one is not above 0.
     pub fn of(samples: impl IntoIterator<Item = Seconds>) -> Option<Self> {
         let mut samples: Vec<f64> = samples.into_iter().map(Seconds::secs).collect();
         if samples.is_empty() || samples.iter().any(|s| *s <= 0.0) {
@@ -40,16 +39,17 @@ impl ServiceHistory {
         Some(ServiceHistory { samples, sums })
     }
 
-    /// Returns how many samples it holds, at least 1.
+    /// Returns the number of samples, at least 1.
     pub fn count(&self) -> usize {
         self.samples.len()
     }
 
-    /// The Gittins index of a job that attained `service`, looking `quantum`
-    /// ahead (Tiresias, NSDI'19, section 3.2): the probability that it ends
-    /// within the quantum, divided by the service that it is expected to take
-    /// of it. 0 if no past job took more than `service`. An infinite horizon is
-    /// a quantum of [`f64::MAX`].
+    /// Returns the Gittins index of a job with an attained `service` and a look-ahead of `quantum`
+    /// (Tiresias, NSDI 2019, section 3.2).
+    ///
+    /// The index is the probability that the job ends within the quantum, divided by the expected
+    /// service within it. It is 0 if no past job took more than `service`. Use [`f64::MAX`] for an
+    /// infinite quantum.
     pub fn index(&self, service: Seconds, quantum: Seconds) -> f64 {
         let (a, q) = (service.secs(), quantum.secs());
         let first = self.samples.partition_point(|s| *s <= a);
@@ -61,7 +61,7 @@ impl ServiceHistory {
         let ending = (beyond - first) as f64;
         let taken = self.sums[beyond] - self.sums[first] - a * ending;
         let rest = (self.samples.len() - beyond) as f64;
-        // What does not end takes all of the quantum.
+        // A job that does not end takes the whole quantum.
         let expected = taken + if rest > 0.0 { q * rest } else { 0.0 };
         if expected > 0.0 {
             ending / expected
@@ -83,7 +83,7 @@ mod tests {
     fn the_index_is_the_chance_to_end_over_the_service_that_it_takes() {
         let h = history(&[40.0, 10.0, 20.0]);
         let index = |a, q| h.index(Seconds::new(a), Seconds::new(q));
-        // Nobody ends within 5.
+        // No job ends within 5.
         assert_eq!(index(0.0, 5.0), 0.0);
         // One of three ends; 10 + 15 + 15 are taken.
         assert_eq!(index(0.0, 15.0), 1.0 / 40.0);

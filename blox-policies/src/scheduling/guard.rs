@@ -1,4 +1,4 @@
-//! Protection against starvation, around any scheduling policy.
+//! Wrapper that protects jobs against starvation.
 
 use blox_core::{
     Event, JobId, Outlook, Phase, Plan, Policy, Requests, SchedulingPolicy, Seconds, Time, View,
@@ -7,12 +7,11 @@ use blox_core::{
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Promotes a job that waited too long: from then on it comes before all jobs
-/// that are not promoted, for the rest of its life.
+/// Promotes a job that waited too long: it then comes before all jobs that are not promoted, for
+/// the rest of its life.
 ///
-/// Waiting is counted from the first decision that could have launched the job
-/// and did not; the decision that preempts a job is not such a one. Blox:
-/// 1000 hours.
+/// The waiting time starts at the first decision that could have launched the job and did not. The
+/// decision that preempts a job does not count. Blox uses 1000 hours.
 #[derive(Clone, Debug)]
 pub struct StarvationGuard<P> {
     inner: P,
@@ -20,29 +19,29 @@ pub struct StarvationGuard<P> {
 }
 
 impl<P> StarvationGuard<P> {
-    /// Around a policy, for jobs that waited `limit`.
+    /// Wraps a policy, for jobs that waited `limit`.
     pub fn new(inner: P, limit: Seconds) -> Self {
         StarvationGuard { inner, limit }
     }
 }
 
-/// From this length on the queue takes no more jobs until it is used up, and is then made anew.
+/// Length from which the queue takes no more jobs. It is rebuilt after it is used up.
 const LONG: usize = 256;
 
-/// The jobs that wait: a cache that follows from the view.
+/// Waiting jobs: a cache that can be derived from the view.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Waits {
-    /// Waiting jobs by the moment from which they wait. Some ran since.
+    /// Waiting jobs by the time since which they wait. Some have run since.
     #[serde(skip)]
     queue: VecDeque<(Time, JobId)>,
-    /// True if it holds all that wait. It need not while it is long: others came later.
+    /// True if the queue holds all waiting jobs. A long queue may lack jobs that came later.
     #[serde(skip)]
     complete: bool,
-    /// The last decision at which it did.
+    /// Time of the last decision at which the queue was complete.
     #[serde(skip)]
     complete_at: Time,
-    /// Those whose time is up.
+    /// Jobs whose limit is reached.
     #[serde(skip)]
     due: Vec<(Time, JobId)>,
     #[serde(skip)]
@@ -80,8 +79,8 @@ impl Waits {
         self.complete_at = view.now();
     }
 
-    /// Takes those whose time is up off the queue, and those that wait no more. Then none of the
-    /// jobs in it is due, and who is first says when one will be.
+    /// Removes jobs whose limit is reached, and jobs that no longer wait. Afterwards no job in the
+    /// queue is due, and the first job determines the next check.
     fn pass(&mut self, view: View<'_>, limit: Seconds) -> Outlook {
         let now = view.now();
         while let Some(&(since, id)) = self.queue.front() {
@@ -98,7 +97,7 @@ impl Waits {
     }
 }
 
-/// Returns whether the job has waited since then, and did not run in between.
+/// Returns whether the job has waited since then without running.
 #[inline]
 fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
     view.job(id).is_some_and(|j| {
@@ -106,7 +105,7 @@ fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
     })
 }
 
-/// Times only grow, so the place is nearly always the end.
+/// Inserts an entry in time order. Times only grow, so the position is nearly always the end.
 #[inline]
 fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
     if queue.back().is_none_or(|last| last.0 <= entry.0) {
@@ -149,7 +148,7 @@ impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
             waits.rebuild(view);
             timer = waits.pass(view, self.limit);
         }
-        // In one order, whenever they were told apart.
+        // In one order, independent of when they became due.
         waits.due.sort_unstable();
         waits.due.dedup();
         for (_, id) in waits.due.drain(..) {

@@ -6,19 +6,20 @@ use blox_core::{
     policy::{ByKey, by_key},
 };
 
-/// What counts as service.
+/// Measure of attained service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Service {
-    /// Time for which the job ran, whatever its size (Blox).
+    /// Running time, regardless of the number of GPUs (Blox).
     #[default]
     Time,
     /// GPU-seconds (Tiresias' two-dimensional service).
     GpuTime,
 }
 
-/// Jobs in ascending order of attained service: who had least runs, and stops
-/// who had more. Ties are broken by the job's number. Needs no knowledge of
-/// durations. Long jobs can starve: see [`StarvationGuard`](super::StarvationGuard).
+/// Jobs in ascending order of attained service, with preemption.
+///
+/// A job with less service preempts jobs with more. Ties are broken by the job's number. Durations
+/// need not be known. Long jobs can starve: see [`StarvationGuard`](super::StarvationGuard).
 #[derive(Clone)]
 pub struct Las(ByKey);
 
@@ -29,7 +30,7 @@ impl Default for Las {
 }
 
 impl Las {
-    /// By one kind of service.
+    /// Creates the policy with a measure of service.
     pub fn by(service: Service) -> Self {
         Las(match service {
             Service::Time => by_key(|job| SortKey::by(job.attained_time().secs())).alike(),
@@ -43,8 +44,7 @@ impl Stateless for Las {}
 
 impl SchedulingPolicy for Las {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
-        // Service grows while a job runs, so the order can change at any round
-        // in which somebody waits.
+        // Service grows while a job runs, so the order can change at any round with waiting jobs.
         self.0.schedule(&mut (), view, out)
     }
 }

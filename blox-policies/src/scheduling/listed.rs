@@ -1,9 +1,9 @@
-//! What policies share whose keys change while jobs wait.
+//! Helpers of policies whose keys change while jobs wait.
 
 use blox_core::{JobId, JobRef, Request, Requests, View};
 
-/// Lists all jobs, promoted ones first, in ascending order of a key; ties go to
-/// the job's number. Who comes later may be stopped for who comes first.
+/// Lists all jobs in ascending order of a key, promoted jobs first; ties go to the job's number.
+/// Earlier jobs may preempt later ones.
 pub(super) fn list_by(view: View<'_>, out: &mut Requests, key: impl Fn(&JobRef<'_>) -> f64) {
     let mut jobs: Vec<(bool, f64, JobId)> = view
         .active()
@@ -35,7 +35,7 @@ pub(super) fn totals(view: View<'_>) -> [f64; 3] {
     sum
 }
 
-/// Returns what a job asks for as parts of these totals; 0 of what nobody counts.
+/// Returns the fractions of the totals that a job requests; 0 for a resource that no node states.
 pub(super) fn shares(job: &JobRef<'_>, totals: &[f64; 3]) -> [f64; 3] {
     let extras = job.spec().extras();
     let asked = [f64::from(job.gpus().get()), extras.cpus, extras.memory_gib];

@@ -1,4 +1,4 @@
-//! Ending jobs whose loss has converged, around any scheduling policy.
+//! Wrapper that ends jobs whose loss has converged.
 
 use blox_core::perf::{LOSS, converged};
 use blox_core::{
@@ -6,11 +6,10 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Ends a job as complete once its loss has converged (Blox, EuroSys 2024,
-/// figure 16): users ask for more epochs than they need.
+/// Ends a job as complete once its loss has converged (Blox, EuroSys 2024, figure 16).
 ///
-/// A loss has converged when, over each of the last few reports, it fell by less
-/// than a share of the largest loss that the job reported; see
+/// Users request more epochs than they need. A loss has converged if each of the last few reports
+/// fell by less than a given fraction of the job's largest loss; see
 /// [`converged`](blox_core::perf::converged). Jobs that report no loss run to their end.
 #[derive(Clone, Debug)]
 pub struct LossTermination<P> {
@@ -19,7 +18,7 @@ pub struct LossTermination<P> {
     reports: usize,
 }
 
-/// The last decision, and a list that is filled in each.
+/// The last decision, and a buffer that each decision fills.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Looked {
@@ -30,7 +29,7 @@ pub struct Looked {
 }
 
 impl<P> LossTermination<P> {
-    /// Around a policy: three reports in a row that fall by less than a thousandth.
+    /// Wraps a policy; three consecutive reports must fall by less than a thousandth.
     pub fn new(inner: P) -> Self {
         LossTermination {
             inner,
@@ -39,14 +38,14 @@ impl<P> LossTermination<P> {
         }
     }
 
-    /// Returns it with another share of the largest loss, above 0.
+    /// Sets the fraction of the largest loss, above 0.
     #[must_use]
     pub fn tolerance(mut self, share: f64) -> Self {
         self.tolerance = share;
         self
     }
 
-    /// Returns it with another number of reports, at least 1.
+    /// Sets the number of consecutive reports, at least 1.
     #[must_use]
     pub fn reports(mut self, in_a_row: usize) -> Self {
         self.reports = in_a_row.max(1);
@@ -56,7 +55,7 @@ impl<P> LossTermination<P> {
     fn is_done(&self, job: &JobRef<'_>) -> bool {
         let losses = job.metric(LOSS);
         losses.len() > self.reports
-            // Told already; the end is on its way.
+            // The job is already ending.
             && *job.reason() != Reason::GoalReached
             && converged(losses.iter().map(|l| l.1), self.tolerance, self.reports)
     }
@@ -83,7 +82,7 @@ impl<P: SchedulingPolicy> Policy for LossTermination<P> {
 
 impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
-        // Only who was heard of can have converged since the last decision.
+        // Only a job with news can have converged since the last decision.
         let Looked { decision, found } = &mut memory.own;
         let next = decision.is_some_and(|d| d + 1 == view.decision());
         *decision = Some(view.decision());

@@ -11,34 +11,33 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a [`Lucid`] profiles and packs.
+/// Settings of [`Lucid`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct LucidSettings {
-    /// Nodes set aside for profiling: the last of the cluster, never more than a quarter
-    /// of it. 0 for no profiling.
+    /// Nodes reserved for profiling: the last nodes of the cluster, at most a quarter of it. 0
+    /// disables profiling.
     pub profiler_nodes: u32,
-    /// How long a job is profiled at most.
+    /// Maximum profiling time of a job.
     pub limit: Seconds,
-    /// The largest job that is profiled, in GPUs.
+    /// Largest profiled job, in GPUs.
     pub profiled_gpus: u32,
-    /// Jobs waiting for the profiler above which it gets one node more.
+    /// Number of jobs waiting for the profiler above which it gets an additional node.
     pub grow_above: usize,
-    /// Jobs waiting for the profiler below which it gives that node back.
+    /// Number of jobs waiting for the profiler below which it releases the additional node.
     pub shrink_below: usize,
-    /// The largest sum of two sharing scores of jobs on the same GPUs; below 0 for no packing.
+    /// Largest sum of two sharing scores on the same GPUs; below 0 disables packing.
     pub scores: f64,
     /// Memory of a GPU in MiB: both jobs must fit.
     pub memory_mib: f64,
-    /// A job is packed beside another only if its estimated service is at most so many
-    /// times the other's: long jobs are not put beside short ones.
+    /// A job is packed beside another only if its estimated service is at most this many times the
+    /// other's. So long jobs are not packed with short ones.
     pub service_ratio: f64,
-    /// A pair is separated when one of the two runs at less than this share of its speed
-    /// alone.
+    /// A pair is separated when one job runs at less than this fraction of its speed alone.
     pub least_speed: f64,
 }
 
 impl Default for LucidSettings {
-    /// The artifact's for Venus; GPUs of 24 GiB.
+    /// Uses the artifact's settings for Venus, and GPUs of 24 GiB.
     fn default() -> Self {
         LucidSettings {
             profiler_nodes: 2,
@@ -56,22 +55,22 @@ impl Default for LucidSettings {
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing by sharing score, order by estimate.
 ///
-/// - **Profiler.** A job that may be profiled first runs on nodes set aside, smallest
-///   jobs first, until it ends or a limit is reached; then it goes to the main queue. The
-///   set grows by a node when its queue does.
-/// - **Order.** The main queue is in ascending order of estimated duration times GPUs;
-///   nobody waits behind one that does not fit.
-/// - **Packing.** A job goes beside a running one of as many GPUs, if their sharing
-///   scores add up to no more than 2, both fit the memory, and it is not much longer; the
-///   first such by start. At most two jobs share a GPU. A pair that a table of
-///   pairs says is slow is not made; one that proves slow is separated, for good: the later
-///   job waits again.
+/// - **Profiler.** A job that may be profiled first runs on reserved nodes, smallest jobs first. It
+///   ends there, or moves to the main queue at a time limit. The set of nodes grows by one node
+///   when its queue grows.
+/// - **Order.** The main queue is in ascending order of estimated duration times GPUs. A job that
+///   does not fit does not block later jobs.
+/// - **Packing.** A job may share GPUs with a running job of the same size. The sharing scores must
+///   add up to at most 2, both jobs must fit the memory, and the new job must not be much longer.
+///   Among several such jobs, the one that started first is chosen. At most two jobs share a GPU.
+///   Pairs that a table lists as slow are not packed. A pair that turns out to be slow is separated
+///   permanently, and the later job waits again.
 ///
-/// A job runs on the types of GPU that it names; one that cannot beside the nodes that may be set
-/// aside is turned away. CPUs and memory of nodes are not looked at.
+/// A job runs on the GPU types that it names. It is rejected if it does not fit outside the nodes
+/// that may be reserved. CPUs and memory of nodes are ignored.
 ///
-/// Scores and memory of GPUs are the attributes `sharing_score` (0 tiny, 1 medium, 2 jumbo) and
-/// `gmem` (MiB) of jobs; one that does not say runs alone.
+/// Sharing scores and GPU memory are the job attributes `sharing_score` (0 tiny, 1 medium, 2 jumbo)
+/// and `gmem` (MiB). A job without them does not share GPUs.
 #[derive(Clone)]
 pub struct Lucid {
     settings: LucidSettings,
@@ -79,15 +78,15 @@ pub struct Lucid {
     pairs: Arc<PairTable>,
 }
 
-/// What `Lucid` remembers.
+/// State of `Lucid`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LucidMemory {
-    /// True if the profiler has a node more.
+    /// True if the profiler has its additional node.
     grown: bool,
-    /// Pairs that proved slow.
+    /// Pairs that turned out to be slow.
     slow: BTreeSet<(JobId, JobId)>,
-    /// Jobs that were placed to be profiled, each with the number of that launch: a plan that comes
-    /// to nothing leaves nothing behind.
+    /// Jobs placed for profiling, each with the number of that launch. A plan that is not applied
+    /// thus leaves no trace.
     profiled: BTreeMap<JobId, u32>,
     #[serde(skip)]
     order: Vec<(f64, JobId)>,
@@ -100,7 +99,7 @@ impl Default for Lucid {
 }
 
 impl Lucid {
-    /// With settings, beliefs about durations, and the speeds of pairs, as far as they are known.
+    /// Creates the policy with settings, an estimator of durations, and the known speeds of pairs.
     pub fn with(
         settings: LucidSettings,
         estimator: impl Estimator + 'static,
@@ -113,7 +112,7 @@ impl Lucid {
         }
     }
 
-    /// The nodes that profile now: the last of those that have not left.
+    /// Returns the current profiling nodes: the last nodes that have not left.
     fn profilers(&self, view: View<'_>, grown: bool) -> Vec<NodeId> {
         let there: Vec<NodeId> = view
             .nodes()
@@ -129,12 +128,12 @@ impl Lucid {
         there[there.len() - count..].to_vec()
     }
 
-    /// Returns whether a job has still to be profiled.
+    /// Returns whether a job still has to be profiled.
     fn is_new(&self, job: &JobRef<'_>) -> bool {
         job.gpus().get() <= self.settings.profiled_gpus && job.attained_time() < self.limit()
     }
 
-    /// The limit, less what sums of seconds may lose.
+    /// Returns the limit, minus a tolerance for rounding in sums of seconds.
     fn limit(&self) -> Seconds {
         self.settings.limit - Seconds::new(1e-6)
     }
@@ -171,7 +170,7 @@ impl Lucid {
             && !memory.slow.contains(&Self::pair(new.id(), there.id()))
     }
 
-    /// Separates pairs that proved slow, and takes jobs off the profiler in time.
+    /// Separates slow pairs, and removes jobs from the profiler in time.
     fn release(&self, memory: &mut LucidMemory, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let view = draft.view();
         let mut leave = Vec::new();
@@ -226,7 +225,7 @@ impl Lucid {
             let fits = |n: &&NodeId| draft.free_on(**n) >= gpus && may_use(view, **n, &job);
             let fits = nodes.iter().filter(fits);
             let Some(node) = fits.min_by_key(|n| draft.free_on(**n)) else {
-                // Another may want GPUs of another type.
+                // Another job may need GPUs of another type.
                 draft.explain(job.id(), Reason::NotChosen);
                 continue;
             };
@@ -262,7 +261,7 @@ impl Lucid {
             }
         }
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        // Who got a partner in this draft.
+        // Jobs that got a partner in this draft.
         let mut paired = BTreeSet::new();
         for &(_, id) in &order {
             let Some(job) = view.job(id) else { continue };
@@ -275,7 +274,7 @@ impl Lucid {
                     partner: Some(there),
                     ..Assignment::of(gpus)
                 };
-                // A GPU there may have failed: then it looks for free ones.
+                // If a GPU there has failed, the job gets free GPUs instead.
                 if draft.assign(id, assignment).is_ok() {
                     paired.insert(there);
                     continue;
@@ -290,7 +289,7 @@ impl Lucid {
         Ok(())
     }
 
-    /// The first running job, by start, beside which this one may be.
+    /// Returns the running job with the earliest start that this job may share GPUs with.
     fn beside(
         &self,
         memory: &LucidMemory,
@@ -338,7 +337,7 @@ impl Lucid {
     }
 }
 
-/// Free GPUs beside the nodes that profile.
+/// Rule that takes free GPUs outside the profiling nodes.
 #[derive(Clone)]
 struct Beside(Vec<NodeId>);
 
@@ -354,7 +353,7 @@ impl Rule for Beside {
         if let Some(node) = one.min_by_key(|n| draft.free_on(**n)) {
             return Some(shape.on(draft.take_from(*node, gpus)?));
         }
-        // It spans nodes, the emptiest first.
+        // The job spans nodes, those with most free GPUs first.
         nodes.sort_by_key(|n| std::cmp::Reverse(draft.free_on(*n)));
         let (mut rest, mut list) = (gpus, blox_core::GpuList::new());
         for node in nodes {

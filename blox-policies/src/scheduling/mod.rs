@@ -1,4 +1,4 @@
-//! Which jobs should run, in what order.
+//! Scheduling policies: which jobs should run, and in what order.
 
 mod auction;
 mod chronus;

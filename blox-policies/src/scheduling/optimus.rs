@@ -9,24 +9,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-/// Gives GPUs where they shorten training most (Peng et al., EuroSys 2018).
+/// Gives GPUs to the jobs whose training they shorten most (Peng et al., EuroSys 2018).
 ///
-/// *How much is left.* Once a job has reported its loss four times, the curve of
-/// [`LossCurve`] is fitted to it, and the job is taken to end when the loss falls by
-/// less than a share of its largest value an epoch; before that, and at most, after
-/// the iterations that it was submitted with.
+/// *Remaining work.* After four loss reports, [`LossCurve`] is fitted to them. The job is then
+/// expected to end when its loss falls by less than a fraction of its largest value per epoch.
+/// Before that, and at most, it runs for its submitted iterations.
 ///
-/// *How fast.* [`WorkerModel`] is fitted to the speeds at which the job ran so far,
-/// and to what a [`Profile`] says about 1, 2, 4, ... GPUs where it has not run (the
-/// paper runs a job for a short while before it starts).
+/// *Speed.* [`WorkerModel`] is fitted to the speeds at which the job has run so far. For 1, 2, 4,
+/// ... GPUs on which it has not run, a [`Profile`] provides the speed. (The paper runs a job for a
+/// short while before it starts.)
 ///
-/// *How many.* Every job first gets its smallest number of GPUs, those with the
-/// least left first; then, again and again, the job whose time to the end shrinks
-/// most a GPU gets its next number. A job that says at which numbers it may run
-/// (`levels`) gets those only; any other may run on 1 to a given most.
+/// *Number of GPUs.* Every job first gets its smallest number of GPUs, the job with the shortest
+/// remaining time first. Then the job whose remaining time shrinks most per GPU repeatedly gets its
+/// next number. A job with `levels` gets only those numbers. Any other job may run on 1 GPU up to a
+/// maximum.
 ///
-/// Jobs are listed smallest first; pair it with
-/// [`Resizing`](crate::placement::Resizing), which changes what running jobs have.
+/// Jobs are listed smallest first. Combine it with [`Resizing`](crate::placement::Resizing), which
+/// changes the GPUs of running jobs.
 #[derive(Clone)]
 pub struct Optimus {
     profile: Arc<dyn Profile>,
@@ -34,18 +33,18 @@ pub struct Optimus {
     tolerance: f64,
 }
 
-/// What was seen of each job.
+/// Observations of each job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// Iterations a second at each number of GPUs on which a job ran.
+    /// Iterations per second at each number of GPUs on which a job ran.
     speeds: BTreeMap<JobId, BTreeMap<u32, f64>>,
-    /// The end that was estimated after so many reports, in epochs; follows from the view.
+    /// Number of reports, and the end in epochs estimated from them; derived from the view.
     #[serde(skip)]
     ends: BTreeMap<JobId, (usize, Option<f64>)>,
 }
 
 impl Seen {
-    /// Notes how fast a job runs on the GPUs that it holds.
+    /// Records the speed of a job on its current GPUs.
     fn note(&mut self, job: &JobRef<'_>) {
         if let Some(held) = job.held() {
             let speeds = self.speeds.entry(job.id()).or_default();
@@ -54,12 +53,12 @@ impl Seen {
     }
 }
 
-/// A loss is fitted from so many reports on.
+/// Number of reports from which a loss curve is fitted.
 const FEWEST_REPORTS: usize = 4;
 
 impl Default for Optimus {
-    /// Speed in proportion to GPUs until it is seen, at most 16 of them; the end is
-    /// where the loss falls by less than a thousandth an epoch.
+    /// Uses at most 16 GPUs, and a speed in proportion to GPUs until it is measured. A job ends
+    /// when its loss falls by less than a thousandth per epoch.
     fn default() -> Self {
         Optimus {
             profile: Arc::new(Linear),
@@ -70,21 +69,21 @@ impl Default for Optimus {
 }
 
 impl Optimus {
-    /// Returns it with another belief about speed before it is seen.
+    /// Sets the profile that provides speeds before they are measured.
     #[must_use]
     pub fn believing(mut self, profile: impl Profile + 'static) -> Self {
         self.profile = Arc::new(profile);
         self
     }
 
-    /// Returns it with at most so many GPUs, at least 1, for a job that does not say.
+    /// Sets the maximum number of GPUs, at least 1, of a job without levels.
     #[must_use]
     pub fn at_most(mut self, gpus: GpuCount) -> Self {
         self.most = gpus.get().max(1);
         self
     }
 
-    /// Returns it with another share of the largest loss, above 0.
+    /// Sets the fraction of the largest loss, above 0.
     #[must_use]
     pub fn tolerance(mut self, share: f64) -> Self {
         self.tolerance = share;
@@ -118,14 +117,14 @@ impl Optimus {
         Candidate {
             job: job.id(),
             left: self.left(memory, job),
-            // Without any belief more GPUs are no better.
+            // Without any speed, more GPUs bring no gain.
             model: WorkerModel::fit(&steps).unwrap_or(WorkerModel { c: [0.0, 1.0, 0.0] }),
             levels,
             level: None,
         }
     }
 
-    /// Iterations that are left.
+    /// Remaining iterations.
     fn left(&self, memory: &mut Seen, job: &JobRef<'_>) -> f64 {
         let declared = job.work_left();
         let losses = job.metric(LOSS);
@@ -148,14 +147,14 @@ impl Optimus {
         };
         let done = job.work_done() / reports.epoch;
         match end {
-            // A job that is still there has something left.
+            // A job that still runs has work left.
             Some(end) => ((end - done).max(1.0) * reports.epoch).min(declared),
             None => declared,
         }
     }
 }
 
-/// The epoch after which the loss, as far as it is known, is flat.
+/// Returns the epoch after which the known loss curve is flat.
 fn end_of(losses: impl Iterator<Item = f64>, tolerance: f64) -> Option<f64> {
     let points: Vec<(f64, f64)> = losses
         .enumerate()
@@ -170,7 +169,7 @@ struct Candidate {
     left: f64,
     model: WorkerModel,
     levels: Vec<u32>,
-    /// Index of what it gets; `None` for nothing.
+    /// Index of its level; `None` for no GPUs.
     level: Option<usize>,
 }
 
@@ -179,7 +178,7 @@ impl Candidate {
         self.level.map_or(0, |l| self.levels[l])
     }
 
-    /// Returns what the next number would take more, and by how much it shortens a GPU.
+    /// Returns the additional GPUs of the next level, and the time saved per GPU.
     fn gain(&self) -> Option<(u32, f64)> {
         let next = *self.levels.get(self.level? + 1)?;
         let more = next - self.gpus();
@@ -188,7 +187,7 @@ impl Candidate {
     }
 }
 
-/// Gains with the largest first, ties to the older job.
+/// Heap entry: the largest gain first; ties go to the older job.
 #[derive(PartialEq)]
 struct Gain {
     a_gpu: f64,
@@ -210,7 +209,7 @@ impl Ord for Gain {
     }
 }
 
-/// Divides `free` GPUs; the candidates are in order of job.
+/// Divides `free` GPUs; the candidates are in job order.
 fn divide(candidates: &mut [Candidate], mut free: u32) {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     let time = |c: &Candidate| c.left * c.model.seconds(c.levels.first().copied().unwrap_or(1));
@@ -281,7 +280,7 @@ impl SchedulingPolicy for Optimus {
             let extras = job.spec().extras();
             let share =
                 |amount: f64, gpus: u32| amount * f64::from(gpus) / f64::from(job.gpus().get());
-            // Fewer, where its number does not fit.
+            // Smaller levels follow, in case this level does not fit.
             let shapes = c.levels[..=c.level.unwrap_or(0)].iter().rev();
             out.push(Request {
                 job: c.job,
@@ -296,7 +295,7 @@ impl SchedulingPolicy for Optimus {
             });
         }
         out.stop_unlisted();
-        // What is left shrinks at different speeds.
+        // The remaining times shrink at different speeds.
         Outlook::NextRound
     }
 }
@@ -323,7 +322,7 @@ mod tests {
     #[test]
     fn gpus_go_where_they_shorten_most() {
         let all = [1, 2, 3, 4, 5, 6];
-        // Time is left / w: 1 -> 2 saves a half, 2 -> 3 a sixth, 3 -> 4 a twelfth.
+        // The time is left / w: 1 -> 2 saves a half, 2 -> 3 a sixth, 3 -> 4 a twelfth.
         let two = || {
             vec![
                 candidate(0, 100.0, [1.0, 0.0, 0.0], &all),

@@ -7,9 +7,11 @@ use blox_core::{
     policy::{ByKey, by_key},
 };
 
-/// Jobs in ascending order of the GPU time that they are believed to need, duration
-/// times GPUs; what runs is never stopped (Helios, SC 2021, section 4.2). Jobs about which
-/// nothing is known come last. Ties are broken by the job's number.
+/// Jobs in ascending order of estimated GPU time, without preemption (Helios, SC 2021, section
+/// 4.2).
+///
+/// The GPU time is the duration multiplied by the number of GPUs. Jobs without an estimate come
+/// last. Ties are broken by the job's number.
 #[derive(Clone)]
 pub struct Qssf(ByKey);
 
@@ -20,8 +22,8 @@ impl Default for Qssf {
 }
 
 impl Qssf {
-    /// With an estimator, taken as it is: it is not told what happens, since
-    /// beliefs about a waiting job must not change.
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
         Qssf(
             by_key(move |job| {

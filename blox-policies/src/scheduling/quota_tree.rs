@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 /// A queue of a [`QuotaTree`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Its name: the virtual cluster of its jobs.
+    /// Name: the virtual cluster of its jobs.
     pub name: String,
-    /// GPUs that it gets back from borrowers.
+    /// Guaranteed GPUs, which it reclaims from borrowers.
     pub quota: u32,
-    /// The most GPUs that it has at a time, borrowed ones included.
+    /// Maximum number of GPUs at a time, borrowed GPUs included.
     pub most: u32,
-    /// The queue above it, by its place in the list; one that comes before it.
+    /// Index of its parent queue in the list. The parent must come before it.
     pub parent: Option<usize>,
 }
 
-/// Quotas with borrowing and reclaim around any order of jobs (the capacity scheduler of Hadoop,
-/// and Kueue's cohorts).
+/// Quotas with borrowing and reclaim, around any job order (the capacity scheduler of Hadoop, and
+/// Kueue's cohorts).
 ///
 /// A queue may use idle GPUs of others up to its limit. A job within the quota of its own queue
-/// comes first, then a job within the quota of the queue above, and so on. A job that borrows from
-/// the whole cluster comes last. A job takes GPUs back from a job that comes after it. Jobs of one
-/// level keep the order of the inner policy; running ones come first if that does not preempt.
+/// comes first, then a job within the quota of the parent queue, and so on. A job that borrows from
+/// the whole cluster comes last. A job preempts jobs that come after it. Jobs of one level keep the
+/// order of the inner policy. If the inner policy does not preempt, running jobs come first.
 ///
 /// A job's queue is its virtual cluster. A job without a queue borrows.
 #[derive(Clone, Debug)]
@@ -34,19 +34,19 @@ pub struct QuotaTree<P> {
 }
 
 impl<P> QuotaTree<P> {
-    /// Around a policy. A parent must come before its queues.
+    /// Wraps a policy. A parent must come before its queues.
     pub fn new(inner: P, queues: Vec<Queue>) -> Self {
         QuotaTree { inner, queues }
     }
 
-    /// The queue of a job and those above it, from the job's own on.
+    /// Returns the queue of a job and its ancestors, starting with the job's own queue.
     fn path(&self, view: View<'_>, job: &JobRef<'_>) -> Vec<usize> {
         let name = job.virtual_cluster().and_then(|id| view.names().get(id));
         let own = name.and_then(|n| self.queues.iter().position(|q| q.name == n.as_str()));
         std::iter::successors(own, |at| self.queues[*at].parent.filter(|p| p < at)).collect()
     }
 
-    /// The reason of a job that would pass the limit of a queue.
+    /// Returns the reason if the job would exceed the limit of a queue.
     fn above_limit(
         &self,
         path: &[usize],

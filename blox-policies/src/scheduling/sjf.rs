@@ -7,9 +7,9 @@ use blox_core::{
     policy::{ByKey, by_key},
 };
 
-/// Jobs in ascending order of their whole duration, as an estimator believes
-/// it; what runs is never stopped. Jobs about which nothing is known come last.
-/// Ties are broken by the job's number.
+/// Jobs in ascending order of estimated total duration, without preemption.
+///
+/// Jobs without an estimate come last. Ties are broken by the job's number.
 #[derive(Clone)]
 pub struct Sjf(ByKey);
 
@@ -20,8 +20,8 @@ impl Default for Sjf {
 }
 
 impl Sjf {
-    /// With an estimator, taken as it is: it is not told what happens, since
-    /// beliefs about a waiting job must not change.
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
         Sjf(
             by_key(move |job| SortKey::by(estimator.duration(job).map_or(f64::MAX, |d| d.secs())))

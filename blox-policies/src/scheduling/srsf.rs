@@ -7,11 +7,11 @@ use blox_core::{
     policy::{ByKey, by_key},
 };
 
-/// Jobs in ascending order of the GPU time that they still need: their
-/// remaining time, as an estimator believes it, times the GPUs that they ask
-/// for (Tiresias, NSDI 2019). A running job is stopped for one that needs less.
-/// Jobs about which nothing is known come last. Ties are broken by the job's
-/// number.
+/// Jobs in ascending order of remaining GPU time (Tiresias, NSDI 2019).
+///
+/// The remaining GPU time is the estimated remaining time multiplied by the requested GPUs. A job
+/// with less remaining GPU time preempts a running job. Jobs without an estimate come last. Ties
+/// are broken by the job's number.
 #[derive(Clone)]
 pub struct Srsf(ByKey);
 
@@ -22,8 +22,8 @@ impl Default for Srsf {
 }
 
 impl Srsf {
-    /// With an estimator, taken as it is: it is not told what happens, since
-    /// beliefs about a waiting job must not change.
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
         let key = by_key(move |job| {
             let left = estimator.remaining(job);

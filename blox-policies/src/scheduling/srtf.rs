@@ -7,9 +7,10 @@ use blox_core::{
     policy::{ByKey, by_key},
 };
 
-/// Jobs in ascending order of the time that they still need, as an estimator
-/// believes it; a running job is stopped for one that needs less. Jobs about
-/// which nothing is known come last. Ties are broken by the job's number.
+/// Jobs in ascending order of estimated remaining time.
+///
+/// A job with less remaining time preempts a running job. Jobs without an estimate come last. Ties
+/// are broken by the job's number.
 #[derive(Clone)]
 pub struct Srtf(ByKey);
 
@@ -20,10 +21,10 @@ impl Default for Srtf {
 }
 
 impl Srtf {
-    /// With an estimator, taken as it is: it is not told what happens, since
-    /// beliefs about a waiting job must not change.
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
     pub fn with(estimator: impl Estimator) -> Self {
-        // What runs needs less and less: it never falls behind what waits.
+        // The remaining time of a running job shrinks, so it never falls behind a waiting job.
         Srtf(
             by_key(move |job| SortKey::by(estimator.remaining(job).map_or(f64::MAX, |d| d.secs())))
                 .preemptive()

@@ -1,4 +1,4 @@
-//! The automatic synthesizer: the composition itself is chosen by looking ahead.
+//! The automatic synthesizer: chooses among compositions by looking ahead.
 
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{
@@ -10,15 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Every so often simulates each of several compositions ahead from the present
-/// state, and decides as the best of them until the next choice (Blox, EuroSys
-/// 2024: "automatic scheduler synthesizer").
+/// Periodically simulates several compositions from the present state, and decides as the best of
+/// them (Blox, EuroSys 2024: "automatic scheduler synthesizer").
 ///
-/// The best is the one under which the jobs known now spend the least time in
-/// the system: until all have ended, or within the horizon. Ties go to the
-/// candidate that was named first. Jobs, promotions and deferrals carry over
-/// from one candidate to the next, and every candidate observes every event. While
-/// no job waits there is nothing to choose.
+/// The best candidate is the one under which the currently known jobs spend the least time in the
+/// system. Time counts until all have ended, or within the horizon. Ties go to the candidate that
+/// was added first. Jobs, promotions and deferrals carry over from one candidate to the next, and
+/// every candidate observes every event. While no job waits, no choice is made.
 ///
 /// It takes all four roles: compose it with [`Synthesizer::compose`].
 #[derive(Clone)]
@@ -29,19 +27,20 @@ pub struct Synthesizer {
     horizon: Horizon,
 }
 
-/// The choice, and the candidates with what they remember.
+/// The choice, and the candidates with their state.
 #[derive(Clone)]
 pub struct Candidates {
     all: Vec<Pipeline>,
     chosen: usize,
-    /// No choice before this moment.
+    /// Earliest time of the next choice.
     next: Time,
 }
 
 impl Synthesizer {
-    /// Over one composition, and those added with [`Synthesizer::or`]; a choice
-    /// every 3000 s (ten rounds of 300 s), looking ahead until all jobs known
-    /// have ended.
+    /// Creates a synthesizer with one composition; add others with [`Synthesizer::or`].
+    ///
+    /// It chooses every 3000 s (ten rounds of 300 s), and looks ahead until all known jobs have
+    /// ended.
     pub fn new(first: Pipeline, forecaster: Arc<dyn Forecaster>) -> Self {
         Synthesizer {
             candidates: vec![first],
@@ -51,28 +50,28 @@ impl Synthesizer {
         }
     }
 
-    /// Returns it with one more candidate. Its cadence does not count.
+    /// Adds a candidate. The cadence of the candidate is ignored.
     #[must_use]
     pub fn or(mut self, candidate: Pipeline) -> Self {
         self.candidates.push(candidate);
         self
     }
 
-    /// Returns it with a choice at most every `span`; at every decision if it is 0.
+    /// Sets the minimum time between choices; with 0 it chooses at every decision.
     #[must_use]
     pub fn every(mut self, span: Seconds) -> Self {
         self.every = span;
         self
     }
 
-    /// Looking so far ahead.
+    /// Sets the horizon.
     #[must_use]
     pub fn looking(mut self, horizon: Horizon) -> Self {
         self.horizon = horizon;
         self
     }
 
-    /// Adds it to a composition, in all four roles.
+    /// Adds the synthesizer to a composition, in all four roles.
     #[must_use]
     pub fn compose(self, composition: Composition) -> Composition {
         composition.joint(self, |roles| {
@@ -106,7 +105,7 @@ impl Synthesizer {
 }
 
 impl Candidates {
-    /// The name of the composition that decides now.
+    /// Returns the name of the composition that decides now.
     pub fn chosen(&self) -> &str {
         self.all[self.chosen].name()
     }
@@ -116,13 +115,13 @@ impl Candidates {
     }
 }
 
-/// Jobs that never end, then time in the system: less is better.
+/// Returns the number of jobs that never end, then the time in the system; less is better.
 fn score(ahead: &Forecast, now: Time, horizon: Horizon) -> (u32, f64) {
     let ended: f64 = ahead.ends.iter().map(|(_, at)| (*at - now).secs()).sum();
     match horizon {
         Horizon::UntilDrained => (ahead.unfinished, ended),
-        // All candidates have the same jobs: those that are left at the horizon
-        // were there for all of it.
+        // All candidates have the same jobs. A job that is unfinished at the horizon was in the
+        // system for all of it.
         Horizon::For(span) => (0, ended + f64::from(ahead.unfinished) * span.secs()),
     }
 }
@@ -198,7 +197,7 @@ impl SchedulingPolicy for Synthesizer {
 }
 
 impl ClusterManager for Synthesizer {
-    // The first question of a decision.
+    // Cluster management is the first step of a decision.
     fn manage(&self, memory: &mut Candidates, view: View<'_>, out: &mut NodeActions) -> Outlook {
         let outlook = self.choose(memory, view);
         memory.current().manage(view, out).and(outlook)

@@ -1,4 +1,4 @@
-//! Multi-resource packing's order.
+//! The job order of multi-resource packing.
 
 use super::listed::{list_by, shares, totals};
 use blox_core::{
@@ -7,11 +7,11 @@ use blox_core::{
 };
 use std::sync::Arc;
 
-/// Jobs in ascending order of the resources that they still need: their
-/// remaining time, times the sum of the parts that they ask for of all GPUs,
-/// CPUs and memory (Tetris, SIGCOMM 2014, section 3.2: its extension of shortest
-/// remaining time to several resources; what it says of packing is the
-/// placement's part). Jobs about which nothing is known come last.
+/// Jobs in ascending order of remaining resource use (Tetris, SIGCOMM 2014, section 3.2).
+///
+/// The key is the remaining time, times the sum of the fractions that a job requests of all GPUs,
+/// CPUs and memory. This is Tetris's extension of shortest remaining time to several resources;
+/// packing is left to the placement. Jobs without an estimate come last.
 #[derive(Clone)]
 pub struct Tetris {
     estimator: Arc<dyn Estimator>,
@@ -24,7 +24,7 @@ impl Default for Tetris {
 }
 
 impl Tetris {
-    /// With an estimator.
+    /// Creates the policy with an estimator.
     pub fn with(estimator: impl Estimator + 'static) -> Self {
         Tetris {
             estimator: Arc::new(estimator),

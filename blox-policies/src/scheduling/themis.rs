@@ -8,20 +8,19 @@ use blox_core::{
 
 /// Finish-time fairness by auction, in leases (Themis, NSDI 2020).
 ///
-/// Every round is a lease; all leases end with it. A job's finish-time fairness ρ is the time
-/// from its submission to its end, over what that would be on its own part of
-/// the cluster, one of as many as there are jobs (section 3). The GPUs are offered
-/// to the part `1 - fairness` of the jobs whose ρ is the worst (section 4.2). Each bids
-/// `1/ρ` for every number of GPUs that it can use, with the ρ that it would
-/// have if it got them for this lease and what it asked for from then on; [`partial_allocation`] decides, and
-/// takes its payment. What is left over goes to the other jobs, worst ρ first,
-/// then to bidders that won nothing, and then back to the winners, so that no GPU idles
-/// that somebody could use.
+/// Every round is a lease; all leases end with it. A job's finish-time fairness ρ is its time from
+/// submission to end, divided by that time on its own share of the cluster. With n jobs, the share
+/// is one n-th (section 3).
 ///
-/// A job can use its `levels` up to what it asked for, as they are profiled; without
-/// levels it is a gang, of which no part can be taken: it keeps what it wins.
-/// The paper gives what is left over to jobs at random; here it is the same in every run.
-/// Speeds and remaining work are the true ones.
+/// The GPUs are offered to the fraction `1 - fairness` of the jobs with the worst ρ (section 4.2).
+/// Each job bids `1/ρ` for every number of GPUs that it can use. This ρ assumes these GPUs for one
+/// lease, and the requested number afterwards. [`partial_allocation`] decides and takes its
+/// payment. The remaining GPUs go to the other jobs, worst ρ first, then to bidders that won
+/// nothing, and then back to the winners. So no GPU idles that some job could use.
+///
+/// A job can use its `levels` up to its requested number, as profiled. A job without levels is a
+/// gang, which cannot be split: it keeps what it wins. The paper gives the remaining GPUs to random
+/// jobs; here the order is the same in every run. Speeds and remaining work are the true values.
 #[derive(Clone, Copy, Debug)]
 pub struct Themis {
     lease: f64,
@@ -35,7 +34,8 @@ impl Default for Themis {
 }
 
 impl Themis {
-    /// With leases of this length, above 0 (else 240 s), and the paper's knob, 0.8.
+    /// Creates the policy with leases of this length, above 0 (else 240 s), and the paper's knob,
+    /// 0.8.
     pub fn new(lease: Seconds) -> Self {
         let lease = lease.secs();
         Themis {
@@ -44,26 +44,26 @@ impl Themis {
         }
     }
 
-    /// Returns it with another fairness knob, from 0 (all jobs bid) to 1 (only the job that is
-    /// worst off does); what lies outside counts as the nearer end.
+    /// Sets the fairness knob, from 0 (all jobs bid) to 1 (only the worst-off job bids). Values
+    /// outside are clamped.
     #[must_use]
     pub fn fairness(mut self, knob: f64) -> Self {
         self.fairness = knob.clamp(0.0, 1.0);
         self
     }
 
-    /// A job's claim with `jobs` jobs on `total` GPUs.
+    /// Returns a job's claim, given `jobs` jobs on `total` GPUs.
     fn claim(&self, job: &JobRef<'_>, jobs: usize, total: f64) -> Claim {
         let asked = job.gpus().get();
         let gpus = f64::from(asked);
-        // Its part of the cluster, as a part of the GPUs that it asks for.
+        // Its share of the cluster, as a fraction of its requested GPUs.
         let part = (total / jobs as f64).ceil().min(gpus) / gpus;
         let least = f64::MIN_POSITIVE;
         let rate = job.spec().work.rate;
         let left = (job.work_left() / rate).max(least);
         let alone = (job.spec().duration().secs() / part).max(least);
         let waited = job.age().secs().max(0.0);
-        // What a lease on so many GPUs does, in seconds on those that it asked for.
+        // Value of a lease at this speed, relative to the speed on the requested GPUs.
         let worth = |speed: f64| {
             let gained = (speed * self.lease).min(left);
             let end = waited + left - gained + self.lease.min(left / speed.max(least));
@@ -86,7 +86,7 @@ impl Themis {
         }
     }
 
-    /// Returns who gets how many of `total` GPUs.
+    /// Returns the number of GPUs of each job, out of `total`.
     fn share_out(&self, mut claims: Vec<Claim>, total: u32) -> Vec<(JobId, u32)> {
         claims.sort_by(|a, b| {
             let worst = b.unfairness.total_cmp(&a.unfairness);
@@ -122,7 +122,7 @@ impl Themis {
                 list.push((claim.job, gpus));
             }
         }
-        // What nobody else can use goes back to those that paid with it.
+        // GPUs that no other job can use go back to the winners that paid with them.
         for (claim, entry) in winners.iter().zip(&mut list) {
             let fits = claim.bid.offers.iter().map(|(gpus, _)| *gpus);
             let most = fits.filter(|gpus| *gpus <= entry.1 + free).max();
@@ -134,11 +134,11 @@ impl Themis {
     }
 }
 
-/// A job's place in the auction.
+/// A job's entry in the auction.
 #[derive(Clone, Debug)]
 struct Claim {
     job: JobId,
-    /// ρ if it had what it asks for from now on.
+    /// ρ if the job had its requested GPUs from now on.
     unfairness: f64,
     bid: Bid,
 }
@@ -199,17 +199,17 @@ mod tests {
             claim(1, 5.0, 0.1, &[(2, 0.2)]),
             claim(2, 3.0, 0.2, &[(2, 0.4)]),
         ];
-        // One bidder, then by ρ.
+        // One bidder; the others follow by ρ.
         assert_eq!(shares(1.0, &claims, 4), [(1, 2), (2, 2)]);
         assert_eq!(shares(0.8, &claims, 2), [(1, 2)]);
-        // All bid: twice as much is more than a tenth more.
+        // All bid: a factor of two beats a gain of one tenth.
         assert_eq!(shares(0.0, &claims, 4), [(1, 2), (2, 2)]);
     }
 
     #[test]
     fn an_elastic_winner_pays_with_gpus_that_others_then_have() {
         let elastic = claim(0, 5.0, 0.1, &[(1, 0.2), (2, 0.38), (4, 0.7)]);
-        // The first wins all, for 0.7 x 0.1 is more than what the second makes of them; it
+        // The first job wins all, since 0.7 x 0.1 is more than the value of the second job. It
         // keeps 0.1 / 0.6 of them, and at least its smallest offer.
         let gang = |gpus| claim(1, 4.0, 0.1, &[(gpus, 0.6)]);
         assert_eq!(shares(0.5, &[elastic.clone(), gang(3)], 4), [(0, 4)]);

@@ -1,4 +1,4 @@
-//! Time slices in turn.
+//! Time slicing in turn.
 
 use blox_core::{
     JobId, JobRef, Outlook, Policy, Request, Requests, SchedulingPolicy, Seconds, View,
@@ -6,27 +6,26 @@ use blox_core::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Time slices in turn (Gandiva, OSDI 2018, section 3.1: suspend-resume).
+/// Time slicing in turn (Gandiva, OSDI 2018, section 3.1: suspend-resume).
 ///
-/// The jobs that had the fewest slices run, older ones first, as many as fit. A
-/// slice is over when the job has run for so long: what it loses in starting
-/// is not counted. A job that comes in begins with as many slices as the job that
-/// had fewest, so that it has its turn at once and no more than its turn. While
-/// all jobs fit nothing is stopped. Rounds should be as long as a slice.
+/// The jobs with the fewest slices run, older jobs first, as long as they fit. A slice ends when
+/// the job has run for the length of a slice; startup time is not counted. A new job starts with
+/// the lowest slice count of all jobs. It therefore runs at once, but not more often than the
+/// others. If all jobs fit, no job is stopped. Rounds should be as long as a slice.
 #[derive(Clone, Debug)]
 pub struct TimeSlicing {
     slice: f64,
 }
 
-/// The turns of each job.
+/// Slice counts of jobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Turns {
-    /// The slices with which each job began.
+    /// Slice count with which each job began.
     begun_with: BTreeMap<JobId, u64>,
 }
 
 impl TimeSlicing {
-    /// With slices of this length, above 0 (else 60 s).
+    /// Creates the policy with slices of this length, above 0 (else 60 s).
     pub fn new(slice: Seconds) -> Self {
         let slice = slice.secs();
         TimeSlicing {
@@ -39,7 +38,7 @@ impl TimeSlicing {
         memory.begun_with.get(&job.id()).map(|begun| begun + had)
     }
 
-    /// All active jobs, those first whose turn it is.
+    /// Returns all active jobs, the jobs with the fewest slices first.
     pub(super) fn in_turn<'v>(&self, memory: &mut Turns, view: View<'v>) -> Vec<JobRef<'v>> {
         let active: Vec<JobRef<'v>> = view.active().collect();
         let is_here = |id: &JobId| active.binary_search_by_key(id, JobRef::id).is_ok();

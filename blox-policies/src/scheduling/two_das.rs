@@ -13,29 +13,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Tiresias' scheduling (NSDI'19, section 3.2): priority queues by attained
-/// service, so that jobs stop each other only when one of them has crossed a
-/// threshold.
+/// Tiresias' scheduling (NSDI 2019, section 3.2): priority queues by attained service.
 ///
-/// A job comes into the first queue. When the service that it attained reaches
-/// the threshold of its queue, it goes down to the next; the last queue has no
-/// threshold. All jobs of a queue come before those of the next. Within a queue
-/// 2D-LAS goes by the first start: who runs is not stopped for a newcomer, and
-/// who never ran comes by submission. 2D-Gittins goes by the Gittins index of
-/// [`ServiceHistory`], looking ahead by the threshold of the queue (in the last
-/// queue, without end), and then by submission. Needs no knowledge of durations; where
-/// there are beliefs about them, [`TwoDas::gittins_by`] takes the index of each job's own.
+/// A job preempts another only if one of them crossed a threshold. A job enters the first queue.
+/// When its attained service reaches the threshold of its queue, it moves to the next queue; the
+/// last queue has no threshold. All jobs of a queue come before the jobs of later queues.
 ///
-/// With a promote knob `k`, a job that waited `k` times as long as it ran, since
-/// it came or was last promoted, returns to the first queue with its attained
-/// service counted anew. Without, long jobs can starve.
+/// Within a queue, 2D-LAS orders jobs by their first start. A running job is therefore not stopped
+/// for a new job, and jobs that never ran come by submission.
+///
+/// 2D-Gittins orders the jobs of a queue by the Gittins index of [`ServiceHistory`], then by
+/// submission. The index looks ahead by the threshold of the queue, and without limit in the last
+/// queue. Durations need not be known. If estimates exist, [`TwoDas::gittins_by`] computes the
+/// index from the estimate of each job.
+///
+/// With a promote knob `k`, a waiting job returns to the first queue after it waited `k` times as
+/// long as it ran. Both times are counted from its submission or last promotion. Its attained
+/// service is then counted from 0. Without the knob, long jobs can starve.
 #[derive(Clone)]
 pub struct TwoDas {
     queues: Queues,
     promote: Option<f64>,
 }
 
-/// What the key of a job follows from besides the job.
+/// Inputs of a job's sort key, apart from the job.
 #[derive(Clone)]
 struct Queues {
     /// Thresholds of all queues but the last, ascending.
@@ -44,25 +45,25 @@ struct Queues {
     ranks: Ranks,
 }
 
-/// How jobs of a queue are ordered.
+/// Order of jobs within a queue.
 #[derive(Clone)]
 enum Ranks {
-    /// By first start: 2D-LAS.
+    /// 2D-LAS: by first start.
     Started,
-    /// By the Gittins index over past jobs.
+    /// 2D-Gittins: by the Gittins index over past jobs.
     History(Arc<ServiceHistory>),
-    /// By the Gittins index over what is believed about the job.
+    /// 2D-Gittins: by the Gittins index over the estimated service of the job.
     Believed {
         estimator: Arc<dyn Estimator + Sync>,
-        /// True durations as parts of what was believed.
+        /// True durations divided by estimated durations.
         errors: Arc<ServiceHistory>,
     },
 }
 
-/// Where the accounts of promoted jobs stood when they were promoted last.
+/// Accounts of promoted jobs at their last promotion.
 type Accounts = BTreeMap<JobId, Account>;
 
-/// The jobs that were promoted, and the sort key that follows from them.
+/// The promoted jobs, and the sort key that depends on them.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Promoted {
     accounts: Accounts,
@@ -78,8 +79,8 @@ struct Account {
 }
 
 impl Default for TwoDas {
-    /// 2D-LAS with two queues and a threshold of 3,250 GPU-seconds, the first
-    /// limit of the released simulator.
+    /// Creates 2D-LAS with two queues and a threshold of 3,250 GPU-seconds, the first limit of the
+    /// released simulator.
     fn default() -> Self {
         TwoDas::of(Queues {
             thresholds: vec![3250.0],
@@ -90,8 +91,7 @@ impl Default for TwoDas {
 }
 
 impl TwoDas {
-    /// 2D-LAS with as many queues as thresholds and one more; the thresholds are
-    /// in GPU-seconds.
+    /// Creates 2D-LAS with one queue more than `thresholds`, which are in GPU-seconds.
     ///
     /// # Errors
     /// The thresholds are not ascending numbers above 0.
@@ -113,7 +113,7 @@ impl TwoDas {
     }
 
     /// 2D-Gittins with a history of past jobs.
-    ///
+    /// Creates 2D-Gittins with a history of past jobs.
     /// # Errors
     /// The thresholds are not ascending numbers above 0.
     pub fn gittins(thresholds: &[Seconds], history: ServiceHistory) -> Result<Self, RegistryError> {
@@ -122,11 +122,12 @@ impl TwoDas {
         Ok(TwoDas::of(queues))
     }
 
-    /// 2D-Gittins by what an estimator believes about each job, taken as it is: its
-    /// service is distributed as the belief times `errors`, which are true durations of
-    /// past jobs divided by what was believed about them ([`Seconds`] stand for the
-    /// quotients; a history of `1` alone trusts each belief). A job of which nothing is
-    /// known, or that has outlived all that was believed possible, comes last in its queue.
+    /// Creates 2D-Gittins with an estimator, whose estimates are not updated.
+    ///
+    /// A job's service is distributed as its estimate times `errors`. These are true durations of
+    /// past jobs divided by their estimates; [`Seconds`] hold the quotients. A history of only `1`
+    /// trusts every estimate. A job comes last in its queue if it has no estimate, or if it
+    /// outlived every duration that the distribution allows.
     ///
     /// ```
     /// use blox_core::{Seconds, estimate::UserEstimate};
@@ -153,14 +154,14 @@ impl TwoDas {
         Ok(TwoDas::of(queues))
     }
 
-    /// Counting another service: [`Service::Time`] leaves the GPUs out.
+    /// Counts another kind of service: [`Service::Time`] ignores the number of GPUs.
     #[must_use]
     pub fn counting(mut self, service: Service) -> Self {
         self.queues.service = service;
         self
     }
 
-    /// With a promote knob; `None`, the default, never promotes.
+    /// Sets the promote knob. With `None`, the default, jobs are never promoted.
     ///
     /// # Errors
     /// The knob is not above 0.
@@ -190,7 +191,7 @@ impl TwoDas {
         })
     }
 
-    /// Promotes who waited long enough; when the next one will have.
+    /// Promotes jobs that waited long enough, and returns when the next promotion is due.
     fn promote(&self, memory: &mut Promoted, view: View<'_>) -> Outlook {
         let Some(knob) = self.promote else {
             return Outlook::Stable;
@@ -204,7 +205,7 @@ impl TwoDas {
             if ran <= 0.0 || self.queues.level(service - since.service) == 0 {
                 continue;
             }
-            // It ran and waited since then, and waiting reaches its share at this moment.
+            // At this time, the waiting time reaches `knob` times the running time.
             let due = since.at + Seconds::new(ran + knob * ran);
             if due <= now {
                 let account = Account {
@@ -224,7 +225,7 @@ impl TwoDas {
         next
     }
 
-    /// When the first of the jobs that hold GPUs crosses its threshold.
+    /// Returns when the first running job crosses its threshold.
     fn next_crossing(&self, memory: &Promoted, view: View<'_>) -> Outlook {
         let crossing = |job: JobRef<'_>| {
             let service = self.queues.attained(&job) - Self::account(memory, &job).service;
@@ -248,8 +249,7 @@ impl Queues {
         }
     }
 
-    /// The queue of a job, from 0. A sum of times may miss a threshold by its
-    /// last bits.
+    /// Returns the queue of a job, from 0. Tolerates rounding errors in a sum of times.
     fn level(&self, service: f64) -> usize {
         self.thresholds
             .partition_point(|t| service >= t - 1e-9 * t.max(1.0))
@@ -308,13 +308,13 @@ impl SchedulingPolicy for TwoDas {
         }
         match self.queues.ranks {
             Ranks::Started => promotion.and(self.next_crossing(memory, view)),
-            // An index moves with every second of service.
+            // An index changes with every second of service.
             Ranks::History(_) | Ranks::Believed { .. } => Outlook::NextRound,
         }
     }
 }
 
-/// The Gittins index of a job that is believed to take `whole`, with such errors.
+/// Returns the Gittins index of a job with an estimate of `whole`, given errors of estimates.
 fn index_of(whole: f64, errors: &ServiceHistory, service: f64, quantum: f64) -> f64 {
     if whole <= 0.0 {
         return 0.0;
@@ -351,12 +351,13 @@ mod tests {
     fn a_believed_service_has_the_index_of_its_own_distribution() {
         let of = |samples: &[f64]| ServiceHistory::of(samples.iter().map(|s| Seconds::new(*s)));
         let trusted = of(&[1.0]).unwrap();
-        // Who is trusted and ends within the quantum: the inverse of what is left.
+        // If the estimate is trusted and the job ends within the quantum: the inverse of the
+        // remaining service.
         assert_eq!(index_of(200.0, &trusted, 150.0, 100.0), 1.0 / 50.0);
         assert_eq!(index_of(200.0, &trusted, 50.0, 100.0), 0.0);
         assert_eq!(index_of(200.0, &trusted, 200.0, f64::MAX), 0.0);
         assert_eq!(index_of(0.0, &trusted, 0.0, f64::MAX), 0.0);
-        // With errors, that of the samples times the belief.
+        // With errors, the index of the samples times the estimate.
         let (errors, scaled) = (
             of(&[0.5, 1.0, 2.0]).unwrap(),
             of(&[50.0, 100.0, 200.0]).unwrap(),

@@ -6,16 +6,16 @@ use blox_policies::{
     scheduling::Fifo,
 };
 
-/// First in, first out on the GPUs that are linked best (Blox, EuroSys 2024, table 4: Bebop).
+/// First in, first out on the GPUs with the best links (Blox, EuroSys 2024, table 4: Bebop).
 ///
-/// **Rule.** As [`fifo`](crate::schedulers::fifo), but of all free GPUs of one node a job gets
-/// the set with the highest bandwidth: that of the slowest link in the best tree
-/// over the set. Among equals the node with the fewest free GPUs, then the set that
-/// is linked best in sum, then the one that leaves the best links to others.
+/// **Rule.** Like [`fifo`](crate::schedulers::fifo), but a job gets the set of free GPUs on one
+/// node with the highest bandwidth. The bandwidth of a set is the slowest link in the best tree
+/// over the set. Ties go to the node with the fewest free GPUs, then to the set with the highest
+/// sum of bandwidths. Remaining ties go to the set that leaves the best links to others.
 ///
-/// The nodes of the cluster say how their GPUs are linked (`32x4@p3.8xlarge`, or
-/// `layout` or `links` in a cluster file); jobs say what share of a step they
-/// exchange gradients (`communication`), and run slower on slower links.
+/// The nodes of the cluster state how their GPUs are linked: `32x4@p3.8xlarge`, or `layout` or
+/// `links` in a cluster file. Jobs state the fraction of a step in which they exchange gradients
+/// (`communication`). They run slower on slower links.
 ///
 /// **Parameters**: none.
 pub fn bandwidth_placement() -> Pipeline {
@@ -26,7 +26,7 @@ pub fn bandwidth_placement() -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "bandwidth-placement",

@@ -18,25 +18,23 @@ const NODES: ParamDoc = param("nodes", "10000", "for optimal: nodes that may be 
 
 /// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
 ///
-/// **Rule.** Time is divided into leases. A job with a deadline is accepted if
-/// enough leases before it can be set aside beside those of jobs accepted before,
-/// as late as they may; otherwise it runs as best-effort. In a lease the jobs run
-/// for which it was set aside, then best-effort jobs by least remaining time, then
-/// accepted jobs ahead of their leases. Placement searches locally for an order of jobs with
-/// which they lie on few nodes.
+/// **Rule.** Time is divided into leases. A job with a deadline is accepted if enough leases before
+/// the deadline can be reserved, beside the leases of jobs accepted before. Leases are reserved as
+/// late as possible. A job that is not accepted runs as best-effort. In a lease, the jobs with a
+/// reservation run first, then best-effort jobs by least remaining time, then accepted jobs ahead
+/// of their leases. Placement searches locally for a job order that uses few nodes.
 ///
-/// **Parameters** (command line): `lease_s`, the length of a lease and of a round
-/// (default 240); `choice` among jobs that come in together = `greedy` (default)
-/// or `optimal` (a mixed-integer program, at most `nodes` = 10000 nodes).
+/// **Parameters** (command line): `lease_s`, the length of a lease and of a round (default 240);
+/// `choice` among jobs that arrive together = `greedy` (default) or `optimal` (a mixed-integer
+/// program with at most `nodes` = 10000 nodes).
 ///
-/// **Verified.** The program that ElasticFlow released, on the path that it takes
-/// without its commercial solver, is `blox_released::elasticflow::chronus`; it equals
-/// the original row by row on all golden runs.
+/// **Verified.** `blox_released::elasticflow::chronus` is the program that ElasticFlow released, on
+/// the path without its commercial solver. It equals the original row by row on all golden runs.
 pub fn chronus() -> Pipeline {
     chronus_with(Seconds::new(default(&LEASE)), LeaseChoice::Greedy)
 }
 
-/// [`chronus`] with leases of another length, above 0, and another choice.
+/// Returns [`chronus`] with leases of another length, above 0, and another choice.
 pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
     Composition::new("chronus")
         .in_rounds(lease)
@@ -48,7 +46,7 @@ pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "chronus",

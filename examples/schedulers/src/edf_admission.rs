@@ -4,15 +4,14 @@ use blox_core::registry::Registry;
 use blox_core::{Pipeline, Seconds};
 use blox_policies::scheduling::{ElasticFlow, Share};
 
-/// Earliest deadline first with admission control (ASPLOS 2023, section 6: "EDF +
-/// admission control").
+/// Earliest deadline first with admission control (ASPLOS 2023, section 6: "EDF + admission
+/// control").
 ///
-/// **Rule.** As [`edf`](crate::schedulers::edf()), but a job is taken only if it and all that
-/// were taken before can end in time. The guarantee of
-/// [`elasticflow`](crate::schedulers::elasticflow()) holds here as well.
+/// **Rule.** Like [`edf`](crate::schedulers::edf()), but a job is admitted only if it and all jobs
+/// admitted before can end in time. The guarantee of
+/// [`elasticflow`](crate::schedulers::elasticflow()) also holds here.
 ///
-/// **Parameters** (command line): `slot_s`, the length of a slot and of a round
-/// (default 60).
+/// **Parameters** (command line): `slot_s`, the length of a slot and of a round (default 60).
 ///
 /// **Verified.** The guarantee, on random workloads. The released program is
 /// `blox_released::elasticflow::Algorithm::EdfAdmission`; it equals the original per job
@@ -21,13 +20,13 @@ pub fn edf_admission() -> Pipeline {
     edf_admission_with(Seconds::new(default(&SLOT)))
 }
 
-/// [`edf_admission`] with another slot.
+/// Returns [`edf_admission`] with another slot.
 pub fn edf_admission_with(slot: Seconds) -> Pipeline {
     let policy = ElasticFlow::new(slot).share(Share::Greedy);
     in_slots("edf-admission", policy.expanding(false), slot)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "edf-admission",

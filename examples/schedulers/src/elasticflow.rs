@@ -14,39 +14,39 @@ const EXPAND: ParamDoc = param(
 
 /// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
 ///
-/// **Rule.** Time is divided into slots. A job is admitted only if it and all
-/// that were admitted before can end by their deadlines, each with the smallest
-/// number of GPUs that does (minimum satisfactory share, progressive filling).
-/// GPUs left over go to jobs level by level, first where that raises the job's GPU
-/// time least for each GPU. Jobs grow and shrink only to GPU counts that their
-/// profile has ([`Extras::levels`](blox_core::Extras::levels) with
-/// [`rates`](blox_core::Extras::rates)); a job without a profile is rigid. Best-effort
-/// jobs, and jobs without deadline, run on what is left over. Placement is
-/// [`Buddy`]: powers of two, with migration.
+/// **Rule.** Time is divided into slots. A job is admitted only if it and all jobs admitted before
+/// can end by their deadlines. Each job gets the smallest number of GPUs that suffices (minimum
+/// satisfactory share, progressive filling). The remaining GPUs go to jobs level by level, first to
+/// the job whose GPU time rises least per GPU. Jobs grow and shrink only to GPU counts of their
+/// profile ([`Extras::levels`](blox_core::Extras::levels) with
+/// [`rates`](blox_core::Extras::rates)); a job without a profile is rigid. Best-effort jobs and
+/// jobs without deadline run on the remaining GPUs. Placement is [`Buddy`]: powers of two, with
+/// migration.
 ///
-/// **Guarantee.** Without overheads and failures no admitted job misses its
-/// deadline. Where they cost time, misses are counted in the results.
+/// **Guarantee.** Without overheads and failures, no admitted job misses its deadline. If these
+/// cost time, the results count missed deadlines.
 ///
-/// **Parameters** (command line): `slot_s`, the length of a slot and of a round
-/// (default 60); `expand`, whether left-over GPUs go to jobs that need no more
-/// (default `true`).
+/// **Parameters** (command line): `slot_s`, the length of a slot and of a round (default 60);
+/// `expand`, whether remaining GPUs go to jobs that need no more (default `true`).
 ///
-/// **Verified.** The guarantee, on random workloads. The released program, which
-/// differs (it fills backwards, gives left-over GPUs first to those whose GPU
-/// time rises most, judges arrivals of a slot together, and lets one late job
-/// block admission), is `blox_released::elasticflow::Algorithm::ElasticFlow`; it equals the
-/// original per job on all golden runs, 142 of 195 deadlines of Figure 8(a)
-/// among them.
+/// **Verified.** The guarantee, on random workloads. The released program is
+/// `blox_released::elasticflow::Algorithm::ElasticFlow`. It equals the original per job on all
+/// golden runs, including Figure 8(a) with 142 of 195 deadlines. It differs from this scheduler:
+///
+/// - it fills backwards;
+/// - it gives remaining GPUs first to the jobs whose GPU time rises most;
+/// - it decides on all arrivals of a slot together;
+/// - one late job blocks admission.
 pub fn elasticflow() -> Pipeline {
     elasticflow_with(ElasticFlowParams::default())
 }
 
-/// What can be chosen about [`elasticflow`].
+/// Configuration of [`elasticflow`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ElasticFlowParams {
-    /// The length of a slot and of a round, above 0.
+    /// Length of a slot and of a round, above 0.
     pub slot: Seconds,
-    /// True if left-over GPUs go to jobs that need no more to end in time.
+    /// True if remaining GPUs go to jobs that need no more to end in time.
     pub expand: bool,
 }
 
@@ -59,13 +59,13 @@ impl Default for ElasticFlowParams {
     }
 }
 
-/// [`elasticflow`] with other parameters.
+/// Returns [`elasticflow`] with other parameters.
 pub fn elasticflow_with(params: ElasticFlowParams) -> Pipeline {
     let policy = ElasticFlow::new(params.slot).expanding(params.expand);
     in_slots("elasticflow", policy, params.slot)
 }
 
-/// A scheduler of deadlines with a decision on every multiple of its slot.
+/// Builds a deadline scheduler that decides on every multiple of its slot.
 pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeline {
     Composition::new(name)
         .in_rounds(slot)
@@ -75,7 +75,7 @@ pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeli
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "elasticflow",

@@ -10,15 +10,14 @@ use blox_policies::{
 
 /// First in, first out (the base of Blox, EuroSys 2024).
 ///
-/// **Rule.** Jobs run in order of submission and are never stopped; the first
-/// that does not fit holds up all behind it (head of line). Placement is
-/// consolidated: exact fit, best fit, else over as few nodes as possible.
-/// Decisions fall in rounds of 300 s.
+/// **Rule.** Jobs run in order of submission, without preemption. The first job that does not fit
+/// blocks all later ones (head-of-line blocking). Placement is consolidated: exact fit, best fit,
+/// otherwise as few nodes as possible. Decisions fall in rounds of 300 s.
 ///
 /// **Parameters** (command line): `backfill` = `none` (default), `skip` or `easy`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::fifo`,
-/// which equals the released program on all its golden runs.
+/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::fifo`, which equals the
+/// released program on all its golden runs.
 pub fn fifo() -> Pipeline {
     Composition::new("fifo")
         .scheduling(Fifo::default())
@@ -27,7 +26,7 @@ pub fn fifo() -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers
         .add("fifo", "first in, first out", &[BACKFILL], |p, _| {

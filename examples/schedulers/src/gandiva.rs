@@ -14,29 +14,29 @@ const GROWING: ParamDoc = param("growing", "true", "jobs grow onto idle GPUs");
 
 /// Time slices, packing, migration, growing and shrinking (Gandiva, OSDI 2018).
 ///
-/// **Rule.** While all jobs fit they run; when there are more, they take turns: in
-/// every round the jobs that had the fewest turns run, as many as fit. A job whose turn it is
-/// not runs beside one of the same size if both leave enough of their GPUs idle
-/// (`gpu_utilisation` among the attributes of a job; a job that does not say leaves nothing). A pair that
-/// does too little together is parted. Jobs with a profile grow onto GPUs that nobody wants and shrink
-/// to what they asked for when somebody does. Jobs of one size go to the same nodes, and a job
-/// on several nodes moves to one when one has room.
+/// **Rule.** If all jobs fit, they run. Otherwise they take turns: each round runs the jobs that
+/// had the fewest turns, as long as they fit. A job without a turn may share the GPUs of a job of
+/// the same size, if both leave enough of their GPUs idle. The attribute `gpu_utilisation` of a job
+/// states its use; a job without it leaves nothing idle. A pair that does too little work together
+/// is separated. Jobs with a profile grow onto idle GPUs, and shrink to their request when other
+/// jobs need the GPUs. Jobs of one size go to the same nodes. A job on several nodes moves to one
+/// node when one has room.
 ///
-/// **Parameters** (command line): `slice_s`, the length of a slice and of a round
-/// (default 60); `packing` and `growing` (default `true`).
+/// **Parameters** (command line): `slice_s`, the length of a slice and of a round (default 60);
+/// `packing` and `growing` (default `true`).
 ///
-/// **Verified.** By tests of each mechanism. ElasticFlow's released baseline, which keeps a set of nodes a
-/// job size, moves nodes between them by demand and does not pack by use, is
-/// `blox_released::elasticflow::Algorithm::Gandiva`; it equals the original per job on all
-/// golden runs.
+/// **Verified.** By tests of each mechanism. ElasticFlow's released baseline is
+/// `blox_released::elasticflow::Algorithm::Gandiva`; it equals the original per job on all golden
+/// runs. It keeps a set of nodes for each job size, moves nodes between these sets by demand, and
+/// does not pack by utilisation.
 pub fn gandiva() -> Pipeline {
     gandiva_with(GandivaParams::default())
 }
 
-/// What can be chosen about [`gandiva`].
+/// Configuration of [`gandiva`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GandivaParams {
-    /// The length of a slice and of a round, above 0.
+    /// Length of a slice and of a round, above 0.
     pub slice: Seconds,
     /// True if two jobs may run on the same GPUs.
     pub packing: bool,
@@ -54,7 +54,7 @@ impl Default for GandivaParams {
     }
 }
 
-/// [`gandiva`] with other parameters.
+/// Returns [`gandiva`] with other parameters.
 pub fn gandiva_with(params: GandivaParams) -> Pipeline {
     let base = Composition::new("gandiva").in_rounds(params.slice);
     let policy = Gandiva::new(params.slice)
@@ -66,7 +66,7 @@ pub fn gandiva_with(params: GandivaParams) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "gandiva",

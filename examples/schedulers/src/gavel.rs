@@ -8,56 +8,57 @@ use blox_policies::scheduling::gavel::shares::{
 use blox_policies::scheduling::gavel::{AnyShares, Gavel};
 use std::sync::Arc;
 
-/// What decides the shares of [`gavel_with`].
+/// Share policy of [`gavel_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum GavelPolicy {
-    /// The job that is worst off is as well off as can be; see [`MaxMinFairness`].
+    /// Maximizes the level of the worst-off job; see [`MaxMinFairness`].
     #[default]
     MaxMinFairness,
-    /// And then the next, and so on; see [`WaterFilling`].
+    /// Also maximizes the next-lowest levels; see [`WaterFilling`].
     WaterFilling,
-    /// No job gains by claiming other speeds; see [`StrategyProof`].
+    /// No job gains by misreporting its speeds; see [`StrategyProof`].
     StrategyProof,
-    /// The largest rho is as small as can be; see [`FinishTimeShares`].
+    /// Minimizes the largest rho; see [`FinishTimeShares`].
     FinishTimeFairness,
-    /// All end as early as can be; see [`MinTotalDuration`].
+    /// Minimizes the time in which all jobs end; see [`MinTotalDuration`].
     MinTotalDuration,
-    /// Most iterations a second; see [`MaxSumThroughput`].
+    /// Maximizes iterations per second; see [`MaxSumThroughput`].
     MaxSumThroughput,
-    /// Most iterations a second for the money, deadlines kept if they can be.
+    /// Maximizes throughput per cost, and keeps deadlines if requested and possible.
     MaxThroughputPerCost {
         /// True if deadlines count.
         deadlines: bool,
     },
     /// First in, first out; see [`FifoShares`].
     Fifo,
-    /// An equal part of every type for everybody; see [`Isolated`].
+    /// Equal share of every type for each job; see [`Isolated`].
     Isolated,
     /// All types in proportion to their numbers; see [`Proportional`].
     Proportional,
-    /// The least average completion time; see [`AlloX`]. The part of waiting jobs that
-    /// is matched, above 0 and at most 1.
+    /// Minimizes the average completion time; see [`AlloX`]. The value is the fraction of waiting
+    /// jobs to match, above 0 and at most 1.
     AlloX(f64),
-    /// Pairs by chance, given up if they do not pay; see [`GandivaPacking`].
+    /// Random pairs, split if they bring no gain; see [`GandivaPacking`].
     GandivaPacking,
 }
 
-/// What can be chosen about [`gavel`].
+/// Configuration of [`gavel`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct GavelParams {
-    /// What decides the shares.
+    /// Share policy.
     pub policy: GavelPolicy,
-    /// What it knows of speeds: with [`Knows::Pairs`] jobs share GPUs.
+    /// Knowledge of speeds; with [`Knows::Pairs`], jobs share GPUs.
     pub knows: Knows,
-    /// The length of a round.
+    /// Length of a round.
     pub round: Rounds,
-    /// The least time between two allocations; 0 if every change counts.
+    /// Minimum time between two allocations; 0 if every change counts.
     pub gap: Seconds,
-    /// What an hour on a GPU of a type costs; 1 for a type that is not named.
+    /// Cost of a GPU type per hour; 1 for a type that is not listed.
     pub prices: Vec<(Name, f64)>,
-    /// With [`Knows::Pairs`], what jobs are believed to keep of their speed beside one of which
-    /// nobody says anything, from 0 to 1; it is then learned from how they run
-    /// ([`Gavel::learning_pairs`]). `None` keeps them apart.
+    /// Assumed fraction of its speed, from 0 to 1, that a job keeps in a pair without known speeds.
+    ///
+    /// Requires [`Knows::Pairs`]. The fraction is then learned from measurements
+    /// ([`Gavel::learning_pairs`]). With `None`, such jobs do not share GPUs.
     pub beside: Option<f64>,
 }
 
@@ -74,41 +75,44 @@ impl Default for GavelParams {
     }
 }
 
-/// Gavel (Narayanan et al., OSDI 2020): max-min fairness over types of GPUs.
+/// Gavel (Narayanan et al., OSDI 2020): max-min fairness over GPU types.
 ///
-/// **Rule.** A linear program says which part of its time each job should spend on each
-/// type of GPU, so that the job that is worst off is as well off as can be, counted in
-/// what it would have on all types in proportion to their numbers. Every 6 minutes the
-/// jobs run that received least of what they should have, all GPUs of a job at once and
-/// on one type; who stays on its type keeps its GPUs. The program is solved again when
-/// jobs, speeds or the cluster changed. See [`Gavel`] for how shares become rounds, and
-/// [`GavelPolicy`] for Gavel's other policies.
+/// **Rule.** A linear program computes the fraction of its time that each job should spend on each
+/// GPU type. It maximizes the level of the worst-off job. The level is relative to the throughput
+/// on all types in proportion to their numbers. Every 6 minutes, the jobs that are furthest behind
+/// their share run. All GPUs of a job run at once and are of one type. A job that stays on its type
+/// keeps its GPUs. The program is solved again when jobs, speeds or the cluster changed. See
+/// [`Gavel`] for the rounds, and [`GavelPolicy`] for Gavel's other policies.
 ///
-/// Jobs say how fast they are on each type
-/// ([`Extras::speeds`](blox_core::Extras::speeds)), as those of `--format gavel` do; a
-/// job that does not is equally fast on all.
+/// Jobs state their speed on each type ([`Extras::speeds`](blox_core::Extras::speeds)); jobs of
+/// `--format gavel` do. A job without speeds is equally fast on all types.
 ///
-/// **Ties.** Optimal shares are seldom unique: whoever is not the worst off can be
-/// better off in many ways. Of all optima this takes the one in the middle, where the
-/// interior-point method ends: nobody is pushed to an edge for nothing, and all jobs
-/// that could gain, gain. It is the same on every machine.
+/// **Ties.** Optimal shares are seldom unique: a job that is not the worst off can gain in many
+/// ways. This scheduler takes the center of the set of optima, where the interior-point method
+/// ends. No job is pushed to an extreme without need, and every job that could gain does gain. The
+/// result is the same on every machine.
 ///
-/// **Parameters** (command line): `policy`, `speeds` (`types`, `pairs` or `nothing`),
-/// `round_s` (default 360), `gap_s` (default 0: every change counts), `prices` of an hour on each
-/// type for the policies that count cost (such as `v100:2.48+k80:0.45`; 1 for a type that is not
-/// named), `beside` (with `speeds=pairs`: what jobs are believed to keep of their speed beside one of
-/// which nobody says anything, and learned from then on; by default those stay apart), and `alpha` of
-/// `policy=allox`.
+/// **Parameters** (command line):
 ///
-/// **Verified.** The rounds, against recorded allocations of the released program: equal
-/// per job and round. The policies: per job where nothing is to be chosen, else the
-/// measure of every allocation to one part in a million. See
-/// `blox_released::gavel` for what the released program does otherwise.
+/// - `policy`: the share policy;
+/// - `speeds`: `types`, `pairs` or `nothing`;
+/// - `round_s`: default 360;
+/// - `gap_s`: default 0, every change counts;
+/// - `prices`: the price of an hour on each type for the policies that count cost, such as
+///   `v100:2.48+k80:0.45`; 1 for a type that is not listed;
+/// - `beside` (with `speeds=pairs`): fraction of its speed that a job is assumed to keep in a pair
+///   without known speeds. It is learned from then on. By default, such jobs do not share GPUs;
+/// - `alpha`: of `policy=allox`.
+///
+/// **Verified.** The rounds equal recorded allocations of the released program per job and round.
+/// The policies equal it per job if the optimum is unique. Otherwise the objective of every
+/// allocation agrees to one part in a million. `blox_released::gavel` lists the differences of the
+/// released program.
 pub fn gavel() -> Pipeline {
     gavel_with(GavelParams::default())
 }
 
-/// [`gavel`] with another policy or other parameters.
+/// Returns [`gavel`] with another policy or other parameters.
 pub fn gavel_with(params: GavelParams) -> Pipeline {
     let knows = params.knows;
     let shares: Arc<dyn AnyShares> = match params.policy {
@@ -137,19 +141,20 @@ pub fn gavel_with(params: GavelParams) -> Pipeline {
     gavel_by("gavel", shares, params)
 }
 
-/// AlloX (Le et al., EuroSys 2020): the least average completion time over types of
-/// GPUs, by matching jobs with places in the queues of GPUs; see [`AlloX`].
+/// AlloX (Le et al., EuroSys 2020): minimizes the average completion time over GPU types.
 ///
-/// **Parameters** (command line): `alpha`, the part of the waiting jobs, oldest first,
-/// that is matched (default 1).
+/// It matches jobs with positions in the queues of GPUs; see [`AlloX`].
 ///
-/// **Verified.** Per job, by way of the same policy in the released programs of Gavel
-/// and Shockwave: `blox_released::gavel`.
+/// **Parameters** (command line): `alpha`, the fraction of the waiting jobs, oldest first, that is
+/// matched (default 1).
+///
+/// **Verified.** Per job, through the same policy in the released programs of Gavel and Shockwave:
+/// `blox_released::gavel`.
 pub fn allox() -> Pipeline {
     allox_with(1.0)
 }
 
-/// [`allox`] with another part of the waiting jobs, above 0 and at most 1.
+/// Returns [`allox`] with another fraction of the waiting jobs, above 0 and at most 1.
 pub fn allox_with(alpha: f64) -> Pipeline {
     let params = GavelParams {
         policy: GavelPolicy::AlloX(alpha),
@@ -158,8 +163,9 @@ pub fn allox_with(alpha: f64) -> Pipeline {
     gavel_with(params).renamed("allox")
 }
 
-/// Finish-time fairness over types of GPUs: Themis' measure as Gavel optimises it; see
-/// [`FinishTimeShares`]. [`themis`](crate::schedulers::themis) is the one with leases.
+/// Finish-time fairness over GPU types: Themis' measure as optimised by Gavel.
+///
+/// See [`FinishTimeShares`]. [`themis`](crate::schedulers::themis) is the scheduler with leases.
 pub fn finish_time_fairness() -> Pipeline {
     let params = GavelParams {
         policy: GavelPolicy::FinishTimeFairness,

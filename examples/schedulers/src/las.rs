@@ -8,12 +8,12 @@ use blox_policies::{
     scheduling::{Las, Service, StarvationGuard},
 };
 
-/// What can be chosen about [`las`].
+/// Configuration of [`las`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LasParams {
-    /// What counts as service.
+    /// Measure of attained service.
     pub service: Service,
-    /// A job that waited this long comes before all others from then on.
+    /// Waiting time after which a job comes before all others from then on.
     pub guard: Seconds,
 }
 
@@ -28,24 +28,24 @@ impl Default for LasParams {
 
 /// Least attained service (Blox, EuroSys 2024, section 4).
 ///
-/// **Rule.** The job that ran least comes first, and stops those that ran
-/// longer, last in the order first, if that makes enough room; ties go to the
-/// older job. A job that waited 1000 hours comes before all others from then
-/// on. Placement is consolidated; decisions fall in rounds of 300 s.
+/// **Rule.** The job with the least running time comes first. It preempts jobs that ran longer, the
+/// last in the order first, if that frees enough GPUs. Ties go to the older job. A job that waited
+/// 1000 hours comes before all others from then on. Placement is consolidated; decisions fall in
+/// rounds of 300 s.
 ///
-/// **Parameters** (command line): `gpu_time` counts GPU-seconds instead of
-/// seconds (default `false`); `guard_h`, the hours after which a waiting job is
-/// promoted (default 1000); `backfill` = `none` (default) or `skip`.
+/// **Parameters** (command line): `gpu_time` counts GPU-seconds instead of seconds (default
+/// `false`); `guard_h`, the hours after which a waiting job is promoted (default 1000); `backfill`
+/// = `none` (default) or `skip`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::las`,
-/// which equals the released program on all its golden runs. At 8 jobs an hour
-/// on 128 GPUs, jobs 3000 to 4000 of Blox's workload have an average JCT of
-/// 188,995.2 s, the value behind the authors' published CDF.
+/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::las`, which equals the
+/// released program on all its golden runs. At 8 jobs an hour on 128 GPUs, jobs 3000 to 4000 of
+/// Blox's workload have an average JCT of 188,995.2 s. This value is behind the authors' published
+/// CDF.
 pub fn las() -> Pipeline {
     las_with(LasParams::default())
 }
 
-/// [`las`] with other parameters.
+/// Returns [`las`] with other parameters.
 pub fn las_with(params: LasParams) -> Pipeline {
     Composition::new("las")
         .scheduling(StarvationGuard::new(Las::by(params.service), params.guard))
@@ -54,7 +54,7 @@ pub fn las_with(params: LasParams) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "las",

@@ -1,8 +1,8 @@
-//! Every scheduler that ships, as a composition of policies, with the models of
-//! durations and load that some of them learn, and the registry that makes them
-//! from names and parameters.
+//! Every built-in scheduler, as a composition of policies.
 //!
-//! They are compiled here, once, for speed; `blox` hands all of it on as its own.
+//! The crate also has the models of durations and load that some schedulers learn, and the registry
+//! that builds schedulers from names and parameters. It is compiled once, for speed; `blox`
+//! re-exports it.
 //!
 //! ```
 //! use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
@@ -49,5 +49,5 @@ mod tiresias_plus;
 
 pub use registry::registry;
 
-/// Why the compositions build: a panic with it is a mistake in one of them.
+/// Panic message of compositions: it indicates a mistake in a composition.
 const ONCE: &str = "each role is taken once";

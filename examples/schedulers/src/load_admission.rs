@@ -11,29 +11,28 @@ use blox_policies::{
 
 const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of the cluster's GPUs");
 
-/// Least attained service behind admission by load (Blox, EuroSys 2024, figures
-/// 12 and 13: "Accept-1.2x").
+/// Least attained service with admission by load (Blox, EuroSys 2024, figures 12 and 13:
+/// "Accept-1.2x").
 ///
-/// **Rule.** Jobs wait outside, oldest first, while those inside ask for more
-/// than 1.2 times the GPUs of the cluster. Inside it is [`las`](crate::schedulers::las).
-/// Under overload LAS alone serves all jobs a little, and long ones hardly end;
-/// a queue before it bounds how many share.
+/// **Rule.** Jobs wait for admission, oldest first, while the admitted jobs request more than 1.2
+/// times the GPUs of the cluster. Admitted jobs are scheduled as in
+/// [`las`](crate::schedulers::las). Under overload, LAS alone serves all jobs a little, and long
+/// jobs hardly end. The admission queue limits the number of jobs that share the cluster.
 ///
-/// **Parameters** (command line): `threshold`, the multiple of the cluster's
-/// GPUs (default 1.2; the paper has 1.0 to 1.5); `guard_h`, the hours after
-/// which a waiting job inside comes first (default 1000).
+/// **Parameters** (command line): `threshold`, the multiple of the cluster's GPUs (default 1.2; the
+/// paper has 1.0 to 1.5); `guard_h`, the hours after which an admitted waiting job comes first
+/// (default 1000).
 ///
-/// **Verified.** At 8 jobs an hour on 128 GPUs, jobs 3000 to 4000 of 30,000 of
-/// Blox's workload have an average JCT of 188,995 s without admission, and
-/// 148,047, 155,625, 155,495, 141,318 and 131,468 s at 1.5, 1.4, 1.2, 1.1 and
-/// 1.0: the values of the released rules. With 1.2 that is 18 % less; the paper
-/// reports 15 %.
+/// **Verified.** Measured at 8 jobs an hour on 128 GPUs, for jobs 3000 to 4000 of 30,000 of Blox's
+/// workload. The average JCT is 188,995 s without admission. It is 148,047, 155,625, 155,495,
+/// 141,318 and 131,468 s at 1.5, 1.4, 1.2, 1.1 and 1.0: the values of the released rules. With 1.2
+/// that is 18 % less; the paper reports 15 %.
 pub fn load_admission() -> Pipeline {
     load_admission_with(default(&THRESHOLD), Seconds::from_hours(default(&GUARD)))
         .expect("a threshold above 0")
 }
 
-/// [`load_admission`] with another threshold.
+/// Returns [`load_admission`] with another threshold.
 ///
 /// # Errors
 /// The threshold is not above 0.
@@ -47,7 +46,7 @@ pub fn load_admission_with(threshold: f64, guard: Seconds) -> Result<Pipeline, R
     Ok(pipeline)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "load-admission",

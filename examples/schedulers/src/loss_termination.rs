@@ -15,13 +15,13 @@ pub(crate) const TOLERANCE: ParamDoc = param(
 );
 pub(crate) const REPORTS: ParamDoc = param("reports", "3", "flat steps in a row that end a job");
 
-/// What can be chosen about [`loss_termination`].
+/// Configuration of [`loss_termination`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossTerminationParams {
-    /// A step of the loss is flat if it falls by less than this share of the
-    /// largest loss reported; above 0.
+    /// A step of the loss is flat if it falls by less than this fraction of the largest reported
+    /// loss; above 0.
     pub tolerance: f64,
-    /// Flat steps in a row after which the job ends, at least 1.
+    /// Number of consecutive flat steps after which the job ends, at least 1.
     pub reports: usize,
 }
 
@@ -34,23 +34,23 @@ impl Default for LossTerminationParams {
     }
 }
 
-/// First in, first out, ending jobs whose loss has converged (Blox, EuroSys 2024, figure 16).
+/// First in, first out, and ends jobs whose loss has converged (Blox, EuroSys 2024, figure 16).
 ///
-/// **Rule.** As [`fifo`](crate::schedulers::fifo); a job whose loss fell by less than a
-/// thousandth of its largest, in each of its last three reports, ends as
-/// complete. Jobs that report no loss run to their end.
+/// **Rule.** Like [`fifo`](crate::schedulers::fifo). A job ends as complete if its loss fell by
+/// less than a thousandth of its largest value in each of its last three reports. Jobs that report
+/// no loss run to their end.
 ///
-/// **Parameters** (command line): `tolerance`, the share of the largest loss
-/// (default 0.001); `reports`, how many in a row (default 3).
+/// **Parameters** (command line): `tolerance`, the fraction of the largest loss (default 0.001);
+/// `reports`, the number of consecutive reports (default 3).
 ///
-/// **Verified.** By tests of its own. With made-up losses of which three quarters
-/// are flat after 40 % of the epochs, the average JCT is 42 % lower at 4 and 6 jobs
-/// an hour on 128 GPUs; the paper reports 44 %, its losses are not released.
+/// **Verified.** By its own tests. Three quarters of the generated losses are flat after 40 % of
+/// the epochs. At 4 and 6 jobs an hour on 128 GPUs, the average JCT is 42 % lower. The paper
+/// reports 44 %; its losses are not released.
 pub fn loss_termination() -> Pipeline {
     loss_termination_with(LossTerminationParams::default())
 }
 
-/// [`loss_termination`] with other parameters.
+/// Returns [`loss_termination`] with other parameters.
 pub fn loss_termination_with(params: LossTerminationParams) -> Pipeline {
     let policy = LossTermination::new(Fifo::default())
         .tolerance(params.tolerance)
@@ -62,7 +62,7 @@ pub fn loss_termination_with(params: LossTerminationParams) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "loss-termination",

@@ -15,17 +15,17 @@ const MOST_GPUS: ParamDoc = param(
     "most GPUs of a job that does not say at which numbers it may run",
 );
 
-/// What can be chosen about [`optimus`].
+/// Configuration of [`optimus`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OptimusParams {
-    /// Time from one division of the cluster to the next.
+    /// Time between two divisions of the cluster.
     pub every: Rounds,
-    /// GPUs that a job without `levels` gets at most, at least 1.
+    /// Maximum number of GPUs of a job without `levels`, at least 1.
     pub most: GpuCount,
-    /// A step of the loss is flat if it falls by less than this share of the
-    /// largest loss reported; above 0.
+    /// A step of the loss is flat if it falls by less than this fraction of the largest reported
+    /// loss; above 0.
     pub tolerance: f64,
-    /// Flat steps in a row after which a job ends, at least 1.
+    /// Number of consecutive flat steps after which a job ends, at least 1.
     pub reports: usize,
 }
 
@@ -42,32 +42,29 @@ impl Default for OptimusParams {
 
 /// Optimus (Peng et al., EuroSys 2018).
 ///
-/// **Rule.** Every 10 minutes GPUs go where they shorten training most: each job
-/// gets its smallest number, then again and again the job gets more whose time to
-/// the end shrinks most a GPU. How much is left follows from a curve fitted to the
-/// loss that it reported, how fast it is on more GPUs from a model fitted to the
-/// speeds seen; see [`Optimus`]. A job ends when its loss has converged. Jobs are
-/// placed smallest first on as few nodes as possible, and change size while they run.
+/// **Rule.** Every 10 minutes, GPUs go to the jobs whose training they shorten most. Each job gets
+/// its smallest number of GPUs. Then the job whose remaining time shrinks most per GPU repeatedly
+/// gets its next number. The remaining work follows from a curve fitted to the reported losses. The
+/// speed on more GPUs follows from a model fitted to the measured speeds; see [`Optimus`]. A job
+/// ends when its loss has converged. Jobs are placed smallest first on as few nodes as possible,
+/// and change size while they run.
 ///
-/// Here a worker is a GPU, and gradients are exchanged among workers or with as many
-/// parameter servers. Jobs that report no loss are taken to run to their declared
-/// end; before a job was seen to run, its speed is taken to be in proportion to its
-/// GPUs.
+/// Here a worker is a GPU, and gradients are exchanged among workers or with as many parameter
+/// servers. Jobs that report no loss are assumed to run to their declared end. Before a job has
+/// run, its speed is assumed to be in proportion to its GPUs.
 ///
-/// **Parameters** (command line): `most_gpus`, for a job that does not say at which
-/// numbers it may run (default 16); `tolerance`, the share of the largest loss below
-/// which a step is flat (default 0.001); `reports`, how many flat ones end a job
-/// (default 3).
+/// **Parameters** (command line): `most_gpus`, for a job without `levels` (default 16);
+/// `tolerance`, the fraction of the largest loss below which a step is flat (default 0.001);
+/// `reports`, the number of flat steps that end a job (default 3).
 ///
-/// **Verified.** By tests of its own alone: no released program has the paper's rule.
+/// **Verified.** Only by its own tests: no released program has the paper's rule.
 ///
-/// The released program of Blox has another rule under this name:
-/// `blox_released::blox::optimus`.
+/// The released program of Blox has another rule under this name: `blox_released::blox::optimus`.
 pub fn optimus() -> Pipeline {
     optimus_with(OptimusParams::default())
 }
 
-/// [`optimus`] with other parameters.
+/// Returns [`optimus`] with other parameters.
 pub fn optimus_with(params: OptimusParams) -> Pipeline {
     let policy = Optimus::default()
         .at_most(params.most)
@@ -84,7 +81,7 @@ pub fn optimus_with(params: OptimusParams) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "optimus",

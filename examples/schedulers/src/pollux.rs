@@ -11,19 +11,19 @@ const GENERATIONS: ParamDoc = param("generations", "100", "generations in a roun
 const PATIENCE: ParamDoc = param("patience", "20", "generations without a better one");
 const ROUND: ParamDoc = param("round_s", "60", "seconds of a round");
 
-/// Pollux' settings.
+/// Configuration of [`pollux`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolluxParams {
-    /// Those of the search.
+    /// Settings of the search.
     pub search: PolluxSettings,
     /// Length of a round, above 0.
     pub round: Seconds,
-    /// How the cluster grows and shrinks, if it does.
+    /// Autoscaling of the cluster, if any.
     pub autoscale: Option<Autoscale>,
 }
 
 impl Default for PolluxParams {
-    /// The search's own, rounds of 60 s, a fixed cluster.
+    /// Uses the default search settings, rounds of 60 s and a fixed cluster.
     fn default() -> Self {
         PolluxParams {
             search: PolluxSettings::default(),
@@ -33,23 +33,23 @@ impl Default for PolluxParams {
     }
 }
 
-/// A genetic search for the allocation of the best fitness (Pollux, OSDI 2021).
+/// A genetic search for the allocation with the best fitness (Pollux, OSDI 2021).
 ///
-/// **Rule.** A job's speedup is its goodput on an allocation over that on its fair share, less where it
-/// would have to restart. The fitness of an allocation is the harmonic mean of speedups. No job
-/// is spread over nodes of another that is spread as well. Jobs tune their batches themselves. See
-/// [`Pollux`](blox_policies::scheduling::Pollux).
+/// **Rule.** A job's speedup is its goodput on an allocation, divided by its goodput on its fair
+/// share. It is lower if the job would have to restart. The fitness of an allocation is the
+/// harmonic mean of speedups. Two jobs that span nodes never share a node. Jobs tune their batch
+/// sizes themselves. See [`Pollux`](blox_policies::scheduling::Pollux).
 ///
 /// **Parameters** (command line): `power` (default -1), `population` (100), `generations` (100),
-/// `patience` (20 generations without a better one), `round_s` (60), and the seed.
+/// `patience` (20 generations without improvement), `round_s` (60), and the seed.
 ///
-/// **Jobs** that train say so ([`TrainingSpec`](blox_core::TrainingSpec)): those of a workload in
-/// the format `sia` do. Others run on as many GPUs as they ask for.
+/// **Jobs** that train need a [`TrainingSpec`](blox_core::TrainingSpec), as in workloads of the
+/// format `sia`. Other jobs run on their requested number of GPUs.
 pub fn pollux() -> Pipeline {
     pollux_with(PolluxParams::default())
 }
 
-/// [`pollux`] with other settings.
+/// Returns [`pollux`] with other settings.
 pub fn pollux_with(params: PolluxParams) -> Pipeline {
     let grows = params.autoscale.is_some();
     let base = Composition::new("pollux").in_rounds(params.round);
@@ -64,7 +64,7 @@ pub fn pollux_with(params: PolluxParams) -> Pipeline {
         .awaiting_growth(grows)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "pollux",

@@ -10,25 +10,30 @@ use blox_policies::{
 
 /// Quasi-shortest service first (Helios, SC 2021, section 4.2).
 ///
-/// **Rule.** Jobs run in ascending order of the GPU time that they are believed to need:
-/// the estimated duration times the GPUs asked for. Nobody is stopped, and nobody passes a
-/// job that does not fit. Placement is consolidated.
+/// **Rule.** Jobs run in ascending order of estimated GPU time: the estimated duration times the
+/// requested GPUs. There is no preemption, and a job that does not fit blocks all later ones.
+/// Placement is consolidated.
 ///
-/// **Parameters** (command line): `estimator`, where beliefs come from: `oracle` (default),
-/// `user`, `noisy` (with `sigma`), `brought` (the job's attribute `estimate_s`, as
-/// `blox estimate` tells it) or `learned` (with `model` and `origin`); `backfill`. Jobs about which
-/// nothing is known come last, in order of submission: if that is all of them, it is
-/// [`fifo`](crate::schedulers::fifo).
+/// **Parameters** (command line): `estimator`, the source of durations, and `backfill`. The
+/// estimators are:
 ///
-/// **Verified.** Helios' rule as Lucid's released simulator has it is
-/// `blox_released::lucid::qssf`; it equals the original per job, with the given estimates,
-/// on all golden runs. It differs in that it orders by GPUs alone in a second in which nobody
-/// waits but the jobs that just came.
+/// - `oracle` (default): true durations;
+/// - `user`: estimates of users;
+/// - `noisy` (with `sigma`): true durations with errors;
+/// - `brought`: the job's attribute `estimate_s`, as written by `blox estimate`;
+/// - `learned` (with `model` and `origin`): a trained model.
+///
+/// Jobs without an estimate come last, in order of submission. If no job has an estimate, the
+/// result is [`fifo`](crate::schedulers::fifo).
+/// **Verified.** Helios' rule as implemented in Lucid's released simulator is
+/// `blox_released::lucid::qssf`. With the given estimates, it equals the original per job on all
+/// golden runs. It differs from this scheduler in one point: in a second in which only new jobs
+/// wait, it orders by GPUs alone.
 pub fn qssf() -> Pipeline {
     qssf_with(blox_core::estimate::Oracle)
 }
 
-/// [`qssf`] with other beliefs.
+/// Returns [`qssf`] with another estimator.
 pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
     Composition::new("qssf")
         .in_rounds(Seconds::new(60.0))
@@ -38,7 +43,7 @@ pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "qssf",

@@ -1,6 +1,7 @@
-//! Everything that ships, by name. A scheduler that is a file of its own has its entry there;
-//! the files here hold the others, a file a family. `parts` has the policies, `params` what
-//! several entries have in common.
+//! Registry of all built-in components by name.
+//!
+//! The file of a scheduler has its own entry. The files here hold all other entries, a file for
+//! each family. `parts` has the policies, and `params` the common parameters.
 
 mod gavel;
 mod lucid;
@@ -21,8 +22,8 @@ use crate::{
 };
 use blox_core::registry::Registry;
 
-/// All schedulers, policies and placements that ship. Add your own to it and
-/// hand it to the command line.
+/// Returns all built-in schedulers, policies and placements. Add your own, and pass the registry to
+/// the command line.
 pub fn registry() -> Registry {
     let mut r = Registry::new();
     fifo::add(&mut r);

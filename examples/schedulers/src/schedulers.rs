@@ -1,5 +1,4 @@
-//! The schedulers that ship: a file each, with the paper, the rule, its
-//! parameters and what was verified.
+//! The built-in schedulers: a file for each, with paper, rule, parameters and verification.
 
 pub use crate::bandwidth_placement::bandwidth_placement;
 pub use crate::chronus::{chronus, chronus_with};

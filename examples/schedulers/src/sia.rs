@@ -16,12 +16,12 @@ const LEAVING_OUT: ParamDoc = param(
 );
 const ROUND: ParamDoc = param("round_s", "60", "seconds of a round");
 
-/// Sia's settings.
+/// Configuration of [`sia`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiaParams {
-    /// The fairness power; below 0 jobs that are badly off count more the further they are off.
+    /// Fairness power. If it is below 0, worse-off jobs count more.
     pub power: f64,
-    /// What leaving a job out costs.
+    /// Cost of leaving a job out.
     pub leaving_out: f64,
     /// Length of a round, above 0.
     pub round: Seconds,
@@ -37,26 +37,26 @@ impl Default for SiaParams {
     }
 }
 
-/// The best assignment of training jobs to types and numbers of GPUs, in rounds (Sia, SOSP 2023).
+/// The best assignment of training jobs to GPU types and numbers, in rounds (Sia, SOSP 2023).
 ///
-/// **Rule.** Each job is valued on each configuration (a type, and a number of GPUs: powers of two
-/// within a node, whole nodes beyond) by its goodput there, as it reports it; a job that would have to
-/// restart counts less there. An integer program chooses the configurations with the best sum of
-/// values to a power. Jobs tune their batches themselves. See
-/// [`Sia`](blox_policies::scheduling::Sia) and [`KeepNodes`] for the parts.
+/// **Rule.** A configuration is a GPU type and a number of GPUs: powers of two within a node, whole
+/// nodes beyond. The value of a configuration for a job is its reported goodput there; it is lower
+/// if the job would have to restart. An integer program chooses the configurations with the best
+/// sum of values to a power. Jobs tune their batch sizes themselves. See
+/// [`Sia`](blox_policies::scheduling::Sia) and [`KeepNodes`] for the components.
 ///
 /// **Parameters** (command line): `power` (default -0.5), `leaving_out` (1.1), `round_s` (60).
 ///
-/// **Jobs** that train say so ([`TrainingSpec`](blox_core::TrainingSpec)): those of a workload in
-/// the format `sia` do. Others run on as many GPUs as they ask for, of any one type.
+/// **Jobs** that train need a [`TrainingSpec`](blox_core::TrainingSpec), as in workloads of the
+/// format `sia`. Other jobs run on their requested number of GPUs, of any one type.
 ///
-/// **Verified.** The program that its authors released is `blox_released::sia`; it is equal to the original
-/// per job where the original's choice among equally good assignments is known.
+/// **Verified.** The program that its authors released is `blox_released::sia`. It equals the
+/// original per job where the original's choice among equally good assignments is known.
 pub fn sia() -> Pipeline {
     sia_with(SiaParams::default())
 }
 
-/// [`sia`] with other settings.
+/// Returns [`sia`] with other settings.
 pub fn sia_with(params: SiaParams) -> Pipeline {
     Composition::new("sia")
         .in_rounds(params.round)
@@ -69,7 +69,7 @@ pub fn sia_with(params: SiaParams) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "sia",

@@ -9,15 +9,14 @@ use blox_policies::{
 
 /// Shortest job first.
 ///
-/// **Rule.** Jobs in ascending order of their whole duration; what runs is
-/// never stopped; the first that does not fit holds up all behind it. The
-/// durations are the true ones; for others, build it with
-/// [`Sjf::with`](blox_policies::scheduling::Sjf::with) and an
-/// [`Estimator`](blox_core::estimate::Estimator).
-/// Placement is consolidated; decisions fall in rounds of 300 s.
+/// **Rule.** Jobs are in ascending order of total duration, without preemption. The first job that
+/// does not fit blocks all later ones. The durations are the true ones. For other durations, build
+/// it with [`Sjf::with`](blox_policies::scheduling::Sjf::with) and an
+/// [`Estimator`](blox_core::estimate::Estimator). Placement is consolidated; decisions fall in
+/// rounds of 300 s.
 ///
-/// **Parameters** (command line): `estimator` and what belongs to it (see
-/// [`crate::schedulers::qssf`]); `backfill` = `none` (default), `skip` or `easy`.
+/// **Parameters** (command line): `estimator` and its parameters (see [`crate::schedulers::qssf`]);
+/// `backfill` = `none` (default), `skip` or `easy`.
 pub fn sjf() -> Pipeline {
     sjf_by(Sjf::default())
 }
@@ -30,7 +29,7 @@ fn sjf_by(policy: Sjf) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "sjf",

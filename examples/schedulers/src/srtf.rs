@@ -12,25 +12,25 @@ use blox_policies::{
 
 /// Shortest remaining time first (Blox, EuroSys 2024).
 ///
-/// **Rule.** Jobs in ascending order of the time that they still need; a
-/// running job is stopped for one that needs less, last in the order first, if
-/// that makes enough room. A job that waited 1000 hours comes before all others
-/// from then on, as under [`las`](crate::schedulers::las). The times are the true ones; for
-/// others, build it with [`Srtf::with`](blox_policies::scheduling::Srtf::with).
-/// Placement is consolidated; decisions fall in rounds of 300 s.
+/// **Rule.** Jobs are in ascending order of remaining time. A job preempts running jobs that need
+/// more time, the last in the order first, if that frees enough GPUs. A job that waited 1000 hours
+/// comes before all others from then on, as under [`las`](crate::schedulers::las). The times are
+/// the true ones. For other times, build it with
+/// [`Srtf::with`](blox_policies::scheduling::Srtf::with). Placement is consolidated; decisions fall
+/// in rounds of 300 s.
 ///
-/// **Parameters** (command line): `estimator` and what belongs to it (see
-/// [`crate::schedulers::qssf`]); `guard_h`, the hours after which a waiting job is promoted (default 1000);
-/// `backfill` = `none` (default) or `skip`.
+/// **Parameters** (command line): `estimator` and its parameters (see [`crate::schedulers::qssf`]);
+/// `guard_h`, the hours after which a waiting job is promoted (default 1000); `backfill` = `none`
+/// (default) or `skip`.
 ///
-/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::srtf`,
-/// which equals the released program on its golden run. At 8 jobs an hour on 128
-/// GPUs, jobs 3000 to 4000 of Blox's workload have an average JCT of 74,870.5 s.
+/// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::srtf`, which equals the
+/// released program on its golden run. At 8 jobs an hour on 128 GPUs, jobs 3000 to 4000 of Blox's
+/// workload have an average JCT of 74,870.5 s.
 pub fn srtf() -> Pipeline {
     srtf_with(Srtf::default(), Seconds::from_hours(default(&GUARD)))
 }
 
-/// [`srtf`] with another policy or guard.
+/// Returns [`srtf`] with another policy or guard.
 pub fn srtf_with(policy: Srtf, guard: Seconds) -> Pipeline {
     Composition::new("srtf")
         .scheduling(StarvationGuard::new(policy, guard))
@@ -39,7 +39,7 @@ pub fn srtf_with(policy: Srtf, guard: Seconds) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "srtf",

@@ -7,7 +7,7 @@ use blox_policies::{
     },
 };
 
-/// The order of jobs under [`synergy`], which leaves it to a policy of choice.
+/// Job order of [`synergy`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobOrder {
     /// Submission: [`Fifo`].
@@ -27,26 +27,26 @@ pub enum JobOrder {
     Srsf,
 }
 
-/// On which GPUs jobs lie under [`synergy`].
+/// Choice of GPUs under [`synergy`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Where {
-    /// On the node that they fit best, else on few: [`Consolidated`].
+    /// The node with the best fit, otherwise few nodes: [`Consolidated`].
     #[default]
     Consolidated,
-    /// On the first free GPUs, however they are spread: [`FirstFree`].
+    /// The first free GPUs, on any nodes: [`FirstFree`].
     FirstFree,
 }
 
-/// What can be chosen about [`synergy`].
+/// Configuration of [`synergy`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SynergyParams {
-    /// How CPUs and memory are given out.
+    /// Allocation of CPUs and memory.
     pub allocation: Allocation,
-    /// The order of jobs.
+    /// Order of jobs.
     pub order: JobOrder,
-    /// On which GPUs they lie.
+    /// Choice of GPUs.
     pub placement: Where,
-    /// A job that waited this long comes before all others from then on.
+    /// Waiting time after which a job comes before all others from then on.
     pub guard: Seconds,
 }
 
@@ -61,47 +61,40 @@ impl Default for SynergyParams {
     }
 }
 
-/// Synergy (OSDI 2022): CPUs and memory by what they are worth to each job.
+/// Synergy (OSDI 2022): CPUs and memory allocated by their value for each job.
 ///
-/// **Rule.** Rounds of 300 s, each planned from an empty cluster. The jobs that
-/// run are the first ones in an order of choice whose GPUs fit together. They
-/// are placed from the largest demand to the smallest, with the CPUs and the
-/// memory at which they are as fast as they can be; a job for which that is not
-/// left is content with its fair share for each GPU, and jobs that hold more
-/// than theirs give it up where that is needed (Synergy-Tune, section 4.3). So
-/// every job is at least as fast as with a fair share. See [`Synergy`] for the
-/// details, and for the two that it is compared with: `proportional` gives
-/// everybody the fair share, `greedy` the full demand or nothing.
+/// **Rule.** Rounds last 300 s, and each is planned from an empty cluster. The first jobs in the
+/// chosen order run, as long as their GPUs fit together. They are placed from the largest demand to
+/// the smallest, with the CPUs and memory at which they are fastest. If these are not left, a job
+/// gets its fair share for each GPU. Jobs with more than their share then give up the excess where
+/// needed (Synergy-Tune, section 4.3). So every job is at least as fast as with a fair share. See
+/// [`Synergy`] for the details and for the two alternatives: `proportional` gives each job the fair
+/// share, `greedy` the full demand or nothing.
 ///
-/// **Jobs** demand the CPUs and the memory that they ask for (`cpus`,
-/// `memory_gib`); a `sensitivity` says how fast they are with less, see
-/// [`Sensitivity`](blox_core::perf::Sensitivity). Nodes must say how many CPUs
-/// and how much memory they have. Traces of the released program are read with
-/// `--format synergy` and a `profiles.json` beside them, its clusters as
-/// `--cluster FILE.ini`.
+/// **Jobs** demand the CPUs and memory that they request (`cpus`, `memory_gib`). A `sensitivity`
+/// states how fast they are with less, see [`Sensitivity`](blox_core::perf::Sensitivity). Nodes
+/// must state their CPUs and memory. Traces of the released program are read with
+/// `--format synergy` and a `profiles.json` beside them, its clusters with `--cluster FILE.ini`.
 ///
-/// **Parameters** (command line): `allocation` = `tune` (default),
-/// `proportional` or `greedy`; `order` = `fifo` (default), `srtf`, `las`, `ftf`,
-/// `drf`, `tetris` or `srsf`; `placement` = `consolidated` (default) or
-/// `first-free`; `guard_h`, the hours after which a waiting job is promoted
-/// (default 1000).
+/// **Parameters** (command line): `allocation` = `tune` (default), `proportional` or `greedy`;
+/// `order` = `fifo` (default), `srtf`, `las`, `ftf`, `drf`, `tetris` or `srsf`; `placement` =
+/// `consolidated` (default) or `first-free`; `guard_h`, the hours after which a waiting job is
+/// promoted (default 1000).
 ///
-/// **Not here.** `opt`, the paper's mixed-integer program, which it uses as a
-/// bound; no result of the released program with it is known, since that ends
-/// with an error. Storage and network bandwidth are counted by
-/// `blox_released::synergy` only. A job that keeps its GPUs goes on; any
-/// other is started anew, and nothing tries to avoid that.
+/// **Not here.** `opt`, the paper's mixed-integer program, is a bound in the paper. The released
+/// program ends with an error there, so no result is known. Only `blox_released::synergy` counts
+/// storage and network bandwidth. A job that keeps its GPUs continues; any other job is restarted,
+/// and nothing tries to avoid that.
 ///
-/// **Verified.** The parts that differ from the released program are in
-/// `blox_released::synergy`: with them, every job's first start, end and grants
-/// of every round are those of the released program in all its golden runs
-/// (`blox verify`: FIFO, LAS, SRTF, FTF, DRF, TETRIS under all three
+/// **Verified.** The rules that differ from the released program are in `blox_released::synergy`.
+/// With them, every job's first start and end, and the grants of every round, equal the released
+/// program in all its golden runs (`blox verify`: FIFO, LAS, SRTF, FTF, DRF, TETRIS under all three
 /// allocations, with and without its placement option).
 pub fn synergy() -> Pipeline {
     synergy_with(SynergyParams::default())
 }
 
-/// [`synergy`] with other parameters.
+/// Returns [`synergy`] with other parameters.
 pub fn synergy_with(params: SynergyParams) -> Pipeline {
     match params.order {
         JobOrder::Fifo => compose(Fifo::default(), params),

@@ -18,14 +18,14 @@ const HORIZON: ParamDoc = param(
 const ROUND: ParamDoc = param("round_s", "300", "rounds in seconds, of the look-ahead too");
 const SRTF: ParamDoc = param("srtf", "true", "whether Srtf is among the candidates");
 
-/// What can be chosen about [`synthesizer`].
+/// Configuration of [`synthesizer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SynthesizerParams {
-    /// Time from one choice to the next.
+    /// Time between two choices.
     pub every: Seconds,
-    /// How far to look ahead.
+    /// Horizon of the look-ahead.
     pub horizon: Horizon,
-    /// Rounds, of the look-ahead too.
+    /// Length of rounds, including those of the look-ahead.
     pub round: Rounds,
     /// True if [`srtf`] is among the candidates.
     pub srtf: bool,
@@ -44,39 +44,36 @@ impl Default for SynthesizerParams {
 
 /// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
 ///
-/// **Rule.** Every ten rounds each combination of a scheduler ([`srtf`],
-/// [`las`], [`fifo`]) with an admission (all, and by load at 1.2 and 1.4) is
-/// simulated four hours ahead from the present state, without further arrivals,
-/// and the one under which the jobs known now spend the least time in the system
-/// until then decides until the next choice; ties go to the first of them.
-/// Placement is consolidated; decisions fall in rounds of 300 s.
+/// **Rule.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
+/// an admission (all jobs, or by load at 1.2 or 1.4). Every ten rounds, each candidate is simulated
+/// four hours ahead from the present state, without further arrivals. The candidate under which the
+/// known jobs spend the least time in the system decides until the next choice. Ties go to the
+/// first candidate. Placement is consolidated; decisions fall in rounds of 300 s.
 ///
-/// The look-ahead knows true durations, and takes changes to cost nothing. The
-/// released program looks ahead until all jobs have ended, every round; its
-/// driver does not start.
+/// The look-ahead uses true durations and assumes that changes cost nothing. The released program
+/// looks ahead until all jobs have ended, every round; its driver does not start.
 ///
-/// **Parameters** (command line): `every_rounds`, the rounds from one choice to
-/// the next (default 10); `horizon_h`, the hours to look ahead (default 4; 0
-/// until all jobs have ended); `round_s`, the length of rounds, of the look-ahead
-/// too (default 300); `srtf`, whether Srtf is among the candidates (default
-/// `true`).
+/// **Parameters** (command line): `every_rounds`, the rounds between two choices (default 10);
+/// `horizon_h`, the hours to look ahead (default 4; 0 until all jobs have ended); `round_s`, the
+/// length of rounds, including the look-ahead (default 300); `srtf`, whether Srtf is among the
+/// candidates (default `true`).
 ///
-/// **Verified.** On 10,000 bursty jobs at 97 % of 128 GPUs jobs 3000 to 4000 have an
-/// average JCT of 32,192 s, that of the best static composition (they reach from
-/// 32,192 to 46,076 s); without Srtf among the candidates 37,292 s, where the best
-/// static one has 36,922 s. Looking ahead four hours on 128 GPUs takes 0.1 to 0.4 ms a
-/// candidate, with up to thousands of jobs waiting.
+/// **Verified.** On 10,000 bursty jobs at 97 % of 128 GPUs, jobs 3000 to 4000 have an average JCT
+/// of 32,192 s. The best static composition has the same; the static compositions range from 32,192
+/// to 46,076 s. Without Srtf among the candidates, the average JCT is 37,292 s, and the best static
+/// composition has 36,922 s. A look-ahead of four hours on 128 GPUs takes 0.1 to 0.4 ms per
+/// candidate, with up to thousands of waiting jobs.
 pub fn synthesizer() -> Pipeline {
     synthesizer_with(SynthesizerParams::default())
 }
 
-/// [`synthesizer`] with other parameters.
+/// Returns [`synthesizer`] with other parameters.
 pub fn synthesizer_with(params: SynthesizerParams) -> Pipeline {
     let ahead = forecaster(LookAhead::new(params.round));
     synthesizer_over(candidates(&params), ahead, params)
 }
 
-/// [`synthesizer`] over other candidates, named first to last, or another look-ahead.
+/// Returns [`synthesizer`] with other candidates, in order, or another look-ahead.
 pub fn synthesizer_over(
     candidates: Vec<Pipeline>,
     forecaster: Arc<dyn Forecaster>,
@@ -94,7 +91,7 @@ pub fn synthesizer_over(
         .expect(ONCE)
 }
 
-/// The compositions that [`synthesizer`] chooses from.
+/// Returns the compositions that [`synthesizer`] chooses from.
 pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
     let mut list = Vec::new();
     let oracle = params.srtf.then(srtf);
@@ -112,7 +109,7 @@ pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
     list
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "synthesizer",

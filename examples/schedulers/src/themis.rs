@@ -13,31 +13,31 @@ const FAIRNESS: ParamDoc = param("fairness", "0.8", "1 less the part of jobs tha
 
 /// Finish-time fairness by auction, with leases (Themis, NSDI 2020).
 ///
-/// **Rule.** Every round is a lease. The GPUs are offered to the jobs whose ratio of
-/// shared to isolated finish time is the worst, a part `1 - fairness` of all. These bid what each
-/// number of GPUs would make of that ratio, and a partial-allocation auction decides: it
-/// makes the product of all bids the largest, and takes hidden payments. Other
-/// jobs get what is left over. Jobs may run on fewer GPUs than they ask for if their profile says
-/// how fast ([`Extras::levels`](blox_core::Extras::levels)). Placement is consolidated.
+/// **Rule.** Every round is a lease. The GPUs are offered to the fraction `1 - fairness` of jobs
+/// with the worst ratio of shared to isolated finish time. Each of these jobs bids the ratio that
+/// it would have with each number of GPUs. A partial-allocation auction maximizes the product of
+/// the bids and charges hidden payments. Other jobs get the remaining GPUs. A job may run on fewer
+/// GPUs than it requests if its profile states the speeds
+/// ([`Extras::levels`](blox_core::Extras::levels)). Placement is consolidated.
 ///
-/// **Parameters** (command line): `lease_s`, the length of a lease and of a round
-/// (default 240); `fairness`, the paper's knob (default 0.8).
+/// **Parameters** (command line): `lease_s`, the length of a lease and of a round (default 240);
+/// `fairness`, the paper's knob (default 0.8).
 ///
-/// **Verified.** By tests of the auction's literal outcomes. ElasticFlow's released baseline, which ranks jobs by
-/// the shares of a max-min program instead of an auction, and measures isolated time
-/// otherwise, is `blox_released::elasticflow::Algorithm::Themis`. Its shares are not unique;
-/// with those in the middle of all best ones, which is where the original's
-/// solver stops, it equals the original per job on the golden run of Figure 10.
+/// **Verified.** By tests of literal outcomes of the auction. ElasticFlow's released baseline is
+/// `blox_released::elasticflow::Algorithm::Themis`. It ranks jobs by the shares of a max-min
+/// program instead of an auction, and measures isolated time differently. Its shares are not
+/// unique. The original's solver stops at the center of the set of optima. With these shares, it
+/// equals the original per job on the golden run of Figure 10.
 pub fn themis() -> Pipeline {
     themis_with(ThemisParams::default())
 }
 
-/// What can be chosen about [`themis`].
+/// Configuration of [`themis`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThemisParams {
-    /// The length of a lease and of a round, above 0.
+    /// Length of a lease and of a round, above 0.
     pub lease: Seconds,
-    /// From 0, where all jobs bid, to 1, where only the one that is worst off does.
+    /// Fairness knob, from 0 (all jobs bid) to 1 (only the worst-off job bids).
     pub fairness: f64,
 }
 
@@ -50,7 +50,7 @@ impl Default for ThemisParams {
     }
 }
 
-/// [`themis`] with other parameters.
+/// Returns [`themis`] with other parameters.
 pub fn themis_with(params: ThemisParams) -> Pipeline {
     Composition::new("themis")
         .in_rounds(params.lease)
@@ -60,7 +60,7 @@ pub fn themis_with(params: ThemisParams) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "themis",

@@ -14,24 +14,24 @@ const LIMIT: ParamDoc = param(
     "share of a step spent on exchange above which a job is consolidated",
 );
 
-/// Tiresias+ (Blox, EuroSys 2024, figures 10 and 11): Tiresias with a profile of
-/// each job in place of its heuristic of tensor sizes.
+/// Tiresias+ (Blox, EuroSys 2024, figures 10 and 11): Tiresias with a profile of each job in place
+/// of its heuristic of tensor sizes.
 ///
-/// **Rule.** The queues of [`tiresias`](crate::schedulers::tiresias). A job is consolidated if
-/// it was measured to need it: if it spends more than a tenth of a step on exchange
-/// of gradients over the best links (`communication` of the job, the profile), which
-/// takes many times as long over the network. All others, also those that do not say,
-/// take what is left over. Decisions fall in rounds of 300 s.
+/// **Rule.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
+/// consolidated if it spends more than a tenth of a step on gradient exchange over the best links.
+/// The attribute `communication` of the job is this profile. Over the network, the exchange takes
+/// many times as long. All other jobs, including those without a profile, take the remaining GPUs.
+/// Decisions fall in rounds of 300 s.
 ///
-/// **Parameters** (command line): `limit`, that share (default 0.1; 0 consolidates
-/// every job that communicates, 1 none).
+/// **Parameters** (command line): `limit`, that fraction of a step (default 0.1; 0 consolidates
+/// every job that communicates, 1 no job).
 ///
-/// **Verified.** By tests of its own alone: the paper's profiles are not released.
+/// **Verified.** Only by its own tests: the paper's profiles are not released.
 pub fn tiresias_plus() -> Pipeline {
     tiresias_plus_with(default(&LIMIT))
 }
 
-/// [`tiresias_plus`] with another limit.
+/// Returns [`tiresias_plus`] with another limit.
 pub fn tiresias_plus_with(limit: f64) -> Pipeline {
     let measured = move |job: &JobRef<'_>| job.spec().extras().communication > limit;
     Composition::new("tiresias-plus")
@@ -41,7 +41,7 @@ pub fn tiresias_plus_with(limit: f64) -> Pipeline {
         .expect(ONCE)
 }
 
-/// Its entry in the registry.
+/// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "tiresias-plus",

@@ -1,20 +1,20 @@
-//! Elastic expansion: what deadlines leave over goes to jobs, level by level.
+//! Elastic expansion: distributes the GPUs that deadlines leave, level by level.
 
 use super::plan::{Begun, Grid, Plan, Task, Timeline, add, commit, fill};
 use blox_core::JobId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// What a job would have with one more level, and what that is worth.
+/// The next level of a job, and its cost.
 struct Offer {
     gpus: u32,
-    /// GPU-seconds that the job would use more in all, for each GPU more now.
+    /// Additional GPU-seconds of the job in total, for each additional GPU now.
     waste: f64,
-    /// Its plan then, if it is planned.
+    /// Its plan with that level, if it is planned.
     plan: Option<Plan>,
 }
 
-/// A place in the queue: less waste first, older jobs first.
+/// Queue entry: less waste first, then older jobs first.
 #[derive(PartialEq)]
 struct Entry {
     waste: f64,
@@ -34,15 +34,15 @@ impl Ord for Entry {
     }
 }
 
-/// The stretch of time in which nothing planned changes.
+/// Period in which no plan changes.
 pub(super) struct Window {
     pub now: f64,
     pub until: Option<f64>,
     pub grid: Grid,
 }
 
-/// Gives free GPUs to jobs until the window ends. Planned jobs get new plans;
-/// what the others get is returned.
+/// Gives free GPUs to jobs until the window ends. Planned jobs get new plans; the GPUs of the other
+/// jobs are returned.
 pub(super) fn expand(
     window: &Window,
     tasks: &[(JobId, Task)],
@@ -73,7 +73,7 @@ pub(super) fn expand(
         let (id, task) = &tasks[entry.job];
         let planned = plans.get(id);
         let has = planned.map_or_else(|| spare.get(id).copied().unwrap_or(0), |p| p.at(window.now));
-        // What was worth it may be worth less by now.
+        // The offer may have become worse since it was queued.
         let Some(offer) = offer(window, task, planned, has, line, &mut scratch) else {
             continue;
         };
@@ -107,7 +107,7 @@ pub(super) fn expand(
             }
         }
         if grow {
-            // Looked at again in its turn: at most as good as now.
+            // The job is reconsidered in its turn; its next offer is at most as good.
             queue.push(Reverse(Entry {
                 waste: entry.waste.max(offer.waste),
                 job: entry.job,
@@ -117,7 +117,7 @@ pub(super) fn expand(
     spare
 }
 
-/// Returns what the next level would mean to a job; `None` if there is none, or no room.
+/// Returns the offer of the next level, or `None` if there is no level or no room.
 fn offer(
     window: &Window,
     task: &Task,
@@ -134,7 +134,7 @@ fn offer(
     }
     let (now, until) = (window.now, window.until.unwrap_or(f64::MAX));
     let Some(plan) = planned else {
-        // Nothing promised: its GPU time is what it needs at this pace.
+        // Without a plan, the GPU time is what the job needs at this pace.
         let pace = |g: u32| {
             let (_, rate) = task.level(g.into(), g);
             if g == 0 {
@@ -146,7 +146,7 @@ fn offer(
         let waste = (pace(gpus) - pace(has)) / f64::from(need);
         return Some(Offer {
             gpus,
-            // Who has nothing comes first.
+            // A job without GPUs comes first.
             waste: if has == 0 { f64::MIN } else { waste },
             plan: None,
         });
@@ -160,7 +160,7 @@ fn offer(
     let work = (until - now) * rate;
     let new = if work >= task.left {
         let grid = window.grid;
-        // Even next to no work takes a slot.
+        // Even a tiny amount of work takes a slot.
         let end = grid.ceil(now + task.left / rate).max(grid.after(now));
         Plan {
             end: end.min(until),
@@ -168,7 +168,7 @@ fn offer(
         }
     } else {
         let left = task.left - work;
-        // A job that is late anyway runs on as fast as it can.
+        // A job that is late in any case runs as fast as it can.
         let due = task.due.filter(|due| plan.end <= *due);
         let rest = |share: u32| {
             let begun = Begun {
@@ -210,8 +210,8 @@ mod tests {
             until: None,
             grid: Grid { slot: 60.0 },
         };
-        // For each GPU more, in GPU-seconds: the first job wastes 11 to have two and 44 to have
-        // four, the second 18 and 30.
+        // Waste per additional GPU, in GPU-seconds: the first job wastes 11 with two GPUs and 44
+        // with four, the second job 18 and 30.
         let tasks = [
             (JobId(0), task(100.0, &[(1, 1.0), (2, 1.8), (4, 2.0)])),
             (JobId(1), task(100.0, &[(1, 1.0), (2, 1.7), (4, 2.25)])),
@@ -224,7 +224,7 @@ mod tests {
         };
         assert_eq!(shares(3), (vec![2, 1], 0));
         assert_eq!(shares(4), (vec![2, 2], 0));
-        // Two more are worth less to the first job than its first two were.
+        // Two more GPUs are worth less to the first job than its first two were.
         assert_eq!(shares(6), (vec![2, 4], 0));
         assert_eq!(shares(8), (vec![4, 4], 0));
     }

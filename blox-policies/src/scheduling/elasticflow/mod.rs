@@ -13,33 +13,33 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many GPUs a deadline earns.
+/// Number of GPUs that a job with a deadline gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Share {
-    /// The fewest with which the job ends in time (ElasticFlow, section 4.1:
-    /// minimum satisfactory share, found by progressive filling).
+    /// The smallest number with which the job ends in time (ElasticFlow, section 4.1: minimum
+    /// satisfactory share, found by progressive filling).
     #[default]
     Minimum,
-    /// As many as the job can use: earliest deadline first.
+    /// As many GPUs as the job can use: earliest deadline first.
     Greedy,
 }
 
 /// Deadlines for elastic jobs (ElasticFlow, ASPLOS 2023, section 4).
 ///
-/// Time is divided into slots. Jobs are planned in order of deadline, each on
-/// what those before it leave, on GPU counts that its profile has ([`Extras::levels`](blox_core::Extras::levels),
-/// [`rates`](blox_core::Extras::rates); a job without a profile is rigid). A job
-/// is admitted only if a plan exists in which it and everybody admitted before
-/// end in time. What is left over until the next change of plans goes to jobs
-/// level by level, first to the job whose GPU time that raises least for each GPU
-/// (section 4.2: marginal return). Jobs of the best-effort class, and those without
-/// deadline, run on what is left over.
+/// Time is divided into slots. Jobs are planned in order of deadline, each on the GPUs that earlier
+/// plans leave. A job uses the GPU counts of its profile
+/// ([`Extras::levels`](blox_core::Extras::levels), [`rates`](blox_core::Extras::rates)); a job
+/// without a profile is rigid. A job is admitted only if a plan exists in which it and all jobs
+/// admitted before end in time.
 ///
-/// **Guarantee.** Where jobs run as profiled and changes cost nothing, no
-/// admitted job misses its deadline, provided that a decision falls on every
-/// multiple of the slot: the plan with which a job was admitted is kept and followed
-/// when a new one would be worse. Where changes cost time a deadline can be
-/// missed; such a job is then planned after all that are on time.
+/// The remaining GPUs go to jobs level by level until the next plan change. The first is the job
+/// whose GPU time rises least per GPU (section 4.2: marginal return). Best-effort jobs and jobs
+/// without deadline run on the remaining GPUs.
+///
+/// **Guarantee.** No admitted job misses its deadline under three conditions: jobs run as profiled,
+/// changes cost nothing, and a decision falls on every multiple of the slot. If a new plan would be
+/// worse than the plan with which a job was admitted, the old plan is kept. If changes cost time, a
+/// deadline can be missed. Such a job is then planned after all jobs that are on time.
 #[derive(Clone, Debug)]
 pub struct ElasticFlow {
     grid: Grid,
@@ -48,11 +48,11 @@ pub struct ElasticFlow {
     admits_all: bool,
 }
 
-/// The plan of each admitted job, and the last answer.
+/// Plan of each admitted job, and the last answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Promised {
     plans: BTreeMap<JobId, Plan>,
-    /// The decision that `plans` and `free` are from, and what they leave.
+    /// Decision in which `plans` and `free` were computed.
     #[serde(skip)]
     decision: Option<u64>,
     #[serde(skip)]
@@ -62,18 +62,18 @@ pub struct Promised {
     answer: Answer,
 }
 
-/// What was answered last, and how long it stands if nothing happens.
+/// The last answer, and how long it is valid without events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Answer {
-    /// Jobs with their GPUs, large ones first.
+    /// Jobs with their GPUs, large jobs first.
     list: Vec<(JobId, u32)>,
     until: Option<Time>,
-    /// Something has happened since.
+    /// True after an unexpected event.
     stale: bool,
 }
 
 impl ElasticFlow {
-    /// With slots of this length, above 0 (else 300 s).
+    /// Creates the policy with slots of this length, above 0 (else 300 s).
     pub fn new(slot: Seconds) -> Self {
         let slot = slot.secs();
         ElasticFlow {
@@ -86,23 +86,22 @@ impl ElasticFlow {
         }
     }
 
-    /// Returns it with another share.
+    /// Sets the number of GPUs for jobs with deadlines.
     #[must_use]
     pub fn share(mut self, share: Share) -> Self {
         self.share = share;
         self
     }
 
-    /// Returns whether what is left over makes jobs grow beyond what they need; jobs without
-    /// deadline run on it in any case.
+    /// Sets whether jobs may grow on remaining GPUs beyond what they need. Jobs without deadline
+    /// use these GPUs in any case.
     #[must_use]
     pub fn expanding(mut self, yes: bool) -> Self {
         self.expands = yes;
         self
     }
 
-    /// Without admission control: jobs run strictly in order of deadline, also
-    /// those that will be late.
+    /// Disables admission control: jobs run strictly in order of deadline, late jobs included.
     #[must_use]
     pub fn admitting_all(mut self) -> Self {
         self.admits_all = true;
@@ -131,7 +130,7 @@ impl ElasticFlow {
         }
     }
 
-    /// Plans all jobs with deadlines anew, once a decision.
+    /// Plans all jobs with deadlines again, once per decision.
     fn refresh(&self, memory: &mut Promised, view: View<'_>) {
         if memory.decision == Some(view.decision()) {
             return;
@@ -178,7 +177,7 @@ impl ElasticFlow {
         self.plan_late(memory, &late, now);
     }
 
-    /// All in order of deadline, on time or not.
+    /// Plans all jobs in order of deadline, on time or not.
     fn in_order(
         &self,
         memory: &mut Promised,
@@ -195,7 +194,7 @@ impl ElasticFlow {
         }
     }
 
-    /// New plans for all; `false` if someone who was on time would be late.
+    /// Creates new plans for all jobs. Returns `false` if a job that was on time would be late.
     fn afresh(
         &self,
         memory: &mut Promised,
@@ -224,7 +223,7 @@ impl ElasticFlow {
         true
     }
 
-    /// Jobs that cannot end in time any more run on what those that can leave.
+    /// Plans jobs that can no longer end in time on the remaining GPUs.
     fn plan_late(&self, memory: &mut Promised, late: &[(JobId, &Task)], now: f64) {
         for (id, task) in late {
             if let Some(plan) = greedy(task, self.grid, &memory.free, now) {
@@ -238,17 +237,17 @@ impl ElasticFlow {
         memory.plans.insert(id, plan);
     }
 
-    /// A plan with which the job and all others end in time, if there is one.
+    /// Returns whether a plan exists with which the job and all others end in time, and adopts it.
     fn admit_one(&self, memory: &mut Promised, view: View<'_>, job: &JobRef<'_>) -> bool {
         let now = view.now().secs();
         let task = self.task(memory, job);
         let Some(due) = task.due else { return true };
-        // On what everybody else leaves: the plans that there are stay good.
+        // On the GPUs that all others leave: the existing plans remain valid.
         if let Some(plan) = self.plan(&task, &memory.free, now) {
             self.adopt(memory, job.id(), plan, now);
             return true;
         }
-        // In order of deadline, with new plans for those after it.
+        // In order of deadline, with new plans for later jobs.
         let mut jobs: Vec<(f64, JobId, Task)> = vec![(due, job.id(), task)];
         let ids: Vec<JobId> = memory.plans.keys().copied().collect();
         for id in ids {
@@ -336,7 +335,7 @@ impl SchedulingPolicy for ElasticFlow {
 }
 
 impl ElasticFlow {
-    /// Returns who gets how many GPUs until plans change.
+    /// Returns the number of GPUs of each job until plans change.
     fn share_out(&self, memory: &mut Promised, view: View<'_>) -> Answer {
         let now = view.now().secs();
         let active: Vec<JobRef<'_>> = view.active().collect();
@@ -367,7 +366,7 @@ impl ElasticFlow {
         };
         let mut list: Vec<(JobId, u32)> = tasks.iter().map(|(id, _)| (*id, gpus(id))).collect();
         list.retain(|(_, gpus)| *gpus > 0);
-        // Large ones first: powers of two then always find room.
+        // Large jobs first: powers of two then always find room.
         list.sort_by_key(|(_, gpus)| std::cmp::Reverse(*gpus));
         Answer {
             list,
@@ -387,7 +386,7 @@ mod tests {
     use blox_core::testing::FirstFit;
     use blox_core::{ClusterSpec, Composition, Deadline, Extras, JobSpec, Pipeline, State};
 
-    /// Jobs that were accepted on a cluster of two GPUs.
+    /// Accepted jobs on a cluster of two GPUs.
     struct Run {
         core: Runtime,
         pipeline: Pipeline,
@@ -396,7 +395,7 @@ mod tests {
     }
 
     impl Run {
-        /// Jobs of so many seconds, with levels, rates and a deadline after 120 s.
+        /// Creates jobs of these seconds, with levels, rates and a deadline after 120 s.
         fn of(jobs: &[(f64, &[(u32, f64)])]) -> Self {
             let state = State::new(&ClusterSpec::uniform(1, 2)).unwrap();
             let pipeline = Composition::new("toy")
@@ -443,7 +442,7 @@ mod tests {
             self.elastic.refresh(&mut self.memory, self.core.view());
         }
 
-        /// The plans after a refresh of these, job by job.
+        /// Returns the plans of both jobs after a refresh of the given plans.
         fn refreshed(&mut self, plans: [Plan; 2]) -> [Plan; 2] {
             self.memory.plans = (0..).map(JobId).zip(plans).collect();
             self.memory.decision = None;
@@ -466,7 +465,7 @@ mod tests {
         run.refresh();
         assert_eq!(run.memory.plans, expected);
         assert_eq!(run.memory.free, [(0.0, 1), (60.0, 2)]);
-        // What admission adds in the same decision stays.
+        // A plan that admission adds in the same decision stays.
         let added = plan(&[(60.0, 2)], 120.0);
         run.memory.plans.insert(JobId(7), added.clone());
         run.refresh();
@@ -478,15 +477,15 @@ mod tests {
 
     #[test]
     fn refresh_keeps_plans_that_new_ones_would_break() {
-        // In order of deadline the first job would take one GPU for all of the time, and the
-        // second, which needs both for half of it, would be late.
+        // In order of deadline, the first job would take one GPU for the whole time. The second
+        // job, which needs both GPUs for half of the time, would be late.
         let mut run = Run::of(&[(120.0, &[(1, 1.0), (2, 2.0)]), (60.0, &[(2, 1.0)])]);
         let late = || plan(&[(60.0, 2)], 120.0);
         let early = || plan(&[(0.0, 2)], 60.0);
         assert_eq!(run.refreshed([late(), early()]), [late(), early()]);
         assert_eq!(run.memory.free, [(0.0, 0), (120.0, 2)]);
         assert_eq!(run.refreshed([early(), late()]), [early(), late()]);
-        // A plan that does too little, ends too late or overlaps is made anew.
+        // A plan that does too little, ends too late or overlaps is replaced.
         let anew = || plan(&[(0.0, 0), (60.0, 2)], 120.0);
         let short = plan(&[(60.0, 1)], 120.0);
         assert_eq!(run.refreshed([short, early()]), [anew(), early()]);

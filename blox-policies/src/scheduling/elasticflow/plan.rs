@@ -4,18 +4,18 @@ use blox_core::JobRef;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Free GPUs from each moment until the next, the last for ever. Moments are
-/// seconds, ascending; all but the first lie on the grid.
+/// Free GPUs from each time until the next one; the last entry has no end. Times are seconds,
+/// ascending; all but the first are on the grid.
 pub(super) type Timeline = Vec<(f64, i64)>;
 
-/// A multiple of the slot.
+/// Grid of times that are multiples of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Grid {
     pub slot: f64,
 }
 
 impl Grid {
-    /// The last line that is not after `t`.
+    /// Returns the last grid line at or before `t`.
     pub fn floor(self, t: f64) -> f64 {
         let mut k = (t / self.slot).floor();
         // Division may round across a line; the product decides.
@@ -27,7 +27,7 @@ impl Grid {
         k * self.slot
     }
 
-    /// The first line that is not before `t`.
+    /// Returns the first grid line at or after `t`.
     pub fn ceil(self, t: f64) -> f64 {
         let below = self.floor(t);
         if below == t {
@@ -36,20 +36,20 @@ impl Grid {
         self.after(t)
     }
 
-    /// The first line after `t`.
+    /// Returns the first grid line after `t`.
     pub fn after(self, t: f64) -> f64 {
         ((self.floor(t) / self.slot).round() + 1.0) * self.slot
     }
 }
 
-/// What a plan needs to know about a job.
+/// Job as the planner sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    /// Iterations left.
+    /// Remaining iterations.
     pub left: f64,
-    /// The last grid line by which it must have ended; `None` for best effort.
+    /// Last grid line by which it must end; `None` for best effort.
     pub due: Option<f64>,
-    /// GPU counts with their iterations a second, both ascending.
+    /// GPU counts with their iterations per second, both ascending.
     pub levels: Arc<[(u32, f64)]>,
 }
 
@@ -62,7 +62,7 @@ impl Task {
         }
     }
 
-    /// The largest level within `free` GPUs and `share`.
+    /// Returns the largest level within `free` GPUs and `share`.
     #[inline]
     pub fn level(&self, free: i64, share: u32) -> (u32, f64) {
         let most = free.min(i64::from(share));
@@ -71,7 +71,7 @@ impl Task {
         found.unwrap_or((0, 0.0))
     }
 
-    /// The level after so many GPUs.
+    /// Returns the next level above `gpus` GPUs.
     #[inline]
     pub fn next(&self, gpus: u32) -> Option<(u32, f64)> {
         self.levels.iter().copied().find(|(g, _)| *g > gpus)
@@ -82,8 +82,8 @@ impl Task {
     }
 }
 
-/// The levels at which a job runs faster than at any smaller one; the GPUs that
-/// it asks for if it has no profile.
+/// Returns the levels at which a job is faster than at any smaller level. A job without a profile
+/// has one level: its requested GPUs.
 pub(super) fn levels_of(job: &JobRef<'_>) -> Arc<[(u32, f64)]> {
     let spec = job.spec();
     let extras = spec.extras();
@@ -101,17 +101,17 @@ pub(super) fn levels_of(job: &JobRef<'_>) -> Arc<[(u32, f64)]> {
     levels.into()
 }
 
-/// GPUs by moment until an end; 0 from there on.
+/// GPUs over time until an end; 0 afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Plan {
-    /// The GPUs from each moment on, without repetition.
+    /// GPUs from each time on, without repetition.
     pub steps: Vec<(f64, u32)>,
-    /// The grid line at which the GPUs are free again.
+    /// Grid line at which the GPUs are free again.
     pub end: f64,
 }
 
 impl Plan {
-    /// GPUs at a moment.
+    /// Returns the GPUs at a time.
     pub fn at(&self, t: f64) -> u32 {
         if t >= self.end {
             return 0;
@@ -120,14 +120,14 @@ impl Plan {
         step.map_or(0, |(_, gpus)| *gpus)
     }
 
-    /// The next moment after `t` at which it changes.
+    /// Returns the next time after `t` at which the plan changes.
     pub fn next_change(&self, t: f64) -> Option<f64> {
         let ends = std::iter::once(self.end);
         let steps = self.steps.iter().map(|(from, _)| *from).chain(ends);
         steps.filter(|from| *from > t).min_by(f64::total_cmp)
     }
 
-    /// Its stretches of constant GPUs from `from` on, as (start, end, GPUs).
+    /// Returns its periods of constant GPUs from `from` on, as (start, end, GPUs).
     pub fn stretches(&self, from: f64) -> impl Iterator<Item = (f64, f64, u32)> + '_ {
         let ends = self.steps.iter().skip(1).map(|(t, _)| *t);
         let ends = ends.chain(std::iter::once(self.end));
@@ -153,13 +153,13 @@ impl Plan {
     }
 }
 
-/// Returns whether so much work is as good as enough, at admission: equal, or more by what sums can
-/// lose to rounding.
+/// Returns whether the work suffices at admission: it is equal, or larger by more than rounding
+/// errors.
 fn is_enough(work: f64, left: f64) -> bool {
     work == left || work >= left * (1.0 + 1e-9)
 }
 
-/// Adds `gpus` to what is free in `[from, until)`.
+/// Adds `gpus` to the free GPUs in `[from, until)`.
 pub(super) fn add(line: &mut Timeline, from: f64, until: f64, gpus: i64) {
     let split = |line: &mut Timeline, at: f64| -> usize {
         let i = line.partition_point(|(t, _)| *t < at);
@@ -176,7 +176,7 @@ pub(super) fn add(line: &mut Timeline, from: f64, until: f64, gpus: i64) {
     line.dedup_by(|next, kept| next.1 == kept.1);
 }
 
-/// Takes a plan's GPUs from what is free, from `now` on, or gives them back.
+/// Takes a plan's GPUs from the free GPUs from `now` on, or gives them back.
 pub(super) fn commit(line: &mut Timeline, plan: &Plan, now: f64, give_back: bool) {
     for (start, end, gpus) in plan.stretches(now) {
         let gpus = i64::from(gpus);
@@ -184,7 +184,7 @@ pub(super) fn commit(line: &mut Timeline, plan: &Plan, now: f64, give_back: bool
     }
 }
 
-/// Returns whether a plan's GPUs are all free.
+/// Returns whether all GPUs of a plan are free.
 pub(super) fn fits(line: &Timeline, plan: &Plan, now: f64) -> bool {
     plan.stretches(now).all(|(start, end, gpus)| {
         let ends = line.iter().skip(1).map(|(t, _)| *t).chain([f64::MAX]);
@@ -194,7 +194,7 @@ pub(super) fn fits(line: &Timeline, plan: &Plan, now: f64) -> bool {
     })
 }
 
-/// Returns how much work a plan does from `now` on.
+/// Returns the work that a plan does from `now` on.
 pub(super) fn work_of(task: &Task, plan: &Plan, now: f64) -> f64 {
     let each = plan
         .stretches(now)
@@ -202,7 +202,7 @@ pub(super) fn work_of(task: &Task, plan: &Plan, now: f64) -> f64 {
     each.sum()
 }
 
-/// A plan that is made up to a moment, and the work that it leaves.
+/// Plan that is complete up to a time, and the work that it leaves.
 pub(super) struct Begun {
     pub plan: Plan,
     pub upto: f64,
@@ -219,8 +219,8 @@ impl Begun {
     }
 }
 
-/// The plan with at most `share` GPUs after what is begun, as early as possible.
-/// `None` if it ends after `until`.
+/// Completes a begun plan with at most `share` GPUs, as early as possible. Returns `None` if it
+/// ends after `until`.
 pub(super) fn fill(
     task: &Task,
     grid: Grid,
@@ -256,7 +256,7 @@ pub(super) fn fill(
         if stop == f64::MAX || is_enough(work, rest) {
             let end = grid.ceil(start + rest / rate).max(grid.after(start));
             let end = end.min(stop);
-            // Rounding must not end a plan before its work.
+            // Rounding must not end a plan before its work is done.
             let short = (end - start) * rate < rest;
             plan.end = if short && end < stop {
                 grid.after(end)
@@ -265,19 +265,19 @@ pub(super) fn fill(
             };
             return Some(plan);
         }
-        // What is enough only by rounding leaves a rest for another slot.
+        // Work that suffices only by rounding leaves a rest for another slot.
         rest = (rest - work).max(rest * 1e-12);
     }
     None
 }
 
-/// Minimum satisfactory share and progressive filling: the plan with the
-/// smallest share that ends by the deadline.
+/// Returns the plan with the smallest share that ends by the deadline (minimum satisfactory share
+/// by progressive filling).
 pub(super) fn minimum(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Option<Plan> {
     let due = task.due?;
     let span = due - now;
     for &(share, rate) in task.levels.iter() {
-        // Even alone it would not do.
+        // The share would be too small even on an empty cluster.
         if span * rate < task.left {
             continue;
         }
@@ -296,7 +296,8 @@ pub(super) fn minimum(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Opt
     None
 }
 
-/// As many GPUs as it can use, as early as possible, whatever the deadline.
+/// Returns the plan with as many GPUs as the job can use, as early as possible, ignoring the
+/// deadline.
 pub(super) fn greedy(task: &Task, grid: Grid, line: &Timeline, now: f64) -> Option<Plan> {
     fill(
         task,
@@ -340,7 +341,7 @@ mod tests {
         let plan = minimum(&task(300.0, 240.0), GRID, &vec![(0.0, 4)], 0.0).unwrap();
         assert_eq!(plan.steps, [(0.0, 2)]);
         assert_eq!(plan.end, 180.0);
-        // What just fits is enough.
+        // Work that just fits is enough.
         let plan = minimum(&task(240.0, 240.0), GRID, &vec![(0.0, 4)], 0.0).unwrap();
         assert_eq!((plan.steps, plan.end), (vec![(0.0, 1)], 240.0));
         assert_eq!(
@@ -352,7 +353,7 @@ mod tests {
     #[test]
     fn fill_taken_gpus_goes_around_them() {
         let line = vec![(0.0, 0), (60.0, 1), (120.0, 4)];
-        // 60 on one GPU, and 140 on two take 77.8 s: slots as short as a second show it.
+        // 60 on one GPU, and 140 on two GPUs, which take 77.8 s: one-second slots show it.
         let fine = Grid { slot: 1.0 };
         let plan = minimum(&task(200.0, 240.0), fine, &line, 0.0).unwrap();
         assert_eq!(plan.steps, [(0.0, 0), (60.0, 1), (120.0, 2)]);

@@ -1,4 +1,4 @@
-//! How fast jobs are alone and beside each other, as far as anybody knows.
+//! Speeds of jobs alone and beside each other.
 
 use super::colocation::Colocation;
 use super::instance::{Pair, PerType, TypePool};
@@ -7,15 +7,15 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Iterations a second of each of two jobs, by type.
+/// Iterations per second of each of two jobs, by type.
 pub(super) type PairRates = SmallVec<[[f64; 2]; 4]>;
 
-/// Iterations a second of a job alone, by type; 0 where it may not run.
+/// Iterations per second of a job alone, by type; 0 where it may not run.
 pub(super) fn rates(types: &[TypePool], job: &JobRef<'_>) -> PerType {
     types.iter().map(|pool| rate(pool, job.spec())).collect()
 }
 
-/// The same on one type.
+/// Iterations per second of a job alone on one type.
 pub(super) fn rate(pool: &TypePool, spec: &JobSpec) -> f64 {
     let Some(extras) = &spec.extras else {
         return spec.work.rate;
@@ -32,21 +32,24 @@ fn may_use(pool: &TypePool, spec: &JobSpec) -> bool {
     types.is_empty() || types.contains(&pool.name)
 }
 
-/// Who may share GPUs, and how fast both are then.
+/// Computes which jobs may share GPUs, and how fast both then are.
 pub(super) struct Beside<'a> {
     pub types: &'a [TypePool],
-    /// What was learned.
+    /// Learned measurements.
     pub known: &'a mut Colocation,
-    /// What a job is believed to keep of its speed where nothing was learned; `None` if nothing
-    /// counts but what jobs bring.
+    /// Assumed fraction of speed that a job keeps in an unmeasured pair. `None` if only the speeds
+    /// that jobs bring are used.
     pub believed: Option<f64>,
-    /// Pairs that do no more together, in parts of their speeds alone, are of no use.
+    /// Smallest useful sum of the two normalised speeds. Pairs that do not exceed it are dropped.
     pub least_gain: f64,
 }
 
 impl Beside<'_> {
-    /// Iterations a second of two jobs on the same GPUs, by type, that of the smaller number
-    /// first; 0 on types on which their sharing is of no use, `None` if it is on none.
+    /// Iterations per second of two jobs on the same GPUs, by type, the job with the smaller number
+    /// first.
+    ///
+    /// The rates are 0 on types on which sharing is useless. Returns `None` if it is useless on all
+    /// types.
     pub fn rates(&mut self, a: &JobRef<'_>, b: &JobRef<'_>) -> Option<PairRates> {
         if a.gpus() != b.gpus() {
             return None;
@@ -83,7 +86,7 @@ impl Beside<'_> {
         if useful { both } else { [0.0; 2] }
     }
 
-    /// All pairs of jobs, in their order.
+    /// Returns all useful pairs of jobs, in job order.
     pub fn pairs(&mut self, jobs: &[JobRef<'_>]) -> Vec<Pair> {
         let kinds = kinds(jobs);
         let mut known: BTreeMap<[usize; 2], Option<PairRates>> = BTreeMap::new();
@@ -103,7 +106,7 @@ impl Beside<'_> {
     }
 }
 
-/// The same number for jobs that are equally fast, whoever is beside them.
+/// Numbers jobs so that jobs with equal numbers are equally fast beside any other job.
 fn kinds(jobs: &[JobRef<'_>]) -> Vec<usize> {
     let mut firsts: Vec<&JobSpec> = Vec::new();
     let alike = |a: &JobSpec, b: &JobSpec| {

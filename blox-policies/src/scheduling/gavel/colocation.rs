@@ -1,17 +1,17 @@
-//! How fast jobs are beside each other, where few pairs were ever seen together.
+//! Throughput of colocated jobs, when few pairs were measured.
 
 use blox_core::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What models keep of their speed beside others, estimated for pairs that were not measured
-/// (Gavel, OSDI 2020, section 6, which takes it from Quasar).
+/// Fraction of its speed that each model keeps beside another one, estimated for unmeasured pairs
+/// (Gavel, OSDI 2020, section 6, based on Quasar).
 ///
-/// What was measured is a matrix with gaps: a row for each model, a column for each type of GPU and
-/// other model. It is completed by a product of two matrices of few columns, fitted in turns
-/// with a ridge (probabilistic matrix factorisation). A model then counts as the reference,
-/// a model of which most is measured, that is most like it (greatest cosine of their rows), and has
-/// that one's values where it has none of its own.
+/// The measurements form a matrix with gaps: one row per model, one column per GPU type and other
+/// model. The gaps are filled by a product of two low-rank matrices. These are fitted alternately
+/// with a ridge (probabilistic matrix factorisation). Each model then has a reference: the model
+/// with at least half its cells measured whose row is most similar by cosine. For an unmeasured
+/// cell, a model takes the value of its reference.
 ///
 /// ```
 /// use blox_policies::scheduling::gavel::Colocation;
@@ -28,23 +28,26 @@ use std::collections::BTreeMap;
 pub struct Colocation {
     models: Vec<Name>,
     columns: Vec<(Name, Name)>,
-    /// By model, then column.
+    /// Cells by model, then column.
     cells: BTreeMap<usize, BTreeMap<usize, f64>>,
-    /// All cells, row by row; empty if something was measured since.
+    /// All cells, row by row; empty if a measurement was added since.
     #[serde(skip)]
     complete: Vec<Vec<f64>>,
 }
 
-/// Columns of the factors, the ridge, and the turns: the released program's first two.
+/// Rank of the factors, the ridge, and the iterations; the released program's first two.
 const RANK: usize = 10;
 const RIDGE: f64 = 0.01;
 const TURNS: usize = 30;
-/// The weight of a new measurement beside those before it.
+/// Weight of a new measurement; earlier ones share the rest.
 const NEW: f64 = 0.5;
 
 impl Colocation {
-    /// A model kept this part of its speed on a type of GPU beside another one, from 0 to 1.
-    /// Counts half, all before it the other half. Says whether it is the first of its kind.
+    /// Records the fraction of its speed, from 0 to 1, that a model kept beside another one on a
+    /// GPU type.
+    ///
+    /// The new value weighs half, all earlier values the other half. Returns whether this cell was
+    /// unmeasured.
     pub fn measured(&mut self, gpu_type: &str, model: &str, beside: &str, kept: f64) -> bool {
         if !kept.is_finite() {
             return false;
@@ -61,8 +64,8 @@ impl Colocation {
         cells.len() > known
     }
 
-    /// Returns what a model keeps of its speed; `None` if nothing is known of it, or of anything
-    /// beside the other one on this type.
+    /// Returns the fraction of its speed that a model keeps. Returns `None` if the model was never
+    /// measured, or no model was measured beside the other one on this type.
     pub fn kept(&mut self, gpu_type: &str, model: &str, beside: &str) -> Option<f64> {
         let row = self.models.iter().position(|m| **m == *model)?;
         let same = |(t, m): &(Name, Name)| **t == *gpu_type && **m == *beside;
@@ -78,19 +81,19 @@ impl Colocation {
         Some(kept.unwrap_or(self.complete[row][column]))
     }
 
-    /// The most similar other model of which at least half is measured, this column too.
+    /// Returns the most similar other model with at least half its cells and this column measured.
     fn reference(&self, row: usize, column: usize) -> Option<usize> {
         let own = &self.complete[row];
         let candidates = self.cells.iter().filter(|(other, cells)| {
             **other != row && 2 * cells.len() >= self.columns.len() && cells.contains_key(&column)
         });
         let likeness = candidates.map(|(other, _)| (*other, cosine(own, &self.complete[*other])));
-        // Of equals the first.
+        // Ties go to the first model.
         let better = |a: (usize, f64), b: (usize, f64)| if b.1 > a.1 { b } else { a };
         likeness.reduce(better).map(|(other, _)| other)
     }
 
-    /// The matrix without gaps.
+    /// Returns the matrix with all gaps filled.
     fn completed(&self) -> Vec<Vec<f64>> {
         let (rows, columns) = (self.models.len(), self.columns.len());
         let all: Vec<(usize, usize, f64)> = self
@@ -100,7 +103,7 @@ impl Colocation {
             .collect();
         let mean = all.iter().map(|(_, _, x)| x).sum::<f64>() / all.len().max(1) as f64;
         let rank = RANK.min(rows).min(columns).max(1);
-        // Rows begin alike in the first column, and apart in the others.
+        // All rows start equal in the first column, and differ in the others.
         let begin = |i: usize, k: usize| match k {
             0 => 1.0,
             _ => 0.1 * f64::from(u8::from(i % rank == k)),
@@ -125,7 +128,7 @@ impl Colocation {
     }
 }
 
-/// The place of what fits, or of what is added.
+/// Returns the index of the matching entry, or of a new one.
 fn place<T>(all: &mut Vec<T>, fits: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> usize {
     match all.iter().position(fits) {
         Some(at) => at,
@@ -136,7 +139,7 @@ fn place<T>(all: &mut Vec<T>, fits: impl Fn(&T) -> bool, new: impl FnOnce() -> T
     }
 }
 
-/// Least squares with a ridge for each row: `(row, column, value)` over the other factor.
+/// Ridge regression for each row: `(row, column, value)` over the other factor.
 fn fitted(
     count: usize,
     rank: usize,
@@ -197,7 +200,7 @@ fn cosine(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Returns what model `i` keeps beside model `k`: by how heavy both are.
+    /// Fraction that model `i` keeps beside model `k`, by the weight of both.
     fn truth(i: usize, k: usize) -> f64 {
         let weight = |m: usize| 0.05 + 0.09 * m as f64;
         1.0 - weight(i) * 0.4 - weight(k) * 0.6
@@ -215,7 +218,7 @@ mod tests {
                 known.measured("v100", &name(i), &name(k), truth(i, k));
             }
         }
-        // Between the third and the fourth in weight; two of eight are measured.
+        // Weighs between the third and the fourth model; two of eight cells are measured.
         let new = |k: usize| 0.5 * (truth(3, k) + truth(4, k));
         for k in [1, 6] {
             known.measured("v100", "new", &name(k), new(k));

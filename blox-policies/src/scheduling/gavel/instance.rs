@@ -1,4 +1,4 @@
-//! What a share policy reads and answers.
+//! Input and output of share policies.
 
 use blox_core::{AnyMemory, AnyPolicy, Event, JobId, Name, Plan, Policy, View};
 use blox_solve::SolveError;
@@ -6,72 +6,72 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// One number for each type of GPU, in the order of [`Instance::types`].
+/// One number for each GPU type, in the order of [`Instance::types`].
 pub type PerType = SmallVec<[f64; 4]>;
 
 /// All GPUs of one type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TypePool {
-    /// The type's name; empty where nobody named it.
+    /// Name of the type; empty if it has none.
     pub name: Name,
-    /// GPUs that may be used.
+    /// Usable GPUs.
     pub gpus: u32,
-    /// What an hour of one costs; 1 where nobody says.
+    /// Cost of one GPU per hour; 1 if no price is set.
     pub price: f64,
 }
 
-/// A job as a share policy sees it.
+/// Job as a share policy sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entrant {
     /// The job.
     pub id: JobId,
-    /// GPUs that it asks for; all of one type.
+    /// Requested GPUs, all of one type.
     pub gpus: u32,
-    /// What its share weighs, above 0.
+    /// Weight of its share, above 0.
     pub weight: f64,
     /// Seconds since it was submitted.
     pub age: f64,
-    /// Iterations left.
+    /// Remaining iterations.
     pub left: f64,
     /// Seconds from now to its deadline, if it has one.
     pub due: Option<f64>,
-    /// Iterations a second on its GPUs alone, by type; 0 where it does not run.
+    /// Iterations per second on its GPUs alone, by type; 0 where it does not run.
     pub rates: PerType,
 }
 
-/// Two jobs that may share the same GPUs: they ask for equally many.
+/// Two jobs that may share GPUs. Both request the same number of GPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
-    /// Places of the two in [`Instance::jobs`], the smaller one first.
+    /// Indices of the two jobs in [`Instance::jobs`], the smaller one first.
     pub jobs: [usize; 2],
-    /// Iterations a second of each beside the other, by type.
+    /// Iterations per second of each job beside the other, by type.
     pub rates: SmallVec<[[f64; 2]; 4]>,
 }
 
-/// What a share policy decides about: the cluster and all jobs in it.
+/// Input of a share policy: the cluster and all its jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// The types of GPUs, in order of their names.
+    /// GPU types, in order of their names.
     pub types: Vec<TypePool>,
-    /// The jobs, in order of their numbers.
+    /// Jobs, in order of their numbers.
     pub jobs: Vec<Entrant>,
-    /// The pairs, if the policy [wants](SharePolicy::wants_pairs) them: in order of
-    /// the first, then the second job.
+    /// Pairs, if the policy [wants](SharePolicy::wants_pairs) them, in order of the first, then the
+    /// second job.
     pub pairs: Vec<Pair>,
 }
 
 impl Instance {
-    /// GPUs of all types.
+    /// Number of GPUs of all types.
     pub fn gpus(&self) -> f64 {
         self.types.iter().map(|t| f64::from(t.gpus)).sum()
     }
 
-    /// Returns where a job is in the list.
+    /// Returns the index of a job in the list.
     pub fn position(&self, job: JobId) -> Option<usize> {
         self.jobs.binary_search_by_key(&job, |j| j.id).ok()
     }
 
-    /// The row of a pair.
+    /// Returns the row of a pair.
     pub fn combination(&self, pair: &Pair) -> Combination {
         let [a, b] = pair.jobs.map(|i| self.jobs[i].id);
         Combination::pair(a, b)
@@ -81,19 +81,19 @@ impl Instance {
 /// A job alone, or two jobs on the same GPUs: a row of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Combination {
-    /// The job; of two the one with the smaller number.
+    /// The job; in a pair, the job with the smaller number.
     pub job: JobId,
-    /// The other one.
+    /// The other job of a pair.
     pub partner: Option<JobId>,
 }
 
 impl Combination {
-    /// A job alone.
+    /// Creates the row of a single job.
     pub fn single(job: JobId) -> Self {
         Combination { job, partner: None }
     }
 
-    /// Two jobs, in either order.
+    /// Creates the row of two jobs, given in either order.
     pub fn pair(a: JobId, b: JobId) -> Self {
         Combination {
             job: a.min(b),
@@ -101,7 +101,7 @@ impl Combination {
         }
     }
 
-    /// Its jobs.
+    /// Returns its jobs.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> + use<> {
         std::iter::once(self.job).chain(self.partner)
     }
@@ -112,21 +112,21 @@ impl Combination {
     }
 }
 
-/// The fractions of time that jobs and pairs should spend on each type of GPU: the
-/// matrix X of Gavel's paper. What is not named gets nothing.
+/// Fractions of time that jobs and pairs should spend on each GPU type: the matrix X of Gavel's
+/// paper. A missing row gets nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allocation {
     rows: Vec<(Combination, PerType)>,
 }
 
 impl Allocation {
-    /// From its rows, in any order.
+    /// Creates an allocation from its rows, in any order.
     pub fn of(mut rows: Vec<(Combination, PerType)>) -> Self {
         rows.sort_by_key(|(who, _)| *who);
         Allocation { rows }
     }
 
-    /// Returns it with a row for every job and pair of an instance: 0 for those that are not named.
+    /// Adds a row of zeros for each job and pair of an instance that has none.
     #[must_use]
     pub fn completed(self, instance: &Instance) -> Self {
         let singles = instance.jobs.iter().map(|j| Combination::single(j.id));
@@ -136,16 +136,16 @@ impl Allocation {
         Allocation::of(singles.chain(pairs).map(row).collect())
     }
 
-    /// The largest part by which it gives out more than there is: GPUs of a type, or
-    /// a job's time. 0 if it does not.
+    /// Returns the largest relative overallocation of a type's GPUs or a job's time; 0 if there is
+    /// none.
     pub fn excess(&self, instance: &Instance) -> f64 {
         let (pools, time) = self.given(instance);
         let over = pools.into_iter().chain(time).map(|part| part - 1.0);
         over.fold(0.0, f64::max)
     }
 
-    /// The same without what it gives out more than there is: fractions are divided by the parts
-    /// by which it does so on their type and to their jobs.
+    /// Returns the allocation scaled down to what exists. Each fraction is divided by the
+    /// overallocation of its type and of its jobs.
     #[must_use]
     pub fn within(&self, instance: &Instance) -> Allocation {
         let (pools, time) = self.given(instance);
@@ -163,7 +163,7 @@ impl Allocation {
         }
     }
 
-    /// Which part of the GPUs of each type is given out, and of each job's time.
+    /// Returns the allocated fraction of the GPUs of each type, and of each job's time.
     fn given(&self, instance: &Instance) -> (PerType, Vec<f64>) {
         let mut pools = PerType::from_elem(0.0, instance.types.len());
         let mut time = vec![0.0; instance.jobs.len()];
@@ -182,18 +182,18 @@ impl Allocation {
         (pools, time)
     }
 
-    /// The fractions of a row; `None` if it is not named.
+    /// Returns the fractions of a row, or `None` if there is none.
     pub fn get(&self, who: Combination) -> Option<&PerType> {
         let at = self.rows.binary_search_by_key(&who, |(w, _)| *w).ok()?;
         Some(&self.rows[at].1)
     }
 
-    /// All rows, in order.
+    /// Returns all rows, in order.
     pub fn rows(&self) -> &[(Combination, PerType)] {
         &self.rows
     }
 
-    /// Iterations a second that a job gets on average, alone and in pairs.
+    /// Iterations per second that a job gets on average, alone and in pairs.
     pub fn throughput(&self, instance: &Instance, job: usize) -> f64 {
         let entrant = &instance.jobs[job];
         let alone = self.get(Combination::single(entrant.id));
@@ -209,11 +209,12 @@ impl Allocation {
     }
 }
 
-/// Decides how much of its time each job should spend on each type of GPU; the
-/// seam of Gavel's policies. It is asked again when jobs, speeds or the cluster
-/// changed, and what it answers is realised over rounds.
+/// Decides which fraction of its time each job should spend on each GPU type.
+///
+/// This is the extension point for Gavel's policies. It runs again when jobs, speeds or the cluster
+/// changed. Rounds realise its allocation.
 pub trait SharePolicy: Policy {
-    /// The fractions for all jobs of an instance.
+    /// Computes the fractions for all jobs of an instance.
     ///
     /// # Errors
     /// The solver found no solution.
@@ -223,32 +224,34 @@ pub trait SharePolicy: Policy {
         instance: &Instance,
     ) -> Result<Allocation, SolveError>;
 
-    /// Returns whether it places two jobs on the same GPUs.
+    /// Returns whether the policy places two jobs on the same GPUs.
     fn wants_pairs(&self) -> bool {
         false
     }
 
-    /// Returns what two jobs must do more than together on the same GPUs, in parts of what each
-    /// does alone, to be of any use to it. Two that do no more than 1 do as well in turns, with
-    /// less of their time: no optimum needs them.
+    /// Returns the least useful sum of two normalised speeds on shared GPUs.
+    ///
+    /// Each speed is divided by the job's speed alone. Two jobs with a sum of at most 1 are as fast
+    /// in turns, with less of their time, so no optimum needs them.
     fn least_gain(&self) -> f64 {
         0.0
     }
 
-    /// Returns whether jobs run that it gives nothing, where GPUs would be idle without them.
+    /// Returns whether jobs without a share run on GPUs that would otherwise be idle.
     fn conserves_work(&self) -> bool {
         true
     }
 
-    /// Returns whether all GPUs count alike for it. Types are then filled in turn, another one
-    /// first each round; else those on which jobs are fastest first.
+    /// Returns whether the policy treats all GPUs as equal. If so, the type that is filled first
+    /// rotates each round. Otherwise the types on which jobs are fastest are filled first.
     fn is_blind(&self) -> bool {
         false
     }
 
-    /// The value of an allocation by this policy's own measure, for comparing
-    /// optima; `None` where it has none. It is asked about an instance that
-    /// [`SharePolicy::allocate`] was asked about last.
+    /// Returns the value of an allocation by this policy's objective, to compare optima.
+    ///
+    /// Returns `None` if the policy has no objective. The instance must be the one of the last call
+    /// of [`SharePolicy::allocate`].
     fn objective(
         &self,
         memory: &Self::Memory,
@@ -260,7 +263,7 @@ pub trait SharePolicy: Policy {
     }
 }
 
-/// A [`SharePolicy`] of any type. Implemented for every share policy.
+/// Type-erased [`SharePolicy`]. Implemented for every share policy.
 pub trait AnyShares: AnyPolicy {
     /// See [`SharePolicy::allocate`].
     ///
@@ -328,7 +331,7 @@ impl<P: SharePolicy> AnyShares for P {
     }
 }
 
-/// A share policy of any type as a share policy.
+/// Share policy that wraps a type-erased one.
 #[derive(Clone)]
 pub struct Shares(pub Arc<dyn AnyShares>);
 
@@ -383,7 +386,7 @@ impl SharePolicy for Shares {
     }
 }
 
-/// A sum of products.
+/// Dot product.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -1,23 +1,24 @@
-//! Jobs that are alike, as one.
+//! Merging of equal jobs.
 
 use super::instance::{Allocation, Combination, Entrant, Instance, Pair};
 use std::collections::BTreeMap;
 
-/// An instance in which jobs that a policy cannot tell apart stand as one: they get
-/// equal shares in the middle of all optima, and the program is as large as there are
-/// kinds of jobs, however many jobs there are. Pairs of jobs are merged with them: one stands
-/// for all pairs of two kinds, or within a kind.
+/// Instance in which equal jobs are merged into one.
+///
+/// Equal jobs get equal shares at the center of all optima. The size of the program is then the
+/// number of kinds of jobs instead of the number of jobs. Pairs are merged, too: one stands for all
+/// pairs of two kinds, or within a kind.
 pub struct Merged {
-    /// A job for each kind, the first of it. Both jobs of a pair may be of one kind.
+    /// One job for each kind, the first of the kind. Both jobs of a pair may be of one kind.
     pub instance: Instance,
-    /// How many jobs are of each kind.
+    /// Number of jobs of each kind.
     pub copies: Vec<f64>,
     kind_of: Vec<usize>,
 }
 
 impl Merged {
-    /// Jobs of equal size and weight, equal rates by what `rate` says, and, if there are
-    /// pairs, equal rates beside all others.
+    /// Merges jobs of equal size and weight with equal rates. If there are pairs, the rates beside
+    /// all other jobs must be equal, too.
     pub fn alike(instance: &Instance, rate: impl Fn(usize, usize) -> f64) -> Self {
         let own = |(i, job): (usize, &Entrant)| {
             let rates = (0..instance.types.len()).map(|k| rate(i, k).to_bits());
@@ -28,7 +29,7 @@ impl Merged {
         if let Some(pairs) = pairs(instance, &kind_of) {
             return Merged::of(instance, kind_of, pairs);
         }
-        // Jobs of a kind see the same kinds beside them, at the same rates.
+        // Jobs of a kind have the same kinds of partners, at the same rates.
         let mut beside: Vec<Vec<Vec<u64>>> = vec![Vec::new(); instance.jobs.len()];
         for pair in &instance.pairs {
             for own in 0..2 {
@@ -72,7 +73,7 @@ impl Merged {
         merged
     }
 
-    /// Every job for itself, pairs included.
+    /// Merges nothing: every job and every pair stands for itself.
     pub fn apart(instance: &Instance) -> Self {
         Merged {
             instance: instance.clone(),
@@ -81,7 +82,7 @@ impl Merged {
         }
     }
 
-    /// The shares of all jobs of the instance that it was made from.
+    /// Expands an allocation to all jobs of the original instance.
     pub fn spread(&self, instance: &Instance, allocation: Allocation) -> Allocation {
         if self.copies.len() == instance.jobs.len() {
             return allocation;
@@ -102,7 +103,7 @@ impl Merged {
     }
 }
 
-/// Equal keys as equal numbers, in order of their first places.
+/// Maps equal keys to equal numbers, in order of first occurrence.
 fn numbered(keys: Vec<Vec<u64>>) -> Vec<usize> {
     let mut known: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
     let number = |key| {
@@ -112,8 +113,8 @@ fn numbered(keys: Vec<Vec<u64>>) -> Vec<usize> {
     keys.into_iter().map(number).collect()
 }
 
-/// A pair for each two kinds, of which all pairs are alike; `None` if some are not, or if
-/// jobs of them may share GPUs and others may not.
+/// Returns one pair for each two kinds. Returns `None` if two pairs of the same kinds differ, or if
+/// only some jobs of these kinds may share GPUs.
 fn pairs(instance: &Instance, kind_of: &[usize]) -> Option<Vec<Pair>> {
     let kinds = kind_of.iter().max().map_or(0, |k| k + 1);
     let mut copies = vec![0_usize; kinds];

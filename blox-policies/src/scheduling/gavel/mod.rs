@@ -1,10 +1,9 @@
-//! Gavel (Narayanan et al., OSDI 2020): shares of time over types of GPUs, realised
-//! in rounds.
+//! Gavel (Narayanan et al., OSDI 2020): shares of time over GPU types, realised in rounds.
 //!
-//! A [`AnyShares, SharePolicy, Shares`] says which part of its time each job, or pair of jobs on the
-//! same GPUs, should spend on each type. It is asked when jobs, speeds or the cluster
-//! changed. [`Gavel`] asks it and has a [`RoundMechanism`] choose who runs each round;
-//! [`Leases`](crate::placement::Leases) renews the leases of those that stay on their type.
+//! A [`SharePolicy`] computes the fraction of time that each job, or pair of jobs on the same GPUs,
+//! should spend on each type. It runs when jobs, speeds or the cluster changed. [`Gavel`] calls it,
+//! and uses a [`RoundMechanism`] to choose the jobs of each round.
+//! [`Leases`](crate::placement::Leases) renews the leases of jobs that stay on their type.
 
 mod beside;
 mod colocation;

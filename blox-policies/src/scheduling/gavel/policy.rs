@@ -14,73 +14,73 @@ use std::sync::Arc;
 
 /// Shares of time by a [`SharePolicy`], realised in rounds (Gavel, OSDI 2020).
 ///
-/// Every round the jobs and pairs run that received least of what they should have;
-/// see [`RoundMechanism`]. The share policy is asked again when the set of jobs, their
-/// speeds or the cluster changed, but not within [`Gavel::at_most_every`] of the last
-/// time; until then a job that is new runs where GPUs would be idle. Types are filled
-/// fastest first, or in turn for a policy that [knows nothing](SharePolicy::is_blind) of them. If the solver of the share policy fails, all have their
-/// [`Isolated`] shares until it is asked again. Who is being launched stays on its type,
-/// so that a launch longer than a round comes to its end.
+/// Each round runs the jobs and pairs that are furthest behind their share; see [`RoundMechanism`].
+/// The share policy runs again when the set of jobs, their speeds or the cluster changed, but at
+/// most once per [`Gavel::at_most_every`]. Until then, a new job runs only on GPUs that would be
+/// idle. Types are filled fastest first, or in rotation if the policy [ignores
+/// types](SharePolicy::is_blind). If the solver fails, all jobs have their [`Isolated`] shares
+/// until the share policy runs again. A starting job stays on its type, so that a launch that takes
+/// longer than a round is completed.
 ///
-/// Speeds are those of [`Extras::speeds`](blox_core::Extras::speeds): iterations a
-/// second by type, alone and beside other [models](blox_core::Extras::model). A job
-/// that does not say runs equally fast on all types that it may run on, and shares
-/// with nobody. How much is left to do is the job's own word.
+/// Speeds come from [`Extras::speeds`](blox_core::Extras::speeds): iterations per second by type,
+/// alone and beside other [models](blox_core::Extras::model). A job without speeds is equally fast
+/// on all types on which it may run, and does not share GPUs. The job itself states its remaining
+/// work.
 #[derive(Clone)]
 pub struct Gavel {
     shares: Arc<dyn AnyShares>,
     gap: Seconds,
     round: Seconds,
     prices: BTreeMap<Name, f64>,
-    /// What a job is believed to keep of its speed beside one of which nothing is known.
+    /// Assumed fraction of speed that a job keeps in an unmeasured pair.
     believed: Option<f64>,
 }
 
-/// What `Gavel` remembers beside its share policy: rounds, and what they gave.
+/// State of `Gavel` besides its share policy: rounds, and the time they gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Rounds {
     types: Vec<TypePool>,
     jobs: Vec<JobId>,
     rounds: RoundMechanism,
-    /// When the share policy was asked last.
+    /// Time of the last allocation.
     asked: Option<Time>,
     changed: bool,
-    /// Rounds so far.
+    /// Number of rounds so far.
     turn: u64,
-    /// Who was chosen last, and what its jobs had run and done then.
+    /// Rows chosen last, with the run times and work of their jobs at that point.
     running: Vec<Running>,
-    /// What jobs keep of their speed beside others, if that is learned.
+    /// Measured speeds of colocated jobs, if these are learned.
     known: Colocation,
 }
 
 impl Rounds {
-    /// Returns what it learned of models beside each other.
+    /// Returns the learned speeds of colocated models.
     pub fn learned(&self) -> &Colocation {
         &self.known
     }
 }
 
-/// A job, and the seconds and iterations that it ran since the last decision.
+/// A job with the seconds it ran and the iterations it did since the last decision.
 type Ran<'v> = (JobRef<'v>, f64, f64);
 
-/// The part by which the times of two jobs may differ that ran beside each other.
+/// Relative difference up to which the run times of two colocated jobs count as equal.
 const TOGETHER: f64 = 1e-9;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Running {
     who: Combination,
     kind: usize,
-    /// Seconds that each of its jobs had run, and iterations done.
+    /// Seconds run and iterations done by each of its jobs.
     before: SmallVec<[(f64, f64); 2]>,
 }
 
 impl Gavel {
-    /// With a share policy.
+    /// Creates the policy with a share policy.
     pub fn new(shares: impl SharePolicy + 'static) -> Self {
         Gavel::any(Arc::new(shares))
     }
 
-    /// As [`Gavel::new`], with a share policy of any type.
+    /// Creates the policy with a type-erased share policy.
     pub fn any(shares: Arc<dyn AnyShares>) -> Self {
         Gavel {
             shares,
@@ -91,39 +91,40 @@ impl Gavel {
         }
     }
 
-    /// Returns it with another least time between two allocations (default 0: every change counts).
+    /// Sets the minimum time between two allocations (default 0: every change counts).
     #[must_use]
     pub fn at_most_every(mut self, gap: Seconds) -> Self {
         self.gap = gap;
         self
     }
 
-    /// For rounds of another length (default 360 s): a job that is new counts as if it
-    /// had had half of one.
+    /// Sets the length of rounds (default 360 s). A new job starts with a credit of half a round.
     #[must_use]
     pub fn in_rounds_of(mut self, round: Seconds) -> Self {
         self.round = round;
         self
     }
 
-    /// Returns what an hour on a GPU of a type costs; 1 where nobody says.
+    /// Sets the price of a GPU type per hour (default 1).
     #[must_use]
     pub fn price(mut self, gpu_type: impl Into<Name>, price: f64) -> Self {
         self.prices.insert(gpu_type.into(), price);
         self
     }
 
-    /// Learns what jobs keep of their speed beside others from how they progress there, and
-    /// estimates it for pairs that never ran ([`Colocation`]; Gavel, section 6). Before
-    /// anything is known of a pair each is believed to keep this part, from 0 to 1. Speeds that a
-    /// job brings itself count as they are. It takes a share policy that lets jobs share GPUs.
+    /// Learns the speeds of colocated jobs from their progress, and estimates them for unmeasured
+    /// pairs ([`Colocation`]; Gavel, section 6).
+    ///
+    /// Before a pair has an estimate, each job is assumed to keep the fraction `believed` of its
+    /// speed, from 0 to 1. Speeds that a job brings itself are used unchanged. The share policy
+    /// must allow sharing of GPUs.
     #[must_use]
     pub fn learning_pairs(mut self, believed: f64) -> Self {
         self.believed = Some(believed.clamp(0.0, 1.0));
         self
     }
 
-    /// What jobs and pairs received since the last decision.
+    /// Credits the time that jobs and pairs received since the last decision.
     fn credit(&self, memory: &mut Rounds, view: View<'_>) {
         let mut ran = Vec::new();
         for Running { who, kind, before } in std::mem::take(&mut memory.running) {
@@ -135,7 +136,7 @@ impl Gavel {
             };
             let since: SmallVec<[_; 2]> = jobs.map(since).collect();
             let seconds = since.iter().flatten().map(|(_, seconds, _)| *seconds);
-            // Below 0 if a launch turned out not to have run for as long as was counted.
+            // Negative if a launch ran for less time than was credited.
             if let Some(seconds) = seconds.into_iter().next().filter(|s| *s != 0.0) {
                 ran.push((who, kind, seconds));
             }
@@ -146,12 +147,12 @@ impl Gavel {
         memory.rounds.all_ran(ran);
     }
 
-    /// Learns from what two jobs did beside each other: the job, its seconds and its iterations.
+    /// Learns from the seconds and iterations of two colocated jobs.
     fn learn(&self, memory: &mut Rounds, kind: usize, a: &Ran<'_>, b: &Ran<'_>) {
         let Some(pool) = memory.types.get(kind) else {
             return;
         };
-        // Who ran longer was alone for a part of it.
+        // A job that ran longer was alone for part of the time.
         let together = (a.1 - b.1).abs() <= TOGETHER * a.1;
         for ((job, seconds, done), (other, ..)) in [(a, b), (b, a)] {
             let alone = rate(pool, job.spec());
@@ -169,7 +170,7 @@ impl Gavel {
         }
     }
 
-    /// Returns what is known of jobs beside each other.
+    /// Returns the speeds of colocated jobs.
     fn beside<'m>(&self, memory: &'m mut Rounds) -> Beside<'m> {
         Beside {
             types: &memory.types,
@@ -179,7 +180,7 @@ impl Gavel {
         }
     }
 
-    /// Takes in the cluster and the set of jobs; says whether anything changed.
+    /// Updates the cluster and the set of jobs, and records whether they changed.
     fn sync(&self, memory: &mut Rounds, view: View<'_>, types: Vec<TypePool>) {
         let m = &mut *memory;
         let same_names = m.types.len() == types.len()
@@ -213,7 +214,7 @@ impl Gavel {
             let gpus = job.gpus().get();
             let m = &mut *memory;
             m.rounds.add(Combination::single(id), gpus, runs);
-            // With all that were there, and with new ones that came before it.
+            // Pairs with all earlier jobs, and with new jobs that come before it.
             let others = if pairs { m.jobs.clone() } else { Vec::new() };
             for other in others {
                 let known = other < id || before.binary_search(&other).is_ok();
@@ -272,7 +273,7 @@ impl Gavel {
         m.changed = false;
     }
 
-    /// The types as they are filled.
+    /// Returns the types in the order in which they are filled.
     fn order(&self, memory: &Rounds, view: View<'_>) -> Vec<usize> {
         let m = memory;
         if self.shares.any_is_blind() {
@@ -368,13 +369,13 @@ impl SchedulingPolicy for Gavel {
         if memory.jobs.is_empty() {
             return Outlook::Stable;
         }
-        // Rounds without jobs may be passed over, so they take no turn.
+        // Rounds without jobs may be skipped, so they must not count as turns.
         memory.turn += 1;
         Outlook::NextRound
     }
 }
 
-/// The types in view, in order of their names, and their numbers.
+/// Returns the types in view, in order of their names, with their ids.
 fn pools(view: View<'_>, prices: &BTreeMap<Name, f64>) -> (Vec<TypePool>, Vec<GpuTypeId>) {
     let mut by_name: BTreeMap<Name, (u32, GpuTypeId)> = BTreeMap::new();
     for node in view.nodes() {

@@ -1,4 +1,4 @@
-//! The linear program that all share policies stand on.
+//! The linear program that all share policies use.
 
 use super::instance::{Allocation, Combination, Instance, PerType};
 use super::merged::Merged;
@@ -7,25 +7,27 @@ use blox_solve::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Fractions of time as variables: none negative, no job more than all of its time,
-/// no type more than its GPUs. A variable exists where the job (both of a pair) runs.
+/// Linear program with fractions of time as variables.
+///
+/// No fraction is negative, no job gets more than all its time, and no type more than its GPUs. A
+/// variable exists for each type on which the job, or both jobs of a pair, can run.
 pub struct ShareProgram<'a> {
     instance: &'a Instance,
-    /// Rows and the objective are the policy's to add.
+    /// The program; the policy adds rows and the objective.
     pub program: Program,
-    /// The variables: row, type.
+    /// Variables with their row and type.
     vars: Vec<(Combination, usize, Var)>,
-    /// Variables of each job, how many of them it meets, and its rate there.
+    /// For each job: its variables, their multiplicity, and its rate there.
     terms: Vec<Vec<(Var, f64, f64)>>,
-    /// How many jobs each job stands for.
+    /// Number of jobs that each job stands for.
     copies: Vec<f64>,
-    /// Which variables are of which job; with pairs each stands for itself.
+    /// Job of each variable. With pairs, each variable stands for itself.
     parts: Parts,
 }
 
 impl<'a> ShareProgram<'a> {
-    /// With the rates that a policy believes: those of a job alone on a type. Pairs
-    /// have their own.
+    /// Creates the program with the assumed rates of each job alone on each type. Pairs have their
+    /// own rates.
     pub fn new(
         program: Program,
         instance: &'a Instance,
@@ -34,7 +36,7 @@ impl<'a> ShareProgram<'a> {
         ShareProgram::with_copies(program, instance, None, rate)
     }
 
-    /// Of merged jobs.
+    /// Creates the program of merged jobs.
     pub fn of_kinds(
         program: Program,
         merged: &'a Merged,
@@ -75,7 +77,7 @@ impl<'a> ShareProgram<'a> {
         }
         for pair in &instance.pairs {
             let [a, b] = pair.jobs;
-            // Two jobs, or as many as are of both kinds, or within one kind.
+            // Number of pairs of two jobs, of two kinds, or within one kind.
             let [of_a, of_b] = [this.copies[a], this.copies[b]];
             let (copies, with_a, with_b) = match a == b {
                 true => (of_a * (of_a - 1.0) / 2.0, of_a - 1.0, 0.0),
@@ -116,14 +118,14 @@ impl<'a> ShareProgram<'a> {
         var
     }
 
-    /// Says that the last row is that of a job, as often as the job stands for others.
+    /// Assigns the last row to a job, with the job's multiplicity.
     pub fn own_row(&mut self, job: usize) {
         let rows = self.program.rows().len();
         self.parts.row_copies.resize(rows, 1.0);
         self.parts.row_copies[rows - 1] = self.copies[job];
     }
 
-    /// Says that a variable is a job's own.
+    /// Assigns a variable to a job.
     pub fn own(&mut self, var: Var, job: usize) {
         let alone = self.instance.pairs.is_empty();
         self.parts.part.resize(var.index(), None);
@@ -132,12 +134,12 @@ impl<'a> ShareProgram<'a> {
             .push(Some(if alone { job } else { var.index() }));
     }
 
-    /// Returns how many jobs a job of the instance stands for.
+    /// Returns the number of jobs that a job of the instance stands for.
     pub fn copies(&self, job: usize) -> f64 {
         self.copies[job]
     }
 
-    /// A job's throughput, times a factor.
+    /// Throughput of a job, multiplied by a factor.
     pub fn throughput(&self, job: usize, factor: f64) -> Vec<(Var, f64)> {
         self.terms[job]
             .iter()
@@ -145,12 +147,12 @@ impl<'a> ShareProgram<'a> {
             .collect()
     }
 
-    /// The variables with their rows and types.
+    /// Returns the variables with their rows and types.
     pub fn vars(&self) -> &[(Combination, usize, Var)] {
         &self.vars
     }
 
-    /// Solves it; of several optima the one that `ties` says.
+    /// Solves the program. `ties` selects among several optima.
     pub fn solve(&self, ties: &Ties) -> Result<Solution, SolveError> {
         match ties {
             Ties::Central => {
@@ -175,12 +177,12 @@ impl<'a> ShareProgram<'a> {
         }
     }
 
-    /// Solves it by the general solver.
+    /// Solves the program with the general solver.
     pub fn solve_generally(&self) -> Result<Solution, SolveError> {
         Auto::default().solve(&self.program)
     }
 
-    /// The fractions of a solution.
+    /// Returns the fractions of a solution.
     pub fn read(&self, solution: &Solution) -> Allocation {
         let none = || PerType::from_elem(0.0, self.instance.types.len());
         let singles = self.instance.jobs.iter();
@@ -189,7 +191,7 @@ impl<'a> ShareProgram<'a> {
             .collect();
         let pairs = self.instance.pairs.iter();
         rows.extend(pairs.map(|p| (self.instance.combination(p), none())));
-        // Variables are in the order of the rows.
+        // The variables are in the order of the rows.
         let mut at = 0;
         for (who, kind, var) in &self.vars {
             while rows[at].0 != *who {
@@ -201,12 +203,12 @@ impl<'a> ShareProgram<'a> {
     }
 }
 
-/// Which of several optimal allocations is taken.
+/// Choice among several optimal allocations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Ties {
-    /// The one in the middle of all: where interior points end.
+    /// Center of the set of optima, where interior-point methods end.
     #[default]
     Central,
-    /// The one nearest to another allocation, so that few jobs move.
+    /// Optimum nearest to another allocation, so that few jobs move.
     Nearest(Allocation),
 }

@@ -1,4 +1,4 @@
-//! Gavel's round mechanism: fractions of time become who runs now.
+//! Gavel's round mechanism: turns fractions of time into the jobs of the next round.
 
 use super::instance::{Allocation, Combination, PerType};
 use blox_core::JobId;
@@ -6,13 +6,14 @@ use fixedbitset::FixedBitSet;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Which jobs and pairs run in the next round, so that over rounds each gets its
-/// fraction of time on each type (Gavel, OSDI 2020, section 5).
+/// Chooses the jobs and pairs of each round (Gavel, OSDI 2020, section 5).
 ///
-/// A row's priority on a type is its fraction divided by the part of that type's
-/// time that it received since the last allocation; who received least of what it
-/// should have goes first. Each row starts with half a round received, so that
-/// rows that never ran are in order of their fractions.
+/// Over many rounds, each gets its fraction of time on each type.
+///
+/// A row's priority on a type is its fraction divided by the part of that type's time that it
+/// received since the last allocation. The row with the largest priority runs first. Each row
+/// starts with a credit of half a round. Rows that never ran are therefore in order of their
+/// fractions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundMechanism {
     /// Seconds that a row counts as received at first: half a round.
@@ -27,13 +28,13 @@ pub struct RoundMechanism {
 struct Row {
     who: Combination,
     gpus: u32,
-    /// Whether it runs at all, by type.
+    /// True for each type on which it can run.
     runs: SmallVec<[bool; 4]>,
     /// Seconds received since the last allocation, by type.
     received: PerType,
-    /// Seconds that it should have received and did not, by type, over all allocations.
+    /// Seconds by which the row fell short of its share, by type, over all allocations.
     owed: PerType,
-    /// Its fractions; `None` for one that came after the last allocation.
+    /// Its fractions; `None` for a row that was added after the last allocation.
     share: Option<PerType>,
 }
 
@@ -46,20 +47,20 @@ impl Row {
 /// A job or pair that was chosen for a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chosen {
-    /// Who.
+    /// Job or pair.
     pub who: Combination,
-    /// The type of GPUs, by its place in the order of names.
+    /// GPU type, as an index in the order of names.
     pub kind: usize,
-    /// How many.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// True if the last allocation knew it.
+    /// True if the last allocation contained it.
     pub known: bool,
 }
 
-/// A fraction that counts as none beside others.
+/// Fraction below which a share counts as none.
 const NEGLIGIBLE: f64 = 1e-6;
 
-/// A row's place in the order of a type.
+/// Sort entry of a row on a type.
 struct Place {
     priority: f64,
     owed: f64,
@@ -68,7 +69,7 @@ struct Place {
 }
 
 impl RoundMechanism {
-    /// For so many types of GPUs and rounds of so many seconds.
+    /// Creates the mechanism for a number of GPU types and rounds of `round` seconds.
     pub fn new(types: usize, round: f64) -> Self {
         RoundMechanism {
             credit: round / 2.0,
@@ -77,7 +78,7 @@ impl RoundMechanism {
         }
     }
 
-    /// Adds a job or pair that runs on types with a `true`.
+    /// Adds a job or pair. `runs` is true for each type on which it can run.
     pub fn add(&mut self, who: Combination, gpus: u32, runs: SmallVec<[bool; 4]>) {
         let n = self.given.len();
         // The released program gives pairs no credit until the next allocation.
@@ -96,7 +97,7 @@ impl RoundMechanism {
         });
     }
 
-    /// Another job's speeds: where it runs changed.
+    /// Updates the types on which a job or pair can run.
     pub fn set_runs(&mut self, who: Combination, runs: SmallVec<[bool; 4]>) {
         if let Some(row) = self.rows.iter_mut().find(|r| r.who == who) {
             row.runs = runs;
@@ -108,14 +109,14 @@ impl RoundMechanism {
         self.rows.retain(|r| !r.who.has(job));
     }
 
-    /// Takes a new allocation, `elapsed` seconds after the last one. What each row
-    /// received less (or more) than it should have is remembered.
+    /// Starts a new allocation, `elapsed` seconds after the last one. The difference between due
+    /// and received time of each row is carried over.
     pub fn reset(&mut self, elapsed: f64, allocation: &Allocation) {
         self.settle(elapsed);
         self.install(allocation);
     }
 
-    /// Ends the time of the last allocation, `elapsed` seconds long.
+    /// Closes the last allocation, which was valid for `elapsed` seconds.
     pub fn settle(&mut self, elapsed: f64) {
         for kind in 0..self.given.len() {
             self.given[kind] = 0.0;
@@ -129,14 +130,14 @@ impl RoundMechanism {
         }
     }
 
-    /// Gives all rows their new fractions.
+    /// Sets the new fractions of all rows.
     pub fn install(&mut self, allocation: &Allocation) {
         for row in &mut self.rows {
             row.share = allocation.get(row.who).cloned();
         }
     }
 
-    /// A job or pair ran for so many seconds on a type.
+    /// Records that a job or pair ran for `seconds` on a type.
     pub fn ran(&mut self, who: Combination, kind: usize, seconds: f64) {
         if let Some(row) = self.rows.iter_mut().find(|r| r.who == who) {
             row.received[kind] += seconds;
@@ -144,7 +145,7 @@ impl RoundMechanism {
         }
     }
 
-    /// The same of many, all at once.
+    /// Records the run times of several jobs and pairs at once.
     pub fn all_ran(&mut self, mut all: Vec<(Combination, usize, f64)>) {
         all.sort_by_key(|(who, ..)| *who);
         for row in &mut self.rows {
@@ -157,16 +158,17 @@ impl RoundMechanism {
         }
     }
 
-    /// Returns who runs next on `free` GPUs of each type. The types are filled in `order`; within
-    /// one, rows go by priority, then by what they are owed, then by their fraction, then as they
-    /// were added; what does not fit is passed over. Rows without a fraction take what is left, if
-    /// `conserves_work`.
+    /// Returns the jobs and pairs that run next on `free` GPUs of each type.
+    ///
+    /// Types are filled in `order`. Within a type, rows are sorted by priority, then by owed time,
+    /// then by fraction, then by insertion. Rows that do not fit are skipped. If `conserves_work`,
+    /// rows without a fraction take the remaining GPUs.
     pub fn select(&self, order: &[usize], free: &[u32], conserves_work: bool) -> Vec<Chosen> {
         self.fill(&[], order, free, &[conserves_work], true)
     }
 
-    /// As [`RoundMechanism::select`], but nobody overtakes: the first row that does not fit is the
-    /// last one looked at, on all types.
+    /// Like [`RoundMechanism::select`], but without overtaking: the first row that does not fit
+    /// ends the selection on all types.
     pub fn select_in_turn(
         &self,
         order: &[usize],
@@ -176,10 +178,11 @@ impl RoundMechanism {
         self.fill(&[], order, free, &[conserves_work], false)
     }
 
-    /// As [`RoundMechanism::select`], with jobs and pairs that stay on a type in any
-    /// case, as far as there are GPUs; and rows without a fraction come last, when all types
-    /// were filled with those that have one: nobody who should be on a cheap type takes
-    /// an idle GPU of a dear one.
+    /// Like [`RoundMechanism::select`], with jobs and pairs that stay on their type while GPUs
+    /// last.
+    ///
+    /// Rows without a fraction come last, after all types were filled with rows that have one. So a
+    /// job with a share on a cheap type does not take an idle GPU of an expensive type.
     pub fn select_beside(
         &self,
         kept: &[(Combination, usize)],
@@ -192,8 +195,8 @@ impl RoundMechanism {
         self.fill(kept, order, free, passes, true)
     }
 
-    /// Fills all types once for each pass, in which rows without a fraction run or not; what does
-    /// not fit is overtaken or ends it all.
+    /// Fills all types once per pass. A pass includes rows without a fraction or not. If
+    /// `overtakes` is false, the first row that does not fit ends the selection.
     fn fill(
         &self,
         kept: &[(Combination, usize)],
@@ -221,7 +224,7 @@ impl RoundMechanism {
             }
         }
         let mut places = Vec::with_capacity(self.rows.len());
-        // Solvers leave a hair on types that a row is not meant to run on.
+        // Solvers leave tiny fractions on types on which a row should not run.
         let least = if passes.len() > 1 { NEGLIGIBLE } else { 0.0 };
         let turns = passes.iter().flat_map(|p| order.iter().map(|k| (*p, *k)));
         for (conserves_work, kind) in turns {
@@ -249,7 +252,7 @@ impl RoundMechanism {
                 }
             }
             places.sort_by(|a, b| {
-                // Solvers give zeros of either sign, which are equal.
+                // Solvers return zeros of either sign, which are equal.
                 let by = |a: f64, b: f64| (b + 0.0).total_cmp(&(a + 0.0));
                 by(a.priority, b.priority)
                     .then_with(|| by(a.owed, b.owed))
@@ -365,7 +368,7 @@ mod tests {
             |chosen: Vec<Chosen>| -> Vec<u32> { chosen.iter().map(|c| c.who.job.0).collect() };
         let free = [3, 3];
         assert_eq!(ids(m.select(&[0, 1], &free, true)), [0, 2]);
-        // Not even on another type.
+        // The gang also blocks the job on the other type.
         assert_eq!(ids(m.select_in_turn(&[0, 1], &free, true)), [0]);
         assert_eq!(ids(m.select_in_turn(&[0, 1], &[5, 1], true)), [0, 1, 2]);
     }
@@ -399,7 +402,7 @@ mod tests {
         let on = |chosen: Vec<Chosen>| -> Vec<(u32, usize)> {
             chosen.iter().map(|c| (c.who.job.0, c.kind)).collect()
         };
-        // As the released program fills types, the idle first one takes the job.
+        // The released program fills types in turn, so the idle first type takes the job.
         assert_eq!(on(m.select(&[0, 1], &[1, 1], true)), [(0, 0), (1, 1)]);
         let beside = |conserves| on(m.select_beside(&[], &[0, 1], &[1, 1], conserves));
         assert_eq!(beside(true), [(0, 1), (1, 0)]);

@@ -1,10 +1,12 @@
-//! A cluster that follows its use.
+//! Cluster autoscaling by utility.
 
 use blox_core::{NodeAction, NodeActions, NodeId, Outlook, View};
 use std::collections::BTreeSet;
 
-/// Asks for a node when the cluster's utility (the sum of speedups over one GPU each, by GPU) is above a
-/// bound, and gives an idle one back when it is below another (Pollux, section 4.2.2).
+/// Requests or releases nodes by the cluster's utility (Pollux, section 4.2.2).
+///
+/// The utility is the sum of the jobs' speedups over one GPU, divided by the number of GPUs. Above
+/// an upper bound, a node is requested. Below a lower bound, an idle node is released.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Autoscale {
     low: f64,
@@ -13,8 +15,8 @@ pub struct Autoscale {
 }
 
 impl Autoscale {
-    /// Between these utilities, from 0 to 1 and ascending, and these numbers of nodes. `None` where they
-    /// make no sense.
+    /// Creates an autoscaler. Returns `None` unless `0 <= low < high <= 1` for the utilities and
+    /// `1 <= min <= max` for the numbers of nodes.
     pub fn between(utilities: (f64, f64), nodes: (u32, u32)) -> Option<Self> {
         let (low, high) = utilities;
         let sound = 0.0 <= low && low < high && high <= 1.0 && 0 < nodes.0 && nodes.0 <= nodes.1;

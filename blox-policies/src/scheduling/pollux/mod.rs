@@ -1,4 +1,4 @@
-//! Pollux.
+//! Pollux: co-adaptive scheduling by goodput.
 
 mod autoscale;
 mod search;
@@ -16,27 +16,31 @@ use serde::{Deserialize, Serialize};
 use speedup::{Speedups, Worker};
 use std::collections::BTreeMap;
 
-/// Pollux (OSDI 2021, section 4.2): a genetic search over allocations for the one of the best fitness.
+/// Pollux (OSDI 2021, section 4.2): a genetic search for the allocation with the best fitness.
 ///
-/// **Rule.** An allocation says how many GPUs of each node each job gets. A job's speedup is its goodput
-/// there over that on its fair share of the cluster; where it would have to restart, that counts less, by the
-/// share of its life that restarts take. The fitness is the mean speedup to the power `p`. In each
-/// round a population of allocations, kept from the round before, is crossed, mutated, and repaired: no
-/// job has GPUs of two types, or more than twice as many as it has run on; no node has two jobs
-/// that other nodes have a part in, since these would disturb each other. The best one is carried out.
+/// **Rule.** An allocation is the number of GPUs of each node for each job. A job's speedup is its
+/// goodput in the allocation, divided by its goodput on a fair share of the cluster. If the job
+/// would have to restart, the speedup is reduced by the fraction of its life that restarts take.
+/// The fitness is the power mean of the speedups with exponent `p`.
 ///
-/// A job that has reported nothing yet gets one GPU. A rigid job, one whose replicas have several GPUs, and one that says nothing of how it
-/// trains, gets what it asks for or nothing, and counts as at its fair share then.
+/// Each round crosses, mutates and repairs a population of allocations, which is kept from round to
+/// round. After the repair, no job has GPUs of two types, or more than twice the GPUs on which it
+/// has run. No node has two jobs that also use other nodes, since these would disturb each other.
+/// The best allocation is applied.
+///
+/// A job without reports gets one GPU. Three kinds of jobs get their requested GPUs or nothing:
+/// rigid jobs, jobs whose replicas have several GPUs, and jobs without training information. With
+/// their GPUs, they count as jobs at their fair share.
 #[derive(Clone)]
 pub struct Pollux {
     settings: PolluxSettings,
     autoscale: Option<Autoscale>,
 }
 
-/// The search so far, and what is remembered of each job.
+/// State of the search, and of each job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PolluxMemory {
-    /// The utility of the last search, until the cluster manager has read it.
+    /// Utility of the last search, until the cluster manager reads it.
     utility: Option<f64>,
     population: Population,
     known: BTreeMap<JobId, Known>,
@@ -45,18 +49,19 @@ pub struct PolluxMemory {
 /// Settings of [`Pollux`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolluxSettings {
-    /// The fairness power, not 0; `-1` is the harmonic mean.
+    /// Fairness power, not 0; `-1` is the harmonic mean.
     pub power: f64,
-    /// Allocations kept, at least 2.
+    /// Number of allocations kept, at least 2.
     pub population: usize,
-    /// Generations in a round.
+    /// Generations per round.
     pub generations: usize,
-    /// Generations without a better one after which a round's search ends.
+    /// Number of generations without improvement after which the search of a round ends.
     pub patience: usize,
 }
 
 impl Default for PolluxSettings {
-    /// Power `-1`, 100 allocations, 100 generations, 20 without a better one.
+    /// Uses power `-1`, 100 allocations, 100 generations, and at most 20 generations without
+    /// improvement.
     fn default() -> Self {
         PolluxSettings {
             power: -1.0,
@@ -67,7 +72,7 @@ impl Default for PolluxSettings {
     }
 }
 
-/// What is remembered of a job.
+/// State of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Known {
     /// GPUs of each node at the last decision.
@@ -82,7 +87,7 @@ impl Default for Pollux {
 }
 
 impl Pollux {
-    /// With these settings.
+    /// Creates the policy with settings.
     pub fn new(settings: PolluxSettings) -> Self {
         Pollux {
             settings,
@@ -90,15 +95,15 @@ impl Pollux {
         }
     }
 
-    /// On a cluster that grows and shrinks with its use (section 4.2.2).
+    /// Enables autoscaling of the cluster (section 4.2.2).
     #[must_use]
     pub fn autoscaling(mut self, autoscale: Autoscale) -> Self {
         self.autoscale = Some(autoscale);
         self
     }
 
-    /// Adds it to a composition: it orders jobs, and manages the cluster where it autoscales. Its
-    /// requests name nodes, which [`OnNodes`] serves.
+    /// Adds Pollux to a composition. It schedules jobs, and manages the cluster if it autoscales.
+    /// Its requests name nodes; [`OnNodes`] places them.
     #[must_use]
     pub fn compose(self, composition: Composition) -> Composition {
         let autoscales = self.autoscale.is_some();
@@ -215,7 +220,7 @@ impl SchedulingPolicy for Pollux {
     }
 }
 
-/// Returns what is left of a speedup where the job would have to restart.
+/// Returns the factor of a speedup if the job would have to restart.
 fn penalty(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
     let (age, takes) = (age.secs(), restart.secs());
     if takes <= 0.0 {

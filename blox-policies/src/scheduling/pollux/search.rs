@@ -7,17 +7,17 @@ use blox_core::{JobId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// GPUs of each worker for each job, job after job.
+/// GPUs of each worker for each job, job by job.
 pub(super) type Matrix = Vec<u8>;
 
-/// What is searched in a round.
+/// Search problem of one round.
 pub(super) struct Problem {
     workers: Vec<(NodeId, u32, u8)>,
     settings: PolluxSettings,
     jobs: Vec<JobId>,
     speedups: Vec<Speedups>,
     penalties: Vec<f64>,
-    /// What each job has now.
+    /// Current GPUs of each job.
     current: Matrix,
 }
 
@@ -90,7 +90,7 @@ impl Problem {
         }
     }
 
-    /// The sum of speedups over one GPU each, by GPU of the cluster.
+    /// Sum of the speedups over one GPU, divided by the number of GPUs of the cluster.
     pub fn utility(&mut self, matrix: &[u8]) -> f64 {
         let width = self.width();
         let total: u32 = self.workers.iter().map(|w| u32::from(w.2)).sum();
@@ -107,7 +107,7 @@ impl Problem {
         sum / f64::from(total.max(1))
     }
 
-    /// Makes a matrix one that can be carried out.
+    /// Makes a matrix feasible.
     fn repair(&self, matrix: &mut [u8], draw: &mut Draw) {
         let width = self.width();
         let mut free: Vec<u8> = self.workers.iter().map(|w| w.2).collect();
@@ -121,7 +121,7 @@ impl Problem {
             for &at in &used {
                 row[at] = row[at].min(free[at]);
             }
-            // A job over several nodes stays away from those of another such job.
+            // A job over several nodes avoids the nodes of other such jobs.
             used.retain(|at| row[*at] > 0);
             if used.len() > 1 {
                 for &at in used.iter().filter(|at| shared[**at]) {
@@ -154,7 +154,8 @@ impl Problem {
         }
     }
 
-    /// Leaves a row the GPUs of the type that it has most of; `used` are the places where it has any.
+    /// Keeps only the GPUs of a row's most frequent type. `used` are the indices of the nonzero
+    /// entries.
     fn one_type(&self, job: usize, row: &mut [u8], used: &[usize]) {
         let gpu_type = |at: usize| self.workers[at].1;
         let allowed = |t: u32| self.speedups[job].types.get(t as usize) == Some(&true);
@@ -180,7 +181,7 @@ impl Problem {
         }
     }
 
-    /// Gives a job that takes no less all that it needs, if it is there.
+    /// Gives a rigid job all GPUs that it needs, if they are free; otherwise none.
     fn fill(&self, job: usize, row: &mut [u8], free: &[u8], shared: &[bool]) {
         let needed = self.speedups[job].least;
         let Some(first) = row.iter().position(|c| *c > 0) else {
@@ -224,7 +225,7 @@ impl Problem {
             }
             each_used(row, |at| free[at] -= i32::from(row[at]));
         }
-        // A few jobs get more of what is free, or of what others have.
+        // A few jobs get more free GPUs, or GPUs of other jobs.
         let changes = 1 + draw.below(3);
         for _ in 0..changes {
             let job = draw.below(jobs);
@@ -240,7 +241,7 @@ impl Problem {
                 row[at] = (i32::from(row[at]) + more) as u8;
                 free[at] -= more;
                 if draw.below(2) == 0 {
-                    // All on this node.
+                    // All GPUs on this node.
                     let here = row[at];
                     row.fill(0);
                     row[at] = here;
@@ -250,13 +251,13 @@ impl Problem {
     }
 }
 
-/// Allocations kept from round to round, and the generator of the search.
+/// Allocations kept from round to round, and the random generator of the search.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Population {
     draw: Draw,
     jobs: Vec<JobId>,
     nodes: Vec<NodeId>,
-    /// The best first.
+    /// Allocations, the best first.
     all: Vec<Matrix>,
 }
 
@@ -270,7 +271,7 @@ impl Population {
         }
     }
 
-    /// The best allocation that is found.
+    /// Returns the best allocation found.
     pub fn search(&mut self, problem: &mut Problem) -> Matrix {
         let size = problem.settings.population.max(2);
         let mut all = self.adapted(problem);
@@ -307,10 +308,10 @@ impl Population {
         self.all[0].clone()
     }
 
-    /// Two parents, each the better of two, joined at a job.
+    /// Joins two parents at a job. Each parent is the better of two random allocations.
     fn cross(&mut self, scored: &[(f64, Matrix)], size: usize, problem: &Problem) -> Matrix {
         let mut parent = || {
-            // Ranked: the lower place is the better.
+            // Allocations are sorted: the lower index is the better.
             let (a, b) = (self.draw.below(scored.len()), self.draw.below(scored.len()));
             a.min(b).min(size - 1)
         };
@@ -321,7 +322,7 @@ impl Population {
         child
     }
 
-    /// The last population with the jobs and nodes of now.
+    /// Returns the last population, adapted to the current jobs and nodes.
     fn adapted(&self, problem: &Problem) -> Vec<Matrix> {
         let place = |jobs: &[JobId], job: &JobId| jobs.iter().position(|j| j == job);
         let job_of: Vec<Option<usize>> =
@@ -344,7 +345,7 @@ impl Population {
     }
 }
 
-/// The places of a row that are not 0, ascending. Most are.
+/// Calls `found` for each nonzero index of a row, ascending. Most entries are 0.
 fn each_used(row: &[u8], mut found: impl FnMut(usize)) {
     const WIDTH: usize = 8;
     let mut some = |from: usize, part: &[u8]| {
@@ -363,14 +364,14 @@ fn each_used(row: &[u8], mut found: impl FnMut(usize)) {
     some(words.len() * WIDTH, rest);
 }
 
-/// The best first, each once, no more than `size`.
+/// Sorts the best first, removes duplicates, and keeps at most `size`.
 fn rank(scored: &mut Vec<(f64, Matrix)>, size: usize) {
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     scored.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);
     scored.truncate(size);
 }
 
-/// Random numbers.
+/// Random number generator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Draw(u64);
 

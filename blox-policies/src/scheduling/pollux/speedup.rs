@@ -1,10 +1,10 @@
-//! How much faster a job is than on its fair share.
+//! Speedup of a job over its fair share.
 
 use blox_core::perf::goodput::{BatchLimits, GoodputModel};
 use blox_core::{Adapts, JobRef, Name, NameId, NodeId, TrainingSpec, TypeLimits, View};
 use std::collections::BTreeMap;
 
-/// A node that may be used.
+/// A usable node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worker {
     pub node: NodeId,
@@ -16,30 +16,30 @@ pub(super) struct Worker {
 #[derive(Clone)]
 pub(super) struct Speedups {
     how: How,
-    /// GPUs that it gets at most.
+    /// Maximum number of GPUs.
     pub most: u32,
-    /// GPUs that it gets at least, if any.
+    /// Minimum number of GPUs, if it gets any.
     pub least: u32,
-    /// Types of GPU on which it runs.
+    /// True for each GPU type on which it runs.
     pub types: Vec<bool>,
-    /// By type, nodes and GPUs.
+    /// Speedups by type, nodes and GPUs.
     known: BTreeMap<(u32, u32, u32), f64>,
 }
 
 #[derive(Clone)]
 enum How {
-    /// In proportion to GPUs, of so many that count as 1.
+    /// In proportion to GPUs; this number of GPUs counts as 1.
     Linear(f64),
-    /// By models of each type, over the goodput on a fair share.
+    /// Goodput by a model of each type, relative to the goodput on a fair share.
     Modelled {
         models: Vec<Option<(GoodputModel, BatchLimits)>>,
-        /// The batch, if it stays.
+        /// Batch size, if it is fixed.
         batch: Option<u32>,
         fair: f64,
     },
 }
 
-/// Of the best batch, or of the one that stays; 0 where none is within the limits.
+/// Returns the goodput of the best or the fixed batch size, or 0 if none is within the limits.
 fn goodput(
     (model, limits): &(GoodputModel, BatchLimits),
     batch: Option<u32>,
@@ -130,7 +130,8 @@ impl Speedups {
         }
         let usable = |model| (1..=most).any(|gpus| goodput(model, batch, 1, gpus) > 0.0);
         if base <= 0.0 && !models.iter().flatten().any(usable) {
-            // Of what its limits allow it can use nothing: it goes on as it began.
+            // No configuration within the limits is usable: the job continues as one without
+            // reports.
             return begins();
         }
         let fair = if base > 0.0 { base } else { 1.0 };

@@ -1,25 +1,24 @@
 use serde::{Deserialize, Serialize};
 
-/// How long a job would take with an equal share of the cluster, as estimated over time: what
-/// Shockwave promises not to exceed.
+/// Time that a job would take with an equal share of the cluster, estimated over time.
 ///
-/// Each estimate counts for as long as it was the last one; the last one counts for a
-/// tenth of all besides.
+/// Shockwave aims not to exceed it. The value combines a time-weighted average of all estimates and
+/// the last estimate, which weighs one tenth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FairEnd {
     first: f64,
-    /// When the last estimate was made, and what it was.
+    /// Time and value of the last estimate.
     last: Option<(f64, f64)>,
-    /// The sum of earlier estimates, each times how long it stood.
+    /// Sum of earlier estimates, each multiplied by the time for which it was valid.
     before: f64,
 }
 
-/// The part of the average in [`FairEnd::value`].
+/// Weight of the average in [`FairEnd::value`].
 const MOMENTUM: f64 = 0.9;
 
 impl FairEnd {
-    /// A new estimate, at a moment not before that of the last one; one at the same
-    /// moment takes its place.
+    /// Records a new estimate. Its time must not be before the last estimate; an estimate at the
+    /// same time replaces the last one.
     pub fn estimate(&mut self, now: f64, takes: f64) {
         match self.last {
             None => self.first = now,
@@ -28,7 +27,7 @@ impl FairEnd {
         self.last = Some((now, takes));
     }
 
-    /// Returns what counts at a moment; `None` without an estimate.
+    /// Returns the combined value at a time, or `None` without an estimate.
     pub fn value(&self, now: f64) -> Option<f64> {
         let (at, last) = self.last?;
         let stood = now - self.first;

@@ -1,4 +1,4 @@
-//! The market over the rounds to come.
+//! Shockwave's market over future rounds.
 
 use blox_solve::{Concave, SolveError, Units, User};
 use serde::{Deserialize, Serialize};
@@ -8,82 +8,81 @@ use serde::{Deserialize, Serialize};
 pub struct Bidder {
     /// GPUs that it needs in each of its rounds.
     pub gpus: u32,
-    /// Its length, above 0, in any unit (such as epochs), and how much of it is done.
+    /// Length above 0, in any unit (such as epochs).
     pub length: f64,
-    /// What is done of the length.
+    /// Completed part of the length.
     pub done: f64,
-    /// Seconds that a unit of the length takes alone, above 0.
+    /// Seconds that a unit of the length takes when the job runs alone, above 0.
     pub pace_s: f64,
-    /// Seconds that the rest is predicted to take alone.
+    /// Predicted seconds that the rest takes when the job runs alone.
     pub remaining_s: f64,
     /// Seconds since it was submitted.
     pub age_s: f64,
-    /// Seconds after its submission within which it should end.
+    /// Seconds from submission within which the job should end.
     pub fair_s: f64,
 }
 
 /// Shockwave's market: which jobs run in each of the next rounds (NSDI 2023, sections 4 and 6).
 ///
-/// **The program.** The sum of the logarithms of the jobs' progress after the window (Nash
-/// social welfare) less `efficiency` times the longest time that any job has left then
-/// (an estimate of the makespan) is as great as can be, where every job ends fairly: with its
-/// share of the cluster after the window, it takes no more than `rho_max` times its fair time, both
-/// counted from its submission. The
-/// logarithm is linear between `bases`. If not all can end fairly, the progress of a job that
-/// is late weighs its lateness to the power `urgency`.
+/// **The program.** The objective is the sum of the logarithms of the jobs' progress after the
+/// window (Nash social welfare). The longest remaining time of any job, an estimate of the
+/// makespan, is subtracted with the factor `efficiency`. Every job must end fairly: within
+/// `rho_max` times its fair time from submission, given its share of the cluster after the window.
+/// The logarithm is linear between `bases`. If not all jobs can end fairly, the progress of a late
+/// job is weighted by its lateness to the power `urgency`.
 ///
-/// **How it is solved.** The program reads only how many rounds each job gets. For a given
-/// longest time left it is a knapsack with concave gains ([`Concave`]); of all such times the best
-/// is found, since what cannot be better is bounded. Rounds then go to jobs that weigh most for the GPUs and rounds that they
-/// need, the most urgent ones first; who needs all rounds that are left comes before all.
-/// Where jobs of several sizes cannot be packed into the rounds without a gap, some lose a round.
-/// GPUs that are left idle go to jobs with most time left.
+/// **Solution.** The program depends only on the number of rounds of each job. For a given longest
+/// remaining time it is a knapsack with concave gains ([`Concave`]). The search over these times is
+/// exact: it skips only ranges whose bound excludes an improvement. Rounds then go to jobs by
+/// weight for the GPUs and rounds that they need, the most urgent first. Jobs that need all
+/// remaining rounds come before all others. If jobs of several sizes cannot be packed into the
+/// rounds without gaps, some lose a round. Idle GPUs go to the jobs with most remaining time.
 ///
-/// **Ties.** Plans whose measures differ by no more than `gap` count as equally good: the
-/// published program's solver stops at that gap, so that its authors could not tell them apart
-/// either, and both measures rest on predictions. Of these the one that leaves least to the longest job
-/// is taken: of the two aims the makespan is the one that a tie can serve without taking rounds
-/// from a job that is worth more. Other choices are as good by the measure; this one was taken
-/// with a published comparison in view. Among plans with the same rest rounds are spread
-/// evenly over jobs, then earlier jobs have them.
+/// **Ties.** Plans whose objectives differ by at most `gap` count as equal. The published program's
+/// solver stops at that gap, so its authors could not distinguish such plans, and both objectives
+/// rest on predictions. Among equal plans, the one with the shortest remaining time of the longest
+/// job is chosen. A tie can improve the makespan without taking rounds from a job that is worth
+/// more. Other choices are equally good by the objective; this one was chosen with a published
+/// comparison in view. Among plans with the same remaining time, rounds are spread evenly over
+/// jobs, then earlier jobs get them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Market {
     /// Rounds of the window, at least 1.
     pub rounds: u32,
     /// Seconds of a round, above 0.
     pub round_s: f64,
-    /// What a second of the longest time left costs, at least 0 (`k`).
+    /// Cost of a second of the longest remaining time, at least 0 (`k`).
     pub efficiency: f64,
-    /// The power to which lateness is taken (`lambda`).
+    /// Exponent of the lateness (`lambda`).
     pub urgency: f64,
-    /// The lateness that is still fair (`rho_max`).
+    /// Largest lateness that is still fair (`rho_max`).
     pub rho_max: f64,
-    /// Plans whose measures differ by no more than this part count as equally good, at least 0.
+    /// Relative difference below which the objectives of two plans count as equal, at least 0.
     pub gap: f64,
     /// Progress from 0 to 1 between which the logarithm is linear, ascending from 0 to 1.
     pub bases: Vec<f64>,
 }
 
-/// The jobs of each round, by their places among the bidders.
+/// Jobs of each round, by their indices among the bidders.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// The jobs of each round, in order; those that only fill idle GPUs come last.
+    /// Jobs of each round, in order. Jobs that only fill idle GPUs come last.
     pub rounds: Vec<Vec<usize>>,
-    /// Rounds that each job was to have.
+    /// Number of rounds that the program assigns to each job.
     pub units: Vec<u32>,
-    /// True if all could be promised a fair end.
+    /// True if all jobs can end fairly.
     pub fair: bool,
 }
 
-/// What the logarithm of no progress at all counts as.
+/// Progress used in place of 0 in the logarithm.
 const NO_PROGRESS: f64 = 1e-6;
-/// The power for jobs that need less than a round, so that they end.
+/// Exponent for jobs that need less than a round, so that they end.
 const LAST_ROUND: f64 = 100.0;
-/// No job weighs more.
+/// Largest weight of a job.
 const MOST_WEIGHT: f64 = 1e30;
 
 impl Default for Market {
-    /// 20 rounds of 120 s, and the parameters for 32 GPUs.
+    /// Uses 20 rounds of 120 s and the parameters for 32 GPUs.
     fn default() -> Self {
         Market {
             rounds: 20,
@@ -98,10 +97,10 @@ impl Default for Market {
 }
 
 impl Market {
-    /// Plans the next rounds on so many GPUs.
+    /// Plans the next rounds on `gpus` GPUs.
     ///
     /// # Errors
-    /// None that is due to the jobs; the solver's.
+    /// The solver failed. The jobs cannot cause an error.
     pub fn plan(&self, gpus: u32, bidders: &[Bidder]) -> Result<Window, SolveError> {
         let share = (f64::from(gpus) / bidders.len() as f64).min(1.0);
         let weights = bidders.iter().map(|b| self.weight(b, share));
@@ -121,7 +120,7 @@ impl Market {
         })
     }
 
-    /// Rounds with which all end fairly, if there are.
+    /// Returns numbers of rounds with which all jobs end fairly, if there are any.
     fn fairly(&self, gpus: u32, share: f64, bidders: &[Bidder]) -> Option<Units> {
         let window = self.round_s * f64::from(self.rounds);
         let mut least = Vec::with_capacity(bidders.len());
@@ -136,7 +135,7 @@ impl Market {
         self.search(gpus, bidders, &weights, &least).ok()
     }
 
-    /// Returns how much a job's progress counts if not all can end fairly.
+    /// Returns the weight of a job's progress if not all jobs can end fairly.
     fn weight(&self, b: &Bidder, share: f64) -> f64 {
         let rho = (b.age_s + b.remaining_s / share) / b.fair_s;
         if rho.is_nan() || rho <= self.rho_max {
@@ -149,13 +148,13 @@ impl Market {
         libm::pow(rho, power).min(MOST_WEIGHT)
     }
 
-    /// Seconds of work in so many rounds: no more than the job is long.
+    /// Seconds of work in a number of rounds, at most the rest of the job.
     fn worked(&self, b: &Bidder, rounds: u32) -> f64 {
         let most = (b.length - b.done).max(0.0) * b.pace_s;
         (f64::from(rounds) * self.round_s).min(most)
     }
 
-    /// The part of a job that is done after so many rounds.
+    /// Fraction of a job that is done after a number of rounds.
     fn progress(&self, b: &Bidder, rounds: u32) -> f64 {
         (b.done + self.worked(b, rounds) / b.pace_s) / b.length
     }
@@ -164,12 +163,12 @@ impl Market {
         (b.remaining_s - self.worked(b, rounds)).max(0.0)
     }
 
-    /// The least rounds after which no more than so many seconds are left.
+    /// Smallest number of rounds after which at most `allowed` seconds are left.
     fn needed(&self, b: &Bidder, allowed: f64) -> Option<u32> {
         (0..=self.rounds).find(|n| self.left_after(b, *n) <= allowed)
     }
 
-    /// The logarithm of progress, linear between the bases.
+    /// Logarithm of progress, linear between the bases.
     fn utility(&self, progress: f64) -> f64 {
         let value = |base: f64| libm::log(base.max(NO_PROGRESS));
         let progress = progress.clamp(0.0, 1.0);
@@ -184,11 +183,13 @@ impl Market {
         }
     }
 
-    /// The rounds of each job, at least so many: searches the longest time left.
+    /// Returns the rounds of each job, at least `least`, by a search over the longest remaining
+    /// time.
     ///
-    /// What may be left is what some job has left after some number of rounds. The more may be left
-    /// the more can be gained, so that the gain with the most of an interval, less what its
-    /// least costs, bounds all of it: intervals that cannot hold an answer are left out.
+    /// The candidates are the remaining times of all jobs after all numbers of rounds. A larger
+    /// allowed time permits a larger gain. So the gain at the upper end of an interval, minus the
+    /// cost at its lower end, bounds the whole interval. Intervals that cannot contain the optimum
+    /// are skipped.
     fn search(
         &self,
         gpus: u32,
@@ -225,7 +226,7 @@ impl Market {
             best
         });
         if self.gap > 0.0 {
-            // Of all that are good enough, the one with the shortest rest.
+            // Among all plans that are good enough, take the one with the shortest remaining time.
             let reached = bidders.iter().zip(weights).zip(&chosen.of);
             let reached = reached.map(|((b, w), n)| self.utility(self.progress(b, *n)) * w * scale);
             let left = rests.longest(&chosen.of);
@@ -242,7 +243,7 @@ impl Market {
         Ok(chosen)
     }
 
-    /// All times that may be left at the longest, ascending.
+    /// All possible longest remaining times, ascending.
     fn candidates(&self, bidders: &[Bidder], least: &[u32]) -> Vec<f64> {
         let of = |(b, least): (&Bidder, &u32)| {
             let b = *b;
@@ -251,14 +252,14 @@ impl Market {
         let mut all: Vec<f64> = bidders.iter().zip(least).flat_map(of).collect();
         all.sort_by(f64::total_cmp);
         all.dedup();
-        // With less than this not all could be done even with all rounds.
+        // Below this time, not all jobs could meet the limit even with all rounds.
         let unavoidable = bidders.iter().map(|b| self.left_after(b, self.rounds));
         let unavoidable = unavoidable.fold(0.0, f64::max);
         all.retain(|rest| *rest >= unavoidable);
         all
     }
 
-    /// Which rounds: urgent jobs early, and no GPU idle that somebody can use.
+    /// Assigns rounds: urgent jobs early, and no GPU idle that some job can use.
     fn arrange(
         &self,
         gpus: u32,
@@ -291,7 +292,7 @@ impl Market {
                 }
                 fits
             };
-            // Who needs all that is left, then who is urgent.
+            // First the jobs that need all remaining rounds, then the others by urgency.
             for pressing in [true, false] {
                 for &i in &by_urgency {
                     let has = open[i] > 0 && (open[i] >= left) == pressing;
@@ -312,7 +313,7 @@ impl Market {
     }
 }
 
-/// The longest times left among which is searched.
+/// Search space of longest remaining times.
 struct Rests<'a> {
     market: &'a Market,
     bidders: &'a [Bidder],
@@ -328,7 +329,7 @@ impl Rests<'_> {
             .fold(0.0, f64::max)
     }
 
-    /// The best answer with no more left than a candidate.
+    /// Returns the best plan with at most the remaining time of a candidate.
     fn at(&self, candidate: usize) -> Option<Units> {
         let allowed = self.candidates[candidate];
         let needed = self.bidders.iter().zip(self.least);
@@ -338,15 +339,15 @@ impl Rests<'_> {
             .ok()
     }
 
-    /// Visits answers of a range of candidates, shortest rests first, but for ranges of which
-    /// none can be worth `floor`. The visitor says how much an answer has to be worth from then on.
+    /// Visits the plans of a range of candidates, shortest remaining times first. Skips ranges in
+    /// which no plan can be worth `floor`. The visitor returns the new floor.
     fn visit(
         &self,
         (from, to): (usize, usize),
         floor: f64,
         visitor: &mut dyn FnMut(f64, Units) -> f64,
     ) -> f64 {
-        // If the most is not enough for what is needed, nothing in the range is.
+        // If the largest remaining time is infeasible, the whole range is.
         let Some(most) = to.checked_sub(1).filter(|last| from <= *last) else {
             return floor;
         };

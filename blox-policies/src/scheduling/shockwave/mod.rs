@@ -1,5 +1,5 @@
-//! Shockwave (Zheng et al., NSDI 2023): a market over future rounds, for jobs that change
-//! their batch while they train.
+//! Shockwave (Zheng et al., NSDI 2023): a market over future rounds for jobs that change their
+//! batch size while they train.
 
 mod fair;
 mod market;
@@ -16,45 +16,45 @@ use blox_core::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Efficiency and fairness over the next rounds (Shockwave, NSDI 2023).
+/// Efficiency and fairness over future rounds (Shockwave, NSDI 2023).
 ///
-/// **Rule.** A [`Market`] plans who runs in each round of a window, so that jobs progress
-/// evenly in proportion to their lengths, the longest rest is short, and nobody ends later than with an equal
-/// share of the cluster. The plan is made anew when a job came or left, when GPUs were lost or are
-/// back, and after [`Shockwave::every`] so many rounds. GPUs that the plan leaves idle run who has
-/// most left.
+/// **Rule.** A [`Market`] plans which jobs run in each round of a window. Jobs progress evenly in
+/// proportion to their lengths, and the longest remaining time is short. No job ends later than
+/// with an equal share of the cluster. The plan is recomputed when a job arrives or leaves, when
+/// the number of GPUs changes, and after the number of rounds set by [`Shockwave::every`]. GPUs
+/// that the plan leaves idle go to the jobs with most remaining time.
 ///
-/// **Jobs that change.** What a job has left is predicted from the [`Regimes`] that it names
-/// (attribute `regimes`) and from those that it was in so far; its work counts as time
-/// alone. A job that names none is as long as its work. One that turns out to be more
-/// than two fifths faster or slower than it says is believed to stay so.
+/// **Jobs that change.** The remaining time of a job is predicted from its [`Regimes`] (attribute
+/// `regimes`) and from those that it has passed. Its work counts as time alone. The length of a job
+/// without regimes is its work. If a job turns out to be more than two fifths faster or slower than
+/// stated, it is assumed to stay so.
 ///
-/// GPUs are taken to be alike, as in the paper.
+/// All GPUs are assumed to be equal, as in the paper.
 #[derive(Clone, Debug)]
 pub struct Shockwave {
     market: Market,
     period: u32,
 }
 
-/// What `Shockwave` remembers: estimates of jobs, and the plan of the next rounds.
+/// State of `Shockwave`: estimates of jobs, and the plan of the next rounds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Plans {
     jobs: Vec<(JobId, Known)>,
     gpus: u32,
-    /// The jobs of each round of the plan, this round first.
+    /// Jobs of each round of the plan, the current round first.
     plan: Vec<Vec<JobId>>,
-    /// Rounds since it was made.
+    /// Rounds since the plan was made.
     age: u32,
 }
 
-/// What is kept of a job.
+/// State of one job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Known {
     regimes: Option<Regimes>,
     fair: FairEnd,
 }
 
-/// By what part a job's speed may differ from what it says.
+/// Relative difference by which a job's speed may deviate from its stated speed.
 const ACCURATE: f64 = 0.4;
 
 impl Default for Shockwave {
@@ -64,20 +64,20 @@ impl Default for Shockwave {
 }
 
 impl Shockwave {
-    /// With a market; its rounds should be those of the composition.
+    /// Creates the policy with a market. The market's rounds should equal the rounds of the
+    /// composition.
     pub fn new(market: Market) -> Self {
         Shockwave { market, period: 8 }
     }
 
-    /// Returns it with another number of rounds after which the plan is made anew (default 8), at
-    /// least 1.
+    /// Sets the number of rounds after which the plan is recomputed (default 8), at least 1.
     #[must_use]
     pub fn every(mut self, rounds: u32) -> Self {
         self.period = rounds.max(1);
         self
     }
 
-    /// Takes in the set of jobs; says whether it changed.
+    /// Updates the set of jobs, and returns whether it changed.
     fn sync(&self, memory: &mut Plans, view: View<'_>) -> bool {
         let known = &mut memory.jobs;
         let same = view.active().map(|j| j.id()).eq(known.iter().map(|k| k.0));
@@ -96,7 +96,7 @@ impl Shockwave {
         true
     }
 
-    /// Plans the window, and estimates fair ends if the set of jobs changed.
+    /// Plans the window, and updates the fair times if the set of jobs changed.
     fn replan(&self, memory: &mut Plans, view: View<'_>, gpus: u32, changed: bool) {
         let now = view.now().secs();
         let jobs = &mut memory.jobs;
@@ -118,17 +118,17 @@ impl Shockwave {
                 let ids = |round: Vec<usize>| round.into_iter().map(|i| jobs[i].0).collect();
                 window.rounds.into_iter().map(ids).collect()
             }
-            // Idle GPUs are filled anyway.
+            // The arrangement fills idle GPUs in any case.
             Err(_) => vec![Vec::new(); self.market.rounds as usize],
         };
     }
 }
 
-/// A job in the market, but for its fair time.
+/// Returns the bidder of a job, without its fair time.
 fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
     let work = job.spec().work;
     let (done, all) = (job.work_done(), work.iterations.max(f64::MIN_POSITIVE));
-    // How much slower it is than it says.
+    // Factor by which the job is slower than stated.
     let expected = work.rate * job.attained_time().secs();
     let scale = match (expected - done).abs() > ACCURATE * done && done > 0.0 {
         true => expected / done,
@@ -178,7 +178,7 @@ impl SchedulingPolicy for Shockwave {
         out.stop_unlisted();
         let gpus = view.usable_gpus().get();
         if gpus == 0 {
-            // Nothing can be shared: estimates wait until something can.
+            // Without GPUs there is no share: estimates wait until there are GPUs.
             memory.gpus = 0;
             memory.plan.clear();
             return Outlook::Stable;
@@ -200,7 +200,7 @@ impl SchedulingPolicy for Shockwave {
         };
         let mut free = gpus;
         let mut listed: Vec<JobId> = Vec::new();
-        // A launch longer than a round comes to its end.
+        // A launch that takes longer than a round is completed.
         let starting = view.active().filter(|j| j.phase() == Phase::Starting);
         let all = starting.map(|j| j.id()).chain(planned);
         for job in all.filter_map(|id| view.job(id)) {

@@ -1,16 +1,16 @@
 use blox_core::JobRef;
 use serde::{Deserialize, Serialize};
 
-/// The regimes in which a job trains: for each epoch a regime (such as its batch) and how
-/// long the epoch takes alone.
+/// Regimes in which a job trains: for each epoch, a regime (such as its batch size) and its
+/// duration when the job runs alone.
 ///
-/// How long the rest takes is predicted without looking at what is to come (Shockwave, section 5):
-/// how often each regime occurs is taken to be drawn from a Dirichlet distribution in
-/// which all are equally likely at first, and is updated by the epochs that were seen. What is
-/// known in advance is which regimes there are, and how long their epochs take.
+/// The remaining time is predicted without knowledge of the future (Shockwave, section 5). The
+/// frequencies of the regimes follow a Dirichlet distribution. Its prior is uniform, and the
+/// observed epochs update it. The set of regimes and the duration of their epochs are known in
+/// advance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Regimes {
-    /// The regime of each epoch, by its place in `seconds`.
+    /// Regime of each epoch, as an index into `seconds`.
     of: Vec<u32>,
     /// Seconds of each epoch.
     epochs: Vec<f64>,
@@ -19,8 +19,8 @@ pub struct Regimes {
 }
 
 impl Regimes {
-    /// From the regime of each epoch, named by a number, and its seconds; `None` if there is no
-    /// epoch or one does not take time.
+    /// Creates the regimes from the regime number and the seconds of each epoch. Returns `None` if
+    /// there are no epochs, or if the duration of one is not positive.
     pub fn new(epochs: &[(u32, f64)]) -> Option<Self> {
         let sound = |s: f64| s.is_finite() && s > 0.0;
         if epochs.is_empty() || !epochs.iter().all(|(_, s)| sound(*s)) {
@@ -43,10 +43,11 @@ impl Regimes {
         })
     }
 
-    /// As a job's attribute `regimes` says: a list of stretches of epochs alike, each as
-    /// `[regime, epochs, seconds of an epoch]`. `None` without one that makes sense.
+    /// Reads a job's attribute `regimes`: a list of runs of equal epochs, each as
+    /// `[regime, epochs, seconds of an epoch]`. Returns `None` if the attribute is missing or
+    /// invalid.
     pub fn of_job(job: &JobRef<'_>) -> Option<Self> {
-        /// Epochs that a job may have.
+        /// Largest number of epochs of a job.
         const MOST: u32 = 1_000_000;
         let stretches = job.spec().extras.as_ref()?.attributes.get("regimes")?;
         let mut epochs = Vec::new();
@@ -67,47 +68,47 @@ impl Regimes {
         Regimes::new(&epochs)
     }
 
-    /// Returns how many epochs it has.
+    /// Returns the number of epochs.
     pub fn epochs(&self) -> usize {
         self.epochs.len()
     }
 
-    /// Seconds of all epochs alone.
+    /// Seconds of all epochs when the job runs alone.
     pub fn total_s(&self) -> f64 {
         self.epochs.iter().sum()
     }
 
-    /// Seconds of the first epochs alone, so many of them.
+    /// Seconds of the first `done` epochs when the job runs alone.
     pub fn past_s(&self, done: usize) -> f64 {
         self.epochs.iter().take(done).sum()
     }
 
-    /// Epochs done after so many seconds alone.
+    /// Number of epochs done after a number of seconds alone.
     pub fn done_after(&self, seconds: f64) -> usize {
         let mut end = 0.0;
         let within = |s: &&f64| {
             end += **s;
-            // A hair, so that rounding takes no epoch back.
+            // Tolerance, so that rounding does not undo an epoch.
             end <= seconds * (1.0 + 1e-9)
         };
         self.epochs.iter().take_while(within).count()
     }
 
-    /// Mean seconds of an epoch, of those done and the one that is next.
+    /// Mean seconds of an epoch, over the done epochs and the next one.
     pub fn pace_s(&self, done: usize) -> f64 {
         let seen = (done + 1).min(self.epochs.len());
         self.past_s(seen) / seen as f64
     }
 
-    /// Seconds that the rest takes alone, as far as can be told after so many epochs; 1 if
-    /// nothing is left.
+    /// Predicted seconds that the rest takes alone, after `done` epochs. Returns 1 if nothing is
+    /// left.
     pub fn remaining_s(&self, done: usize) -> f64 {
         let all = self.epochs.len();
         let done = done.min(all);
         let left = (all - done) as f64;
         let kinds = self.seconds.len();
         let mut seen = vec![0_u32; kinds];
-        // The epoch that is next has its batch already.
+        // The batch size of the next epoch is already known.
         for kind in self.of.iter().take(done + 1) {
             seen[*kind as usize] += 1;
         }
@@ -139,7 +140,7 @@ mod tests {
         let one = Regimes::new(&[(32, 10.0); 8]).unwrap();
         assert_eq!(one.epochs(), 8);
         assert_eq!(one.total_s(), 80.0);
-        // The epoch that is next counts as seen.
+        // The next epoch counts as observed.
         assert_eq!(one.remaining_s(0), 70.0);
         assert_eq!(one.remaining_s(5), 20.0);
         assert_eq!(one.remaining_s(8), 1.0);

@@ -1,16 +1,16 @@
-//! One configuration.
+//! Sia's configurations.
 
 use blox_core::GpuTypeId;
 
-/// So many GPUs of a type.
+/// A number of GPUs of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The type.
+    /// GPU type.
     pub gpu_type: GpuTypeId,
-    /// Nodes that they lie on.
+    /// Number of nodes.
     pub nodes: u32,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// Its place among all configurations of the cluster; `None` for one of a rigid job.
+    /// Index among all configurations of the cluster; `None` for a configuration of a rigid job.
     pub column: Option<usize>,
 }

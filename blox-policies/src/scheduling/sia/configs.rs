@@ -1,23 +1,26 @@
-//! Configurations: a type of GPU and how many of them.
+//! Enumeration of configurations: GPU types with numbers of GPUs.
 
 use super::config::Config;
 use super::scores::Applicant;
 use blox_core::{Adapts, GpuTypeId, NameId, View};
 use std::collections::BTreeMap;
 
-/// What a cluster offers.
+/// Configurations and capacities of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds {
-    /// All configurations, by type in the order in which the cluster declares them.
+    /// All configurations, by type, in the order in which the cluster declares the types.
     pub configs: Vec<Config>,
-    /// GPUs that may be used, by type.
+    /// Usable GPUs by type.
     pub capacities: Vec<u32>,
-    /// GPUs of a node, by type: the most frequent number, of equally frequent ones the largest.
+    /// GPUs per node by type: the most frequent number; ties go to the largest.
     pub node_gpus: Vec<u32>,
 }
 
-/// The configurations of Sia (section 3.3): within a node powers of two, beyond whole nodes.
-/// None has more than `most_gpus` GPUs, nor more nodes of a type than `most_nodes` says of it.
+/// Returns the configurations of Sia (section 3.3): powers of two within a node, whole nodes
+/// beyond.
+///
+/// No configuration has more than `most_gpus` GPUs, or more nodes of a type than `most_nodes`
+/// returns for it.
 pub fn configs_of(
     view: View<'_>,
     most_gpus: u32,
@@ -63,8 +66,8 @@ pub fn configs_of(
 }
 
 impl Kinds {
-    /// Those that a job may be given: of its types, in whole replicas; for a rigid job as many
-    /// GPUs as it asks for of each type.
+    /// Returns the configurations that a job may get. A rigid job gets one configuration for each
+    /// of its types, with the number of GPUs that it requests.
     pub fn of(&self, applicant: &Applicant<'_>) -> Vec<Config> {
         let allowed = |t: usize| applicant.types.get(t).copied().unwrap_or(false);
         if applicant.adapts == Adapts::Nothing {

@@ -1,4 +1,4 @@
-//! Sia.
+//! Sia: joint choice of GPU types and numbers.
 
 mod config;
 mod configs;
@@ -22,17 +22,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Sia (SOSP 2023): in each round the best assignment of jobs to configurations, a type
-/// and a number of GPUs each.
+/// Sia (SOSP 2023): in each round, the best assignment of jobs to configurations.
 ///
-/// **Rule.** A job's value on a configuration is its goodput there over that on its worst
-/// usable one, times a factor below 1 where it would have to restart; a job that has not run on
-/// a type is judged by how fast it is on others. Values to the power `p` are added up, and an integer program
-/// chooses at most one configuration for each job, within the GPUs of each type (equation 4). A job
-/// at most doubles its GPUs from round to round; one that is just restarting stays. Rigid jobs
-/// have one configuration a type; jobs that say nothing of how they train count as such.
+/// A configuration is a GPU type and a number of GPUs.
 ///
-/// What is believed of jobs and how ties are settled are parts: [`Scores`], [`Ties`].
+/// **Rule.** The value of a configuration is the job's goodput on it, divided by the goodput on the
+/// job's worst usable configuration. A configuration that needs a restart is multiplied by a factor
+/// below 1. On a type on which a job has not run, its speed is derived from other types. The
+/// objective sums the values to the power `p`. An integer program chooses at most one configuration
+/// for each job, within the GPUs of each type (equation 4).
+///
+/// A job at most doubles its GPUs from round to round. A restarting job keeps its configuration. A
+/// rigid job has one configuration per type; a job without training information counts as rigid.
+///
+/// Estimates of values and tie breaking are replaceable: [`Scores`], [`Ties`].
 #[derive(Clone)]
 pub struct Sia {
     scores: Arc<dyn Scores>,
@@ -42,7 +45,7 @@ pub struct Sia {
     work: usize,
 }
 
-/// What `Sia` remembers of each job.
+/// State of `Sia` for each job.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct SiaMemory {
     known: BTreeMap<JobId, Known>,
@@ -50,7 +53,7 @@ pub struct SiaMemory {
     kept: Kept,
 }
 
-/// What need not be computed again: no decision depends on whether it is here.
+/// Cached results. Decisions do not depend on the cache.
 #[derive(Clone, Default)]
 struct Kept {
     kinds: Kinds,
@@ -58,7 +61,7 @@ struct Kept {
     batches: KnownBatches,
 }
 
-/// What configurations are worth to a job until it reports something else.
+/// Values of a job's configurations, valid until its next report.
 #[derive(Clone)]
 struct Row {
     report: Option<TrainingReport>,
@@ -67,15 +70,15 @@ struct Row {
     values: Vec<Option<f64>>,
 }
 
-/// What is remembered of a job.
+/// State of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Known {
     /// Type and GPUs at the last decision.
     last: Option<(u32, u32)>,
-    /// And how many of them each node gave in turn.
+    /// GPUs on each node at the last decision, in order.
     #[serde(default)]
     lies: Vec<u32>,
-    /// How often it was started anew; `None` before its first start.
+    /// Number of restarts; `None` before the first start.
     restarts: Option<u32>,
 }
 
@@ -86,7 +89,7 @@ impl Default for Sia {
 }
 
 impl Sia {
-    /// With a belief about values.
+    /// Creates the policy with scores.
     pub fn new(scores: impl Scores + 'static) -> Self {
         Sia {
             scores: Arc::new(scores),
@@ -97,35 +100,35 @@ impl Sia {
         }
     }
 
-    /// Returns it with another way to settle ties.
+    /// Sets the tie breaking.
     #[must_use]
     pub fn settling(mut self, ties: impl Ties + 'static) -> Self {
         self.ties = Arc::new(ties);
         self
     }
 
-    /// Returns it with another number of GPUs that no job exceeds, at least 1.
+    /// Sets the maximum number of GPUs of a job, at least 1.
     #[must_use]
     pub fn up_to(mut self, gpus: GpuCount) -> Self {
         self.most_gpus = gpus.get().max(1);
         self
     }
 
-    /// A job gets at most so many nodes of a type.
+    /// Limits the number of nodes of a type that a job gets.
     #[must_use]
     pub fn on_nodes(mut self, gpu_type: &str, nodes: u32) -> Self {
         self.most_nodes.insert(gpu_type.to_owned(), nodes);
         self
     }
 
-    /// Returns it with another bound on the work of the search ([`Choices::with_width`]).
+    /// Sets the bound on the work of the search ([`Choices::with_width`]).
     #[must_use]
     pub fn searching(mut self, work: usize) -> Self {
         self.work = work;
         self
     }
 
-    /// Takes note of what a job has, and says what it had at the last decision.
+    /// Records the current assignment of a job, and returns its updated state.
     fn note<'m>(&self, memory: &'m mut SiaMemory, view: View<'_>, job: &JobRef<'_>) -> &'m Known {
         let has = job.assignment().and_then(|a| {
             let node = view.cluster().node_of(*a.gpus.first()?)?;
@@ -149,7 +152,7 @@ impl Sia {
         known
     }
 
-    /// Returns what configurations are worth to a job: as kept, where it still holds.
+    /// Returns the values of a job's configurations, from the cache if still valid.
     fn row(
         &self,
         memory: &mut SiaMemory,
@@ -239,7 +242,7 @@ impl SchedulingPolicy for Sia {
             let applicant = self.applicant(memory, view, job);
             let restarting = matches!(job.phase(), Phase::Starting | Phase::Stopping);
             if let Some(has) = applicant.previous.filter(|_| restarting) {
-                // It has not left its checkpoint yet.
+                // Its checkpoint is not written yet.
                 chosen[i] = Some(has);
                 if let Some(rest) = left.get_mut(has.0 as usize) {
                     *rest = rest.saturating_sub(has.1);
@@ -251,7 +254,7 @@ impl SchedulingPolicy for Sia {
             let mut group = Vec::with_capacity(row.configs.len());
             for (k, (config, cost)) in row.configs.iter().zip(costs).enumerate() {
                 let Some(cost) = cost else { continue };
-                // A rigid job has a configuration of each type.
+                // A rigid job has one configuration per type.
                 let (column, columns) = match config.column {
                     Some(column) => (column, columns),
                     None => (config.gpu_type.index(), types),
@@ -279,7 +282,8 @@ impl SchedulingPolicy for Sia {
         for group in &groups {
             program.group(group.iter().map(|(a, _)| *a).collect());
         }
-        // Nothing is required, so that only a cluster of too many types fails: nobody moves then.
+        // Only a cluster with too many types can fail, since nothing is required. All jobs then
+        // stay.
         let Ok(best) = program.solve() else {
             for job in jobs.iter().filter(|j| j.is_placed()) {
                 let has = memory.known.get(&job.id()).and_then(|k| k.last);

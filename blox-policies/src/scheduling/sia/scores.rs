@@ -1,33 +1,33 @@
-//! What configurations are worth to a job.
+//! Values of configurations for a job.
 
 use super::config::Config;
 use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, JobRef, Name, NameId, Seconds, TrainingSpec, View};
 
-/// A job that a configuration is sought for.
+/// Job for which a configuration is chosen.
 pub struct Applicant<'a> {
     /// The job.
     pub job: JobRef<'a>,
-    /// What it says of its training, if it trains.
+    /// Training information of the job, if it trains.
     pub training: Option<&'a TrainingSpec>,
-    /// What may be changed about it.
+    /// Properties of the job that may be changed.
     pub adapts: Adapts,
-    /// Whether it may run on each type of GPU.
+    /// True for each GPU type on which it may run.
     pub types: Vec<bool>,
-    /// Since its submission.
+    /// Time since submission.
     pub age: Seconds,
-    /// How often it restarted.
+    /// Number of restarts.
     pub restarts: u32,
-    /// Type and GPUs that it has.
+    /// Current type and number of GPUs.
     pub previous: Option<(u32, u32)>,
 }
 
-/// Values configurations for a job.
+/// Computes the values and costs of configurations for a job.
 pub trait Scores: Send + Sync + 'static {
-    /// Returns what each configuration is worth, in any unit; `None` for one that cannot be used.
+    /// Returns the value of each configuration, in any unit, or `None` if the job cannot use it.
     ///
-    /// It follows from what the job says, has reported and has, and from the nodes of the cluster, and is
-    /// asked for again when one of these has changed.
+    /// The values must depend only on the job's description, reports and assignment, and on the
+    /// nodes of the cluster. They are recomputed when one of these changes.
     fn values(
         &self,
         view: View<'_>,
@@ -36,8 +36,9 @@ pub trait Scores: Send + Sync + 'static {
         batches: &mut KnownBatches,
     ) -> Vec<Option<f64>>;
 
-    /// Returns what each configuration costs now, given its value and compared with 0 for none; the
-    /// least sum is sought. `None` for one that cannot be used.
+    /// Returns the current cost of each configuration, given its value. The sum of costs is
+    /// minimized, and leaving a job out costs 0. `None` marks a configuration that the job cannot
+    /// use.
     fn costs(
         &self,
         applicant: &Applicant<'_>,
@@ -45,16 +46,19 @@ pub trait Scores: Send + Sync + 'static {
         values: &[Option<f64>],
     ) -> Vec<Option<f64>>;
 
-    /// Returns how a job lies with so many GPUs of a type on each node in turn: on the same type it
-    /// restarts when this changes.
+    /// Returns the layout of a job's GPUs, given the number on each node in order.
+    ///
+    /// If the layout changes on the same type, the job restarts.
     fn lies(&self, gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
         let _ = gpu_type;
         placement
     }
 }
 
-/// The factor of a job's values where it would have to restart (section 3.4, equation 2): the share of its
-/// life that it would not have spent on restarts, 1 for a job younger than one of them.
+/// Factor of a job's value if it must restart (section 3.4, equation 2).
+///
+/// The factor is the fraction of the job's life that is not spent on restarts. It is 1 for a job
+/// younger than one restart.
 pub fn restart_factor(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
     let (age, takes) = (age.secs(), restart.secs());
     if age < takes || age + takes <= 0.0 {
@@ -63,21 +67,21 @@ pub fn restart_factor(age: Seconds, restarts: u32, restart: Seconds) -> f64 {
     (age - f64::from(restarts) * takes).max(0.0) / (age + takes)
 }
 
-/// Goodputs as the jobs report them, after the paper.
+/// Scores from reported goodputs, as in the paper.
 ///
-/// A job that reported nothing yet is worth on one GPU of each type what that type did in its profile of
-/// one GPU. One that ran on other types is worth on a type what it would be on the first of them, times the
-/// quotient of both profiles (equation 1).
+/// Before its first report, a job has a value on one GPU of each type only: the throughput in its
+/// profile of that type. On a type without a report, the value is the one on the first reported
+/// type, times the ratio of both profiles (equation 1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goodputs {
-    /// The fairness power; below 0 values are minimised, above maximised.
+    /// Fairness power. Values are minimized if it is below 0, and maximized if it is above 0.
     pub power: f64,
-    /// What leaving a job out costs, at least 0.
+    /// Cost of leaving a job out, at least 0.
     pub leaving_out: f64,
 }
 
 impl Default for Goodputs {
-    /// Power `-0.5`, `1.1` for leaving a job out.
+    /// Uses power `-0.5` and a cost of `1.1` for leaving a job out.
     fn default() -> Self {
         Goodputs {
             power: -0.5,
@@ -135,7 +139,7 @@ impl Scores for Goodputs {
     }
 }
 
-/// The goodput of each configuration, in any unit.
+/// Goodput of each configuration, in any unit.
 fn values(
     view: View<'_>,
     applicant: &Applicant<'_>,
@@ -145,7 +149,7 @@ fn values(
     let types = view.cluster().gpu_types();
     let name = |c: &Config| types.get(NameId(c.gpu_type.0));
     let Some(training) = applicant.training else {
-        // Nothing is known: every type does.
+        // Nothing is known: every type is equally good.
         return vec![Some(1.0); configs.len()];
     };
     let limits = |c: &Config| name(c).and_then(|n| training.on(n));
@@ -156,7 +160,7 @@ fn values(
         };
         return configs.iter().map(rate).collect();
     }
-    // One replica of each type, as it was profiled.
+    // One replica on each type, as profiled.
     let first = |c: &Config| {
         let l = limits(c).filter(|l| c.gpus == l.stages)?;
         Some(l.one_gpu_rate)
@@ -209,13 +213,13 @@ fn values(
     };
     let values: Vec<_> = configs.iter().map(&mut value).collect();
     match values.iter().all(Option::is_none) {
-        // Of what its limits allow it can use nothing: it goes on as it began.
+        // No configuration within the limits is usable: the job continues with its profile.
         true => configs.iter().map(first).collect(),
         false => values,
     }
 }
 
-/// A job at most doubles the replicas that it has run on.
+/// Returns the maximum number of replicas: at most twice the number on which the job has run.
 fn most_replicas(
     view: View<'_>,
     applicant: &Applicant<'_>,

@@ -1,33 +1,34 @@
-//! Which of equally good assignments is taken.
+//! Tie breaking among equally good assignments.
 
 use crate::splitmix::mixed;
 use blox_core::JobId;
 
-/// A configuration of a job, as far as a tie may depend on it.
+/// Properties of a job's configuration on which tie breaking may depend.
 #[derive(Clone, Copy, Debug)]
 pub struct Tie {
     /// The job.
     pub job: JobId,
-    /// Its place among the jobs of the round.
+    /// Index of the job among the jobs of the round.
     pub place: usize,
-    /// How many jobs there are.
+    /// Number of jobs in the round.
     pub jobs: usize,
-    /// The configuration's place among all of the cluster, for a rigid job that of its type.
+    /// Index of the configuration among all of the cluster. For a rigid job, the index of its type.
     pub column: usize,
-    /// How many of these there are.
+    /// Number of configurations or types.
     pub columns: usize,
-    /// True if the job has it now.
+    /// True if the job has this configuration now.
     pub previous: bool,
 }
 
-/// Settles ties by changing costs so little that only equals change places.
+/// Breaks ties by small changes of costs that reorder only equal configurations.
 pub trait Ties: Send + Sync + 'static {
-    /// The cost of a configuration with what settles ties.
+    /// Returns the cost of a configuration, adjusted to break ties.
     fn settle(&self, cost: f64, tie: &Tie) -> f64;
 }
 
-/// The configuration that a job has comes first, then a hash of job and configuration decides: no
-/// type of GPU is preferred. Altogether costs change by less than `1e-6`.
+/// Breaks ties by a hash of job and configuration, so that no GPU type is preferred.
+///
+/// A job's current configuration comes first. The total change of costs is less than `1e-6`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hashed;
 

@@ -1,11 +1,11 @@
-//! How the GPUs of a job lie.
+//! Layout of a job's GPUs over nodes.
 
 use blox_core::{Assignment, NodeId, View};
 
-/// How many GPUs each node gives, one after the other.
+/// Number of GPUs on each node, one after the other.
 pub type Turns = Vec<(NodeId, u32)>;
 
-/// Returns how many GPUs each node gives, in the order of the GPUs.
+/// Returns the number of GPUs on each node, in the order of the GPUs.
 pub fn turns(view: View<'_>, assignment: &Assignment) -> Turns {
     let mut turns = Turns::new();
     let nodes = assignment.gpus.iter().map(|g| view.cluster().node_of(*g));

@@ -1,4 +1,4 @@
-//! Estimators by name, and those that ask a model.
+//! Estimators by name, and estimators that use a trained model.
 
 use super::Saved;
 use super::log::dated;
@@ -8,19 +8,18 @@ use blox_learn::{Cell, Column, Frame, LearnError};
 use blox_policies::estimate::{Brought, NoisyOracle};
 use std::sync::Arc;
 
-/// Whatever estimator a name on the command line stands for: all policies that believe
-/// something about durations take it.
+/// Estimator selected by name on the command line. All policies that need durations accept it.
 #[derive(Clone, Debug)]
 pub enum Belief {
-    /// The truth.
+    /// True durations.
     Oracle(Oracle),
-    /// What users say.
+    /// Estimates of users.
     User(UserEstimate),
-    /// The truth with an error.
+    /// True durations with errors.
     Noisy(NoisyOracle),
-    /// What jobs bring with them.
+    /// Estimates that jobs bring.
     Brought(Brought),
-    /// What a model says.
+    /// Predictions of a trained model.
     Learned(Learned),
 }
 
@@ -48,14 +47,14 @@ impl Estimator for Belief {
     }
 }
 
-/// Asks a trained model about each job: a belief that never changes.
+/// Estimator that uses a trained model. The estimate of a job never changes.
 ///
-/// Features are made of the job as columns of a Helios log are (`user`, `vc`, `gpu_num`,
-/// `cpu_num`, `model`, `batchsize`) or of a CSV trace (`virtual_cluster`, `gpus`, `cpus`, `batch_size`,
-/// `submit_s`); `month`, `day`, `hour`, `dayofweek` are of its submission, and every other one is
-/// the job's attribute of that name. Each is a number or a category, as the model was trained on it;
-/// what a job lacks, or has as no number where one is expected, counts as without value. What a model says
-/// below 1 s counts as 1 s.
+/// Features come from the job. They have the column names of a Helios log (`user`, `vc`, `gpu_num`,
+/// `cpu_num`, `model`, `batchsize`) or of a CSV trace (`virtual_cluster`, `gpus`, `cpus`,
+/// `batch_size`, `submit_s`). `month`, `day`, `hour` and `dayofweek` come from its submission time.
+/// Any other feature is the job's attribute of that name. Each feature is a number or a category,
+/// as in the training. A feature that the job lacks, or that is not a number although one is
+/// expected, counts as missing. A prediction below 1 s counts as 1 s.
 #[derive(Clone, Debug)]
 pub struct Learned {
     saved: Arc<Saved>,
@@ -63,11 +62,11 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// By a model. `origin` is the date at which the workload's clock shows 0, in seconds
-    /// since 1970.
+    /// Creates the estimator with a model. `origin` is the date at which the workload's clock shows
+    /// 0, in seconds since 1970.
     ///
     /// # Errors
-    /// The model reads series of the past, which a job does not tell.
+    /// The model needs time series, which a single job does not provide.
     pub fn new(saved: Saved, origin: f64) -> Result<Self, LearnError> {
         if let Some(series) = saved.recipe.series.first() {
             return Err(LearnError::Missing {
@@ -141,8 +140,8 @@ mod tests {
     use blox_policies::scheduling::Fifo;
     use serde_json::{Value, json};
 
-    /// Returns what a model says of a job, whose jobs of dataset 7 took 700 s and all others 100 s;
-    /// those of more than 3 MiB took 40 s more.
+    /// Returns the prediction for a job. The model was trained on jobs of 700 s with dataset 7, and
+    /// of 100 s otherwise. Jobs of more than 3 MiB took 40 s longer.
     fn said(dataset: Option<Value>, gmem: Option<Value>) -> Option<f64> {
         let rows = 0..200;
         let datasets = rows.clone().map(|i| ["7", "b"][i % 2].to_owned());

@@ -1,4 +1,4 @@
-//! Logs as tables, and features made of them.
+//! Logs as tables, and features made from them.
 
 use blox_learn::{Column, Frame, LearnError, series};
 use blox_sim::workload::WorkloadError;
@@ -6,11 +6,11 @@ use blox_traces::{Cells, parse_date};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a log or a model.
+/// Error of a log or a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EstimateError {
-    /// A log that cannot be read, or lacks a column, or a field of it that is no value.
+    /// A log that cannot be read, that lacks a column, or that has an invalid field.
     #[error(transparent)]
     Table(#[from] WorkloadError),
     /// A log that cannot be used.
@@ -18,15 +18,15 @@ pub enum EstimateError {
     Log {
         /// The file.
         path: PathBuf,
-        /// What was found and expected.
+        /// Found and expected content.
         what: String,
     },
-    /// A file that holds no model.
+    /// A file that contains no model.
     #[error("{}: {what}", path.display())]
     Model {
         /// The file.
         path: PathBuf,
-        /// What was found and expected.
+        /// Found and expected content.
         what: String,
     },
 }
@@ -35,20 +35,20 @@ pub enum EstimateError {
 #[derive(Clone, Debug)]
 pub struct Log(Cells);
 
-/// Which rows are learnt from, and which are kept to see what came of it.
+/// Split of rows into training rows and rows kept for evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Split {
-    /// All are learnt from, and none kept.
+    /// All rows are for training.
     All,
-    /// Rows before a date are learnt from, those from it on are kept: the column with dates, and
+    /// Rows before a date are for training, the others are kept: the name of the date column, and
     /// the date.
     Date(String, String),
-    /// So large a part of the rows from the end is kept, above 0 and below 1.
+    /// The last rows are kept: their fraction of all rows, above 0 and below 1.
     Share(f64),
 }
 
 impl Log {
-    /// Reads a file.
+    /// Reads a log from a file.
     ///
     /// # Errors
     /// It cannot be read, or a row has another number of fields than the header.
@@ -56,12 +56,12 @@ impl Log {
         Ok(Log(Cells::read(path)?))
     }
 
-    /// Returns how many rows it has.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.0.rows.len()
     }
 
-    /// The names of its columns.
+    /// Returns the names of its columns.
     pub fn header(&self) -> &[String] {
         self.0.header()
     }
@@ -73,27 +73,27 @@ impl Log {
         }
     }
 
-    /// A column as texts.
+    /// Returns a column as texts.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// The log has no such column.
     pub fn texts(&self, column: &str) -> Result<Vec<String>, EstimateError> {
         let at = self.0.column(column)?;
         Ok(self.0.rows.iter().map(|r| r[at].clone()).collect())
     }
 
-    /// A column as numbers.
+    /// Returns a column as numbers.
     ///
     /// # Errors
-    /// There is none of that name, or a field is no number.
+    /// The log has no such column, or a field is not a number.
     pub fn numbers(&self, column: &str) -> Result<Vec<f64>, EstimateError> {
         self.each(column, |text| text.parse().ok(), "a number")
     }
 
-    /// A column of dates as seconds since 1970.
+    /// Returns a column of dates as seconds since 1970.
     ///
     /// # Errors
-    /// There is none of that name, or a field is no date.
+    /// The log has no such column, or a field is not a date.
     pub fn dates(&self, column: &str) -> Result<Vec<f64>, EstimateError> {
         self.each(column, parse_date, "a date such as 2020-09-01 00:00:00")
     }
@@ -111,7 +111,8 @@ impl Log {
         self.0.rows.iter().enumerate().map(one).collect()
     }
 
-    /// A column of features: numbers where all fields are numbers or empty, else categories.
+    /// Returns a column of features: numbers if all fields are numbers or empty, otherwise
+    /// categories.
     fn feature(&self, column: &str) -> Result<Column, EstimateError> {
         let texts = self.texts(column)?;
         let number = |t: &String| match t.is_empty() {
@@ -125,10 +126,10 @@ impl Log {
         })
     }
 
-    /// The numbers of the rows that are learnt from, and of those that are kept.
+    /// Returns the indices of the training rows and of the rows that are kept.
     ///
     /// # Errors
-    /// The column with dates is missing, or a date is none.
+    /// The date column is missing, or a date is invalid.
     pub fn split(&self, split: &Split) -> Result<(Vec<usize>, Vec<usize>), EstimateError> {
         let all = 0..self.0.rows.len();
         Ok(match split {
@@ -149,33 +150,34 @@ impl Log {
     }
 }
 
-/// How features are made of a log's columns.
+/// Recipe for features from the columns of a log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recipe {
-    /// Columns that are features as they stand.
+    /// Columns used as features without change.
     pub columns: Vec<String>,
-    /// A column with dates that become `month`, `day`, `hour`, `dayofweek`.
+    /// Column of dates, from which `month`, `day`, `hour` and `dayofweek` are derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
-    /// Columns told at equal steps of 10 minutes, whose past becomes features
+    /// Columns with values at equal steps of 10 minutes. Their past values become features
     /// ([`series::features`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<String>,
 }
 
-/// Parts of a date that say something about a single job.
+/// Parts of a date that are features of single jobs.
 const PARTS: [&str; 4] = ["month", "day", "hour", "dayofweek"];
 
 impl Recipe {
-    /// The features of every row of a log.
+    /// Returns the features of every row of a log.
     ///
     /// # Errors
-    /// The log lacks a column, or a field is no date or number.
+    /// The log lacks a column, or a field is not a date or number.
     pub fn frame(&self, log: &Log) -> Result<Frame, EstimateError> {
         self.frame_with(log, |_| false)
     }
 
-    /// As [`Recipe::frame`], where some columns are categories even if they hold numbers alone.
+    /// Like [`Recipe::frame`], but treats some columns as categories even if they contain only
+    /// numbers.
     pub(super) fn frame_with(
         &self,
         log: &Log,
@@ -208,7 +210,7 @@ impl Recipe {
     }
 }
 
-/// Features of dates, and of series that are told at them.
+/// Returns features of dates, and of series with a value at each date.
 pub(super) fn dated(
     times: &[f64],
     series: &[(&str, &[f64])],

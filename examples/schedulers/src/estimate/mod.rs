@@ -1,8 +1,8 @@
-//! Beliefs about durations and load: models trained from logs, and who uses them.
+//! Estimators of durations and load: models trained from logs, and their users.
 //!
-//! A [`Saved`] model knows which columns of a log it was trained on ([`Recipe`]), so that it can
-//! be asked about other logs, or about jobs by [`Learned`]. [`Belief`] is whatever estimator a
-//! name on the command line stands for.
+//! A [`Saved`] model knows the columns of the log on which it was trained ([`Recipe`]). It can
+//! therefore be applied to other logs, or to jobs by [`Learned`]. [`Belief`] is the estimator that
+//! a name on the command line selects.
 
 mod belief;
 mod log;
@@ -17,50 +17,50 @@ use blox_learn::{
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What is trained.
+/// Kind of model to train.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Training {
-    /// A sum of functions of one feature and of pairs.
+    /// Sum of functions of one feature and of pairs of features.
     Additive(AdditiveParams),
     /// Gradient-boosted trees.
     Boosted(BoostedParams),
-    /// A decision tree for classes.
+    /// Decision tree for classes.
     Tree(TreeParams),
 }
 
-/// A model with what it was trained on.
+/// Trained model with its recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
-    /// The column that it tells.
+    /// Column that it predicts.
     pub target: String,
-    /// How its features are made of a log.
+    /// Recipe for its features.
     pub recipe: Recipe,
     /// The model.
     pub model: Model,
 }
 
-/// How wrong a model is on rows that it was asked about.
+/// Errors of a model on rows of a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
     /// Mean absolute error, in units of the target.
     pub mae: f64,
     /// Root of the mean squared error.
     pub rmse: f64,
-    /// The part of the variance that is explained.
+    /// Fraction of the variance that is explained.
     pub r2: f64,
     /// Symmetric mean absolute percentage error.
     pub smape: f64,
-    /// For classes, the share of rows that are right.
+    /// Fraction of correct rows, for classes.
     pub accuracy: Option<f64>,
 }
 
 impl Saved {
-    /// Trains a model to tell the column `target` of a log.
+    /// Trains a model to predict the column `target` of a log.
     ///
     /// # Errors
-    /// A column is missing, or there is too little to learn from.
+    /// A column is missing, or there are too few rows.
     pub fn train(
         log: &Log,
         target: &str,
@@ -85,18 +85,18 @@ impl Saved {
         })
     }
 
-    /// Returns what it says about every row of a log.
+    /// Returns the prediction for every row of a log.
     ///
     /// # Errors
     /// The log lacks a column.
     pub fn predict(&self, log: &Log) -> Result<Vec<f64>, EstimateError> {
-        // This log may hold no more than the numbers among the categories.
+        // In this log, a category column may contain only numbers.
         let is_category = |name: &str| self.model.is_category(name);
         let frame = self.recipe.frame_with(log, is_category)?;
         self.model.predict(&frame).map_err(|e| log.wrong(e))
     }
 
-    /// Returns how wrong it is on some rows of a log.
+    /// Returns the errors on some rows of a log.
     ///
     /// # Errors
     /// The log lacks a column.
@@ -118,7 +118,7 @@ impl Saved {
     /// Reads a saved model.
     ///
     /// # Errors
-    /// The file cannot be read or holds no model.
+    /// The file cannot be read, or contains no model.
     pub fn load(path: &Path) -> Result<Self, EstimateError> {
         let bad = |what: String| EstimateError::Model {
             path: path.to_owned(),

@@ -1,4 +1,4 @@
-//! Gavel's family.
+//! Registry entries of Gavel's family.
 
 use super::params::{at_least, only_with, param, part, share};
 use crate::schedulers::{self, GavelParams, GavelPolicy};
@@ -139,7 +139,7 @@ pub(super) fn add(r: &mut Registry) {
     );
 }
 
-/// A part of a speed, or `apart`.
+/// Parses a fraction of a speed, or `apart`.
 fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
     let text = p.text("beside", "apart");
     if text == "apart" {
@@ -158,7 +158,7 @@ fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
     .map(Some)
 }
 
-/// `v100:2.48+k80:0.45`.
+/// Parses prices such as `v100:2.48+k80:0.45`.
 fn prices(p: &Params) -> Result<Vec<(Name, f64)>, RegistryError> {
     let text = p.text("prices", "1");
     if text == "1" {

@@ -1,4 +1,4 @@
-//! Lucid and Helios.
+//! Registry entries of Lucid and Helios.
 
 use super::params::{ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, belief, param, share};
 use crate::schedulers;

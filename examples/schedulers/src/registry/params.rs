@@ -1,4 +1,4 @@
-//! Parameters that several entries take, and how they are read.
+//! Common parameters of registry entries, and their parsers.
 
 use crate::estimate::{Belief, Learned, Saved};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
@@ -98,7 +98,7 @@ pub(crate) fn walk(
     })
 }
 
-/// The estimator that parameters name.
+/// Returns the estimator that the parameters select.
 pub(crate) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
     let words = ["oracle", "user", "noisy", "brought", "learned"];
     let word = p.choice("estimator", "oracle", &words)?;
@@ -157,35 +157,35 @@ pub(crate) fn split(p: &Params) -> Result<Split, RegistryError> {
     )
 }
 
-/// The default of a parameter that is a number.
+/// Returns the default of a numeric parameter.
 ///
 /// # Panics
-/// The text is no number: a mistake in the description.
+/// The default text is not a number: a mistake in the description.
 pub(crate) fn default(doc: &ParamDoc) -> f64 {
     doc.default.parse().expect("the default is a number")
 }
 
-/// The default of a parameter that is `true` or `false`.
+/// Returns the default of a parameter that is `true` or `false`.
 pub(crate) fn is_set(doc: &ParamDoc) -> bool {
     doc.default == "true"
 }
 
-/// Hours above 0.
+/// Reads a number of hours above 0.
 pub(crate) fn hours(p: &Params, doc: &ParamDoc) -> Result<Seconds, RegistryError> {
     p.hours(doc.name, default(doc))
 }
 
-/// Seconds above 0.
+/// Reads a number of seconds above 0.
 pub(crate) fn seconds(p: &Params, doc: &ParamDoc) -> Result<Seconds, RegistryError> {
     p.seconds(doc.name, default(doc))
 }
 
-/// `true` or `false`.
+/// Reads `true` or `false`.
 pub(crate) fn flag(p: &Params, doc: &ParamDoc) -> Result<bool, RegistryError> {
     p.bool(doc.name, is_set(doc))
 }
 
-/// A whole number from 1 to 2 to the power 20.
+/// Reads a whole number from 1 to 2 to the power 20.
 pub(crate) fn count(p: &Params, doc: &ParamDoc) -> Result<u64, RegistryError> {
     p.whole(doc.name, default(doc) as u64, 1..=1 << 20)
 }
@@ -194,7 +194,7 @@ pub(crate) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, Re
     p.number(name, default, "a number above 0", |x| x > 0.0)
 }
 
-/// A number of at least `least`.
+/// Reads a number of at least `least`.
 pub(crate) fn at_least(
     p: &Params,
     name: &str,
@@ -205,25 +205,25 @@ pub(crate) fn at_least(
     p.number(name, default, &expected, |x| x >= least)
 }
 
-/// A share above 0.
+/// Reads a fraction above 0 and at most 1.
 pub(crate) fn part(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     let fits = |x| x > 0.0 && x <= 1.0;
     p.number(name, default, "a part above 0 and at most 1", fits)
 }
 
-/// A share, all or nothing included.
+/// Reads a fraction from 0 to 1.
 pub(crate) fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     let fits = |x| (0.0..=1.0).contains(&x);
     p.number(name, default, "a share from 0 to 1", fits)
 }
 
-/// A number other than 0.
+/// Reads a number other than 0.
 pub(crate) fn not_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     p.number(name, default, "a number other than 0", |x| x != 0.0)
 }
 
-/// Refuses parameters that would do nothing: those that mean something with `what` alone, where
-/// that is not `given`.
+/// Rejects parameters without effect: if `given` is false, none of `names` may be set, since they
+/// require `what`.
 pub(crate) fn only_with(
     p: &Params,
     names: &[&str],

@@ -1,4 +1,4 @@
-//! Parts to put schedulers together from.
+//! Registry entries of single policies.
 
 use super::params::{
     ALLOCATION, BACKFILL, ESTIMATOR, GPU_TIME, GUARD, MODEL, NO_EASY, ORIGIN, SIGMA, SPLIT,

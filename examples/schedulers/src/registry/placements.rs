@@ -1,4 +1,4 @@
-//! Placements by scores of GPUs, by application class, and against fragmentation.
+//! Registry entries of placements by GPU scores, by application class, and against fragmentation.
 
 use super::params::{NO_EASY, at_least, param, walk};
 use blox_core::AnyPlacement;
@@ -22,7 +22,7 @@ fn scored(rule: Pal, p: &Params) -> Result<Arc<dyn AnyPlacement>, RegistryError>
     })
 }
 
-/// `1:70/8:30` as GPU counts with weights.
+/// Parses a mix such as `1:70/8:30`: GPU counts with weights.
 fn mix(p: &Params) -> Result<Fgd, RegistryError> {
     let pair = |text: &str| {
         let (gpus, weight) = text.split_once(':')?;

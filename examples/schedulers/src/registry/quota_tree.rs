@@ -1,4 +1,4 @@
-//! Quotas with borrowing and reclaim.
+//! Registry entry of quotas with borrowing and reclaim.
 
 use super::params::param;
 use blox_core::AnyScheduling;
@@ -7,7 +7,7 @@ use blox_core::registry::{Params, Registry, RegistryError};
 use blox_policies::scheduling::{Fifo, Las, Queue, QuotaTree, Sjf, Srtf};
 use std::sync::Arc;
 
-/// `NAME:QUOTA[:MOST][@PARENT]`, joined by `/`.
+/// Parses queues `NAME:QUOTA[:MOST][@PARENT]`, joined by `/`.
 fn queues(p: &Params) -> Result<Vec<Queue>, RegistryError> {
     let mut list: Vec<Queue> = Vec::new();
     let text = p.text("queues", "none");

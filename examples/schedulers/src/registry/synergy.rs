@@ -1,4 +1,4 @@
-//! Synergy.
+//! Registry entry of Synergy.
 
 use super::params::{ALLOCATION, GUARD, allocation, param};
 use crate::schedulers::{self, JobOrder};

@@ -1,4 +1,4 @@
-//! Tiresias and its parts.
+//! Registry entries of Tiresias and its components.
 
 use super::params::{MODEL, NO_EASY, ORIGIN, SIGMA, belief, only_with, param, share, walk};
 use crate::estimate::Belief;
@@ -102,9 +102,9 @@ fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
 /// Reads the parameter `thresholds`: service between the queues, in GPU-seconds.
 ///
 /// # Errors
-/// The value holds something else than finite numbers with `/` between them.
+/// The value contains anything but finite numbers with `/` between them.
 pub fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
-    // One is a number, several are a text.
+    // A single threshold is a number; several are a text.
     if let Ok(one) = p.f64("thresholds", 3250.0) {
         return Ok(vec![Seconds::new(one)]);
     }
@@ -119,7 +119,7 @@ pub fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
     Ok(numbers.into_iter().map(Seconds::new).collect())
 }
 
-/// Reads the parameter `promote`: a wait in multiples of the time that the job ran.
+/// Reads the parameter `promote`: a waiting time in multiples of the job's running time.
 ///
 /// # Errors
 /// The value is neither a number above 0 nor `none`.

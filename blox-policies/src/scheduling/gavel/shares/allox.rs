@@ -5,27 +5,28 @@ use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The least average completion time over types of GPUs (AlloX, EuroSys 2020): jobs
-/// are matched with places in the queues of GPUs at least cost, where the k-th from
-/// the end of a queue costs k times the job's time on that GPU; the first of each
-/// queue runs, to its end.
+/// Minimizes the average completion time over GPU types (AlloX, EuroSys 2020).
 ///
-/// For fairness only the oldest part `alpha` of the waiting jobs is matched, at least
-/// as many as there are free GPUs. The paper's jobs have one GPU. A job of s GPUs
-/// takes one place here and gets 1/s of its time; it is matched anew each time.
+/// Jobs are matched with positions in the queues of GPUs at least cost. The k-th position from the
+/// end of a queue costs k times the job's time on that GPU. The first job of each queue runs to its
+/// end.
+///
+/// For fairness, only the oldest fraction `alpha` of the waiting jobs is matched, but at least as
+/// many as there are free GPUs. The paper's jobs have one GPU. Here a job of s GPUs takes one
+/// position and gets 1/s of its time; it is matched again each time.
 #[derive(Clone, Debug)]
 pub struct AlloX {
     alpha: f64,
 }
 
-/// The last answer by job.
+/// Last allocation of each job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Matched {
     last: BTreeMap<JobId, PerType>,
 }
 
 impl AlloX {
-    /// With the part of waiting jobs that is matched, above 0 and at most 1.
+    /// Creates the policy with the fraction of waiting jobs to match, above 0 and at most 1.
     pub fn new(alpha: f64) -> Self {
         AlloX { alpha }
     }
@@ -86,11 +87,11 @@ impl SharePolicy for AlloX {
                 (column / free + 1) as f64 * (job.left / rate) + job.age
             };
             let columns = cheapest(m, m * free, cost);
-            // The first of a queue is the one furthest from its end.
+            // The first job of a queue is the one furthest from its end.
             let mut first: Vec<Option<(usize, usize)>> = vec![None; free];
             for (row, column) in columns.into_iter().enumerate() {
                 let (gpu, from_end) = (column % free, column / free);
-                // Matched because something had to be: it does not run there.
+                // A forced match on a type where the job cannot run is ignored.
                 if instance.jobs[waiting[row]].rates[gpus[gpu]] == 0.0 {
                     continue;
                 }

@@ -1,12 +1,12 @@
 //! Minimum-cost assignment.
 
-/// The cheapest assignment of every row to a column of its own, for a matrix with
-/// at least as many columns as rows; the column of each row. All costs are finite.
+/// Returns the cheapest assignment of rows to distinct columns, as the column of each row.
 ///
-/// By shortest augmenting paths (Jonker and Volgenant; Crouse 2016), a row at a time.
-/// Of equally cheap columns the path takes an unassigned one, else the first that it
-/// looked at; it looks from the last column to the first. The answer so depends on
-/// the matrix alone.
+/// The matrix must have at least as many columns as rows, and all costs must be finite.
+///
+/// It uses shortest augmenting paths (Jonker and Volgenant; Crouse 2016), one row at a time. Among
+/// equally cheap columns, the path takes an unassigned one, otherwise the first in scan order, from
+/// the last column to the first. The result therefore depends only on the matrix.
 pub(crate) fn cheapest(
     rows: usize,
     columns: usize,

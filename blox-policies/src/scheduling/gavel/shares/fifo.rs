@@ -4,36 +4,40 @@ use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// First in, first out over types of GPUs (Gavel's baselines): each job in order of
-/// submission has all of its time on one type, until the first that fits nowhere.
+/// First in, first out over GPU types (Gavel's baselines).
+///
+/// Each job, in order of submission, gets all its time on one type. The first job that fits nowhere
+/// blocks the later ones.
 #[derive(Clone, Debug)]
 pub struct FifoShares {
     queue: Queue,
 }
 
-/// The type of GPU that each job has.
+/// GPU type of each job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Has {
-    /// The type of each job that has one.
+    /// Type of each job that has one.
     has: BTreeMap<JobId, usize>,
 }
 
-/// On which type a job runs.
+/// Choice of the type on which a job runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Queue {
-    /// On the one with most free GPUs; it stays there.
+    /// The type with most free GPUs; the job stays there.
     #[default]
     Plain,
-    /// On the one where it is fastest; chosen anew each time.
+    /// The type on which the job is fastest, chosen again each time.
     Fastest,
-    /// As [`Queue::Fastest`]; those that found no place then share the GPUs of the
-    /// job beside which both together are fastest, if that is by this factor faster
-    /// than one alone. The first that finds nobody ends it.
+    /// Like [`Queue::Fastest`], and packs the remaining jobs.
+    ///
+    /// A job without a place shares the GPUs of the job beside which both together are fastest.
+    /// Their total speed must exceed the speed of one job alone by this factor. The first job
+    /// without a partner ends the packing.
     Packed(f64),
 }
 
 impl FifoShares {
-    /// With a choice of types.
+    /// Creates the policy with a choice of types.
     pub fn new(queue: Queue) -> Self {
         FifoShares { queue }
     }
@@ -91,7 +95,7 @@ impl SharePolicy for FifoShares {
                     memory.has.insert(job.id, kind);
                     placed.push((Combination::single(job.id), kind));
                 }
-                // It may fit later, or nowhere at all: then it holds nobody up.
+                // It may fit later. A job that fits nowhere at all blocks no other job.
                 None if job.rates.iter().any(|r| *r > 0.0) => waiting.push(i),
                 None => {}
             }
@@ -128,7 +132,7 @@ impl SharePolicy for FifoShares {
     }
 }
 
-/// Puts waiting jobs beside those that have a type.
+/// Pairs waiting jobs with jobs that have a type.
 pub(crate) fn pack(
     instance: &Instance,
     factor: f64,
@@ -157,8 +161,8 @@ pub(crate) fn pack(
     }
 }
 
-/// Returns what two jobs together do of what each does alone, on a type; `None` if they may not
-/// share.
+/// Returns the sum of the normalised speeds of two colocated jobs on a type, or `None` if they may
+/// not share. Each speed is divided by the job's speed alone.
 pub fn gain(instance: &Instance, who: Combination, kind: usize) -> Option<f64> {
     let a = instance.position(who.job)?;
     let b = instance.position(who.partner?)?;

@@ -7,14 +7,14 @@ use blox_solve::{Program, SolveError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Finish-time fairness (Themis' measure as Gavel solves it, section 4.2): the
-/// largest rho is as small as can be, where rho is the time from submission to the
-/// end divided by what it would be with the job's [isolated](Isolated) share.
+/// Finish-time fairness (Themis' measure as solved by Gavel, section 4.2).
 ///
-/// The isolated time is what it would have taken so far, added up with the number of
-/// jobs that there were, and what is left with as many jobs as there are now.
+/// It minimizes the largest rho. The rho of a job is its time from submission to end, divided by
+/// that time with its [isolated](Isolated) share. The isolated time is the sum of two parts. The
+/// past part uses the number of jobs at each point, the remaining part the current number of jobs.
 ///
-/// Linear programs lead there from isolated shares, each a step of Newton's method.
+/// The solution starts from isolated shares and solves a linear program for each step of Newton's
+/// method.
 #[derive(Clone, Debug, Default)]
 pub struct FinishTimeShares {
     knows: Knows,
@@ -22,32 +22,32 @@ pub struct FinishTimeShares {
     memory: Memory,
 }
 
-/// What each job did so far, and the last answer.
+/// Past of each job, and the last allocation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FairPast {
     past: BTreeMap<JobId, Past>,
     ties: Memory,
 }
 
-/// By what part a step makes the largest rho less, if it is not the last one.
+/// Relative improvement of the largest rho below which the iteration ends.
 const ROUNDING: f64 = 2e-7;
 
-/// More than were ever needed.
+/// Largest number of steps; more than were ever needed.
 const STEPS: usize = 20;
 
 /// A job's isolated time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Past {
-    /// Seconds up to the last answer.
+    /// Isolated seconds up to the last allocation.
     time: f64,
-    /// Iterations that were left then.
+    /// Remaining iterations at that time.
     left: f64,
-    /// Iterations a second in isolation from then on.
+    /// Iterations per second in isolation since then.
     rate: f64,
 }
 
 impl FinishTimeShares {
-    /// By what it knows of speeds.
+    /// Creates the policy with a knowledge of speeds.
     pub fn new(knows: Knows) -> Self {
         FinishTimeShares {
             knows,
@@ -55,22 +55,22 @@ impl FinishTimeShares {
         }
     }
 
-    /// A job's speed counts over its weight: one of weight 2 is as late as one of weight 1 that is
-    /// half as fast. (The program of Gavel's authors counts weights with pairs alone.)
+    /// Divides a job's speed by its weight: a job of weight 2 is as late as one of weight 1 that is
+    /// half as fast. The program of Gavel's authors uses weights only with pairs.
     #[must_use]
     pub fn weighted(mut self) -> Self {
         self.weighted = true;
         self
     }
 
-    /// Another choice among optima.
+    /// Sets the choice among optima.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
         self.memory = memory;
         self
     }
 
-    /// By what a job's speed is divided.
+    /// Divisor of a job's speed.
     fn weight(&self, instance: &Instance, job: usize) -> f64 {
         match self.weighted {
             true => instance.jobs[job].weight,
@@ -83,7 +83,7 @@ impl FinishTimeShares {
         (0..instance.types.len()).map(rate).collect()
     }
 
-    /// Brings the isolated times up to now.
+    /// Updates the isolated times to now.
     fn catch_up(&self, memory: &mut FairPast, instance: &Instance) {
         let mut now = BTreeMap::new();
         for (i, job) in instance.jobs.iter().enumerate() {
@@ -102,7 +102,7 @@ impl FinishTimeShares {
         memory.past = now;
     }
 
-    /// The isolated duration of a job that has a past.
+    /// Isolated duration of a job that has a past.
     fn isolated(&self, memory: &FairPast, job: JobId) -> Option<f64> {
         let past = memory.past.get(&job)?;
         Some(past.time + past.left / past.rate)
@@ -110,11 +110,12 @@ impl FinishTimeShares {
 }
 
 impl FinishTimeShares {
-    /// Shares of a rho below this one, by a step of Newton's: below it by as large a part as can be,
-    /// where the speed that a rho asks of a job is taken for its tangent. (The program of Gavel's
-    /// authors has products of speed and slowness instead; that is a cone, and where speeds of jobs
-    /// lie far apart rounding leaves it short of the optimum, by one part in 80,000 on a recorded
-    /// instance.)
+    /// Returns shares with a rho below this one, by one Newton step.
+    ///
+    /// The step maximizes the relative reduction of rho, with the speed that a rho requires of a
+    /// job replaced by its tangent. The program of Gavel's authors instead multiplies speed and
+    /// slowness, which is a cone. If the speeds of jobs differ widely, rounding leaves that program
+    /// short of the optimum, by one part in 80,000 on a recorded instance.
     fn below(
         &self,
         memory: &FairPast,
@@ -167,7 +168,7 @@ impl SharePolicy for FinishTimeShares {
             return Ok(Allocation::default());
         }
         let ties = memory.ties.ties(instance);
-        // An answer may give out a little more than there is.
+        // A solution may allocate slightly more than exists.
         let past = memory.clone();
         let rho = |answer: &Allocation| {
             let rho = self.objective(&past, instance, &answer.within(instance));

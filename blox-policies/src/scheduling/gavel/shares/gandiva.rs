@@ -6,36 +6,38 @@ use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Gandiva's packing as Gavel compares with it: while jobs ask for more GPUs than
-/// there are, they are paired by chance, pairs that do not pay are given up, and all
-/// pairs and single jobs share time equally.
+/// Gandiva's packing as implemented by Gavel for comparison.
+///
+/// While jobs request more GPUs than exist, they are paired at random, and pairs without a gain are
+/// split. All pairs and single jobs share time equally.
 #[derive(Clone, Debug)]
 pub struct GandivaPacking {
     gain: fn(&Instance, &Pair) -> f64,
 }
 
-/// The generator, and the pairs so far.
+/// The random generator, and the pairs so far.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Packed {
     random: Random,
-    /// Whom each paired job shares with.
+    /// Partner of each paired job.
     with: BTreeMap<JobId, JobId>,
 }
 
 impl Default for GandivaPacking {
-    /// Gives a pair up if [`mean_gain`] is below 1.
+    /// Splits a pair if [`mean_gain`] is below 1.
     fn default() -> Self {
         GandivaPacking::judging(mean_gain)
     }
 }
 
 impl GandivaPacking {
-    /// By another measure of what a pair gains, below 1 of which it is given up.
+    /// Creates the policy with another measure of a pair's gain. Pairs with a gain below 1 are
+    /// split.
     pub fn judging(gain: fn(&Instance, &Pair) -> f64) -> Self {
         GandivaPacking { gain }
     }
 
-    /// Makes pairs of the instance, as far as chance brings them together.
+    /// Draws random pairs, and keeps those that the instance allows.
     fn draw(&self, memory: &mut Packed, instance: &Instance) {
         let alone = instance
             .jobs
@@ -68,8 +70,9 @@ fn pair(instance: &Instance, a: JobId, b: JobId) -> Option<&Pair> {
     Some(&instance.pairs[found.ok()?])
 }
 
-/// Returns what the two of a pair together do of what each does alone, on average over the types on
-/// which both run; 0 if there is none.
+/// Returns the mean gain of a pair over the types on which both jobs run; 0 if there is none.
+///
+/// The gain is the sum of both speeds, each divided by the job's speed alone.
 pub fn mean_gain(instance: &Instance, pair: &Pair) -> f64 {
     let [a, b] = pair.jobs.map(|i| &instance.jobs[i].rates);
     let on = |k: usize| pair.rates[k][0] / a[k] + pair.rates[k][1] / b[k];

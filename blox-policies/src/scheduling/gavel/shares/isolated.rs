@@ -2,8 +2,7 @@ use super::super::instance::{Allocation, Combination, Instance, PerType, SharePo
 use blox_core::Stateless;
 use blox_solve::SolveError;
 
-/// Everybody has the same part of every type, whatever others ask for: what a job
-/// would have in a cluster of its own that is an m-th of this one.
+/// Each of m jobs gets the same share of every type, as in its own cluster of one m-th the size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Isolated;
 
@@ -28,7 +27,7 @@ pub(crate) fn isolated(instance: &Instance, job: usize) -> PerType {
     equal_part(instance, instance.jobs.len(), instance.jobs[job].gpus)
 }
 
-/// One of `count` equal parts for a combination of so many GPUs.
+/// Returns one of `count` equal shares for a row with `gpus` GPUs.
 pub(crate) fn equal_part(instance: &Instance, count: usize, gpus: u32) -> PerType {
     let each = |gpus_of_type: u32| f64::from(gpus_of_type) / count as f64 / f64::from(gpus);
     let mut x: PerType = instance.types.iter().map(|t| each(t.gpus)).collect();
@@ -37,7 +36,7 @@ pub(crate) fn equal_part(instance: &Instance, count: usize, gpus: u32) -> PerTyp
     x
 }
 
-/// Iterations a second of a job in isolation.
+/// Iterations per second of a job in isolation.
 pub(crate) fn isolated_throughput(instance: &Instance, rates: &[f64], job: usize) -> f64 {
     super::super::instance::dot(&isolated(instance, job), rates)
 }

@@ -6,10 +6,11 @@ use super::{Knows, Memory};
 use blox_core::Policy;
 use blox_solve::{Program, SolveError, Var};
 
-/// Max-min fairness (Gavel's LAS, section 4.1): the job that is worst off is as well
-/// off as can be. A job is as well off as its throughput, counted in what it would
-/// have if it spent its time on all types in proportion to their numbers, times its
-/// GPUs, divided by its weight.
+/// Max-min fairness (Gavel's LAS, section 4.1): maximizes the level of the worst-off job.
+///
+/// The level of a job is its normalised throughput times its GPUs, divided by its weight. The
+/// normalisation divides by the throughput that the job would have if it spent its time on all
+/// types in proportion to their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct MaxMinFairness {
     knows: Knows,
@@ -17,7 +18,7 @@ pub struct MaxMinFairness {
 }
 
 impl MaxMinFairness {
-    /// By what it knows of speeds.
+    /// Creates the policy with a knowledge of speeds.
     pub fn new(knows: Knows) -> Self {
         MaxMinFairness {
             knows,
@@ -25,7 +26,7 @@ impl MaxMinFairness {
         }
     }
 
-    /// Another choice among optima.
+    /// Sets the choice among optima.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
         self.memory = memory;
@@ -79,7 +80,7 @@ impl SharePolicy for MaxMinFairness {
     }
 }
 
-/// The jobs by what a policy can tell apart; each for itself where they may differ.
+/// Merges jobs that a policy cannot distinguish if `alike`; otherwise keeps every job for itself.
 pub fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
     match alike {
         true => Merged::alike(instance, |i, kind| knows.rate(instance, i, kind)),
@@ -87,7 +88,7 @@ pub fn kinds(instance: &Instance, knows: Knows, alike: bool) -> Merged {
     }
 }
 
-/// The fractions, and the least level of all, which is maximised.
+/// Returns the program, and the lowest level, which is maximized.
 pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
     let mut lp = ShareProgram::of_kinds(Program::maximise(), kinds, |i, kind| {
         knows.rate(&kinds.instance, i, kind)
@@ -96,7 +97,7 @@ pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
     (lp, least)
 }
 
-/// Returns what a job's throughput is multiplied with.
+/// Returns the factor of each job's throughput in its level.
 pub fn scales(instance: &Instance, knows: Knows) -> Vec<f64> {
     let x = proportional(instance);
     let of = |(i, job): (usize, &super::super::instance::Entrant)| {

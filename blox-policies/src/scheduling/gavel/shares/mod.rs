@@ -1,4 +1,4 @@
-//! Gavel's policies: how much of its time each job should spend on each type.
+//! Gavel's policies: the fraction of its time that each job should spend on each type.
 
 mod allox;
 mod assignment;
@@ -33,20 +33,20 @@ use super::instance::{Allocation, Combination, Instance};
 use super::program::Ties;
 use serde::{Deserialize, Serialize};
 
-/// What a policy knows of speeds.
+/// Knowledge that a policy has of speeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Knows {
-    /// Nothing: all GPUs count alike.
+    /// None: all GPUs count as equal.
     Nothing,
-    /// How fast each job is on each type.
+    /// Speed of each job on each type.
     #[default]
     Types,
-    /// Also how fast jobs are that share GPUs; it lets them.
+    /// Also the speeds of jobs that share GPUs; the policy then allows sharing.
     Pairs,
 }
 
 impl Knows {
-    /// A job's rate alone on a type as the policy believes it.
+    /// Assumed rate of a job alone on a type.
     pub fn rate(self, instance: &Instance, job: usize, kind: usize) -> f64 {
         match self {
             Knows::Nothing => 1.0,
@@ -54,8 +54,8 @@ impl Knows {
         }
     }
 
-    /// As [`Knows::rate`], where rates matter in themselves: without knowledge all
-    /// types count as the one on which most jobs run, the last of equals.
+    /// Like [`Knows::rate`], for policies that need absolute rates. Without knowledge, all types
+    /// count as the type on which most jobs run; ties go to the last type.
     pub fn rate_as_reference(self, instance: &Instance, job: usize, kind: usize) -> f64 {
         match self {
             Knows::Nothing => instance.jobs[job].rates[reference(instance)],
@@ -63,7 +63,7 @@ impl Knows {
         }
     }
 
-    /// A job's throughput under an allocation as the policy believes it.
+    /// Assumed throughput of a job under an allocation.
     fn throughput(self, instance: &Instance, allocation: &Allocation, job: usize) -> f64 {
         match self {
             Knows::Nothing => {
@@ -75,7 +75,7 @@ impl Knows {
     }
 }
 
-/// The type on which most jobs run, the last of equals.
+/// Returns the type on which most jobs run; ties go to the last type.
 fn reference(instance: &Instance) -> usize {
     let running = |kind: usize| instance.jobs.iter().filter(|j| j.rates[kind] > 0.0).count();
     (0..instance.types.len())
@@ -83,21 +83,21 @@ fn reference(instance: &Instance) -> usize {
         .unwrap_or(0)
 }
 
-/// What a policy remembers of its last answer, to choose among equally good ones.
+/// Last allocation of a policy, used to choose among optima.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     ties: Ties,
 }
 
 impl Memory {
-    /// Of all optima the one nearest to the last answer.
+    /// Chooses the optimum nearest to the last allocation.
     pub fn nearest() -> Self {
         Memory {
             ties: Ties::Nearest(Allocation::default()),
         }
     }
 
-    /// Of all optima the one in the middle.
+    /// Chooses the center of the set of optima.
     pub fn central() -> Self {
         Memory {
             ties: Ties::Central,
@@ -108,7 +108,7 @@ impl Memory {
         self.ties == Ties::Central
     }
 
-    /// A job that is new is taken to have had its isolated share.
+    /// Returns the tie rule. A new job is assumed to have had its isolated share.
     fn ties(&self, instance: &Instance) -> Ties {
         match &self.ties {
             Ties::Central => Ties::Central,

@@ -2,8 +2,9 @@ use super::super::instance::{Allocation, Combination, Instance, PerType, SharePo
 use blox_core::Stateless;
 use blox_solve::SolveError;
 
-/// Everybody spends all of its time on the types in proportion to their numbers of
-/// GPUs. It gives out more than there is where jobs are many; rounds settle that.
+/// Each job spends all its time on the types, in proportion to their numbers of GPUs.
+///
+/// With many jobs, this allocates more than exists; the rounds resolve that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Proportional;
 
@@ -24,7 +25,7 @@ impl SharePolicy for Proportional {
     }
 }
 
-/// The proportional fractions; 0 where no GPU can be used.
+/// Returns the proportional fractions; 0 if no GPU is usable.
 pub(crate) fn proportional(instance: &Instance) -> PerType {
     let m = instance.jobs.len() as f64;
     let mut x: PerType = instance

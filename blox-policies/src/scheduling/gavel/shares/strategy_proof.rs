@@ -5,12 +5,14 @@ use super::max_min::scales;
 use blox_core::Stateless;
 use blox_solve::{Program, SolveError, Var};
 
-/// Strategy-proof sharing (Gavel, section 4.4): what maximises the geometric mean of
-/// the jobs' levels, of which each job keeps only a part: the product, over all
-/// others, of what is left of their throughput in its presence. It so pays for what
-/// it takes from others, and gains nothing by claiming other speeds than its own.
+/// Strategy-proof sharing (Gavel, section 4.4).
 ///
-/// It solves one program more than there are jobs.
+/// It maximizes the geometric mean of the jobs' levels. Each job then keeps only a fraction of its
+/// share. The fraction is a product over all other jobs: their throughput with this job, divided by
+/// their throughput without it. A job so pays for what it takes from others, and gains nothing from
+/// misreported speeds.
+///
+/// The number of programs to solve is the number of jobs plus one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StrategyProof;
 
@@ -61,7 +63,7 @@ fn best_mean(instance: &Instance) -> Result<Allocation, SolveError> {
         level.push(var);
     }
     let mean = lp.program.real(1.0, 0.0, f64::INFINITY);
-    // Twice as many each time; the mean itself does not change the mean.
+    // Padded to a power of two; the mean itself as padding does not change the mean.
     level.resize(level.len().next_power_of_two(), mean);
     while level.len() > 1 {
         let halves: Vec<[Var; 2]> = level.chunks_exact(2).map(|c| [c[0], c[1]]).collect();

@@ -6,11 +6,12 @@ use super::{Knows, Memory};
 use blox_core::Policy;
 use blox_solve::{Program, SolveError};
 
-/// The most iterations a second over all jobs, each divided by what its GPUs cost
-/// (Gavel, section 4.2): cheap types go to whom they help most. Unfair by design.
+/// Maximizes the iterations per second over all jobs, each divided by the cost of its GPUs (Gavel,
+/// section 4.2).
 ///
-/// With deadlines, each job also gets the throughput at which it ends in time; if
-/// not all can, deadlines do not count in this round.
+/// Cheap types go to the jobs that benefit most. Unfair by design. With deadlines, each job also
+/// gets the throughput with which it ends in time. If not all jobs can, deadlines are ignored in
+/// this round.
 #[derive(Clone, Debug, Default)]
 pub struct MaxSumThroughput {
     knows: Knows,
@@ -20,7 +21,8 @@ pub struct MaxSumThroughput {
 }
 
 impl MaxSumThroughput {
-    /// By what it knows of speeds ([`Knows::Nothing`] counts as [`Knows::Types`]).
+    /// Creates the policy with a knowledge of speeds ([`Knows::Nothing`] counts as
+    /// [`Knows::Types`]).
     pub fn new(knows: Knows) -> Self {
         MaxSumThroughput {
             knows,
@@ -28,21 +30,21 @@ impl MaxSumThroughput {
         }
     }
 
-    /// Divided by the [price](super::super::TypePool::price) of the type.
+    /// Divides throughput by the [price](super::super::TypePool::price) of the type.
     #[must_use]
     pub fn by_cost(mut self) -> Self {
         self.costs = true;
         self
     }
 
-    /// Returns it with deadlines.
+    /// Respects deadlines.
     #[must_use]
     pub fn in_time(mut self) -> Self {
         self.deadlines = true;
         self
     }
 
-    /// Another choice among optima.
+    /// Sets the choice among optima.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
         self.memory = memory;
@@ -94,7 +96,7 @@ impl SharePolicy for MaxSumThroughput {
         if self.deadlines {
             for (i, job) in instance.jobs.iter().enumerate() {
                 if let Some(due) = job.due.filter(|_| job.left > 0.0) {
-                    // Late already: no throughput is enough.
+                    // If the job is already late, no throughput suffices.
                     let needed = if due > 0.0 { job.left / due } else { f64::MAX };
                     let row = lp.throughput(i, 1.0 / needed);
                     lp.program.at_least(&row, 1.0);

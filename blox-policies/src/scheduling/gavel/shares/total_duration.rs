@@ -4,8 +4,9 @@ use super::{Knows, Memory};
 use blox_core::Policy;
 use blox_solve::{Program, SolveError, Var};
 
-/// The shortest time in which all jobs can end (Gavel's makespan policy, section
-/// 4.2): all get the throughput at which they end together, as early as can be.
+/// Minimizes the time in which all jobs can end (Gavel's makespan policy, section 4.2).
+///
+/// All jobs get the throughput with which they end together as early as possible.
 #[derive(Clone, Debug, Default)]
 pub struct MinTotalDuration {
     knows: Knows,
@@ -13,7 +14,7 @@ pub struct MinTotalDuration {
 }
 
 impl MinTotalDuration {
-    /// By what it knows of speeds.
+    /// Creates the policy with a knowledge of speeds.
     pub fn new(knows: Knows) -> Self {
         MinTotalDuration {
             knows,
@@ -21,15 +22,14 @@ impl MinTotalDuration {
         }
     }
 
-    /// Another choice among optima.
+    /// Sets the choice among optima.
     #[must_use]
     pub fn with_memory(mut self, memory: Memory) -> Self {
         self.memory = memory;
         self
     }
 
-    /// The program, with the inverse of the duration as what is maximised, in
-    /// units of `unit` seconds.
+    /// Returns the program. It maximizes the inverse of the duration, in units of `unit` seconds.
     pub fn program<'a>(&self, instance: &'a Instance, unit: f64) -> (ShareProgram<'a>, Var) {
         let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
             self.knows.rate_as_reference(instance, i, k)
@@ -45,7 +45,7 @@ impl MinTotalDuration {
         (lp, speed)
     }
 
-    /// Seconds that the longest job takes alone: about what the answer is.
+    /// Seconds that the longest job takes alone: the magnitude of the solution.
     pub fn unit(&self, instance: &Instance) -> f64 {
         let alone = |(i, job): (usize, &super::super::instance::Entrant)| {
             let rates =

@@ -5,22 +5,22 @@ use super::max_min::{kinds, levels, scales};
 use blox_core::Stateless;
 use blox_solve::SolveError;
 
-/// Max-min fairness to the end: once the worst off is as well off as can be, so is
-/// the next, and so on (Gavel, section 4.3).
+/// Complete max-min fairness: maximizes the lowest level, then the second lowest, and so on (Gavel,
+/// section 4.3).
 ///
-/// Each step maximises the least level of all jobs that still rise. Of the optimum
-/// the interior-point method gives a strictly complementary solution: who lies on
-/// the least level in it lies there in every optimum, and stays there.
+/// Each step maximizes the lowest level of all jobs that can still rise. The interior-point method
+/// returns a strictly complementary solution. A job at the lowest level in this solution is at that
+/// level in every optimum, so its level is fixed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WaterFilling {
     knows: Knows,
 }
 
-/// Above the least level by more than this part a job can rise further.
+/// Relative distance above the lowest level from which a job counts as able to rise.
 const RISES: f64 = 1e-5;
 
 impl WaterFilling {
-    /// By what it knows of speeds.
+    /// Creates the policy with a knowledge of speeds.
     pub fn new(knows: Knows) -> Self {
         WaterFilling { knows }
     }
@@ -40,7 +40,7 @@ impl SharePolicy for WaterFilling {
             for (i, fixed) in fixed.iter().enumerate() {
                 let mut row = lp.throughput(i, scale[i]);
                 match fixed {
-                    // A hair less, so that rounding leaves a solution.
+                    // Slightly less, so that rounding leaves a solution.
                     Some(level) => lp.program.at_least(&row, level * (1.0 - 1e-9)),
                     None => {
                         row.push((least, -1.0));
@@ -49,17 +49,17 @@ impl SharePolicy for WaterFilling {
                 }
                 lp.own_row(i);
             }
-            // Where all GPUs count alike, whoever has all of its time leaves the program no
-            // interior, and where an interior-point method ends is a matter of its rounding. The
-            // general solver's fractions lie nearer there to those that the released program
-            // recorded (0.012 and 0.024 at the median of two traces, against 0.030 and 0.059).
+            // If all GPUs count as equal, a job with all of its time leaves the program no
+            // interior. The end point of an interior-point method then depends on its rounding. The
+            // general solver's fractions are closer to those that the released program recorded
+            // (0.012 and 0.024 at the median of two traces, against 0.030 and 0.059).
             let solved = match blind {
                 true => lp.solve_generally(),
                 false => lp.solve(&Ties::Central),
             };
             let solution = match solved {
                 Ok(solution) => solution,
-                // The levels so far stand.
+                // Keep the levels found so far.
                 Err(_) if !answer.rows().is_empty() => break,
                 Err(e) => return Err(e),
             };
