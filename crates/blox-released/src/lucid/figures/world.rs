@@ -134,8 +134,7 @@ impl World {
         let clusters: Vec<(Name, u32)> = [("vc8Gr", 5), ("vcefl", 6), ("vcYVn", 5), ("vcEwI", 6)]
             .map(|(name, nodes)| (name.into(), nodes))
             .into();
-        // Model, sharing score, memory in MiB, and the speed of its partner and of itself in a
-        // pair.
+        // Model, sharing score, memory in MiB, and the speed of a job that is packed with it.
         let profiles: [(&str, f64, f64, f64); 6] = [
             ("PointNet", 0.0, 2400.0, 0.97),
             ("LSTM", 0.0, 5600.0, 0.95),
