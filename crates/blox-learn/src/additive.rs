@@ -1,4 +1,4 @@
-//! Generalized additive models with pairwise terms.
+//! Generalised additive models with pairwise terms.
 //!
 //! GA2M (Lou, Caruana, Gehrke and Hooker, KDD 2013), trained like explainable boosting machines
 //! (Nori, Jenkins, Koch and Caruana 2019). Tiny trees of one feature at a time are added in turn,
@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Loss that training minimizes.
+/// Loss that training minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
@@ -73,7 +73,7 @@ pub struct AdditiveParams {
     pub pair_bins: usize,
     /// Minimum number of rows in a leaf.
     pub least_rows: usize,
-    /// Loss to minimize.
+    /// Loss to minimise.
     pub loss: Loss,
     /// Random seed.
     pub seed: u64,
@@ -277,7 +277,7 @@ impl Additive {
             t.bins.iter().for_each(|b| rows[*b as usize] += 1);
             rows
         };
-        // Centers every term: its mean moves to the intercept.
+        // Centres every term: its mean moves to the intercept.
         let mut centred = |mut scores: Vec<f64>, rows: &[u32]| {
             let sum: f64 = scores
                 .iter()

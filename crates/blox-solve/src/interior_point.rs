@@ -10,7 +10,7 @@ const NAME: &str = "clarabel";
 
 /// Interior-point method for programs without integers: `clarabel`.
 ///
-/// If the optimum is not unique, the solution is the center of all optimal ones.
+/// If the optimum is not unique, the solution is the centre of all optimal ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InteriorPoint {
     /// Maximum number of iterations. `None` for the solver's own limit of 200.

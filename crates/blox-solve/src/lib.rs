@@ -1,5 +1,5 @@
 //! Linear and mixed-integer programs behind one small trait, for policies that decide by
-//! optimization.
+//! optimisation.
 //!
 //! The crate does not depend on jobs or clusters. A [`Program`] is built from variables and rows,
 //! and a [`Solver`] solves it. [`Auto`] uses the interior-point method of `clarabel` for linear

@@ -68,7 +68,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Creates a program that maximizes.
+    /// Creates a program that maximises.
     pub fn maximise() -> Self {
         Program {
             maximises: true,
@@ -79,7 +79,7 @@ impl Program {
         }
     }
 
-    /// Creates a program that minimizes.
+    /// Creates a program that minimises.
     pub fn minimise() -> Self {
         Program {
             maximises: false,
@@ -179,7 +179,7 @@ impl Program {
         !(self.means.is_empty() && self.near.is_empty())
     }
 
-    /// Returns true if the objective is maximized.
+    /// Returns true if the objective is maximised.
     pub fn maximises(&self) -> bool {
         self.maximises
     }
@@ -215,7 +215,7 @@ impl Program {
         each.sum::<f64>() + self.near.iter().map(distance).sum::<f64>()
     }
 
-    /// Returns the program that chooses among solutions with an objective of `best`: it minimizes
+    /// Returns the program that chooses among solutions with an objective of `best`: it minimises
     /// the weighted sum of values.
     pub(crate) fn among_optimal(&self, best: f64) -> Program {
         let mut tied = self.as_good_as(best, 1e-9);
@@ -227,7 +227,7 @@ impl Program {
         tied
     }
 
-    /// Returns a program whose solutions reach `best` up to a relative slack. It minimizes, and has
+    /// Returns a program whose solutions reach `best` up to a relative slack. It minimises, and has
     /// no objective yet.
     pub(crate) fn as_good_as(&self, best: f64, slack: f64) -> Program {
         let mut tied = self.clone();

@@ -1,7 +1,8 @@
 //! The baselines that only order jobs, as compositions: `fifo`, `sjf` and `qssf`.
 //!
-//! `srtf` and `tiresias` stay programs of the [simulator](super::simulator): a preemption there adds
-//! 40 or 60 s to the remaining work that orders the jobs, and no component can add work to a job.
+//! `srtf` and `tiresias` remain programs of the [simulator](super::simulator). A preemption in them
+//! adds 40 or 60 s to the remaining work by which jobs are ordered, and no component can add work
+//! to a job.
 
 use super::simulator::{ESTIMATE, Placer, Record};
 use blox_core::cadence::OnEvent;
@@ -46,7 +47,7 @@ fn compose(name: &str, order: impl SchedulingPolicy + 'static, placer: Placer) -
         .expect(crate::ONCE)
 }
 
-/// Runs one of these compositions on `nodes` nodes of 8 GPUs and returns the records of the original.
+/// Runs one of these compositions on `nodes` nodes of 8 GPUs. Returns the records of the original.
 pub(super) fn records(
     scheduler: Pipeline,
     nodes: u32,

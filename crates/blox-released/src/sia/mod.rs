@@ -2,10 +2,10 @@
 //!
 //! Each quirk is a component:
 //!
-//! - policy: [`ReleasedScores`] values a new job equally on every type, and uses the values of the
-//!   batch that the job's user would request. It rounds coefficients, has its own restart delays,
-//!   and takes the true step times of rigid jobs. [`Canonical`] picks one of the equally good
-//!   assignments; the program takes the one that its solver finds.
+//! - policy: [`ReleasedScores`] values a new job equally on every type, and uses the goodput of at
+//!   most the batch that the job's user would request. It rounds coefficients, and has its own
+//!   restart delays. Rigid jobs are valued by their true step times. [`Canonical`] picks one of the
+//!   equally good assignments; the program takes the one that its solver finds.
 //! - placement: [`RoundAndRound`].
 //! - simulated world: [`FreeMoves`], epochs that end at [whole
 //!   seconds](blox_sim::execution::training::EpochEnds), and [no more

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 /// Restart overheads of Sia's simulator.
 ///
-/// Quirk: the program moves a training job without a restart if the job gets the same number of
-/// GPUs of the same type on each of its new nodes, [in the same order](super::lies). A restart in
-/// progress continues after such a move. A job that is stopped and started at the same time also
-/// moves freely.
+/// Quirk: the program moves a training job without a restart if the shape of its GPUs stays the
+/// same. The job must get the same number of GPUs of the same type on each of its new nodes, [in
+/// the same order](super::lies). A restart in progress continues after such a move. A job that is
+/// stopped and started at the same time also moves freely.
 #[derive(Clone, Debug, Default)]
 pub struct FreeMoves {
     restarts: CheckpointRestart,

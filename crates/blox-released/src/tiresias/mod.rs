@@ -16,7 +16,7 @@
 //! end, and with `gittins` as released. It then writes no row, and there is nothing to compare. The
 //! emulation runs these cases to their end.
 //!
-//! **Left out.** The program also prints the utilization of nodes, CPUs, memory and network.
+//! **Left out.** The program also prints the utilisation of nodes, CPUs, memory and network.
 //! `dlas-gpu-pack` shares GPUs, but this never happens in the program, as every model fills a GPU.
 //! A job that ends while it waits for its GPUs (see the components) ends as
 //! [terminated](blox_core::Outcome::Terminated) here.

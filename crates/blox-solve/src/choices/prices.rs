@@ -31,7 +31,7 @@ impl Search {
         (bound, over)
     }
 
-    /// Maximizes the Lagrangian bound.
+    /// Maximises the Lagrangian bound.
     ///
     /// First each price in turn is set to the lowest value at which its capacity suffices.
     /// Subgradient steps follow.

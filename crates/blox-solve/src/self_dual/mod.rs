@@ -41,7 +41,7 @@ pub struct Parts {
 /// It is a primal-dual method in the homogeneous self-dual embedding, with Mehrotra's predictor and
 /// corrector. It follows Domahidi, Chu and Boyd, "ECOS: An SOCP solver for embedded systems" (ECC
 /// 2013), with the constants published there. If the optimum is not unique, the solution is near
-/// the center of all optimal ones, as in that solver.
+/// the centre of all optimal ones, as in that solver.
 ///
 /// Rows within a part are eliminated with the part. The cost of an iteration is linear in the
 /// number of parts, plus the cube of the number of shared rows and variables. Equal parts can be

@@ -7,10 +7,10 @@ use std::ops::Range;
 /// Number of equilibration rounds.
 const ROUNDS: usize = 3;
 
-/// Minimizes `c x` with `G x + s = h` and `s` at least 0. Numbers are for one copy of a part.
+/// Minimises `c x` with `G x + s = h` and `s` at least 0. Numbers are for one copy of a part.
 #[derive(Default)]
 pub(super) struct Parted {
-    /// Weights of the variables in the minimized objective.
+    /// Weights of the variables in the minimised objective.
     pub cost: Vec<f64>,
     /// Right-hand sides of the rows.
     pub bound: Vec<f64>,

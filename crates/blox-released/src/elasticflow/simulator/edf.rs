@@ -26,11 +26,11 @@ impl Common {
         }
     }
 
-    /// Plans a list in order of deadline, and sorts the list by deadline. Returns each job's GPUs
-    /// at `now` and its end.
+    /// Plans a list in order of deadline, and sorts the list by deadline.
     ///
     /// `stop` gets the GPUs that are free now, and the last planned job. If it returns true, the
-    /// other jobs are not planned.
+    /// other jobs are not planned. Returns true if all planned jobs meet their deadlines, and each
+    /// job's GPUs at `now` with its plan.
     fn plan(
         &mut self,
         now: f64,

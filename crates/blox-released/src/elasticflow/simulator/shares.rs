@@ -1,4 +1,4 @@
-//! Shares of time that minimize the worst finish-time fairness.
+//! Shares of time that minimise the worst finish-time fairness.
 
 /// Inputs of a job's finish-time fairness.
 ///
@@ -32,7 +32,7 @@ impl Claim {
     }
 }
 
-/// Returns shares from 0 to 1 that minimize the largest lateness on `total` GPUs, and that lateness
+/// Returns shares from 0 to 1 that minimise the largest lateness on `total` GPUs, and that lateness
 /// (Themis, NSDI 2020, section 4: finish-time fairness).
 ///
 /// If GPUs are scarce, the shares are unique. All jobs are equally late, except jobs that are later

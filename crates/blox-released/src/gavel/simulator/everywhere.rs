@@ -7,7 +7,7 @@ use blox_solve::SolveError;
 /// Policy that also has shares on types on which a job or pair does not run.
 ///
 /// Quirk: the program has variables for these types. They use time and GPUs without any gain, so
-/// they do not change the optimal objective. They move the center of all solutions, and the rounds
+/// they do not change the optimal objective. They move the centre of all solutions, and the rounds
 /// skip them.
 #[derive(Clone, Debug)]
 pub struct OnEveryType<P> {

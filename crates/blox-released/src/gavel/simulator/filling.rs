@@ -8,9 +8,9 @@ use blox_solve::{Program, SolveError};
 
 /// [`WaterFilling`] with the rows of the released program's linear program.
 ///
-/// Each step maximizes the rise of levels. Each job has a row that prevents a fall of its level.
+/// Each step maximises the rise of levels. Each job has a row that prevents a fall of its level.
 /// For each saturated job, the program has a row that limits the rise to the largest rise of any
-/// job. These rows do not change the levels, but they move the center of all solutions.
+/// job. These rows do not change the levels, but they move the centre of all solutions.
 #[derive(Clone, Debug, Default)]
 pub struct ReleasedFilling {
     knows: Knows,

@@ -2,8 +2,8 @@
 //! Chronus.
 //!
 //! The original simulates each virtual cluster second by second. The programs here make the same
-//! decisions and visit only the seconds in which they can decide anything. They simulate
-//! themselves: each function takes the jobs of one virtual cluster, in order of submission, and
+//! decisions, but visit only the seconds in which they can decide something. They contain their own
+//! simulator: each function takes the jobs of one virtual cluster, in order of submission. It
 //! returns a record of each job that ended, in order of ends.
 //!
 //! The released programs differ from the papers:

@@ -6,7 +6,7 @@ use blox_core::{Event, JobId, JobRef, Outlook, Policy, Requests, SchedulingPolic
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Discretized LAS as in the released program. Decisions follow events.
+/// Discretised LAS as in the released program. Decisions follow events.
 ///
 /// A new job joins the end of the first queue. Each pass visits running jobs in order of arrival. A
 /// job whose service has reached the limit of its queue moves to the end of the next queue, one

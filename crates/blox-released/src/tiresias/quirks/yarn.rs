@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 /// The scheme `yarn` (and `cbalance`, which falls through to it).
 ///
-/// A job gets the first node that fits it. If no node is large enough, it gets the first switch
-/// with enough fully free nodes, plus one node for the rest. Nodes of the same location share a
-/// switch.
+/// A job gets the first node that fits it. A job that is larger than a node gets enough fully free
+/// nodes under one switch, plus one node there for the rest. The first such switch is taken. Nodes
+/// of the same location share a switch.
 ///
 /// A job with one GPU takes 2 CPUs. Other jobs take 6 CPUs per GPU. A job on one node takes 5 GB of
 /// memory. On several nodes it takes 11 GB plus a tenth of its GPU count, for each GPU. A node

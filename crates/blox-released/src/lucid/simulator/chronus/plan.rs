@@ -12,7 +12,7 @@ pub enum Planner {
     /// this method if its solver is not installed.
     #[default]
     Greedy,
-    /// Solves a mixed-integer program that maximizes the total value of the met deadlines. The
+    /// Solves a mixed-integer program that maximises the total value of the met deadlines. The
     /// objective decides among equal plans.
     ///
     /// The search stops at the optimum or after 2,000 nodes. The original stops after 5 s, or 1 s
