@@ -1,8 +1,8 @@
 //! HiGHS as a solver of linear and mixed-integer programs.
 //!
-//! The toolkit's own solvers are pure Rust. Where their branch and bound is too slow, a
-//! policy can be given [`Highs`] instead: it is another [`Solver`]. It is compiled
-//! from C++, which needs cmake, a C++ compiler and libclang; hence a crate of its own.
+//! The toolkit's own solvers are pure Rust. If their branch and bound is too slow, a policy can use
+//! [`Highs`] instead, which is another [`Solver`]. HiGHS is compiled from C++, which needs cmake, a
+//! C++ compiler and libclang. It therefore has its own crate.
 //!
 //! ```
 //! use blox_highs::Highs;
@@ -24,13 +24,14 @@ use std::num::NonZeroU32;
 
 const NAME: &str = "HiGHS";
 
-/// HiGHS with one thread and a fixed seed, so that the same program has the same
-/// solution on every run. Ties between optima are its own: see
+/// HiGHS with one thread and a fixed seed, so the same program has the same solution on every run.
+///
+/// HiGHS chooses among equal optima, see
 /// [`solve_with_tie_break`](blox_solve::solve_with_tie_break).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Highs {
-    /// Nodes of the branch and bound, or iterations of the simplex method, after
-    /// which the best solution so far counts; `None` for no limit.
+    /// Number of branch-and-bound nodes or simplex iterations after which the solver returns the
+    /// best solution so far. `None` for no limit.
     pub limit: Option<u32>,
 }
 
@@ -74,7 +75,7 @@ impl Solver for Highs {
         model.make_quiet();
         model.set_threads(NonZeroU32::MIN);
         model.set_option("random_seed", 0);
-        // Else a knapsack may end a ten-thousandth below its optimum.
+        // With the default gap, a knapsack may end one ten-thousandth below its optimum.
         model.set_option("mip_rel_gap", 0.0);
         if let Some(limit) = self.limit {
             let limit = i32::try_from(limit).unwrap_or(i32::MAX);
@@ -86,7 +87,7 @@ impl Solver for Highs {
             HighsModelStatus::Optimal | HighsModelStatus::ModelEmpty => true,
             HighsModelStatus::Infeasible => return Err(SolveError::Infeasible),
             HighsModelStatus::Unbounded => return Err(SolveError::Unbounded),
-            // Its presolve may tell no more than that.
+            // Presolve may not distinguish the two cases.
             HighsModelStatus::UnboundedOrInfeasible => {
                 return Err(match self.is_feasible(program)? {
                     true => SolveError::Unbounded,
@@ -122,7 +123,7 @@ impl Solver for Highs {
 }
 
 impl Highs {
-    /// Returns whether there is any solution: the program without its objective.
+    /// Returns true if the program has any solution, by solving it without its objective.
     fn is_feasible(&self, program: &Program) -> Result<bool, SolveError> {
         let mut any = Program::minimise();
         for c in program.columns() {
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn assignments_have_the_objective_and_the_tie_break_sum_of_the_pure_solvers() {
-        // Numbers that look like chance.
+        // Pseudo-random numbers.
         let mut seed = 7_u64;
         let mut draw = move || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -207,7 +208,7 @@ mod tests {
             assert!((a.objective - b.objective).abs() < 1e-6, "{a:?} {b:?}");
             let a = solve_with_tie_break(&ours, &p).unwrap();
             let b = solve_with_tie_break(&highs, &p).unwrap();
-            // Different assignments may have equal sums.
+            // Different assignments may have equal weighted sums.
             let weighted = |s: &Solution| -> f64 {
                 let each = s.values.iter().zip(1..).map(|(v, k)| v * f64::from(k));
                 each.sum()

@@ -1,9 +1,9 @@
 //! Generalised additive models with pairwise terms.
 //!
-//! GA2M (Lou, Caruana, Gehrke and Hooker, KDD 2013), trained as explainable boosting
-//! machines are (Nori, Jenkins, Koch and Caruana 2019): tiny trees of one feature at a
-//! time in turns, with a small step, on several samples of the rows, each stopped by
-//! the rows that it left out; then the pairs of features that explain most of what is left.
+//! GA2M (Lou, Caruana, Gehrke and Hooker, KDD 2013), trained like explainable boosting machines
+//! (Nori, Jenkins, Koch and Caruana 2019). Tiny trees of one feature at a time are added in turn,
+//! with a small step. Several samples of the rows are trained, and each stops by the error of its
+//! held-out rows. Then the pairs of features that explain most of the rest are added.
 
 use crate::bins::{Binned, Feature, bin_frame};
 use crate::frame::{Frame, LearnError};
@@ -13,17 +13,17 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What training makes small.
+/// Loss that training minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
-    /// Squared errors: the model tells means.
+    /// Squared error: the model predicts means.
     #[default]
     Squared,
-    /// Errors that are squared while they are small beside `width` and absolute beyond
-    /// (pseudo-Huber): the model tends to medians, and rare large values pull less.
+    /// Pseudo-Huber loss, which is squared for errors that are small compared with `width`, and
+    /// absolute beyond. The model tends to predict medians, and rare large values have less weight.
     Huber {
-        /// In units of the target, above 0.
+        /// Width in units of the target, above 0.
         width: f64,
     },
 }
@@ -39,7 +39,7 @@ impl Loss {
         }
     }
 
-    /// Returns how much a row counts in the mean of residuals.
+    /// Returns the weight of a row in the mean of residuals.
     fn weight(self, residual: f64) -> f64 {
         match self {
             Loss::Squared => 1.0,
@@ -51,30 +51,31 @@ impl Loss {
     }
 }
 
-/// How an [`Additive`] is trained.
+/// Training parameters of an [`Additive`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdditiveParams {
-    /// The part of each step that is taken, above 0 and at most 1.
+    /// Fraction of each step that is applied, above 0 and at most 1.
     pub learning_rate: f64,
-    /// Pairs of features that get a term.
+    /// Number of feature pairs with a term.
     pub pairs: usize,
-    /// Samples of the rows whose models are averaged, at least 1.
+    /// Number of row samples whose models are averaged, at least 1.
     pub bags: usize,
-    /// The share of rows that a sample leaves out to know when to stop, from 0 to below 1.
+    /// Fraction of rows that each sample holds out for early stopping, at least 0 and below 1.
     pub held_out: f64,
-    /// Most turns over all terms.
+    /// Maximum number of rounds over all terms.
     pub rounds: usize,
-    /// Turns without improvement after which it stops.
+    /// Number of rounds without improvement after which training stops.
     pub patience: usize,
-    /// Most bins of a feature. Categories beyond the most frequent ones count as without value.
+    /// Maximum number of bins of a feature. Categories beyond the most frequent ones count as
+    /// missing.
     pub bins: usize,
-    /// The same of a feature in a pair.
+    /// Maximum number of bins of a feature in a pair.
     pub pair_bins: usize,
-    /// Least rows of a leaf.
+    /// Minimum number of rows in a leaf.
     pub least_rows: usize,
-    /// What is made small.
+    /// Loss to minimise.
     pub loss: Loss,
-    /// Where random numbers begin.
+    /// Random seed.
     pub seed: u64,
 }
 
@@ -130,24 +131,24 @@ impl AdditiveParams {
     }
 }
 
-/// The term of one feature.
+/// Term of one feature.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
     feature: Feature,
-    /// What each bin adds.
+    /// Score that each bin adds.
     scores: Vec<f64>,
-    /// Training rows in each bin.
+    /// Number of training rows in each bin.
     rows: Vec<u32>,
 }
 
 impl Shape {
-    /// The feature.
+    /// Returns the feature's name.
     pub fn feature(&self) -> &str {
         &self.feature.name
     }
 
-    /// Bins by their labels with what each adds and how many training rows it holds; bins
-    /// without rows are left out.
+    /// Returns the label, score and number of training rows of each bin. Bins without rows are left
+    /// out.
     pub fn bins(&self) -> Vec<(String, f64, u32)> {
         (0..self.scores.len())
             .filter(|b| self.rows[*b] > 0)
@@ -155,8 +156,9 @@ impl Shape {
             .collect()
     }
 
-    /// The function as steps, for numbers: from where on each value holds; `None` for
-    /// categories. The last entry is where the training rows end.
+    /// Returns the function as steps, each with its start and value. `None` for categories.
+    ///
+    /// The last entry is the end of the training rows' range.
     pub fn steps(&self) -> Option<Vec<(f64, f64)>> {
         let crate::bins::Bins::Cuts { cuts, low, high } = &self.feature.bins else {
             return None;
@@ -167,29 +169,29 @@ impl Shape {
         Some(steps)
     }
 
-    /// The mean of what it adds, without its sign, over the training rows.
+    /// Returns the mean absolute score over the training rows.
     pub fn importance(&self) -> f64 {
         importance(&self.scores, &self.rows)
     }
 }
 
-/// The term of two features.
+/// Term of two features.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     a: Feature,
     b: Feature,
-    /// What each pair of bins adds, the bins of `b` first.
+    /// Score of each pair of bins. Bins of `b` vary fastest.
     scores: Vec<f64>,
     rows: Vec<u32>,
 }
 
 impl Pair {
-    /// The two features.
+    /// Returns the names of the two features.
     pub fn features(&self) -> (&str, &str) {
         (&self.a.name, &self.b.name)
     }
 
-    /// The mean of what it adds, without its sign, over the training rows.
+    /// Returns the mean absolute score over the training rows.
     pub fn importance(&self) -> f64 {
         importance(&self.scores, &self.rows)
     }
@@ -205,7 +207,7 @@ fn importance(scores: &[f64], rows: &[u32]) -> f64 {
     sum / all.max(1.0)
 }
 
-/// A sum of functions of one feature each and of pairs.
+/// A sum of functions of single features and of pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Additive {
     intercept: f64,
@@ -213,19 +215,19 @@ pub struct Additive {
     pairs: Vec<Pair>,
 }
 
-/// The bins of all rows in a term: one feature's, or those of two as one number.
+/// Bins of all rows in a term. The bins of a pair are combined into one number.
 struct Term {
     bins: Vec<u32>,
     count: usize,
-    /// Bins of the second feature, for a pair.
+    /// Number of bins of the second feature, for a pair.
     width: Option<usize>,
 }
 
-/// One sample's model while it is trained.
+/// Training state of one sample.
 struct Bag {
     train: Vec<u32>,
     held: Vec<u32>,
-    /// Truth less prediction, of all rows.
+    /// Residuals of all rows.
     left: Vec<f64>,
 }
 
@@ -233,7 +235,7 @@ impl Additive {
     /// Trains on a frame with a target.
     ///
     /// # Errors
-    /// There are fewer than 10 rows, or a setting is out of its range.
+    /// Fails if there are fewer than 10 rows, or if a setting is out of range.
     pub fn fit(frame: &Frame, params: &AdditiveParams) -> Result<Self, LearnError> {
         params.check()?;
         frame.need(10)?;
@@ -275,7 +277,7 @@ impl Additive {
             t.bins.iter().for_each(|b| rows[*b as usize] += 1);
             rows
         };
-        // Every term adds nothing in the mean.
+        // Centres every term: its mean moves to the intercept.
         let mut centred = |mut scores: Vec<f64>, rows: &[u32]| {
             let sum: f64 = scores
                 .iter()
@@ -317,10 +319,10 @@ impl Additive {
         })
     }
 
-    /// Returns what it says about every row.
+    /// Returns the prediction for every row.
     ///
     /// # Errors
-    /// The frame lacks a feature, or has it as another kind.
+    /// Fails if the frame lacks a feature or has it as another kind.
     pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
         let mut said = vec![self.intercept; frame.rows()];
         for shape in &self.shapes {
@@ -339,27 +341,27 @@ impl Additive {
         Ok(said)
     }
 
-    /// Returns what it says about a row of average terms.
+    /// Returns the intercept, which is the prediction for average terms.
     pub fn intercept(&self) -> f64 {
         self.intercept
     }
 
-    /// The terms of single features.
+    /// Returns the terms of single features.
     pub fn shapes(&self) -> &[Shape] {
         &self.shapes
     }
 
-    /// The terms of pairs.
+    /// Returns the terms of pairs.
     pub fn pairs(&self) -> &[Pair] {
         &self.pairs
     }
 
-    /// The features that it reads.
+    /// Returns the names of the features that the model uses.
     pub fn features(&self) -> Vec<&str> {
         self.shapes.iter().map(Shape::feature).collect()
     }
 
-    /// Returns whether it reads this feature as categories, not as numbers.
+    /// Returns true if the model uses this feature as categories instead of numbers.
     pub fn is_category(&self, feature: &str) -> bool {
         let mut features = self.shapes.iter().map(|s| &s.feature);
         features.any(|f| f.name == feature && f.bins.is_category())
@@ -367,7 +369,7 @@ impl Additive {
 }
 
 impl fmt::Display for Additive {
-    /// Terms in order of their importance, each with its function.
+    /// Formats the terms in order of importance, each with its function.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:.4} in the mean, to which is added:", self.intercept)?;
         let mut shapes: Vec<&Shape> = self.shapes.iter().collect();
@@ -379,7 +381,7 @@ impl fmt::Display for Additive {
                 shape.feature(),
                 shape.importance()
             )?;
-            // Neighbours that add the same are one line.
+            // Adjacent bins with the same score share a line.
             let mut bins = shape.bins().into_iter().peekable();
             while let Some((label, score, mut rows)) = bins.next() {
                 let mut last = None;
@@ -430,7 +432,7 @@ fn bags(target: &[f64], intercept: f64, params: &AdditiveParams) -> Vec<Bag> {
         .collect()
 }
 
-/// Trains the terms on every bag, and gives their means.
+/// Trains the terms on every bag and returns their averages.
 fn boost(bags: &mut [Bag], terms: &[Term], params: &AdditiveParams) -> Vec<Vec<f64>> {
     let all: Vec<Vec<Vec<f64>>> = bags
         .par_iter_mut()
@@ -489,7 +491,7 @@ fn boost_one(bag: &mut Bag, terms: &[Term], params: &AdditiveParams) -> Vec<Vec<
             break;
         }
     }
-    // Back to the best: what was added since is taken off.
+    // Restores the best scores, and adds the difference back to the residuals.
     for ((term, scores), best) in terms.iter().zip(&scores).zip(&best.1) {
         for (left, b) in bag.left.iter_mut().zip(&term.bins) {
             *left += scores[*b as usize] - best[*b as usize];
@@ -498,7 +500,7 @@ fn boost_one(bag: &mut Bag, terms: &[Term], params: &AdditiveParams) -> Vec<Vec<
     best.1
 }
 
-/// Weighted residuals, weights and rows of each bin of a term.
+/// Weighted residuals, weights and number of rows in each bin of a term.
 #[derive(Default)]
 struct Sums {
     bins: Vec<[f64; 3]>,
@@ -522,7 +524,7 @@ impl Sums {
         self.bins[from..to].iter().fold([0.0; 3], add)
     }
 
-    /// The best cut of some bins: its gain and place.
+    /// Returns the best cut of a range of bins: its gain and index.
     fn cut(&self, from: usize, to: usize, least: f64) -> Option<(f64, usize)> {
         let all = self.total(from, to);
         let (mut left, mut best) = ([0.0; 3], None::<(f64, usize)>);
@@ -540,7 +542,7 @@ impl Sums {
         best
     }
 
-    /// A step function with up to three values that fits best.
+    /// Returns the best-fitting step function with up to three values.
     fn line(&self, least: f64) -> Option<Vec<f64>> {
         let n = self.bins.len();
         let (_, first) = self.cut(0, n, least)?;
@@ -559,10 +561,10 @@ impl Sums {
         Some(step)
     }
 
-    /// The same for two features: a cut of each, four values.
+    /// Returns the best-fitting function of two features with one cut of each and four values.
     fn plane(&self, width: usize, least: f64) -> Option<Vec<f64>> {
         let height = self.bins.len() / width;
-        // Sums of all bins above and left of a corner.
+        // Cumulative sums of all bins above and to the left of a corner.
         let mut corner = vec![[0.0; 3]; (height + 1) * (width + 1)];
         for a in 0..height {
             let mut row = [0.0; 3];
@@ -598,7 +600,7 @@ impl Sums {
         Some((0..self.bins.len()).map(value).collect())
     }
 
-    /// Returns what the best cut of both features gains.
+    /// Returns the gain of the best cut of both features.
     fn plane_gain(&self, width: usize, least: f64) -> f64 {
         let Some(step) = self.plane(width, least) else {
             return 0.0;
@@ -635,7 +637,7 @@ fn pair_term(coarse: &Binned, a: usize, b: usize) -> Term {
     }
 }
 
-/// The pairs whose best two cuts explain most of what the single features leave (FAST).
+/// Returns the pairs whose best cuts explain most of the residuals of the single features (FAST).
 fn best_pairs(coarse: &Binned, left: &[f64], params: &AdditiveParams) -> Vec<(usize, usize)> {
     if params.pairs == 0 {
         return Vec::new();

@@ -1,23 +1,25 @@
-//! Features as small whole numbers.
+//! Features as small whole numbers (bins).
 
 use crate::frame::{Cell, Column, Frame, LearnError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How the values of a feature become bins. Bin 0 holds rows without a value.
+/// Mapping of a feature's values to bins. Bin 0 is for missing values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Bins {
-    /// Bin k + 1 holds numbers from cut k - 1 up to cut k, without the latter.
+    /// Bin k + 1 holds the numbers from cut k - 1 up to but excluding cut k.
     Cuts { cuts: Vec<f64>, low: f64, high: f64 },
-    /// Bin k + 1 holds the k-th category, in ascending order of the mean target; those that are too
-    /// rare for a bin of their own, or were not seen, count as without value.
+    /// Bin k + 1 holds the k-th category, in ascending order of the mean target. Rare or unknown
+    /// categories count as missing.
     Levels(Vec<String>),
 }
 
 impl Bins {
-    /// Bins of a column, at most `most` for values: with about equally many rows each, or for the
-    /// most frequent categories.
+    /// Creates at most `most` bins for the values of a column.
+    ///
+    /// Numbers are split into bins with about equal numbers of rows. Categories keep the most
+    /// frequent ones.
     pub fn of(column: &Column, target: &[f64], most: usize) -> Self {
         match column {
             Column::Numbers(values) => Self::of_numbers(values, most),
@@ -48,7 +50,7 @@ impl Bins {
                 seen += count;
                 if seen * most >= (cuts.len() + 1) * sorted.len() && cuts.len() + 1 < most {
                     cuts.push(middle(i));
-                    // Common values may fill several bins at once.
+                    // A frequent value may fill several bins at once.
                     while seen * most >= (cuts.len() + 1) * sorted.len() {
                         seen -= sorted.len() / most;
                     }
@@ -59,12 +61,12 @@ impl Bins {
         Bins::Cuts { cuts, low, high }
     }
 
-    /// Returns whether it holds categories.
+    /// Returns true for categories.
     pub fn is_category(&self) -> bool {
         matches!(self, Bins::Levels(_))
     }
 
-    /// Returns how many bins there are.
+    /// Returns the number of bins.
     pub fn count(&self) -> usize {
         match self {
             Bins::Cuts { cuts, .. } => cuts.len() + 2,
@@ -108,7 +110,7 @@ impl Bins {
             .collect()
     }
 
-    /// Returns what a bin is called.
+    /// Returns the label of a bin.
     pub fn label(&self, bin: usize) -> String {
         match (self, bin) {
             (Bins::Cuts { .. }, 0) => "no value".to_owned(),
@@ -128,7 +130,7 @@ impl Bins {
     }
 }
 
-/// The `most` categories with most rows, in ascending order of the mean target.
+/// Returns the `most` categories with the most rows, in ascending order of the mean target.
 pub(crate) fn levels(values: &[String], target: &[f64], most: usize) -> Vec<String> {
     let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for (value, y) in values.iter().zip(target).filter(|(v, _)| !v.is_empty()) {
@@ -146,14 +148,14 @@ pub(crate) fn levels(values: &[String], target: &[f64], most: usize) -> Vec<Stri
     levels.into_iter().map(|(v, _)| v.to_owned()).collect()
 }
 
-/// A feature as a model knows it.
+/// A feature as stored in a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Feature {
     pub name: String,
     pub bins: Bins,
 }
 
-/// Features with the bins of all rows.
+/// Features, and the bins of all rows.
 pub(crate) struct Binned {
     pub features: Vec<Feature>,
     pub rows: Vec<Vec<u16>>,
@@ -175,7 +177,7 @@ impl Binned {
     }
 }
 
-/// The bins of a frame's rows, by feature.
+/// Returns the bins of a frame's rows, by feature.
 pub(crate) fn bin_frame(features: &[Feature], frame: &Frame) -> Result<Vec<Vec<u16>>, LearnError> {
     let one = |f: &Feature| f.bins.bin_all(&f.name, frame.column(&f.name)?);
     features.iter().map(one).collect()
@@ -222,7 +224,7 @@ mod tests {
         let bin = |v| bins.bin("v", Cell::Category(v)).unwrap();
         assert_eq!(bins.count(), 3);
         assert_eq!([bin("a"), bin("b"), bin("c"), bin("d")], [0, 1, 2, 0]);
-        // Of equally frequent ones the first by name.
+        // Equally frequent categories are taken in order of their names.
         let values: Vec<String> = (0..70_000).map(|i| format!("{i:05}")).collect();
         let bins = Bins::of(&Column::Categories(values), &vec![1.0; 70_000], 10);
         assert_eq!(bins.count(), 11);

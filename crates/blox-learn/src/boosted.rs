@@ -1,5 +1,5 @@
-//! Gradient-boosted regression trees (Friedman 2001), grown leaf by leaf on bins as
-//! LightGBM does (Ke and others, NeurIPS 2017).
+//! Gradient-boosted regression trees (Friedman 2001), grown leaf by leaf on bins as in LightGBM (Ke
+//! and others, NeurIPS 2017).
 
 use crate::bins::{Binned, Feature, bin_frame};
 use crate::frame::{Frame, LearnError};
@@ -7,23 +7,24 @@ use crate::number_of;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a [`Boosted`] is trained.
+/// Training parameters of a [`Boosted`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BoostedParams {
-    /// Trees.
+    /// Number of trees.
     pub trees: usize,
-    /// The part of each step that is taken, above 0 and at most 1.
+    /// Fraction of each step that is applied, above 0 and at most 1.
     pub learning_rate: f64,
-    /// Most leaves of a tree.
+    /// Maximum number of leaves of a tree.
     pub leaves: usize,
-    /// Least rows of a leaf.
+    /// Minimum number of rows in a leaf.
     pub least_rows: usize,
-    /// Most bins of a feature. Categories beyond the most frequent ones count as without value.
+    /// Maximum number of bins of a feature. Categories beyond the most frequent ones count as
+    /// missing.
     pub bins: usize,
 }
 
 impl Default for BoostedParams {
-    /// LightGBM's.
+    /// Returns LightGBM's defaults.
     fn default() -> Self {
         BoostedParams {
             trees: 100,
@@ -35,12 +36,12 @@ impl Default for BoostedParams {
     }
 }
 
-/// A question, or what a leaf adds.
+/// A split, or a leaf with the value that it adds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Node {
     Leaf(f64),
-    /// Left if the bin of the feature is below `bin`.
+    /// Goes left if the feature's bin is below `bin`.
     Split {
         feature: usize,
         bin: u16,
@@ -53,7 +54,7 @@ enum Node {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boosted {
     features: Vec<Feature>,
-    /// What each feature's questions explained.
+    /// Total gain of each feature's splits.
     gains: Vec<f64>,
     intercept: f64,
     trees: Vec<Vec<Node>>,
@@ -69,7 +70,7 @@ impl Boosted {
     /// Trains on a frame with a target.
     ///
     /// # Errors
-    /// There are fewer than two leaves' rows, or a setting is out of its range.
+    /// Fails if there are too few rows for two leaves, or if a setting is out of range.
     pub fn fit(frame: &Frame, params: &BoostedParams) -> Result<Self, LearnError> {
         if !(params.learning_rate > 0.0 && params.learning_rate <= 1.0) {
             return Err(LearnError::Setting {
@@ -104,10 +105,10 @@ impl Boosted {
         Ok(model)
     }
 
-    /// Returns what it says about every row.
+    /// Returns the prediction for every row.
     ///
     /// # Errors
-    /// The frame lacks a feature, or has it as another kind.
+    /// Fails if the frame lacks a feature or has it as another kind.
     pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
         let bins = bin_frame(&self.features, frame)?;
         let say = |row: usize| {
@@ -136,19 +137,18 @@ impl Boosted {
         Ok((0..frame.rows()).map(say).collect())
     }
 
-    /// The features that it reads.
+    /// Returns the names of the features that the model uses.
     pub fn features(&self) -> Vec<&str> {
         self.features.iter().map(|f| &*f.name).collect()
     }
 
-    /// Returns whether it reads this feature as categories, not as numbers.
+    /// Returns true if the model uses this feature as categories instead of numbers.
     pub fn is_category(&self, feature: &str) -> bool {
         let mut features = self.features.iter();
         features.any(|f| f.name == feature && f.bins.is_category())
     }
 
-    /// Features with the share of what all questions explained that theirs did, the
-    /// greatest first.
+    /// Returns each feature's fraction of the total gain of all splits, in descending order.
     pub fn importances(&self) -> Vec<(&str, f64)> {
         let all: f64 = self.gains.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         let mut each: Vec<(&str, f64)> = self
@@ -184,7 +184,7 @@ impl fmt::Display for Boosted {
     }
 }
 
-/// A tree for what is left, which it takes off.
+/// Grows a tree on the residuals and subtracts its predictions from them.
 fn grow(binned: &Binned, left: &mut [f64], params: &BoostedParams, gains: &mut [f64]) -> Vec<Node> {
     let least = params.least_rows.max(1);
     let mut nodes = vec![Node::Leaf(0.0)];
@@ -195,7 +195,7 @@ fn grow(binned: &Binned, left: &mut [f64], params: &BoostedParams, gains: &mut [
         rows,
     }];
     while leaves.len() < params.leaves {
-        // The first of equals.
+        // Takes the first of equal gains.
         let mut next: Option<(usize, f64)> = None;
         for (i, leaf) in leaves.iter().enumerate() {
             if let Some((gain, ..)) = leaf.split
@@ -239,7 +239,7 @@ fn grow(binned: &Binned, left: &mut [f64], params: &BoostedParams, gains: &mut [
     nodes
 }
 
-/// The question that explains most of some rows: its gain, feature and bin.
+/// Returns the best split of some rows: its gain, feature and bin.
 fn best(binned: &Binned, left: &[f64], rows: &[u32], least: usize) -> Option<(f64, usize, u16)> {
     if rows.len() < 2 * least {
         return None;

@@ -1,18 +1,18 @@
-//! What models are trained on.
+//! Training data.
 
 use crate::number_of;
 
 /// A column of features.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
-    /// Numbers; NaN where there is no value.
+    /// Numbers. NaN is a missing value.
     Numbers(Vec<f64>),
-    /// Categories by name; empty where there is no value.
+    /// Category names. An empty name is a missing value.
     Categories(Vec<String>),
 }
 
 impl Column {
-    /// Returns how many rows it has.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         match self {
             Column::Numbers(v) => v.len(),
@@ -20,12 +20,12 @@ impl Column {
         }
     }
 
-    /// Returns whether it has no rows.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns what stands in a row.
+    /// Returns the value in a row.
     pub fn cell(&self, row: usize) -> Cell<'_> {
         match self {
             Column::Numbers(v) => Cell::Number(v[row]),
@@ -37,13 +37,13 @@ impl Column {
 /// One value of a feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
-    /// A number; NaN for none.
+    /// A number, or NaN for a missing value.
     Number(f64),
-    /// A category; empty for none.
+    /// A category, or an empty name for a missing value.
     Category(&'a str),
 }
 
-/// Columns of features with a target for each row.
+/// Feature columns with a target for each row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
     names: Vec<String>,
@@ -52,71 +52,71 @@ pub struct Frame {
     rows: usize,
 }
 
-/// What cannot be learnt from, or told by a model.
+/// Error of training or prediction.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LearnError {
-    /// Columns of different lengths.
+    /// Columns have different lengths.
     #[error("the column {column} has {}, expected {expected}", number_of(*found, "row"))]
     Length {
         /// The column.
         column: String,
-        /// Its rows.
+        /// Number of rows of the column.
         found: usize,
-        /// The rows of the first.
+        /// Number of rows of the first column.
         expected: usize,
     },
-    /// A feature that is not there.
+    /// A feature is missing.
     #[error("the feature {feature} is missing, found {found}")]
     Missing {
         /// The feature.
         feature: String,
-        /// What there is.
+        /// Available features.
         found: String,
     },
-    /// Numbers where the model knows categories, or the other way round.
+    /// A feature has numbers where the model expects categories, or vice versa.
     #[error("the feature {feature} holds {found}, expected {expected}")]
     Kind {
         /// The feature.
         feature: String,
-        /// What it holds.
+        /// Kind of the feature in the frame.
         found: &'static str,
-        /// What the model was trained on.
+        /// Kind of the feature in the model.
         expected: &'static str,
     },
-    /// Too few rows to learn from.
+    /// There are too few rows to train on.
     #[error("found {} to learn from, expected at least {expected}", number_of(*found, "row"))]
     TooFew {
-        /// How many there are.
+        /// Number of rows.
         found: usize,
-        /// How many there must be.
+        /// Required number of rows.
         expected: usize,
     },
-    /// A target that is no finite number.
+    /// A target is not a finite number.
     #[error("row {row}: the target is {found}, expected a finite number")]
     Target {
-        /// The row, from 0.
+        /// Index of the row.
         row: usize,
-        /// What it is.
+        /// Value of the target.
         found: f64,
     },
-    /// A setting out of its range.
+    /// A setting is out of range.
     #[error("{setting} is {found}, expected {expected}")]
     Setting {
         /// The setting.
         setting: &'static str,
-        /// What it is.
+        /// Value of the setting.
         found: String,
-        /// What would do.
+        /// Allowed range.
         expected: &'static str,
     },
 }
 
 impl Frame {
-    /// Of named columns, without a target.
+    /// Creates a frame of named columns, without a target.
     ///
     /// # Errors
-    /// The columns are not equally long.
+    /// Fails if the columns have different lengths.
     pub fn new(columns: Vec<(String, Column)>) -> Result<Self, LearnError> {
         let rows = columns.first().map_or(0, |(_, c)| c.len());
         if let Some((name, c)) = columns.iter().find(|(_, c)| c.len() != rows) {
@@ -135,10 +135,10 @@ impl Frame {
         })
     }
 
-    /// With what is to be learnt, a number a row.
+    /// Adds the target values, one number per row.
     ///
     /// # Errors
-    /// There are more or fewer than rows, or one is not finite.
+    /// Fails if the number of values differs from the number of rows, or if one is not finite.
     pub fn with_target(mut self, target: Vec<f64>) -> Result<Self, LearnError> {
         if target.len() != self.rows {
             return Err(LearnError::Length {
@@ -157,30 +157,30 @@ impl Frame {
         Ok(self)
     }
 
-    /// Returns how many rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The names of the features.
+    /// Returns the names of the features.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The columns, in the order of their names.
+    /// Returns the columns, in the order of their names.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Returns what is to be learnt; empty if there is no target.
+    /// Returns the target values. Empty if there is no target.
     pub fn target(&self) -> &[f64] {
         &self.target
     }
 
-    /// The column of a feature.
+    /// Returns the column of a feature.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// Fails if there is no feature with this name.
     pub fn column(&self, feature: &str) -> Result<&Column, LearnError> {
         let at = self.names.iter().position(|n| n == feature);
         at.map(|i| &self.columns[i])
@@ -190,7 +190,7 @@ impl Frame {
             })
     }
 
-    /// The rows of these numbers, in that order.
+    /// Returns the rows with these indices, in the given order.
     #[must_use]
     pub fn take(&self, rows: &[usize]) -> Frame {
         let columns = self.columns.iter().map(|c| match c {

@@ -1,14 +1,14 @@
-//! Models that are trained from history and can be read by people.
+//! Interpretable models that are trained from history.
 //!
-//! | model | what it is | for |
+//! | model | description | used for |
 //! |---|---|---|
 //! | [`Additive`] | a sum of functions of one feature and of pairs (GA2M, explainable boosting) | durations, throughput |
-//! | [`Tree`] | a decision tree for classes | which jobs may share a GPU |
+//! | [`Tree`] | a decision tree for classes | deciding which jobs may share a GPU |
 //! | [`Boosted`] | gradient-boosted regression trees | durations, as QSSF's estimator |
 //!
-//! They read a [`Frame`]: columns of numbers or categories with a target. Training is
-//! deterministic: the same frame, settings and seed give the same model on any number of
-//! threads. All models are plain data that `serde` saves and loads.
+//! Models are trained on a [`Frame`]: columns of numbers or categories with a target. Training is
+//! deterministic: the same frame, settings and seed give the same model on any number of threads.
+//! All models are plain data that `serde` can save and load.
 //!
 //! ```
 //! use blox_learn::{Additive, AdditiveParams, Column, Frame, metrics};
@@ -40,7 +40,7 @@ pub use tree::{Tree, TreeParams};
 
 use serde::{Deserialize, Serialize};
 
-/// So many of something, as `1 row` or `2 rows`.
+/// Returns a count with its noun, such as `1 row` or `2 rows`.
 fn number_of(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
@@ -48,7 +48,7 @@ fn number_of(count: usize, what: &str) -> String {
     }
 }
 
-/// A trained model of any kind, as it is saved.
+/// A trained model of any kind, in its saved form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Model {
@@ -61,10 +61,10 @@ pub enum Model {
 }
 
 impl Model {
-    /// Returns what it says about every row of a frame: a number, or the number of a class.
+    /// Returns the prediction for every row of a frame: a number, or the number of a class.
     ///
     /// # Errors
-    /// The frame lacks a feature of the model, or has it as another kind.
+    /// Fails if the frame lacks a feature of the model or has it as another kind.
     pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
         match self {
             Model::Additive(m) => m.predict(frame),
@@ -73,7 +73,7 @@ impl Model {
         }
     }
 
-    /// The features that it reads, in its order.
+    /// Returns the names of the features that the model uses, in its order.
     pub fn features(&self) -> Vec<&str> {
         match self {
             Model::Additive(m) => m.features(),
@@ -82,7 +82,7 @@ impl Model {
         }
     }
 
-    /// Returns whether it reads this feature as categories, not as numbers.
+    /// Returns true if the model uses this feature as categories instead of numbers.
     pub fn is_category(&self, feature: &str) -> bool {
         match self {
             Model::Additive(m) => m.is_category(feature),

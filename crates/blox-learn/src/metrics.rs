@@ -1,17 +1,17 @@
-//! How wrong a model is.
+//! Error metrics of models.
 
-/// Mean absolute error; NaN for no rows.
+/// Returns the mean absolute error, or NaN without rows.
 pub fn mae(predicted: &[f64], truth: &[f64]) -> f64 {
     mean(predicted.iter().zip(truth).map(|(p, t)| (p - t).abs()))
 }
 
-/// Root of the mean squared error.
+/// Returns the root of the mean squared error.
 pub fn rmse(predicted: &[f64], truth: &[f64]) -> f64 {
     mean(predicted.iter().zip(truth).map(|(p, t)| (p - t) * (p - t))).sqrt()
 }
 
-/// The part of the variance that is explained: 1 at best, 0 for the mean of the truth,
-/// below 0 for what is worse.
+/// Returns the explained fraction of the variance. The best value is 1, the mean of the truth has
+/// 0, and worse predictions are below 0.
 pub fn r2(predicted: &[f64], truth: &[f64]) -> f64 {
     let middle = mean(truth.iter().copied());
     let total: f64 = truth.iter().map(|t| (t - middle) * (t - middle)).sum();
@@ -23,7 +23,7 @@ pub fn r2(predicted: &[f64], truth: &[f64]) -> f64 {
     1.0 - left / total
 }
 
-/// Symmetric mean absolute percentage error, in percent: 0 to 200.
+/// Returns the symmetric mean absolute percentage error in percent, from 0 to 200.
 pub fn smape(predicted: &[f64], truth: &[f64]) -> f64 {
     let part = |(p, t): (&f64, &f64)| match p.abs() + t.abs() {
         0.0 => 0.0,
@@ -32,7 +32,7 @@ pub fn smape(predicted: &[f64], truth: &[f64]) -> f64 {
     100.0 * mean(predicted.iter().zip(truth).map(part))
 }
 
-/// The share of rows whose class is right.
+/// Returns the fraction of rows with the right class.
 pub fn accuracy(predicted: &[f64], truth: &[f64]) -> f64 {
     mean(
         predicted

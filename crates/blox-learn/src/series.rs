@@ -1,20 +1,23 @@
-//! Features of time series: the calendar, and what was before.
+//! Features of time series: calendar values and past values.
 
 use crate::frame::{Column, Frame, LearnError};
 use chrono::{DateTime, Datelike, Timelike, Utc};
 
-/// Slots of one hour, where slots are 10 minutes.
+/// Number of 10-minute slots per hour.
 const HOUR: usize = 6;
 
-/// Features for a forecast of series that are told every 10 minutes (Lucid, ASPLOS 2023,
-/// section 3.4.2, as its artifact has them): `month`, `day`, `hour`, `minute`,
-/// `dayofweek` (Monday is 0), `dayofyear`, `week` (ISO), and for each series by its name
-/// what it was 1 hour, 3 hours and 1 day ago (`shift_1h_NAME`, ...), smoothed with its
-/// neighbours (`soft_1h_NAME`, ...), and mean, median and standard deviation over
-/// the hour that ended an hour ago (`roll_mean_1h_NAME`, ...). What lies before the
-/// first slot is 0.
+/// Returns the features for a forecast of series with one value every 10 minutes (Lucid, ASPLOS
+/// 2023, section 3.4.2, as in its artifact).
 ///
-/// `times` are seconds since 1970, one a slot.
+/// The calendar features are `month`, `day`, `hour`, `minute`, `dayofweek` (Monday is 0),
+/// `dayofyear` and `week` (ISO). Each series has three kinds of features:
+///
+/// - its value 1 hour, 3 hours and 1 day ago (`shift_1h_NAME`, ...)
+/// - these values, smoothed with their neighbours (`soft_1h_NAME`, ...)
+/// - mean, median and standard deviation over the hour that ended an hour ago (`roll_mean_1h_NAME`,
+///   ...)
+///
+/// Values before the first slot are 0. `times` are seconds since 1970, one per slot.
 ///
 /// ```
 /// let times: Vec<f64> = (0..20).map(|i| 1_598_918_400.0 + 600.0 * f64::from(i)).collect();
@@ -26,7 +29,7 @@ const HOUR: usize = 6;
 /// ```
 ///
 /// # Errors
-/// A series is not as long as `times`.
+/// Fails if the length of a series differs from the length of `times`.
 pub fn features(times: &[f64], series: &[(&str, &[f64])]) -> Result<Frame, LearnError> {
     let dates: Vec<DateTime<Utc>> = times.iter().map(|t| date(*t)).collect();
     type Part = (&'static str, fn(&DateTime<Utc>) -> u32);
@@ -83,7 +86,7 @@ pub fn features(times: &[f64], series: &[(&str, &[f64])]) -> Result<Frame, Learn
     Frame::new(columns)
 }
 
-/// A moment on the calendar; one beyond it is its last.
+/// Returns the date of a time. Times beyond the calendar give its last date.
 fn date(seconds: f64) -> DateTime<Utc> {
     DateTime::from_timestamp(seconds.floor() as i64, 0).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
@@ -95,7 +98,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        // 2020-09-01 13:20:00, a Tuesday; 2021-01-03 is in the last week of 2020.
+        // 2020-09-01 13:20:00 is a Tuesday, and 2021-01-03 is in the last ISO week of 2020.
         let f = features(&[1_598_966_400.0, 1_609_632_000.0, 1e300, -1e300], &[]).unwrap();
         let of = |name: &str| match f.column(name) {
             Ok(Column::Numbers(parts)) => parts.clone(),
@@ -123,7 +126,7 @@ mod tests {
             (1.0 + 4.0 + 9.0 + 16.0 + 25.0 + 36.0) / 6.0
         );
         assert_eq!(at("roll_median_1h_x", 12), 12.5);
-        // Of a sample: over one less than there are.
+        // Sample variance: divided by one less than the number of values.
         let variance: f64 = (2275.0 - 91.0 * 91.0 / 6.0) / 5.0;
         assert!((at("roll_std_1h_x", 12) - variance.sqrt()).abs() < 1e-9);
         assert_eq!(at("soft_1d_x", 29), 0.0);

@@ -5,15 +5,15 @@ use crate::frame::{Cell, Column, Frame, LearnError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a [`Tree`] is trained.
+/// Training parameters of a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TreeParams {
-    /// Most questions from the root to a leaf.
+    /// Maximum number of splits from the root to a leaf.
     pub depth: usize,
-    /// Least rows of a leaf.
+    /// Minimum number of rows in a leaf.
     pub least_rows: usize,
-    /// What a leaf must be worth: branches that lower the share of impure rows by less for
-    /// each leaf are cut off (minimal cost-complexity pruning).
+    /// Minimum gain per leaf. A branch is cut if it lowers the fraction of impure rows by less for
+    /// each leaf (minimal cost-complexity pruning).
     pub prune: f64,
 }
 
@@ -32,12 +32,12 @@ impl Default for TreeParams {
 enum Node {
     Leaf {
         class: f64,
-        /// Training rows of each class.
+        /// Number of training rows of each class.
         rows: Vec<u32>,
     },
     Split {
         feature: usize,
-        /// Left if the number is below or equal to it.
+        /// Goes left if the number is at most this.
         at: f64,
         left: Box<Node>,
         right: Box<Node>,
@@ -45,11 +45,11 @@ enum Node {
     },
 }
 
-/// A decision tree that names a class: questions about one feature each.
+/// A decision tree for classes. Each split uses one feature.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
     names: Vec<String>,
-    /// Categories become numbers in this order.
+    /// Order of the categories of each feature, by which they become numbers.
     levels: Vec<Vec<String>>,
     classes: Vec<f64>,
     root: Node,
@@ -63,10 +63,10 @@ struct Training<'a> {
 }
 
 impl Tree {
-    /// Trains on a frame whose target holds the numbers of classes.
+    /// Trains on a frame whose target has the numbers of classes.
     ///
     /// # Errors
-    /// There is no row.
+    /// Fails if there are no rows.
     pub fn fit(frame: &Frame, params: &TreeParams) -> Result<Self, LearnError> {
         frame.need(1)?;
         let mut classes = frame.target().to_vec();
@@ -103,10 +103,10 @@ impl Tree {
         })
     }
 
-    /// The class of every row.
+    /// Returns the class of every row.
     ///
     /// # Errors
-    /// The frame lacks a feature, or has it as another kind.
+    /// Fails if the frame lacks a feature or has it as another kind.
     pub fn predict(&self, frame: &Frame) -> Result<Vec<f64>, LearnError> {
         let mut columns = Vec::new();
         for (name, levels) in self.names.iter().zip(&self.levels) {
@@ -149,23 +149,23 @@ impl Tree {
         Ok((0..frame.rows()).map(class).collect())
     }
 
-    /// The features that it may read.
+    /// Returns the names of the features that the model may use.
     pub fn features(&self) -> Vec<&str> {
         self.names.iter().map(String::as_str).collect()
     }
 
-    /// Returns whether it reads this feature as categories, not as numbers.
+    /// Returns true if the model uses this feature as categories instead of numbers.
     pub fn is_category(&self, feature: &str) -> bool {
         let mut features = self.names.iter().zip(&self.levels);
         features.any(|(name, levels)| name == feature && !levels.is_empty())
     }
 
-    /// Returns how many leaves it has.
+    /// Returns the number of leaves.
     pub fn leaves(&self) -> usize {
         leaves(&self.root)
     }
 
-    /// The tree as lines: how deep each is, and what it says; for pictures.
+    /// Returns the tree as lines with their depth and text, for pictures.
     pub fn lines(&self) -> Vec<(usize, String)> {
         let mut lines = Vec::new();
         self.tell(&self.root, 0, &mut lines);
@@ -220,7 +220,7 @@ impl fmt::Display for Tree {
     }
 }
 
-/// A column as numbers; a missing value comes before all others.
+/// Returns a column as numbers. A missing value comes before all others.
 fn numbers(column: &Column, levels: &[String]) -> Vec<f64> {
     let number = |row| match column.cell(row) {
         Cell::Number(x) if x.is_nan() => f64::NEG_INFINITY,
@@ -233,7 +233,7 @@ fn numbers(column: &Column, levels: &[String]) -> Vec<f64> {
     (0..column.len()).map(number).collect()
 }
 
-/// Returns how mixed rows are: the sum over classes of p (1 - p), times the rows.
+/// Returns the impurity: the sum over classes of p (1 - p), times the number of rows.
 fn impurity(counts: &[u32]) -> f64 {
     let all: f64 = counts.iter().map(|c| f64::from(*c)).sum();
     if all == 0.0 {
@@ -269,7 +269,7 @@ impl Training<'_> {
         }
     }
 
-    /// The question after which rows are least mixed; the first of equals.
+    /// Returns the split after which rows have the least impurity. Takes the first of equal splits.
     fn best(&self, rows: &[usize], counts: &[u32]) -> Option<(usize, f64)> {
         let (mut best, least) = (None, self.params.least_rows.max(1));
         let mut least_mixed = impurity(counts) - 1e-9;
@@ -300,7 +300,7 @@ impl Training<'_> {
 }
 
 fn leaf(classes: &[f64], rows: Vec<u32>) -> Node {
-    // The first of equals.
+    // Takes the first of equally frequent classes.
     let most = rows.iter().copied().max().unwrap_or(0);
     let at = rows.iter().position(|r| *r == most).unwrap_or(0);
     Node::Leaf {
@@ -316,7 +316,7 @@ fn leaves(node: &Node) -> usize {
     }
 }
 
-/// The impurity of all leaves below a node.
+/// Returns the impurity of all leaves below a node.
 fn mixed(node: &Node) -> f64 {
     match node {
         Node::Leaf { rows, .. } => impurity(rows),
@@ -324,7 +324,7 @@ fn mixed(node: &Node) -> f64 {
     }
 }
 
-/// Cuts branches that are worth less than `alpha` a leaf, weakest first.
+/// Cuts branches whose gain per leaf is at most `alpha`, weakest first.
 fn prune(root: &mut Node, classes: &[f64], alpha: f64, all: f64) {
     fn weakest(node: &Node, all: f64) -> f64 {
         match node {
@@ -423,7 +423,7 @@ mod tests {
             Tree::fit(&frame, &params).unwrap().predict(&frame).unwrap()[0]
         };
         assert_eq!(class(0.0), 1.0);
-        // It wins no leaf, and has four of ten rows.
+        // Class 0 wins no leaf, but has the most rows: four of ten.
         assert_eq!(class(1.0), 0.0);
     }
 }

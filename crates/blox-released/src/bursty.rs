@@ -1,12 +1,13 @@
-//! Blox's two-load arrivals.
+//! Blox's bursty arrivals with two kinds of jobs.
 
 use crate::figure::ReproduceError;
 use blox_core::Seconds;
 use blox_traces::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load};
 
-/// 10,000 jobs: 7 long ones an hour (10 to 24 h), and for two hours of every six
-/// 28 short ones an hour beside them (10 to 60 min). On 128 GPUs this is a
-/// demand of 97 %.
+/// Generator of 10,000 jobs with a demand of 97 % on 128 GPUs.
+///
+/// Seven long jobs (10 to 24 h) are submitted per hour. For two of every six hours, 28 short jobs
+/// (10 to 60 min) per hour are added.
 pub(super) fn bursty() -> Result<Generator, ReproduceError> {
     let between = |least: f64, most: f64| DurationLaw::Uniform {
         least: Seconds::new(least),
@@ -25,5 +26,5 @@ pub(super) fn bursty() -> Result<Generator, ReproduceError> {
     })?)
 }
 
-/// What figures on it say about it.
+/// Note about the workload in figures that use it.
 pub(super) const NOTE: &str = "128 GPUs (32x4), rounds of 300 s; one-GPU jobs: 7 long ones an hour (10 to 24 h), and for 2 of every 6 hours 28 short ones an hour (10 to 60 min); jobs 3000 to 4000 of 10,000. The paper's own trace is not released: its durations and its factor of 4 are those of the driver simulator_dual_load.py, the load is ours";

@@ -1,25 +1,25 @@
-//! A case's folder and files.
+//! Folder and files of a case.
 
 use crate::verify::VerifyError;
 use blox_traces::Cells;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A folder with what an original program was given and what it gave.
+/// A folder with the inputs and the results of an original program.
 #[derive(Debug)]
 pub struct Case {
     dir: PathBuf,
     /// `expected.csv`.
     pub expected: Cells,
-    /// `summary.json`; null if there is none.
+    /// `summary.json`, or null if there is none.
     pub summary: Value,
 }
 
 impl Case {
-    /// Reads a case's own files.
+    /// Opens a case and reads `expected.csv` and `summary.json`.
     ///
     /// # Errors
-    /// A file cannot be read, or nothing is expected and no summary says why.
+    /// Fails if a file cannot be read, or if nothing is expected and no summary gives the reason.
     pub fn open(dir: &Path) -> Result<Self, VerifyError> {
         let expected = Cells::read(dir.join("expected.csv"))?;
         let nothing = |what: &str| VerifyError::Bad {
@@ -59,23 +59,26 @@ impl Case {
         })
     }
 
-    /// Its folder.
+    /// Returns the case's folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// An input: in the folder, in an `input/` or `inputs/` of it or of a folder above.
+    /// Returns the path of an input file.
+    ///
+    /// The file is in the folder itself, or in an `input/` or `inputs/` folder of it or of a folder
+    /// above.
     ///
     /// # Errors
-    /// It is in none of them.
+    /// Fails if the file is in none of them.
     pub fn input(&self, name: &str) -> Result<PathBuf, VerifyError> {
         self.find(name, |p| p.is_file())
     }
 
-    /// As [`Case::input`], a folder.
+    /// Returns the path of an input folder, which is found as in [`Case::input`].
     ///
     /// # Errors
-    /// It is in none of them.
+    /// Fails if the folder is in none of the places.
     pub fn input_folder(&self, name: &str) -> Result<PathBuf, VerifyError> {
         self.find(name, |p| p.is_dir())
     }
@@ -83,7 +86,7 @@ impl Case {
     fn find(&self, name: &str, is_one: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, VerifyError> {
         let own = [self.dir.join(name), self.dir.join("input").join(name)];
         let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
-        // Where a link leads to a case, what lies above the case itself counts as well.
+        // If a link leads to a case, folders above the case itself are searched as well.
         let real = self.dir.canonicalize().unwrap_or_else(|_| full.clone());
         let above = full
             .ancestors()
@@ -99,16 +102,16 @@ impl Case {
             })
     }
 
-    /// A file of the case that need not be there.
+    /// Reads an optional table of the case.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// Fails if the file exists but cannot be read.
     pub fn table(&self, name: &str) -> Result<Option<Cells>, VerifyError> {
         let path = self.dir.join(name);
         Ok(path.is_file().then(|| Cells::read(&path)).transpose()?)
     }
 
-    /// Something wrong with a file of the case.
+    /// Returns an error about a file of the case.
     pub fn bad(&self, file: &str, what: impl Into<String>) -> VerifyError {
         VerifyError::Bad {
             path: self.dir.join(file),
@@ -116,11 +119,13 @@ impl Case {
         }
     }
 
-    /// The original's command-line options: words `--name=value` of `options.txt`,
-    /// or of `cmd.txt`. A line `# NAME=value` says that a constant was changed.
+    /// Returns the original's command-line options.
+    ///
+    /// They are words `--name=value` of `options.txt` or `cmd.txt`. A line `# NAME=value` states a
+    /// changed constant.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
+    /// Fails if the file exists but cannot be read.
     pub fn options(&self) -> Result<std::collections::BTreeMap<String, String>, VerifyError> {
         let files = ["options.txt", "OPTIONS.txt", "cmd.txt"].map(|f| self.dir.join(f));
         let Some(path) = files.into_iter().find(|p| p.is_file()) else {
@@ -145,10 +150,10 @@ impl Case {
         Ok(options)
     }
 
-    /// A setting of `summary.json` as text.
+    /// Returns a setting of `summary.json` as text.
     ///
     /// # Errors
-    /// It is not there, or is no text.
+    /// Fails if the setting is missing or is not text.
     pub fn text(&self, name: &str) -> Result<&str, VerifyError> {
         self.text_if_there(name)?.ok_or_else(|| {
             let what = format!("`{name}` is missing, expected a text");
@@ -156,26 +161,26 @@ impl Case {
         })
     }
 
-    /// A setting of `summary.json` as a number, if it is there and not null.
+    /// Returns a setting of `summary.json` as a number, or `None` if it is missing or null.
     ///
     /// # Errors
-    /// It is something else.
+    /// Fails if the setting is not a number.
     pub fn number(&self, name: &str) -> Result<Option<f64>, VerifyError> {
         self.of_type(name, "a number", Value::as_f64)
     }
 
-    /// A setting of `summary.json` as text, if it is there and not null.
+    /// Returns a setting of `summary.json` as text, or `None` if it is missing or null.
     ///
     /// # Errors
-    /// It is something else.
+    /// Fails if the setting is not text.
     pub fn text_if_there(&self, name: &str) -> Result<Option<&str>, VerifyError> {
         self.of_type(name, "a text", Value::as_str)
     }
 
-    /// A setting of `summary.json` that holds or does not, if it is there and not null.
+    /// Returns a setting of `summary.json` as a boolean, or `None` if it is missing or null.
     ///
     /// # Errors
-    /// It is something else.
+    /// Fails if the setting is not a boolean.
     pub fn flag(&self, name: &str) -> Result<Option<bool>, VerifyError> {
         self.of_type(name, "true or false", Value::as_bool)
     }
@@ -196,7 +201,7 @@ impl Case {
         value.transpose()
     }
 
-    /// The names of the folders above, nearest first.
+    /// Returns the names of the folders above the case, nearest first.
     pub fn folders_above(&self) -> Vec<String> {
         let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
         full.ancestors()
@@ -207,7 +212,7 @@ impl Case {
     }
 }
 
-/// A job that has two rows may stand in for one that has none.
+/// Checks that no job has two rows, as such a job could hide a missing one.
 fn check_ids(expected: &Cells) -> Result<(), VerifyError> {
     let Ok(id) = expected.column("job_id") else {
         return Ok(());

@@ -1,6 +1,7 @@
-//! How long computing takes.
+//! Measurement of computing time.
 
-/// Milliseconds that this thread has run, where the system tells; else those of the clock.
+/// Returns the CPU time of this thread in milliseconds, or wall-clock time if the system does not
+/// report CPU time.
 #[cfg(unix)]
 pub(super) fn now() -> f64 {
     use rustix::time::{ClockId, clock_gettime};

@@ -1,9 +1,9 @@
-//! Published figures, each repeated by one command.
+//! Published figures, each reproduced by one command.
 //!
-//! A figure says which simulations or released programs it runs and what follows from their
-//! reports: numbers beside those that were published, each with its source,
-//! what the publication claims and whether it holds here, and pictures. A new one
-//! is a file that implements [`Figure`], and a line in [`figures`].
+//! A figure states its simulations or released programs, and computes findings from their reports.
+//! Findings are numbers beside the published ones with their sources, claims of the publication and
+//! whether they hold here, and pictures. A new figure is a file that implements [`Figure`], and a
+//! line in [`figures`].
 //!
 //! ```
 //! let fig6 = blox_released::figure::figures().into_iter().find(|f| f.name() == "blox-fig6");
@@ -20,38 +20,40 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A figure or table of a publication.
 pub trait Figure: Send + Sync {
-    /// Its name on the command line.
+    /// Returns the figure's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns what it shows, and where it was published.
+    /// Returns the figure's subject and publication.
     fn title(&self) -> &'static str;
 
-    /// Returns what it needs and does not ship with the toolkit.
+    /// Returns the data files that the figure needs and that are not part of the toolkit.
     fn data(&self) -> &'static [DataFile] {
         &[]
     }
 
-    /// The runs. `data` is the folder with all of [`Figure::data`].
+    /// Returns the runs of the figure. `data` is the folder with all of [`Figure::data`].
     ///
     /// # Errors
-    /// The data cannot be read.
+    /// Fails if the data cannot be read.
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
 
-    /// Returns what came of them, from their reports in the order of [`Figure::runs`].
+    /// Returns the findings from the reports, in the order of [`Figure::runs`].
     fn findings(&self, reports: &[Report]) -> Findings;
 
-    /// All of it at once, for a figure whose simulations follow from each other or that has
-    /// none; `None` where [`Figure::runs`] names them. There are no findings if `watch`
-    /// stopped it.
+    /// Reproduces the complete figure, if its simulations depend on each other or it has none.
+    ///
+    /// Returns `None` if [`Figure::runs`] lists the simulations. There are no findings if `watch`
+    /// stopped the figure.
     fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
         let _ = (data, watch);
         None
     }
 
-    /// The files that it reads: those of [`Figure::data`], and what is in its folders.
+    /// Returns the files that the figure reads: the files of [`Figure::data`], and all files in its
+    /// folders.
     ///
     /// # Errors
-    /// One is missing or a folder cannot be read.
+    /// Fails if a file is missing or a folder cannot be read.
     fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
         let mut all = Vec::new();
         for needed in self.data() {
@@ -61,20 +63,20 @@ pub trait Figure: Send + Sync {
     }
 }
 
-/// What comes of [`Figure::whole`].
+/// Result of [`Figure::whole`].
 pub type Whole = Result<Option<Findings>, ReproduceError>;
 
-/// A file that a figure needs and that does not ship with the toolkit.
+/// A data file that a figure needs and that is not part of the toolkit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataFile {
-    /// Its path in the data folder.
+    /// Path in the data folder.
     pub path: &'static str,
-    /// Where to get it, and under which licence.
+    /// Source and licence of the file.
     pub from: &'static str,
 }
 
 impl DataFile {
-    /// Returns where it lies: under its name, or compressed by gzip.
+    /// Returns the path of the file, which may be compressed by gzip.
     fn found(&self, figure: &'static str, data: Option<&Path>) -> Result<PathBuf, ReproduceError> {
         let names = [self.path.to_owned(), format!("{}.gz", self.path)];
         let mut places = names.iter().filter_map(|name| Some(data?.join(name)));
@@ -88,17 +90,17 @@ impl DataFile {
     }
 }
 
-/// Runs a released program; `None` if the watch stopped it.
+/// Runs a released program. Returns `None` if the watch stopped it.
 pub type Program = Box<dyn FnOnce(&Watch) -> Result<Option<Report>, ReproduceError> + Send>;
 
-/// One run of a figure.
+/// A run of a figure.
 #[allow(clippy::large_enum_variant, reason = "a figure has few of them")]
 pub enum Run {
     /// A simulation.
     Simulation {
-        /// Its name in messages.
+        /// Name in messages.
         label: String,
-        /// The world.
+        /// Simulated world.
         simulation: Simulation,
         /// The scheduler.
         scheduler: Pipeline,
@@ -107,7 +109,7 @@ pub enum Run {
     },
     /// A released program that is its own simulator.
     Program {
-        /// Its name in messages.
+        /// Name in messages.
         label: String,
         /// Runs the program and reports its outcome.
         run: Program,
@@ -115,7 +117,7 @@ pub enum Run {
 }
 
 impl Run {
-    /// Its name in messages.
+    /// Returns the name in messages.
     pub fn label(&self) -> &str {
         match self {
             Run::Simulation { label, .. } | Run::Program { label, .. } => label,
@@ -123,36 +125,36 @@ impl Run {
     }
 }
 
-/// What came of a figure's simulations.
+/// Findings from a figure's simulations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// The numbers.
+    /// Numbers.
     pub rows: Vec<Row>,
-    /// What the publication says about them.
+    /// Claims of the publication about them.
     pub claims: Vec<Claim>,
-    /// What the reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// The pictures.
+    /// Pictures.
     pub pictures: Vec<Picture>,
 }
 
-/// One number, as published and as found here.
+/// A number as published and as reproduced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What it is, with its unit.
+    /// Name of the number, with its unit.
     pub what: String,
-    /// What the paper prints.
+    /// Number in the paper.
     pub published: Option<Cited>,
-    /// What the released program gives.
+    /// Number that the released program gives.
     pub artifact: Option<Cited>,
-    /// What this toolkit gives.
+    /// Number that this toolkit gives.
     pub ours: f64,
-    /// Digits after the point.
+    /// Decimal digits.
     pub decimals: usize,
 }
 
 impl Row {
-    /// A number that is known from here only, so far.
+    /// Creates a row with only this toolkit's number.
     pub fn new(what: impl Into<String>, ours: f64, decimals: usize) -> Self {
         Row {
             what: what.into(),
@@ -163,14 +165,14 @@ impl Row {
         }
     }
 
-    /// Returns it with what the paper prints.
+    /// Adds the number in the paper.
     #[must_use]
     pub fn published(mut self, value: f64, source: &'static str) -> Self {
         self.published = Some(Cited { value, source });
         self
     }
 
-    /// Returns it with what the released program gives.
+    /// Adds the number that the released program gives.
     #[must_use]
     pub fn artifact(mut self, value: f64, source: &'static str) -> Self {
         self.artifact = Some(Cited { value, source });
@@ -178,26 +180,26 @@ impl Row {
     }
 }
 
-/// A number and where it comes from.
+/// A number and its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cited {
     /// The number.
     pub value: f64,
-    /// Publication and place, or program and how it was run.
+    /// Publication and section, or program and its settings.
     pub source: &'static str,
 }
 
-/// Something that the publication says in words.
+/// A statement of the publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What it says.
+    /// Text of the statement.
     pub text: String,
     /// True if it holds here.
     pub holds: bool,
 }
 
 impl Claim {
-    /// Says so, and whether it holds.
+    /// Creates a claim.
     pub fn new(text: impl Into<String>, holds: bool) -> Self {
         Claim {
             text: text.into(),
@@ -209,71 +211,71 @@ impl Claim {
 /// A picture of a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Its file name without an extension.
+    /// File name without an extension.
     pub name: String,
-    /// The picture.
+    /// Picture as SVG.
     pub svg: String,
 }
 
-/// Why a figure could not be repeated.
+/// Reason for which a figure could not be reproduced.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReproduceError {
-    /// No such figure.
+    /// The figure is unknown.
     #[error("unknown figure `{name}`; known: {known}")]
     Unknown {
-        /// The name.
+        /// Requested name.
         name: String,
         /// All known names.
         known: String,
     },
-    /// Data that is not there.
+    /// Data is missing.
     #[error("`{figure}` needs {path}, which is not in {}; get it from {from}", folder.as_deref().map_or("any --data folder".to_owned(), |f| f.display().to_string()))]
     Missing {
         /// The figure.
         figure: &'static str,
         /// The file.
         path: &'static str,
-        /// Where it was looked for; `None` if no folder was named.
+        /// Searched folder, or `None` if no folder was given.
         folder: Option<PathBuf>,
-        /// Where to get it.
+        /// Source of the file.
         from: &'static str,
     },
-    /// Jobs that cannot be read or made.
+    /// The jobs cannot be read or generated.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// A parameter that makes no sense.
+    /// A parameter is invalid.
     #[error(transparent)]
     Parameter(#[from] blox_core::registry::RegistryError),
-    /// A cluster that makes no sense.
+    /// A cluster is invalid.
     #[error(transparent)]
     Cluster(#[from] blox_core::ClusterSpecError),
-    /// A cluster's file that cannot be read.
+    /// A cluster file cannot be read.
     #[error(transparent)]
     ClusterFile(#[from] blox_traces::cluster_file::ClusterFileError),
-    /// Synergy's profiles that cannot be read.
+    /// Synergy's profiles cannot be read.
     #[error(transparent)]
     Profiles(#[from] blox_traces::formats::synergy::ProfilesError),
-    /// A file of samples without any, or with one that is not above 0.
+    /// A file of samples is empty, or has a sample that is not above 0.
     #[error("{}: found no samples that are all above 0", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// A forecast that cannot be learnt.
+    /// A forecast could not be trained.
     #[error(transparent)]
     Forecast(#[from] blox_learn::LearnError),
-    /// A simulation that could not go on.
+    /// A simulation failed.
     #[error("{label}: {error}")]
     Simulation {
-        /// Which.
+        /// Name of the simulation.
         label: String,
-        /// Why.
+        /// Error of the simulation.
         error: Box<SimError>,
     },
 }
 
-/// All figures, in order of their names.
+/// Returns all figures, in order of their names.
 pub fn figures() -> Vec<Box<dyn Figure>> {
     vec![
         Box::new(crate::blox::figures::fig12::BloxFig12),
@@ -308,10 +310,10 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
     ]
 }
 
-/// The figure of this name.
+/// Returns the figure with this name.
 ///
 /// # Errors
-/// There is none; the error lists the known names.
+/// Fails for an unknown name. The error lists the known names.
 pub fn figure(name: &str) -> Result<Box<dyn Figure>, ReproduceError> {
     let all = figures();
     let known: Vec<&str> = all.iter().map(|f| f.name()).collect();
@@ -324,20 +326,20 @@ pub fn figure(name: &str) -> Result<Box<dyn Figure>, ReproduceError> {
         })
 }
 
-/// What came of repeating a figure.
+/// Result of reproducing a figure.
 pub struct Reproduced {
-    /// The names of its simulations.
+    /// Names of the simulations.
     pub labels: Vec<String>,
-    /// Their reports in the same order; `None` for those that were stopped or never began.
+    /// Reports in the same order. `None` for simulations that were stopped or never began.
     pub reports: Vec<Option<Report>>,
-    /// What follows from them, if none is missing.
+    /// Findings, if no report is missing.
     pub findings: Option<Findings>,
 }
 
-/// The simulations of a figure, for [`reproduce`].
+/// Returns the simulations of a figure, for [`reproduce`].
 ///
 /// # Errors
-/// Data that is missing or cannot be read.
+/// Fails if data is missing or cannot be read.
 pub fn simulations(figure: &dyn Figure, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
     for needed in figure.data() {
         file(figure, data, needed.path)?;
@@ -345,12 +347,14 @@ pub fn simulations(figure: &dyn Figure, data: Option<&Path>) -> Result<Vec<Run>,
     figure.runs(data)
 }
 
-/// Repeats a figure on all cores. `ended` counts the simulations that have come
-/// to their end; `watches`, one for each of them, may stop them, and the first of them a figure
-/// that is made at once. What has none cannot be stopped.
+/// Reproduces a figure on all cores.
+///
+/// `ended` counts the finished simulations. `watches` has one entry for each simulation, which can
+/// stop it. The first entry can stop a figure without separate simulations. A simulation without an
+/// entry cannot be stopped.
 ///
 /// # Errors
-/// The first simulation that could not go on.
+/// Returns the error of the first simulation that failed.
 pub fn reproduce(
     figure: &dyn Figure,
     data: Option<&Path>,
@@ -384,7 +388,7 @@ pub fn reproduce(
     })
 }
 
-/// The path of a file that a figure needs.
+/// Returns the path of a file that a figure needs.
 pub(crate) fn file(
     figure: &dyn Figure,
     data: Option<&Path>,
@@ -399,7 +403,7 @@ pub(crate) fn file(
         .found(figure.name(), data)
 }
 
-/// A file, or all files in a folder and below, in order.
+/// Adds a file, or all files in a folder and its subfolders, in order.
 pub(crate) fn files_in(path: PathBuf, all: &mut Vec<PathBuf>) -> Result<(), ReproduceError> {
     if !path.is_dir() {
         all.push(path);
@@ -417,7 +421,7 @@ pub(crate) fn files_in(path: PathBuf, all: &mut Vec<PathBuf>) -> Result<(), Repr
     inside.into_iter().try_for_each(|path| files_in(path, all))
 }
 
-/// The reports in order, whichever ends first; `None` for what was stopped.
+/// Returns the reports in order of the runs. `None` for stopped runs.
 fn run_all(
     runs: Vec<Run>,
     watches: &[Arc<Watch>],
@@ -437,7 +441,7 @@ fn run_all(
         ended.fetch_add(1, Ordering::Relaxed);
         Some((i, report))
     };
-    // A bridge begins them in order: an error lies before all that never began.
+    // The bridge starts runs in order, so an error comes before all runs that never began.
     let runs = runs.into_iter().enumerate().par_bridge();
     let mut reports: Vec<_> = runs.filter_map(one).collect();
     reports.sort_by_key(|(i, _)| *i);
@@ -480,7 +484,7 @@ mod tests {
         assert_eq!(error, Some(expected));
     }
 
-    /// Needs a file that does not exist.
+    /// A figure that needs a missing file.
     struct Hungry;
 
     impl Figure for Hungry {
@@ -538,7 +542,7 @@ mod tests {
             inputs(&Hungry),
             [at("trace.csv/a.csv"), at("trace.csv/b/2.csv")]
         );
-        // What is read if there is a folder, and not needed.
+        // Files that are read if a folder is given, and are not required.
         std::fs::write(at("philly_node_sequence.csv"), "").unwrap();
         assert_eq!(
             inputs(&crate::lucid::figures::HeliosCes),
@@ -574,7 +578,7 @@ mod tests {
         let reports = run_all([3.0, 1.0, 2.0].map(run).into(), &watches, &ended).unwrap();
         let ends: Vec<f64> = reports.iter().flatten().map(|r| r.end.hours()).collect();
         assert_eq!(ends, [3.0, 1.0, 2.0]);
-        // What is stopped is missing, and no error.
+        // A stopped run is missing and is not an error.
         watches[1].stop.store(true, Ordering::Relaxed);
         let reports = run_all([3.0, 1.0].map(run).into(), &watches, &ended).unwrap();
         assert_eq!(

@@ -1,12 +1,12 @@
-//! Released scheduler programs, repeated result by result.
+//! Released scheduler programs, reproduced result by result.
 //!
-//! Each folder holds one released program: its emulation or its quirks as parts, its
-//! compositions, the comparison with recorded results, and its published figures.
-//! A plain scheduler follows its paper and lives in `blox-schedulers`; what a released
-//! program does otherwise is here, and no other library depends on it.
+//! Each folder holds one released program: its emulation or its quirks as components, its
+//! compositions, the comparison with recorded results, and its published figures. A plain scheduler
+//! follows its paper and is in `blox-schedulers`. Deviations of a released program are in this
+//! crate, and no other library depends on it.
 //!
 //! - [`verify`]: compares results with those of the original programs, job by job.
-//! - [`figure`]: repeats published figures, one command each.
+//! - [`figure`]: reproduces published figures, with one command each.
 //! - [`register`]: adds the compositions of released programs to a registry.
 
 #![warn(missing_docs)]
@@ -28,5 +28,6 @@ pub mod tiresias;
 
 pub use registry::register;
 
-/// Why the compositions of this crate build: a panic here is a mistake in one of them.
+/// Reason for which the compositions of this crate build. A panic with it is an error in a
+/// composition.
 const ONCE: &str = "each role is taken once";

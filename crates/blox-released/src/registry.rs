@@ -17,7 +17,7 @@ const PLACER: ParamDoc = param(
 
 type Baseline = fn(Placer) -> Pipeline;
 
-/// Adds the compositions and parts of released programs to a registry.
+/// Adds the compositions and components of released programs to a registry.
 #[must_use]
 pub fn register(mut r: Registry) -> Registry {
     r.execution_models_mut().add(
@@ -75,7 +75,7 @@ pub fn register(mut r: Registry) -> Registry {
             let limits = match p.names().any(|n| n == "thresholds") {
                 true => {
                     let thresholds = thresholds(p)?;
-                    // They have to ascend here too.
+                    // The thresholds must ascend here, too.
                     TwoDas::las(&thresholds)?;
                     thresholds.iter().map(|t| t.secs()).collect()
                 }
@@ -85,7 +85,7 @@ pub fn register(mut r: Registry) -> Registry {
             if let Some(knob) = promote(p)? {
                 policy = policy.promoting(knob);
             }
-            // The original lets a job that can never run wait for ever.
+            // In the original, a job that can never run waits forever.
             Ok(tiresias::counted("dlas-gpu", policy).awaiting_growth(false))
         },
     );

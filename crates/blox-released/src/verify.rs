@@ -1,8 +1,8 @@
-//! Comparison with what the original programs gave, per job.
+//! Comparison with the results of original programs, per job.
 //!
-//! A case is a folder with an `expected.csv` (a row a job), a `summary.json`
-//! (settings and averages) and the original's inputs, in the folder, in an
-//! `input/` or `inputs/` of it or of a folder above.
+//! A case is a folder with an `expected.csv` (one row per job), a `summary.json` (settings and
+//! averages) and the original's inputs. The inputs are in the folder itself, or in an `input/` or
+//! `inputs/` folder of it or of a folder above.
 
 pub use crate::case::Case;
 
@@ -14,41 +14,42 @@ use std::path::{Path, PathBuf};
 /// A value that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The job, round or figure.
+    /// Job, round or figure.
     pub what: String,
     /// The column.
     pub column: String,
-    /// What the original gave.
+    /// Value of the original.
     pub expected: String,
-    /// What ours gives.
+    /// Value of the emulation.
     pub found: String,
 }
 
-/// What came of one case.
+/// Result of one case.
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// The case's folder, as it was found.
+    /// Path of the case's folder, as found.
     pub case: PathBuf,
     /// The system.
     pub system: &'static str,
-    /// Values compared.
+    /// Number of values compared.
     pub values: u64,
-    /// Jobs compared.
+    /// Number of jobs compared.
     pub jobs: u64,
-    /// Values that differ.
+    /// Differing values.
     pub differences: Vec<Difference>,
-    /// What ours does where the original gave no result to compare with.
+    /// Notes about results of the emulation without a counterpart in the original.
     pub notes: Vec<String>,
-    /// Columns of `expected.csv` by which no job was compared: inputs, mostly.
+    /// Columns of `expected.csv` that were not compared for any job, usually inputs.
     pub not_compared: Vec<String>,
-    /// A hash of what its simulations read and decided; `None` for a program that runs directly.
+    /// Hash of the inputs and decisions of the simulations, or `None` for a program that runs
+    /// directly.
     pub fingerprint: Option<String>,
-    /// Those by which jobs were.
+    /// Columns that were compared for jobs.
     pub(crate) columns: BTreeSet<String>,
 }
 
 impl Compared {
-    /// Nothing compared yet.
+    /// Creates an empty result.
     pub(crate) fn of(case: &Case, system: &'static str) -> Self {
         Compared {
             case: case.dir().to_owned(),
@@ -63,12 +64,12 @@ impl Compared {
         }
     }
 
-    /// Columns of `expected.csv` by which jobs were compared.
+    /// Returns the columns of `expected.csv` that were compared for jobs.
     pub fn compared_by(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(String::as_str)
     }
 
-    /// Adds the fingerprint of a run that had a [`Fingerprint`] for a collector.
+    /// Adds the fingerprint of a run that had a [`Fingerprint`] as a collector.
     pub(crate) fn ran(&mut self, report: &Report) {
         if let Some(run) = report.collected.get::<Fingerprint>() {
             let before = self.fingerprint.take();
@@ -92,7 +93,7 @@ impl Compared {
         }
     }
 
-    /// Compares a number exactly; an empty field means that there is none.
+    /// Compares a number exactly. An empty field means that there is no number.
     pub(crate) fn number(&mut self, what: &str, column: &str, expected: &str, found: Option<f64>) {
         self.values += 1;
         self.covers(column);
@@ -107,7 +108,7 @@ impl Compared {
         }
     }
 
-    /// Compares figures of the summary, those that it has.
+    /// Compares those figures that the summary has.
     pub(crate) fn figures(
         &mut self,
         case: &Case,
@@ -118,7 +119,7 @@ impl Compared {
                 continue;
             };
             self.values += 1;
-            // Averages were summed in another order.
+            // The original summed its averages in another order.
             if found.is_nan() || (expected - found).abs() > expected.abs() * 1e-9 {
                 self.differ("summary", name, &expected.to_string(), &found.to_string());
             }
@@ -136,33 +137,33 @@ impl Compared {
     }
 }
 
-/// Why a case could not be compared: never a reason to skip it.
+/// Reason for which a case could not be compared. Such a case must not be skipped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// Nothing to compare.
+    /// There is no case in the folder.
     #[error("{}: no case, expected a folder with expected.csv or folders of such", .0.display())]
     NoCase(PathBuf),
-    /// A folder or file that cannot be read.
+    /// A folder or file cannot be read.
     #[error("{}: {error}", path.display())]
     Read {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         error: std::io::Error,
     },
-    /// A table that cannot be read, or is not what it should be.
+    /// A table cannot be read, or is invalid.
     #[error(transparent)]
     Table(#[from] blox_sim::workload::WorkloadError),
-    /// A file that is not what it should be.
+    /// A file is invalid.
     #[error("{}: {what}", path.display())]
     Bad {
         /// The path.
         path: PathBuf,
-        /// What was found and expected.
+        /// Found and expected content.
         what: String,
     },
-    /// An input of the original that is not there.
+    /// An input of the original is missing.
     #[error("{}: the input `{name}` is in neither the case nor an input/ or inputs/ of it or above", case.display())]
     MissingInput {
         /// The case.
@@ -170,25 +171,25 @@ pub enum VerifyError {
         /// The file.
         name: String,
     },
-    /// A system that this version does not compare.
+    /// This version does not compare the system.
     #[error("{}: the system {} is not one of {}", case.display(), name.as_deref().map_or("cannot be told and".to_owned(), |n| format!("`{n}`")), names().join(", "))]
     UnknownSystem {
         /// The case.
         case: PathBuf,
-        /// Its name, as far as it is known.
+        /// Name of the system, if known.
         name: Option<String>,
     },
-    /// A simulation that failed.
+    /// A simulation failed.
     #[error("{}: {error}", case.display())]
     Simulation {
         /// The case.
         case: PathBuf,
-        /// How.
+        /// Error of the simulation.
         error: Box<blox_sim::SimError>,
     },
 }
 
-/// So many of something, as `1 row` or `2 rows`.
+/// Returns a count with its noun, such as `1 row` or `2 rows`.
 pub(crate) fn number_of(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
@@ -196,17 +197,17 @@ pub(crate) fn number_of(count: usize, what: &str) -> String {
     }
 }
 
-/// Knows how to run the cases of one system.
+/// Comparison of the cases of one system.
 pub(crate) trait System {
     fn name(&self) -> &'static str;
-    /// Returns whether a case is one of this system's, by its own files.
+    /// Returns true if the case's files show that it belongs to this system.
     fn recognises(&self, case: &Case) -> bool;
     fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
 }
 
 const SYSTEMS: &[&dyn System] = &[
     &crate::blox::verify::Blox,
-    // Before ElasticFlow, whose cases of Chronus have some of the same columns.
+    // Comes before ElasticFlow, whose cases of Chronus share some columns.
     &crate::lucid::verify::Lucid,
     &crate::elasticflow::verify::ElasticFlow,
     &crate::gavel::verify::Gavel,
@@ -216,16 +217,17 @@ const SYSTEMS: &[&dyn System] = &[
     &crate::tiresias::verify::Tiresias,
 ];
 
-/// The systems whose cases can be compared.
+/// Returns the systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {
     SYSTEMS.iter().map(|s| s.name()).collect()
 }
 
-/// The folders of cases at or below a folder, in order of their paths; one that several links lead
-/// to comes once.
+/// Returns the folders of cases at or below a folder, in order of their paths.
+///
+/// A folder that several links lead to is listed once.
 ///
 /// # Errors
-/// The folder cannot be read, or holds no case.
+/// Fails if the folder cannot be read, or has no case.
 pub fn find_cases(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
     fn walk(
         dir: &Path,
@@ -260,19 +262,22 @@ pub fn find_cases(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
     Ok(found)
 }
 
-/// Runs one case and compares it. The system is `system`, else what the case's
-/// own files tell, else the name of a folder above.
+/// Runs one case and compares it.
+///
+/// The system is `system` if given. Otherwise it follows from the case's files, or from the name of
+/// a folder above.
 ///
 /// # Errors
-/// The case cannot be run.
+/// Fails if the case cannot be run.
 pub fn compare(dir: &Path, system: Option<&str>) -> Result<Compared, VerifyError> {
     compare_as(dir, system, false)
 }
 
-/// As [`compare`], visiting every round, even those that nothing could change.
+/// Runs and compares a case as [`compare`] does, and visits every round, even if nothing can change
+/// in it.
 ///
 /// # Errors
-/// The case cannot be run.
+/// Fails if the case cannot be run.
 pub fn compare_visiting_every_round(
     dir: &Path,
     system: Option<&str>,
@@ -280,7 +285,7 @@ pub fn compare_visiting_every_round(
     compare_as(dir, system, true)
 }
 
-/// Columns by which rows are found.
+/// Columns that identify rows.
 const KEYS: [&str; 3] = ["job_id", "job_idx", "time"];
 
 fn compare_as(
@@ -311,7 +316,7 @@ fn compare_as(
     let header = rows.then(|| case.expected.header().iter());
     let header = header.into_iter().flatten();
     compared.not_compared = header.filter(open).cloned().collect();
-    // Nothing held against nothing is not equal.
+    // A comparison without any values does not count as equal.
     if compared.values == 0 && compared.differences.is_empty() {
         return Err(case.bad(
             "expected.csv",

@@ -1,5 +1,5 @@
-//! Every shipped policy, composed with every other that it can meet, keeps the
-//! rules that backends rely on.
+//! Every shipped policy, composed with every other compatible policy, follows the rules that
+//! backends rely on.
 
 use blox_core::testing::{Suite, conformance};
 use blox_core::{
@@ -20,7 +20,7 @@ use blox_released::{blox::quirks as blox, synergy::quirks as synergy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What happened, counted to see that each policy had something to do.
+/// Counts of events, to check that each policy had an effect.
 #[derive(Debug, Default)]
 struct Seen {
     promoted: AtomicU64,
@@ -49,7 +49,7 @@ impl Seen {
     }
 }
 
-/// Does what parts do that are not named, and counts.
+/// Default behaviour of the roles without a policy, with counts of events.
 #[derive(Clone, Default)]
 struct Witness(Arc<Seen>);
 
@@ -83,7 +83,7 @@ impl ClusterManager for Witness {
 
 type Make<T> = Box<dyn Fn() -> T + Sync>;
 
-/// A part by name, and whether it starves jobs by design.
+/// A component with its name, and whether it starves jobs by design.
 struct Named<T> {
     name: String,
     make: Make<T>,
@@ -107,7 +107,7 @@ impl<T> Named<T> {
     }
 }
 
-/// Builds the rest of a pipeline over the parts that are the same everywhere.
+/// Builds the rest of a pipeline on a composition with common components.
 type Schedule = Box<dyn Fn(Composition, &dyn Fn() -> Placement) -> Pipeline + Sync>;
 
 fn scheduled<P: SchedulingPolicy + 'static>(
@@ -124,7 +124,7 @@ fn scheduled<P: SchedulingPolicy + 'static>(
     })
 }
 
-/// Long enough for many jobs, short enough to be reached by many others.
+/// Long enough that many jobs finish earlier, and short enough that many others reach it.
 const LIMIT: f64 = 1200.0;
 
 fn guarded<P: SchedulingPolicy + Clone + 'static>(
@@ -150,7 +150,7 @@ fn schedulings() -> Vec<Named<Schedule>> {
     guarded(&mut list, "drf", Drf::default);
     guarded(&mut list, "tetris", Tetris::default);
     for key in [synergy::Key::Tetris, synergy::Key::Las] {
-        // Its rounds need not be those of the composition.
+        // Its rounds may differ from the rounds of the composition.
         let round = Seconds::new(300.0);
         list.push(scheduled(format!("synergy-{key:?}"), move || {
             synergy::Order::new(key, synergy::Mode::Tune, round)
@@ -173,7 +173,7 @@ fn placements() -> Vec<Named<Placement>> {
         named("first-free-easy", || {
             Arc::new(EasyBackfill::new(FirstFree)) as Placement
         }),
-        // A job that fits only past its count is never placed.
+        // A job whose count of GPUs is never reached exactly is never placed.
         named("scattered", || Arc::new(blox::Scattered) as Placement).starving(),
     ];
     for allocation in [
@@ -195,7 +195,7 @@ fn placements() -> Vec<Named<Placement>> {
         synergy::Mode::Tune,
     ] {
         for place in [false, true] {
-            // On unequal nodes, its fair share can be more than the smallest has.
+            // On nodes of different sizes, the fair share can exceed the smallest node.
             let make = move || {
                 let placement = synergy::Allocate::new(mode).consolidating(place);
                 Arc::new(placement.reserving(place)) as Placement
@@ -227,8 +227,8 @@ fn suite<'a>(build: impl Fn() -> Pipeline + Sync + 'a, starves: bool) -> Suite<'
     if starves { suite.may_starve() } else { suite }
 }
 
-/// All schedulings over all placements, each with so many cases. Which cases
-/// differs from one composition to the next, so that few see many.
+/// Checks all schedulings with all placements. Each composition runs a different set of `cases`
+/// cases, so that a few cases per composition cover many.
 fn cross(cases: u64, cadence: fn(Composition) -> Composition) {
     let seen = Witness::default();
     let (schedulings, placements) = (schedulings(), placements());
@@ -272,7 +272,7 @@ fn every_scheduling_over_every_placement_conforms() {
     cross(12, default_rounds);
 }
 
-/// Every share policy of Gavel, with leases.
+/// Checks every share policy of Gavel, with leases.
 fn gavels_conform_in(cases: u64) {
     use shares::{
         AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
@@ -348,7 +348,7 @@ fn decisions_on_events_conform() {
     cross(4, on_event);
 }
 
-/// Some schedulers that differ in what admission and nodes do to them.
+/// Checks some schedulers that react differently to admission and node changes.
 fn under(base: impl Fn() -> Composition + Sync, cases: u64, starves: bool) {
     for scheduling in schedulings() {
         let wanted = ["fifo", "guarded-srtf", "las"];
@@ -392,7 +392,7 @@ fn quotas_conform_in(cases: u64) {
                 .cluster(seen.clone())
                 .admission(quota)
         };
-        // Whom a quota turns away has ended; the others have their turn.
+        // A job that a quota rejects has ended, and the others get their turn.
         under(base, cases, false);
         assert!(seen.0.deferred.load(Ordering::Relaxed) > cases);
         assert!(seen.0.rejected.load(Ordering::Relaxed) > cases);
@@ -427,12 +427,12 @@ fn maintenance_conforms_in(cases: u64) {
         let windows = vec![
             window(0, 0.0, 450.0),
             window(0, 1000.0, 2100.0),
-            // They overlap, and the second begins where another ends.
+            // The windows overlap, and one begins where another ends.
             window(1, 600.0, 1800.0),
             window(1, 1500.0, 3000.0),
             window(2, 3000.0, 4000.0),
             window(0, 2100.0, 2400.0),
-            // A node that never was.
+            // A node that does not exist.
             window(40, 100.0, 200.0),
         ];
         Composition::new("maintenance")
@@ -463,8 +463,7 @@ fn maintenance_conforms() {
     maintenance_conforms_in(32);
 }
 
-/// Two jobs have run for as long but for the last bit, and which of them for longer
-/// changes as time goes by.
+/// Attained times of two jobs differ only in the last bit, and their order changes over time.
 #[test]
 fn jobs_as_good_as_equal_lie_in_one_order_before_and_after_a_restart() {
     let build = || {

@@ -1,4 +1,4 @@
-//! Schedulers by name: what they promise of jobs that any of them may meet.
+//! Schedulers by name: behaviour that must hold for any jobs.
 
 use blox_core::registry::Named;
 use blox_core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
@@ -13,7 +13,7 @@ fn scheduler(name: &str) -> Pipeline {
     registry.schedulers.build(&named, 1).expect("a scheduler")
 }
 
-/// Submission, GPUs, duration, and types of GPU with `;` between them.
+/// Creates jobs from submission, GPUs, duration, and GPU types separated by `;`.
 fn jobs(rows: &[(f64, u32, f64, &str)]) -> Vec<JobSpec> {
     let job = |(submit, gpus, duration, types): &(f64, u32, f64, &str)| {
         let types = types.split(';').filter(|t| !t.is_empty());
@@ -45,7 +45,7 @@ fn finishes(report: &Report) -> Vec<Option<f64>> {
 
 #[test]
 fn lucid_keeps_jobs_on_the_types_that_they_name() {
-    // The first node has v100s; the last ones are set aside to profile.
+    // The first node has v100s. The last nodes are reserved for profiling.
     for (name, cluster) in [
         ("lucid{profiler_nodes=0}", "1x4:v100,2x4:a100"),
         ("lucid", "1x4:v100,2x4:a100"),
@@ -55,7 +55,7 @@ fn lucid_keeps_jobs_on_the_types_that_they_name() {
         let rows = [(0.0, 4, 600.0, "v100"); 3];
         let mut list = jobs(&rows);
         list.extend(jobs(&[(0.0, 2, 900.0, "a100"), (5.0, 8, 900.0, "a100")]));
-        // All of them could share.
+        // All jobs may share GPUs.
         for job in &mut list {
             let extras = job.extras.get_or_insert_default();
             extras.attributes.insert("sharing_score".into(), 0.into());
@@ -100,7 +100,7 @@ fn jobs_that_can_never_run_are_turned_away() {
             assert_eq!(outcomes, expected, "{name} on {cluster}");
         }
     }
-    // No job has GPUs of two types there.
+    // These schedulers do not give a job GPUs of two types.
     for name in ["sia", "pollux{generations=4}"] {
         let list = jobs(&[(0.0, 12, 5000.0, ""), (0.0, 8, 5000.0, "")]);
         let (report, _) = run(name, "1x8:v100,1x8:k80", list);
@@ -125,7 +125,7 @@ fn queues_of_tiresias_released_grant_gpus_of_the_types_that_jobs_name() {
         .iter()
         .any(|f| f.is_none_or(|f| f > 8000.0));
     assert!(!late, "{:?}", finishes(&report));
-    // A queue's first job keeps nobody from GPUs that it cannot use.
+    // The first job of a queue does not block GPUs that it cannot use.
     let list = jobs(&[
         (0.0, 4, 1000.0, "v100"),
         (1.0, 4, 100.0, "v100"),

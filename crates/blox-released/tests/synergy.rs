@@ -1,4 +1,4 @@
-//! What Synergy's allocations give to whom.
+//! Amounts that Synergy's allocations grant to each job.
 
 use blox_core::runtime::Runtime;
 use blox_core::{
@@ -10,7 +10,7 @@ use blox_policies::scheduling::{Drf, Fifo, FinishTimeFairness, Srsf, Tetris};
 use blox_released::synergy::quirks as released;
 use std::sync::Arc;
 
-/// Nodes of 4 GPUs with 8 cores and 40 GiB: 2 cores and 10 GiB a GPU.
+/// Nodes of 4 GPUs with 8 cores and 40 GiB: 2 cores and 10 GiB per GPU.
 fn cluster(nodes: usize) -> ClusterSpec {
     let mut cluster = ClusterSpec::uniform(nodes, 4);
     for node in &mut cluster.nodes {
@@ -63,8 +63,8 @@ impl Bench {
         self
     }
 
-    /// The plan of a round in order of jobs, which takes effect at once:
-    /// `0: GPUs 0,1 c4 m20`, `1: stop`.
+    /// Returns the plan of a round, which takes effect at once. Lines such as `0: GPUs 0,1 c4 m20`
+    /// or `1: stop` are in order of jobs.
     fn round(&mut self, at: f64) -> Vec<String> {
         let decided = self.core.decide(Time::new(at), &mut self.policy);
         assert_eq!(decided, Ok(()));
@@ -101,7 +101,7 @@ impl Bench {
     }
 }
 
-/// Four jobs on one node: the first three want more cores than their share.
+/// Four jobs on one node. Three of them want more cores than their share.
 fn hungry() -> [JobSpec; 4] {
     [
         job(1, 6.0, 5.0),
@@ -114,8 +114,8 @@ fn hungry() -> [JobSpec; 4] {
 #[test]
 fn tuning_gives_all_of_it_first_and_takes_back_what_others_need() {
     let mut b = Bench::fifo(1, Synergy::new(Consolidated::default()));
-    // By demand: 6, 4 (its share is left), 3 (nothing is left: the first job
-    // gives up what is more than its share), 1.
+    // In order of demand: 6, then 4 (its share is left), then 3 and 1. For 3 no core is left, so
+    // the first job gives up what exceeds its share.
     assert_eq!(
         b.submit(hungry()).round(0.0),
         [
@@ -125,7 +125,7 @@ fn tuning_gives_all_of_it_first_and_takes_back_what_others_need() {
             "3: GPUs 1 c2 m5"
         ]
     );
-    // Two jobs less: the first holds all that it can use, where it is.
+    // After two jobs have ended, the first job gets its whole demand on its current GPU.
     for job in [JobId(1), JobId(3)] {
         let outcome = blox_core::Outcome::Completed;
         b.event(300.0, Event::Ended { job, outcome });
@@ -142,7 +142,7 @@ fn the_other_allocations_are_what_it_is_compared_with() {
         1,
         Synergy::new(Consolidated::default()).with(Allocation::Greedy),
     );
-    // In order; what does not fit is passed over, though GPUs are free.
+    // In order of jobs, with backfill: jobs that do not fit are skipped although GPUs are free.
     assert_eq!(
         b.submit(hungry()).round(0.0),
         ["0: GPUs 0 c6 m5", "1: GPUs 1 c1 m5"]
@@ -196,7 +196,7 @@ fn everybody_has_at_least_the_share_that_it_can_use() {
             })
             .collect();
         b.submit(jobs.clone());
-        // A plan that gives out more than there is is refused.
+        // A plan that exceeds the available resources is rejected.
         b.round(0.0);
         let mut left = 12;
         for (i, spec) in jobs.iter().enumerate() {
@@ -246,9 +246,9 @@ fn orders_rank_by_what_they_say() {
     let base = || Composition::new("test");
     // 4 x 900, 3 x 2000, 3 x 1000 GPU-seconds.
     assert_eq!(on(base().scheduling(Srsf::default())), "2");
-    // All have waited 600 s: the shortest is slowed down most.
+    // All have waited 600 s, which slows down the shortest job most.
     assert_eq!(on(base().scheduling(FinishTimeFairness::default())), "0");
-    // Of GPUs 1, of cores 1, of GPUs 3/4.
+    // Dominant shares in order of jobs: 1 of GPUs, 1 of cores, 3/4 of GPUs.
     assert_eq!(on(base().scheduling(Drf)), "2");
     // 900 x (1 + 1/8 + 1/40), 2000 x (..), 1000 x (3/4 + 1/8 + 1/2).
     assert_eq!(on(base().scheduling(Tetris::default())), "0");
@@ -265,8 +265,8 @@ fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
             .unwrap()
     };
     let mut b = Bench::new(1, build(released::Mode::Tune, false));
-    // In order: 6 and 1 cores, then 3 find 1 left: the share of 2 does not fit,
-    // so that the first job is shrunk to its share, with memory raised to it.
+    // In order of jobs: 6 cores, 1 core, then 3 cores with 1 left. The share of 2 does not fit, so
+    // the first job is shrunk to its share, and its memory is raised to it.
     assert_eq!(
         b.submit(hungry()).round(0.0),
         [
@@ -277,8 +277,8 @@ fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
         ]
     );
     let mut b = Bench::new(2, build(released::Mode::Greedy, true));
-    // One GPU at a time, the highest of the server with fewest free ones; a job
-    // of two goes where all of it fits, to the lowest.
+    // A job with one GPU takes the highest GPU of the server with the fewest free GPUs. A job with
+    // two takes the lowest GPUs of a server that fits all of its demand.
     assert_eq!(
         b.submit([job(1, 1.0, 1.0), job(2, 2.0, 2.0), job(1, 6.0, 1.0)])
             .round(0.0),

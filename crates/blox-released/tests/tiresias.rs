@@ -1,4 +1,4 @@
-//! The parts of Tiresias keep the rules that backends rely on.
+//! Components of Tiresias follow the rules that backends rely on.
 
 use blox_core::policy::{AnyPlacement, AnyScheduling};
 use blox_core::registry::RegistryError;
@@ -22,7 +22,7 @@ type Scheduling = Arc<dyn AnyScheduling>;
 type Placement = Arc<dyn AnyPlacement>;
 
 fn schedulings() -> Vec<(&'static str, Scheduling)> {
-    // Short thresholds, so that jobs go down all the way.
+    // Short thresholds, so that jobs move down through all queues.
     let thresholds = [600.0, 2400.0].map(Seconds::new);
     let las = || sound(TwoDas::las(&thresholds));
     let history = (1..40).map(|k| Seconds::new(f64::from(k * k)));
@@ -152,7 +152,7 @@ fn released() -> Vec<(&'static str, Scheduling, Placement)> {
 #[test]
 fn the_released_programs_parts_conform() {
     for (i, (name, _, _)) in released().iter().enumerate() {
-        // Time slices turn at full minutes; all others follow events.
+        // Time slices rotate at full minutes. All other schedules follow events.
         let kind = if *name == "gandiva" { 1 } else { 2 };
         let build = |_| {
             let (_, scheduling, placement) = released().swap_remove(i);
@@ -162,7 +162,7 @@ fn the_released_programs_parts_conform() {
                 .build()
                 .unwrap()
         };
-        // They leak memory, place nothing, or wait for ends that never come.
+        // These leak memory, place nothing, or wait for ends that never come.
         let suite = conformance(build).may_starve().cases(40);
         if let Err(failure) = suite.check() {
             panic!("{failure}");

@@ -3,10 +3,11 @@ use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, SolutionStatu
 
 const NAME: &str = "microlp";
 
-/// Simplex, with branch and bound for integers: `microlp`.
+/// Simplex with branch and bound for integers: `microlp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BranchAndBound {
-    /// Nodes after which the best solution so far counts; `None` for no limit.
+    /// Number of nodes after which the search returns the best solution so far. `None` for no
+    /// limit.
     pub limit: Option<u64>,
 }
 

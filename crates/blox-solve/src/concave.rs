@@ -1,24 +1,24 @@
-//! Whole units of one resource, for users whose gain shrinks with each.
+//! Whole units of one resource, for users with diminishing gains.
 
 use crate::SolveError;
 
-/// A user of [`Concave`]: what each further unit of it gains.
+/// A user of [`Concave`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct User {
-    /// What a unit uses of the resource, at least 1.
+    /// Amount of the resource per unit, at least 1.
     pub size: u32,
-    /// The gain of each unit after those before it, none greater than the one before;
-    /// one that is counts as equal to it. There are no more units than gains.
+    /// Gain of each further unit, in descending order. A larger gain counts as equal to the one
+    /// before. The number of gains is the maximum number of units.
     pub gains: Vec<f64>,
 }
 
-/// Units for each of several users so that the sum of gains is greatest and one resource
-/// suffices: a knapsack with concave gains.
+/// Knapsack with concave gains: assigns units of one resource to users, with the largest sum of
+/// gains.
 ///
-/// Units are given in order of what they gain for what they use, as long as they fit. The
-/// answer is the best one where all users use alike; else it is less by at most the gain of
-/// one unit, and [`Units::bound`] says by how much at most. Of units that gain alike, those
-/// of users with fewer units come first, then those of the user that was named first.
+/// Units are assigned in descending order of gain per amount, as long as they fit. If all users
+/// have the same unit size, the result is optimal. Otherwise it is below the optimum by at most the
+/// gain of one unit, and [`Units::bound`] limits the difference. Among units with equal gain per
+/// amount, users with fewer units come first, then users with a lower index.
 ///
 /// ```
 /// use blox_solve::{Concave, User};
@@ -33,23 +33,23 @@ pub struct User {
 pub struct Concave {
     capacity: u64,
     users: Vec<User>,
-    /// Units by what they gain for what they use: user, which of its units.
+    /// Units in descending order of gain per amount, as pairs of user and unit index.
     order: Vec<(usize, u32)>,
 }
 
-/// What every user gets.
+/// Units of all users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Units {
     /// Units of each user.
     pub of: Vec<u32>,
-    /// The sum of gains.
+    /// Sum of gains.
     pub gain: f64,
-    /// What no answer gains more than.
+    /// Upper bound on the gain of any assignment.
     pub bound: f64,
 }
 
 impl Concave {
-    /// With so much of the resource.
+    /// Creates a program with this amount of the resource.
     pub fn new(capacity: u64, mut users: Vec<User>) -> Self {
         let mut order = Vec::new();
         for (i, user) in users.iter_mut().enumerate() {
@@ -76,10 +76,10 @@ impl Concave {
         }
     }
 
-    /// The best units of which each user has at least so many (0 for users without a number).
+    /// Returns the best units with at least `least` units per user (0 for users without an entry).
     ///
     /// # Errors
-    /// The least units do not fit.
+    /// Fails if the least units do not fit.
     pub fn solve(&self, least: &[u32]) -> Result<Units, SolveError> {
         let mut of = vec![0; self.users.len()];
         let mut left = self.capacity;
@@ -97,7 +97,7 @@ impl Concave {
             if more <= 0.0 || left == 0 {
                 break;
             }
-            // Had anyway, or a unit before it did not fit.
+            // The user already has this unit, or an earlier unit did not fit.
             if unit < had || of[i] != unit {
                 continue;
             }
@@ -112,7 +112,7 @@ impl Concave {
         Ok(Units { of, gain, bound })
     }
 
-    /// The greatest gain if units could be divided.
+    /// Returns the largest gain if units were divisible.
     fn relaxed(&self, least: &[u32]) -> f64 {
         let mut left = self.capacity as f64;
         let mut gain = 0.0;
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(program.solve(&[]).unwrap().of, [1]);
     }
 
-    /// The greatest gain by trying all.
+    /// Returns the largest gain over all assignments.
     fn exhaustive(capacity: i64, users: &[User]) -> f64 {
         let Some((first, rest)) = users.split_first() else {
             return 0.0;

@@ -8,15 +8,16 @@ use clarabel::solver::{
 
 const NAME: &str = "clarabel";
 
-/// Interior point for programs without integers: `clarabel`. Where the optimum is not
-/// unique its solution lies in the middle of all optimal ones.
+/// Interior-point method for programs without integers: `clarabel`.
+///
+/// If the optimum is not unique, the solution is the centre of all optimal ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InteriorPoint {
-    /// Iterations after which it gives up; `None` for its own 200.
+    /// Maximum number of iterations. `None` for the solver's own limit of 200.
     pub limit: Option<u32>,
 }
 
-/// The matrix of a program, row by row: `a x + s = b`, `s` zero or not negative.
+/// Matrix of a program, row by row: `a x + s = b`, with `s` zero or non-negative.
 #[derive(Default)]
 struct Rows {
     row: Vec<usize>,
@@ -77,7 +78,7 @@ impl Solver for InteriorPoint {
         }
         let linear = rows.bound.len();
         for Mean { of: [a, b], mean } in &program.means {
-            // a b >= c^2 is (a + b)^2 >= (a - b)^2 + (2 c)^2.
+            // a b >= c^2 is equivalent to (a + b)^2 >= (a - b)^2 + (2 c)^2.
             rows.push([(a.0, -1.0), (b.0, -1.0)].into_iter(), 0.0);
             rows.push([(a.0, -1.0), (b.0, 1.0)].into_iter(), 0.0);
             rows.push(std::iter::once((mean.0, -2.0)), 0.0);

@@ -1,25 +1,23 @@
-//! Linear and mixed-integer programs behind one small trait, for policies that
-//! decide by optimisation. Knows nothing of jobs and clusters.
+//! Linear and mixed-integer programs behind one small trait, for policies that decide by
+//! optimisation.
 //!
-//! A [`Program`] is built variable by variable and row by row; a [`Solver`]
-//! solves it. [`Auto`] takes the interior-point method of `clarabel` for linear
-//! programs and branch and bound of `microlp` for those with integers; both
-//! are pure Rust, one thread, without a clock in any decision.
+//! The crate does not depend on jobs or clusters. A [`Program`] is built from variables and rows,
+//! and a [`Solver`] solves it. [`Auto`] uses the interior-point method of `clarabel` for linear
+//! programs, and branch and bound of `microlp` for programs with integers. Both are pure Rust, use
+//! one thread, and make no decision by a clock.
 //!
-//! **What is determined.** An optimum need not be unique. [`Solver::solve`] gives
-//! the solver's own choice: the same on every run, but that of another solver or
-//! version may differ. [`solve_with_tie_break`] gives an optimum that depends on
-//! the program alone: of all optimal solutions (to one part in 10⁹) the one with the
-//! least sum of values weighted `1`, `2`, `3`, ... in order of the variables. Among
-//! whole numbers two solutions can have the same sum as well; between these the solver
-//! chooses.
+//! **Unique results.** An optimum need not be unique. [`Solver::solve`] returns the solver's own
+//! choice. It is the same on every run, but may differ for another solver or version.
+//! [`solve_with_tie_break`] returns an optimum that depends only on the program. Among all optimal
+//! solutions (to one part in 10⁹) it takes the one with the least sum of values weighted `1`, `2`,
+//! `3`, ... in order of the variables. Solutions in whole numbers can tie in this sum, too. The
+//! solver then chooses among them.
 //!
-//! **Others** are added by implementing [`Solver`]; `blox-highs`, beside the workspace,
-//! does so with HiGHS.
+//! **Other solvers** implement [`Solver`]. `blox-highs`, beside the workspace, does so with HiGHS.
 //!
-//! **Limits** count work, not seconds: nodes of the branch and bound, iterations of
-//! the interior-point method. The result under a limit is thus the same on
-//! every machine. A solver without such a count has none to offer.
+//! **Limits** count work instead of seconds: nodes of the branch and bound, or iterations of the
+//! interior-point method. The result under a limit is therefore the same on every machine. A solver
+//! without such a count has no limit.
 //!
 //! ```
 //! use blox_solve::{Auto, Program, Solver};
@@ -56,12 +54,11 @@ use std::ops::Index;
 /// A solution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// The objective there.
+    /// Objective of the solution.
     pub objective: f64,
-    /// The value of each variable, in order; integers are whole numbers.
+    /// Value of each variable, in order. Integers are whole numbers.
     pub values: Vec<f64>,
-    /// True if nothing better exists, as far as tolerances go; `false` where a
-    /// limit ended the search.
+    /// True if the solution is optimal within tolerances. False if a limit ended the search.
     pub proven: bool,
 }
 
@@ -72,56 +69,56 @@ impl Index<Var> for Solution {
     }
 }
 
-/// Why there is no solution.
+/// Reason for which there is no solution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SolveError {
     /// No values satisfy all rows and bounds.
     #[error("the program has no feasible solution")]
     Infeasible,
-    /// The objective has no bound.
+    /// The objective is unbounded.
     #[error("the program is unbounded: its objective improves for ever")]
     Unbounded,
-    /// The limit came before any solution.
+    /// The limit was reached before any solution was found.
     #[error("no solution was found within {limit} {unit}")]
     Limit {
         /// The limit.
         limit: u64,
-        /// What it counts.
+        /// Unit of the limit.
         unit: &'static str,
     },
-    /// The program is not one that this solver takes.
+    /// The solver does not support this program.
     #[error("{solver} cannot solve this program: {why}")]
     Unsuited {
         /// The solver.
         solver: &'static str,
-        /// Why.
+        /// Unsupported property.
         why: String,
     },
-    /// The solver gave up.
+    /// The solver failed.
     #[error("{solver} failed: {why}")]
     Failed {
         /// The solver.
         solver: &'static str,
-        /// How.
+        /// Reason of the failure.
         why: String,
     },
 }
 
 /// Solves programs.
 pub trait Solver {
-    /// An optimal solution, or the best within the solver's limit.
+    /// Returns an optimal solution, or the best one within the solver's limit.
     ///
     /// # Errors
-    /// There is none, or the solver cannot find it.
+    /// Fails if there is no solution or the solver cannot find one.
     fn solve(&self, program: &Program) -> Result<Solution, SolveError>;
 }
 
-/// The default: interior point for linear programs, branch and bound for others.
+/// Default solver: interior point for linear programs, branch and bound for others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Auto {
-    /// Nodes of the branch and bound, or iterations of the interior-point
-    /// method, after which it stops; `None` for the solvers' own.
+    /// Maximum number of branch-and-bound nodes or interior-point iterations. `None` for the
+    /// solvers' own limits.
     pub limit: Option<u64>,
 }
 
@@ -149,12 +146,14 @@ impl Solver for Auto {
     }
 }
 
-/// Of all solutions that are optimal to `slack`, a relative part, the one nearest to
-/// given values: unique, since the squared distance is strictly convex in them.
-/// Solves the program twice; the solver must take squared distances.
+/// Returns the solution nearest to given values, among all solutions that are optimal within
+/// `slack` (relative).
+///
+/// The solution is unique in these variables, as the squared distance is strictly convex. The
+/// program is solved twice, and the solver must support squared distances.
 ///
 /// # Errors
-/// As the solver's.
+/// Returns the solver's errors.
 pub fn solve_nearest(
     solver: &dyn Solver,
     program: &Program,
@@ -171,7 +170,7 @@ pub fn solve_nearest(
             chosen.objective = program.objective_at(&chosen.values);
             Ok(chosen)
         }
-        // The first optimum satisfies the row; a solver may miss it by rounding.
+        // The first optimum satisfies the row, but a solver may miss it by rounding.
         Err(SolveError::Infeasible | SolveError::Failed { .. } | SolveError::Limit { .. }) => {
             Ok(best)
         }
@@ -179,13 +178,14 @@ pub fn solve_nearest(
     }
 }
 
-/// An optimal solution chosen by the program rather than the solver: of all that are
-/// optimal to one part in 10⁹, the one with the least sum of values weighted
-/// `1`, `2`, `3`, ... in order of the variables (of several with the same sum, the one
-/// that the solver finds). Solves the program twice.
+/// Returns an optimal solution that depends on the program instead of the solver.
+///
+/// Among all solutions that are optimal to one part in 10⁹, it is the one with the least sum of
+/// values weighted `1`, `2`, `3`, ... in order of the variables. If several have the same sum, the
+/// solver chooses. The program is solved twice.
 ///
 /// # Errors
-/// As the solver's.
+/// Returns the solver's errors.
 pub fn solve_with_tie_break(
     solver: &dyn Solver,
     program: &Program,
@@ -200,7 +200,7 @@ pub fn solve_with_tie_break(
             chosen.objective = program.objective_at(&chosen.values);
             Ok(chosen)
         }
-        // The first optimum satisfies the row; a solver may miss it by rounding.
+        // The first optimum satisfies the row, but a solver may miss it by rounding.
         Err(SolveError::Infeasible | SolveError::Failed { .. }) => Ok(best),
         Err(e) => Err(e),
     }
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn of_all_optima_the_nearest_is_found() {
-        // x + y = 1 is optimal everywhere; nearest to (0.9, 0.3) is (0.8, 0.2).
+        // Every point with x + y = 1 is optimal. The nearest one to (0.9, 0.3) is (0.8, 0.2).
         let mut p = Program::maximise();
         let (x, y) = (p.real(1.0, 0.0, 1.0), p.real(1.0, 0.0, 1.0));
         p.at_most(&[(x, 1.0), (y, 1.0)], 1.0);
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_tie_break_depends_on_the_program_alone() {
-        // One unit for any of three variables: the last gets nothing.
+        // One unit for three equal variables: the last one gets the rest.
         let mut p = Program::maximise();
         let vars = [0; 3].map(|_| p.real(1.0, 0.0, 0.4));
         p.at_most(&vars.map(|v| (v, 1.0)), 1.0);

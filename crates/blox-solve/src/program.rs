@@ -1,17 +1,17 @@
-//! A program: an objective, variables with bounds, rows.
+//! Programs: an objective, variables with bounds, and rows.
 
 /// A variable of a [`Program`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Var(pub(crate) usize);
 
 impl Var {
-    /// Its place among the variables, from 0.
+    /// Returns the index of the variable.
     pub fn index(self) -> usize {
         self.0
     }
 }
 
-/// How a row's sum relates to its right-hand side.
+/// Relation between a row's sum and its right-hand side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// At most.
@@ -22,52 +22,53 @@ pub enum Relation {
     AtLeast,
 }
 
-/// A variable as a solver sees it.
+/// A variable in the form for solvers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Column {
-    /// Its weight in the objective.
+    /// Weight in the objective.
     pub cost: f64,
-    /// Its least value; may be infinite.
+    /// Least value, possibly infinite.
     pub low: f64,
-    /// Its greatest value; may be infinite.
+    /// Largest value, possibly infinite.
     pub high: f64,
-    /// True if it is a whole number.
+    /// True for whole numbers.
     pub integer: bool,
 }
 
-/// A row as a solver sees it.
+/// A row in the form for solvers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Each variable once, with its factor.
+    /// Variables with their factors, each variable once.
     pub terms: Vec<(Var, f64)>,
-    /// How the sum relates to the bound.
+    /// Relation between the sum and the bound.
     pub relation: Relation,
     /// The right-hand side.
     pub bound: f64,
 }
 
-/// Two variables whose geometric mean is at least a third.
+/// A constraint: the geometric mean of two variables is at least a third variable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mean {
     pub of: [Var; 2],
     pub mean: Var,
 }
 
-/// A linear program, with integers where variables say so, and two kinds of
-/// curved terms that the interior-point method takes as well: geometric means
-/// ([`Program::geometric_mean_at_least`]) and squared distances ([`Program::near`]).
+/// A linear program, optionally with integer variables.
+///
+/// It can also have two kinds of curved terms that the interior-point method supports: geometric
+/// means ([`Program::geometric_mean_at_least`]) and squared distances ([`Program::near`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub(crate) maximises: bool,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Row>,
     pub(crate) means: Vec<Mean>,
-    /// Weight and target of a squared distance, by variable.
+    /// Variables with the target and weight of their squared distance.
     pub(crate) near: Vec<(Var, f64, f64)>,
 }
 
 impl Program {
-    /// A program that maximises.
+    /// Creates a program that maximises.
     pub fn maximise() -> Self {
         Program {
             maximises: true,
@@ -78,7 +79,7 @@ impl Program {
         }
     }
 
-    /// A program that minimises.
+    /// Creates a program that minimises.
     pub fn minimise() -> Self {
         Program {
             maximises: false,
@@ -86,8 +87,7 @@ impl Program {
         }
     }
 
-    /// A real variable with its weight in the objective and its bounds, which
-    /// may be infinite.
+    /// Adds a real variable with its weight in the objective and its bounds, which may be infinite.
     pub fn real(&mut self, weight: f64, low: f64, high: f64) -> Var {
         self.column(Column {
             cost: weight,
@@ -97,7 +97,7 @@ impl Program {
         })
     }
 
-    /// A whole number.
+    /// Adds a whole number with its weight in the objective and its bounds.
     pub fn integer(&mut self, weight: f64, low: i32, high: i32) -> Var {
         self.column(Column {
             cost: weight,
@@ -107,7 +107,7 @@ impl Program {
         })
     }
 
-    /// 0 or 1.
+    /// Adds a variable that is 0 or 1, with its weight in the objective.
     pub fn binary(&mut self, weight: f64) -> Var {
         self.integer(weight, 0, 1)
     }
@@ -122,7 +122,7 @@ impl Program {
         self.columns[var.0].cost += weight;
     }
 
-    /// A row. Terms of one variable add up.
+    /// Adds a row. Terms with the same variable add up.
     pub fn row(&mut self, terms: &[(Var, f64)], relation: Relation, bound: f64) {
         if terms.is_sorted_by(|(a, _), (b, _)| a < b) {
             let terms = terms.to_vec();
@@ -147,63 +147,64 @@ impl Program {
         });
     }
 
-    /// The sum is at most `bound`.
+    /// Adds the constraint that the sum is at most `bound`.
     pub fn at_most(&mut self, terms: &[(Var, f64)], bound: f64) {
         self.row(terms, Relation::AtMost, bound);
     }
 
-    /// The sum is at least `bound`.
+    /// Adds the constraint that the sum is at least `bound`.
     pub fn at_least(&mut self, terms: &[(Var, f64)], bound: f64) {
         self.row(terms, Relation::AtLeast, bound);
     }
 
-    /// The sum is `bound`.
+    /// Adds the constraint that the sum equals `bound`.
     pub fn equal(&mut self, terms: &[(Var, f64)], bound: f64) {
         self.row(terms, Relation::Equal, bound);
     }
 
-    /// The geometric mean of two variables, neither of them negative, is at least a third.
+    /// Adds the constraint that the geometric mean of two non-negative variables is at least a
+    /// third variable.
     pub fn geometric_mean_at_least(&mut self, a: Var, b: Var, mean: Var) {
         self.means.push(Mean { of: [a, b], mean });
     }
 
-    /// Adds `weight`, not negative, times the squared distance of a variable from
-    /// `target` to what is minimised (takes it from what is maximised).
+    /// Adds a penalty to the objective: `weight` times the squared distance of a variable from
+    /// `target`. The weight is not negative.
     pub fn near(&mut self, var: Var, target: f64, weight: f64) {
         self.near.push((var, target, weight));
     }
 
-    /// Returns whether it has geometric means or squared distances.
+    /// Returns true if the program has geometric means or squared distances.
     pub fn is_curved(&self) -> bool {
         !(self.means.is_empty() && self.near.is_empty())
     }
 
-    /// Returns whether the objective is maximised; else minimised.
+    /// Returns true if the objective is maximised.
     pub fn maximises(&self) -> bool {
         self.maximises
     }
 
-    /// The variables, in order: what a solver of one's own needs, with [`Program::rows`].
+    /// Returns the variables in order. A custom solver needs these and [`Program::rows`].
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The rows, in order.
+    /// Returns the rows in order.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// Returns how many variables it has.
+    /// Returns the number of variables.
     pub fn variables(&self) -> usize {
         self.columns.len()
     }
 
-    /// Returns whether it has integers.
+    /// Returns true if the program has integers.
     pub fn has_integers(&self) -> bool {
         self.columns.iter().any(|c| c.integer)
     }
 
-    /// The objective at some values.
+    /// Returns the objective at the given values.
     pub fn objective_at(&self, values: &[f64]) -> f64 {
         let each = self.columns.iter().zip(values).map(|(c, v)| c.cost * v);
         let sign = if self.maximises { -1.0 } else { 1.0 };
@@ -214,20 +215,20 @@ impl Program {
         each.sum::<f64>() + self.near.iter().map(distance).sum::<f64>()
     }
 
-    /// The program that chooses among solutions that are as good as `best`: the
-    /// least sum of weighted values.
+    /// Returns the program that chooses among solutions with an objective of `best`: it minimises
+    /// the weighted sum of values.
     pub(crate) fn among_optimal(&self, best: f64) -> Program {
         let mut tied = self.as_good_as(best, 1e-9);
         let count = tied.columns.len().max(1) as f64;
         for (i, column) in tied.columns.iter_mut().enumerate() {
-            // 1, 2, 3, ... scaled to stay near 1.
+            // Weights 1, 2, 3, ..., scaled to at most 1.
             column.cost = (i + 1) as f64 / count;
         }
         tied
     }
 
-    /// The program of all solutions that are as good as `best` up to a relative
-    /// slack, with nothing to choose among them yet; it minimises.
+    /// Returns a program whose solutions reach `best` up to a relative slack. It minimises, and has
+    /// no objective yet.
     pub(crate) fn as_good_as(&self, best: f64, slack: f64) -> Program {
         let mut tied = self.clone();
         tied.maximises = false;

@@ -1,7 +1,8 @@
-//! Blox's released program (msr-fiddle/blox, commit c8851b2): rounds of 300 s
-//! at whose start ends are seen, its scattered placement, its 1000-hour guard
-//! around every scheduler. It knows no types of GPU: a job that could not run on some node is
-//! turned away.
+//! Blox's released program (msr-fiddle/blox, commit c8851b2).
+//!
+//! Its rounds of 300 s report ends at their start. It has a scattered placement, and a 1000-hour
+//! starvation guard around every scheduler. It does not know GPU types, so a job that cannot run on
+//! some node is rejected.
 
 pub(crate) mod figures;
 pub mod quirks;
@@ -14,31 +15,32 @@ use quirks::{Fifo, Scattered, Srtf};
 
 pub use crate::blox::quirks::optimus_factor;
 
-/// After how long in the queue a job comes before all others.
+/// Hours in the queue after which a job comes before all others.
 pub const GUARD_HOURS: f64 = 1000.0;
 
-/// Its `Fifo`.
+/// The program's `Fifo`.
 pub fn fifo() -> Pipeline {
     compose("blox-fifo", Fifo::default())
 }
 
-/// Its `Las`.
+/// The program's `Las`.
 pub fn las() -> Pipeline {
     compose("blox-las", Las::default())
 }
 
-/// Its `Tiresias`, which orders exactly as its `Las`.
+/// The program's `Tiresias`, which has the same order as its `Las`.
 pub fn tiresias() -> Pipeline {
     compose("blox-tiresias", Las::default())
 }
 
-/// Its `Srtf`.
+/// The program's `Srtf`.
 pub fn srtf() -> Pipeline {
     compose("blox-srtf", Srtf::default())
 }
 
-/// Its `Optimus`: the order of its `Srtf`. What sets it apart is in how the
-/// world behaves: simulate it with [`OptimusSpeed`].
+/// The program's `Optimus`, which has the same order as its `Srtf`.
+///
+/// The difference is the speed of jobs: simulate it with [`OptimusSpeed`].
 pub fn optimus() -> Pipeline {
     compose("blox-optimus", Srtf::default())
 }
@@ -54,14 +56,15 @@ fn compose(name: &str, policy: impl SchedulingPolicy + Clone + 'static) -> Pipel
         .expect(crate::ONCE)
 }
 
-/// Every job runs faster by one factor, which Blox's `Optimus` chooses by the load.
+/// Execution model of Blox's `Optimus`: one speed factor for all jobs, chosen by the load.
 #[derive(Clone, Copy, Debug)]
 pub struct OptimusSpeed {
     factor: f64,
 }
 
 impl OptimusSpeed {
-    /// For a load in jobs an hour; `None` for a load that stops the original.
+    /// Creates the model for a load in jobs per hour. Returns `None` for a load at which the
+    /// original fails.
     pub fn at_load(load: f64) -> Option<Self> {
         optimus_factor(load).map(|factor| OptimusSpeed { factor })
     }

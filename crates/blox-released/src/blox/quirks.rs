@@ -1,8 +1,8 @@
-//! What Blox's released program does (msr-fiddle/blox, commit c8851b2).
+//! Quirks of Blox's released program (msr-fiddle/blox, commit c8851b2).
 //!
-//! Its `Tiresias` is its `Las` bit for bit: the queues that it builds are
-//! thrown away. Its `Optimus` orders as its `Srtf`; what sets it apart is a
-//! factor on the speed of every job, chosen by the load: [`optimus_factor`].
+//! `Tiresias` has exactly the results of `Las`, as the program discards the queues that it builds.
+//! `Optimus` has the order of `Srtf`. It differs only by a factor on the speed of every job, which
+//! depends on the load: [`optimus_factor`].
 
 use blox_core::{
     Assignment, Draft, DraftError, GpuList, JobRef, NodeStatus, Outlook, PlacementPolicy, Reason,
@@ -12,8 +12,8 @@ use blox_core::{
 };
 use blox_policies::placement::suits;
 
-/// Blox's `Fifo`: by submission. Unlike the paper's it preempts: a job that the
-/// starvation guard promotes stops others.
+/// Blox's `Fifo`, in order of submission. Quirk: the program preempts jobs, unlike the paper: a job
+/// promoted by the starvation guard stops others.
 #[derive(Clone)]
 pub struct Fifo(ByKey);
 
@@ -36,8 +36,10 @@ impl SchedulingPolicy for Fifo {
     }
 }
 
-/// Blox's `Srtf` and `Optimus`: by the whole work at one iteration a second of
-/// `iteration_time`, less the time for which the job ran, however fast it was.
+/// Blox's `Srtf` and `Optimus`. Quirk: the program ignores the speed of jobs.
+///
+/// The key is the total work at one iteration per `iteration_time`, minus the time for which the
+/// job ran.
 #[derive(Clone)]
 pub struct Srtf(ByKey);
 
@@ -60,8 +62,9 @@ impl SchedulingPolicy for Srtf {
     }
 }
 
-/// The factor on the speed of every job under Blox's `Optimus`, by load in jobs
-/// an hour. Other loads stop the original with a `KeyError`: `None`.
+/// Returns the speed factor of all jobs under Blox's `Optimus`, by load in jobs per hour.
+///
+/// Returns `None` for other loads, at which the original fails with a `KeyError`.
 pub fn optimus_factor(load: f64) -> Option<f64> {
     const FACTORS: [f64; 9] = [5.0, 3.0, 1.4, 1.2, 1.1, 1.0, 1.0, 1.0, 1.0];
     if load.fract() != 0.0 || !(1.0..=9.0).contains(&load) {
@@ -70,14 +73,15 @@ pub fn optimus_factor(load: f64) -> Option<f64> {
     FACTORS.get(load as usize - 1).copied()
 }
 
-/// Blox's only live placement (`JobPlacement.place`).
+/// Placement that Blox's schedulers use (`JobPlacement.place`).
 ///
-/// Free GPUs are taken node by node in ascending order, as many as the node
-/// has, until the count is exactly right: a job that jumps past it is not
-/// placed although it would fit. A job that does not fit stops the jobs after
-/// it in the order, last first, until it fits; if it never does, they stay
-/// stopped and their GPUs idle, and no job after it is looked at. It knows no types of GPU: a
-/// job that does not run on all of them is turned away.
+/// Quirk: the program takes free GPUs node by node in ascending order, as many as the job needs
+/// from each node, until it has enough. If it then has too many, the job is not placed although it
+/// would fit.
+///
+/// A job that does not fit stops later jobs, last first, until it fits. If it never fits, the
+/// stopped jobs stay stopped, their GPUs stay idle, and no later job is tried. The program does not
+/// know GPU types: a job that does not run on all of them is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scattered;
 

@@ -147,7 +147,7 @@ impl Settings {
     }
 }
 
-/// The number in `LoadBased 1.2x` or `Accept-1.2x`; `None` where everything is accepted.
+/// Returns the number in `LoadBased 1.2x` or `Accept-1.2x`, or `None` if all jobs are accepted.
 fn threshold(admission: &str) -> Option<f64> {
     admission
         .split(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -164,7 +164,7 @@ fn tracked_rows(case: &Case) -> Result<(u64, u64), VerifyError> {
     range.ok_or_else(|| case.bad("summary.json", "`tracked_ids` is missing"))
 }
 
-/// Jobs are known by `ids`, or by their numbers where there are none.
+/// Compares jobs. They are identified by `ids`, or by their numbers if there are none.
 fn compare_jobs(
     case: &Case,
     report: &Report,
@@ -180,7 +180,7 @@ fn compare_jobs(
         .map(|j| (id_of(j).unwrap_or(j.job.0.into()), j))
         .collect();
     let e = &case.expected;
-    // Without these nothing of what a case is about would be compared.
+    // Without these columns, the essential results of a case would not be compared.
     let [id, _, _, _] = e.columns(["job_id", "submit_s", "first_launch_s", "finish_s"])?;
     for (r, row) in e.rows.iter().enumerate() {
         let job = e.number(r, id)? as u64;
@@ -194,7 +194,7 @@ fn compare_jobs(
         let columns = [
             ("submit_s", Some(j.submit.secs())),
             ("first_launch_s", launch),
-            // The original notes a launch at the next collection of metrics.
+            // The original records a launch at the next collection of metrics.
             ("first_metric_s", launch.map(|t| t + round)),
             ("finish_s", j.finish.map(|t| t.secs())),
             ("jct_s", j.jct().map(|t| t.secs())),
@@ -229,7 +229,8 @@ fn compare_jobs(
     Ok(())
 }
 
-/// The original writes its files before the placement of the last round.
+/// Compares preemptions by round. The original writes its files before the placement of the last
+/// round.
 fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<(), VerifyError> {
     let end = report.end.secs() as i64;
     let found: BTreeMap<i64, f64> = report

@@ -1,4 +1,4 @@
-//! The figures of ElasticFlow (ASPLOS 2023), by the program that was released with it.
+//! Figures of ElasticFlow (ASPLOS 2023), reproduced with its released program.
 
 mod fig10;
 mod fig11;
@@ -31,14 +31,14 @@ const A100: DataFile = DataFile {
 };
 const RELEASED: &str = "pkusys/ElasticFlow 04a0109, scheduler.py under Python 3.11";
 const GREEDY: &str = "pkusys/ElasticFlow 04a0109, its Chronus without a commercial solver";
-/// The seed of what the released generator draws from Python's unseeded generator.
+/// Seed of the numbers that the released generator draws from Python's unseeded generator.
 const UNSEEDED: u64 = 12345;
 
 /// A program of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     Of(Algorithm),
-    /// With the period of its checks and that of arrivals, in seconds.
+    /// Chronus, with the intervals of its checks and of arrivals in seconds.
     Chronus(u32, u32),
 }
 
@@ -56,8 +56,8 @@ impl Program {
         }
     }
 
-    /// Its name in the `scheduler` column of results, where blox's own `edf` or `themis` may
-    /// stand beside it.
+    /// Returns the name in the `scheduler` column of results. It differs from blox's own `edf` and
+    /// `themis`.
     fn scheduler(self) -> &'static str {
         match self {
             Program::Of(Algorithm::ElasticFlow) => "elasticflow-released",
@@ -72,7 +72,7 @@ impl Program {
     }
 }
 
-/// A cluster, and the slot of the programs that run on it.
+/// A cluster and the slot length of the programs that run on it.
 #[derive(Clone, Copy, Debug)]
 struct World {
     shape: Shape,
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// A program on jobs in order of submission.
+    /// Returns a run of a program on jobs in order of submission.
     fn run(
         self,
         program: Program,
@@ -104,7 +104,7 @@ impl World {
         self.run_keeping(program, jobs, table, of, |_| {})
     }
 
-    /// The same. `keep` takes the allocations of its jobs.
+    /// Returns a run as [`World::run`] does. `keep` receives the allocations of its jobs.
     fn run_keeping(
         self,
         program: Program,
@@ -143,13 +143,13 @@ impl World {
     }
 }
 
-/// Jobs in order of submission, for all programs of a figure.
+/// Sorts jobs by submission, for all programs of a figure.
 fn in_order(mut jobs: Vec<JobSpec>) -> Arc<[JobSpec]> {
     jobs.sort_by_key(|job| job.submit);
     jobs.into()
 }
 
-/// Jobs as a program sees them.
+/// Returns the jobs with the profile that a program uses.
 fn profiled(
     program: Program,
     jobs: &[JobSpec],
@@ -170,7 +170,7 @@ fn profiled(
                     });
                 }
             }
-            // The released conversion makes every job one with a deadline.
+            // The released conversion gives every job a deadline.
             Program::Chronus(..) => {
                 if let Some(extras) = &mut job.extras {
                     extras.class = ServiceClass::Guaranteed;
@@ -181,8 +181,9 @@ fn profiled(
     Ok(jobs)
 }
 
-/// Returns what a program did, as the report of a simulation has it. Ends are those that the
-/// program had planned; deadlines are met by its own count.
+/// Returns the result of a program as a simulation report.
+///
+/// Ends are the planned ends of the program. Met deadlines follow the program's own count.
 fn report(
     program: Program,
     shape: Shape,
@@ -208,7 +209,7 @@ fn report(
         count.met += u64::from(!end.late && job.deadline.is_some());
     }
     for job in &mut jobs {
-        // A job ends on the GPUs that it was given last: all launches before were taken away.
+        // A job ends on its last allocation. All earlier launches were preempted.
         job.preemptions = job.launches.saturating_sub(u32::from(job.finish.is_some()));
         let declined = job.outcome == Some(Outcome::Rejected);
         count.declined += u64::from(declined && job.deadline.is_some());
@@ -251,7 +252,7 @@ fn report(
     }
 }
 
-/// The row of a job that has not started.
+/// Returns the result of a job that has not started.
 fn unfinished((spec, number): (&JobSpec, u32)) -> JobResult {
     let extras = spec.extras();
     let counts = extras.class == ServiceClass::Guaranteed;
@@ -272,20 +273,20 @@ fn met(report: &Report) -> u64 {
     report.summary.deadlines.unwrap_or_default().met
 }
 
-/// Deadlines met, of all.
+/// Returns the fraction of deadlines met.
 fn ratio(report: &Report) -> f64 {
     let d = report.summary.deadlines.unwrap_or_default();
     let all = d.met + d.missed + d.declined;
     d.met as f64 / all.max(1) as f64
 }
 
-/// The throughputs of the A100.
+/// Reads the throughputs of the A100.
 fn a100(figure: &dyn Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, ReproduceError> {
     let table = ScalingTable::read_dir(file(figure, data, A100.path)?)?;
     Ok(Arc::new(table))
 }
 
-/// Returns whether two counts or ratios are the same up to what a table prints.
+/// Returns true if two counts or ratios are equal within the precision of a printed table.
 fn equal(ours: f64, theirs: f64) -> bool {
     (ours - theirs).abs() < 5e-5
 }

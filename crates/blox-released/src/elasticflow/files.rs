@@ -1,5 +1,5 @@
-//! The files of ElasticFlow's released scheduler: traces, cluster
-//! specifications, how far it scales each model, and the jobs that its generator draws.
+//! Files of ElasticFlow's released scheduler: traces, cluster specifications, scaling limits of
+//! models, and generated jobs.
 
 mod generate;
 
@@ -13,14 +13,15 @@ use blox_traces::source::Source;
 use blox_traces::table::{Column, Table};
 use std::path::Path;
 
-/// Reads a trace, in either spelling of its columns: `submit_time`, `iteration`,
-/// `ddl`, or `submission_time`, `num_iteration`, `deadline`; always
-/// `model_name`, `batch_size`, `num_gpu`, `duration`; `best_effort` if there.
-/// The jobs are in order of the file, with the trace's identifiers as names. Cells stand
-/// between commas or, where the header has none, between single spaces.
+/// Reads a trace in either spelling of its columns.
+///
+/// The columns are `submit_time`, `iteration` and `ddl`, or `submission_time`, `num_iteration` and
+/// `deadline`. The trace also has `model_name`, `batch_size`, `num_gpu` and `duration`, and
+/// optionally `best_effort`. Jobs keep the order of the file, and the trace's identifiers become
+/// their names. Cells are separated by commas or, if the header has no comma, by single spaces.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or has a row that is no job.
+/// Fails if the file cannot be read, lacks a column, or has an invalid row.
 pub fn read_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
     trace_of(&Source::at(path.as_ref())?)
 }
@@ -34,7 +35,7 @@ fn trace_of(source: &Source) -> Result<Vec<JobSpec>, WorkloadError> {
         }
     };
     let submit = either(&table, "submission_time", "submit_time")?;
-    // The first spelling counts where a file has both.
+    // If a file has both spellings, the first one is used.
     let work = either(&table, "iteration", "num_iteration")?;
     let deadline = either(&table, "deadline", "ddl")?;
     let [model, batch, gpus, duration] =
@@ -107,12 +108,13 @@ impl Row {
     }
 }
 
-/// Reads a trace as it is converted for Chronus, with the columns `submit_time`,
-/// `num_gpu`, `duration` and `expect_time_list`: seconds from submission within
-/// which the job should end.
+/// Reads a trace that was converted for Chronus.
+///
+/// The columns are `submit_time`, `num_gpu`, `duration` and `expect_time_list`. The last one has
+/// the seconds from submission within which the job should end.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or has a row that is no job.
+/// Fails if the file cannot be read, lacks a column, or has an invalid row.
 pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [submit, gpus, duration, expect] =
@@ -135,11 +137,13 @@ pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, Worklo
     Ok(jobs)
 }
 
-/// A cluster specification, its cells as those of a trace: switches, nodes behind each, GPUs
-/// of each node.
+/// Reads a cluster specification. Returns the number of switches, nodes per switch, and GPUs per
+/// node.
+///
+/// Cells are separated as in a trace.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or holds no row.
+/// Fails if the file cannot be read, lacks a column, or has no row.
 pub fn read_cluster(path: impl AsRef<Path>) -> Result<(u32, u32, u32), WorkloadError> {
     let mut table = open_table(&Source::at(path.as_ref())?)?;
     let [switches, nodes, gpus] =
@@ -155,7 +159,7 @@ pub fn read_cluster(path: impl AsRef<Path>) -> Result<(u32, u32, u32), WorkloadE
     ))
 }
 
-/// The most GPUs to which `ef` and `ef-accessctrl` scale a model.
+/// Returns the maximum GPU count to which `ef` and `ef-accessctrl` scale a model.
 pub fn elastic_top(gpu_type: &str, model: &str, batch_size: u32) -> u32 {
     match (gpu_type, model, batch_size) {
         ("T4", "bert" | "cifar10", _) => 16,
@@ -172,14 +176,15 @@ pub fn elastic_top(gpu_type: &str, model: &str, batch_size: u32) -> u32 {
     }
 }
 
-/// The most GPUs that all other algorithms give a job: not where its curve
-/// bends, but as far as it was measured.
+/// Returns the maximum GPU count of a job under all other algorithms: the largest measured one,
+/// even beyond the peak of its scaling curve.
 pub fn rigid_top(row: &[Cell], batch_size: u32) -> u32 {
     let measured = row.iter().filter(|c| !c.is_nan).map(|c| c.gpus.get());
     measured.max().unwrap_or(0).min(64).min(batch_size)
 }
 
-/// Gives a job the levels of a row up to `top`, zeros included.
+/// Sets a job's levels to the GPU counts of a row up to `top`, including counts with zero
+/// throughput.
 pub fn set_levels(job: &mut JobSpec, row: &[Cell], top: u32) {
     let Some(extras) = &mut job.extras else {
         return;

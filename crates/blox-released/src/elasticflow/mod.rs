@@ -1,5 +1,5 @@
-//! ElasticFlow's released scheduler and baselines (pkusys/ElasticFlow, commit
-//! 04a0109), run directly on jobs.
+//! ElasticFlow's released scheduler and baselines (pkusys/ElasticFlow, commit 04a0109), run
+//! directly on jobs.
 //!
 //! Each program of [`simulator`] simulates itself.
 
@@ -14,7 +14,8 @@ use blox_core::JobSpec;
 use blox_traces::scaling::ScalingTable;
 use std::sync::atomic::AtomicBool;
 
-/// The released program's algorithms without Chronus, which is a program of its own: [`chronus`].
+/// Algorithms of the released program, except for Chronus, which is a separate program:
+/// [`chronus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// `ef-accessctrl`: ElasticFlow.
@@ -29,13 +30,13 @@ pub enum Algorithm {
     Tiresias,
     /// `gandiva`: time slicing in node sets.
     Gandiva,
-    /// `themis`: finish-time fairness in leases of a slot. The optimal shares of the original
-    /// are not unique, and so are not its leases.
+    /// `themis`: finish-time fairness in leases of one slot. The optimal shares of the original are
+    /// not unique, so its leases are not unique either.
     Themis,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Algorithm; 7] = [
         Algorithm::ElasticFlow,
         Algorithm::WithoutAdmission,
@@ -46,7 +47,7 @@ impl Algorithm {
         Algorithm::Themis,
     ];
 
-    /// Its name there.
+    /// Returns the name in the original.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::ElasticFlow => "ef-accessctrl",
@@ -59,14 +60,15 @@ impl Algorithm {
         }
     }
 
-    /// Returns whether it chooses the GPU counts of jobs by ElasticFlow's plan.
+    /// Returns true if the algorithm chooses GPU counts by ElasticFlow's plan.
     pub fn is_elastic(self) -> bool {
         matches!(self, Algorithm::ElasticFlow | Algorithm::WithoutAdmission)
     }
 
-    /// Gives a job the GPU counts that this algorithm considers, with their
-    /// throughputs; `gpu_type` is `A100` or `T4`. `false`, and nothing is changed,
-    /// if the table does not know the job's model with its batch size.
+    /// Sets a job's GPU counts and throughputs to those that this algorithm considers. `gpu_type`
+    /// is `A100` or `T4`.
+    ///
+    /// Returns false and changes nothing if the table lacks the job's model with its batch size.
     pub fn profile(self, job: &mut JobSpec, table: &ScalingTable, gpu_type: &str) -> bool {
         let extras = job.extras();
         let (Some(model), Some(batch)) = (&extras.model, extras.batch_size) else {
@@ -84,8 +86,10 @@ impl Algorithm {
         true
     }
 
-    /// Runs the algorithm on jobs in order of submission. `slot` is the least number of seconds
-    /// between two steps. Returns `None` if `stop` is set before the end.
+    /// Runs the algorithm on jobs in order of submission. Returns `None` if `stop` is set before
+    /// the end.
+    ///
+    /// `slot` is the minimum number of seconds between two steps.
     pub fn run(
         self,
         shape: Shape,
@@ -106,8 +110,9 @@ impl Algorithm {
     }
 }
 
-/// Runs `time-aware-with-lease`, Chronus without its solver, on jobs in order of submission. Returns
-/// `None` if `stop` is set before the end.
+/// Runs `time-aware-with-lease` (Chronus without its solver) on jobs in order of submission.
+///
+/// Returns `None` if `stop` is set before the end.
 pub fn chronus(shape: Shape, times: Times, jobs: &[JobSpec], stop: &AtomicBool) -> Option<Outcome> {
     simulator::run::<simulator::Chronus>(shape, times, jobs, stop)
 }

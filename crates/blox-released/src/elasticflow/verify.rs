@@ -23,7 +23,7 @@ impl System for ElasticFlow {
         has(["job_idx", "real_finish", "deadline_met", "last_num_gpu"]) || chronus::recognises(case)
     }
 
-    /// The programs run directly: they have no rounds that could be skipped.
+    /// Compares the case. The programs run directly and have no rounds to skip.
     fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
         if chronus::recognises(case) {
             return chronus::compare(case, self.name());
@@ -42,11 +42,12 @@ impl System for ElasticFlow {
     }
 }
 
-/// How far the aggregates of a run may lie apart whose shares are not unique.
+/// Tolerance of the aggregates of a run whose shares are not unique.
 const LOOSE: f64 = 0.02;
 
-/// The original's solver chooses among equally good shares. Where another choice
-/// moved ends, what the case says about all jobs must still agree.
+/// Excuses differences that come from another choice among optimal shares.
+///
+/// If another choice changed ends, the case's aggregates over all jobs must still agree.
 fn excuse_ties(
     case: &Case,
     run: &Run,
@@ -83,7 +84,7 @@ fn excuse_ties(
         !e.late && class != blox_core::ServiceClass::BestEffort
     };
     let met = ends.values().filter(in_time).count() as f64;
-    // Deadlines may differ by a part of all jobs, not of those that are met; of few jobs, by one.
+    // The tolerance of deadlines is a fraction of all jobs, and at least one job.
     let jobs = run.jobs.len() as f64;
     let some = (LOOSE * jobs).max(1.0);
     let aggregates = [
@@ -112,14 +113,14 @@ fn excuse_ties(
     Ok(())
 }
 
-/// What a case says that was run.
+/// Settings of a case.
 struct Run {
     algorithm: Algorithm,
     slot: f64,
     shape: elasticflow::Shape,
-    /// In order of submission.
+    /// Jobs in order of submission.
     jobs: Vec<JobSpec>,
-    /// The place in the file of each.
+    /// Row of each job in the file.
     rows: Vec<usize>,
 }
 
@@ -234,7 +235,7 @@ fn compare_jobs(
         match fate {
             "finished" => met += u32::from(!best_effort),
             "unfinished" => {}
-            // A best-effort job behind one that is late already is turned away as well.
+            // A best-effort job behind a late job is also rejected.
             _ => missed += 1,
         }
         let model = extras.model.as_deref().unwrap_or_default();
@@ -254,9 +255,8 @@ fn compare_jobs(
             ("finish", end.map(|e| e.at)),
             ("jct", end.map(|e| e.at - submit)),
         ];
-        // There a job counts as started even if the next one of the same step
-        // takes its GPUs away again.
-        // Gandiva's start when they come into a set, even if they wait there.
+        // In the original a job counts as started even if the next job of the same step takes its
+        // GPUs. Under Gandiva a job counts as started when it joins a set, even if it waits there.
         if !matches!(
             run.algorithm,
             Algorithm::EdfAdmission | Algorithm::Gandiva | Algorithm::Themis

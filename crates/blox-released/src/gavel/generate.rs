@@ -1,4 +1,4 @@
-//! Jobs as Gavel's simulator makes them up.
+//! Jobs of Gavel's generator.
 
 use blox_core::compat::cpython::Random;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time, Work};
@@ -7,8 +7,9 @@ use blox_traces::formats::gavel::Oracle;
 use blox_traces::generate::pow10;
 use std::sync::Arc;
 
-/// The jobs of Gavel's simulator without a trace: Poisson arrivals, durations from half
-/// a minute to a week on a V100, kinds by chance. Without end.
+/// Endless workload of Gavel's simulator without a trace.
+///
+/// Arrivals are Poisson, durations are half a minute to a week on a V100, and kinds are random.
 pub struct GavelWorkload {
     oracle: Arc<Oracle>,
     jobs: Random,
@@ -20,8 +21,8 @@ pub struct GavelWorkload {
     notices: Notices,
 }
 
-/// Kinds in the order of the program's table, with the batches of each and whether it
-/// runs on several GPUs.
+/// Kinds in the order of the program's table, with their batches, and whether they run on several
+/// GPUs.
 const KINDS: [(&str, &[u32], bool); 7] = [
     ("ResNet-18", &[16, 32, 64, 128, 256], true),
     ("ResNet-50", &[16, 32, 64, 128], true),
@@ -33,8 +34,8 @@ const KINDS: [(&str, &[u32], bool); 7] = [
 ];
 
 impl GavelWorkload {
-    /// With a mean time between arrivals in seconds, a seed, and whether jobs may ask
-    /// for several GPUs.
+    /// Creates the workload with a mean time between arrivals and a seed. If `multi_gpu` is set,
+    /// jobs may request several GPUs.
     pub fn new(oracle: Arc<Oracle>, mean: Seconds, seed: u64, multi_gpu: bool) -> Self {
         GavelWorkload {
             oracle,
@@ -106,7 +107,7 @@ impl Workload for GavelWorkload {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
         let job = self.draw()?;
         let u = self.arrivals.random();
-        // By the rate, as the original divides: to the last bit.
+        // Divides by the rate as the original does, for the same last bit.
         self.next += -libm::log(1.0 - u) / (1.0 / self.mean);
         Ok(Some(job))
     }

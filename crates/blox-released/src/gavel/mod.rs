@@ -1,8 +1,8 @@
 //! The released simulators of Gavel (stanford-futuredata/gavel, commit c4fa400) and of
 //! Shockwave (uw-mad-dash/shockwave).
 //!
-//! [`run`] runs a program with a share policy on jobs. Each program simulates itself and is no
-//! pipeline.
+//! [`run`] runs a program with a share policy on jobs. Each program contains its own simulator, so
+//! it is not a pipeline.
 
 pub(crate) mod figures;
 mod generate;

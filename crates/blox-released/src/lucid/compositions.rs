@@ -1,7 +1,8 @@
 //! The baselines that only order jobs, as compositions: `fifo`, `sjf` and `qssf`.
 //!
-//! `srtf` and `tiresias` stay programs of the [simulator](super::simulator): a preemption there adds
-//! 40 or 60 s to the remaining work that orders the jobs, and no component can add work to a job.
+//! `srtf` and `tiresias` remain programs of the [simulator](super::simulator). A preemption in them
+//! adds 40 or 60 s to the remaining work by which jobs are ordered, and no component can add work
+//! to a job.
 
 use super::simulator::{ESTIMATE, Placer, Record};
 use blox_core::cadence::OnEvent;
@@ -46,7 +47,7 @@ fn compose(name: &str, order: impl SchedulingPolicy + 'static, placer: Placer) -
         .expect(crate::ONCE)
 }
 
-/// Runs one of these compositions on `nodes` nodes of 8 GPUs and returns the records of the original.
+/// Runs one of these compositions on `nodes` nodes of 8 GPUs. Returns the records of the original.
 pub(super) fn records(
     scheduler: Pipeline,
     nodes: u32,
@@ -92,7 +93,7 @@ pub(super) fn set_priorities(records: &mut [Record], jobs: &[JobSpec]) {
     for record in records.iter() {
         latest[record.job as usize] = record.start;
     }
-    // Of all jobs up to each, the latest start.
+    // Latest start among all jobs up to each job.
     for i in 1..latest.len() {
         latest[i] = latest[i].max(latest[i - 1]);
     }
@@ -114,7 +115,8 @@ fn service(job: &JobSpec) -> f64 {
     estimate.unwrap_or(f64::MAX) * f64::from(job.gpus.get())
 }
 
-/// The order of `qssf`: by estimated GPU time, but by GPUs in a second in which only newcomers wait.
+/// The order of `qssf`: by estimated GPU time. While only jobs of the current second wait, the
+/// order is by GPUs.
 #[derive(Clone, Copy, Debug, Default)]
 struct QuasiService;
 
@@ -166,7 +168,7 @@ impl Rule for Placer {
 }
 
 impl Placer {
-    /// Lists GPUs by node as the original does: the order of its choice.
+    /// Groups GPUs by node, in the order in which the original lists them.
     fn in_order(self, gpus: &[blox_core::GpuId]) -> Vec<(u32, Vec<u32>)> {
         let mut nodes: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for gpu in gpus {
@@ -211,7 +213,7 @@ mod tests {
         ];
         let found = run(qssf(Placer::Consolidate), &jobs);
         let found: Vec<_> = found.iter().map(|r| (r.start, r.priority)).collect();
-        // The second starts without a key. The others wait until its end, by GPU time.
+        // The second job starts without a key. The others wait until its end and start by GPU time.
         assert_eq!(found, [(10, 8.0), (0, -1.0), (30, 16.0), (20, 8.0)]);
     }
 

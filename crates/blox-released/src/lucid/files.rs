@@ -1,4 +1,4 @@
-//! The files of Lucid's released simulator, of Helios' and of Chronus'.
+//! Readers for files of Lucid's released simulator, of Helios and of Chronus.
 
 use blox_core::perf::PairTable;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time};
@@ -9,15 +9,16 @@ use blox_traces::table::Table;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Which part of a log is simulated. The clock begins with the first row that
-/// counts, which may lie before the part.
+/// Part of a log to simulate.
+///
+/// The clock starts at the first row that counts, which may be submitted before the simulated part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Rows submitted before this moment, in seconds since 1970, do not count.
+    /// Rows submitted before this time, in seconds since 1970, are skipped.
     pub from: i64,
-    /// Where the simulation begins, in seconds of the clock.
+    /// Start of the simulation in seconds of the clock.
     pub begin: i64,
-    /// The last second in which jobs are submitted.
+    /// Last second of submissions.
     pub end: i64,
 }
 
@@ -36,11 +37,13 @@ impl Window {
     };
 }
 
-/// Reads `cluster_full_log.csv` as the original does: jobs with GPUs of the known
-/// virtual clusters, in order of submission, at seconds of its clock.
+/// Reads `cluster_full_log.csv` as the original does.
+///
+/// Returns the jobs with GPUs in the known virtual clusters, in order of submission, with times in
+/// seconds of the log's clock.
 ///
 /// # Errors
-/// The file cannot be read, or has a row that is no job.
+/// Fails if the file cannot be read or has an invalid row.
 pub fn read_log(
     path: impl AsRef<Path>,
     clusters: &[(Name, u32)],
@@ -66,10 +69,10 @@ pub fn read_log(
     Ok(jobs)
 }
 
-/// Reads estimated durations in seconds by the jobs' names: columns `job_id`, `priority`.
+/// Reads estimated durations in seconds by job name from the columns `job_id` and `priority`.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or has a row without a number.
+/// Fails if the file cannot be read, lacks a column, or has a row without a number.
 pub fn read_estimates(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [job, estimate] = table.require(["job_id", "priority"])?;
@@ -81,10 +84,10 @@ pub fn read_estimates(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, W
     Ok(all)
 }
 
-/// Reads `single_data.csv`: the sharing scores of profiles, by [`PairTable::key`].
+/// Reads the sharing scores of profiles from `single_data.csv`, keyed by [`PairTable::key`].
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or has a row without a number.
+/// Fails if the file cannot be read, lacks a column, or has a row without a number.
 pub fn read_scores(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [model, dataset, batch, amp, label] =
@@ -99,13 +102,13 @@ pub fn read_scores(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, Work
     Ok(all)
 }
 
-/// Models that the original never measured in pairs: nobody is slowed down beside them.
+/// Models that the original did not measure in pairs. Their partners are not slowed down.
 const UNMEASURED: [&str; 4] = ["NeuMF", "ResNet50", "BERT", "Transformer"];
 
-/// Reads `colocate_info.csv`: the speeds of pairs.
+/// Reads the speeds of pairs from `colocate_info.csv`.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or has a row without speeds.
+/// Fails if the file cannot be read, lacks a column, or has a row without speeds.
 pub fn read_pairs(path: impl AsRef<Path>) -> Result<PairTable, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let first = table.require(["model1", "dataset1", "batchsize1", "amp1", "speed1"])?;
@@ -128,11 +131,11 @@ pub fn read_pairs(path: impl AsRef<Path>) -> Result<PairTable, WorkloadError> {
     Ok(pairs)
 }
 
-/// Reads a column of forecasts by `time`, as seconds of a clock that shows `begin` at the
-/// first row.
+/// Reads a column of forecasts with its times, in seconds of a clock that starts with `begin` at
+/// the first row.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or has a row without a date or number.
+/// Fails if the file cannot be read, lacks a column, or has a row without a date or number.
 pub fn read_forecast(
     path: impl AsRef<Path>,
     column: &str,
@@ -152,12 +155,13 @@ pub fn read_forecast(
     Ok(rows)
 }
 
-/// Reads Helios' sequence of nodes (`time`, `active`, `total`, a row a minute) as its
-/// energy service does: the greatest of each 10 minutes, from `from`, in seconds since 1970, on for
-/// `looks`.
+/// Reads Helios' sequence of nodes as its energy service does.
+///
+/// The file has the columns `time`, `active` and `total`, with one row per minute. Returns the
+/// maximum of each 10 minutes for `looks` periods after `from`, in seconds since 1970.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or has a row without dates or numbers.
+/// Fails if the file cannot be read, lacks a column, or has a row without dates or numbers.
 pub fn read_node_sequence(
     path: impl AsRef<Path>,
     from: f64,
@@ -179,11 +183,13 @@ pub fn read_node_sequence(
     Ok(all)
 }
 
-/// Reads a trace of Chronus: its minutes become seconds, `expect_time_list` and
-/// `expect_value_list` deadlines. Rows without GPUs are left out.
+/// Reads a trace of Chronus.
+///
+/// Its minutes are converted to seconds. The columns `expect_time_list` and `expect_value_list`
+/// become deadlines. Rows without GPUs are left out.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or has a row that is no job.
+/// Fails if the file cannot be read, lacks a column, or has an invalid row.
 pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [job_id, gpus, submit, duration] =

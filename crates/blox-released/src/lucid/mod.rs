@@ -4,7 +4,7 @@
 //! [`simulator`] has the programs that simulate themselves and lists their differences from the
 //! papers. [`compositions`] has the baselines that only order jobs.
 //!
-//! [`run`] simulates all virtual clusters, each on its own, and the profiler before Lucid.
+//! [`run`] simulates all virtual clusters separately. For Lucid it simulates the profiler first.
 
 pub mod compositions;
 pub(crate) mod figures;
@@ -26,7 +26,7 @@ use compositions::{records, set_priorities};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// The original's policies.
+/// Policies of the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// First in, first out.
@@ -44,7 +44,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All, by the original's names.
+    /// All policies by the original's names.
     pub const NAMES: [(&'static str, Policy); 6] = [
         ("fifo", Policy::Fifo),
         ("sjf", Policy::Sjf),
@@ -55,18 +55,18 @@ impl Policy {
     ];
 }
 
-/// What the original's option `-e` chooses.
+/// Settings that the original's option `-e` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experiment {
-    /// Which part of the log.
+    /// Part of the log to simulate.
     pub window: Window,
-    /// The virtual clusters that give a node each to the profiler, as often as they stand here.
+    /// Virtual clusters that lend nodes to the profiler, one node per occurrence.
     pub lenders: &'static [&'static str],
-    /// The longest time on the profiler.
+    /// Maximum time of a job on the profiler, in seconds.
     pub limit_s: i64,
-    /// The largest job that is profiled, in GPUs.
+    /// Maximum GPU count of profiled jobs.
     pub profiled_gpus: u32,
-    /// True if the profiler grows, packing pauses, and negative estimates count as 1000 s.
+    /// True if the profiler can grow, packing can pause, and negative estimates count as 1000 s.
     pub adapts: bool,
 }
 
@@ -89,39 +89,41 @@ impl Experiment {
     };
 }
 
-/// The virtual cluster that gives and takes what the profiler takes and gives.
+/// The virtual cluster that lends the profiler's additional node.
 const ECHO: &str = "vcYVn";
 
-/// Everything that a run of the original reads. Jobs carry their estimates, sharing scores and
-/// memory as attributes (`crate::lucid::simulator`'s `ESTIMATE`, `SHARING_SCORE`, `GPU_MEMORY`).
+/// All inputs of a run of the original.
+///
+/// Jobs carry their estimates, sharing scores and memory as attributes (`crate::lucid::simulator`'s
+/// `ESTIMATE`, `SHARING_SCORE`, `GPU_MEMORY`).
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Virtual clusters with their nodes.
+    /// Virtual clusters with their number of nodes.
     pub clusters: Vec<(Name, u32)>,
     /// Jobs in order of submission.
     pub jobs: Vec<JobSpec>,
-    /// Speeds of pairs.
+    /// Speeds of pairs of jobs.
     pub pairs: Arc<PairTable>,
-    /// Forecast of the GPUs that jobs will ask for.
+    /// Forecast of the GPUs that jobs will request.
     pub gpus: Option<Forecast>,
-    /// Forecast of the jobs that will come.
+    /// Forecast of the number of jobs that will be submitted.
     pub coming: Option<Forecast>,
 }
 
-/// What can be switched off of the original's.
+/// Quirks of the original that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quirks {
-    /// How the partner of a job that ends is found.
+    /// Method that finds the partner of a job that ends.
     pub lookup: Lookup,
-    /// True if a job that was profiled starts in its virtual cluster while it still is
-    /// (from its submission on), and not when the profiler lets it go.
+    /// True if a profiled job may start in its virtual cluster from its submission on, while it is
+    /// still profiled. Otherwise it starts there after profiling.
     pub free_profiling: bool,
-    /// True if jobs of Lucid are found ended in the second after their last.
+    /// True if an end of a Lucid job is found one second after the job's last second.
     pub found_late: bool,
 }
 
 impl Default for Quirks {
-    /// As released.
+    /// Returns the quirks as released.
     fn default() -> Self {
         Quirks {
             lookup: Lookup::First,
@@ -131,30 +133,30 @@ impl Default for Quirks {
     }
 }
 
-/// What became of a job.
+/// Result of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// In its virtual cluster, or on the profiler if it ended there.
+    /// Record in its virtual cluster, or on the profiler if it ended there.
     pub record: Record,
-    /// Its wait for the profiler, if it was there.
+    /// Wait for the profiler in seconds, if the job was profiled.
     pub profiled: Option<i64>,
-    /// True if it ended on the profiler.
+    /// True if the job ended on the profiler.
     pub skipped: bool,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// By number of job, in order of submission; `None` for a job that never ended.
+    /// Outcomes by job index, in order of submission. `None` for a job that never ended.
     pub outcomes: Vec<Option<Outcome>>,
-    /// Nodes that the profiler took and gave back.
+    /// Nodes that the profiler added and returned.
     pub scalings: Vec<Scaling>,
 }
 
-/// Runs a policy on all virtual clusters, side by side on the cores.
+/// Runs a policy on all virtual clusters in parallel.
 ///
 /// # Errors
-/// The simulation of a composition fails.
+/// Fails if the simulation of a composition fails.
 pub fn run(
     policy: Policy,
     placer: Placer,
@@ -241,7 +243,7 @@ pub fn run(
     Ok(run)
 }
 
-/// Runs the first stage: each job for as long as the profiler keeps it.
+/// Runs the first stage: the profiler runs each job up to its time limit.
 fn profile(placer: Placer, experiment: Experiment, input: &Input, run: &mut Run) {
     let ours: Vec<usize> = (0..input.jobs.len())
         .filter(|i| input.jobs[*i].gpus.get() <= experiment.profiled_gpus)

@@ -1,23 +1,31 @@
 //! The simulator that Sia's authors released (SOSP 2023 artifact).
 //!
-//! Quirks are parts. Of the policy: [`ReleasedScores`] (a new job is worth the same on every type,
-//! values of the batch that its owner would ask for, rounded coefficients, delays of its own; rigid
-//! jobs by their true step times) and [`Canonical`] (one of the equally good assignments: theirs is
-//! whatever the solver finds). Of the placement: [`RoundAndRound`]. Of the world: [`FreeMoves`],
-//! epochs that end at [whole seconds](blox_sim::execution::training::EpochEnds), and [no more
-//! nodes](crate::sia::world::most_nodes) than were measured. Of the loop: [`AfterOne`].
+//! Each quirk is a component:
 //!
-//! **Verified**: from recorded decisions every end, restart and GPU-second of each job is equal,
-//! under Sia with four solvers, Pollux and Gavel; so is each recorded program's objective, and each
-//! batch. In a closed loop with recorded fits of speeds and canonical assignments, every job is
-//! equal, of published workloads and of random ones on other clusters, in other rounds, with
-//! batches of their own or fixed ones, or with fixed numbers of GPUs; with more jobs than fits were recorded for, average
-//! completion times are within 1 %: where a fit stops depends on the last bits of logarithms. The
-//! original's own results depend on the machine: its batches come of logarithms in single precision, here those
-//! of glibc; NumPy takes others where a processor has AVX-512.
+//! - policy: [`ReleasedScores`] values a new job equally on every type, and uses the goodput of at
+//!   most the batch that the job's user would request. It rounds coefficients, and has its own
+//!   restart delays. Rigid jobs are valued by their true step times. [`Canonical`] picks one of the
+//!   equally good assignments; the program takes the one that its solver finds.
+//! - placement: [`RoundAndRound`].
+//! - simulated world: [`FreeMoves`], epochs that end at [whole
+//!   seconds](blox_sim::execution::training::EpochEnds), and [no more
+//!   nodes](crate::sia::world::most_nodes) than were measured.
+//! - decision loop: [`AfterOne`].
 //!
-//! **Left out.** A file that is not in order of submission is put in order. Where a
-//! step time lies beyond what was measured the original ends with an error, here the nearest counts.
+//! **Verified.** Replays of recorded decisions give the same ends, restarts and GPU-seconds of
+//! every job under Sia with four solvers, Pollux and Gavel. The objectives of the recorded integer
+//! programs and all batches are equal, too. In a closed loop with recorded speed fits and canonical
+//! assignments, every job is equal. The closed loops cover the published workloads, and random
+//! workloads on other clusters and with other rounds. Their jobs tune their batch, or have a fixed
+//! batch or a fixed number of GPUs. If a workload has more jobs than recorded fits, average
+//! completion times are within 1 %: a fit stops where the last bits of logarithms decide. The
+//! original's own results depend on the machine. Its batches follow from single-precision
+//! logarithms, and this emulation uses those of glibc. NumPy uses other logarithms on processors
+//! with AVX-512.
+//!
+//! **Left out.** A file that is not sorted by submission time is sorted. If a step time lies
+//! outside the measured range, the original fails, and the emulation takes the nearest measured
+//! one.
 
 pub(crate) mod figures;
 mod moves;
@@ -43,7 +51,8 @@ use blox_sim::execution::Training;
 use blox_sim::execution::training::{Application, Applications};
 use std::sync::Arc;
 
-/// Rounds of which the first ends before the first decision: no decision at 0.
+/// Decision trigger for rounds without a decision at time 0: the first decision follows the first
+/// round.
 #[derive(Clone, Copy, Debug)]
 pub struct AfterOne {
     rounds: Rounds,
@@ -51,7 +60,7 @@ pub struct AfterOne {
 }
 
 impl AfterOne {
-    /// Rounds of `period`; `None` unless it is above 0.
+    /// Creates the trigger. Returns `None` unless `period` is above 0.
     pub fn every(period: Seconds) -> Option<Self> {
         let rounds = Rounds::every(period)?;
         Some(AfterOne { rounds, period })
@@ -75,12 +84,12 @@ impl Cadence for AfterOne {
     }
 }
 
-/// Sia as released, in rounds of 60 s: of rigid jobs it knows the true step times.
+/// Sia as released, in rounds of 60 s. It knows the true step times of rigid jobs.
 pub fn sia(applications: Applications) -> Pipeline {
     sia_every(Seconds::new(60.0), applications)
 }
 
-/// As [`sia`], in rounds of another length, above 0.
+/// Returns [`sia`] with another round length, above 0.
 pub fn sia_every(round: Seconds, applications: Applications) -> Pipeline {
     let base = Composition::new("sia");
     let base = match AfterOne::every(round) {
@@ -101,8 +110,10 @@ pub fn sia_every(round: Seconds, applications: Applications) -> Pipeline {
         .expect(crate::ONCE)
 }
 
-/// Values as [`ReleasedScores`] has them, but those of rigid jobs follow from the true step times of
-/// their batch on as few nodes of each type as hold them.
+/// Values from [`ReleasedScores`], except for rigid jobs.
+///
+/// A rigid job's value follows from the true step times of its batch on as few nodes of each type
+/// as hold it.
 #[derive(Clone)]
 struct TrueRates {
     others: ReleasedScores,
@@ -150,8 +161,10 @@ impl Scores for TrueRates {
     }
 }
 
-/// Samples a second of a fixed batch (`get_throughput_with_accum`), on nodes of so many GPUs. Unlike
-/// when it runs, a pass is not bounded by what other placements of as many GPUs take.
+/// Throughput of a fixed batch in samples per second (`get_throughput_with_accum`), on nodes of
+/// `size` GPUs.
+///
+/// Unlike at run time, the pass size is not limited by other placements of the same number of GPUs.
 fn rate_of(app: &Application, gpu_type: &str, batch: u32, gpus: u32, size: u32) -> Option<f64> {
     let on = app.types.get(gpu_type)?;
     let mut placement = vec![size; (gpus / size.max(1)) as usize];
@@ -168,7 +181,7 @@ fn rate_of(app: &Application, gpu_type: &str, batch: u32, gpus: u32, size: u32) 
     Some(f64::from(batch) / total * (1.0 / app.slowdown))
 }
 
-/// The world of the released simulator.
+/// Configures a simulation as the world of the released simulator.
 pub fn simulation(base: Simulation, training: Training) -> Simulation {
     base.execution(training).overheads(FreeMoves::default())
 }
@@ -187,7 +200,7 @@ mod tests {
     use blox_sim::workload::Jobs;
     use std::sync::Mutex;
 
-    /// Everybody gets what is asked for; the first job is stopped for a round at 120 s.
+    /// Gives every job the GPUs that it requests, but stops the first job for one round at 120 s.
     #[derive(Clone)]
     struct AsAsked;
 
@@ -218,7 +231,7 @@ mod tests {
             assert!(applications.describe(&mut job, Adapts::All));
             job
         };
-        // Two on the first node, each starts for 120 s, and one on the second.
+        // Two jobs on the first node, one on the second. Each start takes 120 s.
         let jobs = vec![
             job(0.0, "bert", 1),
             job(0.0, "bert", 1),
@@ -242,7 +255,7 @@ mod tests {
         assert_eq!(started(2), Some(180.0));
     }
 
-    /// Gives its only job the GPUs of a list, those of each minute in turn.
+    /// Places its only job on listed GPUs, one list per minute.
     #[derive(Clone)]
     struct Turns(Vec<Vec<u32>>);
 
@@ -271,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Any configuration is as good; notes what it is asked.
+    /// Values all configurations equally and records its inputs.
     #[derive(Clone, Default)]
     struct Noted {
         restarts: Arc<Mutex<Vec<u32>>>,
@@ -314,8 +327,10 @@ mod tests {
         }
     }
 
-    /// When a rigid job of 12 GPUs ends that has those of these nodes minute by minute, what its
-    /// restarts were at each decision, and the places of its configurations.
+    /// Runs a rigid job of 12 GPUs that gets the listed (node, GPUs) pairs, one list per minute.
+    ///
+    /// Returns its end, its number of restarts at each decision, and the columns of its
+    /// configurations.
     fn turned(cluster: &str, turns: &[&[(u32, u32)]]) -> (f64, Vec<u32>, Vec<(usize, usize)>) {
         let applications = built_in();
         let job = JobSpec::new(Time::ZERO, GpuCount(12), Seconds::new(1.0));
@@ -353,14 +368,14 @@ mod tests {
         let stays: &[(u32, u32)] = &[(0, 8), (1, 4)];
         let (end, restarts, _) = turned("3x8:rtx", &[stays]);
         assert_eq!(restarts.iter().max(), Some(&0));
-        // Eight and four on other nodes.
+        // Eight and four GPUs on other nodes: a free move.
         let (moved, restarts, _) = turned("3x8:rtx", &[stays, stays, stays, &[(1, 8), (2, 4)]]);
         assert_eq!(moved, end);
         assert_eq!(restarts.iter().max(), Some(&0));
-        // Four and eight on the same nodes: it begins anew.
+        // Four and eight GPUs on the same nodes: a restart.
         let (other, restarts, _) = turned("3x8:rtx", &[stays, stays, stays, &[(1, 4), (0, 8)]]);
         assert!(other > end, "{other} {end}");
-        // While it starts nothing is asked.
+        // During a start, costs are not computed.
         assert_eq!(restarts[..6], [0, 0, 0, 1, 1, 1]);
     }
 
@@ -400,9 +415,9 @@ mod tests {
         let on = app.types.get_mut("rtx").unwrap();
         on.steps = StepTimes::Measured(Box::new(table));
         let rate = |size| rate_of(&app, "rtx", 240, 12, size).unwrap();
-        // Two passes of ten, of which the first exchanges nothing.
+        // Two passes of ten samples. Gradients are not exchanged after the first pass.
         assert_eq!(rate(8), 240.0 / 1.75 * 0.8);
-        // As many samples on a GPU in one pass.
+        // The same number of samples per GPU in one pass.
         assert_eq!(rate(4), 240.0 / 3.0 * 0.8);
         assert_eq!(rate_of(&app, "quad", 240, 12, 4), None);
     }

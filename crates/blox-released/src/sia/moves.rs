@@ -3,21 +3,23 @@ use blox_sim::execution::training::lie_of;
 use blox_sim::overheads::{CheckpointRestart, Overheads};
 use std::collections::BTreeMap;
 
-/// Restarts as Sia's simulator charges them: a training job that is given as many GPUs of the same
-/// type on each of other nodes, [in the same order](super::lies), goes on there as if nothing had
-/// been; a restart that is under way goes on as well. A job that is stopped and started at one
-/// moment is such a move too.
+/// Restart overheads of Sia's simulator.
+///
+/// Quirk: the program moves a training job without a restart if the shape of its GPUs stays the
+/// same. The job must get the same number of GPUs of the same type on each of its new nodes, [in
+/// the same order](super::lies). A restart in progress continues after such a move. A job that is
+/// stopped and started at the same time also moves freely.
 #[derive(Clone, Debug, Default)]
 pub struct FreeMoves {
     restarts: CheckpointRestart,
-    /// When the last restart of each job is over.
+    /// End of the last restart of each job.
     ready: BTreeMap<JobId, Time>,
-    /// When each job was last stopped.
+    /// Time of the last stop of each job.
     stopped: BTreeMap<JobId, Time>,
 }
 
 impl FreeMoves {
-    /// Returns what is left of a restart that goes on elsewhere.
+    /// Returns the rest of a restart that continues on other GPUs.
     fn left(&self, view: View<'_>, job: JobId) -> Seconds {
         let ready = self.ready.get(&job).copied().unwrap_or(Time::ZERO);
         (ready - view.now()).max(Seconds::ZERO)
@@ -78,7 +80,7 @@ impl Overheads for FreeMoves {
     }
 }
 
-/// The type of the GPUs, and how many each node gives in turn.
+/// Returns the GPU type and the number of GPUs on each node in order.
 fn shape(view: View<'_>, assignment: &Assignment) -> (Option<Name>, Vec<u32>) {
     let (gpu_type, placement) = lie_of(view, assignment);
     let name = gpu_type.map_or("", |n| n.as_str());

@@ -1,11 +1,12 @@
-//! The simulator that Pollux' authors released (OSDI 2021 artifact): its Tiresias and its
-//! Optimus over jobs with a fixed batch.
+//! The simulator that Pollux' authors released (OSDI 2021 artifact): its Tiresias and its Optimus
+//! for jobs with a fixed batch.
 //!
-//! Both are the artifact's own versions of these schedulers. Any change of a job's nodes is
-//! a restart of 30 s.
+//! Both are the artifact's own versions of these schedulers. Any change of a job's nodes is a
+//! restart of 30 s.
 //!
-//! **Verified.** Under both the end of each of the 160 jobs of each of the eight published workloads is
-//! equal, given the step times that the original interpolates for placements that were not measured.
+//! **Verified.** The eight published workloads have 160 jobs each. Under both schedulers the end of
+//! every job is equal, given the original's interpolated step times of placements that were not
+//! measured.
 
 use super::AfterOne;
 use blox_core::{
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// A pipeline in rounds of so long.
+/// Builds a pipeline with rounds of length `round`.
 fn over(name: &str, round: Seconds, policy: impl SchedulingPolicy + 'static) -> Pipeline {
     let base = Composition::new(name);
     let base = match AfterOne::every(round) {
@@ -40,24 +41,27 @@ pub fn tiresias() -> Pipeline {
     tiresias_every(Seconds::new(ROUND_S))
 }
 
-/// As [`tiresias`], in rounds of another length, above 0.
+/// Returns [`tiresias`] with another round length, above 0.
 pub fn tiresias_every(round: Seconds) -> Pipeline {
     over("tiresias", round, TwoQueues)
 }
 
-/// Optimus as in Pollux' simulator, in rounds of 60 s: it knows the true step times and curves.
+/// Optimus as in Pollux' simulator, in rounds of 60 s. It knows the true step times and learning
+/// curves.
 pub fn optimus(applications: Applications) -> Pipeline {
     optimus_every(Seconds::new(ROUND_S), applications)
 }
 
-/// As [`optimus`], in rounds of another length, above 0.
+/// Returns [`optimus`] with another round length, above 0.
 pub fn optimus_every(round: Seconds, applications: Applications) -> Pipeline {
     let applications = Arc::new(applications);
     over("optimus", round, MarginalGain { applications })
 }
 
-/// Jobs that have as many GPUs as asked for keep them; the others take them, in the order of the
-/// requests, from the node with the most free GPUs, again and again.
+/// Placement on the nodes with the most free GPUs.
+///
+/// A job that already has the requested number of GPUs keeps them. Other jobs, in the order of the
+/// requests, take GPUs from the node with the most free GPUs until they have enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MostFree;
 
@@ -107,15 +111,17 @@ impl PlacementPolicy for MostFree {
     }
 }
 
-/// Two queues; a job moves to the second for good once it has had 16 GPU-hours. Whoever does not
-/// fit in the count of GPUs that are left is passed over.
+/// Two queues with backfill. A job moves to the second queue for good after 16 GPU-hours of
+/// service.
+///
+/// A job that requests more than the remaining number of GPUs is skipped.
 struct TwoQueues;
 
-/// The queues, and what each job had.
+/// State of the two queues and the attained service of jobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct QueueState {
     queues: [Vec<JobId>; 2],
-    /// Seconds of rounds in which a job was granted.
+    /// Total length in seconds of the rounds in which a job was granted GPUs.
     executed: BTreeMap<JobId, f64>,
     granted: Vec<JobId>,
     last: f64,
@@ -179,7 +185,7 @@ impl SchedulingPolicy for TwoQueues {
     }
 }
 
-/// One more GPU for the job whose remaining time it shortens most.
+/// Greedy allocation: each GPU goes to the job whose remaining time it reduces most.
 #[derive(Clone)]
 struct MarginalGain {
     applications: Arc<Applications>,
@@ -187,11 +193,11 @@ struct MarginalGain {
 
 impl Stateless for MarginalGain {}
 
-/// GPUs of a node there.
+/// GPUs per node in the original.
 const NODE: u32 = 4;
 
 impl MarginalGain {
-    /// Seconds that another GPU beyond `gpus` saves.
+    /// Returns the seconds that one GPU beyond `gpus` saves.
     fn gain(&self, job: &JobRef<'_>, gpus: u32) -> f64 {
         let extras = job.spec().extras();
         let Some(model) = &extras.model else {
@@ -223,7 +229,7 @@ impl MarginalGain {
     }
 }
 
-/// Seconds of a step on as few nodes as possible.
+/// Returns the seconds of a step on as few nodes as possible.
 fn step_time(app: &Application, batch: u32, gpus: u32) -> f64 {
     let Some(on) = app.types.values().next() else {
         return 0.0;

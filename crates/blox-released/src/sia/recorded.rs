@@ -7,29 +7,30 @@ use blox_traces::table::Table;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Fits that were recorded, by what was observed; our own where there is none.
+/// Recorded fits, keyed by the observed step times. An observation without a recorded fit is fitted
+/// here.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedFits {
     by_profile: BTreeMap<Vec<u64>, ThroughputParams>,
 }
 
 impl RecordedFits {
-    /// Notes a fit.
+    /// Adds a recorded fit.
     pub fn insert(&mut self, observed: &[StepTime], params: ThroughputParams) {
         self.by_profile.insert(key(observed), params);
     }
 
-    /// Returns whether these are the parameters of a recorded one.
+    /// Returns true if a recorded fit has these parameters.
     pub fn has(&self, params: &ThroughputParams) -> bool {
         self.by_profile.values().any(|p| p == params)
     }
 
-    /// Returns how many there are.
+    /// Returns the number of recorded fits.
     pub fn len(&self) -> usize {
         self.by_profile.len()
     }
 
-    /// Returns whether there is none.
+    /// Returns true if there are no recorded fits.
     pub fn is_empty(&self) -> bool {
         self.by_profile.is_empty()
     }
@@ -42,8 +43,8 @@ impl Fitter for RecordedFits {
     }
 }
 
-/// Times as bits: they come from the same tables by the same operations, and only the
-/// last bits may differ by how an interpolation is written.
+/// Returns the observed times as bits. They come from the same tables by the same operations, so
+/// only the last bits may differ with the form of an interpolation.
 fn key(observed: &[StepTime]) -> Vec<u64> {
     let rounded = |x: f64| (x.to_bits() + 512) >> 10;
     let parts = observed.iter().flat_map(|o| {
@@ -55,12 +56,13 @@ fn key(observed: &[StepTime]) -> Vec<u64> {
     parts.collect()
 }
 
-/// Adds single measured points to tables: a file with the columns `gpu_type`, `application`,
-/// `placement` (a digit a node), `local_bsz`, `step_time`, `sync_time`, and `source`, of which only the rows
-/// that are not from a `table` are taken. How many there were.
+/// Adds single measured points to the tables and returns their number.
+///
+/// The file has the columns `gpu_type`, `application`, `placement` (one digit per node),
+/// `local_bsz`, `step_time`, `sync_time` and `source`. Rows with source `table` are skipped.
 ///
 /// # Errors
-/// The file cannot be read, lacks a column, or a field makes no sense.
+/// Fails if the file cannot be read, lacks a column, or has an invalid field.
 pub fn add_points(applications: &mut Applications, path: &Path) -> Result<u64, WorkloadError> {
     let mut table = Table::open(&Source::at(path)?)?;
     let columns = table.require([
@@ -82,7 +84,7 @@ pub fn add_points(applications: &mut Applications, path: &Path) -> Result<u64, W
         source,
     ] = columns;
     let time = "a number of seconds";
-    // Of an application on a type: GPUs on each node, and what was measured.
+    // Points of one application on one type: GPUs per node, and the measurement.
     type Points = Vec<(Vec<u32>, Measured)>;
     let mut points: BTreeMap<(Name, Name), Points> = BTreeMap::new();
     let mut count = 0;

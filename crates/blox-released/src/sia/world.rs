@@ -1,10 +1,10 @@
-//! What the simulators that Sia (SOSP 2023) and Pollux (OSDI 2021) released do: their
-//! constants, files, clocks, and free moves.
+//! Constants, input files, clocks and free moves of the simulators that Sia (SOSP 2023) and Pollux
+//! (OSDI 2021) released.
 
 use blox_core::{JobSpec, Seconds};
 use blox_sim::execution::training::{Applications, EpochEnds, PassLimit, Training, gathered};
 
-/// Lets a job ask for what Sia and Pollux take for its batch in their simulators: 32,768 for every
+/// Sets a job's batch to the tuned batch that Sia's and Pollux' simulators use: 32,768 for every
 /// job of `ncf`.
 pub fn ask_as_tuned(job: &mut JobSpec) {
     if let Some(extras) = &mut job.extras
@@ -14,7 +14,8 @@ pub fn ask_as_tuned(job: &mut JobSpec) {
     }
 }
 
-/// On how many nodes of each type of GPU Sia's authors measured (`cluster_max_physical_nnodes`).
+/// Number of nodes of each GPU type on which Sia's authors measured
+/// (`cluster_max_physical_nnodes`).
 pub const MOST_NODES: [(&str, u32); 6] = [
     ("aws", 16),
     ("azure", 5),
@@ -24,27 +25,27 @@ pub const MOST_NODES: [(&str, u32); 6] = [
     ("rtx", 3),
 ];
 
-/// The number that [`MOST_NODES`] has for a type.
+/// Returns the entry of [`MOST_NODES`] for a type.
 pub fn most_nodes(gpu_type: &str) -> Option<u32> {
     let measured = MOST_NODES.iter().find(|(name, _)| *name == gpu_type);
     measured.map(|(_, nodes)| *nodes)
 }
 
-/// Returns how a job lies there that has so many GPUs on each node in turn: on as many nodes as
-/// were measured at most.
+/// Returns the placement whose speed a job has, from its GPUs per node. It has at most the measured
+/// number of nodes.
 pub fn lies(gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
     gathered(placement, most_nodes(gpu_type))
 }
 
-/// Returns how Sia's simulator runs training jobs: epochs end at whole seconds, and on [no more
-/// nodes](most_nodes) than were measured.
+/// Returns the execution model of training jobs in Sia's simulator. Epochs end at whole seconds,
+/// and placements have [no more nodes](most_nodes) than were measured.
 pub fn training(applications: Applications) -> Training {
     let training = Training::of(applications).epoch_ends(EpochEnds::WholeSeconds);
     training.most_nodes(most_nodes)
 }
 
-/// Applications as Pollux' simulator has them: nothing slows a step down, every restart takes
-/// 30 s, and a pass of `yolov3` takes 8 samples at most.
+/// Applications as in Pollux' simulator: no slowdown of steps, restarts of 30 s, and at most 8
+/// samples per pass for `yolov3`.
 pub fn pollux_applications(applications: Applications) -> Applications {
     applications.map(|name, app| {
         app.restart = Seconds::new(30.0);
@@ -57,8 +58,10 @@ pub fn pollux_applications(applications: Applications) -> Applications {
     })
 }
 
-/// Returns how Pollux' simulator runs [such](pollux_applications) applications: as Sia's, but a
-/// pass may be as large as on any placement, and a job may lie on any number of nodes.
+/// Returns the execution model of [these applications](pollux_applications) in Pollux' simulator.
+///
+/// It differs from Sia's in two points: a pass may be as large as on any placement, and a job may
+/// use any number of nodes.
 pub fn pollux_training(applications: Applications) -> Training {
     let training = training(pollux_applications(applications)).most_nodes(|_| None);
     training.pass_limit(PassLimit::Application)

@@ -8,7 +8,7 @@ use blox_traces::cluster_file::read_cluster;
 use blox_traces::formats::synergy::{Profiles, read_trace};
 use std::path::Path;
 
-/// Synergy's released simulator on the 100 jobs that are released with it.
+/// Synergy's released simulator on its released 100 jobs.
 pub(crate) struct Synergy100Job;
 
 const TRACE: &str = "static_100job_6_3_1100.0";
@@ -24,7 +24,7 @@ const MODES: [(Mode, &str); 3] = [
     (Mode::Tune, "tune"),
 ];
 
-/// A sort key, and the average JCT of the released program in seconds, by mode.
+/// Sort keys, and the released program's average JCT in seconds by mode.
 const KEYS: [(Key, &str, [f64; 3]); 6] = [
     (Key::Fifo, "FIFO", [20271.9505, 19779.9505, 18297.9505]),
     (Key::Las, "LAS", [20250.9505, 22266.9505, 18615.9505]),

@@ -1,10 +1,10 @@
-//! Synergy's released simulator (msr-fiddle/synergy, commit 1bb2bed): every
-//! round of 300 s is planned from an empty cluster, jobs do a whole number of
-//! iterations in it, and their ends are seen when it ends.
+//! Synergy's released simulator (msr-fiddle/synergy, commit 1bb2bed).
 //!
-//! What differs from the paper is named in [`crate::synergy::quirks`].
-//! Its `opt` (a mixed-integer program) is left out: the released program ends
-//! with an error when the first lease does.
+//! Every round of 300 s is planned from an empty cluster. Jobs complete a whole number of
+//! iterations per round, and the simulator reports their ends at the end of the round.
+//!
+//! [`crate::synergy::quirks`] lists the differences from the paper. Its `opt` (a mixed-integer
+//! program) is left out, as the released program fails when the first lease ends.
 
 pub(crate) mod figures;
 pub mod quirks;
@@ -20,20 +20,20 @@ use blox_sim::execution::ExecutionModel;
 
 pub use crate::synergy::quirks::{Key, Mode};
 
-/// The length of a round.
+/// Length of a round in seconds.
 pub const ROUND_S: f64 = 300.0;
 
-/// What can be chosen about [`synergy`].
+/// Settings of [`synergy`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// The order of jobs.
+    /// Order of jobs.
     pub key: Key,
-    /// How CPUs and memory are given out.
+    /// Allocation of CPUs and memory.
     pub mode: Mode,
-    /// Its option `placement`.
+    /// True if the original's option `placement` is set.
     pub consolidate: bool,
-    /// When the first round begins: at 1 s for its static workloads, else at the
-    /// multiple of 300 s from the arrival of its first row on.
+    /// Start of the first round: 1 s for static workloads. For other workloads, the first multiple
+    /// of 300 s at or after the arrival in the first row.
     pub first: Time,
 }
 
@@ -48,8 +48,9 @@ impl Default for Settings {
     }
 }
 
-/// The scheduler for these jobs, in the order in which the original reads them: that decides who comes
-/// first of those that arrive at one moment. The world must behave as the original's: see
+/// Returns the scheduler for these jobs, which are in the order in which the original reads them.
+///
+/// This order decides between jobs that arrive at the same time. The simulation must be set up with
 /// [`simulation`].
 pub fn synergy(settings: Settings, jobs: impl IntoIterator<Item = (JobId, Time)>) -> Pipeline {
     let round = Seconds::new(ROUND_S);
@@ -67,7 +68,7 @@ pub fn synergy(settings: Settings, jobs: impl IntoIterator<Item = (JobId, Time)>
     }
 }
 
-/// A simulation whose jobs progress, and end, as the original's.
+/// Returns a simulation in which jobs progress and end as in the original.
 pub fn simulation(simulation: Simulation, settings: Settings) -> Simulation {
     let simulation = simulation.execution(Progress::in_mode(settings.mode));
     match WholeIterations::every(Seconds::new(ROUND_S)) {
@@ -76,20 +77,22 @@ pub fn simulation(simulation: Simulation, settings: Settings) -> Simulation {
     }
 }
 
-/// The iterations that a job does in a round, in whole numbers: at its speedup
-/// if it has all of its best-case demand, else as with a fair share.
+/// Whole number of iterations that a job completes in a round.
+///
+/// The job runs at its speedup if it has all of its best-case demand, otherwise at the speed of a
+/// fair share.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     mode: Mode,
 }
 
 impl Progress {
-    /// In a mode: with [`Mode::Fair`] nobody is sped up.
+    /// Creates the execution model for a mode. [`Mode::Fair`] has no speedups.
     pub fn in_mode(mode: Mode) -> Self {
         Progress { mode }
     }
 
-    /// Iterations in a round of [`ROUND_S`].
+    /// Returns the iterations in a round of [`ROUND_S`].
     fn iterations(self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
         let demand = Demand::of(job.spec(), &ServerSize::in_view(view));
         let mut each = demand.iteration_s;

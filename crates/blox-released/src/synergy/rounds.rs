@@ -1,9 +1,9 @@
-//! When rounds begin, and when the end of a job is seen.
+//! Start times of rounds, and times at which ends of jobs are reported.
 
 use blox_core::{Cadence, Part, Seconds, Time};
 use blox_sim::completion::CompletionRule;
 
-/// Rounds from a first moment on, which need not be a multiple of their length.
+/// Rounds from a first time on, which need not be a multiple of their length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoundsFrom {
     first: Time,
@@ -11,8 +11,8 @@ pub struct RoundsFrom {
 }
 
 impl RoundsFrom {
-    /// The first round begins at `first`, the others every `period` from there;
-    /// `None` unless the period is above 0.
+    /// Creates rounds that begin at `first` and then every `period`. Returns `None` unless `period`
+    /// is above 0.
     pub fn new(first: Time, period: Seconds) -> Option<Self> {
         (period > Seconds::ZERO).then_some(RoundsFrom { first, period })
     }
@@ -21,7 +21,7 @@ impl RoundsFrom {
         self.first + Seconds::new(k * self.period.secs())
     }
 
-    /// The number of the first round that is not before `t`.
+    /// Returns the number of the first round at or after `t`.
     fn number(&self, t: Time) -> f64 {
         let mut k = ((t - self.first).secs() / self.period.secs())
             .ceil()
@@ -65,16 +65,17 @@ impl Cadence for RoundsFrom {
     }
 }
 
-/// At the end of the round in which a job does its last iteration. Jobs start
-/// with a round and do a whole number of iterations in each, so that what sums
-/// of rates lose in their last bits is restored by rounding.
+/// Completion rule: a job ends at the end of the round of its last iteration.
+///
+/// Jobs start with a round and complete a whole number of iterations in each. Rounding removes the
+/// error of the sum of rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WholeIterations {
     period: Seconds,
 }
 
 impl WholeIterations {
-    /// In rounds of `period`; `None` unless it is above 0.
+    /// Creates the rule for rounds of `period`. Returns `None` unless `period` is above 0.
     pub fn every(period: Seconds) -> Option<Self> {
         (period > Seconds::ZERO).then_some(WholeIterations { period })
     }
@@ -85,7 +86,7 @@ impl Part for WholeIterations {}
 impl CompletionRule for WholeIterations {
     fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
         let in_round = (rate * self.period.secs()).round();
-        // Even a job without work is seen only after its first round.
+        // The end of a job without work is also reported only after its first round.
         let rounds = (left.round() / in_round).ceil().max(1.0);
         start + Seconds::new(rounds * self.period.secs())
     }

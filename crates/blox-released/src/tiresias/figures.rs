@@ -8,7 +8,7 @@ use blox_sim::{Report, Simulation};
 use blox_traces::formats::tiresias::{read_jobs, read_samples};
 use std::path::Path;
 
-/// Tiresias' released simulator on the workload that is released with it.
+/// Tiresias' released simulator on its released workload.
 pub(crate) struct Tiresias60Job;
 
 const JOBS: &str = "60_job.csv";
@@ -17,14 +17,14 @@ const FROM: &str =
     "the folder `simulator` of https://github.com/SymbioticLab/Tiresias (Apache-2.0)";
 const RELEASED: &str = "SymbioticLab/Tiresias, run_sim.py under Python 2.7, scheme `count`";
 
-/// Nodes of 4 GPUs, and how many times as long as released the jobs run.
+/// Clusters: number of nodes of 4 GPUs, factor of the released durations, and name.
 const WORLDS: [(usize, f64, &str); 3] = [
     (16, 1.0, "64 GPUs"),
     (4, 1.0, "16 GPUs"),
     (4, 10.0, "16 GPUs, durations x 10"),
 ];
 
-/// A schedule, and the average JCT of the released program in each world.
+/// Schedules, and the released program's average JCT on each cluster.
 const SCHEDULES: [(&str, [f64; 3]); 8] = [
     ("fifo", [178.4167, 200.8167, 8712.1833]),
     ("fjf", [178.4167, 190.6833, 6886.95]),

@@ -1,23 +1,25 @@
-//! Tiresias' released simulator (SymbioticLab/Tiresias, Python 2): its schedules
-//! over its placement schemes, decided at events, in whole seconds.
+//! Tiresias' released simulator (SymbioticLab/Tiresias, Python 2): its schedules over its placement
+//! schemes.
 //!
-//! Quirks are parts: [`crate::tiresias::quirks`] says which. Jobs
-//! progress by a second a second wherever they are, and changes cost nothing, as
-//! in a [`Simulation`](blox_sim::Simulation) as it comes, without completion rule.
-//! Jobs that ask for more than the cluster has wait for ever, as they do there; the command line's
-//! `tiresias-dlas-gpu` turns them away.
+//! Decisions follow events, and times are whole seconds.
 //!
-//! **Verified.** All golden runs of the released simulator are equal, per job:
-//! start, end, waiting time, and how often a job was stopped, started and promoted;
-//! and after each pass, how many jobs wait, run and have ended. That covers all
-//! its schedules, over `count`, `yarn`, `cbalance`, `greedy` and `balance`. Where it
-//! crashes it writes no row (`random` and `crandom` at the first end; `gittins` as it
-//! ships), and there is nothing to compare; here these cases run to their end.
+//! Quirks are components, listed in [`crate::tiresias::quirks`]. Placement does not change the
+//! speed of jobs, and changes cost nothing. This is the default of a
+//! [`Simulation`](blox_sim::Simulation) without a completion rule. As in the program, jobs that
+//! request more GPUs than the cluster has wait forever. The command line's `tiresias-dlas-gpu`
+//! rejects them.
 //!
-//! **Left out.** Utilisation of nodes, CPUs, memory and network, which it prints
-//! beside; sharing of GPUs by `dlas-gpu-pack`, which never happens there, as
-//! every model fills a GPU. A job that ends while it waits for its GPUs (see the
-//! parts) ends as [terminated](blox_core::Outcome::Terminated) here.
+//! **Verified.** All golden runs of the released simulator are equal. Start, end, waiting time, and
+//! the number of stops, starts and promotions are compared per job. The numbers of waiting, running
+//! and ended jobs are compared after each pass. The runs cover all schedules, over `count`, `yarn`,
+//! `cbalance`, `greedy` and `balance`. The program crashes with `random` and `crandom` at the first
+//! end, and with `gittins` as released. It then writes no row, and there is nothing to compare. The
+//! emulation runs these cases to their end.
+//!
+//! **Left out.** The program also prints the utilisation of nodes, CPUs, memory and network.
+//! `dlas-gpu-pack` shares GPUs, but this never happens in the program, as every model fills a GPU.
+//! A job that ends while it waits for its GPUs (see the components) ends as
+//! [terminated](blox_core::Outcome::Terminated) here.
 
 pub(crate) mod figures;
 pub mod quirks;
@@ -37,16 +39,16 @@ use blox_policies::placement::{Blocked, FirstFree, Walk};
 use blox_sim::execution::ExecutionModel;
 use std::sync::Arc;
 
-/// Where jobs go.
+/// Placement scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// GPUs are counted, wherever they are: `count`. So it is here with `random`
-    /// and `crandom` too, which stop the original at its first completion.
+    /// `count`: counts GPUs and ignores their nodes. Also used for `random` and `crandom`, which
+    /// crash the original at its first completion.
     Count,
-    /// Consolidated, with a leak of memory where jobs are stopped: `yarn`,
-    /// `cbalance`, and whatever is unknown.
+    /// `yarn`: consolidated placement with a memory leak when jobs are stopped. Also used for
+    /// `cbalance` and unknown names.
     Yarn,
-    /// Nothing is ever placed: `balance`.
+    /// `balance`: never places a job.
     Balance,
 }
 
@@ -60,17 +62,17 @@ impl Scheme {
     }
 }
 
-/// `fifo`: by submission, in head-of-line order.
+/// `fifo`: in order of submission, with head-of-line blocking.
 pub fn fifo(scheme: Scheme) -> Pipeline {
     over("fifo", Pending, scheme.placement(Blocked::Stop))
 }
 
-/// `fjf`, fit job first: by submission, passing over who does not fit.
+/// `fjf` (fit job first): in order of submission, with backfill.
 pub fn fjf(scheme: Scheme) -> Pipeline {
     over("fjf", Pending, scheme.placement(Blocked::Skip))
 }
 
-/// `lpjf`, which its source calls not useful: every other waiting job.
+/// `lpjf`: every other waiting job. The program's source calls this schedule not useful.
 pub fn lpjf(scheme: Scheme) -> Pipeline {
     over("lpjf", EveryOther, scheme.placement(Blocked::Stop))
 }
@@ -81,25 +83,26 @@ pub fn shortest(by: ShortestBy, scheme: Scheme) -> Pipeline {
     over("shortest", InPlace::new(by), placement)
 }
 
-/// Those that count GPUs themselves and ignore the scheme: `dlas*` by
-/// [`DlasQueues`](crate::tiresias::quirks::DlasQueues), `gittins` by
-/// [`LowestRank`](crate::tiresias::quirks::LowestRank), `multi-dlas-gpu` by
+/// Schedules that count GPUs themselves and ignore the scheme.
+///
+/// These are `dlas*` by [`DlasQueues`](crate::tiresias::quirks::DlasQueues), `gittins` by
+/// [`LowestRank`](crate::tiresias::quirks::LowestRank), and `multi-dlas-gpu` by
 /// [`ClassQueues`](crate::tiresias::quirks::ClassQueues).
 pub fn counted(name: &str, policy: impl SchedulingPolicy + 'static) -> Pipeline {
     let placement = Walk::new(FirstFree).when_blocked(Blocked::Skip);
     over(name, policy, Arc::new(placement))
 }
 
-/// `gandiva`: time slices on sets of nodes, by
-/// [`NodeSets`](crate::tiresias::quirks::NodeSets). Simulate it with the same steps as
-/// [completion rule](blox_sim::Simulation::completion).
+/// `gandiva`: time slices on sets of nodes, by [`NodeSets`](crate::tiresias::quirks::NodeSets).
+///
+/// Simulate it with the same steps as its [completion rule](blox_sim::Simulation::completion).
 pub fn gandiva(policy: impl SchedulingPolicy + 'static, steps: Steps) -> Pipeline {
     let placement = Arc::new(Repack::by(AsNamed));
     over("gandiva", policy, placement).with_cadence(steps)
 }
 
-/// The cluster of the scheme `greedy`, which takes nothing from anybody: GPUs for
-/// all that these jobs ask for together.
+/// Returns the cluster of the scheme `greedy`, in which jobs never compete: it has GPUs for all
+/// these jobs together.
 pub fn unlimited(gpus: impl IntoIterator<Item = u32>) -> ClusterSpec {
     let all: u64 = gpus.into_iter().map(u64::from).sum();
     let nodes = all.div_ceil(64).max(1) as usize;
@@ -108,9 +111,10 @@ pub fn unlimited(gpus: impl IntoIterator<Item = u32>) -> ClusterSpec {
     }
 }
 
-/// How jobs run under `fifo`, `fjf`, `lpjf` and `gpu-demands`: as they should, but
-/// a job without duration never ends. Its end is put down for the moment that
-/// is being dealt with, and forgotten with it.
+/// Execution model of `fifo`, `fjf`, `lpjf` and `gpu-demands`.
+///
+/// Quirk: the program never ends a job without duration. It records the job's end in the event that
+/// it is processing, and then discards the event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstantEndsAreLost;
 

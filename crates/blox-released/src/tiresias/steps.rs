@@ -2,23 +2,24 @@ use blox_core::{Cadence, Part, Seconds, Time};
 use blox_sim::completion::CompletionRule;
 use std::sync::Arc;
 
-/// The moments at which the program's `gandiva` looks at the cluster: the first
-/// arrival, and from each step on ten seconds later or at the next arrival,
-/// whichever comes first. As a [`Cadence`] it makes decisions due at every step;
-/// as a [`CompletionRule`] it lets ends be seen at the first step that is not
-/// before them, and never in the step in which a job starts.
+/// Times at which the program's `gandiva` checks the cluster.
 ///
-/// It knows all arrivals beforehand, as the program does.
+/// The first step is the first arrival. Each next step is ten seconds later or at the next arrival,
+/// whichever is earlier. As a [`Cadence`], it makes decisions due at every step. As a
+/// [`CompletionRule`], it reports an end at the first step at or after it, but never in the step in
+/// which the job starts.
+///
+/// It knows all arrivals in advance, as the program does.
 #[derive(Clone, Debug)]
 pub struct Steps {
-    /// Ascending, each once.
+    /// Distinct arrival times in seconds, ascending.
     arrivals: Arc<[f64]>,
 }
 
 const STEP: f64 = 10.0;
 
 impl Steps {
-    /// For jobs that are submitted at these moments.
+    /// Creates the steps for jobs with these submission times.
     pub fn between(arrivals: impl IntoIterator<Item = Time>) -> Self {
         let mut arrivals: Vec<f64> = arrivals.into_iter().map(Time::secs).collect();
         arrivals.sort_unstable_by(f64::total_cmp);
@@ -28,13 +29,13 @@ impl Steps {
         }
     }
 
-    /// The first step from `t` on, or after it.
+    /// Returns the first step at or after `t`, or after `t` only.
     fn step(&self, t: f64, after: bool) -> f64 {
         let passed = self.arrivals.partition_point(|a| *a <= t);
         let Some(last) = passed.checked_sub(1).map(|i| self.arrivals[i]) else {
             return self.arrivals.first().copied().unwrap_or(t);
         };
-        // The quotient may lie a rounding error off, so that its neighbours are looked at too.
+        // The quotient may have a rounding error, so the neighbouring steps are tried, too.
         let near = ((t - last) / STEP).floor();
         let steps = [near - 1.0, near, near + 1.0, near + 2.0].map(|n| last + n.max(0.0) * STEP);
         let fits = |at: &f64| *at > t || !after && *at == t;

@@ -1,4 +1,4 @@
-//! One alternative of each group, within a few capacities.
+//! Choice of one alternative per group, within a few capacities.
 
 mod prices;
 mod repair;
@@ -6,24 +6,24 @@ mod walk;
 
 use crate::SolveError;
 
-/// An alternative of a group.
+/// One alternative of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alternative {
-    /// What it costs; below 0 where it is better than nothing.
+    /// Cost of the alternative. It is below 0 if the alternative is better than none.
     pub cost: f64,
-    /// The resource that it uses, by its place among the capacities.
+    /// Index of the resource that the alternative uses.
     pub resource: usize,
-    /// How much of it.
+    /// Used amount of the resource.
     pub amount: u32,
 }
 
-/// At most one alternative of each group, so that the sum of costs is least and no
-/// resource is used beyond its capacity: a multiple-choice knapsack.
+/// Multiple-choice knapsack: chooses at most one alternative of each group, with the least total
+/// cost within all capacities.
 ///
-/// Solved by dynamic programming over what is left of each resource, bounded by
-/// Lagrangian multipliers (prices) of the capacities and by a first choice that follows from
-/// them. Exact, unless more states are open than [allowed](Choices::with_width), which depends
-/// on the program alone.
+/// The solver is a dynamic program over the remaining amount of each resource. Its bounds are
+/// Lagrangian multipliers (prices) of the capacities, and a first choice derived from them. The
+/// result is exact, unless more states are open than [allowed](Choices::with_width). That limit
+/// depends only on the program.
 ///
 /// ```
 /// use blox_solve::{Alternative, Choices};
@@ -49,26 +49,26 @@ struct Group {
     required: Option<usize>,
 }
 
-/// What was chosen.
+/// Result of a choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
-    /// The alternative of each group, by its place in it; `None` for none.
+    /// Index of the chosen alternative of each group, or `None`.
     pub of: Vec<Option<usize>>,
-    /// The sum of costs.
+    /// Total cost.
     pub cost: f64,
-    /// True if nothing better exists; `false` where states had to be left out.
+    /// True if the choice is optimal. False if states had to be dropped.
     pub proven: bool,
 }
 
-/// Resources that a program may have: what is left of each takes 16 bits of a word.
+/// Maximum number of resources. The remaining amount of each takes 16 bits of a state.
 const RESOURCES: usize = 8;
-/// Open states of a first search.
+/// Maximum number of open states in the first search.
 const NARROW: usize = 8;
-/// Differences of costs below this are rounding.
+/// Cost differences below this are rounding errors.
 const ROUNDING: f64 = 1e-10;
 
 impl Choices {
-    /// A program without groups.
+    /// Creates a program without groups.
     pub fn within(capacities: &[u32]) -> Self {
         Choices {
             capacities: capacities.to_vec(),
@@ -77,14 +77,14 @@ impl Choices {
         }
     }
 
-    /// Returns it with another bound on the work of the search, in states times groups.
+    /// Sets the limit on the work of the search, in states times groups.
     #[must_use]
     pub fn with_width(mut self, width: usize) -> Self {
         self.width = width;
         self
     }
 
-    /// Adds a group and says its place.
+    /// Adds a group and returns its index.
     pub fn group(&mut self, alternatives: Vec<Alternative>) -> usize {
         self.groups.push(Group {
             alternatives,
@@ -93,16 +93,16 @@ impl Choices {
         self.groups.len() - 1
     }
 
-    /// The group takes this alternative, whatever it costs.
+    /// Requires the group to take this alternative, regardless of its cost.
     pub fn require(&mut self, group: usize, alternative: usize) {
         self.groups[group].required = Some(alternative);
     }
 
-    /// The best choice. Of equally good ones, always the same.
+    /// Returns the best choice. Ties are always broken in the same way.
     ///
     /// # Errors
-    /// What is required exceeds a capacity, or there are too many resources or too
-    /// much of one.
+    /// Fails if required alternatives exceed a capacity, or if the number of resources or an amount
+    /// is too large.
     pub fn solve(&self) -> Result<Chosen, SolveError> {
         let mut left = self.capacities.clone();
         let unsuited = |why: &str| SolveError::Unsuited {
@@ -144,12 +144,12 @@ impl Choices {
     }
 }
 
-/// A group with the alternatives that can be in a best choice.
+/// A group with those alternatives that can be in a best choice.
 struct OpenGroup {
     group: usize,
-    /// With their places in the group.
+    /// Alternatives with their indices in the group.
     items: Vec<(usize, Alternative)>,
-    /// The least cost with multipliers; nothing at all costs 0.
+    /// Least cost with multipliers. Taking no alternative costs 0.
     least: f64,
 }
 
@@ -182,14 +182,14 @@ impl OpenGroup {
     }
 }
 
-/// The item of each open group.
+/// Index of the chosen item of each open group.
 type Picked = Vec<Option<usize>>;
 
 struct Search {
     groups: Vec<OpenGroup>,
     left: Vec<u32>,
     price: Vec<f64>,
-    /// What no choice is below.
+    /// Lower bound on the cost of every choice.
     bound: f64,
 }
 
@@ -240,7 +240,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Every choice of every group.
+    /// Returns the least cost over all choices.
     fn by_trying(p: &Choices) -> f64 {
         fn go(p: &Choices, i: usize, left: &mut Vec<u32>) -> f64 {
             let Some(group) = p.groups.get(i) else {
@@ -263,7 +263,7 @@ mod tests {
         go(p, 0, &mut p.capacities.clone())
     }
 
-    /// Programs from a small generator.
+    /// Returns a pseudo-random program.
     fn program(seed: u64) -> Choices {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
         let mut draw = |n: u64| {

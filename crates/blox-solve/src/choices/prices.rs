@@ -1,16 +1,17 @@
-//! Prices of capacities, and the bound that follows from them.
+//! Prices of capacities, and the resulting bound.
 
 use super::{OpenGroup, RESOURCES, Search};
 
-/// Rounds of the search for prices, one by one; halvings of an interval in it; rounds along subgradients.
+/// Maximum number of sweeps over all prices. [`HALVINGS`] is the number of interval halvings per
+/// price, and [`ROUNDS`] the number of subgradient steps.
 const SWEEPS: u32 = 8;
 const HALVINGS: u32 = 20;
 const ROUNDS: u32 = 40;
-/// A gain of the bound in a sweep, as a share of it, that is worth another.
+/// Relative gain of the bound above which another sweep follows.
 const ENOUGH: f64 = 1e-5;
 
 impl Search {
-    /// The bound at some prices, and by how much each capacity is exceeded there.
+    /// Returns the bound at some prices, and the excess over each capacity.
     fn bound_at(&self, price: &[f64]) -> (f64, [f64; RESOURCES]) {
         let mut over = [0.0; RESOURCES];
         for (over, c) in over.iter_mut().zip(&self.left) {
@@ -30,8 +31,10 @@ impl Search {
         (bound, over)
     }
 
-    /// Maximises the Lagrangian bound: price by price, each where its capacity just suffices, and
-    /// then along subgradients.
+    /// Maximises the Lagrangian bound.
+    ///
+    /// First each price in turn is set to the lowest value at which its capacity suffices.
+    /// Subgradient steps follow.
     pub(super) fn find_prices(&mut self) {
         let mut price = self.price.clone();
         let items = || self.groups.iter().flat_map(|g| &g.items);
@@ -85,7 +88,7 @@ impl Search {
         for g in &mut self.groups {
             g.least = g.priced(&self.price).0;
         }
-        // Those with a plain choice first: they open no states.
+        // Groups with a clear choice come first, as they open no states.
         let price = &self.price;
         let choice = |g: &OpenGroup| {
             let priced = g

@@ -1,9 +1,9 @@
-//! A first choice: what prices say, made to fit and improved.
+//! First choice: the choice at the prices, made feasible and improved.
 
 use super::{OpenGroup, ROUNDING, Search};
 
 impl Search {
-    /// Returns what every group would take at the prices.
+    /// Returns the best alternative of every group at the prices.
     pub(super) fn priced_choice(&self) -> Vec<Option<usize>> {
         let best = |g: &OpenGroup| {
             let mut best = (0.0, None);
@@ -29,7 +29,7 @@ impl Search {
         free
     }
 
-    /// Returns what an alternative uses of a resource.
+    /// Returns the amount that an alternative uses of a resource.
     fn used(&self, group: usize, item: Option<usize>, resource: usize) -> i64 {
         let a = item.map(|i| &self.groups[group].items[i].1);
         a.filter(|a| a.resource == resource)
@@ -44,14 +44,15 @@ impl Search {
         (0..self.groups[group].items.len()).map(Some).chain([None])
     }
 
-    /// Returns whether a group may change to an alternative with so much free.
+    /// Returns true if a group can change to an alternative with these free amounts.
     fn fits(&self, free: &[i64], group: usize, now: Option<usize>, to: Option<usize>) -> bool {
         let Some(i) = to else { return true };
         let new = &self.groups[group].items[i].1;
         i64::from(new.amount) <= free[new.resource] + self.used(group, now, new.resource)
     }
 
-    /// Gives up the least for what is used beyond a capacity.
+    /// Makes the choice feasible. Each change has the least cost per freed amount of an exceeded
+    /// capacity.
     pub(super) fn make_fit(&self, picked: &mut [Option<usize>]) {
         loop {
             let free = self.free(picked);
@@ -80,7 +81,7 @@ impl Search {
         }
     }
 
-    /// Changes one group after the other as long as that helps.
+    /// Changes single groups as long as this improves the cost.
     pub(super) fn improve(&self, picked: &mut [Option<usize>]) {
         let mut free = self.free(picked);
         let mut changed = true;

@@ -1,11 +1,11 @@
-//! The dynamic program over what is left of each resource.
+//! Dynamic program over the remaining amounts of resources.
 
 use super::{Picked, ROUNDING, Search};
 
 /// A state of the dynamic program.
 #[derive(Clone, Copy)]
 struct Open {
-    /// What is left of each resource.
+    /// Remaining amounts of all resources, packed into one number.
     left: u128,
     /// Cost above the bound so far.
     excess: f64,
@@ -17,7 +17,8 @@ struct Open {
 const NOTHING: u32 = u32::MAX;
 
 impl Search {
-    /// The best choice that costs no more than `most` with its cost, and whether no state was left out.
+    /// Returns the best choice of cost at most `most`, with its cost, and true if no state was
+    /// dropped.
     pub(super) fn walk(&self, width: usize, most: f64) -> (Option<(Picked, f64)>, bool) {
         let pack = |left: &[u32]| {
             let parts = left.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Interior point in the self-dual embedding, with linear algebra by parts.
+//! Interior-point method in the self-dual embedding, with linear algebra by parts.
 
 mod parted;
 mod system;
@@ -8,49 +8,49 @@ use parted::Parted;
 use system::System;
 
 const NAME: &str = "the self-dual method";
-/// Iterations after which it gives up.
+/// Maximum number of iterations.
 const LIMIT: usize = 100;
-/// Relative error of rows, of prices, and of the objective at which it is done.
+/// Relative error of rows, of prices, and of the objective at which the method stops.
 const DONE: f64 = 1e-8;
-/// The same where it is content if rounding lets it get no further.
+/// Relative error that is accepted if rounding prevents further progress.
 const CONTENT: f64 = 2e-7;
-/// The part of the way to the border that is gone.
+/// Fraction of the distance to the boundary that a step takes.
 const STEP: f64 = 0.99;
-/// The longest and the shortest way.
+/// Maximum length of a step. [`SHORTEST`] is the minimum.
 const LONGEST: f64 = 0.999;
 const SHORTEST: f64 = 1e-6;
-/// The least and the greatest part of centring in a step.
+/// Minimum and maximum fraction of centring in a step.
 const CENTRED: (f64, f64) = (1e-4, 1.0);
 
-/// Which variables of a program belong together, for [`SelfDual`].
+/// Structure of a program for [`SelfDual`]: parts of variables, and copies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
-    /// The part of each variable; `None` for one that all parts share.
+    /// Part of each variable, or `None` for a variable that all parts share.
     pub part: Vec<Option<usize>>,
-    /// How often each part stands in the program that is meant, above 0; 1 where the list ends.
+    /// Number of copies of each part, above 0. Missing entries count as 1.
     pub copies: Vec<f64>,
-    /// The first so many rows reach over all parts, even if they name variables of one alone.
+    /// Number of rows at the start that span all parts, even if they have variables of only one
+    /// part.
     pub shared_rows: usize,
-    /// How often each of the program's rows stands, above 0, where it reaches over parts; 1
-    /// where the list ends.
+    /// Number of copies of each row that spans parts, above 0. Missing entries count as 1.
     pub row_copies: Vec<f64>,
 }
 
-/// Interior point for programs of many small parts that share a few rows and variables.
+/// Interior-point method for programs with many small parts that share a few rows and variables.
 ///
-/// A primal-dual method in the homogeneous self-dual embedding, with Mehrotra's predictor and
-/// corrector, after Domahidi, Chu and Boyd, "ECOS: An SOCP solver for embedded systems" (ECC
-/// 2013), with the constants published there. Where the optimum is not unique it ends, as
-/// that solver does, near the middle of all optimal solutions.
+/// It is a primal-dual method in the homogeneous self-dual embedding, with Mehrotra's predictor and
+/// corrector. It follows Domahidi, Chu and Boyd, "ECOS: An SOCP solver for embedded systems" (ECC
+/// 2013), with the constants published there. If the optimum is not unique, the solution is near
+/// the centre of all optimal ones, as in that solver.
 ///
-/// Rows within a part are eliminated with it, so that an iteration costs as much as there are
-/// parts, plus the cube of the number of rows and variables that parts share. Parts that are
-/// alike may stand as one with a number of [copies](Parts::copies): each copy then goes the very
-/// way that it would go for itself. A row over several parts, or a weight, that reads `a x` in
-/// such a program means the sum over all copies that it meets. Rows may have
-/// [copies](Parts::row_copies) as well.
+/// Rows within a part are eliminated with the part. The cost of an iteration is linear in the
+/// number of parts, plus the cube of the number of shared rows and variables. Equal parts can be
+/// stored once with a number of [copies](Parts::copies). Each copy then takes exactly the steps
+/// that it would take alone. In a row over several parts, or in the objective, `a x` then means the
+/// sum over all copies. Rows can have [copies](Parts::row_copies) as well.
 ///
-/// It takes rows with `<=` and `>=`; neither whole numbers, nor equations, nor curved terms.
+/// It supports rows with `<=` and `>=`. It does not support whole numbers, equations, or curved
+/// terms.
 ///
 /// ```
 /// use blox_solve::{Parts, Program, SelfDual};
@@ -71,7 +71,7 @@ pub struct SelfDual;
 
 impl Solver for SelfDual {
     fn solve(&self, program: &Program) -> Result<Solution, SolveError> {
-        // Every variable for itself; those without bounds are shared by the rows that bound them.
+        // Each variable with bounds is a part. Variables without bounds are shared.
         let bounded = |(i, c): (usize, &Column)| {
             let bounded = c.low.is_finite() || c.high.is_finite();
             bounded.then_some(i)
@@ -85,10 +85,10 @@ impl Solver for SelfDual {
 }
 
 impl SelfDual {
-    /// As [`Solver::solve`], of a program in parts.
+    /// Solves a program in parts, as [`Solver::solve`] does.
     ///
     /// # Errors
-    /// As the solver's.
+    /// Returns the solver's errors.
     pub fn solve_in_parts(&self, program: &Program, parts: &Parts) -> Result<Solution, SolveError> {
         let mut parted = Parted::of(program, parts)?;
         parted.equilibrate();
@@ -106,8 +106,8 @@ impl SelfDual {
     }
 }
 
-/// Where the method stands: variables, slacks of the rows, their prices, and the two numbers
-/// of the embedding.
+/// State of the method: variables, slacks and prices of the rows, and the two numbers of the
+/// embedding.
 struct Iteration<'a> {
     program: &'a Parted,
     x: Vec<f64>,
@@ -117,18 +117,18 @@ struct Iteration<'a> {
     kappa: f64,
 }
 
-/// How far it is from a solution.
+/// Residuals, which measure the distance from a solution.
 struct Residuals {
     x: Vec<f64>,
     z: Vec<f64>,
     tau: f64,
     mu: f64,
-    /// The largest of the relative errors.
+    /// Largest relative error.
     error: f64,
     outcome: Option<Result<(), SolveError>>,
 }
 
-/// A way to go: of the prices and slacks as scaled, and of the embedding's numbers.
+/// A search direction: scaled slacks and prices, and changes of the embedding's numbers.
 struct Way {
     slacks: Vec<f64>,
     prices: Vec<f64>,
@@ -148,7 +148,7 @@ impl<'a> Iteration<'a> {
         }
     }
 
-    /// The variables of a solution.
+    /// Runs the method and returns the variables of a solution.
     fn run(mut self) -> Result<Vec<f64>, SolveError> {
         let p = self.program;
         let mut system = System::of(p);
@@ -247,7 +247,7 @@ impl<'a> Iteration<'a> {
         }
     }
 
-    /// Goes one step; says how long it is.
+    /// Takes one step and returns its length.
     fn step(
         &mut self,
         system: &mut System<'_>,
@@ -258,17 +258,17 @@ impl<'a> Iteration<'a> {
         if !self.s.iter().chain(&self.z).all(|v| *v > 0.0) {
             return Err(failed("a slack or a price is not above 0"));
         }
-        // Takes prices and slacks to the same point.
+        // This scaling maps prices and slacks to the same point.
         let pairs = self.s.iter().zip(&self.z);
         let scaling: Vec<f64> = pairs.map(|(s, z)| (s / z).sqrt()).collect();
         let at = product(&scaling, &self.z);
         system.factor(scaling.clone())?;
         let (x1, z1) = system.solve(minus_cost, &p.bound);
-        // What is left of the cost and the bound along this way, without cancellation.
+        // Remaining cost and bound along this direction, computed without cancellation.
         let length = p.norm_z(&product(&scaling, &z1));
         let divisor = self.kappa / self.tau + length * length;
 
-        // Straight to the solution.
+        // Predictor: the direction straight to the solution.
         let wanted: Vec<f64> = self.s.iter().zip(&off.z).map(|(s, r)| s - r).collect();
         let (x2, mut z2) = system.solve(&off.x, &wanted);
         let sums = p.dot_x(&p.cost, &x2) + p.dot_z(&p.bound, &z2);
@@ -285,7 +285,7 @@ impl<'a> Iteration<'a> {
         let centred = (1.0 - self.reach(&at, &straight)).powi(3);
         let centred = centred.clamp(CENTRED.0, CENTRED.1);
 
-        // Along the middle, with what the straight way's bend was.
+        // Corrector: towards the central path, with the curvature of the predictor.
         let pull = centred * off.mu;
         let mut bent = product(&at, &at);
         add(&mut bent, 1.0, &product(&straight.slacks, &straight.prices));
@@ -317,7 +317,7 @@ impl<'a> Iteration<'a> {
         Ok(step)
     }
 
-    /// Returns how far one can go from the scaled point before anything reaches 0.
+    /// Returns the largest step from the scaled point that keeps all values positive.
     fn reach(&self, at: &[f64], way: &Way) -> f64 {
         let ways = at.iter().zip(way.slacks.iter().zip(&way.prices));
         let fastest = ways.fold(0.0_f64, |fastest, (at, (s, z))| {
@@ -340,7 +340,7 @@ fn failed(why: &str) -> SolveError {
     }
 }
 
-/// Numbers above 0: the same ones, or each as much larger as the least needs.
+/// Makes all numbers positive. If one is not, adds the same amount to all.
 fn brought_inside(mut v: Vec<f64>) -> Vec<f64> {
     let outside = v.iter().filter(|v| **v <= 0.0);
     let most = outside.fold(-STEP, |most, v| most.max(-v));
@@ -348,12 +348,12 @@ fn brought_inside(mut v: Vec<f64>) -> Vec<f64> {
     v
 }
 
-/// One by one.
+/// Returns the element-wise product.
 fn product(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| a * b).collect()
 }
 
-/// Adds a multiple.
+/// Adds a multiple of a vector.
 fn add(to: &mut [f64], factor: f64, what: &[f64]) {
     to.iter_mut().zip(what).for_each(|(t, w)| *t += factor * w);
 }
@@ -365,8 +365,7 @@ mod tests {
 
     const FREE: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
 
-    /// Users of three resources, the worst off as well off as can be: numbers of users of each
-    /// kind, and their rates.
+    /// Max-min program of users of three resources: numbers of users of each kind, and their rates.
     fn users(kinds: &[(u32, [f64; 3])], apart: bool) -> (Program, Parts, Vec<[Var; 3]>, Var) {
         let all: Vec<(f64, [f64; 3])> = match apart {
             false => kinds.iter().map(|(n, r)| (f64::from(*n), *r)).collect(),

@@ -1,34 +1,34 @@
-//! A program as the method sees it: rows `a x + s = h` over variables of parts.
+//! A program in the form of the method: rows `a x + s = h` over variables of parts.
 
 use super::{NAME, Parts};
 use crate::{Program, Relation, SolveError, Var};
 use std::ops::Range;
 
-/// Rounds of equilibration.
+/// Number of equilibration rounds.
 const ROUNDS: usize = 3;
 
-/// Least `c x` with `G x + s = h` and `s` at least 0. Numbers are those of one copy of a part.
+/// Minimises `c x` with `G x + s = h` and `s` at least 0. Numbers are for one copy of a part.
 #[derive(Default)]
 pub(super) struct Parted {
-    /// Weights of the variables, which are minimised.
+    /// Weights of the variables in the minimised objective.
     pub cost: Vec<f64>,
     /// Right-hand sides of the rows.
     pub bound: Vec<f64>,
-    /// Where the terms of each row begin and end.
+    /// Start of the terms of each row, and the end of the last.
     starts: Vec<usize>,
     /// Variables and factors of all rows.
     terms: Vec<(usize, f64)>,
-    /// The part of each variable, if it has one.
+    /// Part of each variable, if any.
     pub part: Vec<Option<usize>>,
-    /// The part of each row; `None` for one that reaches over several, or over none.
+    /// Part of each row. `None` for a row that spans several parts or none.
     pub row_part: Vec<Option<usize>>,
-    /// How many copies there are of each row.
+    /// Number of copies of each row.
     pub row_copies: Vec<f64>,
-    /// The same of each variable.
+    /// Number of copies of each variable.
     pub copies: Vec<f64>,
-    /// How many parts there are.
+    /// Number of parts.
     pub parts: usize,
-    /// By what variables were multiplied.
+    /// Factors by which variables were scaled.
     pub column_scale: Vec<f64>,
     pub bound_norm: f64,
     pub cost_norm: f64,
@@ -88,8 +88,10 @@ impl Parted {
         Ok(this)
     }
 
-    /// Adds a row of the program: if it is not that of a part, there are so many copies of it,
-    /// and its factors are those of all copies of a variable that one of them meets.
+    /// Adds a row of the program.
+    ///
+    /// A row that is not within one part has `copies` copies. Its factors are converted to one copy
+    /// of each variable.
     fn push(
         &mut self,
         terms: impl Iterator<Item = (Var, f64)>,
@@ -124,12 +126,12 @@ impl Parted {
         self.starts[row]..self.starts[row + 1]
     }
 
-    /// The terms of a row.
+    /// Returns the terms of a row.
     pub fn terms_of(&self, row: usize) -> &[(usize, f64)] {
         &self.terms[self.range(row)]
     }
 
-    /// Multiplies rows and variables so that the largest factors come near 1 (Ruiz).
+    /// Scales rows and variables so that the largest factors are near 1 (Ruiz).
     pub fn equilibrate(&mut self) {
         let rows = self.bound.len();
         let root = |most: f64| if most < 1e-6 { 1.0 } else { most.sqrt() };
@@ -164,7 +166,7 @@ impl Parted {
         self.cost_norm = self.norm_x(&self.cost);
     }
 
-    /// `G x`.
+    /// Returns `G x`.
     pub fn times(&self, x: &[f64]) -> Vec<f64> {
         let row = |row: usize| -> f64 {
             let terms = self.terms_of(row).iter();
@@ -179,7 +181,7 @@ impl Parted {
         (0..self.bound.len()).map(row).collect()
     }
 
-    /// `G' z`.
+    /// Returns `G' z`.
     pub fn transposed(&self, z: &[f64]) -> Vec<f64> {
         let mut x = vec![0.0; self.cost.len()];
         for (row, z) in z.iter().enumerate() {

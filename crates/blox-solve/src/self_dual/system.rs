@@ -1,54 +1,55 @@
-//! The linear system of a step: parts are eliminated, then what they share.
+//! Linear system of a step. Parts are eliminated first, then the shared unknowns.
 
 use super::failed;
 use super::parted::Parted;
 use crate::SolveError;
 use std::ops::Range;
 
-/// How often a solution is refined, at most.
+/// Maximum number of refinements of a solution.
 const REFINED: usize = 3;
-/// Relative error at which it is not refined further.
+/// Relative error at which refinement stops.
 const EXACT: f64 = 1e-11;
-/// Pivots nearer to 0 than this part of the largest number in their column count as this much.
+/// Smallest pivot, relative to the largest number in its column. Smaller pivots are set to this
+/// value.
 const TINY: f64 = 1e-14;
 
-/// `G' dz = bx`, `G dx - W^2 dz = bz` with a scaling `W`, a number a row.
+/// Solves `G' dz = bx`, `G dx - W^2 dz = bz` with a diagonal scaling `W`.
 ///
-/// The unknowns are all variables, and the prices of rows that reach over parts; other prices
-/// follow from them. A part's own variables are eliminated by a small matrix, its front, over
-/// them and the shared unknowns that they meet; what is left of it is added to the border, the
-/// matrix of the shared unknowns.
+/// The unknowns are all variables, and the prices of rows that span parts. Other prices follow from
+/// them. Each part has a small matrix, its front, over its own variables and the shared unknowns
+/// that they use. Its own variables are eliminated in the front. The remainder is added to the
+/// border, the matrix of the shared unknowns.
 pub(super) struct System<'a> {
     program: &'a Parted,
     fronts: Vec<Front>,
-    /// The variables of all fronts, one after the other.
+    /// Variables of all fronts, concatenated.
     vars: Vec<usize>,
-    /// The shared unknowns that fronts meet.
+    /// Shared unknowns that the fronts use.
     met: Vec<usize>,
-    /// The rows of fronts, by ranges of terms.
+    /// Rows of the fronts, with ranges of terms.
     rows: Vec<(usize, Range<usize>)>,
-    /// Places in the front, and factors.
+    /// Indices in the front, and factors.
     terms: Vec<(usize, f64)>,
-    /// Terms of rows that reach over parts: place of the variable, that of the row, factor.
+    /// Terms of rows that span parts: index of the variable, index of the row, factor.
     across: Vec<(usize, usize, f64)>,
-    /// All fronts' matrices.
+    /// Matrices of all fronts.
     pool: Vec<f64>,
     border: Border,
-    /// The shared unknown of a row that reaches over parts.
+    /// Shared unknown of each row that spans parts.
     long: Vec<(usize, usize)>,
-    /// The shared unknown of each variable that is shared.
+    /// Shared unknown of each shared variable.
     shared: Vec<(usize, usize)>,
     scaling: Vec<f64>,
 }
 
-/// A part.
+/// Front of one part.
 struct Front {
     copies: f64,
     vars: Range<usize>,
     met: Range<usize>,
     rows: Range<usize>,
     across: Range<usize>,
-    /// Where its matrix begins.
+    /// Start of the matrix in the pool.
     at: usize,
 }
 
@@ -106,7 +107,7 @@ impl<'a> System<'a> {
             shared,
             scaling: Vec::new(),
         };
-        // The place of a variable, or of a shared unknown, in the front at hand.
+        // Indices of variables and of shared unknowns in the current front.
         let (mut of_var, mut of_met) = (vec![0; variables], vec![usize::MAX; border]);
         for ((vars, rows), across) in vars_of.into_iter().zip(rows_of).zip(across_of) {
             let Some(first) = vars.first() else { continue };
@@ -157,7 +158,7 @@ impl<'a> System<'a> {
         this
     }
 
-    /// Prepares for another scaling.
+    /// Factors the system for another scaling.
     pub fn factor(&mut self, scaling: Vec<f64>) -> Result<(), SolveError> {
         self.scaling = scaling;
         self.border.clear();
@@ -177,7 +178,7 @@ impl<'a> System<'a> {
             let (n, size) = (front.vars.len(), front.size());
             let matrix = &mut self.pool[front.at..front.at + size * size];
             matrix.fill(0.0);
-            // Only what is below the diagonal is kept.
+            // Only the lower triangle is stored.
             let mut add = |a: usize, b: usize, x: f64| {
                 if a >= b {
                     matrix[a * size + b] += x;
@@ -210,7 +211,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Variables and prices.
+    /// Returns the variables and prices.
     pub fn solve(&self, bx: &[f64], bz: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let (mut dx, mut dz) = self.solve_once(bx, bz);
         let size = |x: &[f64], z: &[f64]| self.program.norm_x(x) + self.program.norm_z(z);
@@ -235,7 +236,7 @@ impl<'a> System<'a> {
         (dx, dz)
     }
 
-    /// Times the inverse of the scaling's square.
+    /// Multiplies by the inverse of the squared scaling.
     fn over_square(&self, v: &[f64]) -> Vec<f64> {
         let each = self.scaling.iter().zip(v);
         each.map(|(w, v)| v / (w * w)).collect()
@@ -243,7 +244,7 @@ impl<'a> System<'a> {
 
     fn solve_once(&self, bx: &[f64], bz: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let p = self.program;
-        // The prices of rows within parts, where their variables are 0.
+        // Prices of rows within parts, if the variables of the parts are 0.
         let mut dz = self.over_square(bz);
         for (row, _) in &self.long {
             dz[*row] = 0.0;
@@ -297,8 +298,10 @@ impl<'a> System<'a> {
     }
 }
 
-/// Eliminates the first `n` unknowns of a symmetric matrix of which what is below the diagonal
-/// is given: their pivots stay on it, their factors below, and what is left of the others.
+/// Eliminates the first `n` unknowns of a symmetric matrix, given its lower triangle.
+///
+/// Afterwards the diagonal has the pivots, the part below has the factors, and the rest has the
+/// Schur complement.
 fn eliminate(matrix: &mut [f64], size: usize, n: usize) {
     for i in 0..n {
         let column: f64 = (i..size).fold(0.0, |m, k| f64::max(m, matrix[k * size + i].abs()));
@@ -311,7 +314,7 @@ fn eliminate(matrix: &mut [f64], size: usize, n: usize) {
             let factor = matrix[j * size + i] / pivot;
             if factor != 0.0 {
                 let (above, row) = matrix.split_at_mut(j * size);
-                // Rows above are done with but for their own factor.
+                // Rows above are complete except for their own factor.
                 for k in i + 1..j {
                     row[k] -= factor * above[k * size + i] * pivot;
                 }
@@ -322,10 +325,10 @@ fn eliminate(matrix: &mut [f64], size: usize, n: usize) {
     }
 }
 
-/// The matrix of the shared unknowns.
+/// Matrix of the shared unknowns.
 struct Border {
     size: usize,
-    /// Row by row, below the diagonal.
+    /// Lower triangle in row order.
     matrix: Vec<f64>,
 }
 
@@ -341,7 +344,7 @@ impl Border {
         self.matrix.fill(0.0);
     }
 
-    /// `row` is at least `column`.
+    /// Adds to an entry. `row` is at least `column`.
     fn add(&mut self, row: usize, column: usize, x: f64) {
         self.matrix[row * self.size + column] += x;
     }
@@ -350,7 +353,7 @@ impl Border {
         self.matrix.iter().all(|x| x.is_finite())
     }
 
-    /// Row by row: the products are of rows, which lie one after the other.
+    /// Factors row by row, as the products are of contiguous rows.
     fn factor(&mut self) {
         let n = self.size;
         let mut pivots: Vec<f64> = Vec::with_capacity(n);
@@ -395,7 +398,7 @@ impl Border {
     }
 }
 
-/// The sum of products; four at a time.
+/// Returns the dot product, computed in four lanes.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (fours, others) = (a.chunks_exact(4), b.chunks_exact(4));
     let rest = fours.remainder().iter().zip(others.remainder());

@@ -8,10 +8,10 @@ use blox_sim::{Measure, Report, Simulation};
 use blox_traces::generate::blox::BloxWorkload;
 use std::path::Path;
 
-/// Figure 12 of Blox: admission by load before LAS.
+/// Figure 12 of Blox: LAS with load-based admission.
 pub(crate) struct BloxFig12;
 
-/// Threshold, average JCT and responsiveness of the released rules.
+/// Threshold, and average JCT and responsiveness under the released rules.
 const CASES: [(Option<f64>, f64, f64); 6] = [
     (None, 188_995.0, 450.7),
     (Some(1.5), 148_047.0, 31_147.0),
@@ -25,23 +25,24 @@ const RULES: &str = "the rules of msr-fiddle/blox c8851b2, run independently (it
 const CURVE: &str = "msr-fiddle/blox c8851b2, its rules, and the average behind the JCT curve that its authors committed";
 const PAPER: &str = "Blox (EuroSys 2024), figure 12, as read by others: 15 % less";
 
-/// Measured jobs that starve end only when arrivals do.
+/// Number of jobs. Starved measured jobs end only after the last arrival.
 const JOBS: u64 = 30_000;
-/// The released program counts responsiveness to the first report, a round after the start.
+/// Round length in seconds. The released program measures responsiveness to the first report, one
+/// round after the start.
 pub(crate) const ROUND_S: f64 = 300.0;
-/// Says so.
+/// Note about the definition of responsiveness.
 pub(crate) const COUNTED: &str = "responsiveness is counted as the released program counts it: until the first report, a round after the start";
 
 fn name(threshold: Option<f64>) -> String {
     threshold.map_or("accept all".to_owned(), |t| format!("accept {t:.1}x"))
 }
 
-/// The names of the cases, in the order of their runs.
+/// Returns the names of the cases, in the order of their runs.
 pub(crate) fn names() -> impl Iterator<Item = String> {
     CASES.iter().map(|(threshold, ..)| name(*threshold))
 }
 
-/// LAS behind each admission, on one workload.
+/// Returns runs of LAS with each admission policy on one workload.
 pub(crate) fn runs(
     measure: Measure,
     workload: impl Fn() -> Result<Box<dyn Workload>, ReproduceError>,
@@ -65,7 +66,7 @@ pub(crate) fn runs(
         .collect()
 }
 
-/// The JCT distribution of each admission.
+/// Returns a chart of the JCT distribution for each admission policy.
 pub(crate) fn distributions(title: &str, reports: &[Report]) -> String {
     let series = CASES.iter().zip(reports).map(|((threshold, ..), report)| {
         let measured = report.jobs.iter().filter(|j| j.measured);

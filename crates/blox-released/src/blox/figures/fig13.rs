@@ -4,7 +4,7 @@ use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use blox_sim::{Measure, Report};
 use std::path::Path;
 
-/// Figure 13 of Blox: admission by load before LAS, with bursts.
+/// Figure 13 of Blox: LAS with load-based admission and bursts.
 pub(crate) struct BloxFig13;
 
 const PAPER: &str =

@@ -6,14 +6,13 @@ use blox_schedulers::schedulers::{SynthesizerParams, synthesizer_candidates, syn
 use blox_sim::{Measure, Report, Simulation};
 use std::path::Path;
 
-/// Figures 14 and 15 of Blox: the automatic synthesizer beside the static
-/// compositions that it chooses from.
+/// Figures 14 and 15 of Blox: the automatic synthesizer, compared with its static candidates.
 pub(crate) struct BloxFig14;
 
-/// The synthesizer with its own candidates.
+/// Name of the group of the synthesizer with its own candidates.
 const ALL: &str = "all";
 
-/// Synthesizers over these candidates, each beside all of them.
+/// Returns synthesizers with different sets of candidates.
 fn groups() -> [(&'static str, SynthesizerParams); 2] {
     let all = SynthesizerParams::default();
     let blind = SynthesizerParams { srtf: false, ..all };
@@ -86,7 +85,7 @@ impl Figure for BloxFig14 {
                 )
                 .published(1.0, "Blox (EuroSys 2024), figures 14 and 15, as read by others: equal to the best static composition"),
             );
-            // With its own candidates it has to hold as published.
+            // With its own candidates, the published result must hold.
             let (text, bound) = match group == ALL {
                 true => (
                     "the synthesizer is as good as the best static composition",

@@ -8,7 +8,7 @@ use blox_traces::generate::WithLoss;
 use blox_traces::generate::blox::BloxWorkload;
 use std::path::Path;
 
-/// Figure 16 of Blox: ending jobs whose loss has converged.
+/// Figure 16 of Blox: jobs end when their loss has converged.
 pub(crate) struct BloxFig16;
 
 const LOADS: [f64; 3] = [4.0, 6.0, 8.0];

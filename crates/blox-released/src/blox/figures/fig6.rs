@@ -7,13 +7,14 @@ use blox_sim::{Measure, Report, Simulation};
 use blox_traces::generate::blox::BloxWorkload;
 use std::path::Path;
 
-/// Figures 6 and 7 of Blox: three schedulers at 1 to 9 jobs an hour.
+/// Figures 6 and 7 of Blox: three schedulers at 1 to 9 jobs per hour.
 pub(crate) struct BloxFig6;
 
 const LOADS: u32 = 9;
 const NAMES: [&str; 3] = ["FIFO", "Tiresias", "Optimus"];
 
-/// Average JCT of the released program, by load from 1: FIFO, Tiresias, Optimus.
+/// Average JCT of the released program in seconds. Rows are loads from 1. Columns are FIFO,
+/// Tiresias, Optimus.
 const JCT: [[f64; 3]; 9] = [
     [56717.4, 56717.4, 11584.6],
     [56711.9, 56711.9, 19102.3],
@@ -26,7 +27,7 @@ const JCT: [[f64; 3]; 9] = [
     [281144.8, 323173.9, 114003.2],
 ];
 
-/// Average responsiveness, in the same order.
+/// Average responsiveness in seconds, in the same order.
 const RESPONSIVENESS: [[f64; 3]; 9] = [
     [450.8, 450.8, 450.8],
     [445.3, 445.3, 445.3],

@@ -11,12 +11,12 @@ use blox_sim::{Report, Simulation};
 use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, GpuShare, Load};
 use std::path::Path;
 
-/// Table 4 of Blox: placement by the bandwidth between the GPUs of a node.
+/// Table 4 of Blox: placement by the bandwidth between GPUs of a node.
 pub(crate) struct BloxTable4;
 
-/// The share of a step that every job exchanges gradients at the best bandwidth.
+/// Fraction of a step that every job spends on gradient exchange at the best bandwidth.
 const COMMUNICATION: f64 = 0.5;
-/// Two NVLinks of a V100: the best link of a p3.8xlarge.
+/// Bandwidth of two NVLinks of a V100, the best link of a p3.8xlarge, in GB/s.
 const BEST: f64 = 50.0;
 const PAPER: &str = "Blox (EuroSys 2024), table 4, as read by others";
 
@@ -58,7 +58,7 @@ impl Figure for BloxTable4 {
             scheduler,
             workload: Box::new(Jobs::new(jobs.clone())),
         };
-        // Jobs stay on one node: it is the links within that count.
+        // Jobs stay on one node, so only links within a node matter.
         let lowest = Walk::new(Consolidated::new(Split::Never));
         let by_bandwidth = Walk::new(Bandwidth::new(Split::Never));
         Ok(vec![
@@ -115,8 +115,9 @@ impl Figure for BloxTable4 {
     }
 }
 
-/// GB/s of each job with several GPUs on one node, from how much longer it ran
-/// than on the best links.
+/// Returns the bandwidth in GB/s of each job with several GPUs on one node.
+///
+/// It follows from how much longer the job ran than on the best links.
 fn bandwidths(report: &Report) -> Vec<f64> {
     let jobs = report.jobs.iter().filter(|j| j.gpus > 1);
     jobs.filter(|j| j.jct().is_some())

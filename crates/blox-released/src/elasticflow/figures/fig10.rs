@@ -7,17 +7,17 @@ use std::sync::{Mutex, PoisonError};
 /// Figure 10: cluster efficiency over time.
 #[derive(Default)]
 pub(crate) struct Fig10 {
-    /// The allocations of each run.
+    /// Allocations of each run.
     held: Mutex<Vec<Arc<Mutex<Vec<Held>>>>>,
-    /// What the jobs get from so many GPUs.
+    /// Jobs with their throughput by GPU count.
     jobs: Mutex<Vec<JobSpec>>,
 }
 
 const PAPER: &str = "pkusys/ElasticFlow, the logs of figure 10 that it ships";
 const GPUS: f64 = 128.0;
 
-/// A program, its deadlines met as shipped, those of the released program, and
-/// its cluster efficiency there until the last arrival.
+/// Program, deadlines met in the shipped logs and in the released program, and cluster efficiency
+/// of the latter until the last arrival.
 const PROGRAMS: [(Program, Option<f64>, f64, Option<f64>); 6] = [
     (
         Program::Of(Algorithm::Edf),
@@ -52,10 +52,11 @@ const PROGRAMS: [(Program, Option<f64>, f64, Option<f64>); 6] = [
     ),
 ];
 
-/// Moments with the cluster efficiency from each until the next.
+/// Times, each with the cluster efficiency until the next one.
 type Steps = Vec<(f64, f64)>;
 
-/// The sum of speed-ups over one GPU, over all GPUs, from the allocations of jobs.
+/// Returns the cluster efficiency over time: the sum of speed-ups over one GPU, divided by the
+/// number of GPUs.
 fn efficiency(held: &[Held], jobs: &[JobSpec]) -> Steps {
     let mut changes: Vec<(f64, f64)> = Vec::new();
     for row in held {
@@ -86,7 +87,7 @@ fn efficiency(held: &[Held], jobs: &[JobSpec]) -> Steps {
     steps
 }
 
-/// The mean until `end`.
+/// Returns the mean efficiency until `end`.
 fn mean(steps: &Steps, end: f64) -> f64 {
     let next = steps.iter().skip(1).map(|(at, _)| *at).chain([end]);
     let areas = steps
@@ -96,7 +97,7 @@ fn mean(steps: &Steps, end: f64) -> f64 {
     areas.sum::<f64>() / end.max(f64::MIN_POSITIVE)
 }
 
-/// As the original's picture has it: a step is drawn only 40 minutes after the one before.
+/// Keeps at most one point per 40 minutes, as the original plot does.
 fn thinned(steps: &Steps) -> Vec<(f64, f64)> {
     let mut last = f64::NEG_INFINITY;
     let kept = steps.iter().filter(|(at, _)| {
@@ -140,7 +141,7 @@ impl Figure for Fig10 {
             world.run_keeping(*program, &jobs, &table, "100 jobs", keep)
         });
         let runs = runs.collect();
-        // Every level that was measured: what a job gets from GPUs that it asks for.
+        // Every measured level, to get the throughput on the requested GPUs.
         let mut jobs = jobs.to_vec();
         for job in &mut jobs {
             Algorithm::Edf.profile(job, &table, world.gpu_type);

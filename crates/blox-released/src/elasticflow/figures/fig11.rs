@@ -3,7 +3,7 @@ use crate::elasticflow::files::Recipe;
 use crate::figure::{Claim, Findings, Picture, Row};
 use blox_plot::{Axis, Chart, Series};
 
-/// Figure 11: deadlines and best-effort jobs together.
+/// Figure 11: jobs with deadlines and best-effort jobs together.
 pub(crate) struct Fig11;
 
 const PAPER_MET: &str =
@@ -11,15 +11,15 @@ const PAPER_MET: &str =
 const PAPER_JCT: &str =
     "ElasticFlow (ASPLOS 2023), figure 11(b), as the script that plots it has the numbers";
 
-/// Parts of best-effort jobs.
+/// Fractions of best-effort jobs.
 const SHARES: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
-/// The share at which the released program was run.
+/// Index of the fraction at which the released program was run.
 const HALF: usize = 4;
-/// Where EDF is among the programs.
+/// Index of EDF among the other programs.
 const EDF: usize = 1;
 
-/// A program, the ratios of deadlines met and the speed-ups of best-effort jobs as
-/// published, and the deadlines that the released program counts as met at one half.
+/// Program, published ratios of deadlines met, published speed-ups of best-effort jobs, and
+/// deadlines met in the released program at one half.
 type Line = (Program, [f64; 9], [f64; 9], Option<u64>);
 
 const PROGRAMS: [Line; 6] = [
@@ -61,7 +61,7 @@ const PROGRAMS: [Line; 6] = [
     ),
 ];
 
-/// The jobs with a share of best-effort ones.
+/// Generates the jobs with a fraction of best-effort jobs.
 fn jobs(share: f64, table: &ScalingTable) -> Result<Vec<JobSpec>, ReproduceError> {
     let recipe = Recipe {
         jobs: 200,
@@ -73,8 +73,9 @@ fn jobs(share: f64, table: &ScalingTable) -> Result<Vec<JobSpec>, ReproduceError
     Ok(recipe.generate(table)?)
 }
 
-/// Deadlines met by jobs that are not best-effort, as a number and a part, and
-/// the mean JCT of those that are.
+/// Returns the number and the fraction of deadlines met, and the mean JCT of best-effort jobs.
+///
+/// The deadlines are of jobs that are not best-effort.
 fn measured(program: Program, report: &Report, best_effort: &[bool]) -> (u64, f64, f64) {
     let (mut met, mut due, mut jct, mut ended) = (0, 0_u32, 0.0, 0_u32);
     for (job, lazy) in report.jobs.iter().zip(best_effort) {
@@ -85,7 +86,8 @@ fn measured(program: Program, report: &Report, best_effort: &[bool]) -> (u64, f6
             }
         } else {
             due += 1;
-            // Chronus takes all jobs for ones with a deadline: they are counted here.
+            // Chronus treats all jobs as jobs with a deadline, so its met deadlines are counted
+            // here.
             let in_time = job.deadline.zip(job.finish).is_some_and(|(d, f)| f <= d);
             met += u64::from(in_time && job.outcome != Some(Outcome::Rejected));
         }
@@ -146,7 +148,7 @@ impl Figure for Fig11 {
             .take(SHARES.len())
         {
             let share = SHARES[s];
-            // Those that Gandiva, the first, sees without a deadline.
+            // Jobs without a deadline in the first run (Gandiva).
             let jobs = reports.first().map_or(&[][..], |r| &r.jobs);
             let best_effort: Vec<bool> = jobs.iter().map(|j| j.deadline.is_none()).collect();
             let mut gandiva = None;
@@ -176,10 +178,10 @@ impl Figure for Fig11 {
     }
 }
 
-/// Deadlines met as a part, and the speed-up of best-effort jobs, of each program.
+/// Fraction of deadlines met and speed-up of best-effort jobs, for each program.
 type Points = Vec<(f64, f64)>;
 
-/// Checks the claims of the figure, share by share.
+/// Checks the claims of the figure for each fraction.
 fn claims(complete: bool, same: bool, points: &[Points]) -> Vec<Claim> {
     let (mut best, mut baselines, mut early, mut faster) = (complete, complete, complete, complete);
     for (s, at) in points.iter().enumerate() {

@@ -8,7 +8,7 @@ use blox_sim::Simulation;
 use blox_sim::workload::Jobs;
 use blox_traces::scaling::WithThroughputs;
 
-/// Figure 8(a): deadlines met on the workload of a comparison with Pollux.
+/// Figure 8(a): deadlines met on the workload of the comparison with Pollux.
 pub(crate) struct Fig8a;
 
 const TRACE: &str = "elasticVpollux_e.csv";
@@ -16,23 +16,23 @@ const T4: &str = "throughputs_T4";
 const PAPER: &str =
     "ElasticFlow (ASPLOS 2023), figure 8(a), as the script that plots it has the numbers";
 
-/// A program, the ratio as published, and the jobs that the released program counts.
+/// Program, published ratio, and number of jobs that the released program counts.
 const PROGRAMS: [(Program, Option<f64>, Option<u64>); 8] = [
     (Program::Of(Algorithm::Edf), Some(0.118), Some(23)),
     (Program::Of(Algorithm::Gandiva), Some(0.09), Some(18)),
     (Program::Of(Algorithm::Tiresias), Some(0.287), Some(56)),
     (Program::Of(Algorithm::Themis), Some(0.312), None),
-    // Their comment says to take arrivals every 60 s for this figure.
+    // A comment in the original says to take arrivals every 60 s for this figure.
     (Program::Chronus(60, 60), Some(0.262), Some(84)),
     (Program::Of(Algorithm::ElasticFlow), Some(0.728), Some(142)),
     (Program::Of(Algorithm::WithoutAdmission), None, Some(130)),
     (Program::Of(Algorithm::EdfAdmission), None, Some(80)),
 ];
 
-/// A name and what it composes.
+/// A scheduler's name and its composition.
 type Own = (&'static str, fn() -> Pipeline);
 
-/// The toolkit's own schedulers, by their papers.
+/// The toolkit's own schedulers, as in their papers.
 const OWN: [Own; 8] = [
     ("edf", own::edf),
     ("gandiva", own::gandiva),

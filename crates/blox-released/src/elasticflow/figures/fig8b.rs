@@ -32,7 +32,7 @@ const fn itp(path: &'static str) -> DataFile {
     DataFile { path, from: ITP }
 }
 
-/// Switches and nodes behind each, of 8 GPUs, in the order of the traces.
+/// Number of switches and of nodes behind each switch, by trace. Nodes have 8 GPUs.
 const CLUSTERS: [(u32, u32); 11] = [
     (2, 32),
     (2, 32),
@@ -47,12 +47,13 @@ const CLUSTERS: [(u32, u32); 11] = [
     (1, 32),
 ];
 
-/// A program, the ratios as published, and jobs that the released program counts, by trace.
+/// Program, published ratios, and number of jobs that the released program counts, by trace.
 type Column = (Program, Option<[f64; 11]>, [Option<u64>; 11]);
 
 const NOT_RUN: [Option<u64>; 11] = [None; 11];
 
-/// Returns what the released program counts on the first, the tenth and the last trace.
+/// Returns the counts of the released program. It was run on the first, the tenth and the last
+/// trace.
 const fn counted(first: Option<u64>, tenth: Option<u64>, philly: Option<u64>) -> [Option<u64>; 11] {
     let mut all = NOT_RUN;
     all[0] = first;

@@ -3,16 +3,16 @@ use crate::elasticflow::files::Recipe;
 use crate::figure::{Claim, Findings, Picture, Row};
 use blox_plot::{Axis, BarChart};
 
-/// Figure 9: what admission control and elastic scaling add to earliest deadline first.
+/// Figure 9: effect of admission control and elastic scaling on earliest deadline first.
 pub(crate) struct Fig9;
 
 const PAPER: &str =
     "ElasticFlow (ASPLOS 2023), figure 9, as the script that plots it has the numbers";
 
-/// Nodes of 8 GPUs.
+/// Cluster sizes in nodes of 8 GPUs.
 const NODES: [u32; 3] = [8, 16, 32];
 
-/// An algorithm, its ratios as published, and what the released program counts, by size.
+/// Algorithm, published ratios, and counts of the released program, by cluster size.
 const PROGRAMS: [(Algorithm, [f64; 3], [Option<u64>; 3]); 4] = [
     (
         Algorithm::Edf,
@@ -93,7 +93,7 @@ impl Figure for Fig9 {
             }
             if let [(_, edf), (_, admission), (_, elastic), (_, all)] = group[..] {
                 each &= admission > edf && elastic > edf;
-                // On the largest cluster the paper has both nearly alike.
+                // On the largest cluster, both are nearly equal in the paper.
                 both &= all > admission && (all > elastic || n + 1 == NODES.len());
             }
             bars = bars.with(format!("{gpus} GPUs"), group);

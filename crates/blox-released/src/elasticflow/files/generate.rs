@@ -1,4 +1,4 @@
-//! The jobs that ElasticFlow's trace generator draws.
+//! Jobs of ElasticFlow's trace generator.
 
 use super::Row;
 use blox_core::compat::cpython::Random;
@@ -9,27 +9,27 @@ use blox_traces::scaling::ScalingTable;
 
 /// The parameters of `generate_trace.py` (pkusys/ElasticFlow, commit 04a0109).
 ///
-/// It draws everything but deadlines and service classes from generators of
-/// its seed. Those two come from Python's global generator, which it leaves
-/// unseeded: two of its traces differ there, and the published ones cannot be
-/// had again. Here that generator has a seed too.
+/// All values except deadlines and service classes come from seeded generators. Deadlines and
+/// service classes come from Python's global generator, which the original does not seed. Two of
+/// its traces therefore differ in them, and the published traces cannot be regenerated. Here that
+/// generator has a seed, too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: usize,
-    /// The mean gap between arrivals, in seconds, above 0.
+    /// Mean time between submissions, in seconds, above 0.
     pub mean_gap_s: f64,
-    /// The seed of models, arrivals, durations and GPU counts.
+    /// Seed of models, submissions, durations and GPU counts.
     pub seed: u64,
-    /// Deadlines lie between so many and so many durations after the submission.
+    /// Range of deadlines, in durations after submission.
     pub deadlines: (f64, f64),
-    /// The part of jobs that are best-effort, from 0 to 1.
+    /// Fraction of best-effort jobs, from 0 to 1.
     pub best_effort: f64,
-    /// The seed of deadlines and service classes.
+    /// Seed of deadlines and service classes.
     pub unseeded: u64,
 }
 
-/// The generator's own values: 0.5 to 1.5 durations, no best-effort jobs.
+/// The generator's own values: deadlines of 0.5 to 1.5 durations, no best-effort jobs.
 impl Default for Recipe {
     fn default() -> Self {
         Recipe {
@@ -43,7 +43,7 @@ impl Default for Recipe {
     }
 }
 
-/// Models with their batch sizes, in the generator's order.
+/// Models and batch sizes, in the generator's order.
 const TEMPLATES: [(&str, u32); 14] = [
     ("resnet50", 64),
     ("resnet50", 128),
@@ -62,12 +62,13 @@ const TEMPLATES: [(&str, u32); 14] = [
 ];
 
 impl Recipe {
-    /// The jobs, in order of submission, with throughputs from `table`: that of
-    /// the A100 in the original. Names are numbers from 0.
+    /// Generates the jobs in order of submission, with throughputs from `table`. Names are numbers
+    /// from 0.
+    ///
+    /// The original uses the table of the A100.
     ///
     /// # Errors
-    /// The table lacks a model that is drawn, or has no throughput of it on the
-    /// GPUs that are drawn.
+    /// Fails if the table lacks a drawn model, or lacks its throughput on the drawn number of GPUs.
     pub fn generate(&self, table: &ScalingTable) -> Result<Vec<JobSpec>, WorkloadError> {
         let [mut models, mut gaps, mut durations, mut scales] =
             [0, 1, 2, 3].map(|stream| Random::new(self.seed.wrapping_add(stream)));
@@ -96,7 +97,7 @@ impl Recipe {
             let (least, most) = self.deadlines;
             let due = arrival + (unseeded.uniform(least, most) * duration).trunc();
             let best_effort = unseeded.random() < self.best_effort;
-            // It prints whole numbers.
+            // The original prints whole numbers.
             let row = Row {
                 submit: arrival.trunc(),
                 gpus,
@@ -113,7 +114,7 @@ impl Recipe {
     }
 }
 
-/// The GPUs of a job, by the distribution of Microsoft's ITP clusters.
+/// Returns a job's GPU count, with the distribution of Microsoft's ITP clusters.
 fn gpus_at(u: f64) -> u32 {
     match u {
         u if u < 0.83 => 1,

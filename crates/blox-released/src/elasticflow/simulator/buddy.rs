@@ -1,52 +1,52 @@
-//! The original's placement: node sets in buckets by the free GPUs that they
-//! have, and the cache of GPU positions that were used before.
+//! Placement of the original: node sets in buckets by free GPUs, and a cache of used GPU positions.
 
 use super::job::Job;
 use std::collections::BTreeSet;
 
-/// The bucket sizes: the only GPU counts that can be placed.
+/// Bucket sizes. Only these GPU counts can be placed.
 pub(super) const SIZES: [u32; 16] = [1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 88, 128, 256];
 
-/// Returns where a bucket of this size is.
+/// Returns the index of the bucket of this size.
 pub(super) fn bucket_of(size: u32) -> Option<usize> {
     SIZES.iter().position(|s| *s == size)
 }
 
-/// A cluster of equal nodes behind switches. Node numbers start anew behind
-/// every switch, which decides in what order they are taken.
+/// A cluster of equal nodes behind switches.
+///
+/// Node numbers restart at every switch, which sets the order in which nodes are taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Switches.
+    /// Number of switches.
     pub switches: u32,
-    /// Nodes behind each.
+    /// Number of nodes behind each switch.
     pub nodes_per_switch: u32,
-    /// GPUs of each node.
+    /// GPUs per node.
     pub gpus_per_node: u32,
 }
 
 impl Shape {
-    /// Nodes in all.
+    /// Returns the total number of nodes.
     pub fn nodes(&self) -> u32 {
         self.switches * self.nodes_per_switch
     }
 
-    /// GPUs in all.
+    /// Returns the total number of GPUs.
     pub fn gpus(&self) -> u32 {
         self.nodes() * self.gpus_per_node
     }
 }
 
-/// So many GPUs on each of these nodes, for one job.
+/// GPUs of one job: pairs of node and GPU count.
 pub(super) type Spread = Vec<(u32, u32)>;
 
 #[derive(Clone, Debug, Default)]
 struct NodeSet {
     nodes: Vec<u32>,
-    /// Jobs with their GPUs.
+    /// Jobs with their GPU counts.
     jobs: Vec<(u32, u32)>,
     used: u32,
     capacity: u32,
-    /// The size of the bucket that it was last put in.
+    /// Size of the bucket in which the set was last put.
     size: u32,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Buddy {
     sets: Vec<NodeSet>,
     vacant: Vec<usize>,
     buckets: Vec<Vec<usize>>,
-    /// Positions used since the cache was emptied, as (first, how many).
+    /// Positions used since the last clearing, as (first GPU, count).
     pub cache: BTreeSet<(u32, u32)>,
 }
 
@@ -74,7 +74,7 @@ impl Buddy {
         }
     }
 
-    /// The largest bucket that divides so many free GPUs.
+    /// Returns the largest bucket whose size divides `free` GPUs.
     fn bucket_for(free: u32) -> Option<usize> {
         (0..SIZES.len())
             .rev()
@@ -86,7 +86,7 @@ impl Buddy {
         self.buckets[bucket].sort_by_key(|&s| sets[s].used);
     }
 
-    /// Places a job on its GPUs; `false` if there is no room for it.
+    /// Places a job. Returns false if there is no room for it.
     pub fn place(&mut self, id: u32, job: &mut Job) -> bool {
         let gpus = job.num_gpu;
         let Some(own) = bucket_of(gpus) else {
@@ -144,7 +144,7 @@ impl Buddy {
         true
     }
 
-    /// Takes a job's GPUs away.
+    /// Releases the GPUs of a job.
     pub fn release(&mut self, id: u32, job: &mut Job) {
         let Some(at) = job.set.take() else { return };
         let set = &mut self.sets[at];
@@ -158,7 +158,7 @@ impl Buddy {
                 bucket.retain(|s| *s != at);
             }
             self.vacant.push(at);
-            // Stable: nodes of one number stay in the order in which they came back.
+            // Stable: nodes with the same number stay in the order of their release.
             let behind = self.shape.nodes_per_switch;
             self.free.sort_by_key(|n| n % behind);
         } else if let Some(to) = Self::bucket_for(free)
@@ -173,7 +173,8 @@ impl Buddy {
         }
     }
 
-    /// Notes the positions of all placed jobs, and which of them are known.
+    /// Records the positions of all placed jobs in the cache, and marks the jobs whose positions
+    /// were known.
     pub fn note_positions(&mut self, jobs: &mut [Job]) {
         let per_node = self.shape.gpus_per_node;
         let mut set_of = vec![None; self.shape.nodes() as usize];
@@ -199,7 +200,7 @@ impl Buddy {
         }
     }
 
-    /// Returns where the job is, node by node.
+    /// Returns the job's GPUs on each node.
     pub fn spread(&self, id: u32, job: &Job) -> Spread {
         let Some(set) = job.set.map(|s| &self.sets[s]) else {
             return Spread::new();
@@ -210,7 +211,7 @@ impl Buddy {
     }
 }
 
-/// GPUs `first..first + count` of a row of nodes, node by node.
+/// Returns GPUs `first..first + count` of a row of nodes, by node.
 pub(super) fn spread_over(nodes: &[u32], per_node: u32, first: u32, count: u32) -> Spread {
     let last = first + count;
     let mut at = 0;

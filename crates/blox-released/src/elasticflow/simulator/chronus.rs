@@ -1,33 +1,32 @@
-//! `time-aware-with-lease` of the original: Chronus on the path that it takes
-//! without its commercial solver.
+//! `time-aware-with-lease` of the original: Chronus without its commercial solver.
 
 use super::buddy::{Shape, Spread};
 use super::job::{Job, log2};
 use super::{Program, Step};
 use std::collections::VecDeque;
 
-/// Whether a job's deadline is accepted.
+/// State of a job's deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
-    /// It can end in time no more.
+    /// The job can no longer meet its deadline.
     Lowest,
-    /// Runs in the leases that were set aside for it.
+    /// The job runs in the leases reserved for it.
     #[default]
     Accepted,
-    /// Runs on what is left over.
+    /// The job runs on GPUs that no lease reserves.
     Unaccepted,
 }
 
 #[derive(Clone, Debug, Default)]
 struct State {
     class: Class,
-    /// Seconds from submission within which it should end, and at first.
+    /// Seconds from submission within which the job should end. `expect_first` has the first value.
     expect: f64,
     expect_first: f64,
     estimate: f64,
-    /// Leases that it still needs.
+    /// Number of leases that the job still needs.
     leases: i64,
-    /// Which of the coming leases are set aside for it.
+    /// For each future lease, true if it is reserved for the job.
     plan: Option<VecDeque<bool>>,
     in_lease: bool,
     ran_over: bool,
@@ -39,28 +38,28 @@ struct State {
     waited: f64,
 }
 
-/// A row of the original's own log, as far as it is determined.
+/// A row of the original's log, without values that are not determined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChronusRow {
     /// The job.
     pub job: u32,
-    /// When it ended.
+    /// End of the job.
     pub end: f64,
-    /// Seconds in which it waited.
+    /// Waiting time in seconds.
     pub waited: f64,
-    /// Seconds in which it ran, overheads included.
+    /// Run time in seconds, including overheads.
     pub executed: f64,
-    /// How often it was resumed.
+    /// Number of times that the job was resumed.
     pub resumed: u32,
-    /// How often it was preempted.
+    /// Number of preemptions.
     pub preempted: u32,
-    /// Seconds from submission within which it should have ended, in the end.
+    /// Last value of the seconds from submission within which the job should have ended.
     pub expect: f64,
-    /// 0 accepted, 1 not, -1 could not end in time any more.
+    /// Priority: 0 accepted, 1 not accepted, -1 too late for the deadline.
     pub priority: i32,
 }
 
-/// What a lease has to hold: how many leases until the deadline, how many are needed, GPUs.
+/// A job to pack into leases: leases until the deadline, leases needed, and GPUs.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     job: u32,
@@ -69,11 +68,11 @@ struct Item {
     gpus: i64,
 }
 
-/// Leases for jobs with accepted deadlines, the rest for all others.
+/// Reserves leases for jobs with accepted deadlines. Other jobs share the remaining GPUs.
 pub struct Chronus {
     shape: Shape,
     times: Times,
-    /// The first job that has not come in.
+    /// Index of the first job that has not arrived.
     arrived: usize,
     states: Vec<State>,
     pending: Vec<u32>,
@@ -83,7 +82,7 @@ pub struct Chronus {
 }
 
 impl Chronus {
-    /// The first moment from `from` on at which the next arrival is seen.
+    /// Returns the first time at or after `from` at which the next arrival is seen.
     fn next_arrival(&self, from: f64, jobs: &[Job]) -> Option<f64> {
         let at = jobs.get(self.arrived)?.submit.max(from);
         let mut t = (at / self.times.check).ceil() * self.times.check;
@@ -97,7 +96,7 @@ impl Chronus {
         f64::from(resumed) * 0.5 * (1.0 + log2(gpus))
     }
 
-    /// What has run since the last check.
+    /// Advances running jobs to `now`.
     fn run(&mut self, now: f64, jobs: &[Job], out: &mut Step) {
         let at_lease = now % self.times.lease == 0.0;
         let mut ended = Vec::new();
@@ -148,7 +147,8 @@ impl Chronus {
         }
     }
 
-    /// The number of the next lease, from 0; `after` the one that begins now.
+    /// Returns the number of the next lease, from 0. With `after`, a lease that begins now does not
+    /// count.
     fn lease_number(&self, now: f64, after: bool) -> i64 {
         let begun = (now / self.times.lease).floor() as i64;
         if after || now % self.times.lease != 0.0 {
@@ -172,7 +172,7 @@ impl Chronus {
         s.class == Class::Accepted && s.planned && s.leases > 0
     }
 
-    /// GPUs that plans leave in each coming lease.
+    /// Returns the GPUs that plans leave free in each future lease.
     fn left_over(&self, jobs: &[Job]) -> Vec<i64> {
         let mut left = Vec::new();
         for &j in self.pending.iter().chain(&self.running) {
@@ -190,7 +190,7 @@ impl Chronus {
         left
     }
 
-    /// A new lease begins.
+    /// Begins a new lease.
     fn begin_lease(&mut self, now: f64, jobs: &[Job]) {
         let before = self.running.clone();
         for j in std::mem::take(&mut self.running) {
@@ -259,7 +259,7 @@ impl Chronus {
         }
     }
 
-    /// Takes the leases that items need, latest first; `None` if not all fit.
+    /// Takes the leases that items need, latest first. Returns `None` if not all fit.
     fn pack(&self, items: &[Item], left: &mut Vec<i64>) -> Option<Vec<VecDeque<bool>>> {
         let total = i64::from(self.shape.gpus());
         let mut order: Vec<usize> = (0..items.len()).collect();
@@ -294,7 +294,7 @@ impl Chronus {
         Some(plans)
     }
 
-    /// New jobs come in, and their deadlines are accepted or not.
+    /// Adds new jobs, and accepts or rejects their deadlines.
     fn arrive(&mut self, now: f64, jobs: &[Job]) {
         let number = self.lease_number(now, true);
         let left = self.left_over(jobs);
@@ -331,7 +331,8 @@ impl Chronus {
                 s.expect = self.times.lease * (new.until + number) as f64 - job.submit;
             } else {
                 self.states[j as usize].class = Class::Unaccepted;
-                // It counts for those that come with it, as late as it must be.
+                // For jobs that arrive with it, the job counts with the earliest deadline at which
+                // it fits.
                 let last = items.len() - 1;
                 let most = items.iter().map(|i| i.until).max().unwrap_or(0);
                 let mut low = new.until.max(new.needed);
@@ -351,7 +352,7 @@ impl Chronus {
         }
     }
 
-    /// What is left over goes to jobs without an accepted deadline.
+    /// Gives the remaining GPUs to jobs without an accepted deadline.
     fn fill(&mut self, now: f64, jobs: &[Job]) {
         let before = self.running.clone();
         let mut keys = vec![0.0; self.states.len()];
@@ -402,7 +403,7 @@ impl Chronus {
     }
 }
 
-/// The first `count` leases set aside are given up.
+/// Gives up the first `count` reserved leases.
 fn drop_leases(plan: &mut Option<VecDeque<bool>>, count: i64) {
     let on = plan.iter_mut().flatten().filter(|on| **on);
     for lease in on.take(count.max(0) as usize) {
@@ -410,14 +411,14 @@ fn drop_leases(plan: &mut Option<VecDeque<bool>>, count: i64) {
     }
 }
 
-/// The lengths of Chronus' intervals in seconds.
+/// Intervals of Chronus in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// Between two looks at running jobs.
+    /// Time between two checks of running jobs.
     pub check: f64,
-    /// Of a lease.
+    /// Length of a lease.
     pub lease: f64,
-    /// Between two passes over new and waiting jobs: a constant of the original, 240.
+    /// Time between two passes over new and waiting jobs, 240 in the original.
     pub pass: f64,
 }
 
@@ -452,7 +453,7 @@ impl Program for Chronus {
             self.arrive(now, jobs);
             self.fill(now, jobs);
         }
-        // Its numbers do not depend on nodes, so that it names none.
+        // The results do not depend on nodes, so the spread is empty.
         let held = |j: &u32| (*j, jobs[*j as usize].gpus, Spread::new());
         out.runs.extend(self.running.iter().map(held));
         let fits = |j: &u32| jobs[*j as usize].gpus <= self.shape.gpus();

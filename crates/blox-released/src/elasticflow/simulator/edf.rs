@@ -1,6 +1,6 @@
 //! `edf` and `edf-accessctrl` of the original.
 //!
-//! `edf` is no composition: it also makes steps at the planned ends of jobs that hold no GPUs.
+//! `edf` is not a composition, as it also has steps at the planned ends of jobs without GPUs.
 
 use super::buddy::Shape;
 use super::events::Event;
@@ -9,13 +9,13 @@ use super::slots::{Slots, by_deadline};
 use super::timeline::{Planned, Planner, Timeline, merge};
 use super::{Program, Step};
 
-/// What both programs keep between steps.
+/// State that both programs keep between steps.
 struct Common {
     slots: Slots,
     planner: Planner,
 }
 
-/// A job's plan that may still be dropped.
+/// A plan that may still be dropped: job, GPUs, and plan.
 type Proposal = (u32, u32, Planned);
 
 impl Common {
@@ -26,9 +26,11 @@ impl Common {
         }
     }
 
-    /// Plans a list in order of deadline, which becomes its order: each job's
-    /// GPUs from now on, and its end. Once `stop` says so, of what is free now and
-    /// of the job that was planned last, the rest is left as it is.
+    /// Plans a list in order of deadline, and sorts the list by deadline.
+    ///
+    /// `stop` gets the GPUs that are free now, and the last planned job. If it returns true, the
+    /// other jobs are not planned. Returns true if all planned jobs meet their deadlines, and each
+    /// job's GPUs at `now` with its plan.
     fn plan(
         &mut self,
         now: f64,
@@ -86,8 +88,8 @@ impl Program for Edf {
             return;
         };
         c.end(&end, jobs, out);
-        // A waiting job's plan matters only if it begins now. Once no GPU is free and all
-        // started jobs are planned, no other plan matters.
+        // A waiting job's plan matters only if it begins now. If no GPU is free and all started
+        // jobs are planned, no other plan matters.
         let mut waiting = vec![false; jobs.len()];
         for &j in c.slots.pending.iter().chain(&start) {
             waiting[j as usize] = true;
@@ -136,8 +138,9 @@ impl Program for Edf {
     }
 }
 
-/// Earliest deadline first with admission control: a job with which any job
-/// would be late is rejected. It charges overheads.
+/// Earliest deadline first with admission control. It charges overheads.
+///
+/// A job is rejected if it would make any job late.
 pub struct EdfAdmission(Common);
 
 impl Program for EdfAdmission {
@@ -166,7 +169,7 @@ impl Program for EdfAdmission {
         let mut any_accepted = false;
         for j in start {
             let mut list = [c.slots.runnable.as_slice(), &[j]].concat();
-            // One that would be late is enough to say no.
+            // One late job is enough for a rejection.
             let late = |_: i64, _: u32, planned: &Planned| !planned.met;
             let (all_met, proposals) = c.plan(now, &mut list, jobs, late);
             if !all_met {
@@ -206,7 +209,7 @@ impl Program for EdfAdmission {
             for (j, gpus, planned) in proposals {
                 let job = &mut jobs[j as usize];
                 job.num_gpu = gpus;
-                // A paused job keeps its old end, and may end by it.
+                // A paused job keeps its old end, and may end at it.
                 if gpus == 0 {
                     continue;
                 }

@@ -8,39 +8,40 @@ use super::timeline::{Planned, Planner, Timeline, give_back, gpu_time, merge};
 use super::trial::Trials;
 use super::{Program, Step};
 
-/// Wake-ups at the end of time mean none.
+/// A wake-up at this time means that there is none.
 const NO_WAKE: f64 = i64::MAX as f64;
 
-/// Elastic expansion puts jobs that hold nothing first, and those that cannot grow last.
+/// Gain of jobs without GPUs, which expansion serves first. `LAST` is the gain of jobs that cannot
+/// grow.
 const FIRST: f64 = i64::MAX as f64;
 const LAST: f64 = -FIRST;
 
-/// `ef-accessctrl`: a job with which any job would be late is rejected.
+/// `ef-accessctrl`: rejects a job that would make any job late.
 pub type ElasticFlow = Elastic<true>;
 
-/// `ef`: the same without admission control.
+/// `ef`: the same algorithm without admission control.
 pub type WithoutAdmission = Elastic<false>;
 
-/// The trial of a job's next level.
+/// Evaluation of a job's next level.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trial {
-    /// The level, or the job's own count at the top.
+    /// The next level, or the job's current GPU count if it is at the top.
     level: u32,
-    /// What it is worth: GPU time gained a GPU.
+    /// Gain of GPU time per additional GPU.
     gain: f64,
-    /// GPU time of the plan that it has.
+    /// GPU time of the current plan.
     has: f64,
-    /// What `gain` rests on, where that is known.
+    /// Conditions under which `gain` stays valid, if known.
     basis: Option<Basis>,
 }
 
-/// The program's state between its steps.
+/// State of the program between its steps.
 pub struct Elastic<const ADMITS: bool> {
     slots: Slots,
     work: Workspace,
 }
 
-/// Memory that no step leaves to the next.
+/// Buffers that are reused, and carry nothing from one step to the next.
 #[derive(Clone, Default)]
 struct Workspace {
     planner: Planner,
@@ -69,7 +70,7 @@ impl<const ADMITS: bool> Elastic<ADMITS> {
         (all_met, list)
     }
 
-    /// Gives what is free to jobs, a level at a time.
+    /// Expands jobs into the free GPUs, one level at a time.
     fn expand(&mut self, now: f64, jobs: &mut [Job]) {
         let s = &mut self.slots;
         let total = s.shape.gpus();
@@ -102,14 +103,14 @@ impl<const ADMITS: bool> Elastic<ADMITS> {
             if let Some(j) = picked {
                 let job = &mut jobs[j as usize];
                 let level = w.trials[j as usize].level;
-                // The timeline of the trial is made again: keeping each would cost more.
+                // Rebuilds the timeline of the trial, as storing all timelines would cost more.
                 give_back(&w.free, job, total, &mut w.given_back);
                 let planned = w.planner.elastic(job, now, Some(level), &w.given_back);
                 free -= level - job.num_gpu;
                 job.num_gpu = level;
                 job.old_end = job.end;
                 w.take_over(job, planned);
-                // The planner has now what was free before.
+                // The planner now has the previous timeline of free GPUs.
                 changes(&w.planner.after, &w.free, &mut w.changes);
                 if s.pending.contains(&j) {
                     s.start(j);
@@ -132,7 +133,7 @@ impl<const ADMITS: bool> Elastic<ADMITS> {
         }
     }
 
-    /// Wide jobs first, then those below a node by size.
+    /// Places jobs of at least one node first, then the others by descending size.
     fn place_all(&mut self, list: &[u32], jobs: &mut [Job]) {
         let per_node = self.slots.shape.gpus_per_node;
         let placement = &mut self.slots.placement;
@@ -153,7 +154,7 @@ impl<const ADMITS: bool> Elastic<ADMITS> {
 }
 
 impl Workspace {
-    /// The plan in the planner becomes the job's, and its timeline the current one.
+    /// Makes the planner's plan the job's plan, and the planner's timeline the current one.
     fn take_over(&mut self, job: &mut Job, planned: Planned) {
         job.end = planned.end;
         job.real_end = Some(planned.real_end);
@@ -164,7 +165,7 @@ impl Workspace {
         merge(&mut self.free);
     }
 
-    /// What the next level would be worth to a job.
+    /// Computes the gain of a job's next level.
     fn try_next(&mut self, j: u32, job: &Job, now: f64, free: u32, total: u32) {
         let trial = &mut self.trials[j as usize];
         let need = trial.level - job.num_gpu;
@@ -225,7 +226,7 @@ impl<const ADMITS: bool> Program for Elastic<ADMITS> {
         };
         let Some(event) = event else { return };
         let idle = self.slots.pending.is_empty() && self.slots.running.is_empty();
-        // Without admission such a step is one like any other.
+        // Without admission control, this step is a normal one.
         if ADMITS && idle && event.start.is_empty() && event.end.is_empty() {
             self.slots.events.take(now);
             return;
@@ -250,7 +251,7 @@ impl<const ADMITS: bool> Program for Elastic<ADMITS> {
         if !ADMITS || all_met {
             self.slots.pending.extend(&event.start);
         } else if !event.start.is_empty() {
-            // If any job would be late, all new jobs are rejected.
+            // If any job would be late, all new jobs with a deadline are rejected.
             let mut list = self.slots.runnable.clone();
             for &j in &event.start {
                 if jobs[j as usize].best_effort {

@@ -1,4 +1,4 @@
-//! The original's list of events: arrivals, planned ends and wake-ups.
+//! Event list of the original: arrivals, planned ends and wake-ups.
 
 use super::job::Job;
 
@@ -9,14 +9,14 @@ pub(super) struct Event {
     pub end: Vec<u32>,
 }
 
-/// Events by moment, one a moment, the next one last.
+/// Events in descending order of time, at most one per time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     list: Vec<Event>,
 }
 
 impl Events {
-    /// The arrivals of all jobs, by number, in order of submission.
+    /// Creates the arrival events of all jobs, which are in order of submission.
     pub fn of_arrivals(jobs: &[Job]) -> Self {
         let mut list: Vec<Event> = Vec::new();
         for (job, time) in jobs.iter().map(|j| j.submit).enumerate().rev() {
@@ -41,7 +41,7 @@ impl Events {
     }
 
     fn find(&self, time: f64) -> Result<usize, usize> {
-        // Most look-ups are about what comes soon.
+        // The list ends with the next events, and most look-ups are for them.
         self.list.binary_search_by(|e| time.total_cmp(&e.time))
     }
 
@@ -49,7 +49,7 @@ impl Events {
         self.find(time).ok().map(|i| &self.list[i])
     }
 
-    /// The event of a moment, taken off the list.
+    /// Removes and returns the event of a time.
     pub fn take(&mut self, time: f64) -> Option<Event> {
         self.find(time).ok().map(|i| self.list.remove(i))
     }
@@ -69,14 +69,14 @@ impl Events {
         &mut self.list[i]
     }
 
-    /// Puts an event that was taken off the list back, at another moment.
+    /// Puts a removed event back at another time.
     pub fn put(&mut self, time: f64, event: Event) {
         let at = self.at(time);
         at.start.extend(event.start);
         at.end.extend(event.end);
     }
 
-    /// The job is to end at `time`.
+    /// Adds the end of a job at `time`.
     pub fn add_end(&mut self, job: u32, time: f64) {
         let event = self.at(time);
         if !event.end.contains(&job) {
@@ -84,7 +84,8 @@ impl Events {
         }
     }
 
-    /// An end moves. What is left empty where it stood goes, even a wake-up.
+    /// Moves the end of a job. If the old event is then empty, it is removed, even if it was a
+    /// wake-up.
     pub fn move_end(&mut self, job: u32, from: f64, to: f64) {
         if from == to {
             return;
@@ -99,13 +100,13 @@ impl Events {
         self.add_end(job, to);
     }
 
-    /// A wake-up.
+    /// Adds a wake-up.
     pub fn wake(&mut self, time: f64) {
         self.at(time);
     }
 
-    /// Two steps are at least a slot apart: what comes sooner comes together, a
-    /// slot from now. The last event of all is not moved.
+    /// Merges all events within one slot from now into one event at its end. The last event in the
+    /// list is not moved.
     pub fn keep_apart(&mut self, now: f64, slot: f64) {
         let Some(mut next) = self.next() else { return };
         while (next - now).trunc() <= slot && self.list.len() > 1 {

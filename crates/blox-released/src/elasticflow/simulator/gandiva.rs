@@ -1,19 +1,19 @@
-//! `gandiva` of the original: node sets a GPU count, time slices within them.
+//! `gandiva` of the original: node sets for each GPU count, with time slices.
 
 use super::buddy::{SIZES, Shape, bucket_of, spread_over};
 use super::job::{Job, overhead};
 use super::slots::Slots;
 use super::{Program, Step};
 
-/// Nodes on which jobs of one size take turns.
+/// Nodes that jobs of one size share in turn.
 #[derive(Clone, Debug, Default)]
 struct NodeSet {
     nodes: Vec<u32>,
-    /// The first that fit run.
+    /// Jobs in order of their turn. The first ones that fit run.
     jobs: Vec<u32>,
-    /// Jobs counted in; ends are not counted out.
+    /// Number of jobs that joined the set. Ends do not reduce it.
     load: u32,
-    /// How many jobs run at once.
+    /// Maximum number of jobs that run at the same time.
     capacity: u32,
 }
 
@@ -28,16 +28,16 @@ impl NodeSet {
     }
 }
 
-/// Time slicing, with nodes moved between sizes by demand.
+/// Time slicing in node sets. Nodes move between job sizes by demand.
 pub struct Gandiva {
-    /// The events are arrivals alone; node sets take the place of its placement.
+    /// Events are arrivals only. Node sets replace the placement.
     slots: Slots,
-    /// Node sets by size of job, in the order of [`SIZES`].
+    /// Node sets by job size, in the order of [`SIZES`].
     sets: Vec<Vec<NodeSet>>,
     free: Vec<u32>,
     executed: Vec<f64>,
-    /// Jobs that were pending once and have not ended: their overhead goes at each slice,
-    /// whether they had a turn or not.
+    /// Jobs that had to wait for a set and have not ended. Their overhead is reset in each slice,
+    /// even if they had no turn.
     waited: Vec<u32>,
     next: Option<f64>,
 }
@@ -63,7 +63,7 @@ impl Gandiva {
         let by_load = |list: &mut Vec<NodeSet>| list.sort_by_key(|s| s.load);
         if !self.sets[at].is_empty() {
             let mut head = self.sets[at].remove(0);
-            // The last place of a set stays empty here.
+            // Quirk: the program leaves the last place of a set empty here.
             let fits = head.load + 1 < head.capacity;
             if fits {
                 head.add(job);
@@ -85,7 +85,7 @@ impl Gandiva {
         true
     }
 
-    /// Moves nodes between sizes so that each has its share of the demand.
+    /// Moves nodes between job sizes according to their demand.
     fn adjust(&mut self) {
         let per_node = self.slots.shape.gpus_per_node as usize;
         let sizes: Vec<(f64, f64)> = SIZES
@@ -120,7 +120,8 @@ impl Gandiva {
             last_failed = new.is_none();
             self.sets[at].extend(new);
         }
-        // The original loses count unless a set has several nodes or none were left.
+        // Quirk: the program redistributes jobs only if sets have several nodes or no nodes were
+        // left.
         if last_failed || self.nodes_for(SIZES[at]) > 1 {
             let mut jobs = Vec::new();
             for set in self.sets[at].iter_mut().filter(|s| !s.jobs.is_empty()) {
@@ -141,7 +142,7 @@ impl Gandiva {
         self.deal(at, jobs);
     }
 
-    /// One by one to the set with the least load.
+    /// Adds each job to the set with the smallest load.
     fn deal(&mut self, at: usize, jobs: Vec<u32>) {
         for job in jobs {
             self.sets[at][0].add(job);
@@ -149,7 +150,7 @@ impl Gandiva {
         }
     }
 
-    /// The slice that has just gone by; `true` if nodes came free.
+    /// Ends the previous time slice. Returns true if nodes were released.
     fn slice(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) -> bool {
         let turn = (now % 60.0).trunc() == 0.0;
         let mut released = false;
@@ -221,7 +222,7 @@ impl Program for Gandiva {
             }
         }
         if released {
-            // After each that starts, the next is passed over.
+            // Quirk: the program skips the next job after each one that starts.
             let mut i = 0;
             while let Some(&j) = self.slots.pending.get(i) {
                 if self.place(j, jobs[j as usize].gpus) {
@@ -242,7 +243,7 @@ impl Program for Gandiva {
         let s = &mut self.slots;
         if s.events.is_empty() {
             s.elapsed = s.slot;
-            // Jobs that fit nowhere would be tried for ever.
+            // Without this check, jobs that never fit would be tried forever.
             self.next = (!s.running.is_empty()).then_some(now + s.slot);
             return;
         }
@@ -274,7 +275,7 @@ mod tests {
         });
         let mut program = Gandiva::new(shape, 60.0, &jobs);
         program.step(0.0, &mut jobs, &mut Step::default());
-        // The node is the first one's, which the last one shares in turn.
+        // The node belongs to the first job, and the last job shares it in turn.
         assert_eq!(program.waited, [1]);
         for job in &mut jobs {
             job.overhead = 5.0;

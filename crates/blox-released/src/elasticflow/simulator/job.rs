@@ -1,36 +1,35 @@
-//! What the original keeps about a job.
+//! State of a job in the original.
 
 use blox_core::{JobSpec, ServiceClass};
 
-/// The deadline of jobs without one: the original's largest integer.
+/// Deadline of jobs without one: the original's largest integer.
 const NEVER: f64 = i64::MAX as f64;
 
-/// A job as the original's loop sees it. Times are seconds, numbers are floats
-/// as Python's would become.
+/// A job in the original's loop. Times are in seconds, and numbers are floats as in Python.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
     pub submit: f64,
     pub deadline: f64,
     pub best_effort: bool,
-    /// GPUs asked for, and how long it takes on them.
+    /// Requested GPUs. `duration` is the run time on them.
     pub gpus: u32,
     pub duration: f64,
-    /// Iterations left.
+    /// Remaining iterations.
     pub left: f64,
-    /// GPU counts with their iterations a second, ascending.
+    /// GPU counts with their iterations per second, ascending.
     pub levels: Vec<(u32, f64)>,
-    /// GPUs now.
+    /// Current number of GPUs.
     pub num_gpu: u32,
-    /// GPUs by moment, from the key on.
+    /// GPUs over time, each from its time on.
     pub alloc: Vec<(f64, u32)>,
     pub end: f64,
-    /// Where its end stood before a change that the events have not seen yet.
+    /// Planned end before a change that the event list does not contain yet.
     pub old_end: f64,
     pub real_end: Option<f64>,
     pub overhead: f64,
-    /// True if its GPU positions were used since the cache was emptied.
+    /// True if the job's GPU positions were used since the cache was cleared.
     pub cached: bool,
-    /// The node set that it is in.
+    /// Node set of the job.
     pub set: Option<usize>,
 }
 
@@ -47,7 +46,7 @@ impl Job {
             },
             best_effort,
             gpus: spec.gpus.get(),
-            // A quotient of two whole numbers stands for the second of them.
+            // The spec has the rate, iterations / duration. Rounding restores the whole duration.
             duration: spec.duration().secs().round(),
             left: spec.work.iterations,
             levels: levels.zip(extras.rates.iter().copied()).collect(),
@@ -55,14 +54,14 @@ impl Job {
         }
     }
 
-    /// Iterations a second on so many GPUs; 0 where there is no such level.
+    /// Returns the iterations per second on `gpus` GPUs, or 0 if there is no such level.
     #[inline]
     pub fn rate(&self, gpus: u32) -> f64 {
         let level = self.levels.iter().find(|(g, _)| *g == gpus);
         level.map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// The largest level that `free` GPUs allow; 0 if none.
+    /// Returns the largest level that `free` GPUs allow, or 0.
     #[inline]
     pub fn level(&self, free: i64) -> u32 {
         let fits = self.levels.iter().rev();
@@ -71,7 +70,7 @@ impl Job {
             .unwrap_or(0)
     }
 
-    /// The next level above `gpus`, or `gpus` at the top.
+    /// Returns the next level above `gpus`, or `gpus` at the top.
     #[inline]
     pub fn next_level(&self, gpus: u32) -> u32 {
         match self.levels.iter().position(|(g, _)| *g == gpus) {
@@ -86,8 +85,10 @@ impl Job {
     }
 }
 
-/// Returns what a start, move or restart costs: 2 s (7 from 256 GPUs on), more where the positions
-/// are new, and more again where all trainers are restarted.
+/// Returns the overhead of a start, move or restart in seconds.
+///
+/// It is 2 s, or 7 s on clusters of at least 256 GPUs. New positions add to it, and a restart of
+/// all trainers adds more.
 pub(super) fn overhead(total: u32, gpus: u32, restart: bool, cached: bool) -> f64 {
     let large = total >= 256;
     let mut seconds = if large { 7.0 } else { 2.0 };
@@ -100,8 +101,8 @@ pub(super) fn overhead(total: u32, gpus: u32, restart: bool, cached: bool) -> f6
     seconds + (log2(gpus) + 1.0) * 2.0
 }
 
-/// The logarithm as the original takes it: exact for powers of two, which is all
-/// that buddy placement gives out.
+/// Returns the logarithm as in the original: exact for powers of two. Buddy placement grants only
+/// powers of two.
 pub(super) fn log2(gpus: u32) -> f64 {
     if gpus.is_power_of_two() {
         f64::from(gpus.trailing_zeros())

@@ -1,13 +1,11 @@
-//! ElasticFlow's released scheduler (pkusys/ElasticFlow, commit 04a0109) and
-//! the baselines that it ships.
+//! ElasticFlow's released scheduler (pkusys/ElasticFlow, commit 04a0109) and its baselines.
 //!
-//! The original is a scheduler and its own simulator in one loop. It plans when
-//! each job will end, ends jobs at the planned moments, charges overheads to its
-//! own estimates, and merges what happens within a slot. [`run`] therefore runs
-//! its programs directly, without a simulation of this toolkit.
+//! The original is a scheduler and its own simulator in one loop. It plans the end of each job,
+//! ends jobs at the planned times, charges overheads to its own estimates, and merges events within
+//! a slot. [`run`] therefore runs its programs directly, without a simulation of this toolkit.
 //!
-//! The original reads its whole trace before it begins, and its step near an
-//! arrival depends on later arrivals. [`run`] takes all jobs at once, too.
+//! The original reads its whole trace at the start, and its step near an arrival depends on later
+//! arrivals. [`run`] also takes all jobs at once.
 
 mod buddy;
 mod chronus;
@@ -38,58 +36,56 @@ use job::Job;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a program did with its jobs. Jobs are numbered in order of submission; times are
-/// seconds.
+/// Result of a program. Jobs are numbered in order of submission, and times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Jobs that admission control rejected.
     pub rejected: Vec<u32>,
-    /// The ends of jobs, in the order in which the program saw them.
+    /// Ends of jobs, in the order in which the program processed them.
     pub ends: Vec<PlannedEnd>,
-    /// The allocations of jobs, in order of their start.
+    /// Allocations of jobs, in order of their start.
     pub held: Vec<Held>,
-    /// The log of [`Chronus`]; empty for all other programs.
+    /// Log of [`Chronus`]. Empty for all other programs.
     pub rows: Vec<ChronusRow>,
-    /// The moment of the last step.
+    /// Time of the last step.
     pub last_step: f64,
-    /// The number of steps.
+    /// Number of steps.
     pub steps: u64,
 }
 
-/// An end as the program had planned it.
+/// Planned end of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlannedEnd {
     /// The job.
     pub job: u32,
-    /// The end that counts, in seconds.
+    /// End that counts, in seconds.
     pub at: f64,
-    /// The end of its work by the plan: before `at` where plans are made in slots.
+    /// Planned end of the work. It is before `at` if plans are made in slots.
     pub exact: f64,
-    /// True if the program counts it as late.
+    /// True if the program counts the job as late.
     pub late: bool,
 }
 
-/// An allocation of a job: the same GPUs from one step until another.
+/// Allocation of a job: the same GPUs from one step to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
     /// The job.
     pub job: u32,
-    /// Its number of GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// The step that gave it the GPUs.
+    /// Time of the step that allocated the GPUs.
     pub from: f64,
-    /// The step that took the GPUs away, moved the job or ended it; the last step of all
-    /// if the job still holds its GPUs then.
+    /// Time of the step that released the GPUs, moved the job or ended it. If the job still holds
+    /// its GPUs, the time of the last step.
     pub to: f64,
 }
 
-/// The result of one step.
+/// Result of one step.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     rejected: Vec<u32>,
     ended: Vec<PlannedEnd>,
-    /// The jobs that hold GPUs from now on: number of GPUs and, where the program places
-    /// jobs, their nodes.
+    /// Jobs that hold GPUs from now on: number of GPUs, and their nodes if the program places jobs.
     runs: Vec<(u32, u32, Spread)>,
 }
 
@@ -107,21 +103,21 @@ impl Step {
 mod sealed {
     use super::{ChronusRow, Job, Shape, Step};
 
-    /// One of the original's programs, run a step at a time.
+    /// One of the original's programs, run one step at a time.
     pub trait Program: Sized {
-        /// The lengths of its intervals.
+        /// Lengths of the program's intervals.
         type Times;
 
-        /// The program before its first step. `jobs` are in order of submission.
+        /// Creates the program before its first step. `jobs` are in order of submission.
         fn new(shape: Shape, times: Self::Times, jobs: &[Job]) -> Self;
 
-        /// The moment of its next step.
+        /// Returns the time of the next step.
         fn due(&self) -> Option<f64>;
 
-        /// A step of its loop at `now`, which is `due`.
+        /// Runs one step of the program's loop at `now`, which is `due`.
         fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step);
 
-        /// Its log.
+        /// Returns the program's log.
         fn rows(self) -> Vec<ChronusRow> {
             Vec::new()
         }
@@ -129,9 +125,11 @@ mod sealed {
 }
 use sealed::Program;
 
-/// Runs a program on jobs in order of submission until every job has been rejected or has ended,
-/// or the program has nothing left to do. All programs but [`Chronus`] take the
-/// length of a slot in seconds as `times`. Returns `None` if `stop` is set before the end.
+/// Runs a program on jobs in order of submission until every job is rejected or has ended, or no
+/// step is left.
+///
+/// All programs but [`Chronus`] take the length of a slot in seconds as `times`. Returns `None` if
+/// `stop` is set before the end.
 pub fn run<P: Program>(
     shape: Shape,
     times: P::Times,
@@ -144,7 +142,7 @@ pub fn run<P: Program>(
     let mut open = vec![true; jobs.len()];
     let mut left = jobs.len();
     let mut holders = Holders::new();
-    // A program that repeats one moment more often than there are jobs never leaves it.
+    // A program that repeats a time more often than there are jobs never leaves it.
     let mut repeats = 0;
     while left > 0
         && repeats <= jobs.len()
@@ -171,11 +169,11 @@ pub fn run<P: Program>(
     Some(out)
 }
 
-/// The jobs that hold GPUs: their row of [`Outcome::held`], and their nodes.
+/// Jobs that hold GPUs: their row of [`Outcome::held`], and their nodes.
 type Holders = BTreeMap<u32, (usize, Spread)>;
 
 impl Outcome {
-    /// Takes note of the jobs that hold GPUs from now on.
+    /// Records the jobs that hold GPUs from now on.
     fn hold(&mut self, now: f64, runs: Vec<(u32, u32, Spread)>, mut before: Holders) -> Holders {
         let mut after = Holders::new();
         for (job, gpus, mut spread) in runs {
@@ -209,8 +207,7 @@ mod tests {
     use super::*;
     use blox_core::{GpuCount, Seconds, Time};
 
-    /// A program that stays at its first moment for so many repeats, then ends its job a
-    /// second later.
+    /// A program that repeats its first time `left` times, then ends its job a second later.
     struct Repeats {
         left: u32,
         done: bool,

@@ -1,16 +1,18 @@
-//! Shares of time that make the worst finish-time fairness as good as it can be.
+//! Shares of time that minimise the worst finish-time fairness.
 
-/// A job as far as its finish-time fairness goes: with a share `x` of the time
-/// it is `(waited + left / x) / alone` times as late as on a cluster of its own.
+/// Inputs of a job's finish-time fairness.
+///
+/// With a share `x` of the time, the job is `(waited + left / x) / alone` times as late as on its
+/// own cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Claim {
     /// Seconds since submission.
     pub waited: f64,
-    /// Seconds that it would still run without pause, above 0.
+    /// Remaining run time in seconds without pause, above 0.
     pub left: f64,
-    /// Seconds from submission to its end on its part of the cluster alone, above 0.
+    /// Seconds from submission to the end on its part of the cluster alone, above 0.
     pub alone: f64,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: f64,
 }
 
@@ -19,7 +21,7 @@ impl Claim {
         (self.waited + self.left / share) / self.alone
     }
 
-    /// The share with which it is no later than `lateness`.
+    /// Returns the share with which the job is exactly `lateness` late.
     fn share(&self, lateness: f64) -> f64 {
         let time = lateness * self.alone - self.waited;
         if time > 0.0 {
@@ -30,20 +32,19 @@ impl Claim {
     }
 }
 
-/// Shares from 0 to 1 that minimise the largest lateness on so many GPUs, and
-/// that lateness (Themis, NSDI 2020, section 4: finish-time fairness).
+/// Returns shares from 0 to 1 that minimise the largest lateness on `total` GPUs, and that lateness
+/// (Themis, NSDI 2020, section 4: finish-time fairness).
 ///
-/// Where GPUs are scarce the shares are unique: all jobs are equally late,
-/// except those that even all the time leaves later. Where they are not, the jobs
-/// that are less late could have more or less: they get what lies in the middle
-/// of all best answers (the analytic centre), which is what an interior-point
-/// solver gives. Does no input or output and depends on no machine.
+/// If GPUs are scarce, the shares are unique. All jobs are equally late, except jobs that are later
+/// even with all the time. Otherwise the jobs that are less late can have different shares. They
+/// get the analytic centre of all optimal shares, which is the result of an interior-point solver.
+/// The function does no input or output, and its result does not depend on the machine.
 pub(super) fn fair_shares(claims: &[Claim], total: f64) -> (Vec<f64>, f64) {
     let demand = |lateness: f64| -> f64 {
         let each = claims.iter().map(|c| c.gpus * c.share(lateness).min(1.0));
         each.sum()
     };
-    // No job can be less late than with all the time.
+    // A job has its least lateness with all the time.
     let least = claims.iter().map(|c| c.lateness(1.0)).fold(0.0, f64::max);
     if demand(least) > total {
         let (mut low, mut high) = (least, least.max(f64::MIN_POSITIVE) * 2.0);
@@ -69,9 +70,9 @@ pub(super) fn fair_shares(claims: &[Claim], total: f64) -> (Vec<f64>, f64) {
     (centre(claims, &floors, total), least)
 }
 
-/// The analytic centre of the shares from `floors` to 1 that fit.
+/// Returns the analytic centre of the feasible shares, from `floors` to 1.
 fn centre(claims: &[Claim], floors: &[f64], total: f64) -> Vec<f64> {
-    // Where the slope of 1.5 ln(x - floor) + ln(1 - x) is the price of the GPUs.
+    // Shares at which the slope of 1.5 ln(x - floor) + ln(1 - x) equals the price of the GPUs.
     let at = |price: f64| -> Vec<f64> {
         let each = claims.iter().zip(floors).map(|(c, &floor)| {
             let room = 1.0 - floor;

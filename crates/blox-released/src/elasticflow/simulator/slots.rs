@@ -1,22 +1,22 @@
-//! The engine of the programs with slots: events, placement, lists of jobs, and the way from one
-//! step to the next.
+//! Engine of the programs with slots: events, placement, lists of jobs, and the transition to the
+//! next step.
 
 use super::Step;
 use super::buddy::{Buddy, Shape};
 use super::events::Events;
 use super::job::{Job, overhead};
 
-/// The state of a program between its steps.
+/// State of a program between its steps.
 pub(super) struct Slots {
     pub shape: Shape,
     pub slot: f64,
     pub events: Events,
     pub placement: Buddy,
-    /// All jobs that came in and have not ended, in the order that decides ties.
+    /// All jobs that arrived and have not ended, in the order that breaks ties.
     pub runnable: Vec<u32>,
-    /// Those of them that have not started.
+    /// Jobs of `runnable` that have not started.
     pub pending: Vec<u32>,
-    /// The others, in order of first start.
+    /// Started jobs of `runnable`, in order of first start.
     pub running: Vec<u32>,
     /// Seconds between the last step and the next.
     pub elapsed: f64,
@@ -38,7 +38,7 @@ impl Slots {
         }
     }
 
-    /// Counts a step. Returns whether it restarts all trainers, which empties the cache.
+    /// Counts a step. Returns true if it restarts all trainers, which clears the cache.
     pub fn restarts(&mut self) -> bool {
         let restart = self.steps > 0 && (self.steps as f64) % self.slot == 0.0;
         self.steps += 1;
@@ -48,7 +48,7 @@ impl Slots {
         restart
     }
 
-    /// Counts the work done since the last step. Ends a job now if its planned end was too late.
+    /// Counts the work done since the last step. A job whose planned end was too late ends now.
     pub fn progress(&mut self, now: f64, jobs: &mut [Job]) {
         for &j in &self.runnable {
             let job = &mut jobs[j as usize];
@@ -69,7 +69,7 @@ impl Slots {
             let rate = job.rate(job.num_gpu);
             let mut done = run * rate;
             if job.left <= done && job.end > now {
-                // The estimate was too late.
+                // The planned end was too late.
                 let end = now - self.elapsed + (job.left / rate).ceil();
                 done = (job.end - now + self.elapsed) * rate;
                 self.events.move_end(j, job.end, now);
@@ -80,13 +80,13 @@ impl Slots {
         }
     }
 
-    /// A pending job starts.
+    /// Moves a pending job to the running jobs.
     pub fn start(&mut self, j: u32) {
         self.pending.retain(|p| *p != j);
         self.running.push(j);
     }
 
-    /// A job has ended.
+    /// Removes a job that has ended.
     pub fn forget(&mut self, j: u32) {
         self.running.retain(|r| *r != j);
         self.runnable.retain(|r| *r != j);
@@ -98,7 +98,7 @@ impl Slots {
         }
     }
 
-    /// Reports the jobs of a list that are placed.
+    /// Reports the placed jobs of a list.
     pub fn report(&self, list: &[u32], jobs: &[Job], out: &mut Step) {
         for &j in list {
             let job = &jobs[j as usize];
@@ -109,7 +109,7 @@ impl Slots {
         }
     }
 
-    /// Charges overheads to the ends of a list of jobs and goes on, unless no event is left.
+    /// Adds overheads to the ends of a list of jobs and continues, unless no event is left.
     pub fn charge(&mut self, now: f64, list: &[u32], jobs: &mut [Job]) {
         if self.events.is_empty() {
             return;
@@ -128,7 +128,7 @@ impl Slots {
         self.go_on(now);
     }
 
-    /// Moves on to the next event.
+    /// Continues to the next event.
     pub fn go_on(&mut self, now: f64) {
         self.events.keep_apart(now, self.slot);
         if let Some(next) = self.events.next() {

@@ -1,23 +1,23 @@
-//! When the answer of a trial stands although what is free has changed.
+//! Conditions under which the result of a trial stays valid although the free GPUs have changed.
 //!
-//! A trial depends on what is free only through the level that fits at each moment
-//! before the deadline, and through few of the moments at which what is free
-//! changes: the first, and those around the interval where the larger share begins and
-//! the one in which the job ends. All others only cut sums in pieces, which
-//! changes them by rounding; where rounding decides, no [`Basis`] is given.
+//! A trial depends on the level that fits at each time before the deadline. It also depends on a
+//! few of the times at which the number of free GPUs changes. These are the first one, the ones
+//! around the interval where the larger share begins, and the ones around the interval in which the
+//! job ends. All other times only split sums into parts, which changes them by rounding. If
+//! rounding decides a trial, it gets no [`Basis`].
 
 use super::job::Job;
 
-/// A change of what is free, in `[from, to)`.
+/// A change of the free GPUs in `[from, to)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Change {
     from: f64,
     to: f64,
-    /// The lesser and the greater of what was and is free.
+    /// The smaller and the larger of the old and new number of free GPUs.
     values: (i64, i64),
 }
 
-/// Where two timelines with the same first moment differ.
+/// Collects the differences of two timelines with the same first time.
 pub(super) fn changes(old: &[(f64, i64)], new: &[(f64, i64)], into: &mut Vec<Change>) {
     into.clear();
     let (mut i, mut k) = (0, 0);
@@ -38,23 +38,23 @@ pub(super) fn changes(old: &[(f64, i64)], new: &[(f64, i64)], into: &mut Vec<Cha
     }
 }
 
-/// What the answer of a trial rests on.
+/// Conditions for the validity of a trial's result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Basis {
     now: f64,
-    /// The first moment after `now` at which what is free changes, with its own
-    /// plan given back: until then it has the share that is tried.
+    /// First time after `now` at which the number of free GPUs changes, without the job's own plan.
+    /// The job has the tried share until then.
     second: f64,
-    /// The slot of its deadline; `second` if nothing after that was looked at.
+    /// Slot of the deadline, or `second` if the trial did not use anything later.
     until: f64,
-    /// Its level in the end, from 1 on.
+    /// Final level of the job, counted from 1.
     level: usize,
-    /// Intervals that have to stay as they are, up to `until`.
+    /// Intervals up to `until` that must stay unchanged.
     zones: [(f64, f64); 2],
 }
 
 impl Basis {
-    /// The job ends before anything changes.
+    /// Conditions for a job that ends before any change.
     pub fn at_once(now: f64, second: f64) -> Self {
         let zones = [(now, second); 2];
         Basis {
@@ -66,7 +66,7 @@ impl Basis {
         }
     }
 
-    /// It ends by its deadline.
+    /// Conditions for a job that ends by its deadline.
     pub fn by_deadline(
         (now, second, until): (f64, f64, f64),
         level: usize,
@@ -81,8 +81,8 @@ impl Basis {
         }
     }
 
-    /// Returns whether the same trial gives the same answer after these changes, to `free`. Nothing
-    /// else may have changed.
+    /// Returns true if the same trial has the same result after these changes, which lead to
+    /// `free`. Nothing else may have changed.
     pub fn stands(&self, job: &Job, changes: &[Change], free: &[(f64, i64)]) -> bool {
         if change_after(free, job, self.now) != self.second {
             return false;
@@ -110,7 +110,7 @@ impl Basis {
             })
     }
 
-    /// Returns whether another level fits than before at some moment of a change.
+    /// Returns true if another level fits than before at some time of a change.
     fn fits_otherwise(&self, job: &Job, change: &Change) -> bool {
         let (from, to) = (change.from.max(self.second), change.to.min(self.until));
         let levels = &job.levels[..self.level.min(job.levels.len())];
@@ -135,7 +135,7 @@ impl Basis {
     }
 }
 
-/// GPUs of the job's own plan.
+/// Returns the GPUs of the job's own plan at a time.
 fn own(job: &Job, at: f64) -> u32 {
     if at >= job.end {
         return 0;
@@ -154,15 +154,15 @@ fn own_change_after(job: &Job, at: f64) -> f64 {
     }
 }
 
-/// Returns what is free, with the job's own plan given back.
+/// Returns the free GPUs at a time, without the job's own plan.
 fn value(free: &[(f64, i64)], job: &Job, at: f64) -> i64 {
     let i = free.partition_point(|(t, _)| *t <= at);
     let here = i.checked_sub(1).map_or(0, |i| free[i].1);
     here + i64::from(own(job, at))
 }
 
-/// The first moment after `at` from which on another number is free. Every moment of
-/// `free` but its first is a change.
+/// Returns the first time after `at` at which the number of free GPUs changes. Every time of `free`
+/// but the first is a change.
 fn change_after(free: &[(f64, i64)], job: &Job, at: f64) -> f64 {
     let mut i = free.partition_point(|(t, _)| *t <= at);
     let mut gpus = own(job, at);
@@ -189,7 +189,7 @@ fn change_after(free: &[(f64, i64)], job: &Job, at: f64) -> f64 {
     }
 }
 
-/// Returns whether what is free changes at this moment.
+/// Returns true if the number of free GPUs changes at this time.
 fn is_change(free: &[(f64, i64)], job: &Job, at: f64) -> bool {
     value(free, job, at.next_down()) != value(free, job, at)
 }

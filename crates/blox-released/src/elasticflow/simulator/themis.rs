@@ -8,26 +8,27 @@ use super::{Program, Step};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Iterations left and isolated share at the last round, once there was one.
+    /// Remaining iterations and isolated share at the last round, after the first one.
     last: Option<(f64, f64)>,
-    /// What it would have done alone until then.
+    /// Time that the completed work would have taken alone.
     alone: f64,
     remaining: f64,
 }
 
-/// Shares by finish-time fairness every lease, the largest first. The shares of
-/// jobs that are not the worst off are not unique: they get what lies in the middle of
-/// all best answers, where an interior-point solver stops.
+/// Finish-time fairness in leases of one slot, the largest share first.
+///
+/// The shares of jobs that are not worst off are not unique. They get the analytic centre of all
+/// optimal shares, at which an interior-point solver stops.
 pub struct Themis {
     slots: Slots,
     accounts: Vec<Account>,
-    /// The moment of the last event: what the original measures waiting by.
+    /// Time of the last event. The original measures waiting times from it.
     event_time: f64,
     next: Option<f64>,
 }
 
 impl Themis {
-    /// Orders jobs by their shares, the largest first.
+    /// Sorts jobs by descending share.
     fn rank(&mut self, jobs: &[Job]) {
         let runnable = &mut self.slots.runnable;
         let total = f64::from(self.slots.shape.gpus());
@@ -54,7 +55,7 @@ impl Themis {
         *runnable = order.into_iter().map(|i| runnable[i]).collect();
     }
 
-    /// Gives leases to as many jobs as fit, in order.
+    /// Gives leases to jobs that fit, in order.
     fn lease(&mut self, jobs: &mut [Job], out: &mut Step) -> Vec<u32> {
         let mut free = self.slots.shape.gpus();
         let mut running = Vec::new();
@@ -115,7 +116,7 @@ impl Program for Themis {
             running = self.lease(jobs, out);
         }
         let until = now + slot;
-        // A last event is drawn to the end of the lease as well.
+        // Quirk: the program also moves the last event to the end of the lease.
         self.slots.events.keep_apart(now, slot);
         if let Some(at) = self
             .slots
@@ -144,7 +145,7 @@ impl Program for Themis {
         self.next = if self.slots.runnable.iter().any(fits) {
             Some(until)
         } else {
-            // Leases without jobs go by.
+            // Leases without jobs are skipped.
             self.slots.events.next().map(|at| {
                 let leases = ((at - now) / slot).ceil().max(1.0);
                 now + leases * slot

@@ -1,11 +1,11 @@
-//! Free GPUs by moment, and the original's plans over it.
+//! Free GPUs over time, and the original's plans on them.
 
 use super::job::Job;
 
-/// Free GPUs from each moment until the next; the last for ever.
+/// Free GPUs from each time to the next. The last entry has no end.
 pub(super) type Timeline = Vec<(f64, i64)>;
 
-/// Drops moments at which nothing changes.
+/// Removes entries that do not change the value.
 pub(super) fn merge<V: PartialEq + Copy>(line: &mut Vec<(f64, V)>) {
     line.dedup_by(|next, kept| next.1 == kept.1);
 }
@@ -15,7 +15,7 @@ fn position(line: &[(f64, i64)], at: f64) -> Option<usize> {
     line.iter().position(|(t, _)| *t == at)
 }
 
-/// Sets the value from a moment on, adding the moment if it is new.
+/// Sets the value from a time on, and adds the time if it is new.
 fn set<V>(line: &mut Vec<(f64, V)>, at: f64, value: V) {
     let i = line.partition_point(|(t, _)| *t < at);
     match line.get_mut(i) {
@@ -24,13 +24,13 @@ fn set<V>(line: &mut Vec<(f64, V)>, at: f64, value: V) {
     }
 }
 
-/// The value at a moment: that of the last key not after it.
+/// Returns the value at a time: the one of the last key at or before it.
 fn value_at(line: &[(f64, i64)], at: f64, otherwise: i64) -> i64 {
     let last = line.iter().rev().find(|(t, _)| *t <= at);
     last.map_or(otherwise, |(_, v)| *v)
 }
 
-/// `time` moved up to `start` plus a multiple of `slot`.
+/// Rounds `time` up to `start` plus a multiple of `slot`.
 pub(super) fn align(start: f64, time: f64, slot: f64) -> f64 {
     let slots = ((time - start) / slot).floor();
     let aligned = start + slots * slot;
@@ -41,7 +41,7 @@ pub(super) fn align(start: f64, time: f64, slot: f64) -> f64 {
     }
 }
 
-/// GPU-seconds of an allocation until `end`.
+/// Returns the GPU-seconds of an allocation until `end`.
 pub(super) fn gpu_time(alloc: &[(f64, u32)], end: f64) -> f64 {
     let mut sum = 0.0;
     for w in alloc.windows(2) {
@@ -50,26 +50,25 @@ pub(super) fn gpu_time(alloc: &[(f64, u32)], end: f64) -> f64 {
     sum + alloc.last().map_or(0.0, |(t, g)| f64::from(*g) * (end - t))
 }
 
-/// What a plan says about its job. The allocation and the timeline after it are
-/// left in the [`Planner`].
+/// Result of a plan. The allocation and the timeline after it are stored in the [`Planner`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Planned {
-    /// Rounded up to slots.
+    /// End of the job, rounded up to slots.
     pub end: f64,
-    /// When the work is done.
+    /// Time at which the work is done.
     pub real_end: f64,
-    /// True if that is by the deadline.
+    /// True if the work is done by the deadline.
     pub met: bool,
 }
 
-/// Plans jobs on a timeline; keeps its memory from plan to plan.
+/// Plans jobs on a timeline. It reuses its buffers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planner {
     pub slot: f64,
     pub total: u32,
-    /// The plan's GPUs by moment, not merged.
+    /// Planned GPUs over time, not merged.
     pub alloc: Vec<(f64, u32)>,
-    /// What is free after the plan, not merged.
+    /// Free GPUs after the plan, not merged.
     pub after: Timeline,
 }
 
@@ -82,8 +81,10 @@ impl Planner {
         }
     }
 
-    /// Minimum satisfactory share and progressive filling, from `now`, the first
-    /// key of `free`, on; with `forced` GPUs in the first interval if asked.
+    /// Plans minimum satisfactory share and progressive filling.
+    ///
+    /// The plan begins at `now`, the first key of `free`. With `forced`, it has that number of GPUs
+    /// in the first interval.
     pub fn elastic(
         &mut self,
         job: &Job,
@@ -136,8 +137,10 @@ impl Planner {
         self.past_deadline(job, now, from, until, left, forced, free)
     }
 
-    /// The smallest share with which the job ends by its deadline, filled
-    /// forward; without any, the work that can be done until then, at the top share.
+    /// Plans the smallest share with which the job ends by its deadline, filled forward.
+    ///
+    /// If no share is enough, plans the work until the deadline at the top share and returns
+    /// `None`.
     fn by_deadline(
         &mut self,
         job: &Job,
@@ -153,7 +156,7 @@ impl Planner {
             if !std::mem::replace(&mut named, true) {
                 self.name_moments(until);
             }
-            // Even on the fastest level all the time it would not do, rounding included.
+            // The fastest level for the whole time is not enough, even with rounding.
             fastest = fastest.max(job.rate(share));
             let hopeless = (job.deadline - from) * fastest * (1.0 + 1e-9) < *left;
             if !hopeless && let Some(start) = self.latest_start(job, share, from, until, *left) {
@@ -187,7 +190,7 @@ impl Planner {
         None
     }
 
-    /// Every moment before the deadline is named in the allocation, used or not.
+    /// Adds every time before the deadline to the allocation, used or not.
     fn name_moments(&mut self, until: f64) {
         let last = self.alloc.last().map_or(f64::MIN, |(t, _)| *t);
         for &(t, _) in self.after.iter().take_while(|(t, _)| *t < until) {
@@ -199,7 +202,7 @@ impl Planner {
         }
     }
 
-    /// Backwards from the deadline: where a job with this share has to begin.
+    /// Searches backwards from the deadline. Returns the latest start of a job with this share.
     fn latest_start(&self, job: &Job, share: u32, from: f64, until: f64, left: f64) -> Option<f64> {
         let (mut end, mut work) = (until, 0.0);
         for &(start, free) in self.after.iter().rev() {
@@ -226,7 +229,7 @@ impl Planner {
         None
     }
 
-    /// Fills forward: the share before `start` is the one that was too small.
+    /// Fills forward. Before `start`, the job has the largest share that was too small.
     #[allow(clippy::too_many_arguments, reason = "one caller, just above")]
     fn fill(
         &mut self,
@@ -269,7 +272,7 @@ impl Planner {
         }
         let (begin, gpus) = match (done, at) {
             (Some(d), _) => d,
-            // Rounding left a rest: it ends after the deadline's slot.
+            // Rounding left some work, so the job ends after the deadline's slot.
             (None, Some((last, gpus))) => {
                 self.use_at(last, gpus);
                 (self.after[last].0, gpus)
@@ -297,7 +300,7 @@ impl Planner {
         set(&mut self.alloc, t, gpus);
     }
 
-    /// Returns what is left once the deadline has passed runs on all that is free.
+    /// Plans the remaining work after the deadline on all free GPUs.
     #[allow(clippy::too_many_arguments, reason = "one caller, just above")]
     fn past_deadline(
         &mut self,
@@ -363,7 +366,7 @@ impl Planner {
         }
     }
 
-    /// Every interval on as many GPUs as the job can have: earliest deadline first.
+    /// Plans every interval on as many GPUs as the job can use: earliest deadline first.
     pub fn greedy(&mut self, job: &Job, now: f64, free: &[(f64, i64)]) -> Planned {
         let most = job.level(i64::from(self.total));
         let mut left = job.left;
@@ -393,7 +396,7 @@ impl Planner {
                         } else {
                             i64::from(self.total)
                         };
-                        // A breakpoint may be written over here: so it is in the original.
+                        // Quirk: the program may overwrite a breakpoint here.
                         set(&mut self.after, align(now, end, self.slot), given);
                     }
                     return Planned {
@@ -408,7 +411,7 @@ impl Planner {
             here = value_at(&self.after, next, i64::from(self.total));
             start = next;
         }
-        // What the last interval has is taken to be everything.
+        // Quirk: the program assumes that all GPUs are free in the last interval.
         set(&mut self.alloc, start, most);
         let end = (start + left / job.rate(most)).ceil();
         let total = i64::from(self.total);
@@ -422,7 +425,7 @@ impl Planner {
     }
 }
 
-/// Gives a job's own plan back to a timeline.
+/// Adds the GPUs of a job's own plan back to a timeline.
 pub(super) fn give_back(free: &[(f64, i64)], job: &Job, total: u32, into: &mut Timeline) {
     into.clear();
     into.extend_from_slice(free);
@@ -462,13 +465,13 @@ mod tests {
     #[test]
     fn the_smallest_share_that_does_is_filled_as_late_as_it_must_begin() {
         let mut p = Planner::new(60.0, 4);
-        // 300 iterations by 240 s: one GPU gives 240, two give 432.
+        // 300 iterations by 240 s: one GPU completes 240, two complete 432.
         let done = p.elastic(&job(300.0, 240.0), 0.0, None, &[(0.0, 4)]);
         assert_eq!(done.real_end, 167.0);
         assert_eq!(done.end, 180.0);
         assert_eq!(p.alloc, [(0.0, 2)]);
         assert_eq!(p.after, [(0.0, 2), (180.0, 4), (240.0, 4)]);
-        // Nothing free before 60 s.
+        // No GPU is free before 60 s.
         let done = p.elastic(&job(100.0, 240.0), 0.0, None, &[(0.0, 0), (60.0, 4)]);
         assert_eq!((done.real_end, done.end), (160.0, 180.0));
         assert_eq!(p.alloc, [(0.0, 0), (60.0, 1)]);
@@ -478,7 +481,7 @@ mod tests {
     fn a_job_that_cannot_make_it_runs_on_past_its_deadline() {
         let mut p = Planner::new(60.0, 4);
         let done = p.elastic(&job(300.0, 60.0), 0.0, None, &[(0.0, 4)]);
-        // 180 until 60 s, then 120 at 3 a second.
+        // 180 iterations until 60 s, then 120 at 3 per second.
         assert_eq!((done.real_end, done.met), (100.0, false));
         assert_eq!(done.end, 120.0);
         assert_eq!(p.alloc, [(0.0, 4), (60.0, 4)]);

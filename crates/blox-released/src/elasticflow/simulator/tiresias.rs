@@ -1,11 +1,11 @@
-//! `dlas-gpu` of the original: Tiresias as it is configured there.
+//! `dlas-gpu` of the original: Tiresias in the original's configuration.
 
 use super::buddy::Shape;
 use super::job::{Job, overhead};
 use super::slots::Slots;
 use super::{Program, Step};
 
-/// GPU-seconds after which a job falls to the next queue.
+/// GPU-seconds after which a job moves to the next queue.
 const LIMITS: [f64; 2] = [3250.0, 7200.0];
 const NEVER: f64 = i64::MAX as f64;
 
@@ -17,15 +17,15 @@ struct Progress {
     executed: f64,
 }
 
-/// Three queues by attained GPU time, the first that fits runs; no promotion.
+/// Three queues by attained GPU time, without promotion. Jobs that fit run, in order.
 pub struct Tiresias {
-    /// The events are arrivals alone.
+    /// Events are arrivals only.
     slots: Slots,
     queues: [Vec<u32>; 3],
     progress: Vec<Progress>,
-    /// The earliest end, and the jobs that end then.
+    /// Earliest end, and the jobs that end then.
     end: Option<(f64, Vec<u32>)>,
-    /// When the next job falls to another queue.
+    /// Time at which the next job moves to another queue.
     jump: f64,
 }
 
@@ -51,7 +51,7 @@ impl Tiresias {
         }
     }
 
-    /// Chooses the jobs that run: the first that fit, queue by queue.
+    /// Chooses the jobs that run: jobs that fit, queue by queue.
     fn pick(&mut self, jobs: &mut [Job], restart: bool) {
         let total = self.slots.shape.gpus();
         let mut free = total;
@@ -69,7 +69,7 @@ impl Tiresias {
         }
     }
 
-    /// The next end and the next fall to another queue.
+    /// Computes the next end and the next move to another queue.
     fn look_ahead(&mut self, now: f64, jobs: &mut [Job], restart: bool) {
         let (total, slot) = (self.slots.shape.gpus(), self.slots.slot);
         self.end = None;
@@ -98,7 +98,7 @@ impl Tiresias {
                 }
             }
             if let Some(limit) = LIMITS.get(p.queue) {
-                // Executed seconds against GPU-seconds: so it is in the original.
+                // Quirk: the program subtracts executed seconds from GPU-seconds.
                 let falls = ((limit - p.executed) / f64::from(job.gpus)).ceil() + now;
                 self.jump = self.jump.min(falls);
             }
@@ -162,7 +162,7 @@ impl Program for Tiresias {
         self.slots.report(&list, jobs, out);
         self.slots.runnable = list;
         for queue in &mut self.queues {
-            // Running jobs first; stable.
+            // Stable sort: running jobs first.
             queue.sort_by_key(|j| !self.progress[*j as usize].running);
         }
         self.look_ahead(now, jobs, restart);

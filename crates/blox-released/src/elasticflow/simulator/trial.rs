@@ -1,32 +1,33 @@
-//! What a job's next level would be worth: its plan without the timeline that
-//! the plan leaves behind.
+//! Value of a job's next level: GPU time of its plan, without the resulting timeline.
 
 use super::job::Job;
 use super::standing::Basis;
 use super::timeline::align;
 
-/// Plans on what is free once a job's own plan is given back; keeps its memory.
+/// Computes plans on the GPUs that are free without a job's own plan. It reuses its buffers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trials {
-    /// The moments before the deadline's slot at which what is free changes, `now` first.
+    /// Times before the deadline's slot at which the number of free GPUs changes. `now` is the
+    /// first.
     starts: Vec<f64>,
-    /// How many of the job's levels fit into what is free there.
+    /// Number of the job's levels that fit from each time on.
     fitting: Vec<u8>,
-    /// How long each lasts; the last one until the deadline, not until the end of its slot.
+    /// Length of each interval. The last one ends at the deadline instead of the end of its slot.
     lengths: Vec<f64>,
-    /// Throughputs by level, none first.
+    /// Throughputs by level, starting with no GPUs.
     rates: Vec<f64>,
-    /// What was free before the moment that is noted.
+    /// Number of free GPUs at the previously recorded time.
     before: Option<i64>,
-    /// What the last answer rests on, where it is known.
+    /// Conditions under which the last result stays valid, if known.
     basis: Option<Basis>,
 }
 
 impl Trials {
-    /// The GPU time of a plan for `job` with `share` GPUs in the first interval,
-    /// with the numbers of [`Planner::elastic`](super::timeline::Planner::elastic)
-    /// on [`give_back`](super::timeline::give_back). `None` where the job would
-    /// not end by its deadline's slot, which needs all of the plan.
+    /// Returns the GPU time of a plan for `job` with `share` GPUs in the first interval.
+    ///
+    /// The numbers equal those of [`Planner::elastic`](super::timeline::Planner::elastic) on
+    /// [`give_back`](super::timeline::give_back). Returns `None` if the job would not end by its
+    /// deadline's slot, which needs the complete plan.
     pub fn gpu_time(
         &mut self,
         job: &Job,
@@ -80,15 +81,16 @@ impl Trials {
         Some(sum)
     }
 
-    /// Returns what the last answer rests on, if small changes of what is free are known to leave
-    /// it as it is.
+    /// Returns the conditions under which the last result stays valid, if they are known.
     pub fn basis(&self) -> Option<Basis> {
         self.basis
     }
 
-    /// Returns whether rounding decided nothing, so that the same plan cut into other intervals
-    /// would have come out the same: `left` before it was filled, `rest` in the interval in which
-    /// it ends.
+    /// Returns true if the result does not depend on rounding, so a plan split into other intervals
+    /// would be the same.
+    ///
+    /// The pair has the work before the filling, and the rest in the interval in which the job
+    /// ends.
     fn is_sure(&self, start: usize, level: u8, last: usize, (left, rest): (f64, f64)) -> bool {
         let margin = left * 1e-9;
         // Whole seconds are added without rounding.
@@ -114,7 +116,7 @@ impl Trials {
             && self.lengths.iter().all(|l| *l > 0.0)
     }
 
-    /// Notes what is free until `until`; gives the second moment of all.
+    /// Records the free GPUs until `until`. Returns the second recorded time.
     fn walk(&mut self, job: &Job, until: f64, free: &[(f64, i64)]) -> Option<f64> {
         self.starts.clear();
         self.fitting.clear();
@@ -122,7 +124,7 @@ impl Trials {
         let mut own = Own::of(job);
         let mut here = 0;
         for &(at, value) in free {
-            // Its own plan changes mostly where what is free does.
+            // The job's own plan mostly changes at the same times as the free GPUs.
             while own.next < at {
                 let next = own.next;
                 own.step();
@@ -148,7 +150,7 @@ impl Trials {
         self.starts.get(1).copied()
     }
 
-    /// Notes that `value` is free from `at` on. `Some` ends the walk, with its answer.
+    /// Records `value` free GPUs from `at` on. `Some` ends the walk with its result.
     #[inline]
     fn note(&mut self, job: &Job, at: f64, until: f64, value: i64) -> Option<Option<f64>> {
         if at >= until && self.starts.len() > 1 {
@@ -176,7 +178,8 @@ impl Trials {
         None
     }
 
-    /// The first interval of the smallest level that does, and that level from 1 on.
+    /// Returns the latest interval in which the smallest sufficient level can start, and that
+    /// level, counted from 1.
     fn latest_start(&self, job: &Job, total: u32, from: f64, left: f64) -> Option<(usize, u8)> {
         let (lengths, fitting) = (&self.lengths[1..], &self.fitting[1..]);
         let mut fastest = 0.0_f64;
@@ -184,7 +187,7 @@ impl Trials {
             if gpus > total {
                 break;
             }
-            // Even on the fastest level all the time it would not do, rounding included.
+            // The fastest level for the whole time is not enough, even with rounding.
             fastest = fastest.max(rate);
             if (job.deadline - from) * fastest * (1.0 + 1e-9) < left {
                 continue;
@@ -206,8 +209,8 @@ impl Trials {
         wanted.min(self.fitting[i])
     }
 
-    /// The interval in which it ends, the work left there, and the slot's end then;
-    /// `None` if rounding leaves a rest.
+    /// Returns the interval in which the job ends, the work left there, and the end of that slot.
+    /// Returns `None` if rounding leaves a rest.
     fn fill(&self, start: usize, level: u8, mut left: f64, slot: f64) -> Option<(usize, f64, f64)> {
         for i in 1..self.starts.len() {
             let here = self.level_at(i, start, level);
@@ -227,12 +230,12 @@ impl Trials {
     }
 }
 
-/// A job's own plan, change by change, until its end.
+/// Iterator over the changes of a job's own plan until its end.
 struct Own<'a> {
     rest: std::slice::Iter<'a, (f64, u32)>,
     end: f64,
     ahead: Option<(f64, u32)>,
-    /// When it changes next; infinity if never.
+    /// Time of the next change, or infinity.
     next: f64,
     gpus: i64,
 }
@@ -257,7 +260,7 @@ impl<'a> Own<'a> {
         self.next = change.min(self.end);
     }
 
-    /// Goes to `next`.
+    /// Advances to `next`.
     fn step(&mut self) {
         if self.next == self.end {
             (self.gpus, self.ahead, self.end) = (0, None, f64::INFINITY);
@@ -275,7 +278,7 @@ mod tests {
     use super::super::timeline::{Planner, Timeline, give_back, gpu_time, merge};
     use super::*;
 
-    /// Numbers that look like chance, from a seed.
+    /// Returns pseudo-random numbers from a seed.
     fn draw(seed: &mut u64, below: u64) -> u64 {
         *seed = seed
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -283,7 +286,7 @@ mod tests {
         (*seed >> 33) % below
     }
 
-    /// A job with its first plan on a random timeline, and what it leaves.
+    /// Returns a job with its first plan on a random timeline, and the resulting timeline.
     fn planned(seed: u64) -> (Job, Timeline, u64) {
         let mut s = seed;
         let mut planner = Planner::new(60.0, 16);

@@ -1,4 +1,4 @@
-//! Cases of Chronus on its greedy path: no commercial solver was at hand.
+//! Cases of Chronus on its greedy path, as no commercial solver was available.
 
 use crate::elasticflow::{self, files};
 use crate::verify::{Case, Compared, VerifyError, number_of};

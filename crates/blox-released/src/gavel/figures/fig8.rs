@@ -10,13 +10,13 @@ use blox_traces::formats::gavel::Oracle;
 use std::path::Path;
 use std::sync::Arc;
 
-/// One load of Gavel's Figure 8: jobs of one GPU that come without end.
+/// One load of Gavel's Figure 8: endless arrivals of one-GPU jobs.
 pub(crate) struct GavelFig8;
 
 const RELEASED: &str = "stanford-futuredata/gavel c4fa400, its simulator, seed 0, 36 GPUs of each type, lambda 1125, jobs 4000 to 4999";
 const PAPER: &str = "Gavel (OSDI 2020), Figure 8, as read by others: up to 3.5 times at high load";
 
-/// What it knows, its name, the released program's average completion time.
+/// Throughput knowledge, its name, and the released program's average completion time.
 const KNOWS: [(Knows, &str, f64); 2] = [
     (Knows::Types, "types known", 58824.379568465185),
     (Knows::Nothing, "all GPUs alike", 85775.1139294605),

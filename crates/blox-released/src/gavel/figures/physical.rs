@@ -9,16 +9,16 @@ use blox_sim::{Report, Simulation};
 use blox_traces::formats::gavel::{Oracle, read_jobs};
 use std::path::Path;
 
-/// Gavel's jobs for its physical cluster, in simulation.
+/// Simulation of Gavel's jobs for its physical cluster.
 pub(crate) struct GavelPhysical {
     name: &'static str,
     title: &'static str,
     data: &'static [DataFile],
     what: &'static str,
     value: fn(&Report) -> f64,
-    /// Policy, what it knows, name, value of the released program.
+    /// Policy, throughput knowledge, name, and result of the released program.
     policies: &'static [(GavelPolicy, Knows, &'static str, f64)],
-    /// Which of two policies is better, by their places, and what the paper says.
+    /// Indices of the better and the worse policy, and the paper's claim.
     claim: (usize, usize, &'static str),
 }
 
@@ -30,7 +30,7 @@ const SPEEDS: DataFile = DataFile {
     from: "the folder `scheduler` of https://github.com/stanford-futuredata/gavel (MIT)",
 };
 
-/// Average completion times of 96 jobs that come in over 13 hours.
+/// Average completion time of 96 jobs that arrive within 13 hours.
 pub(crate) const LAS: GavelPhysical = GavelPhysical {
     name: "gavel-las",
     title: "Gavel (OSDI 2020), Table 3: average completion time on the physical cluster, in simulation",
@@ -97,7 +97,7 @@ pub(crate) const LAS: GavelPhysical = GavelPhysical {
     claim: (0, 1, "max-min fairness gains from knowing the types"),
 };
 
-/// The makespan of 100 jobs that are all there at the start.
+/// Makespan of 100 jobs that are all submitted at the start.
 pub(crate) const MAKESPAN: GavelPhysical = GavelPhysical {
     name: "gavel-makespan",
     title: "Gavel (OSDI 2020), Table 3: makespan on the physical cluster, in simulation",

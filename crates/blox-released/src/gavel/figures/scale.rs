@@ -13,19 +13,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How long Gavel's policies take to say who should have what.
+/// Time of one allocation by Gavel's policies.
 pub(crate) struct GavelScale;
 
 const RELEASED: &str = "stanford-futuredata/gavel c4fa400 with cvxpy 1.6.5 and ECOS 2.0.14, CPU time of one call of the policy";
-/// Kinds of jobs, as many as the released program draws from.
+/// Number of job kinds, as in the released program.
 const KINDS: usize = 26;
-/// Calls are repeated for so many milliseconds: clocks of CPU time may tick every 4 ms.
+/// Calls are repeated for at least this many milliseconds, as CPU time clocks may tick every 4 ms.
 const ENOUGH_MS: f64 = 200.0;
 
 type Policy = fn() -> Asked;
 
-/// A policy, whether jobs share GPUs, and for each number of jobs the milliseconds of the
-/// released program, where they are known.
+/// A policy, whether jobs share GPUs, and the released program's milliseconds for each number of
+/// jobs, if known.
 struct Timed {
     name: &'static str,
     pairs: bool,
@@ -84,7 +84,7 @@ const TIMED: [Timed; 6] = [
     },
 ];
 
-/// So many jobs on three types of GPUs, a GPU for every other job.
+/// Creates an instance with this many jobs on three GPU types, with one GPU for every two jobs.
 fn instance(jobs: usize, pairs: bool) -> Instance {
     let mut draw = ChaCha8Rng::seed_from_u64(jobs as u64);
     let kinds: Vec<[f64; 3]> = (0..KINDS)
@@ -94,7 +94,7 @@ fn instance(jobs: usize, pairs: bool) -> Instance {
             [base, base * gains[0], base * gains[1]]
         })
         .collect();
-    // What is left of a kind's speed beside another one.
+    // Fraction of a kind's speed that remains beside another kind.
     let beside: Vec<Vec<f64>> = (0..KINDS)
         .map(|_| (0..KINDS).map(|_| draw.random_range(0.3..1.0)).collect())
         .collect();
@@ -131,7 +131,7 @@ fn instance(jobs: usize, pairs: bool) -> Instance {
     }
 }
 
-/// Milliseconds of a call, over as many as it takes to measure them.
+/// Returns the milliseconds of a call, averaged over enough calls to measure it.
 fn milliseconds(policy: Policy, instance: &Instance) -> Result<f64, String> {
     let start = now();
     let mut calls = 0.0;
@@ -145,7 +145,7 @@ fn milliseconds(policy: Policy, instance: &Instance) -> Result<f64, String> {
     }
 }
 
-/// `None` once somebody says stop.
+/// Measures all policies. Returns `None` after a request to stop.
 fn scale(watch: &Watch) -> Option<Findings> {
     let mut findings = Findings {
         notes: vec![

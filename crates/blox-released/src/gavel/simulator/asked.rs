@@ -1,26 +1,26 @@
-//! A share policy as a program asks it.
+//! Interface between a program and a share policy.
 
 use blox_core::AnyMemory;
 use blox_policies::scheduling::gavel::{Allocation, AnyShares, Instance, SharePolicy};
 use blox_solve::SolveError;
 use std::sync::Arc;
 
-/// What a program asks when it needs shares.
+/// Calls that a program makes when it needs shares.
 pub trait Shares {
-    /// See [`SharePolicy::allocate`].
+    /// Returns an allocation, see [`SharePolicy::allocate`].
     ///
     /// # Errors
-    /// The solver found no solution.
+    /// Fails if the solver finds no solution.
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError>;
 
-    /// See [`SharePolicy::wants_pairs`].
+    /// Returns true if the policy shares GPUs among pairs, see [`SharePolicy::wants_pairs`].
     fn wants_pairs(&self) -> bool;
 
-    /// See [`SharePolicy::conserves_work`].
+    /// Returns the value of [`SharePolicy::conserves_work`].
     fn conserves_work(&self) -> bool;
 }
 
-/// A share policy with what it remembers.
+/// A share policy with its memory.
 #[derive(Clone)]
 pub struct Asked {
     policy: Arc<dyn AnyShares>,
@@ -28,7 +28,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Starts a policy with the seed of the program.
+    /// Creates the memory of a policy with the seed of the program.
     pub fn new(policy: impl SharePolicy, seed: u64) -> Self {
         Asked {
             memory: AnyMemory::of(policy.initial(seed)),
@@ -36,7 +36,7 @@ impl Asked {
         }
     }
 
-    /// See [`SharePolicy::objective`].
+    /// Returns the value of [`SharePolicy::objective`].
     pub fn objective(&self, instance: &Instance, allocation: &Allocation) -> Option<f64> {
         self.policy
             .any_objective(&self.memory, instance, allocation)

@@ -1,8 +1,8 @@
-//! Which workers the chosen jobs get.
+//! Assignment of workers to the chosen jobs.
 
 use blox_policies::scheduling::gavel::{Chosen, Combination};
 
-/// A job or pair on workers of a type.
+/// A job or pair on workers of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placed {
     pub who: Combination,
@@ -10,14 +10,16 @@ pub(super) struct Placed {
     pub workers: Vec<u32>,
 }
 
-/// Workers of a type, server by server.
+/// Workers of one type, by server.
 pub(super) type Servers = Vec<Vec<u32>>;
 
-/// Assigns workers as the released program does: larger jobs first, each where it was
-/// if nobody took that, else from the first servers on. Jobs that the last allocation
-/// does not know get none, unless they stay; their workers are idle.
+/// Assigns workers as the released program does.
 ///
-/// `None` if the program would have given up: the workers left do not suffice.
+/// Larger jobs come first. Each keeps its workers if they are free, otherwise it takes workers from
+/// the first servers on. A job that is newer than the last allocation gets workers only if it keeps
+/// its own. Otherwise its workers stay idle.
+///
+/// Returns `None` if too few workers are left, where the program fails.
 pub(super) fn assign(
     chosen: &[Chosen],
     order: &[usize],
@@ -97,7 +99,7 @@ mod tests {
             workers: vec![0],
         }];
         let second = [chosen(6, 2, true), chosen(5, 1, true), chosen(8, 1, true)];
-        // The larger job comes first, and takes what the smaller one had.
+        // The larger job comes first and takes the smaller one's workers.
         assert_eq!(
             run(&second, &before),
             Some(vec![(6, vec![0, 1]), (5, vec![2]), (8, vec![3])])

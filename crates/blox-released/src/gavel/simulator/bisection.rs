@@ -1,4 +1,4 @@
-//! Gavel's makespan policy as its program searches for it.
+//! Bisection of Gavel's makespan policy, as in its program.
 
 use blox_core::{Policy, Stateless};
 use blox_policies::scheduling::gavel::program::ShareProgram;
@@ -6,9 +6,10 @@ use blox_policies::scheduling::gavel::shares::{Knows, MinTotalDuration};
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
 use blox_solve::{Program, SolveError};
 
-/// [`MinTotalDuration`] by bisection: the duration is one of those at which the
-/// released program tries, at most 5 % above the shortest one, and the allocation is
-/// any in which all jobs end by then: the one in the middle.
+/// [`MinTotalDuration`] by bisection.
+///
+/// The duration is one that the released program tries, at most 5 % above the shortest. The
+/// allocation is the central one of all allocations with which all jobs end within that duration.
 #[derive(Clone, Debug, Default)]
 pub struct BisectedDuration {
     knows: Knows,
@@ -16,7 +17,7 @@ pub struct BisectedDuration {
 }
 
 impl BisectedDuration {
-    /// By what it knows of speeds.
+    /// Creates the policy with its throughput knowledge.
     pub fn new(knows: Knows) -> Self {
         BisectedDuration {
             knows,
@@ -24,10 +25,10 @@ impl BisectedDuration {
         }
     }
 
-    /// The shortest duration, and that at which the bisection ends.
+    /// Returns the shortest duration, and the duration at which the bisection ends.
     ///
     /// # Errors
-    /// The solver found no solution.
+    /// Fails if the solver finds no solution.
     pub fn durations(&self, instance: &Instance) -> Result<(f64, f64), SolveError> {
         let unit = self.exact.unit(instance);
         let (lp, speed) = self.exact.program(instance, unit);

@@ -1,19 +1,21 @@
-//! Shares on types where a job does not run.
+//! Shares on types on which a job does not run.
 
 use blox_core::{Event, Plan, Policy, View};
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
 use blox_solve::SolveError;
 
-/// A policy whose program also has shares on types where a job, or a pair of jobs, does not run, as
-/// the released program's has: they take time and GPUs and give nothing, so that no measure gains by
-/// them, but they move the middle of all solutions. The rounds pass them over.
+/// Policy that also has shares on types on which a job or pair does not run.
+///
+/// Quirk: the program has variables for these types. They use time and GPUs without any gain, so
+/// they do not change the optimal objective. They move the centre of all solutions, and the rounds
+/// skip them.
 #[derive(Clone, Debug)]
 pub struct OnEveryType<P> {
     policy: P,
 }
 
 impl<P: SharePolicy> OnEveryType<P> {
-    /// Asks a policy so.
+    /// Wraps a policy.
     pub fn new(policy: P) -> Self {
         OnEveryType { policy }
     }
@@ -146,7 +148,7 @@ mod tests {
         assert_eq!(share(&plain), 0.0);
         let mut everywhere = Asked::new(OnEveryType::new(policy()), 0);
         let everywhere = everywhere.allocate(&instance).unwrap();
-        // It takes from what the jobs have alone, but for what the optimum leaves.
+        // The pair's share reduces the shares of single jobs, within the set of optimal solutions.
         assert!(share(&everywhere) > 0.0, "{everywhere:?}");
     }
 }

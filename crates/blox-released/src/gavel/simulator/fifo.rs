@@ -1,4 +1,4 @@
-//! First in, first out as Gavel's program has it.
+//! First in, first out as in Gavel's program.
 
 use blox_core::compat::cpython::Random;
 use blox_core::{JobId, Policy};
@@ -7,16 +7,16 @@ use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerTyp
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 
-/// Which of the program's three.
+/// Variant of the program's FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FifoMode {
-    /// `fifo`: a type is drawn, and another one is taken: the last by name that has any
-    /// free GPU, even too few.
+    /// `fifo`. Quirk: the program draws a type, but takes the last type by name that has any free
+    /// GPU, even too few.
     Base,
     /// `fifo_perf`: the fastest type with enough free GPUs.
     Perf,
-    /// `fifo_packed`: as `fifo_perf`, then the rest of the queue is packed; a job at its
-    /// head that fitted nowhere is left out.
+    /// `fifo_packed`: `fifo_perf`, then packing of the remaining queue. A job at the head of the
+    /// queue that did not fit is left out.
     Packed,
 }
 
@@ -26,24 +26,24 @@ pub struct ReleasedFifo {
     mode: FifoMode,
 }
 
-/// The generator, and the types that were given.
+/// Memory: the generator, and the assigned types.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Given {
     random: Random,
-    /// Who has which type, in the order in which it was given.
+    /// Jobs and pairs with their type, in the order of assignment.
     has: Vec<(Combination, usize)>,
 }
 
-/// What two jobs on the same GPUs together must be faster by.
+/// Minimum summed gain of two jobs that share GPUs.
 const THRESHOLD: f64 = 1.5;
 
 impl ReleasedFifo {
-    /// In a mode; the program's seed goes to its memory.
+    /// Creates the policy. The program's seed is part of its memory.
     pub fn new(mode: FifoMode) -> Self {
         ReleasedFifo { mode }
     }
 
-    /// Running jobs keep their GPUs; the head of the queue inherits those of ended ones.
+    /// Running jobs keep their GPUs. The head of the queue takes over the GPUs of ended jobs.
     fn inherit(
         &self,
         memory: &mut Given,

@@ -1,4 +1,4 @@
-//! Gavel's water filling as its program solves it.
+//! Water filling as in Gavel's program.
 
 use blox_core::Stateless;
 use blox_policies::scheduling::gavel::program::ShareProgram;
@@ -6,21 +6,22 @@ use blox_policies::scheduling::gavel::shares::{Knows, WaterFilling, kinds, scale
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
 use blox_solve::{Program, SolveError};
 
-/// [`WaterFilling`] with the released program's rows: each step maximises what levels rise by, has
-/// a row for each job that its level does not fall, and one for each job that has come to its end
-/// of which the rise is no more than any job can have. None of them changes which levels
-/// there are; they move the middle of all solutions.
+/// [`WaterFilling`] with the rows of the released program's linear program.
+///
+/// Each step maximises the rise of levels. Each job has a row that prevents a fall of its level.
+/// For each saturated job, the program has a row that limits the rise to the largest rise of any
+/// job. These rows do not change the levels, but they move the centre of all solutions.
 #[derive(Clone, Debug, Default)]
 pub struct ReleasedFilling {
     knows: Knows,
     exact: WaterFilling,
 }
 
-/// Above its level by more than this part a job can rise further.
+/// A job can rise further if it exceeds its level by more than this fraction.
 const RISES: f64 = 1e-4;
 
 impl ReleasedFilling {
-    /// By what it knows of speeds.
+    /// Creates the policy with its throughput knowledge.
     pub fn new(knows: Knows) -> Self {
         ReleasedFilling {
             knows,
@@ -36,7 +37,7 @@ impl SharePolicy for ReleasedFilling {
         let kinds = kinds(instance, self.knows, true);
         let scale = scales(&kinds.instance, self.knows);
         let jobs = &kinds.instance.jobs;
-        // What a rise of a job's throughput, in parts of its proportional one, counts.
+        // Weight of a rise in a job's throughput, relative to its proportional throughput.
         let counts: Vec<f64> = jobs.iter().map(|j| f64::from(j.gpus) / j.weight).collect();
         let most = jobs.iter().enumerate().map(|(i, job)| {
             let rates = 0..kinds.instance.types.len();
@@ -67,7 +68,7 @@ impl SharePolicy for ReleasedFilling {
             }
             let solution = match lp.solve(&Ties::Central) {
                 Ok(solution) => solution,
-                // The program keeps what it has.
+                // The program keeps its last solution.
                 Err(_) if !answer.rows().is_empty() => break,
                 Err(e) => return Err(e),
             };

@@ -1,4 +1,4 @@
-//! A job of the released program.
+//! Jobs of the released program.
 
 use blox_core::perf::TypeSpeeds;
 use blox_core::{JobId, JobSpec, Name};
@@ -13,16 +13,16 @@ pub struct Job {
     pub(super) gpus: u32,
     pub(super) weight: f64,
     pub(super) submit: f64,
-    /// Steps in all, and done.
+    /// Total number of steps. `done` has the completed ones.
     pub(super) total: f64,
     pub(super) done: f64,
-    /// Steps a second alone, by type.
+    /// Steps per second alone, by type.
     pub(super) rates: PerType,
     pub(super) model: Name,
     speeds: Arc<TypeSpeeds>,
-    /// Quanta in a row without progress.
+    /// Number of consecutive quanta without progress.
     pub(super) failures: u32,
-    /// Sum of its quanta in seconds.
+    /// Total length of its quanta in seconds.
     pub(super) ran: f64,
 }
 
@@ -51,7 +51,7 @@ impl Job {
         self.total - self.done
     }
 
-    /// Steps a second of this job and of `other` on the same GPUs, by type.
+    /// Returns the steps per second of this job and of `other` on the same GPUs, by type.
     pub(super) fn beside(&self, other: &Job, types: &[TypePool]) -> SmallVec<[[f64; 2]; 4]> {
         let rate = |t: &TypePool| self.speeds.beside(&t.name, &other.model);
         types
@@ -61,9 +61,10 @@ impl Job {
     }
 }
 
-/// Returns the gain by which the released program judges a pair of
-/// [`GandivaPacking`](blox_policies::scheduling::gavel::shares::GandivaPacking): the sum over all types, or
-/// 0 if a job of the pair does not run on one of them.
+/// Returns the gain by which the released program evaluates a pair of
+/// [`GandivaPacking`](blox_policies::scheduling::gavel::shares::GandivaPacking).
+///
+/// It is the sum over all types, or 0 if a job of the pair does not run on one of them.
 pub fn summed_gain(instance: &Instance, pair: &Pair) -> f64 {
     let [a, b] = pair.jobs.map(|i| &instance.jobs[i].rates);
     let mut sum = 0.0;

@@ -7,44 +7,46 @@ use blox_policies::scheduling::gavel::{Chosen, Combination};
 use blox_policies::scheduling::shockwave::{Bidder, FairEnd, Market, Regimes};
 use std::collections::BTreeMap;
 
-/// Shockwave's own policy: a [`Market`] over the next rounds. It plans anew after an arrival or an
-/// end, and every eighth round.
+/// Shockwave's own policy: a [`Market`] over the next rounds.
+///
+/// It replans after an arrival or an end, and every eighth round.
 ///
 /// Differences from [`Shockwave`](blox_policies::scheduling::shockwave::Shockwave):
-/// - Its clock counts rounds of full length, though rounds may end early.
+///
+/// - Its clock counts rounds of full length, although rounds may end early.
 /// - Epochs last whole seconds.
-/// - Fairness compares moments on that clock, not times since submission. The later a job arrives,
-///   the less its lateness counts.
-/// - It assumes that a job has run since the first round. Epochs are rescaled once the measured
-///   samples differ from the profile's by two fifths.
+/// - Fairness compares times on that clock instead of times since submission. The later a job
+///   arrives, the less its lateness counts.
+/// - It assumes that a job has run since the first round. Epochs are rescaled if the measured
+///   samples differ from the profile by more than two fifths.
 #[derive(Clone, Debug)]
 pub(super) struct Planner {
     market: Market,
-    /// Rounds so far.
+    /// Number of rounds so far.
     round: u64,
-    /// Rounds since the last one that was an eighth.
+    /// Rounds since the last periodic replanning.
     waited: u32,
     /// True if a plan is due.
     due: bool,
     known: BTreeMap<JobId, Known>,
-    /// The round of the plan, and the jobs of each of its rounds.
+    /// Round in which the plan was made, and the jobs of each planned round.
     plan: (u64, Vec<Vec<JobId>>),
 }
 
-/// Rounds after which it plans anew in any case.
+/// Maximum number of rounds between two plans.
 const PERIOD: u32 = 8;
-/// By what part measured samples may differ from the profile's.
+/// Allowed relative difference between measured samples and the profile.
 const ACCURATE: f64 = 0.4;
 
-/// What the policy keeps of a job.
+/// State of a job in the policy.
 #[derive(Clone, Debug)]
 struct Known {
     submit: f64,
     regimes: Regimes,
-    /// What epochs last in units of the profile's.
+    /// Length of epochs, relative to the profile.
     scale: f64,
     fair: FairEnd,
-    /// Samples by what was measured, up to this round.
+    /// Round of the last measurement, and the number of samples measured until then.
     measured: (u64, f64),
 }
 
@@ -106,9 +108,9 @@ impl Planner {
         Ok(())
     }
 
-    /// Takes up a job with its profile. A job without a profile counts as one epoch of a round.
+    /// Adds a job with its profile. A job without a profile counts as one epoch of one round.
     pub(super) fn admit(&mut self, job: &Job, profile: &[(u32, f64)], clock: f64) {
-        // Half a second is rounded to the even neighbour.
+        // Half seconds are rounded to the even neighbour.
         let whole = |(batch, s): &(u32, f64)| (*batch, s.round_ties_even().max(1.0));
         let epochs: Vec<(u32, f64)> = profile.iter().map(whole).collect();
         let regimes = Regimes::new(&epochs)
@@ -125,7 +127,7 @@ impl Planner {
         self.due = true;
     }
 
-    /// Counts the samples of a job that did so many steps a second with a batch.
+    /// Counts the samples of a job that ran at `rate` steps per second with a batch.
     pub(super) fn measured(&mut self, job: &Job, rounds: u64, batch: u32, rate: f64) {
         if let Some(known) = self.known.get_mut(&job.id) {
             let (before, samples) = known.measured;
@@ -158,7 +160,7 @@ impl Planner {
             let at = usize::try_from(p.round - p.plan.0).ok()?;
             p.plan.1.get(at).cloned()
         };
-        // The program does not report an end to its policy.
+        // The program does not report ends to its policy.
         self.due |= self.known.len() != jobs.len();
         if self.due || planned(self).is_none() {
             // All GPUs are of one type.
@@ -180,8 +182,8 @@ impl Planner {
 }
 
 impl Known {
-    /// Compares what was measured with the profile, over the time from the first round
-    /// to the last measurement.
+    /// Compares the measured samples with the profile, from the first round to the last
+    /// measurement.
     fn calibrate(&mut self, samples: u32, round_s: f64) {
         let (rounds, measured) = self.measured;
         let time = round_s * rounds as f64;

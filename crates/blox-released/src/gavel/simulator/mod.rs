@@ -1,8 +1,8 @@
 //! The released simulators of Gavel (stanford-futuredata/gavel, commit c4fa400) and of
 //! Shockwave (uw-mad-dash/shockwave), which is a fork of Gavel's.
 //!
-//! [`run`] runs a program on jobs and returns its [`Outcome`]. The program is a simulator of
-//! its own: it needs no backend and no cluster state. It uses the same
+//! [`run`] runs a program on jobs and returns its [`Outcome`]. The program contains its own
+//! simulator, so it needs no backend and no cluster state. It uses the same
 //! [`RoundMechanism`](blox_policies::scheduling::gavel::RoundMechanism) and share policies as
 //! [`Gavel`](blox_policies::scheduling::gavel::Gavel), with these differences:
 //! - A round ends when its slowest quantum ends.
@@ -42,51 +42,53 @@ use std::collections::BTreeMap;
 pub struct Pool {
     /// The type.
     pub name: Name,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// GPUs of a server. GPUs that do not fill a server are not used.
+    /// GPUs per server. GPUs that do not fill a server are not used.
     pub per_server: u32,
 }
 
-/// The settings of a run.
+/// Settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The cluster. Workers are numbered type by type in order of the names.
+    /// Cluster. Workers are numbered by type, in order of the types' names.
     pub pools: Vec<Pool>,
-    /// Seconds of a quantum.
+    /// Length of a quantum in seconds.
     pub round: f64,
-    /// Least seconds between two allocations.
+    /// Minimum number of seconds between two allocations.
     pub gap: f64,
-    /// The random seed.
+    /// Random seed.
     pub seed: u64,
     /// True if the types are filled in random order, as the program does for some policies.
     pub shuffles: bool,
     /// True if no job overtakes a job that does not fit (`isolated_plus`).
     pub in_turn: bool,
-    /// Jobs of the trace; `None` if the program does not know how many jobs will arrive.
+    /// Number of jobs in the trace, or `None` if the program does not know how many jobs will
+    /// arrive.
     pub jobs: Option<usize>,
-    /// The first awaited job and the first job after the awaited ones; `None` awaits all jobs.
-    /// The run stops once all awaited jobs have ended.
+    /// First awaited job, and first job after the awaited ones. `None` awaits all jobs.
+    ///
+    /// The run stops when all awaited jobs have ended.
     pub window: Option<(u32, u32)>,
 }
 
-/// The result of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// The ends of jobs by their numbers. The rank of a job in order of submission is its number.
+    /// Ends of jobs by their numbers. Jobs are numbered in order of submission.
     pub ends: BTreeMap<u32, ReleasedEnd>,
-    /// The placed jobs and pairs of every round.
+    /// Placed jobs and pairs of every round.
     pub rounds: Vec<RoundRow>,
-    /// When and why the program failed, in seconds; it does nothing afterwards.
+    /// Time in seconds and reason of a failure. The program does nothing afterwards.
     pub failure: Option<(f64, String)>,
 }
 
-/// The end of a job.
+/// End of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReleasedEnd {
-    /// When the job was submitted, in seconds.
+    /// Submission time in seconds.
     pub submit: f64,
-    /// When the job itself ended, in seconds: mostly before the end of its round.
+    /// End of the job in seconds, usually before the end of its round.
     pub at: f64,
     /// True if the job was dropped. The program has no completion time for a dropped job.
     pub dropped: bool,
@@ -95,14 +97,14 @@ pub struct ReleasedEnd {
 /// A job or pair in a round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundRow {
-    /// The number of the round, from 1.
+    /// Number of the round, from 1.
     pub round: u64,
-    /// The start of the round in seconds.
+    /// Start of the round in seconds.
     pub time: f64,
     /// The job or pair.
     pub who: Combination,
-    /// The type of its GPUs.
+    /// Type of the GPUs.
     pub kind: Name,
-    /// Its workers.
+    /// Workers of the job or pair.
     pub workers: Vec<u32>,
 }

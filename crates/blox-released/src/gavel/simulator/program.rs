@@ -1,4 +1,4 @@
-//! The main loop of the released simulators: one turn a round.
+//! Main loop of the released simulators, with one iteration per round.
 
 use super::asked::Shares;
 use super::assign::{Placed, Servers, assign};
@@ -11,18 +11,19 @@ use blox_policies::scheduling::gavel::{
     Chosen, Combination, Entrant, Instance, Pair, RoundMechanism, TypePool,
 };
 
-/// Quanta without progress after which a job is dropped.
+/// Number of consecutive quanta without progress after which a job is dropped.
 const ATTEMPTS: u32 = 5;
-/// Rounds in a row without length after which the program fails. Pairs are never dropped.
+/// Number of consecutive rounds of zero length after which the program fails. Pairs are never
+/// dropped.
 const STANDSTILL: u32 = 20_000;
 
 /// Runs a program on jobs, which are in order of submission.
 ///
-/// A round ends when its slowest quantum ends. Jobs submitted by then, or at that moment, arrive at
-/// the end of the round; in an idle cluster a job arrives at once.
+/// A round ends when its slowest quantum ends. Jobs submitted until then, or at that time, arrive
+/// at the end of the round. In an idle cluster a job arrives at once.
 ///
 /// # Errors
-/// The first error of `jobs`. A failure of the program is part of its [`Outcome`].
+/// Returns the first error of `jobs`. A failure of the program is part of its [`Outcome`].
 pub fn run<E>(
     settings: &Settings,
     dialect: impl Dialect,
@@ -72,7 +73,7 @@ struct Running {
     finish: f64,
 }
 
-/// The state of a run.
+/// State of a run.
 struct Program<'a, D> {
     settings: &'a Settings,
     dialect: D,
@@ -81,17 +82,17 @@ struct Program<'a, D> {
     pairs: bool,
     types: Vec<TypePool>,
     servers: Vec<Servers>,
-    /// The order in which types are filled, before it is shuffled.
+    /// Order in which types are filled, before it is shuffled.
     order: Vec<usize>,
     shuffler: Option<Random>,
-    /// Jobs that have not arrived, if the program knows how many there are.
+    /// Number of jobs that have not arrived, if known.
     to_come: Option<usize>,
 
     jobs: Vec<Job>,
     rounds: RoundMechanism,
     running: Vec<Running>,
     placed: Vec<Placed>,
-    /// The jobs and pairs of the round before the current one.
+    /// Jobs and pairs of the round before the current one.
     earlier: Vec<Combination>,
     steps_taken: u64,
     round_start: f64,
@@ -123,7 +124,7 @@ impl<'a, D: Dialect> Program<'a, D> {
             .iter()
             .map(|p| TypePool {
                 name: p.name.clone(),
-                // What is left over of a server does not register.
+                // A server that the last GPUs do not fill is not registered.
                 gpus: p.gpus - p.gpus % p.per_server.max(1),
                 price: 1.0,
             })
@@ -153,13 +154,13 @@ impl<'a, D: Dialect> Program<'a, D> {
         }
     }
 
-    /// The end of the current round.
+    /// Returns the end of the current round.
     fn due(&self) -> Option<f64> {
         let ends = self.running.iter().map(|r| r.finish);
         ends.reduce(f64::max)
     }
 
-    /// Takes one turn of the loop: the round ends, or jobs arrive in an idle cluster.
+    /// Runs one iteration of the loop: the round ends, or jobs arrive in an idle cluster.
     fn turn(&mut self, now: f64, arrivals: Vec<Job>) {
         self.advance(now);
         self.collect();
@@ -172,7 +173,7 @@ impl<'a, D: Dialect> Program<'a, D> {
         }
         self.choose();
         while self.running.is_empty() && self.to_come == Some(0) && !self.jobs.is_empty() {
-            // Nothing runs and nothing arrives: the loop turns again at the same moment.
+            // No job runs or arrives, so the loop repeats at the same time.
             let asks = self.changed && !self.dialect.ends_when_empty();
             if self.outcome.failure.is_some() || !asks {
                 break;
@@ -192,7 +193,7 @@ impl<'a, D: Dialect> Program<'a, D> {
         self.clock = now;
     }
 
-    /// Counts the quanta that have ended, the latest first.
+    /// Counts the finished quanta, the latest first.
     fn collect(&mut self) {
         let mut ended = std::mem::take(&mut self.running);
         ended.sort_by(|a, b| {
@@ -248,7 +249,7 @@ impl<'a, D: Dialect> Program<'a, D> {
             for (id, (steps, _)) in members.iter().zip(&counted) {
                 let Some(at) = self.at(*id) else { continue };
                 let job = &mut self.jobs[at];
-                // Of a pair the program resets a count that it never reads.
+                // Quirk: the program resets a count of pairs that it never reads.
                 if who.partner.is_none() {
                     job.failures = 0;
                 }
@@ -268,7 +269,7 @@ impl<'a, D: Dialect> Program<'a, D> {
                 self.dialect.counted(&mut self.jobs[at]);
                 let after = &self.jobs[at].rates;
                 if *after != before {
-                    // With another batch it may run on other types.
+                    // With another batch, the job may run on other types.
                     let runs = after.iter().map(|r| *r > 0.0).collect();
                     self.rounds.set_runs(Combination::single(*id), runs);
                 }
@@ -332,7 +333,7 @@ impl<'a, D: Dialect> Program<'a, D> {
         self.fill(&chosen, &order);
     }
 
-    /// Asks for shares if it is time.
+    /// Requests shares if an allocation is due.
     fn allocate(&mut self) -> Result<(), String> {
         let since = self.clock - self.last_reset;
         if self.changed && (since >= self.settings.gap || self.last_reset == 0.0) {
@@ -351,7 +352,7 @@ impl<'a, D: Dialect> Program<'a, D> {
         self.outcome.failure = Some((self.clock, why));
     }
 
-    /// The types in the order in which they are filled this round.
+    /// Returns the types in the order in which they are filled this round.
     fn shuffled(&mut self) -> Vec<usize> {
         let mut order = self.order.clone();
         if let Some(shuffler) = &mut self.shuffler {
@@ -443,8 +444,8 @@ impl<'a, D: Dialect> Program<'a, D> {
     }
 }
 
-/// The steps of each worker, in order of the workers: equal whole parts, and the rest
-/// for the one that was named last.
+/// Returns the steps of each worker, in order of the workers. All have equal whole numbers, and the
+/// last one in the list also gets the rest.
 fn split(steps: f64, workers: &[u32]) -> Vec<f64> {
     let count = workers.len();
     let each = (steps / count as f64).floor();
@@ -488,7 +489,8 @@ mod tests {
         }
     }
 
-    /// A job of one GPU with these steps a second on all types, alone and beside another.
+    /// Returns a one-GPU job with these steps per second on all types, alone and beside another
+    /// job.
     fn job(submit: f64, iterations: f64, [alone, beside]: [f64; 2]) -> JobSpec {
         let mut speeds = TypeSpeeds::default();
         for name in ["k80", "v100"] {
@@ -519,14 +521,14 @@ mod tests {
         outcome
     }
 
-    /// The moment, the job and the workers of every row.
+    /// Returns the time, job and workers of every row.
     fn rows(outcome: &Outcome) -> Vec<(f64, u32, &[u32])> {
         let rows = outcome.rounds.iter();
         rows.map(|r| (r.time, r.who.job.0, &r.workers[..]))
             .collect()
     }
 
-    /// The outcome where the second job arrives after the first has ended.
+    /// Returns the outcome if the second job arrives after the first has ended.
     fn after_a_gap(dialect: impl Dialect) -> Outcome {
         let jobs = [0.0, 700.0].map(|submit| job(submit, 50.0, [1.0, 0.0]));
         outcome(&settings(&["v100"], 2), dialect, Isolated, jobs.to_vec())
@@ -554,7 +556,7 @@ mod tests {
         let jobs = vec![job(30.0, 5.0, [0.001, 0.0]), job(900.0, 5.0, [1.0, 0.0])];
         let outcome = outcome(&settings(&["v100"], 2), AsGavel, Isolated, jobs);
         let at = |id| outcome.ends.get(id).map(|e| (e.at, e.dropped));
-        // A round in which no job does a step takes no time.
+        // A round in which no job completes a step has zero length.
         assert_eq!([at(&0), at(&1)], [Some((30.0, true)), Some((905.0, false))]);
         assert_eq!(outcome.rounds.len(), 6);
         assert_eq!(outcome.failure, None);
@@ -562,7 +564,7 @@ mod tests {
 
     #[test]
     fn run_pair_without_steps_fails() {
-        // Alone they would do steps, but not beside each other.
+        // Each job alone would complete steps, but the pair does not.
         let jobs = vec![job(0.0, 1e9, [0.011, 0.009]); 2];
         let shares = MaxMinFairness::new(Knows::Pairs);
         let outcome = outcome(&settings(&["v100"], 2), AsGavel, shares, jobs);
@@ -584,7 +586,7 @@ mod tests {
         let Ok(found) = run(&settings, AsGavel, &mut Asked::new(Isolated, 0), endless);
         let last = found.ends[&2].at;
         assert!(found.ends.values().all(|e| e.at <= last), "{found:?}");
-        // The turn in which the window ends also plans the next round.
+        // The iteration in which the window ends also plans the next round.
         let later = found.rounds.iter().filter(|r| r.time >= last);
         assert_eq!(later.map(|r| r.time).collect::<Vec<_>>(), [last]);
     }
@@ -609,7 +611,8 @@ mod tests {
             .iter()
             .flat_map(|r| r.workers.clone())
             .collect();
-        // Its eleventh epoch begins in the third round, and the batch changes after the next.
+        // The job's eleventh epoch begins in the third round, and the batch changes after the next
+        // round.
         assert!(on[..4].contains(&0), "{on:?}");
         assert!(on.len() >= 24 && on[4..].iter().all(|w| *w == 1), "{on:?}");
     }

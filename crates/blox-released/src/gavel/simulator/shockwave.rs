@@ -1,4 +1,4 @@
-//! Where Shockwave's simulator differs from Gavel's.
+//! Differences between Shockwave's simulator and Gavel's.
 
 use super::dialect::{Dialect, Quantum};
 use super::job::Job;
@@ -11,38 +11,38 @@ use blox_policies::scheduling::shockwave::Market;
 use blox_solve::SolveError;
 use std::collections::BTreeMap;
 
-/// How a job changes its batch while it runs.
+/// Method by which a job changes its batch while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Never.
     #[default]
     Static,
-    /// Accordion: the largest batch outside of critical epochs.
+    /// Accordion: the largest batch, except in critical epochs.
     Accordion,
-    /// By gradient noise: doubled along a pattern.
+    /// Gradient noise: the batch doubles along a pattern.
     Gns,
 }
 
-/// What the program knows of a job's batches.
+/// The program's knowledge of a job's batches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BatchJob {
-    /// How it changes its batch.
+    /// Method by which the job changes its batch.
     pub mode: Mode,
-    /// The model, such as `ResNet-18`.
+    /// Model, such as `ResNet-18`.
     pub family: String,
-    /// The batch that it starts with.
+    /// Initial batch.
     pub batch: u32,
-    /// Samples of its data set.
+    /// Number of samples in the data set.
     pub samples: u32,
-    /// Its profile: the batch of each epoch, and the epoch's seconds alone.
+    /// Profile: the batch of each epoch, and the seconds of the epoch alone.
     pub epochs: Vec<(u32, f64)>,
-    /// The batch from an epoch on, by ascending epochs.
+    /// Batch from an epoch on, by ascending epochs.
     pub pattern: Vec<(u32, u32)>,
-    /// Steps a second on each type, in order of the types' names, by batch.
+    /// Steps per second on each type, in order of the types' names, by batch.
     pub rates: BTreeMap<u32, Vec<f64>>,
 }
 
-/// A change of batch that a job has asked for.
+/// A requested change of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Larger,
@@ -56,8 +56,10 @@ pub(super) struct Adapting {
     wish: Option<Wish>,
 }
 
-/// Shockwave's program. A job that did not run in the round before loses 20 s. Jobs change their
-/// batch. A job ends after one and a half times its duration.
+/// Shockwave's program.
+///
+/// A job that did not run in the previous round loses 20 s. Jobs change their batch. A job ends
+/// after one and a half times its duration.
 #[derive(Clone, Debug)]
 pub struct AsShockwave {
     round: f64,
@@ -65,11 +67,11 @@ pub struct AsShockwave {
     planner: Option<Planner>,
 }
 
-/// Seconds that a job loses that did not run in the round before.
+/// Seconds that a job loses if it did not run in the previous round.
 const OVERHEAD: f64 = 20.0;
 
 impl AsShockwave {
-    /// Creates a dialect for rounds of so many seconds and these jobs, by their numbers.
+    /// Creates a dialect for rounds of `round` seconds and these jobs, by number.
     pub fn new(round: f64, jobs: Vec<BatchJob>) -> Self {
         let adapting = |job: BatchJob| Adapting {
             batch: job.batch,
@@ -83,7 +85,7 @@ impl AsShockwave {
         }
     }
 
-    /// Plans rounds by Shockwave's own policy. Share policies are then not used.
+    /// Plans rounds with Shockwave's own policy, instead of share policies.
     #[must_use]
     pub fn planned_by(mut self, market: Market) -> Self {
         self.planner = Some(Planner::new(market));
@@ -96,7 +98,7 @@ impl Adapting {
         f64::from(self.job.samples.div_ceil(batch.max(1))).max(1.0)
     }
 
-    /// Seconds that it takes alone by its profile.
+    /// Returns the seconds that the job takes alone by its profile.
     fn duration(&self) -> f64 {
         self.job.epochs.iter().map(|(_, seconds)| seconds).sum()
     }
@@ -105,7 +107,7 @@ impl Adapting {
         (steps / self.steps_per_epoch(self.batch)).ceil() as u32
     }
 
-    /// The largest batch with which the model was measured.
+    /// Returns the largest batch with which the model was measured.
     fn largest(&self) -> Option<u32> {
         Some(match self.job.family.as_str() {
             "ResNet-18" => 256,
@@ -125,8 +127,8 @@ impl Adapting {
         })
     }
 
-    /// The pattern's batch in an epoch. Of as many epochs as the program asks for the
-    /// last one has the first batch again.
+    /// Returns the pattern's batch in an epoch. The last of the `asked` epochs has the initial
+    /// batch again.
     fn pattern_at(&self, epoch: u32, asked: u32) -> u32 {
         if epoch + 1 >= asked {
             return self.job.batch;
@@ -136,7 +138,7 @@ impl Adapting {
         at.map_or(self.job.batch, |(_, batch)| *batch)
     }
 
-    /// Returns what it asks for after a round.
+    /// Returns the batch change that the job requests after a round.
     fn wishes(&self, steps: f64) -> Option<Wish> {
         let epoch = self.epoch(steps);
         let at_most = Some(self.batch) == self.largest();
@@ -171,7 +173,7 @@ impl Adapting {
         }
     }
 
-    /// Changes the batch as asked, and keeps the number of epochs.
+    /// Applies the requested batch change. The number of epochs does not change.
     fn change(&mut self, job: &mut Job) {
         let Some(wish) = self.wish.take() else { return };
         let largest = self.largest().filter(|_| self.job.family != "Transformer");
@@ -271,7 +273,7 @@ impl Dialect for AsShockwave {
     }
 }
 
-/// `gandiva_fair`: every job gets the same part of the cluster's time, whatever its size.
+/// `gandiva_fair`: every job gets the same fraction of the cluster's time, regardless of its size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EqualTime;
 
@@ -313,7 +315,7 @@ mod tests {
             job.ran = ran;
             job
         };
-        // Half as long again as 100 s, not as 100.9 s.
+        // The limit is one and a half times 100 s instead of 100.9 s.
         assert!(dialect.is_overdue(&after(150.5)));
         assert!(!dialect.is_overdue(&after(150.0)));
     }

@@ -1,4 +1,4 @@
-//! The comparison of both programs' cases.
+//! Comparison of both programs' cases.
 
 use super::policy::{Determined, Policy};
 use super::recorded::Recorded;
@@ -7,52 +7,59 @@ use crate::gavel::{Outcome, Settings};
 use crate::verify::{Case, Compared, VerifyError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How far averages may lie apart where optima are not unique: completion times, makespan.
+/// Allowed relative differences of averages if optima are not unique: completion times, makespan.
 const LOOSE: (f64, f64) = (0.02, 0.05);
-/// The same where the policy counts all GPUs alike and the original's shares are a vertex of all
-/// optimal ones. The vertex puts every job on one type, and which one, its measure does not see;
-/// ours, in the middle, puts it on all. No rule comes nearer: with GLPK and HiGHS the original's own
-/// makespans lie 14 % apart on one trace, and the vertex where a simplex method of ours ends is
-/// further off (5.4 to 6.4 % in completion times, the middle 2.6 to 3.6 %).
+/// The same tolerances if the policy treats all GPUs alike and the original's shares are a vertex
+/// of the optimal set.
+///
+/// The vertex puts every job on one type, and the objective does not depend on which one. The
+/// central solution here puts the job on all types. No other rule is nearer. With GLPK and HiGHS,
+/// the original's own makespans differ by 14 % on one trace. A vertex of a simplex method here is
+/// further off: 5.4 to 6.4 % in completion times, compared with 2.6 to 3.6 % for the central
+/// solution.
 const BLIND_VERTICES: (f64, f64) = (0.04, 0.12);
-/// Solvers that end at a vertex.
+/// Solvers that return a vertex.
 const AT_VERTICES: [&str; 4] = ["GLPK", "HIGHS", "SCIPY", "GUROBI"];
 
 /// A case of a released program.
 pub(super) trait Released {
-    /// The settings of the run.
+    /// Returns the settings of the run.
     fn settings(&self) -> &Settings;
 
     /// Runs the program with a share policy.
     fn run(&self, case: &Case, shares: &mut dyn Shares) -> Result<Outcome, VerifyError>;
 
-    /// Compares ends and times of every job.
+    /// Compares the ends and times of every job.
     fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
 
     /// Compares the jobs and workers of every round.
     fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
 
-    /// Returns whether the policy of the case counts all GPUs alike.
+    /// Returns true if the policy of the case treats all GPUs alike.
     fn is_blind(&self) -> bool {
         false
     }
 }
 
-/// The basis of a comparison.
+/// Basis of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// Jobs and rounds, if all is determined.
+    /// Jobs and rounds, if everything is determined.
     Rows,
-    /// Averages, if all is determined except for the choice among optima.
+    /// Averages, if everything is determined except for the choice among optima.
     Averages,
-    /// Averages are noted and not compared: every recorded allocation was compared with ours, and
-    /// its effects with the rows. In small runs one round that another optimum moves is a large
-    /// part of the averages: with other solvers the original's own lie up to 30 % apart.
+    /// Averages are only reported.
+    ///
+    /// Every recorded allocation was compared with the one computed here, and its effects with the
+    /// rows. In small runs, one round that another optimum moves is a large fraction of the
+    /// averages: with other solvers, the original's own averages differ by up to 30 %.
     Allocations,
 }
 
-/// Compares a case. Recorded allocations are replayed first, if there are any. Then the policy runs
-/// itself; rows are compared if the policy is determined and the case had the `same_solvers`.
+/// Compares a case.
+///
+/// Recorded allocations are replayed first, if there are any. Then the policy runs in a closed
+/// loop. Rows are compared if the policy is determined and the case has the `same_solvers`.
 pub(super) fn compare(
     released: &impl Released,
     case: &Case,
@@ -107,7 +114,8 @@ fn outcome(
     Ok(())
 }
 
-/// The number of completed jobs among those that count, and their average completion time; 0 of none.
+/// Returns the number of completed jobs that count, and their average completion time, or 0 without
+/// jobs.
 fn completed(found: &Outcome, counts: impl Fn(u32) -> bool) -> (f64, f64) {
     let ends = found.ends.iter();
     let ends = ends.filter(|(job, e)| counts(**job) && !e.dropped);
@@ -116,8 +124,9 @@ fn completed(found: &Outcome, counts: impl Fn(u32) -> bool) -> (f64, f64) {
     (ended, times.iter().sum::<f64>() / ended.max(1.0))
 }
 
-/// Finds the jobs that ran and have no row. A table without any says that no job finished. Which jobs
-/// come after those of a window follows from the choice among optima.
+/// Finds jobs that ran but have no row. An empty table means that no job finished.
+///
+/// The jobs after those of a window depend on the choice among optima.
 fn without_rows(
     released: &impl Released,
     case: &Case,
@@ -140,7 +149,7 @@ fn without_rows(
     if let Some((from, to)) = released.settings().window.filter(|_| by != By::Rows) {
         more.retain(|job, _| (from..to).contains(job));
     }
-    // That nobody finished is what is compared then.
+    // In this case, the compared value is that no job finished.
     out.values += u64::from(e.rows.is_empty());
     for (job, found) in more {
         out.differ(&format!("job {job}"), "job_id", "no row", found);
@@ -148,7 +157,7 @@ fn without_rows(
     Ok(())
 }
 
-/// Compares the workers of each round, by keys of both.
+/// Compares the workers of each round by key.
 pub(super) fn rounds<K: Ord>(
     mut expected: BTreeMap<K, String>,
     ours: impl Iterator<Item = (K, String)>,
@@ -168,15 +177,17 @@ pub(super) fn rounds<K: Ord>(
     }
 }
 
-/// Workers as the originals' tables have them.
+/// Formats workers as the originals' tables do.
 pub(super) fn listed(workers: &[u32]) -> String {
     let each: Vec<String> = workers.iter().map(u32::to_string).collect();
     each.join("|")
 }
 
-/// Compares the averages over the jobs that the original finished, those of a window if there
-/// is one, and the makespan. Differences of less than a round do not count, and none does unless
-/// they `count`.
+/// Compares the makespan, and the averages over the jobs that the original finished, or over those
+/// of a window.
+///
+/// Differences of less than a round are ignored. Without `count`, all differences are only
+/// reported.
 fn averages(
     released: &impl Released,
     case: &Case,
@@ -204,7 +215,8 @@ fn averages(
         true => BLIND_VERTICES,
         false => LOOSE,
     };
-    // Who ends is no choice among optima: all do, unless the program gives up.
+    // The set of finished jobs does not depend on the choice among optima: all jobs end, unless the
+    // program fails.
     if window.is_none() && count {
         for (r, row) in e.rows.iter().enumerate() {
             let job = e.number(r, id)? as u32;

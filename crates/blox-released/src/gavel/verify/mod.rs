@@ -1,10 +1,11 @@
 //! Cases of the released simulators of Gavel and, in [`shockwave`], of Shockwave.
 //!
 //! If a case has recorded allocations, they are replayed. Ends, first starts and the workers of
-//! every round must be equal, and so must the measure of each of our own allocations
-//! ([`recorded::Recorded`] states how near). Then the policy runs itself. If it has no optimum to
-//! choose, every job must be equal. Otherwise completion times must be within 2 % on average and
-//! the makespan within 5 %, or within a round. [`compared`] states an exception.
+//! every round must be equal. The objective of each allocation computed here must be near the
+//! recorded one ([`recorded::Recorded`] states how near). Then the policy runs in a closed loop. If
+//! the policy never has to choose among optima, every job must be equal. Otherwise completion times
+//! must be within 2 % on average, and the makespan within 5 % or within one round. [`compared`]
+//! states an exception.
 
 mod compared;
 mod policy;
@@ -38,7 +39,7 @@ impl System for Gavel {
             .all(has)
     }
 
-    /// The program visits the rounds that it makes: `every_round` changes nothing.
+    /// Compares the case. The program visits its own rounds, so `every_round` has no effect.
     fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
         let mut out = Compared::of(case, self.name());
         let (run, policy) = Run::of(case)?;
@@ -47,13 +48,13 @@ impl System for Gavel {
     }
 }
 
-/// The inputs of Gavel's program.
+/// Inputs of Gavel's program.
 struct Run {
     settings: Settings,
-    /// The jobs of the trace; `None` generates them.
+    /// Jobs of the trace, or `None` to generate them.
     jobs: Option<Vec<JobSpec>>,
     oracle: Arc<files::Oracle>,
-    /// Mean seconds between arrivals of generated jobs, and whether they ask for several GPUs.
+    /// Mean seconds between arrivals of generated jobs, and whether they request several GPUs.
     generated: (f64, bool),
 }
 
@@ -92,7 +93,7 @@ impl Run {
             let known = policy::NAMES;
             bad(format!("policy_flag is `{name}`, expected one of {known}"))
         })?;
-        // The program does not know how many jobs will arrive if it awaits some of them only.
+        // If the program awaits only some jobs, it does not know how many will arrive.
         let all = jobs.iter().filter(|_| trace.is_some() && window.is_none());
         let settings = Settings {
             pools,
@@ -161,7 +162,7 @@ impl compared::Released for Run {
             ] {
                 if let Ok(c) = e.column(column) {
                     let expected = if row[c] == "None" { "" } else { &row[c] };
-                    // A dropped job has no end in the original, whatever its row has.
+                    // A dropped job has no end in the original, whatever its row contains.
                     out.number(&what, column, expected, found);
                 }
             }
@@ -203,7 +204,7 @@ fn failed(case: &Case, e: WorkloadError) -> VerifyError {
     }
 }
 
-/// An option of the recorded command.
+/// Returns an option of the recorded command.
 fn option<'a>(case: &'a Case, name: &str) -> Option<&'a str> {
     let mut words = case.text("cmd").ok()?.split_whitespace();
     words.find(|w| *w == name)?;
@@ -214,13 +215,13 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// The path of the oracle's file, by the recorded command.
+/// Returns the path of the oracle's file, from the recorded command.
 fn throughputs(case: &Case, default: &str) -> Result<PathBuf, VerifyError> {
     let path = option(case, "--throughputs_file").unwrap_or(default);
     case.input(file_name(path))
 }
 
-/// A number for V100, P100 and K80, from the text of a setting.
+/// Parses the numbers for V100, P100 and K80 in a setting.
 fn by_type(case: &Case, name: &str, text: &str, example: &str) -> Result<Vec<u32>, VerifyError> {
     let counts: Option<Vec<u32>> = text.split(':').map(|n| n.parse().ok()).collect();
     counts.filter(|c| c.len() == 3).ok_or_else(|| {
@@ -229,7 +230,7 @@ fn by_type(case: &Case, name: &str, text: &str, example: &str) -> Result<Vec<u32
     })
 }
 
-/// The pools of the three types.
+/// Returns the pools of the three types.
 fn pools(gpus: Vec<u32>, per_server: Vec<u32>) -> Vec<Pool> {
     let pools = ["v100", "p100", "k80"].into_iter().zip(gpus);
     let pool = |((name, gpus), per_server): ((&str, _), _)| Pool {
@@ -249,8 +250,8 @@ fn above_zero(case: &Case, name: &str, default: f64) -> Result<f64, VerifyError>
     Ok(number)
 }
 
-/// Jobs with the exact steps and submissions of the expected results: a trace that was
-/// generated holds whole steps only.
+/// Sets the exact steps and submissions of the expected results, as a generated trace has only
+/// whole steps.
 fn exact(case: &Case, mut jobs: Vec<JobSpec>) -> Result<Vec<JobSpec>, VerifyError> {
     let e = &case.expected;
     let [id, steps, submit] = ["job_id", "total_steps", "submit"].map(|c| e.column(c));
@@ -264,7 +265,7 @@ fn exact(case: &Case, mut jobs: Vec<JobSpec>) -> Result<Vec<JobSpec>, VerifyErro
     Ok(jobs)
 }
 
-/// The jobs of the expected results.
+/// Returns the jobs of the expected results.
 fn listed(case: &Case, oracle: &files::Oracle) -> Result<Vec<JobSpec>, VerifyError> {
     let e = &case.expected;
     let [kind, gpus] = ["job_type", "scale_factor"].map(|c| e.column(c));

@@ -1,4 +1,4 @@
-//! The released program's policies by the names of its command line.
+//! Policies of the released program, by their command-line names.
 
 use crate::gavel::{
     Asked, BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedFifo, ReleasedFilling,
@@ -9,16 +9,16 @@ use blox_policies::scheduling::gavel::shares::{
     WaterFilling,
 };
 
-/// How far a policy's results are determined.
+/// Degree to which a policy's results are determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Determined {
-    /// To the last bit.
+    /// Determined to the last bit.
     Fully,
-    /// Up to the choice among allocations of the greatest measure.
+    /// Determined up to the choice among allocations with the greatest objective.
     Most,
-    /// Of the least measure.
+    /// Determined up to the choice among allocations with the least objective.
     Least,
-    /// Up to the choice among those within the last step of a bisection.
+    /// Determined up to the choice among allocations within the last step of a bisection.
     Bisected(Knows),
 }
 
@@ -28,18 +28,18 @@ pub(super) struct Policy {
     pub shares: Asked,
     /// True if the program fills types in random order.
     pub shuffles: bool,
-    /// True if nobody overtakes a job that does not fit.
+    /// True if no job overtakes a job that does not fit.
     pub in_turn: bool,
     pub determined: Determined,
 }
 
-/// The names that are known.
+/// Known names.
 pub(super) const NAMES: &str = "isolated, isolated_plus, gandiva_fair, fifo, fifo_perf, fifo_packed, gandiva, allox, \
     max_min_fairness, finish_time_fairness, min_total_duration (each also with _perf or _packed), \
     max_min_fairness_water_filling (also with _perf or _packed), max_sum_throughput_perf, \
     max_sum_throughput_normalized_by_cost_perf";
 
-/// A policy by its name; `alpha` is that of `allox`.
+/// Returns a policy by its name. `alpha` is a parameter of `allox`.
 pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
     use Determined::{Bisected, Fully, Least, Most};
     let policy = |shares: Asked, shuffles, determined| {
@@ -113,7 +113,7 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
         },
         "finish_time_fairness" => {
             let shares = FinishTimeShares::new(knows);
-            // The original counts weights with pairs alone.
+            // The original uses weights only with pairs.
             let shares = match knows {
                 Knows::Pairs => shares.weighted(),
                 _ => shares,

@@ -1,4 +1,4 @@
-//! Allocations that an original program recorded.
+//! Allocations recorded from an original program.
 
 use super::policy::{Determined, Policy};
 use crate::gavel::{Asked, BisectedDuration, Shares};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::Path;
 
-/// Fractions by type, by row.
+/// Fractions by type, for each row.
 type Matrix = BTreeMap<String, BTreeMap<String, f64>>;
 
 #[derive(serde::Deserialize)]
@@ -20,14 +20,19 @@ struct Line {
     alloc: Matrix,
 }
 
-/// Replays recorded allocations, and asks a policy beside them.
+/// Replays recorded allocations, and compares each with the allocation of a policy.
 ///
-/// Solvers leave their optimum where they are content: a recorded allocation may give out a
-/// little more GPUs or time than there are, and its measure is then better than any can be. So ours
-/// has to be as good, [within] what there is, as the recorded one is, to one part in a million, and
-/// better than that one by no more than one in a hundred; it may itself give out one part in
-/// ten thousand more. Of a bisection, any duration is right that is no shorter
-/// than can be and no longer than the last that was tried.
+/// Solvers stop within a tolerance. A recorded allocation may therefore use slightly more GPUs or
+/// time than exist, and then has an objective above the true optimum. The comparison has three
+/// conditions:
+///
+/// - With both allocations [within] the available resources, the objective here is at most one part
+///   in a million worse than the recorded one.
+/// - The objective here is at most one part in a hundred better than the original recorded one.
+/// - The allocation here exceeds the available resources by at most one part in a million.
+///
+/// For a bisection, the recorded duration must lie between the shortest possible duration and the
+/// last one that the bisection tried.
 ///
 /// [within]: Allocation::within
 #[derive(Clone)]
@@ -35,34 +40,35 @@ pub(super) struct Recorded {
     matrices: Vec<Matrix>,
     policy: Asked,
     determined: Determined,
-    /// For each call.
+    /// Measurement of each call.
     measured: Vec<Option<Measured>>,
 }
 
-/// The measures of a recorded allocation and of our own.
+/// Objectives of a recorded allocation and of the one computed here.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     theirs: f64,
     ours: f64,
-    /// True if ours holds what it promises; see [`Recorded`].
+    /// True if the allocation here satisfies the conditions of [`Recorded`].
     sound: bool,
-    /// The largest part by which theirs gives out more than there is.
+    /// Largest fraction by which the recorded allocation exceeds the available resources.
     excess: f64,
-    /// The largest difference of a fraction.
+    /// Largest difference of a fraction.
     apart: f64,
 }
 
-/// By what part the measure of an allocation may be worse than that of the recorded one.
+/// Allowed relative loss of the objective, compared with the recorded allocation.
 const MEASURE: f64 = 1e-6;
 
-/// By what part it may be better: more means that another measure was asked for.
+/// Allowed relative gain of the objective. A larger gain means that the original used another
+/// objective.
 const BETTER: f64 = 0.01;
 
-/// What an allocation may give out beyond what there is.
+/// Allowed excess of an allocation over the available resources.
 const EXCESS: f64 = 1e-6;
 
 impl Recorded {
-    /// Reads `allocations.jsonl`: a line a call of the policy.
+    /// Reads `allocations.jsonl`, which has one line per call of the policy.
     pub fn read(path: &Path, policy: Policy) -> Result<Self, VerifyError> {
         let read = |error| VerifyError::Read {
             path: path.to_owned(),
@@ -86,7 +92,7 @@ impl Recorded {
         })
     }
 
-    /// Compares the measures of all calls.
+    /// Compares the objectives of all calls.
     pub fn compare(&self, out: &mut Compared) {
         let (calls, made) = (self.matrices.len(), self.measured.len());
         if made != calls {
@@ -151,7 +157,7 @@ impl Recorded {
     }
 }
 
-/// The largest difference of a fraction between two allocations of the same rows.
+/// Returns the largest difference of a fraction between two allocations with the same rows.
 fn apart(recorded: &Allocation, ours: &Allocation) -> f64 {
     let mut most: f64 = 0.0;
     for (who, x) in ours.rows() {
@@ -163,7 +169,7 @@ fn apart(recorded: &Allocation, ours: &Allocation) -> f64 {
     most
 }
 
-/// `0`, or `(0, 3)`.
+/// Parses a row name such as `0` or `(0, 3)`.
 fn row(name: &str) -> Option<Combination> {
     let number = |text: &str| text.trim().parse().ok().map(JobId);
     match name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {

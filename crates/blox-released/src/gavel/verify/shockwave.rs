@@ -1,4 +1,4 @@
-//! Cases of Shockwave's simulator, with the policies that it shares with Gavel's.
+//! Cases of Shockwave's simulator, including the policies that it shares with Gavel's.
 
 use super::compared;
 use super::policy::{self, Determined, Policy};
@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 
 pub(crate) struct Shockwave;
 
-/// Its own policy.
+/// Name of Shockwave's own policy.
 const OWN: &str = "shockwave";
-/// Seconds by which ends may differ.
+/// Allowed difference of ends in seconds.
 const NEAR: f64 = 1e-6;
-/// The part of waiting jobs that its AlloX matches.
+/// Fraction of waiting jobs that its AlloX matches.
 const ALPHA: f64 = 0.2;
 
 type Patterns = BTreeMap<String, Vec<(u32, u32)>>;
@@ -37,12 +37,12 @@ impl System for Shockwave {
             .all(has)
     }
 
-    /// The program visits the rounds that it makes: `every_round` changes nothing.
+    /// Compares the case. The program visits its own rounds, so `every_round` has no effect.
     fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
         let mut out = Compared::of(case, self.name());
         let name = case.text("policy")?;
         let (run, policy) = Run::of(case, name)?;
-        // The solver of assignments has changed since the authors ran the program.
+        // The solver for assignments has changed since the authors ran the program.
         let shipped = !(case.text_if_there("source")?.unwrap_or_default()).starts_with("rerun");
         let same_solvers = !(shipped && name.starts_with("allox"));
         compared::compare(&run, case, policy, same_solvers, &mut out)?;
@@ -50,7 +50,7 @@ impl System for Shockwave {
     }
 }
 
-/// The inputs of Shockwave's program.
+/// Inputs of Shockwave's program.
 struct Run {
     settings: Settings,
     jobs: Jobs,
@@ -62,7 +62,7 @@ impl Run {
         let seed = option(case, "--seed").and_then(|s| s.parse().ok());
         let seed = seed.unwrap_or(0);
         let own = (name == OWN).then(|| Policy {
-            // The planner asks for no shares.
+            // The planner does not use shares.
             shares: Asked::new(Isolated, seed),
             shuffles: true,
             in_turn: false,
@@ -116,7 +116,7 @@ impl Run {
     }
 }
 
-/// The parameters of Shockwave's own policy: those of the file that the command names.
+/// Reads the parameters of Shockwave's own policy from the file that the command names.
 fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
     #[derive(serde::Deserialize)]
     struct Config {
@@ -141,7 +141,7 @@ fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
     })
 }
 
-/// A job's batches as the program knows them.
+/// Returns the program's knowledge of a job's batches.
 fn batches_of(
     job: &JobSpec,
     oracle: &files::Oracle,
@@ -153,13 +153,13 @@ fn batches_of(
     let kind = extras.model.as_deref().unwrap_or_default();
     let (family, batch) = files::model_and_batch(kind).unwrap_or((kind, 0));
     let gpus = job.gpus.get();
-    // Batches double, or jump to the largest one.
+    // Batches double, or change to the largest one.
     let doubled = (0..16)
         .filter_map(|k| batch.checked_shl(k))
         .filter(|b| *b > 0);
     let rates = |batch: u32| {
         let speeds = oracle.speeds(&format!("{family} (batch size {batch})"), gpus)?;
-        // A batch that a type cannot run is asked for all the same.
+        // The program also requests a batch that a type cannot run.
         let rate = |pool: &Pool| speeds.alone(&pool.name).unwrap_or(0.0);
         Some((batch, pools.iter().map(rate).collect()))
     };
@@ -251,7 +251,8 @@ impl compared::Released for Run {
     }
 }
 
-/// The trace; `120_...trace` stands for the one that begins and ends so.
+/// Returns the path of the trace. A name such as `120_...trace` matches the file that starts and
+/// ends in this way.
 fn trace(case: &Case, inputs: &Path, name: &str) -> Result<PathBuf, VerifyError> {
     let Some((start, end)) = name.split_once("...") else {
         return case.input(name);

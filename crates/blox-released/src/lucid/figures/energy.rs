@@ -10,19 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Two weeks of December 2017 in Philly, a look every 10 minutes.
+/// Helios' energy service over two weeks of December 2017 in Philly, with a check every 10 minutes.
 pub(crate) struct HeliosCes;
 
 const NODES: &str = "philly_node_sequence.csv";
 const FROM: &str = "https://github.com/S-Lab-System-Group/HeliosArtifact (MIT)";
 const RELEASED: &str = "HeliosArtifact's service, with LightGBM 4.7's forecast";
-/// The first look that is learnt from (2017-10-03), and the first (2017-12-01) and number that are
-/// judged; moments in seconds since 1970.
+/// Time of the first check in the training data (2017-10-03). [`JUDGE`] is the time of the first
+/// measured check (2017-12-01), and [`LOOKS`] the number of measured checks. Times are in seconds
+/// since 1970.
 const LEARN: f64 = 1_506_988_800.0;
 const JUDGE: f64 = 1_512_086_400.0;
 const LOOKS: usize = 2016;
 
-/// Returns where the nodes' file lies.
+/// Returns the path of the nodes' file.
 fn find(folder: &Path) -> Result<PathBuf, ReproduceError> {
     let places = [folder.join(NODES), folder.join("input").join(NODES)];
     let found = places.into_iter().find(|place| place.is_file());
@@ -45,7 +46,7 @@ impl HeliosCes {
         };
         let times: Vec<f64> = (0..all).map(|i| LEARN + 600.0 * i as f64).collect();
         let active: Vec<f64> = nodes.iter().map(|n| n.0 as f64).collect();
-        // It takes most of the time.
+        // The forecast takes most of the time.
         if stopped() {
             return Ok(None);
         }
@@ -71,22 +72,22 @@ impl HeliosCes {
     }
 }
 
-/// What the service did over the looks that are judged, in sums.
+/// Sums of the service's actions over the measured checks.
 #[derive(Default)]
 struct Did {
     off: f64,
-    /// Nodes in use, as a part of all and of those that are on.
+    /// Used nodes as a fraction of all nodes, and as a fraction of the powered nodes (`after`).
     before: f64,
     after: f64,
     changes: u32,
     lacking: u32,
-    /// By day.
+    /// Time series in days: powered nodes, and used nodes.
     on: Vec<(f64, f64)>,
     used: Vec<(f64, f64)>,
 }
 
 impl Did {
-    /// From nodes in use and all nodes at each look, and what was forecast.
+    /// Runs the service on the used and total nodes of each check, and the forecast.
     fn over(nodes: &[(i64, i64)], said: &[f64]) -> Self {
         let mut plan = PowerPlan::new(PowerRule::default());
         let mut did = Did::default();
@@ -103,7 +104,8 @@ impl Did {
         did
     }
 
-    /// With the error of the forecast; of Philly's nodes with what the released program gives.
+    /// Returns the rows, with the error of the forecast. Rows for Philly's nodes include the
+    /// released program's values.
     fn rows(&self, wrong: f64, real: bool) -> Vec<Row> {
         let looks = LOOKS as f64;
         let days = looks / 144.0;
@@ -141,7 +143,7 @@ impl Did {
     }
 }
 
-/// Returns what is in use at a look, of 420 nodes.
+/// Returns the used and total nodes of a stand-in cluster of 420 nodes at a check.
 fn stand_in(look: usize) -> (i64, i64) {
     let day = look as f64 / 144.0;
     let wave = |period: f64, height: f64| height * (std::f64::consts::TAU * day / period).sin();
@@ -152,12 +154,12 @@ fn stand_in(look: usize) -> (i64, i64) {
     )
 }
 
-/// Nodes in use at the looks that are judged, learnt from those before; each is told from
-/// what was known an hour before.
+/// Forecasts the used nodes at the measured checks from the earlier ones. Each forecast uses data
+/// that is at least an hour old.
 fn forecast(times: &[f64], active: &[f64], learnt: usize) -> Result<Vec<f64>, ReproduceError> {
     let wrong = |e: blox_learn::LearnError| ReproduceError::Forecast(e);
     let frame = series::features(times, &[("nodes", active)]).map_err(wrong)?;
-    // What grows with the date cannot be learnt from the dates before.
+    // Columns that grow with the date cannot be learned from earlier dates.
     let keep = |name: &&String| !["month", "dayofyear", "week", "day"].contains(&name.as_str());
     let columns: Vec<(String, Column)> = frame
         .names()
@@ -168,7 +170,7 @@ fn forecast(times: &[f64], active: &[f64], learnt: usize) -> Result<Vec<f64>, Re
         .collect();
     let frame = Frame::new(columns).map_err(wrong)?;
     let frame = frame.with_target(active.to_vec()).map_err(wrong)?;
-    // A day's past is needed.
+    // Each training row needs one day of history.
     let rows = |from, to| (from..to).collect::<Vec<usize>>();
     let model = Boosted::fit(
         &frame.take(&rows(learnt.min(145), learnt)),

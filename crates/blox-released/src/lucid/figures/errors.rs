@@ -1,4 +1,4 @@
-//! What errors of estimates do to job completion times.
+//! Effect of estimation errors on job completion times.
 
 use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use blox_core::{ClusterSpec, Pipeline, Seconds};
@@ -11,7 +11,7 @@ use blox_sim::{Report, Simulation};
 use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, GpuShare, Load};
 use std::path::Path;
 
-/// Three policies that order by duration, with ever worse beliefs about it.
+/// Policies that order by duration, with increasing errors of their estimates.
 pub(crate) struct EstimateErrors;
 
 const SIGMAS: [f64; 5] = [0.0, 0.5, 1.0, 2.0, 4.0];

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use world::{FILES, World};
 
-/// Which of them.
+/// Identifies a table or figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lucid {
     Table4,
@@ -29,7 +29,7 @@ pub(crate) enum Lucid {
     Quirks,
 }
 
-/// The policies of table 4, in its order.
+/// Policies in the order of table 4.
 const POLICIES: [(&str, Policy); 5] = [
     ("fifo", Policy::Fifo),
     ("sjf", Policy::Sjf),
@@ -38,7 +38,7 @@ const POLICIES: [(&str, Policy); 5] = [
     ("lucid", Policy::Lucid),
 ];
 
-/// What became of each job, in seconds.
+/// Times of a job in seconds.
 struct Times {
     gpus: u32,
     cluster: String,
@@ -73,7 +73,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if n > 0.0 { sum / n } else { 0.0 }
 }
 
-/// As pandas has it: between two values, in proportion.
+/// Returns a quantile as pandas does, with linear interpolation.
 fn quantile(values: impl Iterator<Item = f64>, q: f64) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
@@ -160,7 +160,7 @@ fn simulate(
     Ok(times(world, &run))
 }
 
-/// The simulations by name.
+/// Results of all simulations, with their names.
 type All = [(&'static str, Vec<Times>)];
 
 fn table4(all: &All) -> Findings {
@@ -243,7 +243,7 @@ fn picture(figure: Lucid, svg: String) -> Picture {
     }
 }
 
-/// The released simulator with and without each of its errors.
+/// Returns the settings of the released simulator with and without each of its errors.
 fn quirks() -> [(&'static str, Policy, Quirks); 5] {
     let released = Quirks::default();
     let lookup = Lookup::Other;
@@ -275,7 +275,7 @@ fn quirks() -> [(&'static str, Policy, Quirks); 5] {
     .map(|(name, quirks)| (name, Policy::Lucid, quirks))
 }
 
-/// Returns what they are worth.
+/// Returns the effect of each error.
 fn worth(all: &All) -> Findings {
     let mut findings = Findings::default();
     for (name, times) in all {

@@ -1,4 +1,4 @@
-//! What Lucid's simulations read: published files, or a stand-in made here.
+//! Inputs of Lucid's simulations: published files, or a generated stand-in.
 
 use super::ReproduceError;
 use crate::lucid::files;
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A workload with everything that is believed about it.
+/// A workload with all estimates.
 pub(crate) struct World {
     input: Input,
-    /// Estimates for QSSF and for Lucid, by place of the job.
+    /// QSSF's estimates by job index. `lucid` has Lucid's.
     qssf: Vec<f64>,
     lucid: Vec<f64>,
     pub experiment: Experiment,
     pub notes: Vec<String>,
 }
 
-/// Where the files lie in Lucid's repository, and below each other.
+/// Folders of the files in Lucid's repository, relative to the base folder.
 const FOLDERS: [&str; 12] = [
     "",
     "input",
@@ -51,7 +51,7 @@ pub(crate) const FILES: [&str; 7] = [
     "Venus_Sept_lgb.csv",
 ];
 
-/// Returns where one of them lies, in this folder or in the one above.
+/// Returns the path of a published file in this folder or in its parent.
 pub(crate) fn find(
     figure: &'static str,
     folder: &Path,
@@ -70,7 +70,7 @@ pub(crate) fn find(
 }
 
 impl World {
-    /// The published files if there is a folder, else the stand-in.
+    /// Reads the published files from a folder. Without a folder, generates the stand-in.
     pub fn open(figure: &'static str, data: Option<&Path>) -> Result<Self, ReproduceError> {
         match data {
             Some(folder) => Self::read(figure, folder),
@@ -127,14 +127,14 @@ impl World {
         })
     }
 
-    /// Jobs like those of a Helios cluster, by chance from a fixed seed.
+    /// Generates jobs like those of a Helios cluster, from a fixed seed.
     fn stand_in() -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(2023);
         let experiment = Experiment::VENUS;
         let clusters: Vec<(Name, u32)> = [("vc8Gr", 5), ("vcefl", 6), ("vcYVn", 5), ("vcEwI", 6)]
             .map(|(name, nodes)| (name.into(), nodes))
             .into();
-        // Model, score, MiB; and how much it slows another down and is slowed down.
+        // Model, sharing score, memory in MiB, and the speed of a job that is packed with it.
         let profiles: [(&str, f64, f64, f64); 6] = [
             ("PointNet", 0.0, 2400.0, 0.97),
             ("LSTM", 0.0, 5600.0, 0.95),
@@ -147,14 +147,14 @@ impl World {
         let key = |model: &str| PairTable::key(model, "stand-in", 64, false);
         for (i, a) in profiles.iter().enumerate() {
             for b in &profiles[i..] {
-                // Both are sound numbers above 0.
+                // Both speeds are finite and above 0, so this cannot fail.
                 let _ = pairs.add(&key(a.0), &key(b.0), (b.3, a.3));
             }
         }
         let mut at = experiment.window.begin as f64;
         let mut jobs = Vec::new();
         for number in 0..3000 {
-            // Most jobs come by day.
+            // More jobs are submitted by day.
             let hour = ((at / 3600.0) as u64) % 24;
             let rate = if (8..22).contains(&hour) { 75.0 } else { 190.0 };
             at += (-libm::log(1.0 - rng.random::<f64>()) * rate).ceil();
@@ -225,7 +225,7 @@ impl World {
         &self.input.clusters
     }
 
-    /// With the estimates that a policy is given.
+    /// Returns the input with the estimates of a policy.
     pub fn input(&self, policy: Policy) -> Input {
         let mut input = self.input.clone();
         let estimates = match policy {

@@ -1,15 +1,15 @@
 //! Forecasts as the original's programs read them.
 
-/// A series of forecasts, each for the time up to the next.
+/// A series of forecasts, each valid until the next one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
-    /// When each counts, in seconds of the clock, ascending, and what it says.
+    /// Start of each forecast in seconds of the clock, ascending, and its value.
     pub rows: Vec<(i64, f64)>,
 }
 
 impl Forecast {
-    /// The mean of the five that come after a moment, of all if fewer than six are
-    /// left; `None` if none are.
+    /// Returns the mean of the next five forecasts after a time, or of all remaining ones if fewer
+    /// than six remain. Returns `None` if none remain.
     pub fn coming(&self, now: i64) -> Option<f64> {
         let rows = &self.rows[self.rows.partition_point(|(t, _)| *t <= now)..];
         let rows = if rows.len() >= 6 { &rows[..5] } else { rows };
@@ -31,7 +31,7 @@ mod tests {
         assert_eq!(f.coming(0), Some(3.0));
         assert_eq!(f.coming(599), Some(3.0));
         assert_eq!(f.coming(600), Some(4.0));
-        // Five are left: all of them count, as with fewer.
+        // Five forecasts remain, and all of them count.
         assert_eq!(f.coming(1300), Some(5.0));
         assert_eq!(f.coming(4100), Some(7.0));
         assert_eq!(f.coming(4200), None);

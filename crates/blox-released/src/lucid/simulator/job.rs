@@ -1,4 +1,4 @@
-//! What the original keeps about a job.
+//! State of a job in the original.
 
 use super::nodes::{Nodes, Part};
 use blox_core::perf::PairTable;
@@ -6,16 +6,16 @@ use blox_core::{JobSpec, ServiceClass};
 
 pub use blox_policies::estimate::ESTIMATE;
 
-/// The attribute of a job that holds its sharing score: 0 tiny, 1 medium, 2 jumbo.
+/// Attribute with a job's sharing score: 0 tiny, 1 medium, 2 jumbo.
 pub const SHARING_SCORE: &str = "sharing_score";
-/// The attribute of a job that holds the GPU memory that it was measured to need, in MiB.
+/// Attribute with a job's measured GPU memory in MiB.
 pub const GPU_MEMORY: &str = "gmem";
 
-/// A job that comes in. Times are whole seconds.
+/// A submitted job. Times are whole seconds.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub id: u32,
-    /// What it is called, if that is a number; else as `id`.
+    /// Number in the job's name, or `id` if the name is not a number.
     pub number: i64,
     pub submit: i64,
     pub gpus: u32,
@@ -23,15 +23,15 @@ pub(super) struct Job {
     pub estimate: f64,
     pub score: f64,
     pub memory: f64,
-    /// Model, data set, batch size and precision as the pair table names them.
+    /// Model, data set, batch size and precision in the form of the pair table's keys.
     pub profile: Option<String>,
-    /// Moments with what it is worth to end by then.
+    /// Deadlines and their values.
     pub deadlines: Vec<(f64, f64)>,
     pub best_effort: bool,
 }
 
 impl Job {
-    /// Reads the job at place `id` of the workload.
+    /// Reads the job at index `id` of the workload.
     pub fn of(id: u32, spec: &JobSpec) -> Self {
         let extras = spec.extras();
         let number = |name: &str| extras.attributes.get(name).and_then(|v| v.as_f64());
@@ -43,7 +43,7 @@ impl Job {
             gpus: spec.gpus.get(),
             duration: spec.duration().secs().ceil() as i64,
             estimate: number(ESTIMATE).unwrap_or(f64::MAX),
-            // Without a profile it is packed with nobody.
+            // A job without a profile is never packed.
             score: number(SHARING_SCORE).unwrap_or(3.0),
             memory: number(GPU_MEMORY).unwrap_or(f64::MAX),
             profile: PairTable::key_of(spec),
@@ -57,32 +57,32 @@ impl Job {
     }
 }
 
-/// What became of a job, as the original logs it. Times are seconds of its clock.
+/// Result of a job as the original logs it. Times are in seconds of its clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The job.
     pub job: u32,
-    /// Its first start.
+    /// First start.
     pub start: i64,
-    /// Its end.
+    /// End of the job.
     pub end: i64,
-    /// All its waits together.
+    /// Total waiting time.
     pub queue: i64,
-    /// How often it was preempted.
+    /// Number of preemptions.
     pub preemptions: u32,
-    /// The key by which it was ordered; -1 where it never had one.
+    /// Sort key of the job, or -1 if it never had one.
     pub priority: f64,
-    /// Its GPUs at the end: names of nodes with their GPUs.
+    /// GPUs at the end: node names with their GPUs.
     pub nodes: Vec<(u32, Vec<u32>)>,
-    /// True if it ended alone on its GPUs, as the original believed.
+    /// True if the original counted the job as alone on its GPUs at the end.
     pub exclusive: bool,
-    /// Its speed at the end, 1 for alone.
+    /// Speed at the end. A job that runs alone has speed 1.
     pub rate: f64,
-    /// Seconds of work left at the end, at most 0.
+    /// Remaining work in seconds at the end, at most 0.
     pub remain: f64,
-    /// When it was last put beside another job; 0 for never.
+    /// Last time at which the job was packed with another job, or 0.
     pub colocated: i64,
-    /// When it was last found to be alone again; 0 for never.
+    /// Last time at which the job was found to be alone again, or 0.
     pub separated: i64,
 }
 

@@ -2,8 +2,8 @@
 //! Chronus.
 //!
 //! The original simulates each virtual cluster second by second. The programs here make the same
-//! decisions and visit only the seconds in which they can decide anything. They simulate
-//! themselves: each function takes the jobs of one virtual cluster, in order of submission, and
+//! decisions, but visit only the seconds in which they can decide something. They contain their own
+//! simulator: each function takes the jobs of one virtual cluster, in order of submission. It
 //! returns a record of each job that ended, in order of ends.
 //!
 //! The released programs differ from the papers:
@@ -101,9 +101,10 @@ trait Program {
     fn ended(&self) -> usize;
 }
 
-/// Runs a program until all jobs have ended, or until it waits for nothing. Of the jobs that are
-/// submitted within a tick, only the first ones arrive in the step at its end. The others arrive in
-/// the step after it.
+/// Runs a program until all jobs have ended, or until no event is left.
+///
+/// Among jobs submitted within one tick, only the first ones arrive in the step at its end. The
+/// others arrive in the next step.
 fn run<P: Program>(mut program: P, jobs: &[JobSpec]) -> P {
     let mut coming = (0..).zip(jobs).peekable();
     let (mut arrivals, mut last) = (Vec::new(), -1);
@@ -153,7 +154,7 @@ mod tests {
 
     fn jobs() -> Vec<JobSpec> {
         let job = |i: u32| {
-            // The last ones come when the others have ended.
+            // The last jobs arrive after the others have ended.
             let at = 60.0 * f64::from(i / 3) + if i < 84 { 0.0 } else { 60_000.0 };
             let seconds = f64::from(i * 733 % 4001 + 1);
             let mut extras = Extras {

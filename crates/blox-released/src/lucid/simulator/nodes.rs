@@ -1,24 +1,24 @@
-//! A virtual cluster's nodes as the original keeps them.
+//! Nodes of a virtual cluster as the original stores them.
 
-/// The name of a node that comes and goes.
+/// Name of a temporary node.
 pub(super) const TEMPORARY: u32 = 9999;
 
-/// How the original chooses GPUs.
+/// The original's rule for choosing GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placer {
-    /// Up to 8 GPUs: the fullest node that has them. More: whole nodes, and what is
-    /// left over on the next one in order of free GPUs.
+    /// Up to 8 GPUs: the node with the fewest free GPUs that fits the job. Larger jobs: whole
+    /// nodes, and the rest on the next node by descending free GPUs.
     #[default]
     Consolidate,
-    /// Nodes in their order, as many GPUs of each as it has free.
+    /// Takes all free GPUs of the nodes in their order.
     Random,
-    /// [`Placer::Consolidate`], and where that fails the emptiest nodes first. (It cannot
-    /// run in Lucid's release; this is the version of Helios' release.)
+    /// [`Placer::Consolidate`]. If that fails, the nodes with the most free GPUs first. (Lucid's
+    /// release cannot run this rule, so it follows Helios' release.)
     ConsolidateFirst,
 }
 
 impl Placer {
-    /// All, by the original's names.
+    /// All placers by the original's names.
     pub const NAMES: [(&'static str, Placer); 3] = [
         ("consolidate", Placer::Consolidate),
         ("random", Placer::Random),
@@ -28,8 +28,8 @@ impl Placer {
     /// GPUs of a node: a constant of the original.
     pub(in crate::lucid) const WIDTH: u32 = 8;
 
-    /// Returns nodes and how many of their lowest free GPUs a job gets, given the free GPUs of each
-    /// node.
+    /// Chooses nodes for a job, given the free GPUs of each node. Returns each node with its number
+    /// of GPUs; the lowest free GPUs are taken.
     pub(in crate::lucid) fn choose(self, free: &[u32], gpus: u32) -> Option<Vec<(usize, u32)>> {
         if free.iter().sum::<u32>() < gpus {
             return None;
@@ -68,7 +68,7 @@ fn consolidate(free: &[u32], gpus: u32) -> Option<Vec<(usize, u32)>> {
     Some(parts)
 }
 
-/// Takes all free GPUs of nodes in an order.
+/// Takes all free GPUs of nodes in the given order.
 fn fill(free: &[u32], order: impl Iterator<Item = usize>, gpus: u32) -> Option<Vec<(usize, u32)>> {
     let (mut parts, mut rest) = (Vec::new(), gpus);
     for at in order.filter(|i| free[*i] > 0) {
@@ -82,13 +82,13 @@ fn fill(free: &[u32], order: impl Iterator<Item = usize>, gpus: u32) -> Option<V
     None
 }
 
-/// GPUs of one node: its place in the list, a bit a GPU.
+/// GPUs of one node: the node's index and a bit mask.
 pub(super) type Part = (usize, u8);
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub name: u32,
-    /// Who is on which GPUs, first come first.
+    /// Jobs on the node with their GPUs, in order of arrival.
     pub jobs: Vec<(u32, u8)>,
     free: u8,
 }
@@ -110,7 +110,7 @@ impl Node {
         self.free == u8::MAX
     }
 
-    /// The lowest free GPUs.
+    /// Returns the lowest free GPUs as a mask.
     fn lowest(&self, count: u32) -> u8 {
         let (mut free, mut taken) = (self.free, 0);
         for _ in 0..count {
@@ -122,12 +122,12 @@ impl Node {
     }
 }
 
-/// The nodes of a virtual cluster in the original's order.
+/// Nodes of a virtual cluster in the original's order.
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
     pub list: Vec<Node>,
     placer: Placer,
-    /// True if a node was ever taken away.
+    /// True if a node was ever removed.
     has_temporary: bool,
 }
 
@@ -149,7 +149,7 @@ impl Nodes {
         self.list.iter().find(|n| n.name == name)
     }
 
-    /// Gives a job free GPUs.
+    /// Places a job on free GPUs.
     pub fn place(&mut self, job: u32, gpus: u32) -> Option<Vec<Part>> {
         let free: Vec<u32> = self.list.iter().map(Node::free_count).collect();
         let counts = self.placer.choose(&free, gpus)?;
@@ -163,14 +163,14 @@ impl Nodes {
         Some(taken.collect())
     }
 
-    /// Puts a job on the very GPUs of another.
+    /// Places a job on the GPUs of another job.
     pub fn share(&mut self, job: u32, parts: &[Part]) {
         for &(at, mask) in parts {
             self.list[at].jobs.push((job, mask));
         }
     }
 
-    /// Takes a job away.
+    /// Removes a job.
     pub fn release(&mut self, job: u32, parts: &[Part]) {
         for &(at, mask) in parts {
             let node = &mut self.list[at];
@@ -180,19 +180,19 @@ impl Nodes {
         }
     }
 
-    /// The first job on the first of these GPUs: the job itself counts.
+    /// Returns the first job on the first of these parts. This can be the calling job itself.
     pub fn first_on(&self, parts: &[Part]) -> Option<u32> {
         let (at, mask) = *parts.first()?;
         let mut jobs = self.list.get(at)?.jobs.iter();
         jobs.find(|(_, m)| *m == mask).map(|(job, _)| *job)
     }
 
-    /// The numbers of a part's GPUs.
+    /// Returns the GPU numbers of a part.
     pub fn gpus_of((_, mask): Part) -> impl Iterator<Item = u32> {
         (0..Placer::WIDTH).filter(move |g| mask >> g & 1 == 1)
     }
 
-    /// Adds a temporary node at the end, unless there is one.
+    /// Adds a temporary node at the end, unless one exists.
     pub fn add_temporary(&mut self) -> bool {
         if self.of_name(TEMPORARY).is_some() {
             return false;
@@ -201,10 +201,11 @@ impl Nodes {
         true
     }
 
-    /// Takes away the idle node of the highest name, if there is one. It goes by the
-    /// temporary node's name from the second time on: a busy temporary node is then
-    /// called as the node that goes. Gives the place of the node that went and the
-    /// place of the one that was renamed.
+    /// Removes the idle node with the highest name, if there is one.
+    ///
+    /// Quirk: the program removes a node under the temporary node's name from the second removal
+    /// on. A busy temporary node then gets the name of the removed node. Returns the indices of the
+    /// removed and the renamed node.
     pub fn remove_idle(&mut self) -> Option<Removal> {
         let idle = (0..self.list.len()).filter(|i| self.list[*i].is_idle());
         let gone = idle.max_by_key(|i| self.list[*i].name)?;
@@ -223,7 +224,7 @@ impl Nodes {
     }
 }
 
-/// What [`Nodes::remove_idle`] did, in places before it.
+/// Result of [`Nodes::remove_idle`]. Indices are from before the removal.
 pub(super) struct Removal {
     pub gone: usize,
     pub renamed: Option<usize>,
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(masks(n.place(0, 5)), [(0, 0b1_1111)]);
         assert_eq!(masks(n.place(1, 4)), [(1, 0b1111)]);
         assert_eq!(masks(n.place(2, 3)), [(0, 0b1110_0000)]);
-        // Node 2 whole, then the next: node 1 with four left.
+        // Takes all of node 2, then four GPUs of node 1.
         assert_eq!(masks(n.place(3, 12)), [(2, 255), (1, 0b1111_0000)]);
         n.release(1, &[(1, 0b1111)]);
         assert_eq!(n.place(4, 5), None);

@@ -1,4 +1,4 @@
-//! Lucid in a virtual cluster: two jobs share GPUs where their scores allow it.
+//! Lucid in a virtual cluster. Two jobs share GPUs if their scores allow it.
 
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
@@ -7,24 +7,25 @@ use super::{Forecast, Placer, Program};
 use blox_core::perf::PairTable;
 use std::sync::Arc;
 
-/// Memory of a GPU in MiB: an RTX 3090's.
+/// GPU memory in MiB (RTX 3090).
 const MEMORY: f64 = 24_576.0;
-/// Only jobs of at most so many GPUs are packed.
+/// Maximum number of GPUs of packed jobs.
 const MOST: u32 = 8;
-/// The largest sum of two sharing scores.
+/// Maximum sum of two sharing scores.
 const SCORES: f64 = 2.0;
-/// Jobs that come in 10 minutes at or below which nobody is packed.
+/// Packing pauses if at most this many jobs are expected within 10 minutes.
 const FEW: f64 = 2.0;
-/// Whether to pack is asked on multiples of it, in seconds.
+/// Packing is switched on or off at multiples of this period, in seconds.
 const PERIOD: i64 = 100;
 
-/// How the partner of a job that ends is found.
+/// Method that finds the partner of a job that ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lookup {
-    /// The first job on the GPUs, as released: the job itself if it came first.
+    /// Quirk: the program takes the first job on the GPUs, which is the ending job itself if it
+    /// started first.
     #[default]
     First,
-    /// The other job.
+    /// Takes the other job.
     Other,
 }
 
@@ -54,21 +55,21 @@ struct Live {
     priority: f64,
     exclusive: bool,
     rate: f64,
-    /// Seconds left after the second `at`.
+    /// Remaining work in seconds after the second `at`.
     remain: f64,
     at: i64,
-    /// The second in which it is found ended.
+    /// Second in which the end is found.
     end: i64,
     parts: Vec<Part>,
     record: Record,
 }
 
 impl Live {
-    /// Takes off what it did up to and in the second `now`.
+    /// Subtracts the work done up to and including the second `now`.
     fn settle(&mut self, now: i64) {
         let seconds = (now - self.at).max(0);
         if self.rate == 1.0 {
-            // Exact, but for the last: the same as one at a time.
+            // At speed 1 one subtraction gives the same number as repeated subtraction.
             self.remain -= seconds as f64;
         } else {
             for _ in 0..seconds {
@@ -99,7 +100,7 @@ impl Live {
 pub(super) struct Packed {
     nodes: Nodes,
     settings: PackedSettings,
-    /// How much of the profiler's log was replayed.
+    /// Number of replayed entries of the profiler's log.
     replayed: usize,
     queue: Vec<Live>,
     running: Vec<Live>,
@@ -138,7 +139,7 @@ impl Packed {
                     Some((find(&self.running, p)?, turn))
                 });
                 if let Some((p, turn)) = found {
-                    // Those before it in the walk have done this second already.
+                    // Partners earlier in the walk have already done the work of this second.
                     let done = if turn < place { now } else { now - 1 };
                     let l = &mut self.running[p];
                     l.settle(done);
@@ -169,7 +170,7 @@ impl Packed {
         }
     }
 
-    /// The first running job beside which this one may be.
+    /// Returns the first running job that can be packed with this job.
     fn beside(&self, l: &Live) -> Option<usize> {
         if l.job.gpus > MOST {
             return None;
@@ -239,7 +240,7 @@ impl Packed {
         self.queue = waiting;
     }
 
-    /// Nodes follow the profiler's, at the end of the second.
+    /// Applies the profiler's node changes at the end of the second.
     fn replay(&mut self, now: i64) {
         while let Some(Scaling { at, nodes }) = self.settings.scaling.get(self.replayed).copied() {
             if at > now {
@@ -267,7 +268,7 @@ impl Packed {
             if let Some(busy) = removal.renamed
                 && l.parts.iter().any(|p| p.0 == busy)
             {
-                // Its entry goes to the end of the list, under the new name.
+                // The node's entry moves to the end of the list under the new name.
                 let after = if busy > removal.gone { busy - 1 } else { busy };
                 let name = self.nodes.list[after].name;
                 let nodes = &mut l.record.nodes;
@@ -288,7 +289,7 @@ impl Packed {
         }
     }
 
-    /// When packing is next switched on or off.
+    /// Returns the next time at which packing is switched on or off.
     fn switch(&self, now: i64) -> Option<i64> {
         let forecast = self.settings.forecast.as_ref()?;
         let packs = self.packs(now);

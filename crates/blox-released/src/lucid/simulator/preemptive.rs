@@ -1,17 +1,17 @@
-//! SRTF and Tiresias: who should run is chosen by count, then preemptions and starts.
+//! SRTF and Tiresias. Jobs are selected by GPU count, then preemptions and starts follow.
 
 use super::Program;
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
 
-/// By what jobs are ordered.
+/// Sort key of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     Remaining,
     Attained,
 }
 
-/// Tiresias' decisions fall on multiples of it, in seconds.
+/// Period of Tiresias' decisions in seconds.
 const PERIOD: i64 = 60;
 /// GPU-seconds above which a job is in Tiresias' lower queue.
 const THRESHOLD: i64 = 18_000;
@@ -19,7 +19,7 @@ const THRESHOLD: i64 = 18_000;
 #[derive(Debug)]
 struct Live {
     job: Job,
-    /// Seconds left after the second `at`.
+    /// Remaining work in seconds after the second `at`.
     remain: i64,
     attained: i64,
     at: i64,
@@ -36,20 +36,20 @@ impl Live {
         self.at = now;
     }
 
-    /// It is found ended in the second after its last.
+    /// Returns the second in which the end is found: the one after the job's last.
     fn end(&self) -> i64 {
         self.at + self.remain.max(0) + 1
     }
 }
 
-/// A program that preempts.
+/// A preemptive program.
 #[derive(Debug)]
 pub(super) struct Preemptive {
     nodes: Nodes,
     rule: Rule,
     queue: Vec<Live>,
     running: Vec<Live>,
-    /// True if the last decision changed nothing, and nothing happened since.
+    /// True if the last decision changed nothing and no event followed.
     settled: bool,
     now: i64,
     pub records: Vec<Record>,
@@ -68,7 +68,7 @@ impl Preemptive {
         }
     }
 
-    /// Jobs that ran out of work.
+    /// Ends jobs that have no work left.
     fn end(&mut self, now: i64) {
         let (nodes, rule) = (&mut self.nodes, self.rule);
         let (settled, records) = (&mut self.settled, &mut self.records);
@@ -90,7 +90,7 @@ impl Preemptive {
         });
     }
 
-    /// Places of the jobs in order of importance: those that wait as (true, place).
+    /// Returns the indices of jobs by priority. Waiting jobs are marked true.
     fn in_order(&self) -> Vec<(bool, usize)> {
         let waiting = (0..self.queue.len()).map(|i| (true, i));
         let running = (0..self.running.len()).map(|i| (false, i));
@@ -145,7 +145,7 @@ impl Preemptive {
             let mut l = self.running.remove(at);
             self.nodes.release(id, &l.parts);
             l.parts.clear();
-            // Checkpoint and cold start are done again as work.
+            // Checkpoint and cold start are added to the remaining work.
             l.remain += if l.job.gpus <= 8 { 40 } else { 60 };
             l.record.preemptions += 1;
             l.waits_since = now;
@@ -183,13 +183,13 @@ impl Program for Preemptive {
         }
         let on_grid = |t: i64| (t + PERIOD - 1).div_euclid(PERIOD) * PERIOD;
         let decision = match (self.rule, self.settled) {
-            // Running jobs only move before those that wait.
+            // Running jobs only advance further ahead of waiting jobs.
             (Rule::Remaining, true) => None,
             (Rule::Remaining, false) => Some(self.now + 1),
             (Rule::Attained, false) => Some(on_grid(self.now + 1)),
             (Rule::Attained, true) => {
                 let high = self.running.iter().filter(|l| l.attained <= THRESHOLD);
-                // The first second in which it has attained more.
+                // First second in which a job's attained service exceeds the threshold.
                 let falls =
                     high.map(|l| l.at + (THRESHOLD - l.attained) / i64::from(l.job.gpus) + 1);
                 falls.min().map(|t| on_grid(t.max(self.now + 1)))

@@ -1,19 +1,20 @@
-//! The profiler: its own small cluster, which grows by a node when its queue does.
+//! The profiler: a small separate cluster that grows by one node if its queue is long.
 
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part, TEMPORARY};
 use super::{Forecast, Program};
 
-/// A node that the profiler took or gave back.
+/// A change of the profiler's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaling {
-    /// When, in seconds of the clock.
+    /// Time in seconds of the clock.
     pub at: i64,
-    /// 1 or -1.
+    /// 1 for an added node, -1 for a returned one.
     pub nodes: i32,
 }
 
-/// GPU count that one node holds in the mean of the coming forecasts, times 5.
+/// Mean of the coming GPU forecasts at or below which the profiler may shrink: the GPUs of one
+/// node, times 5.
 const QUIET: f64 = 40.0;
 
 #[derive(Debug)]
@@ -23,17 +24,16 @@ struct Running {
     parts: Vec<Part>,
 }
 
-/// The program of the profiler: the fewest GPUs first. The first job that does not fit blocks the
-/// others.
+/// The program of the profiler: the fewest GPUs first, with head-of-line blocking.
 #[derive(Debug)]
 pub(super) struct LeastGpusFirst {
     nodes: Nodes,
-    /// Nodes at the start.
+    /// Number of nodes at the start.
     least: usize,
     queue: Vec<Job>,
     running: Vec<Running>,
     forecast: Option<Forecast>,
-    /// True if a forecast was asked for after its end.
+    /// True if a forecast was read after its last row.
     asked_beyond: bool,
     again: Option<i64>,
     pub records: Vec<Record>,
@@ -84,7 +84,7 @@ impl LeastGpusFirst {
             let forecast = self.forecast.as_ref();
             let quiet = match forecast.and_then(|f| f.coming(now)) {
                 Some(mean) => mean <= QUIET,
-                // The mean of nothing is no number at first.
+                // After the last forecast, the first mean is NaN and prevents a change.
                 None => std::mem::replace(&mut self.asked_beyond, true),
             };
             if quiet && self.nodes.remove_idle().is_some() {
@@ -133,7 +133,7 @@ impl Program for LeastGpusFirst {
             let mut record = Record {
                 job: job.id,
                 start: now,
-                // One of no seconds would never be found ended.
+                // With zero seconds the end would never be found.
                 end: now + job.duration.max(1),
                 queue: now - job.submit,
                 priority: -1.0,

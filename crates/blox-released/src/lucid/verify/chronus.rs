@@ -1,5 +1,7 @@
-//! Cases of Chronus' own artifact: row by row; where its solver chose other optima than ours, by
-//! averages.
+//! Cases of Chronus' own artifact.
+//!
+//! Jobs are compared row by row. If the original's solver chose other optima, averages are
+//! compared.
 
 use super::{option, unreadable, words};
 use crate::lucid::files;
@@ -67,7 +69,7 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
     Ok(out)
 }
 
-/// What ours gave, by the name of the job.
+/// Results of the emulation by job name.
 struct Ours<'a> {
     jobs: usize,
     by_name: BTreeMap<&'a str, Option<Values>>,
@@ -90,11 +92,13 @@ const COLUMNS: [&str; 11] = [
     "queue_priority",
 ];
 
-/// How far averages may lie apart where plans are not unique: of completion times as a part of them,
-/// and of deadlines missed. With another choice among its optima (weights disturbed by one part in
-/// 10⁴) the original's own lie up to 26 % and 0.06 apart in 41 small runs, many of them overloaded.
+/// Tolerances of averages if plans are not unique: relative for completion times, absolute for the
+/// fraction of missed deadlines.
+///
+/// The original was run 41 times on small workloads, many of them overloaded, with weights
+/// disturbed by one part in 10⁴. The other optima changed its averages by up to 26 % and 0.06.
 const LOOSE: (f64, f64) = (0.25, 0.1);
-/// So many deadlines are no difference: in a run of 20 jobs each is 0.05.
+/// Number of missed deadlines that is always tolerated. In a run of 20 jobs each is 0.05.
 const FEW: f64 = 3.0;
 
 fn values(job: &JobSpec, r: &lucid::ChronusRecord) -> Values {
@@ -161,7 +165,7 @@ impl<'a> Ours<'a> {
         Ok(())
     }
 
-    /// Returns whether another plan may have led to a difference: not to a job that is missing.
+    /// Returns true if another plan can explain a difference. A missing job is not explained.
     fn is_of_a_plan(difference: &Difference) -> bool {
         difference.column != "job_id" && difference.found.parse::<f64>().is_ok()
     }
@@ -201,7 +205,7 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Returns how the original planned.
+/// Returns the original's planning method.
 fn planner(case: &Case, words: &[String]) -> Result<Planner, VerifyError> {
     let solved = words.iter().any(|w| w.starts_with("(MIPSOLVER"))
         || case.number("mip_calls")?.is_some_and(|calls| calls > 0.0);

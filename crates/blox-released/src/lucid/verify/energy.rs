@@ -1,4 +1,4 @@
-//! Cases of Helios' energy service: its decisions, given its forecast.
+//! Cases of Helios' energy service: decisions made from its recorded forecast.
 
 use super::unreadable;
 use crate::lucid::files;

@@ -29,7 +29,7 @@ impl System for Lucid {
             || energy::recognises(case)
     }
 
-    /// Nothing here has rounds that could be visited.
+    /// Compares the case. These simulators have no rounds, so the last argument is ignored.
     fn compare(&self, case: &Case, _: bool) -> Result<Compared, VerifyError> {
         if chronus::recognises(case) {
             return chronus::compare(case, self.name());
@@ -67,7 +67,7 @@ fn unreadable(case: &Case, error: WorkloadError) -> VerifyError {
     failed(case, SimError::Workload(error))
 }
 
-/// An input of the case, or one that cases share, in a folder above.
+/// Returns the path of an input in the case's folder, or in a shared folder above it.
 fn shared(case: &Case, folder: &str, name: &str) -> Result<PathBuf, VerifyError> {
     case.input(name).or_else(|missing| {
         let full = std::path::absolute(case.dir()).unwrap_or_else(|_| case.dir().to_owned());
@@ -76,13 +76,13 @@ fn shared(case: &Case, folder: &str, name: &str) -> Result<PathBuf, VerifyError>
     })
 }
 
-/// The words of the command that made the case.
+/// Splits the command that made the case into words.
 fn words(case: &Case) -> Vec<String> {
     let command = case.text("command").unwrap_or_default();
     command.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The value of an option, in either of its spellings, as a word of its own or after `=`.
+/// Returns the value of an option in either spelling, as the next word or after `=`.
 fn option<'a>(words: &'a [String], names: [&str; 2]) -> Option<&'a str> {
     words.iter().enumerate().find_map(|(i, word)| {
         let (name, value) = match word.split_once('=') {
@@ -93,7 +93,7 @@ fn option<'a>(words: &'a [String], names: [&str; 2]) -> Option<&'a str> {
     })
 }
 
-/// What a case says that was run.
+/// Settings of a case.
 struct Setting {
     policy: Policy,
     placer: Placer,
@@ -128,7 +128,7 @@ impl Setting {
         }
         let experiment = match option(&words, ["-e", "--experiment-name"]) {
             Some(name) => name.to_owned(),
-            // The log of Philly lacks the names of jobs.
+            // Philly's log lacks job names.
             None if case.input("Philly_lgb.csv").is_ok() => "Philly".to_owned(),
             None => "Venus_Sept".to_owned(),
         };
@@ -207,7 +207,7 @@ impl Setting {
         Ok(input)
     }
 
-    /// Returns what the original cannot end is no case.
+    /// Fails for a job that the original cannot end.
     fn check(&self, log: &std::path::Path, jobs: &[JobSpec]) -> Result<(), VerifyError> {
         let counts_down = matches!(self.policy, Policy::Srtf | Policy::Tiresias);
         for job in jobs {
@@ -232,8 +232,9 @@ fn attribute(job: &mut JobSpec, name: &str, value: f64) {
     extras.attributes.insert(name.into(), value.into());
 }
 
-/// Gives jobs their estimates; those below 0 count as 1000 s if asked. The error is the
-/// name of a job without one.
+/// Sets the estimates of jobs. If `floor` is set, negative estimates count as 1000 s.
+///
+/// Fails with the name of a job that has no estimate.
 pub(crate) fn set_estimates(
     jobs: &mut [JobSpec],
     estimates: &BTreeMap<String, f64>,
@@ -252,7 +253,7 @@ pub(crate) fn set_estimates(
     Ok(())
 }
 
-/// Gives jobs their sharing scores. The error is a profile without one.
+/// Sets the sharing scores of jobs. Fails with a profile that has no score.
 pub(crate) fn set_scores(
     jobs: &mut [JobSpec],
     scores: &BTreeMap<String, f64>,
@@ -371,7 +372,7 @@ fn compare_jobs(
     out.figures(case, &figures)
 }
 
-/// As Python prints a list of dictionaries.
+/// Formats nodes as Python prints a list of dictionaries.
 fn shown_nodes(nodes: &[(u32, Vec<u32>)]) -> String {
     let part = |(node, gpus): &(u32, Vec<u32>)| {
         let gpus: Vec<String> = gpus.iter().map(u32::to_string).collect();

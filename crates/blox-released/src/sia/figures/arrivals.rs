@@ -14,14 +14,14 @@ use std::path::Path;
 /// Sia's average JCT over arrival rates.
 pub(crate) struct SiaFig7;
 
-/// Jobs an hour.
+/// Submission rates in jobs per hour.
 const RATES: [u32; 5] = [10, 20, 30, 40, 50];
 /// Hours of arrivals.
 const HOURS: f64 = 8.0;
-/// Workloads of each rate.
+/// Number of workloads per rate.
 const DRAWS: u64 = 2;
 
-/// The jobs of the published Philly workloads, whenever they come.
+/// Jobs of the published Philly workloads, from which workloads are drawn.
 fn pool(
     figure: &dyn Figure,
     data: Option<&Path>,

@@ -31,7 +31,7 @@ const PHILLY: DataFile = DataFile {
 /// 64 GPUs of three types.
 const THREE_TYPES: &str = "6x4:aws,2x8:dgx-ext,3x8:rtx";
 
-/// A published workload of a folder, by its number from 1 on.
+/// Reads one published workload of a folder. Numbers start at 1.
 fn workload(
     figure: &dyn Figure,
     data: Option<&Path>,
@@ -43,7 +43,7 @@ fn workload(
     Ok(collect(&mut read_jobs(path)?)?)
 }
 
-/// Jobs drawn from a pool, coming at random at a rate.
+/// Draws jobs from a pool, with exponential times between submissions.
 fn drawn(pool: &[JobSpec], per_hour: f64, hours: f64, seed: u64) -> Vec<JobSpec> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut jobs = Vec::new();

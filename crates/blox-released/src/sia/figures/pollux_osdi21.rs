@@ -20,7 +20,7 @@ const TRACES: &str = "traces";
 const WORKLOADS: &str = "workloads";
 const RELEASED: &str = "petuum/adaptdl, branch osdi21-artifact, simulator/results-jobload";
 
-/// The average JCT in seconds of workloads 1 to 8 in the released results.
+/// Average JCT in seconds of workloads 1 to 8 in the released results.
 const NAMES: [(&str, [f64; 8]); 3] = [
     (
         "Pollux",

@@ -1,4 +1,4 @@
-//! What Sia's paper prints of its simulations, in the version that was submitted.
+//! Simulation results printed in Sia's paper, submitted version.
 
 use super::{FROM, PHILLY};
 use crate::figure::DataFile;
@@ -16,7 +16,7 @@ pub(crate) const NEW_TRACE: DataFile = DataFile {
     from: FROM,
 };
 
-/// What is found for a scheduler over some workloads, and its digits after the point.
+/// Names of the figures of a scheduler over a family of workloads, and their decimal digits.
 pub(crate) const FIGURES: [(&str, usize); 9] = [
     ("avg JCT h", 2),
     ("p99 JCT h", 1),
@@ -28,27 +28,28 @@ pub(crate) const FIGURES: [(&str, usize); 9] = [
     ("worst finish-time fairness", 2),
     ("% of jobs treated unfairly", 1),
 ];
-/// The place of the first figure that is from another part of the paper.
+/// Index of the first figure that comes from another part of the paper.
 pub(crate) const FAIRNESS: usize = 7;
 
-/// Figures in that order; `NONE` where the paper prints none.
+/// Published figures in the order of [`FIGURES`]. `NONE` marks a figure that the paper does not
+/// print.
 pub(crate) type Published = [f64; 9];
 pub(crate) const NONE: f64 = f64::NAN;
 
-/// A folder of workloads.
+/// A folder of workloads and their published results.
 pub(crate) struct Family {
     pub folder: &'static str,
-    /// How many workloads there are.
+    /// Number of workloads.
     pub count: usize,
-    /// The paper's name for it.
+    /// Name of the folder in the paper.
     pub name: &'static str,
-    /// How many schedulers run on it, the first of all.
+    /// Number of schedulers that run on it, counted from the first.
     pub schedulers: usize,
-    /// The paper's figures under each scheduler, as far as it prints any.
+    /// Published figures of each scheduler. Schedulers without figures are left out.
     pub published: &'static [Published],
 }
 
-/// On three types: Sia, Pollux, Gavel, Shockwave.
+/// Results on three types: Sia, Pollux, Gavel, Shockwave.
 #[rustfmt::skip]
 pub(crate) const FAMILIES: [Family; 3] = [
     Family {
@@ -87,7 +88,7 @@ pub(crate) const FAMILIES: [Family; 3] = [
     },
 ];
 
-/// On one type: Sia, Pollux, Gavel, Shockwave, Themis.
+/// Results on one type: Sia, Pollux, Gavel, Shockwave, Themis.
 #[rustfmt::skip]
 pub(crate) const PHILLY_ON_ONE_TYPE: Family = Family {
     folder: PHILLY.path,

@@ -16,21 +16,21 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// How long a round's decision takes.
+/// Time of a round's decision by cluster size.
 pub(crate) struct SiaScale;
 
 const PAPER: &str = "Sia (SOSP 2023), section 5.6 and figure 9, of the submission";
 const RELEASED: &str =
     "siasosp23/artifacts aaf7a0d, its simulator, the first jobs of Philly workload 1, 64 GPUs";
 
-/// Notes how long each decision of another policy takes.
+/// Policy that measures the time of each decision of another policy.
 struct Timed {
     policy: Arc<dyn AnyScheduling>,
-    /// Milliseconds.
+    /// Decision times in milliseconds.
     times: Arc<Mutex<Vec<f64>>>,
-    /// Stopped once no more jobs come: an emptying cluster is of no interest.
+    /// Cancelled after the last submission, as an emptying cluster is not measured.
     watch: Arc<Watch>,
-    /// Says when all is to stop.
+    /// Reports that all runs must stop.
     all: Arc<Watch>,
 }
 
@@ -61,16 +61,16 @@ impl SchedulingPolicy for Timed {
     }
 }
 
-/// Asks another policy beside the one that decides, in some rounds: what it answers is dropped.
+/// Policy that also calls a second policy in some rounds, to time it. Its requests are dropped.
 struct Beside {
     decides: Arc<dyn AnyScheduling>,
     asked: Timed,
-    /// One round in so many.
+    /// Interval of the extra calls in rounds.
     every: u32,
 }
 
 impl Policy for Beside {
-    /// Rounds so far, and the memories of both.
+    /// Number of rounds so far, and the memories of both policies.
     type Memory = With<u32, With<AnyMemory, AnyMemory>>;
 
     fn initial(&self, seed: u64) -> Self::Memory {
@@ -105,9 +105,10 @@ impl SchedulingPolicy for Beside {
 struct Size {
     /// GPUs in units of the paper's cluster of 64.
     units: u32,
-    /// Pollux decides itself (`None`), or is asked beside Sia in one round of so many.
+    /// `None` if Pollux decides itself. Otherwise Sia decides, and Pollux is timed once in this
+    /// many rounds.
     pollux_in: Option<u32>,
-    /// What the paper gives for Sia and Pollux, in milliseconds.
+    /// Published times of Sia and Pollux in milliseconds.
     published: [Option<f64>; 2],
 }
 
@@ -133,14 +134,15 @@ const SIZES: [Size; 4] = [
         published: [Some(1000.0), Some(100_000.0)],
     },
 ];
-/// What 95 % of decisions on 64 GPUs stay below in the paper, and the median of the released program, in
-/// milliseconds, under Sia and Pollux.
+/// Decision times on 64 GPUs under Sia and Pollux in milliseconds: the paper's 95th percentiles
+/// here, the released program's medians in [`ARTIFACT`].
 const HIGH: [f64; 2] = [426.0, 4800.0];
 const ARTIFACT: [f64; 2] = [13.5, 1461.2];
 /// Hours of arrivals, at 20 jobs an hour for 64 GPUs.
 const BUSY_HOURS: f64 = 2.0;
 
-/// Milliseconds of each decision of the policy that is timed: the median, and what 95 % stay below.
+/// Runs a simulation and returns the median and 95th percentile of the timed policy's decisions in
+/// milliseconds.
 fn decisions(
     size: u32,
     scheduling: impl SchedulingPolicy + 'static,
@@ -175,7 +177,7 @@ fn decisions(
     Ok(times.lock().map_or([f64::NAN; 2], |times| typical(&times)))
 }
 
-/// The median, and what 95 % stay below; no numbers where there are none.
+/// Returns the median and the 95th percentile, or NaN if there are no times.
 fn typical(times: &[f64]) -> [f64; 2] {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -185,7 +187,7 @@ fn typical(times: &[f64]) -> [f64; 2] {
     })
 }
 
-/// Jobs of built-in applications in the sizes that their owners would ask for.
+/// Returns jobs of built-in applications in the sizes that users would request.
 fn plain_pool(applications: &Applications) -> Vec<JobSpec> {
     let kinds = [
         ("cifar10", 4, 512),

@@ -22,7 +22,7 @@ use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Sia's simulations on three types of GPU, all its workloads.
+/// Sia's simulations of all workloads on three GPU types.
 #[derive(Default)]
 pub(crate) struct SiaTable3(Inputs);
 
@@ -30,19 +30,19 @@ pub(crate) struct SiaTable3(Inputs);
 #[derive(Default)]
 pub(crate) struct SiaTable4(Inputs);
 
-/// What the runs were given, for figures that do not follow from reports alone.
+/// Inputs of the runs, for figures that need more than the reports.
 #[derive(Default)]
 struct Inputs(Mutex<Given>);
 
-/// The cluster and the applications of all runs, and the jobs of each.
+/// The cluster and the applications of all runs, and the jobs of each run.
 type Given = (ClusterSpec, Applications, Vec<Vec<JobSpec>>);
 
 const HOMOGENEOUS: &str = "16x4:aws";
 
 type Build = fn() -> Pipeline;
 
-/// Schedulers in the order of [`Family::published`], and what may be changed about their jobs. Those of tuned jobs
-/// (`+TJ`) get them as their owners would ask for them.
+/// Schedulers in the order of [`Family::published`], and the settings of jobs that each may adapt.
+/// Schedulers of tuned jobs (`+TJ`) get the jobs in the size that their users would request.
 const SCHEDULERS: [(&str, Build, Adapts); 7] = [
     ("Sia", sia, Adapts::All),
     ("Pollux", pollux, Adapts::All),
@@ -53,7 +53,7 @@ const SCHEDULERS: [(&str, Build, Adapts); 7] = [
     ("Tiresias+TJ", tiresias, Adapts::Nothing),
 ];
 
-/// Gavel as the paper compares with it: the sum of throughputs.
+/// Gavel with the policy that the paper compares: the sum of throughputs.
 fn gavel() -> Pipeline {
     gavel_with(GavelParams {
         policy: GavelPolicy::MaxSumThroughput,
@@ -68,7 +68,7 @@ fn world(cluster: &ClusterSpec, applications: &Applications) -> Simulation {
 }
 
 impl Inputs {
-    /// A run for each scheduler and workload.
+    /// Returns a run for each scheduler and workload.
     fn runs(
         &self,
         figure: &dyn Figure,
@@ -101,7 +101,7 @@ impl Inputs {
         Ok(runs)
     }
 
-    /// The figures of each scheduler over each family on which it runs.
+    /// Returns the figures of each scheduler over each of its families.
     fn figures(
         &self,
         families: &[Family],
@@ -113,7 +113,7 @@ impl Inputs {
         let numbers: Vec<usize> = (0..SCHEDULERS.len()).collect();
         let of_scheduler = |number: &usize| {
             let simulation = world(cluster, applications);
-            // What it finds of jobs that are alone serves all workloads.
+            // Shared by all workloads: it keeps the times of jobs that run alone.
             let mut fair = FairTimes::of(&simulation, &SCHEDULERS[*number].1());
             let mut first = 0;
             let mut figures = Vec::new();
@@ -186,8 +186,8 @@ impl Inputs {
     }
 }
 
-/// Returns what the paper says of average completion times over a family. What is missing is below
-/// nothing.
+/// Returns the paper's claims about average completion times over a family. A missing average fails
+/// every comparison.
 fn claims(family: &Family, families: usize, averages: &[(&str, f64)]) -> Vec<Claim> {
     let of = |name: &str| {
         let found = averages.iter().find(|(n, _)| *n == name);
@@ -216,7 +216,7 @@ fn claims(family: &Family, families: usize, averages: &[(&str, f64)]) -> Vec<Cla
     ]
 }
 
-/// The figures, in the order of their names, over the workloads of a family.
+/// Returns the figures over the workloads of a family, in the order of their names.
 fn figures_of(
     runs: &[(&Report, &Vec<JobSpec>)],
     fair: &mut FairTimes,

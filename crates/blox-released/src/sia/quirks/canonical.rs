@@ -1,13 +1,14 @@
 use blox_policies::scheduling::sia::{Tie, Ties};
 
-/// One of the equally good assignments of the released program, the same whatever solver is used: with
-/// coefficients in hundredths, the configuration that a job has comes first, then the
-/// fractional part of multiples of the golden ratio decides. Altogether costs change by
+/// Tie-breaking rule that picks one of the equally good assignments, independent of the solver.
+///
+/// Costs are rounded to hundredths. The job's current configuration is preferred, then the
+/// fractional part of multiples of the golden ratio decides. The rule changes the total cost by
 /// less than 0.2 hundredths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Canonical;
 
-/// What leaving a job out costs there.
+/// Cost of leaving a job without GPUs in the program.
 const LEAVING_OUT: f64 = 1.1;
 
 impl Ties for Canonical {

@@ -1,4 +1,4 @@
-//! What the simulator that Sia (SOSP 2023) released does otherwise than its paper.
+//! Differences between the simulator that Sia (SOSP 2023) released and the paper.
 
 mod canonical;
 mod placement;

@@ -1,4 +1,4 @@
-//! Where the released program lets jobs run.
+//! Placement of the released program.
 
 use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, JobRef, NodeId,
@@ -8,18 +8,21 @@ use blox_policies::scheduling::sia::{Turns, turns};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// The released program's placement (`alloc_to_placement_fast`): every round anew on empty nodes,
-/// type by type. The jobs with most GPUs come first, of equally many those of a fixed number. Each
-/// begins at the node after those of the one before it: it takes empty nodes as long as it fills
-/// them, then what it finds, round and round. Who finds itself on its nodes again goes on there.
+/// Quirk: the program places all jobs anew on empty nodes in every round
+/// (`alloc_to_placement_fast`).
 ///
-/// Where numbers are no powers of two a job may so be spread over more nodes than it needs.
+/// Types are placed separately. Jobs with more GPUs come first. Among jobs with the same number,
+/// those with a fixed number come first. The search for a job starts at the node after the previous
+/// job's last node. The job takes empty nodes as long as it fills them, then free GPUs of any node
+/// in cyclic order. A job whose nodes do not change continues to run there.
+///
+/// If numbers of GPUs are not powers of two, a job may be spread over more nodes than it needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundAndRound;
 
 impl Stateless for RoundAndRound {}
 
-/// The nodes of a type, and where the next job begins.
+/// The nodes of a type, and the node at which the search for the next job starts.
 struct Ring {
     nodes: Vec<NodeId>,
     free: Vec<u32>,
@@ -44,7 +47,8 @@ impl Ring {
         }
     }
 
-    /// GPUs of each node in turn; `None`, and nothing has changed, where there are too few.
+    /// Takes GPUs for a job and returns their number on each node. If too few are free, returns
+    /// `None` and changes nothing.
     fn take(&mut self, wanted: u32) -> Option<Turns> {
         if wanted == 0 || wanted > self.free.iter().sum() {
             return None;
@@ -78,8 +82,8 @@ impl Ring {
 }
 
 impl PlacementPolicy for RoundAndRound {
-    /// The program asks an adaptive job's owner for no number of GPUs: it gets what there is, even
-    /// if its trace names more than the cluster has.
+    /// Quirk: the program ignores the GPU count of adaptive jobs in the trace, even if it exceeds
+    /// the cluster.
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         let training = job.spec().extras().training.as_ref();
         let adapts = training.is_some_and(|t| t.adapts != Adapts::Nothing);
@@ -128,7 +132,7 @@ impl PlacementPolicy for RoundAndRound {
             };
             found.push((job, shape, nodes));
         }
-        // Those that stay first: others take what is left of a node.
+        // Jobs that stay are placed first. Other jobs take the remaining GPUs of a node.
         let mut moved = Vec::new();
         for (job, shape, nodes) in found {
             let has = view.job(job).and_then(|j| j.assignment());
@@ -180,7 +184,7 @@ mod tests {
     fn jobs_go_on_after_the_nodes_of_the_one_before() {
         let mut ring = ring(&[8, 8, 8]);
         assert_eq!(parts(&mut ring, 12).unwrap(), [(0, 8), (1, 4)]);
-        // It would have fitted where four are left.
+        // The four GPUs left on the second node are not taken.
         assert_eq!(parts(&mut ring, 3).unwrap(), [(2, 3)]);
         assert_eq!(parts(&mut ring, 6).unwrap(), [(1, 4), (2, 2)]);
         assert_eq!(parts(&mut ring, 4), None);
@@ -191,7 +195,7 @@ mod tests {
     fn empty_nodes_are_looked_for_all_round() {
         let mut ring = ring(&[8, 8, 8]);
         assert_eq!(parts(&mut ring, 9).unwrap(), [(0, 8), (1, 1)]);
-        // Only the third node is empty; it ends where it began.
+        // Only the third node is empty. The search ends at the node where it began.
         assert_eq!(parts(&mut ring, 15).unwrap(), [(2, 8), (1, 7)]);
         let mut ring = super::tests::ring(&[8, 4, 8]);
         ring.next = 1;

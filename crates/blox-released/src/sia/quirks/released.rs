@@ -3,20 +3,20 @@ use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, NameId, Seconds, Stateless, TrainingSpec, View};
 use blox_policies::scheduling::sia::{Applicant, Config, Scores, restart_factor};
 
-/// What stands for a configuration that cannot be used.
+/// Goodput of a configuration that cannot be used.
 const UNUSABLE: f32 = 1e-4;
 
-/// The coefficients of the released program's integer program, in single precision
-/// and rounded to hundredths.
+/// Coefficients of the released integer program. Quirk: the program computes them in single
+/// precision and rounds them to hundredths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficients {
-    /// The fairness power.
+    /// Fairness power.
     pub power: f64,
 }
 
 impl Coefficients {
-    /// From a row of normalised goodputs, the restart factor, and the configuration that the
-    /// job has.
+    /// Returns the coefficients from a row of normalised goodputs, the restart factor, and the
+    /// index of the job's current configuration.
     pub fn of(&self, goodputs: &[f32], factor: f64, previous: Option<usize>) -> Vec<f32> {
         let one = |(i, g): (usize, &f32)| {
             let moves = previous.is_some_and(|p| p != i);
@@ -28,7 +28,8 @@ impl Coefficients {
         goodputs.iter().enumerate().map(one).collect()
     }
 
-    /// The same of a job with a fixed number of GPUs: those are computed in double precision.
+    /// Returns the coefficients of a job with a fixed number of GPUs. The program computes these in
+    /// double precision.
     pub fn of_fixed(&self, values: &[f64], factor: f64, previous: Option<usize>) -> Vec<f64> {
         let one = |(i, v): (usize, &f64)| {
             let moves = previous.is_some_and(|p| p != i);
@@ -40,21 +41,26 @@ impl Coefficients {
     }
 }
 
-/// Values as the released simulator computes them (`sia.py`): a job that has not run is worth the
-/// same on one GPU of every type; a goodput is that of the batch that its owner would ask for at
-/// most; coefficients are rounded; delays are those of its own table, whatever jobs say. A job with
-/// a fixed number of GPUs is as fast on them as its profile of one GPU says, unless who uses this
-/// [knows better](ReleasedScores::of_rates).
+/// Values of configurations as the released simulator computes them (`sia.py`).
+///
+/// Quirks of the program:
+///
+/// - A job that has not run has the same value on one GPU of every type.
+/// - Goodputs use at most the batch that the user would request.
+/// - Coefficients are rounded.
+/// - Restart delays come from a table in the program instead of the job.
+/// - A job with a fixed number of GPUs scales linearly from its one-GPU profile. Callers with
+///   better rates can use [`ReleasedScores::of_rates`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReleasedScores {
-    /// The coefficients.
+    /// Computation of the coefficients.
     pub coefficients: Coefficients,
-    /// What leaving a job out costs.
+    /// Cost of leaving a job without GPUs.
     pub leaving_out: f64,
 }
 
 impl Default for ReleasedScores {
-    /// As the authors ran it: power `-0.5`, `1.1` for leaving a job out.
+    /// The authors' settings: power `-0.5`, and cost `1.1` for leaving a job out.
     fn default() -> Self {
         ReleasedScores {
             coefficients: Coefficients { power: -0.5 },
@@ -64,7 +70,8 @@ impl Default for ReleasedScores {
 }
 
 impl ReleasedScores {
-    /// Normalised goodputs in single precision; `1e-4` where a configuration cannot be used.
+    /// Returns normalised goodputs in single precision. A configuration that cannot be used gets
+    /// `1e-4`.
     pub fn goodputs(
         view: View<'_>,
         applicant: &Applicant<'_>,
@@ -76,8 +83,10 @@ impl ReleasedScores {
         row
     }
 
-    /// Returns what a job with a fixed number of GPUs is worth, from how fast it is on them on each
-    /// type of the cluster: on the slowest, whether it fits there or not, each counts one.
+    /// Returns the values of a job with a fixed number of GPUs, from its rate on each type of the
+    /// cluster.
+    ///
+    /// Each GPU counts one on the slowest type, whether or not the job fits there.
     pub fn of_rates(asked: u32, rates: &[Option<f64>], configs: &[Config]) -> Vec<Option<f64>> {
         let slowest = rates.iter().flatten().copied().reduce(f64::min);
         let scale = f64::from(asked) / slowest.unwrap_or(1.0);
@@ -85,7 +94,7 @@ impl ReleasedScores {
         configs.iter().map(|c| Some(rate(c)? * scale)).collect()
     }
 
-    /// The restart factor with the program's own delays.
+    /// Returns the restart factor with the program's own delays.
     pub fn factor(applicant: &Applicant<'_>) -> f64 {
         let model = applicant.job.spec().extras().model.as_ref();
         let takes = Seconds::new(match model.map_or("", |m| m.as_str()) {
@@ -96,7 +105,7 @@ impl ReleasedScores {
             _ => 30.0,
         });
         let young = match applicant.adapts {
-            // What it had while it started counts there: by then it is no longer young.
+            // A configuration from which the job started counts here: the job is no longer young.
             Adapts::Nothing => applicant.previous.is_none(),
             _ => applicant.age < takes,
         };
@@ -155,7 +164,7 @@ impl Scores for ReleasedScores {
     }
 }
 
-/// In units of the worst that can be used, by multiplying with one rounded factor.
+/// Divides a row by its smallest usable goodput, as one multiplication with a rounded factor.
 fn normalise(row: &mut [f32]) {
     let worst = row.iter().copied().filter(|g| *g > UNUSABLE);
     let worst = worst.fold(f32::INFINITY, f32::min);
@@ -165,7 +174,7 @@ fn normalise(row: &mut [f32]) {
             *g *= scale;
         }
     }
-    // What was filled in was multiplied as well.
+    // The multiplication scaled the unusable entries as well. Reset them.
     for g in row {
         if *g <= UNUSABLE {
             *g = UNUSABLE;
@@ -254,7 +263,7 @@ mod tests {
 
     #[test]
     fn gpus_of_fixed_jobs_count_by_the_slowest_type() {
-        // On the second type it does not fit.
+        // The job does not fit on the second type.
         let config = |t: u32| Config {
             gpu_type: blox_core::GpuTypeId(t),
             nodes: 1,
@@ -271,7 +280,7 @@ mod tests {
     fn coefficients_of_fixed_jobs_are_not_rounded_twice() {
         let c = Coefficients { power: -0.5 };
         assert_eq!(c.of_fixed(&[4.0, 16.0], 0.25, Some(0)), [0.5, 0.5]);
-        // Between the 100ths: in single precision it is just 0.125.
+        // A value between two hundredths, which single precision rounds to exactly 0.125.
         let value = 64.000_001;
         assert_eq!(c.of_fixed(&[value], 1.0, None), [0.12]);
         assert_eq!(c.of(&[value as f32], 1.0, None), [0.12]);
@@ -296,7 +305,7 @@ mod tests {
     fn coefficients_are_powers_in_hundredths() {
         let c = Coefficients { power: -0.5 };
         assert_eq!(c.of(&[1.0, 4.0, 1e-4], 0.5, None), [1.0, 0.5, 100.0]);
-        // Those of other configurations than the present one are discounted first.
+        // Goodputs of all configurations but the current one are discounted first.
         assert_eq!(
             c.of(&[1.0, 1.335_249, 1e-4, 6.899_261], 0.708_737_864, Some(3)),
             [1.19, 1.03, 118.78, 0.38]

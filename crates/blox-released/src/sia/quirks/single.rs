@@ -1,23 +1,23 @@
-//! The released policy's batches: it passes GPUs in single precision, and what is computed of them
-//! stays in it.
+//! Batches of the released policy. Quirk: the program passes GPU counts in single precision, and
+//! computes batches from them in single precision.
 
 use blox_core::BatchConfig;
 use blox_core::perf::goodput::{BatchLimits, Batches, KnownBatches};
 use std::sync::Arc;
 
-/// Batches tried between the least and the greatest.
+/// Number of batches tried, from the smallest to the largest.
 const TRIED: u16 = 50;
 
-/// What is told a whole number; nothing in single precision.
+/// Excess below which the program treats a number as whole. It has no effect in single precision.
 const ROUNDING: f64 = 1e-8;
 
-/// The batches that are tried together: those of all GPU counts of a type.
+/// Batches that are computed together, for all GPU counts of a type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tried {
     initial: u32,
     limits: BatchLimits,
-    /// True if there is a GPU count whose least batch is the greatest: numbers between are then
-    /// computed in another order for all.
+    /// True if the smallest batch equals the largest for some GPU count. Quirk: the program then
+    /// computes the batches between in another order for all counts.
     narrow: bool,
 }
 
@@ -35,7 +35,7 @@ impl Tried {
         tried
     }
 
-    /// The least and the greatest batch.
+    /// Returns the smallest and the largest batch.
     fn ends(&self, gpus: u32) -> (f32, f32) {
         let low = self.limits.per_gpu.0 as f32 * gpus as f32;
         (low.max(self.initial as f32), self.limits.max_batch as f32)
@@ -49,7 +49,7 @@ impl Tried {
         })
     }
 
-    /// Evenly on a logarithmic scale.
+    /// Returns batches that are evenly spaced on a logarithmic scale.
     fn batches(&self, gpus: u32) -> impl Iterator<Item = f32> {
         let (least, most) = self.ends(gpus);
         let (from, to) = (log10(least), log10(most));
@@ -85,8 +85,10 @@ impl Tried {
     }
 }
 
-/// The logarithm in single precision as glibc has it, for numbers of at least 1: it is up to two
-/// units off in the last place, so that a batch between two equal ones need not be that batch.
+/// Computes the logarithm in single precision as glibc does, for numbers of at least 1.
+///
+/// It is up to two units off in the last place, so a batch between two equal batches may differ
+/// from them.
 fn log10(x: f32) -> f32 {
     const TWO_HIGH: f32 = 3.010_292e-1;
     const TWO_LOW: f32 = 7.903_415e-7;
@@ -121,7 +123,7 @@ mod tests {
             ..LIMITS
         };
         assert!(!Tried::of(128, wider, [1, 2]).narrow);
-        // Sixteen GPUs take at least 256.
+        // Sixteen GPUs need a batch of at least 256.
         let wider = BatchLimits {
             max_batch: 256,
             ..LIMITS

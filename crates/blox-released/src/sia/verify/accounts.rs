@@ -1,4 +1,4 @@
-//! What each job had, counted as the original counts it.
+//! Accounts of each job, counted as in the original.
 
 use super::input::{Input, World};
 use crate::sia::world as files;
@@ -12,7 +12,7 @@ use blox_sim::Report;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Keeps what every job was given, and the batches that it chose.
+/// Log of the GPUs and batches of every job over time.
 #[derive(Clone, Default)]
 pub(super) struct Decisions(Arc<Mutex<Log>>);
 
@@ -35,7 +35,7 @@ impl Journal for Decisions {
                         _ => continue,
                     };
                     let list = log.given.entry(job).or_default();
-                    // Stopped and placed in one plan, it is placed.
+                    // If one plan stops and places a job, the placement counts.
                     list.retain(|(t, _)| t != at);
                     list.push((*at, gpus));
                 }
@@ -63,14 +63,15 @@ impl Journal for Decisions {
 }
 
 impl Decisions {
-    /// The batch of a job at a moment, after what it changed then.
+    /// Returns the batch of a job at a time, including a change at that time.
     pub fn batch(&self, job: JobId, at: Time) -> Option<BatchConfig> {
         let log = self.0.lock().ok()?;
         let all = log.batches.get(&job)?;
         all.iter().rev().find(|(t, _)| *t <= at).map(|(_, c)| *c)
     }
 
-    /// The fit of a job's speed on a type that it chose its batch by at a moment; `None` before the first.
+    /// Returns the speed fit on a type from which the job chose its batch at a time, or `None`
+    /// before the first fit.
     pub fn fit(&self, job: JobId, gpu_type: &str, at: Time) -> Option<ThroughputParams> {
         let log = self.0.lock().ok()?;
         let all = log.reports.get(&job)?;
@@ -79,7 +80,7 @@ impl Decisions {
     }
 }
 
-/// A job's account.
+/// Account of one job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
     pub name: String,
@@ -97,7 +98,7 @@ pub(super) struct Account {
     pub contention: f64,
 }
 
-/// Returns where GPUs lie: their node and its type.
+/// Returns the node and type of each GPU.
 fn nodes(cluster: &ClusterSpec) -> Vec<(u32, String)> {
     let mut all = Vec::new();
     for (i, node) in cluster.nodes.iter().enumerate() {
@@ -107,13 +108,13 @@ fn nodes(cluster: &ClusterSpec) -> Vec<(u32, String)> {
     all
 }
 
-/// A job's GPUs as the original looks at them.
+/// A job's GPUs in the form that the original compares.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Given {
     gpu_type: String,
-    /// GPUs of each node in turn.
+    /// Number of GPUs on each node, in order.
     shape: Vec<u32>,
-    /// The nodes, where they count.
+    /// The nodes, if the comparison includes them.
     nodes: Vec<u32>,
     gpus: f64,
 }
@@ -123,7 +124,7 @@ pub(super) fn of(input: &Input, decisions: &Decisions, report: &Report) -> Vec<A
     of_nodes(input, decisions, report, &nodes)
 }
 
-/// As [`of`], on a cluster with other nodes than the case's.
+/// Returns the accounts as [`of`] does, on a cluster with other nodes than the case's.
 pub(super) fn of_cluster(
     input: &Input,
     cluster: &ClusterSpec,
@@ -262,7 +263,7 @@ pub(super) fn compare(
             ),
             ("progress", done.then_some(a.progress)),
         ];
-        // The original gives whole seconds here, of moments that need not be.
+        // The original prints whole seconds, and submissions need not be whole.
         if a.submit.fract() == 0.0 {
             columns.push(("jct", a.finish.map(|f| f - a.submit)));
         }
@@ -271,7 +272,8 @@ pub(super) fn compare(
             out.values += 1;
             out.covers(column);
             let expected = row[c].parse::<f64>().ok();
-            // Sums and means are written with some digits; what takes no time ends a moment later here.
+            // Sums and means are printed with few digits. Events of zero length end slightly later
+            // here.
             let near = |e: f64, f: f64| (e - f).abs() <= 1e-9 * e.abs().max(1.0) + 1e-4;
             let near_mean = |e: f64, f: f64| (e - f).abs() <= 1.01e-4;
             let equal = match (expected, found) {

@@ -1,4 +1,4 @@
-//! What a case was given.
+//! Inputs of a case.
 
 use crate::sia::world as files;
 use crate::verify::{Case, VerifyError};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What decided.
+/// Scheduling policy of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     Sia,
@@ -21,11 +21,11 @@ pub(super) enum Policy {
     Gavel,
     Tiresias,
     Optimus,
-    /// Another one, of which decisions were recorded.
+    /// Another policy, known only by its recorded decisions.
     Other,
 }
 
-/// Whose simulator it was.
+/// Simulator of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum World {
     Sia,
@@ -38,9 +38,9 @@ pub(super) struct Input {
     pub cluster: ClusterSpec,
     pub applications: Applications,
     pub fits: crate::sia::RecordedFits,
-    /// True if more was fitted than was recorded.
+    /// True if the run made more fits than were recorded.
     pub fits_end: bool,
-    /// True if ties were settled by the canonical rule.
+    /// True if ties were broken by the canonical rule.
     pub canonical: bool,
     /// Length of a round in seconds.
     pub interval: f64,
@@ -48,7 +48,7 @@ pub(super) struct Input {
     fixed: Vec<JobSpec>,
 }
 
-/// Fits may be recorded up to this many.
+/// Maximum number of recorded fits.
 const RECORDED: usize = 400;
 
 #[derive(Deserialize)]
@@ -167,7 +167,8 @@ impl Input {
         })
     }
 
-    /// The jobs, with batches that they tune or that are as their owners asked.
+    /// Returns the jobs, with batches that they tune or with the batches that their users
+    /// requested.
     pub fn jobs_for(&self, policy: Policy) -> &[JobSpec] {
         match policy {
             Policy::Gavel | Policy::Tiresias | Policy::Optimus => &self.fixed,
@@ -177,7 +178,7 @@ impl Input {
 
     pub fn training(&self) -> Training {
         let applications = self.applications.clone();
-        // Pollux there does not tell types apart.
+        // Pollux' policy does not distinguish types here.
         let profiles = match self.policy {
             Policy::Pollux => Profiles::OfAll,
             _ => Profiles::ByType,
@@ -192,14 +193,14 @@ impl Input {
             .round(blox_core::Seconds::new(self.interval))
     }
 
-    /// Seconds that a restart of a job takes.
+    /// Returns the seconds of a restart of a job.
     pub fn restart(&self, job: &JobSpec) -> f64 {
         let training = job.extras().training.as_ref();
         training.map_or(0.0, |t| t.restart.secs())
     }
 }
 
-/// Words `--name=value` and `--name value` of a command.
+/// Parses the options `--name=value` and `--name value` of a command.
 fn options(command: &str) -> BTreeMap<String, String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let mut options = BTreeMap::new();
@@ -216,7 +217,8 @@ fn options(command: &str) -> BTreeMap<String, String> {
     options
 }
 
-/// The folder with the tables: what `cluster.json` names, or `traces-sia` beside the case or above.
+/// Returns the folder of the tables: the one that `cluster.json` names, or `traces-sia` beside or
+/// above the case.
 fn data(case: &Case) -> Result<PathBuf, VerifyError> {
     let full = std::path::absolute(case.dir()).unwrap_or_else(|_| case.dir().to_owned());
     let above = full.ancestors().flat_map(|a| {
@@ -254,7 +256,7 @@ pub(super) fn read(path: &Path) -> Result<String, VerifyError> {
     })
 }
 
-/// The recorded fits as they are, with what was observed.
+/// Returns the recorded fits and the step times that they were fitted to.
 pub(super) fn recorded_fits(
     case: &Case,
 ) -> Result<Vec<(Vec<StepTime>, ThroughputParams)>, VerifyError> {
@@ -284,7 +286,7 @@ fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
         };
     }
     let bad = |what: String| case.bad("cluster.json", what);
-    // The order of types counts: it is that of the text.
+    // The order of types matters, so it is taken from the text.
     let text = read(&path)?;
     let file: ClusterFile = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
     let from = text.find("cluster_nnodes").unwrap_or(0);
@@ -305,7 +307,7 @@ fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
     Ok(of(&kinds))
 }
 
-/// A table of the case that must be there.
+/// Reads a required table of the case.
 pub(super) fn required(case: &Case, name: &str) -> Result<Cells, VerifyError> {
     case.table(name)?.ok_or_else(|| VerifyError::MissingInput {
         case: case.dir().to_owned(),

@@ -45,31 +45,31 @@ impl System for Sia {
     }
 }
 
-/// How far averages may lie apart, as parts.
+/// Allowed relative difference of averages.
 struct Tolerance {
     jct: f64,
     others: f64,
 }
 
-/// Where fits of our own take the place of those that were not recorded.
+/// Tolerance if fits that were not recorded are computed here.
 const OWN_FITS: Tolerance = Tolerance {
     jct: 0.03,
     others: 0.10,
 };
-/// Where the original's choice among equally good assignments is not known.
+/// Tolerance if the original's choice among equally good assignments is unknown.
 const OTHER_CHOICES: Tolerance = Tolerance {
     jct: 0.10,
     others: 0.10,
 };
-/// The same with few jobs: restarts and GPU time follow from single choices. Between the original's
-/// own runs with three solvers they lie up to 30 % apart.
+/// Below this number of jobs, single choices change restarts and GPU time. The original's own runs
+/// with three solvers differ by up to 30 %.
 const FEW_JOBS: usize = 100;
 const OTHER_CHOICES_FOR_FEW: Tolerance = Tolerance {
     jct: 0.10,
     others: 0.30,
 };
 
-/// Runs the policy itself.
+/// Runs the policy in a closed loop.
 fn closed_loop(
     case: &Case,
     input: &Input,
@@ -127,7 +127,7 @@ fn closed_loop(
     let before = out.values;
     let apart = averages.compare(case, &tolerance, out)?;
     if out.values == before {
-        // No average is there to stand in for the rows.
+        // The case has no average that could replace the rows.
         out.differences.extend(closed.differences);
         return Ok(());
     }
@@ -166,7 +166,7 @@ fn run(
     })
 }
 
-/// Averages over jobs.
+/// Averages over all jobs.
 struct Averages {
     jct: f64,
     makespan: f64,
@@ -194,7 +194,7 @@ impl Averages {
         }
     }
 
-    /// Compares them with those of the case; how far each is apart, in words.
+    /// Compares the averages with the case's and returns the differences as text.
     fn compare(
         &self,
         case: &Case,

@@ -1,4 +1,4 @@
-//! Parts of a run on their own: look-ups, fits, programs.
+//! Comparison of single steps of a run: look-ups, fits, integer programs.
 
 use super::input::{Input, Policy, recorded_fits};
 use crate::sia::quirks::{Canonical, Coefficients};
@@ -48,7 +48,7 @@ fn compare_look_ups(case: &Case, input: &Input, out: &mut Compared) -> Result<()
             let expected = table.number(r, step)?;
             let apart = found.map_or(1.0, |f| (f.times.0 / expected - 1.0).abs());
             between.push(apart);
-            // Where there are several triangulations it is taken as recorded.
+            // If there are several triangulations, the recorded value is used.
             if let Some(found) = found.filter(|f| f.unique && apart > 1e-9) {
                 let what = format!(
                     "look-up of {} between placements, {} of {}, {} a GPU",
@@ -93,7 +93,7 @@ fn compare_look_ups(case: &Case, input: &Input, out: &mut Compared) -> Result<()
     Ok(())
 }
 
-/// How much above the recorded objective ours may be, as a share.
+/// Maximum excess of an objective here over the recorded one, as a fraction.
 const ABOVE: f64 = 0.05;
 
 fn compare_fits(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
@@ -211,7 +211,8 @@ fn compare_programs(case: &Case, input: &Input, out: &mut Compared) -> Result<()
     Ok(())
 }
 
-/// Coefficients from goodputs and restart factors. How many are off by a step of rounding.
+/// Compares coefficients with the goodputs and restart factors. Returns how many differ by one
+/// rounding step.
 fn compare_coefficients(what: &str, round: &Round, out: &mut Compared) -> u64 {
     let of = Coefficients { power: -0.5 };
     let mut off = 0;
@@ -252,7 +253,7 @@ fn programs(case: &Case) -> Result<Option<String>, VerifyError> {
     Ok(Some(text))
 }
 
-/// Types and GPUs of all columns, and the GPUs of each type.
+/// Returns the type and GPU count of each column, and the GPUs of each type.
 fn columns(input: &Input) -> (Vec<(usize, u32)>, Vec<u32>) {
     let (mut columns, mut capacities) = (Vec::new(), Vec::new());
     let mut kinds: Vec<(String, u32, u32)> = Vec::new();

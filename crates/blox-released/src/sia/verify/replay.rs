@@ -1,4 +1,4 @@
-//! Recorded decisions, carried out again.
+//! Replay of recorded decisions.
 
 use super::accounts::{self, Decisions};
 use super::input::{Input, Policy, required};
@@ -16,7 +16,7 @@ use blox_sim::workload::Jobs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What each job is given when: GPUs, none if it is suspended.
+/// GPUs of each job over time. An empty list means suspended.
 type Script = BTreeMap<JobId, Vec<(Time, Vec<GpuId>)>>;
 
 /// A row of `allocs.csv`.
@@ -24,9 +24,9 @@ struct Row {
     at: f64,
     job: usize,
     gpu_type: String,
-    /// GPUs of each node in turn.
+    /// Number of GPUs on each node, in order.
     parts: Vec<u32>,
-    /// The node of each GPU, where it is recorded.
+    /// Node of each GPU, if recorded.
     nodes: Vec<u32>,
     batch: f64,
     accumulation: u32,
@@ -73,17 +73,18 @@ pub(super) fn compare(
     for d in &mut out.differences[found..] {
         d.what = format!("replay, {}", d.what);
     }
-    // Without recorded fits, batches follow from fits of our own.
+    // Without recorded fits, the batches would follow from fits made here.
     if input.policy == Policy::Sia && !input.fits.is_empty() {
         compare_batches(input, &rows, &decisions, &report, out);
     }
     Ok(())
 }
 
-/// The part of batches that may differ of those that follow from fits of our own.
+/// Fraction of batches that may differ if they follow from fits made here.
 const OTHER_BATCHES: f64 = 0.01;
 
-/// Batches are logged once they are chosen; ours are chosen when the job starts.
+/// Compares batches. The original logs a batch when it is chosen. Here a job chooses its batch at
+/// its start.
 fn compare_batches(
     input: &Input,
     rows: &[Row],
@@ -100,7 +101,7 @@ fn compare_batches(
         }
         let later = rows[i + 1..].iter().find(|r| r.job == row.job);
         let ends = later.map_or(f64::INFINITY, |r| r.at);
-        // During a restart nothing is chosen yet.
+        // A job in a restart has not chosen a batch.
         let starts = row.at + input.restart(&jobs[row.job]);
         let id = JobId(row.job as u32);
         let finish = report.jobs.get(row.job).and_then(|j| j.finish);
@@ -123,7 +124,7 @@ fn compare_batches(
         let own_fit = fit.is_some_and(|fit| !input.fits.has(&fit));
         own_fits += u64::from(own_fit);
         let batch = f64::from(gpus * config.per_gpu * (config.accumulation + 1));
-        // A start in the middle of a round may be followed by an epoch's end at once.
+        // An epoch may end right after a start within a round.
         if (batch, config.accumulation) != (row.batch, row.accumulation) && at == row.at {
             if own_fit && input.fits_end {
                 own_fits_differ += 1;
@@ -191,8 +192,10 @@ fn read(case: &Case, input: &Input) -> Result<Vec<Row>, VerifyError> {
     Ok(rows)
 }
 
-/// Each job on nodes of its own. Of other jobs' nodes a replay need not know: a job's
-/// speed follows from the shape of what it has, and restarts from changes of it.
+/// Places each job on nodes of its own.
+///
+/// Only the shape of a job's own GPUs sets its speed, and only changes of that shape cause
+/// restarts.
 fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
     let mut kinds: BTreeMap<&str, (u32, usize)> = BTreeMap::new();
     for row in rows.iter().filter(|r| !r.parts.is_empty()) {
@@ -241,8 +244,8 @@ fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
     (cluster, script)
 }
 
-/// Adds a node that nobody is given: a job may have asked for more than it ever had, and none may
-/// ask for more than there is.
+/// Adds an unused node if a job requests more GPUs than any job ever had, as a request may not
+/// exceed the cluster.
 fn leave_room(cluster: &mut ClusterSpec, jobs: &[JobSpec]) {
     let asked = jobs.iter().map(|j| j.gpus.get()).max().unwrap_or(0);
     let gpus: u32 = cluster.nodes.iter().map(|n| n.gpus).sum();
@@ -255,7 +258,7 @@ fn leave_room(cluster: &mut ClusterSpec, jobs: &[JobSpec]) {
     }
 }
 
-/// Gives jobs what the script says.
+/// Applies the assignments of a script.
 #[derive(Clone)]
 struct Recorded(Arc<Script>);
 

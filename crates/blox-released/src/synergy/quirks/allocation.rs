@@ -1,4 +1,4 @@
-//! The allocation of the original, as a placement policy.
+//! Placement policy with the allocation of the original.
 
 use super::Mode;
 use super::demand::{Demand, ServerSize};
@@ -8,11 +8,11 @@ use blox_core::{
 };
 use blox_policies::placement::{release_all, settle};
 
-/// Gives jobs GPUs, CPUs and memory in their order, each round from an empty
-/// cluster. A job that finds no room lets the next ones pass.
+/// Allocates GPUs, CPUs and memory in the order of jobs, each round from an empty cluster, with
+/// backfill.
 ///
-/// The original ends where [`Mode::Tune`] cannot make room, or shrinks a peer
-/// to more than its server has; here that job waits for the next round.
+/// Quirk: the program fails if [`Mode::Tune`] cannot make room, or if it shrinks a peer to more
+/// than its server has. Here the job waits for the next round.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocate {
     mode: Mode,
@@ -21,7 +21,7 @@ pub struct Allocate {
 }
 
 impl Allocate {
-    /// In a mode, on the first free GPUs.
+    /// Creates the policy for a mode. Jobs get the first free GPUs.
     pub fn new(mode: Mode) -> Self {
         Allocate {
             mode,
@@ -30,18 +30,20 @@ impl Allocate {
         }
     }
 
-    /// Returns it with its option `placement`: a job of several GPUs goes to the server with fewest
-    /// free GPUs that has all that it demands; others take GPUs one by one from the server with
-    /// fewest free ones.
+    /// Sets the original's option `placement`.
+    ///
+    /// A job with several GPUs goes to the server with the fewest free GPUs that satisfies its
+    /// whole demand. Other jobs take single GPUs from the server with the fewest free GPUs.
     #[must_use]
     pub fn consolidating(mut self, yes: bool) -> Self {
         self.consolidate = yes;
         self
     }
 
-    /// As it does under least attained service: only jobs are tried whose GPUs
-    /// fit in the count of all that are free, in [`Mode::Tune`] those with most
-    /// GPUs first. The GPUs of such a job stay idle if it then fails.
+    /// Reserves GPUs by count, as the original does under least attained service.
+    ///
+    /// Only jobs whose GPUs fit in the total number of free GPUs are tried. [`Mode::Tune`] tries
+    /// jobs with more GPUs first. If a job then cannot be placed, its reserved GPUs stay idle.
     #[must_use]
     pub fn reserving(mut self, yes: bool) -> Self {
         self.reserve = yes;
@@ -90,7 +92,7 @@ impl PlacementPolicy for Allocate {
         for (job, assignment) in pass.assignments() {
             settle(draft, job, assignment)?;
         }
-        // The first job gets its demand, and running jobs change places.
+        // The first job gets its demand, and running jobs move.
         Ok(Outlook::NextRound)
     }
 }

@@ -1,9 +1,9 @@
-//! Who comes first of jobs that arrive at the same moment.
+//! Order of jobs that arrive at the same time.
 
 use blox_core::{JobId, Seconds, Time};
 use serde::{Deserialize, Serialize};
 
-/// What happens in the original, in the order of its kinds at one moment.
+/// An event of the original. At equal times, events are ordered by kind.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Kind {
     Arrival(JobId),
@@ -21,18 +21,20 @@ impl Kind {
     }
 }
 
-/// The original's heap of events (Python's `heapq`), which knows them by moment and kind alone.
-/// A heap is not stable: who leaves it first of jobs that arrive at one moment depends on
-/// all that was put into it before, ends of leases and rounds among them.
+/// Event heap of the original (Python's `heapq`), which compares events only by time and kind.
+///
+/// Quirk: the program's heap is not stable. The order of jobs that arrive at the same time depends
+/// on all earlier events in the heap, including ends of leases and rounds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Arrivals {
     heap: Vec<(Time, Kind)>,
-    /// The last round.
+    /// Time of the last round.
     last: Option<Time>,
 }
 
 impl Arrivals {
-    /// Jobs in the order in which the original reads them, and its first round.
+    /// Creates the heap from jobs in the order in which the original reads them, and the time of
+    /// its first round.
     pub fn of(jobs: impl IntoIterator<Item = (JobId, Time)>, first: Time) -> Self {
         let mut arrivals = Arrivals::default();
         for (job, at) in jobs {
@@ -44,7 +46,8 @@ impl Arrivals {
         arrivals
     }
 
-    /// The jobs that come until the round at `now`, `leases` having been given in the last one.
+    /// Reports the jobs that arrive until the round at `now`. `leases` is the number of leases in
+    /// the last round.
     pub fn until(&mut self, now: Time, round: Seconds, leases: usize, mut came: impl FnMut(JobId)) {
         while !self.heap.is_empty() {
             if let Some(last) = self.last {
@@ -52,7 +55,7 @@ impl Arrivals {
                 if next > now {
                     break;
                 }
-                // Rounds in which nobody runs may have been passed over.
+                // Rounds without running jobs may have been skipped.
                 for _ in 0..leases {
                     self.push((next, Kind::LeaseEnd));
                 }
@@ -80,8 +83,8 @@ impl Arrivals {
         self.rise(self.heap.len() - 1);
     }
 
-    /// The hole goes down to a leaf along the lesser children, and the last event, put
-    /// there, rises.
+    /// Removes the first event, as `heapq` does. The hole moves down to a leaf along the smaller
+    /// children. The last event fills the leaf and rises.
     fn pop(&mut self) -> Option<(Time, Kind)> {
         let last = self.heap.pop()?;
         let Some(head) = self.heap.first_mut() else {
@@ -118,7 +121,7 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    /// As CPython 3.11's `heapq` has them.
+    /// The order that CPython 3.11's `heapq` produces.
     #[test]
     fn jobs_of_one_moment_leave_in_the_order_of_the_heap() {
         let job = |(i, at): (usize, &f64)| (JobId(i as u32), Time::new(*at));

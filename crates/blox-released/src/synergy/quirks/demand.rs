@@ -1,26 +1,26 @@
-//! What a job demands, as the original works it out when it loads a trace.
+//! Demand of a job, as the original computes it when it loads a trace.
 
 use blox_core::{JobSpec, NodeSpec, NodeStatus, View};
 use serde_json::Value;
 
-/// An amount of each resource: GPUs, CPU cores, memory in GB, storage bandwidth
-/// in MB/s, network in Gbit/s.
+/// Amounts of the five resources: GPUs, CPU cores, memory in GB, storage bandwidth in MB/s, network
+/// in Gbit/s.
 pub(super) type Amounts = [f64; 5];
 
-/// Storage bandwidth that each GPU demands, whatever its model: the original
-/// reads that of the profile into a field that nothing uses.
+/// Storage bandwidth that each GPU demands. Quirk: the program ignores the bandwidth of the
+/// profile.
 const STORAGE_MB_S: f64 = 62.5;
 
-/// The size of a server and of the cluster, in the original's five resources.
+/// Size of a server and of the cluster in the original's five resources.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerSize {
-    /// Of one server: the average in whole numbers.
+    /// Size of one server: the average over all servers, cut to whole numbers.
     pub(super) server: Amounts,
     pub(super) total: Amounts,
 }
 
 impl ServerSize {
-    /// Of these nodes.
+    /// Returns the size for these nodes.
     pub fn of<'a>(nodes: impl IntoIterator<Item = &'a NodeSpec>) -> Self {
         let mut total = [0.0; 5];
         let mut count: f64 = 0.0;
@@ -35,19 +35,19 @@ impl ServerSize {
         ServerSize { server, total }
     }
 
-    /// Of the nodes in view that have not left.
+    /// Returns the size for the nodes in view that have not left.
     pub fn in_view(view: View<'_>) -> Self {
         let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
         ServerSize::of(there.map(|n| n.spec()))
     }
 
-    /// The fair share of one GPU.
+    /// Returns the fair share of one GPU.
     pub(super) fn fair(&self) -> Amounts {
         self.server.map(|amount| amount / self.server[0])
     }
 }
 
-/// All of a node.
+/// Returns all resources of a node.
 pub(super) fn amounts(node: &NodeSpec) -> Amounts {
     let label = |name: &str| {
         let text = node.labels.get(name);
@@ -62,26 +62,28 @@ pub(super) fn amounts(node: &NodeSpec) -> Amounts {
     ]
 }
 
-/// What a job demands at best, on servers of one size.
+/// Best-case demand of a job on servers of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     pub(super) best: Amounts,
-    /// How much faster it is with that than with a fair share.
+    /// Speed with the best-case demand, divided by the speed with a fair share.
     pub speedup: f64,
     /// Seconds of an iteration with a fair share.
     pub iteration_s: f64,
-    /// By what its speed is multiplied on more than one server.
+    /// Factor on the job's speed on more than one server.
     pub placement_penalty: f64,
-    /// Its iterations.
+    /// Number of iterations.
     pub iterations: f64,
-    /// It is capped without demanding more CPUs than its fair share: the
-    /// original finds no speedup for that and ends when it loads the trace.
+    /// True if the demand is capped although it has no more CPUs than the fair share. The original
+    /// then cannot interpolate a speedup, and fails when it loads the trace.
     pub unloadable: bool,
 }
 
 impl Demand {
-    /// Of a job. What exceeds a server is capped to it, and the speedup
-    /// interpolated by CPUs; of a job larger than a server, it is a fair share.
+    /// Returns the demand of a job.
+    ///
+    /// Amounts above the size of a server are capped to it, and the speedup is interpolated by
+    /// CPUs. For a job larger than a server they are set to its fair share.
     pub fn of(job: &JobSpec, size: &ServerSize) -> Self {
         let extras = job.extras();
         let number = |name: &str, otherwise: f64| {
@@ -99,7 +101,7 @@ impl Demand {
         let mut best = [gpus, 0.0, 0.0, 0.0, 0.0];
         let mut interpolate = false;
         for i in 1..4 {
-            // A resource that no server counts is demanded by nobody.
+            // Jobs do not demand a resource that no server has.
             if size.total[i] == 0.0 {
                 continue;
             }
@@ -129,12 +131,12 @@ impl Demand {
         }
     }
 
-    /// CPU cores for all GPUs.
+    /// Returns the CPU cores for all GPUs.
     pub fn cpus(&self) -> f64 {
         self.best[1]
     }
 
-    /// Memory in GB for all GPUs.
+    /// Returns the memory in GB for all GPUs.
     pub fn memory_gb(&self) -> f64 {
         self.best[2]
     }
@@ -173,11 +175,12 @@ mod tests {
             (fits.best, fits.speedup),
             ([2.0, 24.0, 250.0, 0.0, 0.0], 2.94)
         );
-        // 48 cores are wanted, 24 are there: half the way from the fair 12 is a third.
+        // The job wants 48 cores, and 24 exist. That is a third of the way from the fair 12.
         let capped = demand(4, 12.0, 125.0, 2.8);
         assert_eq!(capped.best, [4.0, 24.0, 500.0, 0.0, 0.0]);
         assert_eq!(capped.speedup, 1.0 + (2.8 - 1.0) / 36.0 * 12.0);
-        // Larger than a server: a fair share of what exceeds it, the rest as it is.
+        // For a job larger than a server, amounts above the server are a fair share, and other
+        // amounts stay.
         let large = demand(16, 12.0, 20.0, 2.94);
         assert_eq!(
             (large.best, large.speedup),

@@ -1,30 +1,26 @@
-//! What Synergy's released simulator does (msr-fiddle/synergy, commit 1bb2bed).
+//! Quirks of Synergy's released simulator (msr-fiddle/synergy, commit 1bb2bed).
 //!
-//! Every round is planned from an empty cluster: all leases end together. Where
-//! it differs from the paper:
+//! Every round is planned from an empty cluster, as all leases end together. The program differs
+//! from the paper:
 //!
-//! - finish-time fairness comes in *ascending* order, the least unfairly treated
-//!   job first ([`Key::Ftf`]);
-//! - dominant shares and Tetris' weights are of the best-case demand, in
-//!   proportional mode too ([`Key::Drf`], [`Key::Tetris`]);
-//! - remaining times are divided by the speedup of the last round: that of a
-//!   job which then had a fair share is 1;
-//! - least attained service first reserves GPUs by their count alone
-//!   ([`Allocate::reserving`]);
-//! - a peer that is shrunk does the iterations of a fair share for the round,
-//!   even if its grant stays what it was, and every peer that was looked at is
-//!   taken for shrunk;
-//! - of jobs that are equal in all, the one that came first in the last round comes first, and
-//!   of new ones that arrived at one moment whoever leaves its heap of events first
-//!   ([`Order::arriving`]);
-//! - every GPU demands 62.5 MB/s of storage, whatever the profile says.
+//! - Finish-time fairness sorts in *ascending* order, so the least unfairly treated job comes first
+//!   ([`Key::Ftf`]).
+//! - Dominant shares and Tetris' weights use the best-case demand, even in proportional mode
+//!   ([`Key::Drf`], [`Key::Tetris`]).
+//! - Remaining times are divided by the speedup of the last round. It is 1 for a job that had a
+//!   fair share in that round.
+//! - Least attained service first reserves GPUs by count ([`Allocate::reserving`]).
+//! - A shrunk peer runs at the speed of a fair share for the round, even if its grant did not
+//!   change. Every examined peer counts as shrunk.
+//! - Jobs with equal keys keep their order from the last round. New jobs that arrived at the same
+//!   time follow the order of the event heap ([`Order::arriving`]).
+//! - Every GPU demands 62.5 MB/s of storage, regardless of the profile.
 //!
-//! What a profile says of a job is read from its attributes, in numbers:
-//! `iteration_s` (seconds of an iteration at a fair share), `speedup` (at its
-//! best-case demand), `cpus_per_gpu` and `memory_gb_per_gpu` (that demand) and
-//! `placement_penalty`. Nodes carry
-//! `storage_mb_s` and `network_gbit_s` as labels. Where they are missing, a job
-//! demands the CPUs and memory that it asks for, and gains nothing by them.
+//! The profile of a job is read from its numeric attributes: `iteration_s` (seconds of an iteration
+//! at a fair share), `speedup` (at its best-case demand), `cpus_per_gpu` and `memory_gb_per_gpu`
+//! (that demand), and `placement_penalty`. Nodes have the labels `storage_mb_s` and
+//! `network_gbit_s`. A job without these attributes demands its requested CPUs and memory, and has
+//! no speedup.
 
 mod allocation;
 mod arrivals;
@@ -38,7 +34,7 @@ pub use order::{Key, Order};
 
 use serde::{Deserialize, Serialize};
 
-/// How CPUs and memory are given out.
+/// Allocation of CPUs and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -46,6 +42,6 @@ pub enum Mode {
     Fair,
     /// The best-case demand, or nothing.
     Greedy,
-    /// The best-case demand, else a fair share, for which others are shrunk.
+    /// The best-case demand. If it does not fit, a fair share, for which other jobs are shrunk.
     Tune,
 }

@@ -1,4 +1,4 @@
-//! The orders of the original.
+//! Orders of the original.
 
 use super::Mode;
 use super::arrivals::Arrivals;
@@ -10,29 +10,30 @@ use blox_core::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What jobs are sorted by, ascending; ties go to the job that arrived first, then to the one that
-/// came first in the last round.
+/// Sort key of jobs, ascending. Ties are broken by arrival, then by the order of the last round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// Arrival. The only one that no starving job passes.
+    /// Arrival. The only key with which starving jobs do not overtake others.
     Fifo,
     /// Attained service in GPU-seconds.
     Las,
     /// Remaining time.
     Srtf,
-    /// Age and remaining time over the whole duration: the best treated job first.
+    /// Age plus remaining time, divided by the total duration. Jobs with the lowest ratio come
+    /// first.
     Ftf,
-    /// The dominant share of the best-case demand.
+    /// Dominant share of the best-case demand.
     Drf,
     /// Remaining time, times the sum of the shares of the best-case demand.
     Tetris,
-    /// Remaining time at a fair share, times GPUs. (The original cannot be
-    /// started with it: its constructor takes too few parameters.)
+    /// Remaining time at a fair share, times GPUs. (The original cannot start with this key, as its
+    /// constructor has too few parameters.)
     Srsf,
 }
 
-/// All jobs in order of a [`Key`]. A job that has not run for 1000 hours comes
-/// before all others from the next round on.
+/// All jobs in order of a [`Key`].
+///
+/// A job that has not run for 1000 hours comes before all others from the next round on.
 #[derive(Clone, Debug)]
 pub struct Order {
     key: Key,
@@ -41,21 +42,21 @@ pub struct Order {
     arrivals: Arrivals,
 }
 
-/// The list of the last round.
+/// State of the original's list.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OrderState {
     arrivals: Arrivals,
-    /// Jobs in the order of the last round: the original sorts its list in place.
+    /// Jobs in the order of the last round, as the original sorts its list in place.
     listed: Vec<JobId>,
-    /// Jobs that ended since: each had a lease.
+    /// Number of jobs that ended since the last round. Each had a lease.
     ended: usize,
 }
 
-/// After how long without a lease a job comes before all others.
+/// Hours without a lease after which a job comes before all others.
 const STARVED_HOURS: f64 = 1000.0;
 
 impl Order {
-    /// By a key, for rounds of this length.
+    /// Creates the order for a key and rounds of this length.
     pub fn new(key: Key, mode: Mode, round: Seconds) -> Self {
         Order {
             key,
@@ -65,16 +66,17 @@ impl Order {
         }
     }
 
-    /// Jobs that arrive at one moment then come as the original's heap of events has them, whose
-    /// first round is at `first`. `jobs` are all, in the order in which it reads them. Jobs that
-    /// are not among these come by their numbers.
+    /// Orders jobs that arrive at the same time as the original's event heap does.
+    ///
+    /// `jobs` are all jobs, in the order in which the original reads them. `first` is the time of
+    /// its first round. Jobs that are not in `jobs` follow in order of their numbers.
     #[must_use]
     pub fn arriving(mut self, jobs: impl IntoIterator<Item = (JobId, Time)>, first: Time) -> Self {
         self.arrivals = Arrivals::of(jobs, first);
         self
     }
 
-    /// Brings the list up to this round.
+    /// Updates the list to this round.
     fn list(&self, memory: &mut OrderState, view: View<'_>) {
         let m = &mut *memory;
         let leases = view.active().filter(|j| j.is_placed()).count() + m.ended;
@@ -124,8 +126,8 @@ impl Order {
     fn starves(&self, view: View<'_>, job: &JobRef<'_>) -> bool {
         let idle = match job.phase() {
             Phase::Waiting if job.first_start().is_some() => {
-                // The decision before the first that could have launched it
-                // again is the one that ended its lease.
+                // The job's lease ended at the decision before the first one that could have
+                // launched it again.
                 view.now() - job.eligible_since() + self.round
             }
             Phase::Waiting => job.age(),
@@ -135,11 +137,11 @@ impl Order {
     }
 }
 
-/// The original resets the speedup of a job that had a fair share only after
-/// the sort.
+/// Returns the speedup that the sort uses. Quirk: the program resets the speedup of a job with a
+/// fair share only after the sort.
 fn speedup_of_last_round(job: &JobRef<'_>, d: &Demand) -> f64 {
     let shrunk = job.assignment().is_some_and(|a| {
-        // A hair less memory marks something else: see `pass`.
+        // Memory that is slightly below the demand has another meaning: see `pass`.
         a.cpus != d.cpus() || (a.memory_gib - d.memory_gb()).abs() > 1e-9 * d.memory_gb()
     });
     if shrunk { 1.0 } else { d.speedup }

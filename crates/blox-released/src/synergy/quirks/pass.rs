@@ -1,4 +1,4 @@
-//! One round of the original, from an empty cluster.
+//! One round of the original, planned from an empty cluster.
 
 use super::Mode;
 use super::demand::{Amounts, Demand, ServerSize, amounts};
@@ -10,12 +10,12 @@ use std::collections::BinaryHeap;
 struct Server {
     size: Amounts,
     used: Amounts,
-    /// Ascending.
+    /// Free GPUs, ascending.
     free: Vec<GpuId>,
 }
 
 impl Server {
-    /// Returns what is left, less what is held while GPUs are looked for.
+    /// Returns the remaining resources, without those held during a search.
     fn left(&self, hold: &Amounts) -> Amounts {
         std::array::from_fn(|i| self.size[i] - self.used[i] - hold[i])
     }
@@ -26,24 +26,24 @@ impl Server {
     }
 }
 
-/// What a job was given.
+/// Resources granted to a job.
 #[derive(Clone, Debug)]
 struct Grant {
     job: JobId,
     demand: Demand,
     gpus: Vec<GpuId>,
-    /// The part of each server, in the order in which they were taken.
+    /// Part on each server, in the order in which the servers were chosen.
     parts: Vec<(usize, Amounts)>,
-    /// All of it.
+    /// Total of all resources.
     vector: Amounts,
-    /// Its speedup was reset to 1.
+    /// True if the job's speedup was reset to 1.
     at_fair_share: bool,
-    /// It was shrunk, or looked at: no speedup in this round.
+    /// True if the job was shrunk or examined as a peer. It has no speedup in this round.
     visited: bool,
 }
 
 impl Grant {
-    /// As the sum of its parts.
+    /// Returns the sum of the parts.
     fn sum(&self) -> Amounts {
         let mut sum = [0.0; 5];
         for (_, part) in &self.parts {
@@ -54,11 +54,12 @@ impl Grant {
         sum
     }
 
-    /// The assignment tells what speed the round is counted at: with exactly
-    /// the best-case demand it is that of the speedup. So a grant that equals
-    /// the demand and is slow for another reason is given less by the smallest
-    /// possible amount: of CPUs if its speedup was reset (storage alone was above
-    /// the fair share), of memory if it was only looked at as a peer.
+    /// Returns the assignment, which encodes the speed of the job in this round.
+    ///
+    /// A job runs at its speedup only with exactly its best-case demand. If a grant equals the
+    /// demand but must be slow, one amount is reduced by the smallest possible step. It is the CPUs
+    /// if the speedup was reset (only storage was above the fair share), or the memory if the job
+    /// was only examined as a peer.
     fn assignment(&self) -> Assignment {
         let (mut cpus, mut memory_gib) = (self.vector[1], self.vector[2]);
         let unchanged = cpus == self.demand.cpus() && memory_gib == self.demand.memory_gb();
@@ -95,7 +96,7 @@ struct Found {
     parts: Vec<(usize, Amounts)>,
 }
 
-/// The servers while a round is planned.
+/// State of the servers while a round is planned.
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
     mode: Mode,
@@ -103,12 +104,12 @@ pub(super) struct Pass {
     fair: Amounts,
     servers: Vec<Server>,
     grants: Vec<Grant>,
-    /// By server, the grants on it in the order of the last look at them.
+    /// Grants on each server, in the order of their last examination.
     on: Vec<Vec<usize>>,
 }
 
 impl Pass {
-    /// Returns what a draft has left.
+    /// Starts a pass from the free resources of a draft.
     pub fn begin(draft: &Draft<'_>, size: &ServerSize, mode: Mode, consolidate: bool) -> Self {
         let view = draft.view();
         let servers: Vec<Server> = view
@@ -139,7 +140,7 @@ impl Pass {
         self.servers.iter().map(|s| s.free.len()).sum()
     }
 
-    /// Gives a job what the mode says, if that can be had.
+    /// Grants a job the resources of the mode. Returns false if they are not available.
     pub fn allocate(&mut self, job: JobId, demand: Demand) -> bool {
         match self.mode {
             Mode::Fair => {
@@ -151,13 +152,15 @@ impl Pass {
         }
     }
 
-    /// Returns what everybody was given.
+    /// Returns the assignments of all granted jobs.
     pub fn assignments(&self) -> impl Iterator<Item = (JobId, Assignment)> + '_ {
         self.grants.iter().map(|g| (g.job, g.assignment()))
     }
 
-    /// The original ends if shrinking was not enough, or gave out more than
-    /// there is; here the job waits and nobody is shrunk.
+    /// Grants the best-case demand, or a fair share for which peers are shrunk.
+    ///
+    /// Quirk: the program fails if shrinking is not enough, or if it granted more than exists. Here
+    /// the job waits and no peer is shrunk.
     fn tune(&mut self, job: JobId, demand: Demand) -> bool {
         if self.try_grant(job, demand, demand.best, false) {
             return true;
@@ -187,7 +190,8 @@ impl Pass {
         granted
     }
 
-    /// A fair share, if anything is above it: what is below is raised to it.
+    /// Returns a fair share if any amount exceeds it. Amounts below the fair share are raised to
+    /// it.
     fn to_fair(&self, vector: &Amounts) -> Option<Amounts> {
         let fair = times(&self.fair, vector[0]);
         let above = (0..5).any(|i| vector[i] > fair[i]);
@@ -227,7 +231,7 @@ impl Pass {
         true
     }
 
-    /// The first free GPUs whose server has a GPU's part of everything.
+    /// Finds the first free GPUs on servers with enough of all other resources per GPU.
     fn find_first(&self, vector: &Amounts) -> Option<Found> {
         let each = vector.map(|amount| amount / vector[0]);
         let needed = vector[0] as usize;
@@ -255,8 +259,8 @@ impl Pass {
         None
     }
 
-    /// The server with fewest free GPUs that has all of it; else GPU by GPU from
-    /// the server with fewest free ones.
+    /// Finds the server with the fewest free GPUs that satisfies all of the demand. Otherwise takes
+    /// single GPUs from the server with the fewest free GPUs.
     fn find_consolidated(&self, vector: &Amounts) -> Option<Found> {
         let needed = vector[0] as usize;
         let none = [0.0; 5];
@@ -305,8 +309,8 @@ impl Pass {
         Some(found)
     }
 
-    /// Returns where GPUs are free for a job that lacks something else, with how many to take from
-    /// each.
+    /// Returns servers with free GPUs for a job that lacks another resource, with the number of
+    /// GPUs to take from each.
     fn with_free_gpus(&self, needed: usize) -> Vec<(usize, usize)> {
         let whole = |s: &Server| s.left(&[0.0; 5])[0] >= needed as f64;
         if needed > 1
@@ -334,7 +338,7 @@ impl Pass {
         taken
     }
 
-    /// The grants on a server to shrink until `wanted` fits there.
+    /// Returns the grants on a server to shrink until `wanted` fits there.
     fn peers(&mut self, server: usize, wanted: &Amounts) -> Vec<usize> {
         let mut need = shortage(wanted, &self.servers[server].left(&[0.0; 5]));
         let mut peers = Vec::new();
@@ -365,8 +369,8 @@ impl Pass {
         peers
     }
 
-    /// Gives a peer its fair share of the same GPUs; `false` if that is more
-    /// than a server has.
+    /// Reduces a peer to its fair share on the same GPUs. Returns false if that is more than a
+    /// server has.
     fn shrink(&mut self, peer: usize) -> bool {
         let best = self.grants[peer].demand.best;
         let fair = self.to_fair(&best);
@@ -391,7 +395,7 @@ impl Pass {
     }
 }
 
-/// Network is looked at, and never counted as used.
+/// Network demands are checked but never counted as used.
 fn without_network(part: &Amounts) -> Amounts {
     [part[0], part[1], part[2], part[3], 0.0]
 }

@@ -1,4 +1,4 @@
-//! What the original was given.
+//! Inputs of the original.
 
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{Key, Mode, ROUND_S, Settings};
@@ -52,7 +52,7 @@ impl Input {
         };
         let config = case.input(case.text("config")?)?;
         let wrong = |path: &std::path::Path, e: &dyn std::fmt::Display| {
-            // Readers name the file themselves.
+            // Errors of readers contain the name of the file.
             let what = e.to_string();
             let file = format!("{}: ", path.display());
             VerifyError::Bad {
@@ -108,7 +108,7 @@ impl Input {
         })
     }
 
-    /// Returns why the original ends before its first round, if it does.
+    /// Returns the reason for which the original fails before its first round, if it does.
     pub fn end_of_the_original(&self) -> Option<String> {
         if self.settings.key == Key::Srsf {
             return Some(

@@ -60,7 +60,7 @@ impl System for Synergy {
     }
 }
 
-/// A run that the original never began: nobody has finished.
+/// Compares a run that the original failed to begin: no job has finished.
 fn compare_end(
     case: &Case,
     why: &str,
@@ -80,18 +80,18 @@ fn compare_end(
     Ok(())
 }
 
-/// Returns how a job that was not seen to start or finish may be written.
+/// Returns true for the spellings of a missing start or finish.
 fn none(text: &str) -> bool {
     ["", "-1", "None", "nan"].contains(&text)
 }
 
-/// The original ends at the first round in which nobody is runnable, even if
-/// jobs are still to come.
+/// Returns the first round without runnable jobs. The original ends there, even if more jobs will
+/// arrive.
 fn stop(report: &Report, first: Time) -> Time {
     let mut at = first;
     loop {
         let here = |j: &&JobResult| j.submit <= at && j.finish.is_none_or(|f| f > at);
-        // The next round in which somebody may be gone.
+        // The next round in which a job may have ended.
         let Some(next) = report.jobs.iter().filter(here).map(|j| j.finish).max() else {
             return at;
         };
@@ -147,7 +147,7 @@ fn compare_jobs(
         }
         if let Ok(c) = e.column("model") {
             let model = spec.extras().model.as_deref().unwrap_or_default();
-            // A model that it does not know may be written as what it takes it for.
+            // For an unknown model, the row may have the model that the original uses instead.
             let known = input.profiles.names().any(|name| name == model);
             out.values += 1;
             out.covers("model");
@@ -192,7 +192,7 @@ fn compare_figures(
         ("finished", ended.len() as f64),
         ("avg_jct_s", ended.iter().sum::<f64>() / ended.len() as f64),
         ("makespan_s", last.max().map_or(0.0, Time::secs)),
-        // The last round is that in which nobody was left.
+        // The last round is the one without remaining jobs.
         ("rounds", ((stop - first).secs() / ROUND_S).round() + 1.0),
     ];
     out.figures(case, &figures)

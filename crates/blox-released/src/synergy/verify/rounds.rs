@@ -1,4 +1,4 @@
-//! What every job was granted in each round.
+//! Resources granted to each job in each round.
 
 use super::input::Input;
 use crate::synergy::ROUND_S;
@@ -11,7 +11,7 @@ use blox_sim::Report;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Keeps what every job has after each decision.
+/// Records the assignment of every job after each decision.
 #[derive(Clone, Default)]
 pub(super) struct Grants(Arc<Mutex<Log>>);
 
@@ -64,11 +64,11 @@ impl Journal for Grants {
     }
 }
 
-/// GPUs and each server's part, as `rounds.csv` has them.
+/// GPUs and the part of each server, as in `rounds.csv`.
 #[derive(Debug, PartialEq)]
 struct Grant {
     gpus: Vec<u32>,
-    /// Server, GPUs, CPUs, memory.
+    /// Server, with its GPUs, CPUs and memory.
     parts: Vec<(u32, [f64; 3])>,
 }
 
@@ -91,7 +91,7 @@ impl Grant {
         }
     }
 
-    /// From `0|1` and `0:g2:c6:m125`.
+    /// Parses fields such as `0|1` and `0:g2:c6:m125`.
     fn parse(gpus: &str, parts: &str) -> Option<Self> {
         let numbers = gpus.split('|').map(|g| g.trim().parse().ok());
         let mut gpus: Vec<u32> = numbers.collect::<Option<_>>()?;
@@ -107,7 +107,7 @@ impl Grant {
         Some(Grant { gpus, parts })
     }
 
-    /// Equal, amounts to the six digits that are printed.
+    /// Returns true if both are equal, with amounts compared to the six printed digits.
     fn equals(&self, other: &Grant) -> bool {
         let near = |a: &f64, b: &f64| (a - b).abs() <= 1e-5 * a.abs().max(b.abs());
         self.gpus == other.gpus
@@ -133,7 +133,7 @@ impl std::fmt::Display for Grant {
     }
 }
 
-/// Returns what every job was granted in each round.
+/// Compares the resources granted to each job in each round.
 pub(super) fn compare_rounds(
     case: &Case,
     input: &Input,
@@ -173,7 +173,7 @@ pub(super) fn compare_rounds(
     let mut at = input.settings.first;
     let last = expected.keys().next_back().copied().unwrap_or(at);
     while at <= last.max(stop.min(report.end)) {
-        // Between decisions everybody keeps what it has, until it ends.
+        // Between decisions, jobs keep their resources until they end.
         let held = rounds.range(..=at).next_back().map(|(_, held)| held);
         let ours: BTreeMap<&str, Grant> = held
             .into_iter()

@@ -1,4 +1,4 @@
-//! The schedule `multi-dlas-gpu`: queues of their own for each GPU count.
+//! The schedule `multi-dlas-gpu`: separate queues for each GPU count.
 
 use super::ends::StaleEnds;
 use super::{News, active, repeat, samples::round};
@@ -6,21 +6,22 @@ use blox_core::{Event, JobId, Outlook, Policy, Requests, SchedulingPolicy, Time,
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Jobs of one GPU count share GPUs that are reserved for them, and have two
-/// queues, by 3,600 GPU-seconds of service. Every 600 s, from 600 on, the
-/// reservations are made anew: in proportion to demand, less than what is in
-/// use to nobody, and what is left over in turn to those who ask for more.
-/// Nothing runs before the first reservation.
+/// Separate queues and reserved GPUs for each GPU count.
 ///
-/// The program stops when neither an arrival nor an end is to come, even if a
-/// reservation would let a job run: hence it is told when the last job comes.
+/// The jobs of one GPU count have two queues, divided at 3,600 GPU-seconds of service. The
+/// reservations are recomputed every 600 s, from 600 s on, in proportion to demand. A GPU count
+/// keeps at least the GPUs that it uses. The remaining GPUs go in turn to the GPU counts with more
+/// demand. No job runs before the first reservation.
+///
+/// Quirk: the program stops if no arrival and no end is left, even if a reservation would let a job
+/// run. This policy therefore needs the time of the last arrival.
 #[derive(Clone, Debug)]
 pub struct ClassQueues {
     classes: Vec<Class>,
     last_arrival: Time,
 }
 
-/// The program's classes and lists.
+/// Queues and reservations of the program.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ClassState {
     classes: Vec<Class>,
@@ -30,7 +31,7 @@ pub struct ClassState {
     reserve_at: f64,
     jump_at: Option<Time>,
     ends: StaleEnds,
-    /// Jobs that a pass stopped and the next one, at the same moment, let go on.
+    /// Jobs that one pass stopped and the next pass at the same time resumed.
     blinks: Vec<JobId>,
 }
 
@@ -47,8 +48,8 @@ const LIMIT: f64 = 3600.0;
 const INTERVAL: f64 = 600.0;
 
 impl ClassQueues {
-    /// With the GPU counts in the order in which the program walks them (see
-    /// [`dict_order`]), and the moment of the last arrival.
+    /// Creates the schedule. `order` has the GPU counts in the order in which the program visits
+    /// them (see [`dict_order`]).
     pub fn new(order: &[u32], last_arrival: Time) -> Self {
         let class = |gpus: &u32| Class {
             gpus: (*gpus).max(1),
@@ -62,13 +63,13 @@ impl ClassQueues {
 }
 
 impl ClassState {
-    /// Jobs that the last decision would have stopped and started at one and
-    /// the same moment, as the program counts it; in the plan they just go on.
+    /// Returns the jobs that the last decision stopped and started at the same time, as the program
+    /// counts it. In the plan they keep running.
     pub fn blinks(&self) -> &[JobId] {
         &self.blinks
     }
 
-    /// One pass over all classes: who runs after it.
+    /// Runs one pass over all GPU counts and returns the jobs that run after it.
     fn pass(&mut self, view: View<'_>, ran: &dyn Fn(JobId) -> bool) -> Vec<JobId> {
         let (now, demoted) = (view.now(), &mut self.demoted);
         let mut granted = Vec::new();
@@ -103,8 +104,9 @@ impl ClassState {
         granted
     }
 
-    /// Until the next demotion or reservation; the program waits for neither
-    /// when nothing runs and nobody is to come.
+    /// Returns the validity of a decision: until the next demotion or reservation.
+    ///
+    /// The program waits for neither if no job runs and no arrival is left.
     fn outlook(&self, more_to_come: bool) -> Outlook {
         if self.demoted.is_empty() || (self.granted.is_empty() && !more_to_come) {
             return Outlook::Stable;
@@ -234,7 +236,7 @@ impl SchedulingPolicy for ClassQueues {
             m.classes[c].runnable.push(id);
             m.classes[c].queues[0].push(id);
         }
-        // While there was no job, reservations changed nothing.
+        // Without jobs, the skipped reservations had no effect.
         while idle && m.reserve_at < now.secs() {
             m.reserve_at += INTERVAL;
         }
@@ -266,7 +268,7 @@ impl SchedulingPolicy for ClassQueues {
             }
         }
         repeat(view, &granted, out);
-        // The program looks for the first end class by class.
+        // The program searches the first end by GPU count.
         let running = m.classes.iter().flat_map(|c| &c.runnable);
         let running = running
             .filter(|id| granted.contains(id))
@@ -277,8 +279,9 @@ impl SchedulingPolicy for ClassQueues {
     }
 }
 
-/// The order in which CPython 2.7 walks a dictionary with these keys, put in one
-/// after the other; a key that comes again changes nothing.
+/// Returns the order in which CPython 2.7 iterates over a dictionary with these keys.
+///
+/// Keys are inserted in the given order. Repeated keys have no effect.
 pub fn dict_order(keys: impl IntoIterator<Item = u32>) -> Vec<u32> {
     let mut slots: Vec<Option<u32>> = vec![None; 8];
     let mut count = 0;
@@ -304,7 +307,8 @@ pub fn dict_order(keys: impl IntoIterator<Item = u32>) -> Vec<u32> {
     slots.into_iter().flatten().collect()
 }
 
-/// Returns where a key is, or would go. A table always has an empty slot.
+/// Returns the slot of a key, or the slot where it would be inserted. A table always has an empty
+/// slot.
 fn slot_of(slots: &[Option<u32>], key: u32) -> usize {
     let (mut i, mut perturb) = (u64::from(key), u64::from(key));
     loop {
@@ -339,9 +343,9 @@ mod tests {
         for (class, jobs) in m.classes.iter_mut().zip([2, 4, 1]) {
             class.runnable = (0..jobs).map(JobId).collect();
         }
-        // Demands of 16, 4 and 2 on 16 GPUs: the shares 11.68, 2.88 and 1.44
-        // make one job of 8 GPUs, two of 1 and none of 2. Of the 6 GPUs left,
-        // 1 and 2 take turns until both have enough; 8 does not fit.
+        // Demands are 16, 4 and 2 on 16 GPUs. The shares 11.68, 2.88 and 1.44 give one job of 8
+        // GPUs, two of 1 and none of 2. The remaining 6 GPUs go in turn to the counts 1 and 2 until
+        // both have enough. A job of 8 GPUs does not fit.
         m.reserve(16);
         let totals: Vec<u32> = m.classes.iter().map(|c| c.total).collect();
         assert_eq!(totals, [8, 4, 2]);

@@ -1,24 +1,24 @@
-//! The program's calendar of ends, and what it forgets to take off it.
+//! Expected ends of jobs that the program fails to remove.
 
 use blox_core::{JobId, JobRef, Reason, Requests, Time, View};
 use serde::{Deserialize, Serialize};
 
-/// Lists of jobs that were expected to end at the moment of an arrival.
+/// Lists of jobs that were expected to end at the time of an arrival.
 ///
-/// When the next arrival and the next end coincide, the program writes the
-/// list of ending jobs into the arrival. If it then handles another event
-/// first, one that stops such a job, the list stays, and at the arrival the job
-/// ends although it has work left.
+/// Quirk: the program can end a job that has work left. If the next arrival and the next end
+/// coincide, it stores the list of ending jobs in the arrival. If it then first handles another
+/// event that stops such a job, the list is not updated. The job ends at the arrival although it
+/// has work left.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct StaleEnds {
-    /// The next end as each pass since the last arrival saw it.
+    /// Next end as seen by each pass since the last arrival.
     seen: Vec<(Time, Vec<JobId>)>,
 }
 
 impl StaleEnds {
-    /// Ends the jobs that an arrival now ends with work left, each once, and says
-    /// whether there are any. Their ends make the next decision due at this very
-    /// moment.
+    /// Ends the jobs that an arrival ends early. Returns true if there are any.
+    ///
+    /// Their ends make the next decision due at the same time.
     pub fn finish(&mut self, view: View<'_>, out: &mut Requests) -> bool {
         let now = view.now();
         let list = self.seen.iter().rposition(|(at, _)| *at == now);
@@ -31,8 +31,7 @@ impl StaleEnds {
         !jobs.is_empty()
     }
 
-    /// A pass is over, after which these jobs run. `arrivals` says whether it
-    /// took any.
+    /// Records the jobs that run after a pass. `arrivals` is true if the pass had arrivals.
     pub fn note<'a>(
         &mut self,
         now: Time,

@@ -1,25 +1,23 @@
-//! What Tiresias' released simulator does (SymbioticLab/Tiresias, Python 2).
+//! Schedules and placement schemes of Tiresias' released simulator (SymbioticLab/Tiresias, Python
+//! 2).
 //!
-//! Its schedules and placement schemes, as far as they are otherwise than the
-//! paper's, or are baselines whose ties depend on how the program keeps its
-//! lists. All are made for decisions on events
-//! ([`OnEvent`](blox_core::OnEvent)), whole seconds, and jobs that progress by a
-//! second a second wherever they are.
+//! This module has those that differ from the paper, and baselines whose ties depend on the order
+//! of the program's lists. All need decisions on events ([`OnEvent`](blox_core::OnEvent)), whole
+//! seconds, and jobs whose speed does not depend on placement.
 //!
-//! | schedule | part | placement |
+//! | schedule | component | placement |
 //! |---|---|---|
-//! | `fifo`, `fjf` | [`Pending`] | [`Repack`], blocked or passing |
-//! | `lpjf` | [`EveryOther`] | [`Repack`], blocked |
-//! | `sjf`, `shortest`, `shortest-gpu`, `shortest-expected` | [`InPlace`] | [`Repack`], passing |
+//! | `fifo`, `fjf` | [`Pending`] | [`Repack`], blocking or backfill |
+//! | `lpjf` | [`EveryOther`] | [`Repack`], blocking |
+//! | `sjf`, `shortest`, `shortest-gpu`, `shortest-expected` | [`InPlace`] | [`Repack`], backfill |
 //! | `dlas`, `dlas-gpu`, `dlas-gpu-N`, `dlas-gpu-gittins`, `dlas-gpu-pack` | [`DlasQueues`] | any: GPUs are counted |
-//! | `gittins` (patched: as it ships it crashes) | [`LowestRank`] | any |
+//! | `gittins` (patched: the released version crashes) | [`LowestRank`] | any |
 //! | `multi-dlas-gpu` | [`ClassQueues`] | any |
 //! | `gandiva` | [`NodeSets`] | [`Repack`] by [`AsNamed`] |
 //!
-//! **A job can end with work left** under `dlas*`, `gittins` and
-//! `multi-dlas-gpu`: where an arrival and an end coincide and another event
-//! comes first, the job that was going to end does so at the arrival, even if
-//! it was stopped in between.
+//! **A job can end with work left** under `dlas*`, `gittins` and `multi-dlas-gpu`. If an arrival
+//! and an end coincide and another event comes first, the job ends at the arrival even if that
+//! event stopped it.
 
 mod classes;
 mod ends;
@@ -47,9 +45,10 @@ use blox_policies::placement::suits;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// Whether anything happened since the last pass. The program looks at the
-/// cluster at events and at moments of its own alone; a decision in between
-/// repeats the last answer.
+/// True if an event happened since the last pass.
+///
+/// The program runs passes only at events and at times that it chose. A decision in between repeats
+/// the last result.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct News(bool);
 
@@ -60,7 +59,7 @@ impl Default for News {
 }
 
 impl News {
-    /// Takes note of an event, unless it follows from a decision.
+    /// Records an event, unless it follows from a decision.
     fn hear(&mut self, event: &Event) {
         self.0 |= !matches!(event, Event::Started { .. } | Event::Stopped { .. });
     }
@@ -70,7 +69,7 @@ impl News {
     }
 }
 
-/// Requests what was granted before, and nothing else.
+/// Requests the jobs granted before, and no others.
 fn repeat(view: View<'_>, granted: &[JobId], out: &mut Requests) {
     for job in granted.iter().filter_map(|id| active(view, *id)) {
         out.push(Request::gang(&job));
@@ -78,7 +77,7 @@ fn repeat(view: View<'_>, granted: &[JobId], out: &mut Requests) {
     out.stop_unlisted();
 }
 
-/// A job that waits or is placed.
+/// Returns a job that waits or is placed.
 fn active(view: View<'_>, id: JobId) -> Option<JobRef<'_>> {
     let stays = |j: &JobRef<'_>| {
         matches!(
@@ -89,8 +88,8 @@ fn active(view: View<'_>, id: JobId) -> Option<JobRef<'_>> {
     view.job(id).filter(stays)
 }
 
-/// Requests the jobs that fit by count, in order, passing over those that do
-/// not; all others stop. Gives the granted ones.
+/// Requests the jobs that fit by GPU count, in order, with backfill. All other jobs stop. Returns
+/// the granted jobs.
 fn allow(view: View<'_>, order: impl Iterator<Item = JobId>, out: &mut Requests) -> Vec<JobId> {
     let mut rooms = rooms(view);
     let mut granted = Vec::new();
@@ -104,13 +103,14 @@ fn allow(view: View<'_>, order: impl Iterator<Item = JobId>, out: &mut Requests)
     granted
 }
 
-/// What a pass has still to grant of a type of GPU. The program knows one type, and so counts alone.
+/// GPUs of one type that a pass can still grant. The program knows only one type, so it only counts
+/// GPUs.
 struct Room<'a> {
-    /// Any node of the type.
+    /// A node of the type.
     node: &'a Node,
-    /// GPUs not granted yet.
+    /// GPUs that are not granted yet.
     left: u32,
-    /// Those of them that no job has.
+    /// GPUs of these that no job occupies.
     idle: u32,
 }
 
@@ -129,7 +129,8 @@ fn rooms(view: View<'_>) -> Vec<Room<'_>> {
     rooms
 }
 
-/// Takes room for a job, if there is: where it is, else on types on which it runs, idle GPUs first.
+/// Takes room for a job and returns true if there is enough. A placed job stays on its types. Other
+/// jobs use types on which they run, idle GPUs first.
 fn take(rooms: &mut [Room<'_>], view: View<'_>, job: &JobRef<'_>) -> bool {
     let gpus = job.gpus().get();
     if let Some(has) = job.assignment() {
@@ -155,7 +156,7 @@ fn take(rooms: &mut [Room<'_>], view: View<'_>, job: &JobRef<'_>) -> bool {
     let runs = |r: &&mut Room<'_>| suits(r.node, job, &Shape::default(), view);
     let mut mine: Vec<&mut Room<'_>> = rooms.iter_mut().filter(runs).collect();
     if job.spec().extras().training.is_some() {
-        // All of one type.
+        // All GPUs must be of one type.
         mine.retain(|r| r.left >= gpus);
         mine.sort_by_key(|r| Reverse(r.idle));
         mine.truncate(1);

@@ -2,8 +2,9 @@
 
 use blox_core::{Outlook, Request, Requests, SchedulingPolicy, Stateless, View};
 
-/// The schedules `fifo` and `fjf`: waiting jobs by submission. What tells them
-/// apart is what their placement does with a job that does not fit.
+/// The schedules `fifo` and `fjf`: waiting jobs in order of submission.
+///
+/// They differ only in what their placement does with a job that does not fit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pending;
 
@@ -18,9 +19,10 @@ impl SchedulingPolicy for Pending {
     }
 }
 
-/// The schedule `lpjf`: as [`Pending`], but only every other job. The program
-/// takes jobs off the list that it walks, and so passes over the one after each
-/// that it starts; the waiting times that it means to sort by are never counted.
+/// The schedule `lpjf`: every other job of [`Pending`].
+///
+/// Quirk: the program removes jobs from the list that it iterates over, so it skips the job after
+/// each started job. It means to sort by waiting time, but never counts waiting times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryOther;
 

@@ -6,19 +6,19 @@ use blox_core::{Event, JobId, JobRef, Outlook, Policy, Requests, SchedulingPolic
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Discretised LAS as the released program has it; decisions fall on events.
+/// Discretised LAS as in the released program. Decisions follow events.
 ///
-/// A new job goes to the end of the first queue. In each pass, running jobs are
-/// looked at in order of arrival: one whose service has reached the limit of
-/// its queue goes to the end of the next, one queue a pass. Jobs are granted
-/// GPUs by count, queue by queue, those that do not fit are passed over; then
-/// each queue is parted: who runs, and behind them who does not. Placement is
-/// free: what is granted here always fits by count, on GPUs of types on which the job runs.
+/// A new job joins the end of the first queue. Each pass visits running jobs in order of arrival. A
+/// job whose service has reached the limit of its queue moves to the end of the next queue, one
+/// queue per pass. GPUs are granted by count, queue by queue, with backfill. Then each queue is
+/// partitioned: running jobs first, then the others. A granted job always fits by count on GPUs of
+/// types on which it runs, so placement is free.
 ///
-/// Otherwise than in the paper: places in a queue are lists with a history, not
-/// an order by first start; the pass for a demotion comes at `(limit - seconds)
-/// / GPUs`, later than the limit is reached; and a job can end with work left
-/// (see the module page).
+/// Differences from the paper:
+///
+/// - The order in a queue depends on its history instead of the first start.
+/// - The pass for a demotion runs at `(limit - seconds) / GPUs`, after the limit is reached.
+/// - A job can end with work left (see the module page).
 #[derive(Clone)]
 pub struct DlasQueues {
     limits: Vec<f64>,
@@ -27,7 +27,7 @@ pub struct DlasQueues {
     ranks: Option<Samples>,
 }
 
-/// The program's queues and accounts.
+/// Queues and accounts of the program.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DlasState {
     /// All jobs in order of arrival.
@@ -44,16 +44,16 @@ pub struct DlasState {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Account {
     queue: usize,
-    /// Attained time at the last promotion.
+    /// Attained time at the last promotion, in seconds.
     forgiven: f64,
-    /// Time for which it waited after it had run, since the last promotion.
+    /// Waiting time since the last promotion after the job has run.
     waited: f64,
     rank: f64,
     promotions: u32,
 }
 
 impl DlasState {
-    /// Returns how often each live job was promoted.
+    /// Returns the number of promotions of each live job.
     pub fn promotions(&self) -> impl Iterator<Item = (JobId, u32)> + '_ {
         self.jobs.iter().map(|(id, a)| (*id, a.promotions))
     }
@@ -63,8 +63,8 @@ impl DlasQueues {
     /// The limits of the released program, in GPU-seconds or seconds.
     pub const LIMITS: [f64; 2] = [3250.0, 7200.0];
 
-    /// `dlas-gpu` (service counts GPUs) or `dlas`, with as many queues as limits
-    /// and one more.
+    /// Creates `dlas-gpu` (service in GPU-seconds) or `dlas` (service in seconds). There is one
+    /// more queue than limits.
     pub fn new(limits: impl Into<Vec<f64>>, by_gpus: bool) -> Self {
         let limits = limits.into();
         DlasQueues {
@@ -75,14 +75,14 @@ impl DlasQueues {
         }
     }
 
-    /// Returns it with the starvation knob of `dlas-gpu-N`.
+    /// Sets the starvation knob of `dlas-gpu-N`.
     #[must_use]
     pub fn promoting(mut self, knob: f64) -> Self {
         self.knob = Some(knob);
         self
     }
 
-    /// Returns it with queues in descending order of the Gittins index, then by submission.
+    /// Orders queues by descending Gittins index, then by submission.
     #[must_use]
     pub fn ranked_by(mut self, samples: Samples) -> Self {
         self.ranks = Some(samples);
@@ -97,7 +97,7 @@ impl DlasQueues {
         }
     }
 
-    /// Updates one job; the queues change with it.
+    /// Updates the account and queue of one job.
     fn update(&self, memory: &mut DlasState, job: &JobRef<'_>, elapsed: f64) {
         let (id, width) = (job.id(), self.width(job));
         let m = &mut *memory;
@@ -132,7 +132,7 @@ impl DlasQueues {
         }
     }
 
-    /// The next moment at which a job crosses a limit or is promoted, as the program reckons.
+    /// Returns the next time of a demotion or promotion as the program computes it.
     fn next_jump(&self, memory: &DlasState, view: View<'_>) -> Option<Time> {
         let mut next: Option<Time> = None;
         for job in memory.runnable.iter().filter_map(|id| view.job(*id)) {
@@ -223,7 +223,7 @@ impl SchedulingPolicy for DlasQueues {
         m.granted = allow(view, in_order, out);
         let runs = |id: &JobId| m.granted.contains(id);
         for queue in &mut m.queues {
-            // Stable: who runs first, then who does not.
+            // Stable sort: running jobs first, then the others.
             queue.sort_by_key(|id| !runs(id));
         }
         let running = m.runnable.iter().filter(|id| runs(id));

@@ -1,4 +1,4 @@
-//! The schedule `gittins`, with the one line that it lacks to run.
+//! The schedule `gittins`, with the one missing line added.
 
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
@@ -6,17 +6,18 @@ use blox_core::{Event, JobId, Outlook, Policy, Requests, SchedulingPolicy, Time,
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// All jobs by their Gittins index, **lowest first**: the opposite of what the
-/// paper says, and of `dlas-gpu-gittins`. What waits is ranked by the seconds for
-/// which it ran, what runs by its GPU-seconds. GPUs are granted by count; the
-/// list is sorted where it lies. Besides events there is one moment after each
-/// pass at which all is looked at again, farther away each time.
+/// All jobs by Gittins index. Quirk: the program puts the **lowest index first**.
+///
+/// This is the opposite of the paper and of `dlas-gpu-gittins`. Waiting jobs are ranked by the
+/// seconds for which they ran, running jobs by their GPU-seconds. GPUs are granted by count. The
+/// list is sorted in place, so ties keep their order. Besides events, each pass schedules one
+/// further pass, at growing distances.
 #[derive(Clone, Debug)]
 pub struct LowestRank {
     samples: Samples,
 }
 
-/// The program's lists.
+/// Lists of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankState {
     runnable: Vec<JobId>,
@@ -27,7 +28,7 @@ pub struct RankState {
 }
 
 impl LowestRank {
-    /// With samples of past jobs.
+    /// Creates the schedule with samples of past jobs.
     pub fn new(samples: Samples) -> Self {
         LowestRank { samples }
     }

@@ -10,48 +10,48 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a scheme gives a job.
+/// Room that a scheme grants a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Grant {
     /// Any free GPUs.
     Anywhere,
-    /// So many GPUs on each of these nodes.
+    /// A number of GPUs on each of these nodes.
     On(Vec<(NodeId, u32)>),
 }
 
 /// A placement scheme of the released program.
 ///
-/// It is its own memory: a placement starts with a copy of it.
+/// A scheme is its own memory: each placement starts with a copy of it.
 pub trait Scheme: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// A job ended or something else happened.
+    /// Handles an end or another event.
     fn on_event(&mut self, event: &Event) {
         let _ = event;
     }
 
-    /// A pass begins: none of the listed jobs has anything.
+    /// Begins a pass, in which the listed jobs occupy nothing.
     fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]);
 
-    /// Returns whether passes come with events alone.
+    /// Returns true if passes run only after events.
     fn follows_events(&self) -> bool {
         true
     }
 
-    /// Room for the next job of the pass, taken for it; `None` if there is none.
+    /// Takes room for the next job of the pass. Returns `None` if there is none.
     fn grant(&mut self, job: &JobRef<'_>, request: &Request) -> Option<Grant>;
 }
 
-/// Places an explicit list of requests, all anew: each gets what its scheme
-/// finds on a cluster on which only the jobs before it in the list, and those
-/// that are not in it, have anything. Who runs and gets no room stops; who gets
-/// room on the nodes that it is on stays where it is; who gets room elsewhere
-/// stops and starts there.
+/// Places an explicit list of requests from an empty cluster.
+///
+/// Each job gets the room that the scheme finds if only earlier jobs in the list and jobs outside
+/// the list occupy GPUs. A running job without room stops. A job that gets room on its current
+/// nodes stays there. A job that gets room elsewhere stops and starts there.
 #[derive(Clone, Debug, Default)]
 pub struct Repack<S> {
     scheme: S,
     blocked: Blocked,
 }
 
-/// The scheme with what it has noted, and whether anything happened since the last pass.
+/// The scheme with its state, and whether an event happened since the last pass.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepackState<S> {
     scheme: S,
@@ -59,7 +59,7 @@ pub struct RepackState<S> {
 }
 
 impl<S: Scheme> Repack<S> {
-    /// By a scheme; a job without room is passed over.
+    /// Creates a placement with this scheme and backfill.
     pub fn by(scheme: S) -> Self {
         Repack {
             scheme,
@@ -67,7 +67,7 @@ impl<S: Scheme> Repack<S> {
         }
     }
 
-    /// Returns it with another answer to a job without room.
+    /// Sets what happens after a job without room.
     #[must_use]
     pub fn when_blocked(mut self, blocked: Blocked) -> Self {
         self.blocked = blocked;
@@ -162,7 +162,7 @@ fn on_nodes(draft: &Draft<'_>, nodes: &[(NodeId, u32)]) -> Option<GpuList> {
     Some(gpus)
 }
 
-/// GPUs by node, in order of the assignment.
+/// Returns the GPUs per node, in the order of the assignment.
 fn nodes_of(view: View<'_>, a: &Assignment) -> Vec<(NodeId, u32)> {
     let mut nodes: Vec<(NodeId, u32)> = Vec::new();
     for node in a.gpus.iter().filter_map(|g| view.cluster().node_of(*g)) {
@@ -174,7 +174,7 @@ fn nodes_of(view: View<'_>, a: &Assignment) -> Vec<(NodeId, u32)> {
     nodes
 }
 
-/// GPUs of a node that a pass may give away: the free ones and those of the listed jobs.
+/// Returns the GPUs of each node that a pass may grant: free ones and GPUs of the listed jobs.
 pub(super) fn gpus_of_pass(draft: &Draft<'_>, listed: &[Request]) -> BTreeMap<NodeId, u32> {
     let view = draft.view();
     let mut free: BTreeMap<NodeId, u32> = view
@@ -192,7 +192,7 @@ pub(super) fn gpus_of_pass(draft: &Draft<'_>, listed: &[Request]) -> BTreeMap<No
     free
 }
 
-/// The scheme `count`: enough free GPUs, wherever they are.
+/// The scheme `count`: any free GPUs, if there are enough.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Count {
     free: u32,
@@ -209,8 +209,7 @@ impl Scheme for Count {
     }
 }
 
-/// The scheme `balance`: its solver is commented out in the released program,
-/// so that no job is ever placed.
+/// The scheme `balance`. Quirk: the program never places a job, as the solver is commented out.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Nowhere;
 
@@ -222,7 +221,7 @@ impl Scheme for Nowhere {
     }
 }
 
-/// The nodes that the request itself names.
+/// Places jobs on the nodes that the request names.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct AsNamed;
 

@@ -1,4 +1,4 @@
-//! What the released program computes from its samples of past jobs.
+//! Estimates that the released program computes from samples of past jobs.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
     data: Arc<[i64]>,
-    /// The index of a job just below each sample.
+    /// Gittins index of a job just below each sample.
     index: Arc<[f64]>,
 }
 
 impl Samples {
-    /// How far the index looks ahead, in GPU-seconds.
+    /// Look-ahead of the index in GPU-seconds.
     pub const QUANTUM: i64 = 3250;
 
-    /// From services above 0; `None` without any, or with one that is not above 0.
+    /// Creates the tables. Returns `None` without samples or if a sample is not above 0.
     pub fn of(samples: impl IntoIterator<Item = i64>) -> Option<Self> {
         let mut data: Vec<i64> = samples.into_iter().collect();
         data.sort_unstable();
@@ -28,18 +28,20 @@ impl Samples {
         })
     }
 
-    /// The Gittins index times a million of a job that attained `service`: the
-    /// index at the sample above it. 0 from the largest sample on.
+    /// Returns the Gittins index, times a million, of a job that attained `service`.
     ///
-    /// The program takes whole samples where the paper takes what is left of
-    /// them, divides without the rest, and rounds.
+    /// It is the index at the next larger sample, and 0 from the largest sample on.
+    ///
+    /// Quirk: the program uses total services instead of the remaining ones of the paper, and it
+    /// uses integer division and rounding.
     pub fn rank(&self, service: f64) -> f64 {
         self.above(service)
             .map_or(0.0, |i| self.index.get(i).copied().unwrap_or(0.0))
     }
 
-    /// Returns how long a job that ran for `ran` seconds is expected to need: the mean of the
-    /// samples above, all but the last; 0 past the end.
+    /// Returns the expected duration of a job that ran for `ran` seconds.
+    ///
+    /// It is the mean of the larger samples without the last one. Beyond the last sample it is 0.
     pub fn expected(&self, ran: f64) -> f64 {
         let last = self.data.len() - 1;
         match self.above(ran) {
@@ -52,7 +54,7 @@ impl Samples {
         }
     }
 
-    /// The first sample above a number.
+    /// Returns the index of the first sample above `x`.
     fn above(&self, x: f64) -> Option<usize> {
         let i = self.data.partition_point(|d| *d as f64 <= x);
         (i < self.data.len()).then_some(i)
@@ -76,13 +78,14 @@ fn index_at(data: &[i64], service: i64) -> f64 {
     round(chance * 1e6 / expected as f64, 4)
 }
 
-/// Rounds as Python 2 does: halves away from zero, by the exact value of the
-/// number. For numbers below 2^60 in size and up to 5 decimals.
+/// Rounds as Python 2 does: halves away from zero, by the exact value of the number.
+///
+/// Valid for absolute values below 2^60 and up to 5 decimals.
 pub(super) fn round(x: f64, decimals: u32) -> f64 {
     let bits = x.abs().to_bits();
     let (exponent, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
     if exponent == 0 || exponent >= 1023 + 60 {
-        // Too small to leave a digit, or whole already.
+        // Too small to leave a digit, or already whole.
         return if exponent == 0 { 0.0 * x } else { x };
     }
     let mantissa = u128::from(fraction | 1 << 52);
@@ -106,7 +109,7 @@ mod tests {
         assert_eq!(round(0.015625, 5), 0.01563);
         assert_eq!(round(-0.015625, 5), -0.01563);
         assert_eq!(round(0.125, 2), 0.13);
-        // Below the half by its binary value.
+        // Below the half in binary.
         assert_eq!(round(2.675, 2), 2.67);
         assert_eq!(round(1.0 / 3.0, 5), 0.33333);
         assert_eq!(round(123456.78905, 4), 123456.7891);
@@ -116,14 +119,14 @@ mod tests {
 
     #[test]
     fn ranks_are_the_programs() {
-        // With D = 3250: at 99, all three are above, 100 and 1100 end within
-        // it: P = 2/3, E = (100 + 1100 + 3250) / 3 without the rest.
+        // With D = 3250: at 99, all three samples are above, and 100 and 1100 end within D. P =
+        // 2/3, and E = (100 + 1100 + 3250) / 3 in integer division.
         let samples = Samples::of([5000, 100, 1100]).unwrap();
         let rank = |chance: f64, expected: f64| round(chance * 1e6 / expected, 4);
         assert_eq!(samples.rank(0.0), rank(0.66667, 1483.0));
-        // At 1099 two are above, and one ends: the second of three.
+        // At 1099 two samples are above, and one of them ends: the second of three.
         assert_eq!(samples.rank(100.0), rank(0.5, 2175.0));
-        // The last one never does: its place is beyond the table's last but one.
+        // The last sample never ends within D: its index is outside the table.
         assert_eq!(samples.rank(1100.0), 0.0);
         assert_eq!(samples.rank(5000.0), 0.0);
         assert_eq!(samples.rank(9000.0), 0.0);

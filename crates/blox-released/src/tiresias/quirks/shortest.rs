@@ -5,41 +5,41 @@ use blox_core::{Event, JobId, JobRef, Outlook, Policy, Request, Requests, Schedu
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What [`InPlace`] sorts by, ascending.
+/// Sort key of [`InPlace`], ascending.
 #[derive(Clone, Debug)]
 pub enum ShortestBy {
     /// GPUs: `sjf`.
     Gpus,
-    /// Seconds left, truly: `shortest`.
+    /// True remaining seconds: `shortest`.
     Remaining,
-    /// GPU-seconds left, truly: `shortest-gpu`.
+    /// True remaining GPU-seconds: `shortest-gpu`.
     RemainingGpu,
-    /// Seconds that samples of past jobs let expect: `shortest-expected`. The
-    /// program writes what it expects of each running job into one and the same
-    /// job, the last of those that came last; all others keep what was expected
-    /// of them when they came.
+    /// Seconds expected from samples of past jobs: `shortest-expected`.
+    ///
+    /// Quirk: the program stores the estimate of every running job in one job, the last of the
+    /// latest arrivals. Other jobs keep the estimate from their arrival.
     Expected(Samples),
 }
 
-/// All jobs by a key, in a list that is sorted where it lies: jobs of equal keys
-/// stay as the passes before left them. Decisions fall on events.
+/// All jobs in one persistent list that is sorted in place by a key. Ties keep their previous
+/// order. Decisions follow events.
 #[derive(Clone, Debug)]
 pub struct InPlace {
     by: ShortestBy,
 }
 
-/// The jobs in the program's order.
+/// Jobs in the program's order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InPlaceState {
     runnable: Vec<JobId>,
     news: News,
     expected: BTreeMap<JobId, f64>,
-    /// The last job of the last arrival, whether it is still there or not.
+    /// Last job of the last arrival, even if it has ended.
     latest: Option<JobId>,
 }
 
 impl InPlace {
-    /// By a key.
+    /// Creates the schedule with a sort key.
     pub fn new(by: ShortestBy) -> Self {
         InPlace { by }
     }
@@ -82,7 +82,7 @@ impl SchedulingPolicy for InPlace {
 }
 
 impl InPlace {
-    /// Takes who came and leaves out who went, and puts all in order.
+    /// Adds new jobs, removes ended jobs, and sorts the list.
     fn pass(&self, memory: &mut InPlaceState, view: View<'_>) {
         let m = &mut *memory;
         let here = |id: &JobId| active(view, *id).is_some();

@@ -10,30 +10,31 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Gandiva's time slicing as the released simulator has it.
 ///
-/// Jobs of one GPU count share sets of nodes of their own. A set takes as many
-/// jobs at a time as fit on it, the first of its list; every 60 s, at full
-/// minutes, these go to the end of the list. New jobs go to the first set with
-/// room, else to a new set, else to the next set in turn; without any set they
-/// wait. In every step, sets are added to and taken from a GPU count in
-/// proportion to what its jobs ask for.
+/// Jobs of one GPU count share separate sets of nodes. The first jobs of a set's list run, as many
+/// as fit. Every 60 s, at full minutes, these jobs move to the end of the list. A new job joins the
+/// first set with room, otherwise a new set, otherwise the next set in turn. Without any set it
+/// waits. Every step changes the number of sets of each GPU count in proportion to the demand of
+/// its jobs.
 ///
-/// It needs a decision at every step of the program: ten seconds after the last
-/// one, or at the next arrival. Jobs of other than 1, 2, 4, 8, 12, 16, 24, 32 or
-/// 64 GPUs, at which the program stops, wait for ever. Placement must follow the
-/// nodes that requests name: see [`AsNamed`](super::AsNamed).
+/// The schedule needs a decision at every step of the program: ten seconds after the last one, or
+/// at the next arrival. The program stops at jobs of other than 1, 2, 4, 8, 12, 16, 24, 32 or 64
+/// GPUs. Here they wait forever. Placement must use the nodes that requests name: see
+/// [`AsNamed`](super::AsNamed).
 ///
-/// Two things lead the program's sets astray: a set that has lost jobs by their
-/// ends still counts them when the emptiest is looked for; and jobs are dealt
-/// anew over a grown number of sets only if a variable happens not to be 0.
+/// Quirks of the program:
+///
+/// - The search for the emptiest set still counts jobs that have ended.
+/// - After the number of sets has grown, jobs are redistributed only if a leaked loop variable is
+///   not 0.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSets;
 
-/// The program's sets of nodes.
+/// Node sets of the program.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SetState {
     begun: bool,
     free: VecDeque<NodeId>,
-    /// By GPU count, in [`ORDER`].
+    /// Sets by GPU count, in the order of [`ORDER`].
     classes: Vec<Vec<Set>>,
     pending: Vec<JobId>,
     joined: BTreeMap<JobId, Joined>,
@@ -43,29 +44,29 @@ pub struct SetState {
 struct Set {
     nodes: Vec<NodeId>,
     jobs: Vec<JobId>,
-    /// Jobs that it took, and no end takes off.
+    /// Number of jobs that joined the set. Ends do not reduce it.
     load: usize,
 }
 
-/// When a job joined a set.
+/// Time at which a job joined a set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Joined {
-    /// When.
+    /// Time at which the job joined.
     pub at: Time,
-    /// True if it had to wait for a set.
+    /// True if the job had to wait for a set.
     pub waited: bool,
 }
 
-/// The GPU counts in the order of the program's dictionary.
+/// GPU counts in the order of the program's dictionary.
 const ORDER: [u32; 9] = [16, 1, 2, 4, 24, 32, 8, 64, 12];
 
-/// What is fixed for all sets of a GPU count.
+/// Properties of all sets of one GPU count.
 #[derive(Clone, Copy)]
 struct Class {
     gpus: usize,
-    /// Nodes of a set.
+    /// Nodes per set.
     nodes: usize,
-    /// Jobs that run on a set at a time.
+    /// Maximum number of jobs that run on a set at the same time.
     capacity: usize,
     gpus_a_node: usize,
 }
@@ -84,14 +85,16 @@ impl Class {
 }
 
 impl SetState {
-    /// When each live job joined a set; the program calls it its start, though
-    /// the job may have to wait for its slice.
+    /// Returns the time at which each live job joined a set.
+    ///
+    /// The program calls it the start of the job, although the job may still wait for its slice.
     pub fn joined(&self) -> impl Iterator<Item = (JobId, Joined)> + '_ {
         self.joined.iter().map(|(id, joined)| (*id, *joined))
     }
 
-    /// The first jobs of each set had their slice: who ended leaves, full
-    /// minutes turn the lists, empty sets go. Whether any did.
+    /// Ends the slice of the first jobs of each set. Returns true if a set was removed.
+    ///
+    /// Ended jobs leave, lists rotate at full minutes, and empty sets are removed.
     fn end_step(&mut self, view: View<'_>, classes: &[Class]) -> bool {
         let turns = view.now().secs() % 60.0 == 0.0;
         let mut released = false;
@@ -112,7 +115,7 @@ impl SetState {
         released
     }
 
-    /// Finds a set for a job.
+    /// Finds a set for a job. Returns false if the job must wait.
     fn place(&mut self, job: &JobRef<'_>, classes: &[Class]) -> bool {
         let Some(c) = ORDER.iter().position(|g| *g == job.gpus().get()) else {
             return false;
@@ -145,7 +148,7 @@ impl SetState {
         true
     }
 
-    /// Grows and shrinks the sets of each GPU count to its share of the demand.
+    /// Grows or shrinks the sets of each GPU count to its share of the demand.
     fn adjust(&mut self, classes: &[Class], all_gpus: u32) {
         let jobs = |sets: &[Set]| sets.iter().map(|s| s.jobs.len()).sum::<usize>();
         let sizes: Vec<(usize, usize)> = self
@@ -174,7 +177,7 @@ impl SetState {
     }
 
     fn grow(&mut self, c: usize, class: Class, tries: usize) {
-        // The program's loop variable, which a success overwrites.
+        // The program's loop variable, which a successful iteration overwrites.
         let mut leaked = 0;
         for i in 1..=tries {
             leaked = i;
@@ -214,7 +217,7 @@ fn take(set: &mut Set, job: JobId) {
     set.load += 1;
 }
 
-/// Each job to the set that then comes first.
+/// Gives each job to the set with the smallest load at that point.
 fn deal(sets: &mut [Set], jobs: Vec<JobId>) {
     for job in jobs {
         if let Some(first) = sets.first_mut() {
@@ -258,13 +261,13 @@ impl SchedulingPolicy for NodeSets {
         while released && i < m.pending.len() {
             let job = view.job(m.pending[i]);
             if job.is_some_and(|job| m.place(&job, &classes)) {
-                // The next one moves up to the place just looked at.
+                // The next job moves to the index just visited.
                 let id = m.pending.remove(i);
                 m.joined.insert(id, Joined { at, waited: true });
             }
             i += 1;
         }
-        // The program does this before the next step; nothing happens in between.
+        // The program does this before the next step, and nothing happens in between.
         m.adjust(&classes, view.installed_gpus().get());
         for (sets, class) in m.classes.iter().zip(&classes) {
             for set in sets {
@@ -284,7 +287,7 @@ impl SchedulingPolicy for NodeSets {
     }
 }
 
-/// The job on the nodes of its set.
+/// Returns a request for the job on the nodes of its set.
 fn request(job: &JobRef<'_>, set: &Set, class: &Class) -> Request {
     let mut left = class.gpus;
     let nodes = set.nodes.iter().map(|node| {

@@ -5,35 +5,37 @@ use blox_core::{Draft, Event, JobId, JobRef, NodeId, Request};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The scheme `yarn` (and `cbalance`, which falls through to it): on one node,
-/// or on wholly free nodes under one switch and one more for the rest, the first
-/// that do. A switch is what nodes of the same location have in common.
+/// The scheme `yarn` (and `cbalance`, which falls through to it).
 ///
-/// A job takes 2 CPUs (one GPU) or 6 a GPU. It takes 5 GB of memory on one
-/// node; on several, 11 and a tenth of its GPUs for each GPU. A node that does
-/// not say how many CPUs or how much memory it has has enough.
+/// A job gets the first node that fits it. A job that is larger than a node gets enough fully free
+/// nodes under one switch, plus one node there for the rest. The first such switch is taken. Nodes
+/// of the same location share a switch.
 ///
-/// A pass empties GPUs and CPUs, but not memory; a running job's record of where
-/// it is is dropped before it is placed anew, and only the last one is given
-/// back when the job ends. So each pass that a job survives leaks its memory,
-/// until no node has enough and jobs wait for ever.
+/// A job with one GPU takes 2 CPUs. Other jobs take 6 CPUs per GPU. A job on one node takes 5 GB of
+/// memory. On several nodes it takes 11 GB plus a tenth of its GPU count, for each GPU. A node
+/// without a number of CPUs or size of memory always has enough.
+///
+/// Quirk: the program leaks the memory of a job in each pass that the job survives. A pass frees
+/// GPUs and CPUs but not memory. It drops the record of a running job's location before it places
+/// the job again, and an end returns only the last record. At some point no node has enough memory,
+/// and jobs wait forever.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Yarn {
     memory: YarnMemory,
-    /// Filled in each pass.
+    /// Rebuilt in each pass.
     #[serde(skip)]
     switches: Vec<Vec<Room>>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct YarnMemory {
-    /// Memory left on each node, but for what leaked.
+    /// Free memory on each node, without leaked memory.
     free: BTreeMap<NodeId, f64>,
-    /// Where each job is.
+    /// Location of each job.
     records: BTreeMap<JobId, Vec<Share>>,
 }
 
-/// What a job has on a node.
+/// Resources of a job on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Share {
     node: NodeId,
@@ -42,7 +44,7 @@ struct Share {
     memory: f64,
 }
 
-/// What a node has left in this pass, memory apart.
+/// Free resources of a node in this pass, except memory.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     node: NodeId,
@@ -74,7 +76,7 @@ impl Yarn {
         if a_node == 0 {
             return None;
         }
-        // Parameter servers: 6, and a tenth a worker; 5 a worker.
+        // Parameter servers: 6 GB and a tenth per worker. Workers: 5 GB each.
         let a_gpu = 6.0 + f64::from(needed) * 0.1 + 5.0;
         let fits = |r: &&Room, gpus: u32| {
             let (cpus, memory) = (6.0 * f64::from(gpus), a_gpu * f64::from(gpus));
@@ -200,7 +202,7 @@ mod tests {
             nodes(&yarn, &rooms(&[1, 4, 4], 24.0), 2),
             Some(vec![(1, 2)])
         );
-        // Four GPUs come with 24 CPUs, one with two.
+        // Four GPUs need 24 CPUs, one GPU needs two.
         assert_eq!(nodes(&yarn, &rooms(&[4, 4], 23.0), 4), None);
         assert_eq!(nodes(&yarn, &rooms(&[4, 4], 2.0), 1), Some(vec![(0, 1)]));
         assert_eq!(nodes(&with_memory(4.9), &rooms(&[4], 24.0), 1), None);
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn large_jobs_go_to_idle_nodes_and_one_for_the_rest() {
-        // For 9 GPUs, each comes with 11.9 GB: an idle node needs 47.6.
+        // For 9 GPUs, each needs 11.9 GB, so an idle node needs 47.6 GB.
         let yarn = with_memory(48.0);
         let all = rooms(&[4, 3, 4, 4], 24.0);
         assert_eq!(nodes(&yarn, &all, 9), Some(vec![(0, 4), (2, 4), (1, 1)]));

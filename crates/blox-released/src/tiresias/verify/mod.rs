@@ -72,7 +72,7 @@ impl System for Tiresias {
     }
 }
 
-/// What the program's own rows are compared with.
+/// Inputs for the comparison with the program's rows.
 struct Rows<'a> {
     case: &'a Case,
     settings: &'a Settings,
@@ -106,7 +106,7 @@ impl Rows<'_> {
         out.jobs = seen.len() as u64;
         let (all, ended, rows) = (jobs.len(), finished.len(), e.rows.len());
         if self.settings.crashed {
-            // That it writes nothing before it crashes is a result, too.
+            // The fact that it writes nothing before it crashes is a result, too.
             if let Some(why) = self.settings.crash {
                 out.values += 1;
                 if rows > 0 {
@@ -134,7 +134,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Returns what is said of all rows.
+    /// Compares figures over all rows.
     fn figures(
         &self,
         finished: &BTreeMap<&str, &JobResult>,
@@ -171,7 +171,8 @@ impl Rows<'_> {
         let (submit, end) = (job.submit.secs(), job.finish.map(|t| t.secs()));
         let start = joined.or(job.first_start).map(|t| t.secs());
         let pending = match kept.joined {
-            // Who finds a set at once never waits, it says; its slice may have to.
+            // The program reports no wait for a job that finds a set at once, even if its slice
+            // comes later.
             Some(joined) if !joined.waited => Some(0.0),
             Some(joined) => Some(joined.at.secs() - submit),
             None => Some(told.pending),
@@ -188,7 +189,7 @@ impl Rows<'_> {
             ("pending_time", pending),
             ("promote", Some(f64::from(kept.promotions))),
         ];
-        // The others never count what they stop and start.
+        // The other schedules do not count stops and starts.
         if self.settings.kind == Kind::Preemptive {
             let blinks = f64::from(kept.blinks);
             columns.push(("preempt", Some(f64::from(told.stops) + blinks)));
@@ -198,7 +199,7 @@ impl Rows<'_> {
     }
 }
 
-/// `gpu-demands`: GPUs asked for by size, if every job started at once.
+/// Compares `gpu-demands`: requested GPUs by size over time, if every job started at once.
 fn compare_demands(case: &Case, jobs: &[JobResult], out: &mut Compared) -> Result<(), VerifyError> {
     let mut changes: BTreeMap<i64, BTreeMap<u32, i64>> = BTreeMap::new();
     for job in jobs {
@@ -245,7 +246,7 @@ fn compare_demands(case: &Case, jobs: &[JobResult], out: &mut Compared) -> Resul
     Ok(())
 }
 
-/// Returns how many jobs wait, run and have ended after each pass, where the case tells.
+/// Compares the numbers of waiting, running and ended jobs after each pass, if the case has them.
 fn compare_events(
     case: &Case,
     settings: &Settings,
@@ -266,7 +267,7 @@ fn compare_events(
         let at = table.number(r, time)?;
         let next = table.rows.get(r + 1).map(|next| &next[time]);
         if next == Some(&row[time]) {
-            // Several passes at one moment: the last one counts.
+            // If several passes have the same time, the last one counts.
             continue;
         }
         let counts = settings.as_logged(tally.counts_at(at));

@@ -1,4 +1,4 @@
-//! What the original was told, and what that is here.
+//! Settings of the original, and the corresponding run of the emulation.
 
 use super::tally::Counts;
 use crate::tiresias::quirks::{
@@ -17,32 +17,32 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Which rows a schedule writes.
+/// Kind of rows that a schedule writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Stops and starts are counted.
+    /// Preemptive. Stops and starts are counted.
     Preemptive,
-    /// Nothing is stopped; starts are not counted.
+    /// Not preemptive. Starts are not counted.
     Lasting,
     /// Time slices, which are not counted.
     Slices,
-    /// No jobs, but a curve of demand.
+    /// No jobs, only the demand over time.
     Demands,
 }
 
 pub(super) struct Settings {
     pub kind: Kind,
     pub trace: PathBuf,
-    /// The original ended with an error.
+    /// True if the original ended with an error.
     pub crashed: bool,
-    /// Why it cannot write a row with this schedule and scheme.
+    /// Reason why the program cannot write a row with this schedule and scheme.
     pub crash: Option<&'static str>,
     schedule: String,
     scheme: String,
     cluster: PathBuf,
 }
 
-/// What to simulate.
+/// A run to simulate.
 pub(super) struct Run {
     pub pipeline: Pipeline,
     pub cluster: ClusterSpec,
@@ -88,13 +88,13 @@ impl Settings {
         })
     }
 
-    /// The scheduler, its cluster and what else there is to it.
+    /// Returns the scheduler, its cluster and its other settings.
     pub fn run(&self, case: &Case) -> Result<Run, VerifyError> {
         let bad = |error: WorkloadError| VerifyError::Bad {
             path: case.dir().to_owned(),
             what: error.to_string(),
         };
-        // In the order of the file, which is not always that of submission.
+        // In the order of the file, which may differ from the order of submission.
         let jobs = read_rows(&self.trace)?;
         let sizes: Vec<u32> = jobs.iter().map(|job| job.gpus.get()).collect();
         let arrivals: Vec<Time> = jobs.iter().map(|job| job.submit).collect();
@@ -102,7 +102,7 @@ impl Settings {
         let scheme = match self.scheme.as_str() {
             "count" | "random" | "crandom" | "gandiva" => Scheme::Count,
             "greedy" => {
-                // Those that count GPUs themselves ignore the scheme.
+                // Schedules that count GPUs themselves ignore the scheme.
                 if !self.counts_gpus() {
                     cluster = tiresias::unlimited(sizes.iter().copied());
                 }
@@ -169,7 +169,7 @@ impl Settings {
                     });
                     tiresias::counted(name, policy)
                 }
-                // The program runs `fifo` for a name that it does not know.
+                // The program runs `fifo` for an unknown name.
                 None => tiresias::fifo(scheme),
             },
         };
@@ -181,9 +181,10 @@ impl Settings {
         })
     }
 
-    /// Waiting, running and ended jobs as the program's log counts them: one
-    /// schedule forgets to say that a job has ended, which stays what it was to the
-    /// log; one may take its end for an error.
+    /// Returns the numbers of waiting, running and ended jobs as the program logs them.
+    ///
+    /// `multi-dlas-gpu` does not log ends, so an ended job keeps its last state. `dlas-gpu-pack`
+    /// may log an end as an error.
     pub fn as_logged(&self, jobs: Counts) -> [Option<u32>; 3] {
         let Counts {
             waiting,
@@ -223,12 +224,12 @@ fn dlas(name: &str) -> Option<Dlas> {
     };
     match name {
         "dlas" => of(false, None, false),
-        // Jobs never share a GPU: every model fills the memory of one.
+        // Jobs never share a GPU, as every model fills the memory of one.
         "dlas-gpu" | "dlas-gpu-pack" => of(true, None, false),
         "dlas-gpu-gittins" => of(true, None, true),
         "dlas-gpu-05" => of(true, Some(0.5), false),
         _ => {
-            // With a knob the name is another one, and nothing is ranked.
+            // With a knob, the program does not recognize the name and ranks nothing.
             let gittins = name.strip_prefix("dlas-gpu-gittins-");
             let (knob, known): (_, &[u32]) = match gittins {
                 Some(knob) => (knob, &[1, 2, 4, 8]),
@@ -243,7 +244,7 @@ fn dlas(name: &str) -> Option<Dlas> {
     }
 }
 
-/// The program's options, from `summary.json`, its command, or `options.txt`.
+/// Options of the program, from `summary.json`, its command, or `options.txt`.
 struct Options(BTreeMap<String, String>);
 
 impl Options {
@@ -287,7 +288,7 @@ impl Options {
     }
 }
 
-/// What a policy remembers about a job beyond what happens to it.
+/// State that a policy keeps about a job in addition to its events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Remembered {
     pub promotions: u32,
@@ -297,7 +298,7 @@ pub(super) struct Remembered {
 
 type Jobs = BTreeMap<JobId, Remembered>;
 
-/// The memory of a policy that a run consumes.
+/// Copy of a policy's memory that outlives the run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory(Arc<Mutex<Jobs>>);
 
@@ -308,7 +309,7 @@ impl Memory {
     }
 }
 
-/// A policy whose memory is read after each decision.
+/// A policy that copies parts of its memory after each decision.
 struct Kept<P: Policy> {
     policy: P,
     memory: Memory,

@@ -1,4 +1,4 @@
-//! What a run's journal says about each job.
+//! Counts per job from the journal of a run.
 
 use blox_core::input::Input;
 use blox_core::journal::Journal;
@@ -6,14 +6,14 @@ use blox_core::{Action, Event, JobId, Plan, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What became of a job, in the program's terms.
+/// Counts of one job as the program defines them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// Times it was stopped and left waiting.
+    /// Number of stops that left the job waiting.
     pub stops: u32,
-    /// Times it was started from waiting, the first included.
+    /// Number of starts from waiting, including the first one.
     pub starts: u32,
-    /// Seconds for which it waited.
+    /// Waiting time in seconds.
     pub pending: f64,
     waits_since: Option<Time>,
 }
@@ -21,26 +21,26 @@ pub(super) struct Told {
 #[derive(Debug, Default)]
 struct Inner {
     jobs: BTreeMap<JobId, Told>,
-    /// The last two moments of decisions.
+    /// Times of the last two decisions.
     last: Time,
     before: Option<Time>,
     ended: u32,
-    /// Of these, those that waited when they ended.
+    /// Number of ended jobs that waited when they ended.
     ended_waiting: u32,
     counts: BTreeMap<Time, Counts>,
 }
 
-/// Jobs after a decision.
+/// Numbers of jobs after a decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub waiting: u32,
     pub running: u32,
     pub ended: u32,
-    /// Of the ended ones, those that waited when they ended.
+    /// Number of ended jobs that waited when they ended.
     pub ended_waiting: u32,
 }
 
-/// Listens to a journal and keeps what it needs.
+/// Journal that keeps counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally(Arc<Mutex<Inner>>);
 
@@ -49,7 +49,7 @@ impl Tally {
         self.with(|t| t.jobs.get(&job).copied().unwrap_or_default())
     }
 
-    /// Jobs after the last decision up to a moment.
+    /// Returns the numbers of jobs after the last decision up to a time.
     pub fn counts_at(&self, at: f64) -> Counts {
         let at = Time::new(at);
         self.with(|t| {
@@ -104,7 +104,8 @@ impl Inner {
         {
             self.ended_waiting += 1;
             if let Some(last) = last {
-                // It ended while it waited: the program counts up to its last pass.
+                // For a job that ends while it waits, the program counts the wait up to its last
+                // pass.
                 told.pending += (last - since).secs().max(0.0);
             }
         }
@@ -131,7 +132,7 @@ impl Inner {
             }
         }
         for job in placed {
-            // Who is moved did not wait.
+            // A moved job did not wait.
             if let Some(told) = self.jobs.get_mut(&job)
                 && let Some(since) = told.waits_since.take()
             {

@@ -1,4 +1,4 @@
-//! Chronus as its artifact runs, with its mixed-integer program or without a solver.
+//! Chronus as in its artifact, with its mixed-integer program or without a solver.
 
 mod plan;
 
@@ -10,63 +10,64 @@ use plan::{Row, bin, solve};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Minutes from one look at new and waiting jobs to the next.
+/// Minutes between two checks of new and waiting jobs.
 const CHECK: i64 = 5;
-/// The longest lease, in minutes, with which jobs that were not accepted may be forced
-/// in, and accepted ones run beside their plan.
+/// Maximum lease in minutes with which jobs that were not accepted may be forced in, and accepted
+/// jobs may run outside their plan.
 const SHORT_LEASE: f64 = 30.0;
-/// Deadlines in one program, for each minute of a lease; plans of what is above stay as they are.
+/// Maximum number of deadlines in one program, per minute of a lease. The plans of excess rows are
+/// kept.
 const MOST_ROWS: f64 = 20.0;
 
-/// How a job is ordered; the numbers count.
+/// Priorities of jobs. The order of the numbers matters.
 const LOWEST: i32 = -1;
 const ACCEPTED: i32 = 0;
 const UNACCEPTED: i32 = 1;
 const BEST_EFFORT: i32 = 2;
 
-/// What became of a job. Times are minutes.
+/// Result of a job. Times are in minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChronusRecord {
     /// The job.
     pub job: u32,
-    /// Its end; may lie within a minute.
+    /// End of the job, possibly within a minute.
     pub end: f64,
-    /// Minutes that it waited, as counted.
+    /// Waiting time as the original counts it.
     pub pending: f64,
-    /// Minutes that it ran, as counted.
+    /// Run time as the original counts it.
     pub executed: f64,
-    /// Minutes of work done, with those that it was given for nothing.
+    /// Work done, including work that the original credits for free.
     pub progress: f64,
-    /// How often it was stopped and went on.
+    /// Number of preemptions.
     pub preempted: u32,
-    /// See `preempted`.
+    /// Number of times that the job was resumed.
     pub resumed: u32,
-    /// From submission to the deadline that it was promised.
+    /// Time from submission to the promised deadline.
     pub expect: f64,
-    /// 0 accepted, 1 not accepted, 2 best effort, -1 too late.
+    /// Priority: 0 accepted, 1 not accepted, 2 best effort, -1 too late.
     pub priority: i32,
 }
 
 #[derive(Debug)]
 struct State {
     id: u32,
-    /// What its trace calls it.
+    /// Number of the job in the trace.
     number: i64,
     gpus: u32,
     submit: f64,
     duration: f64,
-    /// Minutes after submission, and what they are worth.
+    /// Deadlines in minutes after submission, and their values.
     deadlines: Vec<(f64, f64)>,
     best_effort: bool,
-    /// Leases that it still needs.
+    /// Number of leases that the job still needs.
     need: i64,
     estimate: f64,
     progress: f64,
     executed: f64,
     waited: f64,
-    /// Whether it runs in each coming lease.
+    /// For each future lease, true if the job runs in it.
     plan: Option<VecDeque<bool>>,
-    /// Which of its deadlines the plan is for.
+    /// Index of the deadline that the plan meets.
     option: usize,
     expect: f64,
     guaranteed: bool,
@@ -105,7 +106,8 @@ impl State {
         self.last = now;
     }
 
-    /// Too late for its deadline, it comes last; and how pressing it is.
+    /// Updates the priority and the urgency. A job that can no longer meet its deadline gets the
+    /// lowest priority.
     fn judge(&mut self, now: f64) {
         let late = self.expect + self.submit < now + self.left();
         if self.priority != BEST_EFFORT && self.priority != LOWEST && late {
@@ -119,7 +121,7 @@ impl State {
         self.emergence = -minutes * f64::from(self.gpus);
     }
 
-    /// Gives up the earliest leases of the plan.
+    /// Removes the earliest leases from the plan.
     fn drop_leases(&mut self, count: i64) {
         let on = self.plan.iter_mut().flatten().filter(|on| **on);
         for lease in on.take(count.max(0) as usize) {
@@ -127,7 +129,7 @@ impl State {
         }
     }
 
-    /// Returns whether it runs in the first lease of its plan, which begins.
+    /// Takes the first lease off the plan. Returns true if the job runs in it.
     fn begin_plan(&mut self) -> bool {
         let first = self.plan.as_mut().and_then(VecDeque::pop_front);
         first.unwrap_or(false)
@@ -146,19 +148,19 @@ impl State {
     }
 }
 
-/// The program of Chronus; its ticks are minutes.
+/// The program of Chronus. Its ticks are minutes.
 #[derive(Debug)]
 pub(super) struct Leases {
     total: u32,
     lease: f64,
     planner: Planner,
-    /// The last lease before which there was a job that was not accepted.
+    /// Last lease before which a job was not accepted.
     refused_before: i64,
     coming: Vec<State>,
     states: BTreeMap<u32, State>,
     pending: Vec<u32>,
     running: Vec<u32>,
-    /// GPUs that are guaranteed to nobody in this lease.
+    /// GPUs that are not guaranteed to any job in this lease.
     spot: i64,
     free: u32,
     next: Option<i64>,
@@ -183,7 +185,7 @@ impl Leases {
         }
     }
 
-    /// The number of the lease that comes next, from 0.
+    /// Returns the number of the next lease. Numbers start at 0.
     fn coming_lease(&self, now: f64, begun: bool) -> i64 {
         let number = (now / self.lease).floor() as i64;
         if begun || now % self.lease != 0.0 {
@@ -201,7 +203,7 @@ impl Leases {
         self.states.get_mut(&id).map(f)
     }
 
-    /// Running jobs do what they did since the last look.
+    /// Advances running jobs to `now`.
     fn run(&mut self, now: f64) {
         let (lease, at_lease) = (self.lease, now % self.lease == 0.0);
         let mut ended = Vec::new();
@@ -255,7 +257,8 @@ impl Leases {
         }
     }
 
-    /// Rows of jobs without a plan, and GPUs that plans leave in each coming lease.
+    /// Returns the rows of jobs without a plan, and the GPUs that plans leave free in each future
+    /// lease.
     fn rows(&self, number: i64) -> (Vec<Row>, Vec<i64>) {
         let (mut rows, mut free) = (Vec::new(), Vec::new());
         let all = || {
@@ -312,8 +315,8 @@ impl Leases {
             .all(|row| !met.insert(row.job) || row.take(&mut left, i64::from(self.total)).is_some())
     }
 
-    /// Plans those without a plan, the most valuable first, and says who runs in the lease that
-    /// begins.
+    /// Plans the jobs that have no plan, by descending value. Returns the jobs that run in the
+    /// lease that begins.
     fn plan_greedily(&mut self, number: i64) -> Vec<u32> {
         let (mut rows, mut free) = self.rows(number);
         rows.sort_by(Row::by_value);
@@ -347,8 +350,10 @@ impl Leases {
         run
     }
 
-    /// Plans all anew by the program, and says who runs in the lease that begins. `None`, and
-    /// nothing has changed, if it has no solution.
+    /// Plans all jobs anew with the integer program. Returns the jobs that run in the lease that
+    /// begins.
+    ///
+    /// If the program has no solution, returns `None` and changes nothing.
     fn plan_by_program(&mut self, number: i64, objective: Objective) -> Option<Vec<u32>> {
         let pending = self.pending.iter().map(|id| self.state(*id));
         let counted = pending.filter(|s| s.counts());
@@ -383,8 +388,8 @@ impl Leases {
         Some(run)
     }
 
-    /// Takes out rows of more than the program may have, widest first, of jobs whose plans can
-    /// stay as they are, and says whose.
+    /// Removes excess rows from the program, widest first. Only jobs that have a plan can be
+    /// removed, and they keep it. Returns these jobs.
     fn keep_plans(&self, rows: &mut Vec<Row>, free: &mut [i64]) -> Vec<u32> {
         let most = (MOST_ROWS * self.lease).floor() as usize;
         let mut excess = rows.len().saturating_sub(most);
@@ -414,7 +419,7 @@ impl Leases {
         kept
     }
 
-    /// A new lease begins.
+    /// Begins a new lease.
     fn begin_lease(&mut self, now: f64) {
         let before = self.running.clone();
         let lease = self.lease;
@@ -472,7 +477,7 @@ impl Leases {
         }
     }
 
-    /// New jobs are accepted or not.
+    /// Accepts or rejects new jobs.
     fn arrive(&mut self, now: f64) {
         let (here, later) = std::mem::take(&mut self.coming)
             .into_iter()
@@ -513,8 +518,10 @@ impl Leases {
         }
     }
 
-    /// Returns whether all rows can be packed with the last as it is, or how late it must be for
-    /// that: the row stays so late.
+    /// Checks whether all rows can be packed with the last row unchanged.
+    ///
+    /// If not, returns the earliest deadline of the last row with which they can, and sets the row
+    /// to it.
     fn fit_last(&self, rows: &mut [Row], free: &[i64], need: i64) -> Fit {
         let Some(at) = rows.len().checked_sub(1) else {
             return Fit::AsAsked(0);
@@ -550,7 +557,7 @@ impl Leases {
         self.running.push(id);
     }
 
-    /// What is not guaranteed goes to whoever presses most.
+    /// Gives GPUs without a guarantee to the most urgent jobs.
     fn serve_pending(&mut self, now: f64) {
         let before = self.running.clone();
         let number = self.coming_lease(now, true);
@@ -602,7 +609,7 @@ impl Leases {
         self.count_switches(&before);
     }
 
-    /// Jobs that were not accepted and end within the lease are forced in.
+    /// Forces in jobs that were not accepted and that end within the lease.
     fn force(&mut self, number: i64, rest: f64) {
         let states = &self.states;
         let gpus = |id: &u32| i64::from(states[id].gpus);
@@ -634,7 +641,7 @@ impl Leases {
         }
     }
 
-    /// Stops jobs without a guarantee until so many GPUs are free.
+    /// Stops jobs without a guarantee until `wanted` GPUs are free.
     fn make_room(&mut self, wanted: u32, now: f64) {
         let lease = self.lease;
         let mut victims = self.running.clone();
@@ -660,7 +667,7 @@ impl Leases {
         }
     }
 
-    /// Fills what is free, whatever the plans say.
+    /// Fills the free GPUs, regardless of the plans.
     fn fill(&mut self) {
         if self.free == 0 {
             return;

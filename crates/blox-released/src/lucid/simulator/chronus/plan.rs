@@ -1,38 +1,40 @@
-//! How the leases to come are given to jobs with deadlines.
+//! Planning of future leases for jobs with deadlines.
 
 use blox_solve::{BranchAndBound, Program, SolveError, Solver, Var};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, VecDeque};
 
-/// How the released program plans leases. With each way it plans greedily where a program
-/// has no solution.
+/// Planning method of the released program. If an integer program has no solution, the plan is
+/// greedy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Planner {
-    /// The most valuable jobs first, each in the latest leases that are left: what it falls back to
-    /// where its solver is missing.
+    /// Plans jobs by descending value, each in the latest free leases. The program falls back to
+    /// this method if its solver is not installed.
     #[default]
     Greedy,
-    /// By its mixed-integer program: the deadlines of most value together, and of such plans one
-    /// that the objective likes best. Solved to the optimum or for 2,000 nodes of the search; the
-    /// original stops after 5 s, or 1 s without progress.
+    /// Solves a mixed-integer program that maximises the total value of the met deadlines. The
+    /// objective decides among equal plans.
+    ///
+    /// The search stops at the optimum or after 2,000 nodes. The original stops after 5 s, or 1 s
+    /// without progress.
     Solved(Objective),
 }
 
-/// What a plan does with the lease that begins, `mip_objective` of the original.
+/// Preference of a plan for the lease that begins, `mip_objective` of the original.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
-    /// As [`Objective::Minimise`] while there are jobs that were not accepted, else as
+    /// [`Objective::Minimise`] while there are jobs that were not accepted, otherwise
     /// [`Objective::Maximise`].
     #[default]
     Adaptive,
-    /// As many GPUs as can be are in use.
+    /// Use as many GPUs as possible.
     Maximise,
-    /// As few as can be are, so that others may have them.
+    /// Use as few GPUs as possible, to leave them to other jobs.
     Minimise,
 }
 
 impl Objective {
-    /// Returns whether many GPUs are to be in use; `refused`: there are jobs that were not
+    /// Returns true if many GPUs should be used. `refused` is true if there are jobs that were not
     /// accepted.
     pub(super) fn uses_many(self, refused: bool) -> bool {
         match self {
@@ -43,13 +45,13 @@ impl Objective {
     }
 }
 
-/// A deadline that a job could be planned for.
+/// A deadline for which a job can be planned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub job: u32,
-    /// Which of the job's deadlines, from 0.
+    /// Index of the deadline in the job.
     pub option: usize,
-    /// Leases until the deadline.
+    /// Number of leases until the deadline.
     pub most: i64,
     pub need: i64,
     pub gpus: i64,
@@ -57,7 +59,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The most valuable first, then by size.
+    /// Compares by descending value, then by size.
     pub fn by_value(&self, other: &Row) -> Ordering {
         let value = other.value.total_cmp(&self.value);
         value.then_with(|| self.by_size(other))
@@ -68,7 +70,8 @@ impl Row {
         key(self).cmp(&key(other))
     }
 
-    /// Takes its leases, latest first; gives them back if there are too few.
+    /// Takes leases from the latest to the earliest. If there are too few, releases them and
+    /// returns `None`.
     pub fn take(&self, free: &mut Vec<i64>, total: i64) -> Option<VecDeque<bool>> {
         let most = self.most.max(0) as usize;
         if free.len() < most {
@@ -96,7 +99,7 @@ impl Row {
     }
 }
 
-/// GPUs as they count in plans.
+/// Returns the number of GPUs as plans count it.
 pub(super) fn bin(gpus: u32) -> i64 {
     match gpus {
         3 => 4,
@@ -105,15 +108,17 @@ pub(super) fn bin(gpus: u32) -> i64 {
     }
 }
 
-/// Nodes of the search.
+/// Maximum number of search nodes.
 const NODES: u64 = 2_000;
 
-/// Plans by the places of their rows.
+/// Plans with the indices of their rows.
 type Plans = Vec<(usize, VecDeque<bool>)>;
 
-/// The plans that the original's program makes of rows, in order of jobs and their deadlines,
-/// with so many GPUs left in each lease. `plans` are those that jobs have, at the rows that they
-/// are for. `None` where there is no solution, or none was found.
+/// Solves the original's program and returns a plan for each job, in order of jobs and their
+/// deadlines.
+///
+/// `free` has the free GPUs of each lease. `plans` has the current plan of each row. Returns `None`
+/// if there is no solution or none was found.
 pub(super) fn solve(
     rows: &[Row],
     free: &[i64],
@@ -133,7 +138,7 @@ pub(super) fn solve(
     }
 }
 
-/// Returns what the program thinks of plans.
+/// Returns the objective value of plans.
 fn measure(rows: &[Row], free: &[i64], many: bool, plans: &Plans) -> f64 {
     let value: f64 = plans.iter().map(|(i, _)| rows[*i].value).sum();
     let first = plans.iter().filter(|(_, p)| p.front() == Some(&true));
@@ -143,8 +148,11 @@ fn measure(rows: &[Row], free: &[i64], many: bool, plans: &Plans) -> f64 {
     if many { value + part } else { value - part }
 }
 
-/// The plans that there are, and the latest leases that are left for jobs without one; then, the
-/// widest job first, a lease of each is moved into the first one, or out of it, where there is room.
+/// Builds plans without a search: current plans first, then the latest free leases for the other
+/// jobs.
+///
+/// Then, widest job first, one lease of each job is moved into or out of the first lease if there
+/// is room.
 fn without_search(
     rows: &[Row],
     free: &[i64],
@@ -201,7 +209,7 @@ fn without_search(
     Some(found)
 }
 
-/// The plans that the search finds, and whether there are none better.
+/// Returns the best plans that the search finds, and true if they are optimal.
 fn search(rows: &[Row], free: &[i64], many: bool) -> Result<(Plans, bool), SolveError> {
     let span = rows.iter().map(|r| r.most).max().unwrap_or(0).max(0) as usize;
     let most_free = free.iter().copied().max().unwrap_or(0).max(1) as f64;
@@ -233,7 +241,7 @@ fn search(rows: &[Row], free: &[i64], many: bool) -> Result<(Plans, bool), Solve
     for (row, free) in in_lease.iter().zip(free) {
         program.at_most(row, *free as f64);
     }
-    // The first deadline of a job begins its rows.
+    // The first deadline of a job starts its rows.
     let mut of_job: Vec<(Var, f64)> = Vec::new();
     for (row, (chosen, _)) in rows.iter().zip(&vars) {
         if row.option == 0 && !of_job.is_empty() {
@@ -252,15 +260,17 @@ fn search(rows: &[Row], free: &[i64], many: bool) -> Result<(Plans, bool), Solve
     Ok((plans.collect(), solution.proven))
 }
 
-/// Leases that the original takes from rows by mistake: those of a deadline that has passed are
-/// counted back from the row's first variable, into the rows before it. `None` where there
-/// are no such variables, and it fails.
+/// Returns the leases that are closed by an error of the original.
+///
+/// Quirk: the program counts the leases of a passed deadline back from the row's first variable,
+/// into the rows before it. Returns `None` if these variables do not exist, in which case the
+/// program fails.
 fn closed(rows: &[Row], span: usize) -> Option<Vec<(usize, usize)>> {
     let mut closed = Vec::new();
     let all = rows.len() * span;
     for (i, row) in rows.iter().enumerate() {
         for back in 1..=row.most.min(0).unsigned_abs() as usize {
-            // Before the first variable of all comes the last.
+            // An index before the first variable wraps around to the last.
             let at = (all + i * span).checked_sub(back)? % all.max(1);
             closed.push((at / span.max(1), at % span.max(1)));
         }
@@ -299,14 +309,14 @@ mod tests {
         let [used, left] = [true, false].map(|many| solved(&rows, &[6, 6], many));
         assert_eq!(used, [(0, "10".to_owned()), (1, "10".to_owned())]);
         assert_eq!(left, [(0, "01".to_owned()), (1, "01".to_owned())]);
-        // With room for one of them, the wider one; the other comes after it.
+        // With room for one job, the wider one runs first, and the other one after it.
         let narrow = solved(&rows, &[4, 4], true);
         assert_eq!(narrow, [(0, "10".to_owned()), (1, "01".to_owned())]);
     }
 
     #[test]
     fn the_deadlines_of_most_value_together_are_met() {
-        // Only one of the two can have its first deadline.
+        // Only one of the two jobs can meet its first deadline.
         let rows = [
             row(0, 0, 1, 1, 4, 10.0),
             row(0, 1, 2, 1, 4, 9.0),
@@ -329,7 +339,7 @@ mod tests {
         // The job could wait, but its leases 1 and 2 are closed.
         let plans = solved(&rows, &[2, 2, 2], false);
         assert_eq!(plans, [(0, "100".to_owned()), (2, "1".to_owned())]);
-        // Before the first row lies the last.
+        // The row before the first one is the last one.
         assert_eq!(
             closed(&[row(0, 0, -1, 1, 1, 1.0), row(1, 0, 2, 1, 1, 1.0)], 2),
             Some(vec![(1, 1)])
