@@ -8,7 +8,8 @@
 //!   complete is not repeated.
 //! - I6: once fault injection ends, all jobs end within a time limit.
 //! - I7: no number is assigned twice.
-//! - I8: at the end, the cluster is in the same state as without faults.
+//! - I8: at the end, no launch is open, every job has an expected outcome, every node is up and
+//!   free, and a replay of the log gives the same state.
 //! - I9: a job's metrics come from its last launch.
 
 use blox_cluster::protocol::scheduler::Scheduler;

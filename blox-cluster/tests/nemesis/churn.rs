@@ -1,5 +1,5 @@
 //! A scheduler that stops, moves and places jobs at random, which tests the protocol harder than
-//! any real scheduler. Its decisions depend only on its seed and the version of the state.
+//! any real scheduler. Its decisions depend only on its seed and on the state.
 
 use blox_core::{
     Action, Assignment, Decide, DecideError, GpuId, JobId, NodeActions, Outlook, Plan, Reason,
