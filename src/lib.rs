@@ -47,7 +47,7 @@ pub mod placement_tools;
 pub mod prelude;
 
 /// Returns the registry of all built-in schedulers, policies, world components and collectors. With
-/// the feature `released`, it includes those of released programs.
+/// the feature `released`, it includes the entries of released programs.
 ///
 /// Add your own entries and pass the registry to [`cli::run`].
 pub fn registry() -> core::registry::Registry {

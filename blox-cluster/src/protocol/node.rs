@@ -251,8 +251,8 @@ impl Node {
         out
     }
 
-    /// Time at which the launch is destroyed: half the kill timeout after its shim should have
-    /// ended it.
+    /// Returns the time at which the launch is destroyed: half the kill timeout after its shim
+    /// should have ended it.
     fn deadline(&self, a: &Local) -> Millis {
         let over_by = match &a.standing {
             Standing::Live { over_by, .. } => *over_by,

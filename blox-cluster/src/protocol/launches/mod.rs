@@ -553,7 +553,7 @@ pub struct Launches {
     /// Time at which each part was first reported as running.
     began: BTreeMap<PartId, Millis>,
     launch_by: BTreeMap<AttemptId, Millis>,
-    /// Launches with at least one part that has received orders to run.
+    /// Launches of which at least one node has reported a state after [`Status::Prepared`].
     going: BTreeSet<AttemptId>,
     /// Nodes that were powered off and have been requested again.
     waking: BTreeSet<NodeId>,
