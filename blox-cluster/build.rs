@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let files = protox::compile(["blox.cluster.v1.proto"], ["proto"])?;
-    // For reflection.
+    // Descriptor for reflection.
     std::fs::write(out.join("descriptor.bin"), files.encode_to_vec())?;
     tonic_prost_build::configure()
         .btree_map(".")

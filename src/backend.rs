@@ -1,7 +1,7 @@
-//! What an author of a backend imports: the machine, its inputs and commands, and the loop.
+//! Imports for authors of backends: the core, its inputs and commands, and the simulation loop.
 //!
-//! A simulated backend implements [`Backend`] and calls [`drive`]. A daemon feeds [`Core::handle`]
-//! itself and asks its scheduler through a [`Follower`].
+//! A simulated backend implements [`Backend`] and calls [`drive`]. A daemon calls [`Core::handle`]
+//! itself and queries its scheduler through a [`Follower`].
 
 pub use crate::core::core::{Core, Counters, Observer, Question, Saved};
 pub use crate::core::drive::{Backend, Launched, Turn, drive, run_ready, turn};

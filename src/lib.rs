@@ -1,17 +1,16 @@
-//! A modular toolkit from which researchers compose deep-learning cluster
-//! schedulers, run them in a simulator, and run the same compiled policies on a
-//! real GPU cluster.
+//! A modular toolkit for deep-learning cluster schedulers. Researchers compose a scheduler, run it
+//! in a simulator, and run the same compiled policies on a real GPU cluster.
 //!
-//! - [`guide`]: a policy from nothing, in ten minutes.
-//! - [`schedulers`]: every published scheduler that ships, as a composition.
-//! - [`released`]: what released programs do, compared job by job, and their figures
-//!   (feature `released`, on by default).
-//! - [`prelude`]: all that an author of policies imports; [`placement_tools`] and [`backend`] for
-//!   authors of placements and of backends.
-//! - [`core`], [`policies`], [`sim`]: the crates that they are made of.
+//! - [`guide`]: a new scheduling policy in ten minutes.
+//! - [`schedulers`]: the published schedulers, each as a composition.
+//! - [`released`]: released scheduler programs, compared job by job, and their figures (feature
+//!   `released`, on by default).
+//! - [`prelude`]: imports for authors of policies; [`placement_tools`] and [`backend`] for authors
+//!   of placements and backends.
+//! - [`core`], [`policies`], [`sim`]: the underlying crates.
 //! - [`traces`]: readers and generators of jobs.
-//! - [`virtual_clusters`]: parts of a cluster with their own nodes and queues, side by side.
-//! - [`results`], [`plot`]: result folders read again, drawn, and as a page; charts.
+//! - [`virtual_clusters`]: parallel simulation of cluster parts with their own nodes and queues.
+//! - [`results`], [`plot`]: readers of result folders, plots and a page; charts.
 //! - [`estimate`]: models of durations and load, trained from logs.
 //! - [`cli`]: the command line as a library, for your own binary with your own policies.
 //!
@@ -47,8 +46,8 @@ pub mod guide;
 pub mod placement_tools;
 pub mod prelude;
 
-/// Returns all schedulers, policies, parts of the world and collectors that ship, those of released
-/// programs included if the feature `released` is on.
+/// Returns the registry of all built-in schedulers, policies, world components and collectors. With
+/// the feature `released`, it includes the entries of released programs.
 ///
 /// Add your own entries and pass the registry to [`cli::run`].
 pub fn registry() -> core::registry::Registry {

@@ -1,4 +1,4 @@
-//! The `blox` command: everything that ships, on the command line.
+//! The `blox` command with all built-in components.
 
 #![forbid(unsafe_code)]
 

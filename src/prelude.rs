@@ -1,33 +1,33 @@
-//! All that an author of policies imports: `use blox::prelude::*;`.
+//! Imports for authors of policies: `use blox::prelude::*;`.
 //!
-//! Read first: [`SchedulingPolicy`], [`View`], [`JobRef`], [`Requests`], [`Composition`]. Most
-//! policies need no more than these and [`Outlook`]. A placement works on a [`Draft`]; a selector
-//! of nodes is a [`Rule`] of a [`Walk`].
+//! Start with [`SchedulingPolicy`], [`View`], [`JobRef`], [`Requests`] and [`Composition`]. Most
+//! policies need only these and [`Outlook`]. A placement works on a [`Draft`]; a [`Rule`] selects
+//! nodes in a [`Walk`].
 
-// A scheduler and its parts.
+// A scheduler and its components.
 pub use crate::core::{
     AdmissionPolicy, ClusterManager, ComposeError, Composition, Launches, Memory, MetricCollector,
     Pipeline, PlacementPolicy, Policy, SchedulingPolicy, Stateless, With,
 };
-// What policies read.
+// Input of policies.
 pub use crate::core::{
     Event, GpuId, JobId, JobRef, JobSpec, Name, Node, NodeId, NodeStatus, Outcome, Phase, View,
 };
-// What policies answer.
+// Output of policies.
 pub use crate::core::{
     Action, Assignment, Draft, DraftError, NodeAction, NodeActions, Outlook, Place, Plan, Reason,
     Request, Requests, Shape, Verdict, Verdicts,
 };
-// Quantities, orders and decision moments.
+// Quantities, orders and decision times.
 pub use crate::core::order::SortKey;
 pub use crate::core::policy::{by_key, scheduling_fn};
 pub use crate::core::{GpuCount, OnEvent, Rounds, Seconds, Time};
-// Parts to compose with.
+// Components for compositions.
 pub use crate::policies::placement::{Consolidated, Rule, Walk, suits};
 pub use crate::policies::scheduling::Fifo;
-// A name for the command line.
+// Registration for the command line.
 pub use crate::core::registry::{ParamDoc, Params, Registry};
-// A run in the simulator.
+// Simulation.
 pub use crate::core::ClusterSpec;
 pub use crate::sim::{Report, Simulation, workload::Jobs};
 

@@ -1,4 +1,4 @@
-//! What Gandiva, Themis and Chronus do by their papers, in simulations.
+//! Simulations of Gandiva, Themis and Chronus with the behavior of their papers.
 
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Pipeline, Seconds, Time};
 use blox::schedulers::{self as shipped, GandivaParams};
@@ -12,7 +12,7 @@ fn job(at: f64, gpus: u32, seconds: f64) -> JobSpec {
     JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(seconds))
 }
 
-/// When each job ends, in seconds, and who held what.
+/// Returns the end of each job in seconds, and all assignments.
 fn run(
     cluster: ClusterSpec,
     scheduler: Pipeline,
@@ -48,7 +48,7 @@ fn gandiva_packs_jobs_that_leave_their_gpus_idle() {
     let one = || ClusterSpec::uniform(1, 1);
     let both = |part: f64| vec![busy(part), busy(part)];
     assert_eq!(run(one(), gandiva(true, true), both(0.5)).0, [600.0, 600.0]);
-    // In turn, a minute each.
+    // The jobs alternate, one minute each.
     let (ends, _) = run(one(), gandiva(false, true), both(0.5));
     assert_eq!(ends, [1140.0, 1200.0]);
     let (ends, _) = run(one(), gandiva(true, true), both(0.8));
@@ -66,7 +66,8 @@ fn gandiva_grows_jobs_onto_idle_gpus_and_shrinks_them_for_others() {
     let alone = |growing| run(two(), gandiva(true, growing), vec![elastic.clone()]).0;
     assert_eq!(alone(true), [300.0]);
     assert_eq!(alone(false), [600.0]);
-    // 120 done on two GPUs when the other comes, the rest on one.
+    // The first job has done 120 s of work on two GPUs when the second arrives, and does the rest
+    // on one.
     let jobs = vec![elastic.clone(), job(60.0, 1, 600.0)];
     assert_eq!(run(two(), gandiva(true, true), jobs).0, [540.0, 660.0]);
 }
@@ -85,13 +86,14 @@ fn gandiva_keeps_sizes_together_and_moves_jobs_to_one_node() {
         rows.map(|r| r.gpus.iter().map(|g| g.0).collect()).collect()
     };
     assert_eq!((of(0), of(1)), (vec![vec![0]], vec![vec![1]]));
-    // Over both nodes where the first has left, then on the node that the second leaves.
+    // First over both nodes when the first job has ended, then on the node that the second job
+    // leaves.
     assert_eq!(of(3), [vec![0, 3], vec![0, 1]]);
 }
 
 #[test]
 fn chronus_looks_for_an_order_in_which_jobs_lie_on_one_node() {
-    // By least remaining time the last would lie on both nodes.
+    // In order of remaining time, the last job would span both nodes.
     let jobs = [(1, 100.0), (1, 200.0), (3, 300.0), (3, 400.0)];
     let jobs = jobs.map(|(gpus, seconds)| job(0.0, gpus, seconds)).to_vec();
     let (ends, rows) = run(ClusterSpec::uniform(2, 4), shipped::chronus(), jobs);
@@ -105,9 +107,10 @@ fn chronus_looks_for_an_order_in_which_jobs_lie_on_one_node() {
 
 #[test]
 fn themis_gives_the_lease_to_who_is_worst_off() {
-    // 300 s of waiting are three times what the short job takes, and a hundredth of the long one.
+    // 300 s of waiting are three times the duration of the short job, and a hundredth of the long
+    // one's.
     let jobs = vec![job(0.0, 2, 30_000.0), job(1.0, 2, 100.0)];
     let (ends, _) = run(ClusterSpec::uniform(1, 2), shipped::themis(), jobs);
-    // The long one goes on with the next lease.
+    // The long job continues with the next lease.
     assert_eq!(ends, [30_240.0, 340.0]);
 }

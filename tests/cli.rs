@@ -1,4 +1,4 @@
-//! The command line from outside, through the real binary.
+//! Tests of the command line through the real binary.
 
 mod support;
 
@@ -48,7 +48,7 @@ fn the_published_average_is_on_the_terminal() {
     assert!(seen.err.starts_with("wall time "), "{}", seen.err);
 }
 
-/// Their completion times would be good news else.
+/// Without the notice, their short completion times would look good.
 #[test]
 fn jobs_that_the_scheduler_ended_are_told_of() {
     let seen = run("compare fifo loss-termination --losses --jobs 40 --cluster 4x4");
@@ -63,7 +63,7 @@ fn jobs_that_the_scheduler_ended_are_told_of() {
     );
 }
 
-/// How fast they are there, their trace does not say.
+/// The trace does not contain the speed of a job on another number of GPUs.
 #[test]
 fn rigid_jobs_on_other_numbers_of_gpus_are_told_of() {
     let dir = folder();
@@ -80,12 +80,12 @@ fn rigid_jobs_on_other_numbers_of_gpus_are_told_of() {
     let rest = "ran on other numbers of GPUs than asked for, taken to be as fast in proportion";
     let one = told(&format!("{line} --output-format csv"));
     assert_eq!(one, format!("notice: optimus: 3 rigid jobs {rest}"));
-    // Of all seeds together.
+    // The sum over all seeds.
     let two = told(&format!("{line} --seeds 1..2 --json"));
     assert_eq!(two, format!("notice: optimus: 6 rigid jobs {rest}"));
 }
 
-/// A policy does without what no job tells, and is another then.
+/// A policy ignores values that no job has, and then behaves like another policy.
 #[test]
 fn what_a_scheduler_reads_and_jobs_do_not_tell_is_counted() {
     let dir = tempfile::tempdir().unwrap();
@@ -574,11 +574,11 @@ fn a_window_without_jobs_says_so() {
     assert!(seen.err.contains(error.trim_end()), "{}", seen.err);
 }
 
-/// A full disk must not cost what took hours to compute.
+/// A full disk must not discard results that took hours to compute.
 #[test]
 fn what_cannot_be_written_is_shown() {
     let dir = folder();
-    // Where one of the files belongs lies a folder that somebody else uses.
+    // One of the files is blocked by a folder of another user.
     fs::create_dir_all(dir.path().join("out/fifo/jobs.csv/theirs")).unwrap();
     let line = "compare fifo las --trace jobs.csv --cluster 1x8 --output-dir out --force";
     let seen = at(dir.path(), line.split(' '));
@@ -592,7 +592,7 @@ fn what_cannot_be_written_is_shown() {
         assert!(seen.out.contains(row), "{}", seen.out);
     }
     assert!(dir.path().join("out/las/jobs.csv").is_file());
-    // The folder is not whole.
+    // The folder is incomplete.
     assert!(!dir.path().join("out/manifest.json").exists());
 }
 
@@ -763,7 +763,7 @@ fn a_configuration_says_what_the_command_line_would() {
     );
     assert_eq!(by_file.code, Some(0), "{}", by_file.err);
     assert_eq!(by_file.out, by_line.out);
-    // One scheduler is one, whichever way it is named.
+    // Commands for one scheduler refuse several, however they are named.
     let one = at(dir.path(), "simulate --config conf/e.toml".split(' '));
     assert_eq!(
         one.err,
@@ -774,7 +774,7 @@ fn a_configuration_says_what_the_command_line_would() {
         one.err,
         "error: conf/e.toml: schedulers names 2, expected one with `blox step`\n"
     );
-    // A cluster's file lies beside the configuration.
+    // The path of a cluster file is relative to the configuration file.
     let nodes = "[cluster]\nracks = 1\nservers_per_rack = 1\n";
     for name in ["nodes.ini", "some nodes"] {
         fs::write(dir.path().join("conf").join(name), nodes).unwrap();
@@ -790,7 +790,7 @@ fn a_configuration_says_what_the_command_line_would() {
         let seen = support::good(dir.path(), &format!("{line} --config conf/one.toml"));
         assert!(seen.out.contains("\nlas "), "{}", seen.out);
     }
-    // The command line wins, also with the other way to say the same.
+    // The command line has precedence, also through an equivalent option.
     let events = at(
         dir.path(),
         "compare --config conf/e.toml --on-event 0".split(' '),
@@ -897,7 +897,7 @@ fn what_is_there_is_not_written_over() {
         assert_eq!((seen.code, seen.err), (Some(2), format!("error: {why}\n")));
     };
     let read = |name: &str| fs::read_to_string(d.join(name)).unwrap();
-    // Not even if it may be: it is what the journal would be of.
+    // Not even with `--force`: the file is the input of the journal's run.
     for force in ["", " --force"] {
         bad(
             &format!("simulate las --trace jobs.csv --journal jobs.csv{force}"),
@@ -913,7 +913,7 @@ fn what_is_there_is_not_written_over() {
     assert_eq!(read("notes"), "mine");
     good("simulate las --trace jobs.csv --journal notes --force");
     assert_ne!(read("notes"), "mine");
-    // Nor do results replace the trace that they come from.
+    // Results do not replace their own trace either.
     good("compare fifo las --trace jobs.csv --output-dir out");
     let was = read("out/las/jobs.csv");
     bad(
@@ -1040,7 +1040,7 @@ fn a_case_is_equal_or_shows_what_differs() {
          0 of 1 cases equal\n"
     );
     rounds("");
-    // A job without a row is named, and none can stand in for another.
+    // A job without a row is an error, and a second row of another job does not replace it.
     let header = "job_id,submit_s,first_launch_s,finish_s\n";
     for (rows, line) in [
         (
@@ -1065,7 +1065,7 @@ fn a_case_is_equal_or_shows_what_differs() {
         "ERROR  ./case/expected.csv: line 1: the column finish_s is missing, found the columns \
          job_id, submit_s, first_launch_s, end_s\n0 of 1 cases equal\n"
     );
-    // A trace may begin later: jobs are known by their ids.
+    // Jobs of a trace are identified by their ids, which may start later.
     let late = |text: &str| text.replace("\n0,", "\n70,").replace("\n1,", "\n71,");
     fs::write(case.join("jobs.csv"), late(jobs)).unwrap();
     fs::write(
@@ -1106,7 +1106,7 @@ fn a_case_is_equal_or_shows_what_differs() {
     }
 }
 
-/// Two jobs too many for two GPUs, and a third.
+/// Two jobs that exceed two GPUs, and a third job.
 const TIRESIAS_TRACE: &str = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n\
     0,2,0,1,vgg16,3000,100\n1,1,100,1,vgg16,200,1600\n2,1,1700,1,resnet50,100,0\n";
 const TIRESIAS_CLUSTER: &str =
@@ -1145,7 +1145,7 @@ fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
         "equal  case  3 jobs, 37 values\n1 of 1 cases equal\n"
     );
     assert_eq!(seen.code, Some(0));
-    // Another schedule is another result, and other columns count.
+    // Another schedule gives other results, and other columns are compared.
     summary("fifo", "count", 0);
     let seen = verify();
     assert_eq!(seen.code, Some(1));
@@ -1161,7 +1161,7 @@ fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
          3200,1,1,100,3000,3200,200,3100,200,2900,0,0,0\n",
     );
     assert_eq!(verify().code, Some(0), "{}", verify().out);
-    // Where the original crashed it is said what ours does.
+    // If the original crashed, the result of the reproduction is shown.
     summary("fifo", "random", 1);
     expected("");
     assert_eq!(
@@ -1259,8 +1259,7 @@ fn files_of_tiresias_are_traces_and_clusters() {
     }
 }
 
-/// Returns what comes of a command line that ends with a folder for results, when Ctrl-C comes
-/// after that folder is there.
+/// Runs a command line that ends with an output folder, and sends Ctrl-C once the folder exists.
 #[cfg(unix)]
 fn interrupted(line: &str, out: &Path) -> Seen {
     let child = blox()
@@ -1276,7 +1275,7 @@ fn interrupted(line: &str, out: &Path) -> Seen {
     stopped(child, Duration::from_millis(200))
 }
 
-/// Returns what comes of a process that is interrupted after a while.
+/// Interrupts a process after a delay, and returns its output.
 #[cfg(unix)]
 fn stopped(child: Child, after: Duration) -> Seen {
     std::thread::sleep(after);
@@ -1315,7 +1314,7 @@ fn ctrl_c_leaves_what_there_is() {
     assert!(jobs.lines().count() > 2);
 }
 
-/// Of several seeds those count that all schedulers have.
+/// Only seeds that have results of all schedulers are counted.
 #[cfg(unix)]
 #[test]
 fn a_comparison_over_seeds_that_is_interrupted_says_how_many_it_has() {
@@ -1340,7 +1339,7 @@ fn a_comparison_over_seeds_that_is_interrupted_says_how_many_it_has() {
     }
 }
 
-/// A figure that is stopped keeps the simulations that had ended, and says so.
+/// An interrupted figure keeps its finished simulations and reports their number.
 #[cfg(unix)]
 #[test]
 fn a_figure_that_is_interrupted_says_what_there_is() {
@@ -1367,7 +1366,7 @@ fn a_figure_that_is_interrupted_says_what_there_is() {
     assert!(!out.join("blox-fig14.csv").exists());
 }
 
-/// So does one that is made at once and not from runs that are named.
+/// A figure without named runs can be interrupted as well.
 #[cfg(unix)]
 #[test]
 fn a_figure_without_runs_can_be_interrupted() {
@@ -1425,7 +1424,8 @@ fn missed_deadlines_say_why() {
     let seen = simulate("4,6");
     let counts = "fifo: 1 met, 2 missed (1 by their overheads, 1 by waiting for GPUs), 0 declined";
     assert!(seen.out.contains(counts), "{}{}", seen.out, seen.err);
-    // Nothing waited: one could not be met, the other was done 100 s before the round ended.
+    // Neither job waited. The first deadline was impossible, and the second job ended 100 s before
+    // the end of its round.
     let jobs = "submit_s,gpus,duration_s,deadline_s\n0,1,5000,20\n0,1,5000,5050\n";
     fs::write(dir.path().join("late.csv"), jobs).unwrap();
     let seen = support::good(
@@ -1471,14 +1471,14 @@ fn speeds_by_type_come_from_a_file_of_gavels() {
         &format!("{throughput} --trace jobs.trace --format gavel"),
         1080.0,
     );
-    // Cheap GPUs alone: with a price of 9 a V100 is worth less than a K80 for both.
+    // With a price of 9, a V100 is worth less than a K80; without prices it is not.
     let one = "LM\tcmd\t.\t--steps\t0\t4000\t1\t1\t-1\t0\n";
     fs::write(dir.path().join("one.trace"), one).unwrap();
     for (prices, seconds) in [("", 1080.0), (",prices=v100:9+k80:1", 4320.0)] {
         let cost = format!("--scheduler gavel{{policy=max-throughput-per-cost{prices}}}");
         takes(&format!("{cost} --trace one.trace --format gavel"), seconds);
     }
-    // Jobs of another format keep the duration that they have on the fastest type.
+    // Jobs of another format have their duration on the fastest type.
     let table = "submit_s,gpus,duration_s,model\n0,1,720,LM\n";
     fs::write(dir.path().join("jobs.csv"), table).unwrap();
     takes(&format!("{throughput} --trace jobs.csv"), 720.0);

@@ -1,4 +1,4 @@
-//! A real cluster of real processes on this machine, from outside.
+//! Tests of a cluster of real processes on this machine.
 #![cfg(feature = "cluster")]
 #![allow(clippy::disallowed_methods, reason = "patience has an end")]
 
@@ -12,11 +12,11 @@ fn blox() -> Command {
     Command::new(env!("CARGO_BIN_EXE_blox"))
 }
 
-/// A daemon, killed when the test is over.
+/// A daemon that is killed at the end of the test.
 struct Daemon(Child);
 
 impl Daemon {
-    /// As if the power had gone, for this process.
+    /// Kills the process without notice, as a power failure would.
     fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -33,7 +33,7 @@ impl Drop for Daemon {
 struct Cluster {
     dir: tempfile::TempDir,
     at: String,
-    /// Further arguments of the scheduler.
+    /// Additional arguments of the scheduler.
     more: Vec<String>,
     scheduler: Option<Daemon>,
     nodes: Vec<Option<Daemon>>,
@@ -91,12 +91,12 @@ impl Cluster {
         err.read_line(&mut line).unwrap();
         let at = line.trim().strip_prefix("listening on ");
         self.at = at.unwrap_or_else(|| panic!("it said `{line}`")).to_owned();
-        // What it says later is for nobody, but must find a reader.
+        // The rest of the output is ignored, but must be read.
         std::thread::spawn(move || std::io::copy(&mut err, &mut std::io::sink()));
         self.scheduler = Some(Daemon(child));
     }
 
-    /// A scheduler and a node without `--faster`, and with the rounds of a real cluster.
+    /// Starts a scheduler and a node without `--faster`, with the rounds of a real cluster.
     fn at_its_own_pace() -> Self {
         let mut c = Cluster {
             dir: tempfile::tempdir().unwrap(),
@@ -222,7 +222,7 @@ impl Cluster {
         }
     }
 
-    /// Returns whether so many jobs are known, and all have this phase.
+    /// Returns true if this number of jobs is known and all have this phase.
     fn all_are(&self, phase: &str, count: usize) -> bool {
         let jobs = self.json(&["queue", "--all"]);
         let all = jobs.as_array().cloned().unwrap_or_default();
@@ -241,7 +241,7 @@ impl Cluster {
         self.until(&format!("job {job} {phase}"), |c| c.phase(job) == phase);
     }
 
-    /// Processes that were started by this cluster's launches.
+    /// Returns the number of processes that launches of this cluster started.
     fn processes(&self) -> usize {
         let mark = self.dir.path().to_string_lossy().into_owned();
         let all = std::fs::read_dir("/proc").unwrap().flatten();
@@ -306,7 +306,7 @@ fn work_that_was_done_while_its_node_was_out_of_reach_is_not_done_again() {
     let c = Cluster::start("fifo", &[1]);
     let job = c.submit(&["--", "sleep", "2"]);
     c.until_phase(job, "running");
-    // Fencing takes 4 s here.
+    // The fence time is 4 s here.
     let manager = c.nodes[0].as_ref().unwrap().0.id();
     stop_for(manager, 7_000);
     c.until_phase(job, "completed");
@@ -327,7 +327,7 @@ fn a_job_that_fails_is_tried_again_and_then_has_failed() {
         .map(|a| a["exit"].as_str().unwrap())
         .collect();
     assert_eq!(exits, ["Failed with 3", "Failed with 3"]);
-    // There is nothing left to cancel, and that is no mistake.
+    // The job has already ended, and cancelling it is not an error.
     assert_eq!(c.run(&["cancel", "0"]).unwrap(), "job 0 is failed\n");
     let no = c.run(&["hold", "0"]).unwrap_err();
     assert_eq!(no, "error: job 0 is failed: it has ended\n");
@@ -373,7 +373,7 @@ fn a_job_that_is_too_large_for_the_nodes_that_came_is_told_how_to_wait_for_more(
 #[test]
 fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
     let c = Cluster::start("fifo", &[1]);
-    // It hides a grandchild in a session of its own.
+    // The job has a grandchild in a separate session.
     let script = "setsid sleep 600 & exec sleep 600";
     let job = c.submit(&["--", "sh", "-c", script]);
     c.until_phase(job, "running");
@@ -423,7 +423,7 @@ fn who_waits_says_why_and_who_runs_for_how_long() {
     assert_eq!(why(1).trim(), "job 1 is waiting: needs 1 GPU, 0 are free");
     let behind = "job 2 is waiting: waits behind job 1, which could not be placed";
     assert_eq!(why(2).trim(), behind);
-    // Nothing happens meanwhile.
+    // No event occurs in the meantime.
     let ran = |c: &Cluster| c.job(job)["running_s"].as_f64().unwrap();
     let before = ran(&c);
     c.until("it has run for longer", |c| ran(c) > before + 0.5);
@@ -473,7 +473,7 @@ fn stopped_job_that_exits_zero_is_resumed() {
     let short = c.submit(&["--", "true"]);
     c.until_phase(short, "completed");
     c.until_phase(long, "completed");
-    // With exit code 0 alone it would have been completed at its first stop.
+    // Exit code 0 alone would have completed the job at its first stop.
     assert_eq!(read(&saved), "40\n");
     let exits = c.exits(long);
     assert_eq!(
@@ -584,7 +584,7 @@ fn bad_files_of_jobs_end_their_launches_alone() {
         ),
     ];
     let jobs = bad.map(|(script, ..)| {
-        // It ignores that it is told to end.
+        // The job ignores SIGTERM.
         let script = format!("trap '' TERM; cd $(dirname $BLOX_PROGRESS_FILE); {script}; sleep 60");
         c.submit(&["--max-retries", "0", "--", "sh", "-c", &script])
     });
@@ -602,7 +602,7 @@ fn bad_files_of_jobs_end_their_launches_alone() {
     c.until("nothing of them is left", |c| {
         c.json(&["nodes"])[0]["free"] == 15
     });
-    // One launch of the other job, on a node that was never lost.
+    // The other job had one launch, and its node was never lost.
     assert_eq!(c.phase(steady), "running");
     std::fs::write(c.dir.path().join("stop"), "").unwrap();
     c.until_phase(steady, "completed");
@@ -616,7 +616,7 @@ fn what_a_job_saves_as_it_leaves_counts() {
     let script = "trap 'echo 7 7 > $BLOX_PROGRESS_FILE; exit 75' TERM; while :; do sleep 0.1; done";
     let job = c.submit(&["--", "sh", "-c", script]);
     c.until_phase(job, "running");
-    // The trap is set.
+    // Wait until the trap is set.
     std::thread::sleep(Duration::from_secs(1));
     c.run(&["drain", "n0", "--why", "a fan"]).unwrap();
     c.run(&["requeue", &job.to_string()]).unwrap();
@@ -624,8 +624,8 @@ fn what_a_job_saves_as_it_leaves_counts() {
     assert_eq!(c.job(job)["iterations_done"], 7.0);
 }
 
-/// A job that does an iteration every tenth of a second and says so, with its loss as `loss` says
-/// of the iteration `$i`.
+/// Returns the script of a job with ten iterations per second. It reports its progress, and the
+/// loss that the expression `loss` gives for iteration `$i`.
 fn training(loss: &str) -> String {
     format!(
         "i=0; while :; do i=$((i + 1)); loss={loss}
@@ -642,11 +642,11 @@ fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
         let script = training(loss);
         c.submit(&[&work[..], &["--", "sh", "-c", &script]].concat())
     };
-    // One that has converged, and one that has not and never will.
+    // One job has converged; the other has not and never will.
     let flat = submit("0.$((500000 - i))");
     let steep = submit("$((1000000 - 1500 * i))");
     c.until_phase(flat, "terminated");
-    // It was given time to save its model.
+    // The job had time to save its model.
     assert_eq!(c.exits(flat), ["Yielded"]);
     let last = c.job(flat)["metrics"]["loss"].as_f64();
     assert!(last.is_some_and(|l| 0.4 < l && l < 0.5), "{last:?}");
@@ -657,7 +657,7 @@ fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
         let done = job["iterations_done"].as_f64().unwrap_or(0.0);
         let loss = job["metrics"]["loss"].as_f64().unwrap_or(0.0);
         let told = loss > 0.0 && loss < 980_000.0 - 1500.0 * 30.0;
-        // It does some ten iterations a second, not one as it was submitted.
+        // The job runs at about ten iterations per second, instead of one as in its specification.
         told && done > 30.0 && since.elapsed() < Duration::from_secs(20)
     });
     let shown = c.run(&["show", &steep.to_string()]).unwrap();
@@ -665,7 +665,7 @@ fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
     assert!(shown.contains(" of 5000 iterations\n"), "{shown}");
     c.run(&["cancel", &steep.to_string()]).unwrap();
     c.until_phase(steep, "cancelled");
-    // It counts in something else than it was submitted with, and whoever asks is told.
+    // The job counts in another unit than in its specification, and `show` prints a note.
     let script = "echo 300 0 > $BLOX_PROGRESS_FILE; sleep 1";
     let odd = c.submit(&["--duration", "60", "--", "sh", "-c", script]);
     c.until_phase(odd, "completed");
@@ -682,7 +682,7 @@ fn a_job_that_reports_its_steps_is_given_more_gpus_and_a_larger_batch() {
     let text =
         format!(r#"{{"initial_batch": 64, "max_batch": 1024, "restart": 0.1, "types": {limits}}}"#);
     std::fs::write(&about, text).unwrap();
-    // Its gradients are so noisy that larger batches are worth their samples.
+    // The gradient noise is so large that larger batches are efficient.
     let script = "trap 'exit 75' TERM
         [ $RANK = 0 ] && echo $WORLD_SIZE $BLOX_BATCH_PER_GPU $BLOX_ACCUMULATION
         printf 'pass_s 0.1\nstep_s 0.11\ngrad_sqr 1\ngrad_var 1000000\n' > $BLOX_PROGRESS_FILE
@@ -698,7 +698,8 @@ fn a_job_that_reports_its_steps_is_given_more_gpus_and_a_larger_batch() {
         accounts.as_array().unwrap().iter().map(of).collect()
     };
     assert_eq!(gpus(&c), [1, 2]);
-    // As many samples on one GPU as it was written for; then as many as are allowed.
+    // The first launch has the initial batch size on one GPU, the third launch the largest
+    // permitted batch.
     let told = |launch: &str| {
         c.run(&["logs", &job.to_string(), "--launch", launch])
             .unwrap()
@@ -719,7 +720,7 @@ fn daemons_that_are_killed_and_started_again_find_what_runs() {
     c.nodes[0].as_mut().unwrap().kill();
     c.start_node(0, 1);
     c.until_phase(job, "completed");
-    // It was neither started again nor lost.
+    // The job was neither restarted nor lost.
     let accounts = c.job(job)["accounts"].clone();
     let ran: Vec<(u64, &str)> = accounts
         .as_array()
@@ -772,7 +773,7 @@ fn processes_do_not_outlive_the_folder_of_their_launch() {
     c.until_phase(job, "running");
     c.nodes[0].as_mut().unwrap().kill();
     std::fs::remove_dir_all(c.node_dir(0)).unwrap();
-    // Its lease would last 10 s and more.
+    // The lease would last at least 10 s.
     c.until_within(6, "nothing of it is left", |c| c.processes() == 0);
 }
 
@@ -781,14 +782,14 @@ fn a_job_of_a_lost_node_runs_elsewhere_and_never_twice_at_once() {
     let mut c = Cluster::start("fifo", &[1, 1]);
     let ledger = c.dir.path().join("ledger");
     let env = format!("LEDGER={}", ledger.display());
-    // A second one at the same time would find the lock taken.
+    // A concurrent second launch would find the lock held.
     let script = "exec 9>$LEDGER.lock; flock -n 9 || { echo twice >> $LEDGER; exit 9; }; \
         echo begin >> $LEDGER; sleep 5; echo end >> $LEDGER";
     let job = c.submit(&["--env", &env, "--", "sh", "-c", script]);
     c.until_phase(job, "running");
     let on = c.job(job)["nodes"][0].as_str().unwrap().to_owned();
     let i: usize = on[1..].parse().unwrap();
-    // Its node manager goes and does not come back: the shim keeps the lease.
+    // The node manager does not return; the shim enforces the lease.
     c.nodes[i].as_mut().unwrap().kill();
     c.until_phase(job, "completed");
     let text = read(&ledger);
@@ -796,7 +797,7 @@ fn a_job_of_a_lost_node_runs_elsewhere_and_never_twice_at_once() {
     assert_ne!(c.job(job)["accounts"][0]["exit"], "Completed");
 }
 
-/// Kills the scheduler soon after submissions, and counts what it had acknowledged.
+/// Kills the scheduler shortly after submissions, and checks that all acknowledged jobs exist.
 fn kill_after_submit(times: u32) {
     let mut c = Cluster::start("fifo", &[16]);
     let mut told = Vec::new();
@@ -855,7 +856,7 @@ fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
     let followed = follow.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&followed.stdout).into_owned();
     assert_eq!(text, "rank 1 launch 1\nrank 1 launch 2\n");
-    // The node keeps them.
+    // The node keeps the logs.
     let first = ["logs", &number, "--launch", "1", "--rank", "1"];
     assert_eq!(c.run(&first).unwrap(), "rank 1 launch 1\n");
     assert_eq!(c.run(&["logs", &number, "--err"]).unwrap(), "oh\n");
@@ -872,7 +873,7 @@ fn logs_are_read_while_a_job_runs_and_after_it_from_launch_to_launch() {
     assert_eq!(follow(&["--rank", "7"]).unwrap_err(), last);
     let none = follow(&["--launch", "9"]).unwrap_err();
     assert!(none.contains("has a log of rank 0 of launch 0.9"), "{none}");
-    // The log was removed.
+    // The log folder was removed.
     std::fs::remove_dir_all(c.node_dir(0).join("logs/0.2")).unwrap();
     let none = follow(&[]).unwrap_err();
     assert!(none.contains("has a log of rank 0 of launch 0.2"), "{none}");
@@ -896,7 +897,7 @@ fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
         .unwrap();
     let mut out = BufReader::new(follow.stdout.take().unwrap());
     let mut text = String::new();
-    // The job goes on for longer than the first outage, and ends in the second.
+    // The job outlives the first outage, and ends during the second.
     for (line, away_ms) in [("line 1\n", 0), ("line 40\n", 2_000)] {
         while !text.ends_with(line) {
             assert!(out.read_line(&mut text).unwrap() > 0, "{text}");
@@ -914,7 +915,7 @@ fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
     assert_eq!(said.matches("does not answer").count(), 2, "{said}");
     assert!(said.ends_with("the scheduler answers again\n"), "{said}");
     assert_eq!(c.exits(job), ["Completed"]);
-    // Who was never there is not waited for.
+    // A reader does not wait for a scheduler that it never reached.
     c.scheduler.as_mut().unwrap().kill();
     let said = c.run(&["logs", "-f", "0"]).unwrap_err();
     assert!(said.contains("does not answer"), "{said}");
@@ -974,7 +975,7 @@ fn names_and_messages_of_others_do_nothing_to_a_terminal() {
         no.unwrap_err()
             .starts_with("error: name is 300 characters long")
     );
-    // Programs get what was said.
+    // JSON output has the original text.
     assert_eq!(c.job(job)["name"], red);
 }
 
@@ -1022,20 +1023,20 @@ fn logs_have_an_end_while_a_job_writes_on_and_the_oldest_go() {
     c.nodes[0].as_mut().unwrap().kill();
     c.start_node_with(0, 1, &room);
     c.until_phase(job, "running");
-    // Read between a write and the next look it may be longer.
+    // Between a write and the next poll of the shim, the log may be longer.
     c.until("it is cut", |c| is_cut(c, job));
     std::fs::write(c.dir.path().join("stop"), "").unwrap();
     c.until_phase(job, "completed");
     assert!(is_cut(&c, job));
     assert_eq!(c.run(&["logs", "0", "--err"]).unwrap(), "done\n");
-    // Who follows it sees what is left of it.
+    // A reader that follows the log sees the truncated log.
     let followed = follow.wait_with_output().unwrap();
     assert_eq!(
         String::from_utf8(followed.stdout).ok(),
         c.run(&["logs", "0"]).ok()
     );
     std::fs::remove_file(c.dir.path().join("stop")).unwrap();
-    // There is room for two of them.
+    // The quota has space for two of them.
     for job in 1..3 {
         assert_eq!(flood(&c), job);
         c.until("it is cut", |c| is_cut(c, job));
@@ -1156,8 +1157,7 @@ fn the_log_is_compacted_while_the_scheduler_runs() {
     assert_eq!(c.submit(&["--", "true"]), 30);
 }
 
-/// A token's file.
-/// How large files of a process may be: the disk is full for what would grow beyond.
+/// Limits the file size of a process. The disk appears full for larger files.
 fn room(pid: u32, bytes: &str) -> bool {
     let limit = format!("--fsize={bytes}:unlimited");
     let pid = pid.to_string();
@@ -1172,7 +1172,8 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
     let job = c.submit(&["--", "sleep", "600"]);
     c.until_phase(job, "running");
     c.scheduler.as_mut().unwrap().kill();
-    // A file that is too large is an error then, not the end of the process.
+    // With SIGXFSZ ignored, a file that is too large causes an error instead of the end of the
+    // process.
     let child = Command::new("sh")
         .args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"])
         .args([env!("CARGO_BIN_EXE_blox"), "scheduler", "--faster", "5"])
@@ -1192,7 +1193,7 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
         lines.for_each(|line| drop(tx.send(line)));
     });
     hears(&lines, "listening on");
-    // The node is there, and the first job has outlived the change.
+    // The node is up, and the first job continued during the restart.
     let first = c.submit(&["--", "true"]);
     c.until_phase(first, "completed");
     assert_eq!(c.processes(), 1);
@@ -1200,7 +1201,7 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
     let paths = log.map(|entry| entry.unwrap().path());
     let segments = paths.filter(|p| p.to_string_lossy().contains("segment-"));
     let size = segments.max().unwrap().metadata().unwrap().len();
-    // The beginning of another frame still finds room.
+    // The start of another frame still fits.
     let size = size + 20;
     if !room(pid, &size.to_string()) {
         eprintln!("SKIPPED: `prlimit` cannot limit the scheduler's files here");
@@ -1217,7 +1218,7 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
         }
         late.join().unwrap()
     });
-    // Nobody can say yet whether that job is there.
+    // It is not yet known if the job was accepted.
     let told = waits.unwrap_err();
     assert!(
         told.contains("submit it with --key late to have it once"),
@@ -1232,7 +1233,7 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
     assert_eq!(again, first + 1);
     c.until_phase(again, "completed");
     assert_eq!(c.phase(job), "running");
-    // And once more, until it is killed: what was acknowledged is there afterwards.
+    // Repeat until the scheduler is killed. All acknowledged jobs must then exist.
     assert!(room(pid, &size.to_string()));
     let mut drain = blox()
         .args(["drain", "0", "--at", &c.at])
@@ -1272,7 +1273,7 @@ fn who_has_no_token_is_turned_away_and_who_says_nothing_too() {
         nodes: vec![None, None],
     };
     c.start_scheduler("fifo");
-    // Before it has shown what it is, a connection may stay for five seconds.
+    // A connection may be silent for five seconds.
     let silent = std::net::TcpStream::connect(&c.at).unwrap();
     // The first node has no token.
     let at = c.at.clone();
@@ -1334,7 +1335,7 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     let meaningless = "error: --explain has no meaning with `blox scheduler`\n";
     assert_eq!((out.status.code(), said.as_str()), (Some(2), meaningless));
-    // An address that is taken costs the log nothing.
+    // An address in use is an error before the log is opened.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
     let never = dir.path().join("never");
@@ -1351,7 +1352,7 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
     );
     assert!(!never.exists());
     drop(other);
-    // Somebody else is there.
+    // Another server listens at the address.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
@@ -1406,7 +1407,7 @@ fn numbers_are_there_for_prometheus() {
     }
     assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
     assert!(get("/other").starts_with("HTTP/1.1 404"));
-    // Nobody can use what a lost node has.
+    // GPUs of a lost node are not free.
     c.nodes[0].as_mut().unwrap().kill();
     c.until("it is lost", |c| c.json(&["nodes"])[0]["status"] == "lost");
     let text = get("/metrics");
@@ -1414,7 +1415,7 @@ fn numbers_are_there_for_prometheus() {
     assert!(!text.contains("state=\"free\""), "{text}");
 }
 
-/// A node manager that is told what it cannot do: what it says, line by line.
+/// Starts a node manager, and returns the lines of its output.
 fn saying(c: &Cluster, dir: &str, more: &[&str]) -> (Daemon, std::sync::mpsc::Receiver<String>) {
     let mut child = blox()
         .args(["node", "--faster", "5"])
@@ -1437,7 +1438,7 @@ fn saying(c: &Cluster, dir: &str, more: &[&str]) -> (Daemon, std::sync::mpsc::Re
     (Daemon(child), rx)
 }
 
-/// The next line that holds this.
+/// Returns the next line that contains `part`.
 fn hears(lines: &std::sync::mpsc::Receiver<String>, part: &str) -> String {
     let mut all = Vec::new();
     loop {
@@ -1503,7 +1504,7 @@ fn old_copies_of_a_state_folder_are_told_so() {
     };
     again(&mut c);
     again(&mut c);
-    // Of the node: the one that is there goes on.
+    // An old copy of the node's state; the current node manager continues.
     let at = c.at.clone();
     let (mut old, said) = saying(&c, "old-n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
     hears(&said, "another manager of this node");
@@ -1511,7 +1512,7 @@ fn old_copies_of_a_state_folder_are_told_so() {
     let job = c.submit(&["--", "echo", "there"]);
     c.until_phase(job, "completed");
     assert_eq!(c.run(&["logs", &job.to_string()]).unwrap(), "there\n");
-    // Of the scheduler's log.
+    // An old copy of the scheduler's log.
     for _ in 0..2 {
         c.scheduler.as_mut().unwrap().kill();
         c.start_scheduler("fifo");
@@ -1562,10 +1563,10 @@ fn a_node_says_that_its_scheduler_does_not_answer_and_that_it_does() {
     }
 }
 
-/// First in, first out, and long to think once somebody runs.
+/// FIFO order with long decisions once a job runs.
 struct Sleepy;
 
-/// More than two leases.
+/// Duration of a decision, more than two leases.
 const LONG: Duration = Duration::from_secs(8);
 
 impl blox::core::Stateless for Sleepy {}
@@ -1600,7 +1601,7 @@ fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
     };
     drop(free);
     let (at, dir) = (c.at.clone(), c.dir.path().join("scheduler"));
-    // It ends with the process of the tests.
+    // The thread ends with the test process.
     std::thread::spawn(move || {
         let mut registry = blox::registry();
         registry.schedulers.add("sleepy", "sleeps", &[], |_, _| {
@@ -1633,7 +1634,7 @@ fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
     });
     let job = c.submit(&["--", "sleep", "6"]);
     c.until_phase(job, "running");
-    // Something to think about.
+    // The submission causes a decision.
     let begin = Instant::now();
     let other = c.submit(&["--", "true"]);
     assert!(
@@ -1646,7 +1647,7 @@ fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
     c.until_phase(other, "completed");
 }
 
-/// Processes whose command line has this in it.
+/// Returns the processes whose command line contains `part`.
 fn pids(part: &str) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| {
@@ -1658,15 +1659,14 @@ fn pids(part: &str) -> Vec<u32> {
 }
 
 fn signal(name: &str, pid: u32) {
-    // It may have ended by now.
+    // The process may have ended.
     let _ = Command::new("kill")
         .args([name, &pid.to_string()])
         .stderr(Stdio::null())
         .status();
 }
 
-/// Scheduler, node managers and shims are killed and stopped at random while
-/// these jobs run.
+/// Kills and pauses the scheduler, node managers and shims at random while jobs run.
 fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
     use rand::{RngExt, SeedableRng};
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
@@ -1674,13 +1674,13 @@ fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
     let mut c = Cluster::start("fifo", &gpus);
     let ledger = c.dir.path().join("ledger");
     let env = format!("LEDGER={}", ledger.display());
-    // A second one at the same time would find the lock taken.
+    // A concurrent second launch would find the lock held.
     let script = "exec 9>$LEDGER.$BLOX_JOB_ID; flock -n 9 || { echo twice $BLOX_JOB_ID >> $LEDGER; exit 9; }; \
         sleep $1; echo end $BLOX_JOB_ID >> $LEDGER";
     for i in 0..jobs {
         let long = format!("{:.1}", rng.random_range(0.1..1.5));
         let gpus = if i % 10 == 9 { "2" } else { "1" };
-        // One rank of a gang sleeps: the other would take the lock.
+        // Only one rank of a gang takes the lock; the other exits.
         let script = if gpus == "2" {
             "[ $RANK = 0 ] || exit 0; ".to_owned() + script
         } else {
@@ -1693,7 +1693,8 @@ fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
     }
     let begin = Instant::now();
     let limit = Duration::from_secs(120 + jobs * 3);
-    // Who watches a launch whose shim is dead is not stopped as well: nobody would be left.
+    // The node manager of a launch whose shim is dead is not paused, because it supervises the
+    // launch.
     let mut spared: Option<(usize, Instant)> = None;
     while !c.all_are("completed", jobs as usize) {
         let text = read(&ledger);
@@ -1760,7 +1761,7 @@ fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
     });
 }
 
-/// Stops a process, and lets it go on later.
+/// Pauses a process for this time.
 fn stop_for(pid: u32, ms: u64) {
     signal("-STOP", pid);
     std::thread::sleep(Duration::from_millis(ms));
@@ -1808,7 +1809,7 @@ fn idle_daemons_use_less_than_one_percent_of_a_core() {
     let before = all.map(|(_, pid)| ticks(pid));
     std::thread::sleep(Duration::from_secs(secs));
     for ((name, pid), before) in all.into_iter().zip(before) {
-        // 100 ticks a second.
+        // There are 100 ticks per second.
         let percent = (ticks(pid) - before) as f64 / secs as f64;
         println!("{name}: {percent:.2} % of a core");
         assert!(percent < 1.0, "{name}: {percent} % of a core");
@@ -1817,7 +1818,7 @@ fn idle_daemons_use_less_than_one_percent_of_a_core() {
     c.until_phase(job, "cancelled");
 }
 
-/// Tiny jobs under each of these schedulers, a few at a time.
+/// Runs tiny jobs under each of these schedulers, several schedulers at a time.
 fn tiny_jobs_complete_under(names: Vec<String>) {
     let next = std::sync::Mutex::new(names.into_iter());
     let wrong = std::sync::Mutex::new(Vec::new());
@@ -1910,7 +1911,7 @@ fn every_registered_scheduler_runs_on_real_processes() {
     tiny_jobs_complete_under(names);
 }
 
-/// The programs of `examples/` that take `--backend cluster`, if they were built.
+/// Returns the programs of `examples/` that accept `--backend cluster`, if they were built.
 fn examples() -> Vec<PathBuf> {
     let built = Path::new(env!("CARGO_BIN_EXE_blox")).parent().unwrap();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");

@@ -1,4 +1,4 @@
-//! Blox's own compositions, and Optimus, in the simulator.
+//! Simulations of Blox's own compositions and of Optimus.
 
 use blox::core::perf::{LossCurve, LossReports};
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
@@ -121,7 +121,7 @@ fn tiresias_plus_consolidates_who_was_measured_to_need_it() {
             ..Extras::default()
         })
     };
-    // On two nodes of four, three GPUs each are taken; two are left, one a node.
+    // Three GPUs are taken on each of two nodes with four GPUs. One GPU is free on each node.
     let run = |communication| {
         let jobs = vec![
             job(0.0, 3, 0.0),
@@ -166,7 +166,7 @@ fn the_synthesizer_is_as_good_as_the_best_static_composition_with_bursts() {
 #[test]
 fn optimus_gives_all_gpus_to_who_gains_most() {
     let job = |hours| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(hours));
-    // Alone, a job of 8 h takes 8 GPUs; half as many for the first of two equal ones.
+    // Alone, a job of 8 h gets 8 GPUs. Of two equal jobs, the first gets half of them.
     let run = |hours: &[f64]| {
         let mut jobs = Jobs::new(hours.iter().map(|h| job(*h)).collect());
         let report = Simulation::new(ClusterSpec::uniform(2, 4))
@@ -177,7 +177,7 @@ fn optimus_gives_all_gpus_to_who_gains_most() {
     };
     assert_eq!(run(&[8.0]), [Some(3600.0)]);
     assert_eq!(run(&[8.0, 8.0]), [Some(7200.0), Some(7200.0)]);
-    // More jobs than GPUs: the shortest first.
+    // With more jobs than GPUs, the shortest jobs run first.
     let many = run(&[9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
     assert_eq!(many[1..], [Some(3600.0); 8]);
     assert_eq!(many[0], Some(3600.0 + 9.0 / 8.0 * 3600.0));
@@ -253,7 +253,7 @@ fn decisions_replay_from_the_journal() {
     }
 }
 
-/// Rows that the released program, or its rules, give as well.
+/// Checks the number of rows that equal the released program or its rules.
 fn equals_the_artifact(name: &str, expected: usize) {
     let figure = blox::released::figure::figure(name).expect("a figure");
     let runs = blox::released::figure::simulations(&*figure, None).expect("no data needed");

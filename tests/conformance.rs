@@ -1,5 +1,4 @@
-//! Every scheduler of the registry keeps the rules that backends rely on, and so
-//! does the one that newcomers copy.
+//! Conformance tests of all registered schedulers, and of the template for new ones.
 
 use blox::core::Pipeline;
 use blox::core::registry::{Named, Registry};
@@ -22,16 +21,15 @@ fn every_registered_scheduler_conforms() {
     let registry = blox::registry();
     let mut checked = 0;
     for (name, _) in registry.schedulers.iter() {
-        // The rules do not depend on how long it searches.
+        // The search duration does not affect the rules.
         let brief = match name {
             "pollux" => "pollux{population=8,generations=4}",
             other => other,
         };
         let mut suite = conformance(|seed| build(&registry, brief, seed)).cases(48);
-        // The released program's placement can block on a job for ever.
-        // Tiresias passes over who does not fit.
-        // So does Lucid, which also sets nodes aside.
-        // Sia and Pollux give no job GPUs of two types, and no fair share to one that takes all or nothing.
+        // The placement of the released program can block a job forever. Tiresias skips jobs that
+        // do not fit. So does Lucid, which also reserves nodes. Sia and Pollux give no job GPUs of
+        // two types, and no fair share to a rigid job.
         let starves = ["lucid", "pollux", "sia"].contains(&name);
         if name.starts_with("blox-") || name.starts_with("tiresias") || starves {
             suite = suite.may_starve();

@@ -1,4 +1,4 @@
-//! Deadlines under ElasticFlow and its ablations.
+//! Tests of deadlines under ElasticFlow and its ablations.
 
 use blox::core::{
     ClusterSpec, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, ServiceClass,
@@ -34,7 +34,7 @@ fn case(seed: u64) -> (ClusterSpec, Vec<JobSpec>) {
 fn job(rng: &mut ChaCha8Rng, at: f64) -> JobSpec {
     let levels: Vec<u32> = [1, 2, 4, 8, 16][..rng.random_range(1..6)].to_vec();
     let one = [0.1, 1.0, 2.5, 0.7][rng.random_range(0..4)];
-    // Ever less for each doubling, and at times nothing.
+    // Each doubling gains less, and sometimes nothing.
     let mut rate = one;
     let rates: Vec<f64> = levels
         .iter()
@@ -136,7 +136,7 @@ fn a_miss_says_why() {
         let job = JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(100.0));
         job.with_extras(due(due_at))
     };
-    // On two GPUs: in time, late by less than its launch took, late because it waited.
+    // On two GPUs: on time, late by less than the launch overhead, and late because of waiting.
     let jobs = vec![job(0.0, 200.0), job(0.0, 105.0), job(0.0, 250.0)];
     let launches = FixedOverheads {
         launch: Seconds::new(10.0),
@@ -181,8 +181,8 @@ fn a_job_is_grown_and_shrunk_to_what_deadlines_leave() {
         });
         job
     };
-    // Alone, the first has all four GPUs: 4 a second. At 60 s the second needs
-    // two GPUs to end by 360 s.
+    // Alone, the first job has all four GPUs and runs at 4 iterations per second. At 60 s the
+    // second job needs two GPUs to end by 360 s.
     let jobs = vec![elastic(0.0, 1200.0), elastic(60.0, 360.0)];
     let report = Simulation::new(ClusterSpec::uniform(1, 4))
         .run(shipped::elasticflow(), &mut Jobs::new(jobs))
@@ -195,8 +195,8 @@ fn a_job_is_grown_and_shrunk_to_what_deadlines_leave() {
         .filter_map(|j| j.finish)
         .map(|t| t.secs())
         .collect();
-    // 240 done by 60 s, then 2 a second each: 180 s more, and 240 s more for
-    // the second, which has 4 from then on.
+    // By 60 s, 240 iterations are done. Then each job runs at 2 per second for 180 s. The second
+    // job has 4 per second for the rest, and ends at 300 s.
     assert_eq!(ends, [240.0, 300.0]);
 }
 
@@ -259,8 +259,8 @@ fn the_released_program_ends_jobs_when_it_had_planned() {
     // Four GPUs do 300 iterations in 100 s, two slots, and 8 s for a new group of four.
     let (_, ends) = run(&[released_job(300.0, 0.0, 240.0)]);
     assert_eq!(ends, [(0, 128.0, 100.0, false)]);
-    // A job that comes in within the slot is seen at its end, when 156 iterations
-    // are done; both then get two GPUs, and lose 6 s to groups of two.
+    // A job that arrives within the slot is considered at its end, when 156 iterations are done.
+    // Both jobs then get two GPUs, and each loses 6 s for its group of two.
     let (outcome, ends) = run(&[
         released_job(300.0, 0.0, 240.0),
         released_job(120.0, 30.0, 300.0),
@@ -268,19 +268,19 @@ fn the_released_program_ends_jobs_when_it_had_planned() {
     assert_eq!(ends, [(1, 186.0, 127.0, false), (0, 186.0, 140.0, false)]);
     let first = outcome.held.iter().find(|h| h.job == 1);
     assert_eq!(first.map(|h| h.from), Some(60.0));
-    // One that could not end in time is turned away.
+    // A job that cannot meet its deadline is rejected.
     let (outcome, _) = run(&[
         released_job(300.0, 0.0, 240.0),
         released_job(5000.0, 30.0, 300.0),
     ]);
     assert_eq!(outcome.rejected, [1]);
-    // A program that is to stop has no outcome.
+    // An interrupted program has no outcome.
     let stop = AtomicBool::new(true);
     let jobs = [released_job(300.0, 0.0, 240.0)];
     assert_eq!(Algorithm::ElasticFlow.run(shape, 60.0, &jobs, &stop), None);
 }
 
-/// Two jobs of which the first cannot end in time for what a new group costs.
+/// Two jobs, of which the first misses its deadline because of the overhead of a new group.
 #[test]
 fn a_best_effort_job_behind_a_late_one_counts_as_declined() {
     let dir = tempfile::tempdir().unwrap();

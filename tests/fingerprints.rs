@@ -1,7 +1,7 @@
-//! What every registered scheduler decides on small workloads, as hashes.
+//! Hashes of the decisions of every registered scheduler on small workloads.
 //!
-//! A change of a hash is a change of decisions: explain it in the commit that makes it.
-//! `BLOX_BLESS=1 cargo test --test fingerprints` writes the table anew.
+//! A changed hash means changed decisions: explain it in the commit that makes it. `BLOX_BLESS=1
+//! cargo test --test fingerprints` updates the table.
 
 use blox::core::perf::TypeSpeeds;
 use blox::core::{
@@ -141,7 +141,7 @@ fn table() -> String {
             other => other,
         };
         for (world, simulation, jobs) in &worlds {
-            // It looks ahead at every other decision: one world is enough.
+            // It looks ahead at every other decision, so one world is enough.
             if name == "synthesizer" && *world != "deadlines" {
                 continue;
             }

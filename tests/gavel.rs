@@ -1,4 +1,4 @@
-//! Gavel's family in simulations.
+//! Simulations of Gavel's policies.
 
 use blox::core::perf::TypeSpeeds;
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time};
@@ -11,7 +11,7 @@ use blox::sim::workload::Jobs;
 use std::fs;
 use std::path::Path;
 
-/// A job that keeps a GPU busy for a part of its time.
+/// Creates a job that keeps a GPU busy for a fraction of its time.
 fn job(i: u32, model: &str, busy: f64) -> JobSpec {
     let mut extras = Extras {
         model: Some(model.into()),
@@ -48,8 +48,8 @@ fn what_pairs_keep_of_their_speed_is_learned_from_how_they_run() {
     let (apart, mut nothing) = run(None);
     let (learning, mut learned) = run(Some(0.8));
     assert_eq!(nothing.kept("v100", "light", "light"), None);
-    // Two light jobs have room beside each other; 1.2 or 1.8 times as much as there is takes so
-    // much longer.
+    // Two light jobs fit beside each other. A total load of 1.2 or 1.8 slows both jobs by this
+    // factor.
     let mut kept = |model, beside| learned.kept("v100", model, beside).unwrap();
     let truth = [
         ("light", "light", 1.0),
@@ -83,12 +83,12 @@ fn jobs_are_as_fast_beside_each_other_as_they_say() {
     let report = Simulation::new(cluster)
         .run_by(&mut pipeline, &mut Jobs::new(vec![job.clone(), job]), None)
         .unwrap();
-    // Four rounds together at 1.5 iterations a second and two alone at 2 make 3,600 of each.
+    // In four rounds together at 1.5 iterations per second and two alone at 2, each job does 3,600.
     let ends = report.jobs.iter().map(|j| j.jct().unwrap().secs());
     assert_eq!(ends.collect::<Vec<_>>(), [2520.0, 2880.0]);
 }
 
-/// Steps a second of two models, alone on 1 and 2 GPUs.
+/// Steps per second of two models, alone on 1 and 2 GPUs.
 const SPEEDS: &str = r#"{
     "v100": {"('a', 1)": {"null": 6.0}, "('a', 2)": {"null": 10.8}, "('b', 1)": {"null": 4.0}, "('b', 2)": {"null": 7.2}},
     "p100": {"('a', 1)": {"null": 3.0}, "('a', 2)": {"null": 5.4}, "('b', 1)": {"null": 3.5}, "('b', 2)": {"null": 6.3}}}"#;
@@ -101,8 +101,8 @@ const TRACE: [(&str, u32, u32, f64); 5] = [
     ("a", 1, 700, 400.1),
 ];
 
-/// What the released program makes of it, the fastest first come first served, on 3 GPUs of each
-/// type in servers of 2: the third of each registers with no server.
+/// Result of the released program: fastest type first, first come first served, with 3 GPUs of each
+/// type in servers of 2. The third GPU of each type belongs to no server.
 const EXPECTED: &str = r#"job_id,job_type,scale_factor,total_steps,submit,first_scheduled,finish,jct,rounds,v100_exclusive_s,slowdown_vs_v100
 0,"a",2,3000,0.0,0.0,277.77777777777777,277.77777777777777,3,277.777778,1.000000
 1,"b",1,2500,10.125,119.99999999999999,834.2857142857143,824.1607142857143,6,625.000000,1.318657
@@ -111,8 +111,8 @@ const EXPECTED: &str = r#"job_id,job_type,scale_factor,total_steps,submit,first_
 4,"a",1,700,400.1,834.2857142857143,1067.6190476190477,667.5190476190477,2,116.666667,5.721592
 "#;
 
-/// Its rounds up to the end of the third job; from then on it plans nothing anew until 1920 s after
-/// the second allocation.
+/// Its rounds up to the end of the third job. After that, it computes no allocation until 1920 s
+/// after the second one.
 const ROUNDS: &str = r#"round,time,job,worker_type,worker_ids
 1,0.0,"0",v100,2|3
 2,119.99999999999999,"0",v100,2|3
@@ -130,7 +130,7 @@ const ROUNDS: &str = r#"round,time,job,worker_type,worker_ids
 7,720.0,"1",p100,0
 "#;
 
-/// Those after it, as there is nobody to wait for.
+/// Its later rounds, in which no job waits.
 const LATER: &str = r#"9,834.2857142857143,"3",v100,2|3
 9,834.2857142857143,"4",p100,0
 10,954.2857142857143,"3",v100,2|3
@@ -192,8 +192,8 @@ fn why_the_released_program_gave_up_is_said() {
     assert!(out.notes.iter().any(|n| n == why), "{:?}", out.notes);
 }
 
-/// Jobs of one model at 8 steps a second on one GPU, in rounds of 120 s: the third is submitted when
-/// the others have ended, and the program with them.
+/// Jobs of one model at 8 steps per second on one GPU, in rounds of 120 s. The third job is
+/// submitted after the others, and thereby the program, have ended.
 const GAP: [(u32, u32); 3] = [(1000, 0), (500, 30), (1000, 5000)];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The cases of original programs, where `BLOX_GOLDEN` names their folder.
+//! Comparison with cases of original programs, in the folder that `BLOX_GOLDEN` names.
 
 use blox::released::elasticflow::files::{Recipe, read_trace};
 use blox::released::verify::{compare, compare_visiting_every_round, find_cases};
@@ -28,7 +28,7 @@ fn every_case_of_synergy_is_equal() {
     every_case_is_equal("synergy");
 }
 
-/// Those whose fits were all recorded.
+/// Cases for which all fits were recorded.
 #[test]
 fn cases_of_sia_are_equal() {
     let Some(golden) = golden() else { return };
@@ -63,8 +63,8 @@ fn every_case_of_lucid_is_equal() {
     assert!(equal >= 22, "{equal}");
 }
 
-/// Rounds and jobs are equal wherever shares are recorded or determined; averages are near where
-/// an optimum was chosen.
+/// Rounds and jobs are equal if shares were recorded or are unique. Averages are close if an
+/// optimum was selected.
 #[test]
 fn every_case_of_gavel_and_shockwave_is_equal_or_near() {
     let Some(golden) = golden() else { return };
@@ -80,7 +80,7 @@ fn every_case_of_gavel_and_shockwave_is_equal_or_near() {
     }
 }
 
-/// A row less, and a setting that is no number.
+/// A missing row, and a setting that is not a number.
 #[test]
 fn what_is_taken_from_a_case_is_missed() {
     let Some(golden) = golden() else { return };
@@ -137,7 +137,7 @@ fn what_is_taken_from_a_case_is_missed() {
             assert!(wrong.contains(&format!("{name} is ")), "{wrong}");
         }
         std::fs::write(&summary, &text).unwrap();
-        // Where averages stand for jobs, who ended is compared all the same.
+        // If averages replace jobs, the set of ended jobs is still compared.
         std::fs::remove_file(dir.path().join("allocations.jsonl")).unwrap();
         assert_eq!(compare(dir.path(), None).unwrap().differences, []);
         let column = |name| header.split(',').position(|c| c == name).unwrap();
@@ -241,13 +241,13 @@ fn jobs_of_shockwaves_traces_change_their_batch_as_its_profiles_say() {
         let each = told.iter().flat_map(|(b, n, s)| vec![(*b, *s); *n]);
         let (own, own_s): (Vec<f64>, Vec<f64>) = each.unzip();
         assert_eq!(own.len(), batches.len());
-        // The program's table has a `gns` job end with its first batch.
+        // In the program's table, a `gns` job ends with its first batch size.
         if job.extras().attributes["mode"] == "gns" {
             let last = own.len() - 1;
             batches[last] = own[last];
         }
         assert_eq!(own, batches);
-        // The program's table counts parts of steps.
+        // The program's table counts fractions of steps.
         let samples = profile["num_samples_per_epoch"].as_f64().unwrap();
         for epoch in 0..own.len() - 1 {
             let steps = samples / batches[epoch];

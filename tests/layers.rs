@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and which files import each other in a circle.
+//! Permitted dependencies between crates, and import cycles between files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -63,7 +63,7 @@ const CRATES: [(&str, &[&str]); 13] = [
     ),
 ];
 
-/// Circles of imports, and files in one of them. Both may only fall.
+/// Limits on import cycles and on files in a cycle. Both may only decrease.
 const MOST_CIRCLES: usize = 14;
 const MOST_FILES_IN_CIRCLES: usize = 48;
 
@@ -77,7 +77,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for line in manifest.lines() {
         if line.starts_with('[') {
-            // Dependencies of tests are free.
+            // Test dependencies are not restricted.
             inside = line.ends_with("dependencies]") && !line.contains("dev-");
         } else if let Some(rest) = line.strip_prefix("blox-").filter(|_| inside) {
             let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '-');
@@ -91,7 +91,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
 fn crates_depend_only_on_lower_ones() {
     for (folder, allowed) in CRATES {
         let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
-        // The root's manifest has a table of the workspace's own crates, which ends all.
+        // The root's manifest ends with a table of the workspace's crates.
         let own = manifest.split("[workspace.dependencies]").next().unwrap();
         let allowed: BTreeSet<String> = allowed.iter().map(|s| (*s).to_owned()).collect();
         assert_eq!(dependencies(own), allowed, "{folder}/Cargo.toml");
@@ -119,7 +119,7 @@ fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The paths of a use tree. A renamed item stands under its own name.
+/// Collects the paths of a use tree. A renamed item is listed under its own name.
 fn leaves(tree: &str, before: &[String], into: &mut Vec<Module>) {
     let (head, group) = match tree.split_once('{') {
         Some((head, rest)) => (head, rest.rsplit_once('}').map(|(inner, _)| inner)),
@@ -148,7 +148,7 @@ fn leaves(tree: &str, before: &[String], into: &mut Vec<Module>) {
     }
 }
 
-/// Returns what a file imports: for each path whether it is handed on by `pub use`.
+/// Returns the imports of a file, each with true if `pub use` re-exports it.
 fn imports(text: &str) -> Vec<(bool, Module)> {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
     let lines = text.lines().map(|l| l.split("//").next().unwrap());
@@ -181,7 +181,8 @@ fn imports(text: &str) -> Vec<(bool, Module)> {
     all
 }
 
-/// The files of a crate and those that each imports; the crate's own file hands on and is left out.
+/// Returns the files of a crate with their imports. The crate's root file re-exports others and is
+/// omitted.
 fn graph(src: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut files = Vec::new();
     sources(src, &mut files);

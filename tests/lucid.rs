@@ -1,4 +1,4 @@
-//! Lucid's released programs keep their rules. Estimates from the command line.
+//! Tests of Lucid's released programs, and of estimates on the command line.
 
 use blox::core::perf::PairTable;
 use blox::core::{Extras, GpuCount, JobSpec, Seconds, Time};
@@ -69,10 +69,11 @@ fn ends(records: Vec<Record>) -> Vec<(u32, i64)> {
 fn the_partner_of_a_pair_that_ends_is_alone_again_only_where_it_is_found() {
     let two = [job(0.0, 8, 100.0, 1.0), job(10.0, 8, 100.0, 1.0)];
     let lucid = |settings| ends(lucid::lucid(settings, &two));
-    // The first runs alone for 10 s, then at half speed: 10 + 2 * 90, found a second later.
-    // The second has done 90 by then; as released it stays at half speed.
+    // The first job runs alone for 10 s, then at half speed. It takes 10 + 2 * 90 s, and its end is
+    // found a second later. The second job has done 90 s of work by this time. In the released
+    // program it keeps the half speed.
     assert_eq!(lucid(packed(Lookup::First)), [(0, 191), (1, 211)]);
-    // Found, it does its last seconds at full speed.
+    // With the correct lookup, its last seconds run at full speed.
     assert_eq!(lucid(packed(Lookup::Other)), [(0, 191), (1, 201)]);
     let in_time = PackedSettings {
         found_late: false,
@@ -166,7 +167,7 @@ fn models_are_trained_judged_drawn_and_asked() {
         let line = format!("estimate tell {model}.json one.csv --key user");
         let told = support::good(dir.path(), &line).out;
         assert!(told.contains("\n\"ada, b\","), "{told}");
-        // Users of whom all that are here look like numbers are users still.
+        // A column of users remains a column of names if all of them look like numbers.
         fs::write(dir.path().join("one.csv"), table.replace("\"ada, b\"", "7")).unwrap();
         let told = support::good(dir.path(), &line).out;
         assert!(told.contains("\n7,"), "{told}");
@@ -180,7 +181,7 @@ fn models_are_trained_judged_drawn_and_asked() {
         "error: --pairs has no meaning with --model boosted, only with additive\n"
     );
     assert!(dir.path().join("additive/shape-user.svg").is_file());
-    // Schedulers ask it.
+    // Schedulers can use the model.
     fs::write(
         dir.path().join("jobs.csv"),
         "submit_s,gpus,duration_s,user\n0,1,600,ada\n0,1,60,bob\n1,1,60,ada\n",

@@ -1,5 +1,5 @@
-//! Every scheduler over every placement, behind every admission policy and cluster manager: each
-//! runs to its end, or the composition names the role that is taken.
+//! Every scheduler with every placement, admission policy and cluster manager. Each composition
+//! runs to its end, or its error names the role that is already taken.
 
 use blox::core::registry::{Named, Shelf};
 use blox::core::{
@@ -10,7 +10,7 @@ use blox::sim::Simulation;
 use blox::sim::workload::Jobs;
 use std::collections::BTreeSet;
 
-/// Jobs that differ in what placements and schedulers look at.
+/// Creates jobs that differ in all properties that placements and schedulers read.
 fn jobs() -> Vec<JobSpec> {
     let job = |n: u32| {
         let at = Time::new(f64::from(n * 450));
@@ -33,7 +33,7 @@ fn jobs() -> Vec<JobSpec> {
     (0..24).map(job).collect()
 }
 
-/// Returns why a composition does not run to its end; `None` if it does.
+/// Returns the reason why a composition does not run to its end; `None` if it does.
 fn failure(scheduler: Pipeline) -> Option<String> {
     let cluster: ClusterSpec = "2x4:v100,2x4:a100".parse().expect("a cluster");
     let report = match Simulation::new(cluster).run(scheduler, &mut Jobs::new(jobs())) {
@@ -45,7 +45,7 @@ fn failure(scheduler: Pipeline) -> Option<String> {
     (!left.is_empty()).then(|| format!("jobs {} never end", left.join(", ")))
 }
 
-/// Compositions that ran, and the roles that one part takes together with others.
+/// Number of compositions that ran, and roles that one component takes together with others.
 #[derive(Default)]
 struct Seen {
     ran: usize,
@@ -84,7 +84,7 @@ fn named(name: &str) -> Named {
     name.parse().expect("a registered name")
 }
 
-/// Names of a shelf.
+/// Returns the names in a part of the registry.
 fn names<T>(shelf: &Shelf<T>) -> Vec<String> {
     shelf.iter().map(|(name, _)| name.to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! What `blox new` writes builds, passes its tests, and runs.
+//! A crate from `blox new` builds, passes its tests and runs.
 
 use std::path::Path;
 use std::process::Command;
@@ -50,11 +50,12 @@ fn build_and_test(kind: &str) -> String {
     let manifest = std::fs::read_to_string(krate.join("Cargo.toml")).unwrap();
     let dependency = format!("blox = {{ path = '{}' }}", env!("CARGO_MANIFEST_DIR"));
     assert!(manifest.contains(&dependency), "{manifest}");
-    // The very versions that this checkout was tested with.
+    // Use the dependency versions of this checkout.
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
     std::fs::copy(lock, krate.join("Cargo.lock")).unwrap();
-    // What the workspace's tests were built with is not built again, and the toolkit
-    // without optimisation: it is quick to build, and simulates little here.
+    // Use the profile of the workspace's tests for dependencies, so that they are not built again.
+    // The toolkit is built without optimization, because it builds faster and simulates little
+    // here.
     let mut profile = vec![
         "profile.dev.debug='line-tables-only'".to_owned(),
         "profile.test.opt-level=2".to_owned(),
@@ -103,7 +104,7 @@ fn what_cannot_be_made_is_one_sentence() {
         "{said}"
     );
     assert!(!dir.path().join("My Policy").exists());
-    // Else the new policy would take the place of the one that ships.
+    // Otherwise the new policy would replace the built-in one.
     let (code, said) = new(dir.path(), &["las"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(

@@ -1,4 +1,4 @@
-//! Parts that outside authors asked for: scores of GPUs, classes, fragmentation, a tree of quotas.
+//! Components that external authors requested: GPU scores, job classes, fragmentation, quota trees.
 
 use blox::core::perf::gpu_scores;
 use blox::core::registry::Named;
@@ -95,11 +95,11 @@ fn pal_takes_the_node_and_pm_first_the_scores() {
     let cluster = scored(&["0.8 1.25", "1 2"]);
     let jobs = || vec![of_class("A", job(0.0, 2, 1000.0))];
     let (report, gpus) = run(cluster.clone(), fifo_on("pm-first"), jobs());
-    // Scores 0.8 and 1.0 on two nodes: the slower one, times the penalty of 1.7.
+    // The nodes have scores 0.8 and 1.0. The slower one counts, times the penalty of 1.7.
     assert_eq!((ends(&report), &gpus[0]), (vec![1700.0], &vec![0, 2]));
     let (report, gpus) = run(cluster.clone(), fifo_on("pal"), jobs());
     assert_eq!((ends(&report), &gpus[0]), (vec![1250.0], &vec![0, 1]));
-    // A job of another class has no scores: any node will do.
+    // A job of another class has no scores, so any node is suitable.
     let other = vec![of_class("B", job(0.0, 2, 1000.0))];
     assert_eq!(ends(&run(cluster, fifo_on("pal"), other).0), [1000.0]);
 }
@@ -133,7 +133,7 @@ fn fgd_keeps_room_for_large_jobs() {
     };
     let fgd = "fgd{mix=2:50/4:50}";
     let (_, gpus) = run(cluster.clone(), fifo_on(fgd), jobs());
-    // No job of the mix could use one GPU; two of them, half could.
+    // No job of the mix could use one free GPU; half of them could use two.
     assert_eq!(gpus[0].len(), 3);
     assert_eq!(gpus[2], [3]);
     let (_, gpus) = run(cluster, fifo_on("fgd{mix=1:100}"), vec![job(0.0, 8, 60.0)]);
@@ -161,7 +161,7 @@ fn a_queue_borrows_and_gives_back() {
         of_queue("a", job(0.0, 4, 1000.0)),
         of_queue("b", job(100.0, 4, 1000.0)),
     ];
-    // The second borrows from b for 100 s, and goes on when the first has ended.
+    // The second job borrows from b for 100 s, and continues when the first has ended.
     let (report, _) = run(cluster, tree(), jobs);
     assert_eq!(ends(&report), [1000.0, 1900.0, 1100.0]);
     assert_eq!(report.summary.preemptions, 1);
@@ -169,7 +169,7 @@ fn a_queue_borrows_and_gives_back() {
 
 #[test]
 fn sisters_lend_before_strangers() {
-    // x and y share 6 GPUs of r; z has 2. x wants all, then y and z come back.
+    // x and y share the 6 GPUs of r; z has 2. x takes all GPUs, then y and z reclaim theirs.
     let tree = quota("quota-tree{queues=r:6/x:2@r/y:4@r/z:2}");
     let jobs = vec![
         of_queue("x", job(0.0, 2, 1000.0)),
@@ -178,7 +178,7 @@ fn sisters_lend_before_strangers() {
         of_queue("z", job(100.0, 2, 1000.0)),
     ];
     let (report, _) = run("1x8".parse().unwrap(), tree, jobs);
-    // The third job of x borrows beyond r and is the one that z stops.
+    // The third job of x borrows from outside r, so z stops this job.
     let stopped: Vec<u32> = report.jobs.iter().map(|j| j.preemptions).collect();
     assert_eq!(stopped, [0, 0, 1, 0]);
 }

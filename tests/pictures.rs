@@ -1,10 +1,10 @@
-//! Recording, pictures and the page, from outside.
+//! Tests of recordings, plots and the page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs it in a folder: exit code, output, errors.
+/// Runs the program in a folder. Returns exit code, output and errors.
 fn blox(dir: &Path, line: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
     let seen = command
@@ -37,7 +37,7 @@ fn number(row: &[String], column: usize) -> f64 {
     row[column].parse().unwrap()
 }
 
-/// Assignments and timeline add up to what jobs say that they ran.
+/// Assignments and timeline add up to the running times of the jobs.
 #[test]
 fn records_add_up() {
     let dir = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn records_add_up() {
     let timeline = rows(d.join("r/las/timeline.csv"));
     let busy: f64 = timeline.iter().map(|r| number(r, 1) * number(r, 2)).sum();
     assert!((busy - ran).abs() < 1e-6 * ran, "{busy} {ran}");
-    // Queueing as the timeline has it: in the system, without GPUs.
+    // Queueing according to the timeline: in the system without GPUs.
     assert!(timeline.len() > 1024 && timeline.len() <= 2048);
     assert!(
         timeline
@@ -119,7 +119,7 @@ fn one_command_gives_a_table_and_its_pictures() {
         );
         assert!(svg.contains("las") || name == "gantt-fifo", "{name}");
     }
-    // Again, from the files alone, and the same.
+    // Plotting again from the files gives the same plots.
     let listed = done(d, "plot r --output-dir again");
     assert_eq!(listed.lines().count(), names.len(), "{listed}");
     for name in names {
@@ -131,7 +131,7 @@ fn one_command_gives_a_table_and_its_pictures() {
         one.starts_with("one/jct-cdf.svg  Job completion time"),
         "{one}"
     );
-    // Two folders in one picture tell their schedulers apart.
+    // A plot of two folders distinguishes their schedulers.
     fs::rename(d.join("again"), d.join("old")).unwrap();
     done(d, &format!("simulate -s las {WORKLOAD} --output-dir s"));
     done(d, "plot r s --output-dir both");
@@ -139,7 +139,7 @@ fn one_command_gives_a_table_and_its_pictures() {
     for name in [">fifo<", ">las (r)<", ">las (s)<"] {
         assert!(svg.contains(name), "{name}");
     }
-    // A later run without a record does not show an earlier one's.
+    // A later run without a record does not show the record of an earlier one.
     done(
         d,
         &format!("compare fifo las {WORKLOAD} --output-dir r --force"),
@@ -207,7 +207,7 @@ fn what_cannot_be_drawn_is_one_sentence() {
     );
 }
 
-/// A browser, if there is one here.
+/// Returns an installed browser, if any.
 fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
@@ -219,7 +219,7 @@ fn browser() -> Option<&'static str> {
         })
 }
 
-/// The page after its script has run, as the browser has it.
+/// Returns the page after its script has run in the browser.
 fn dom(browser: &str, profile: &Path, page: &Path) -> String {
     let output = Command::new(browser)
         .args([
@@ -242,7 +242,7 @@ fn dom(browser: &str, profile: &Path, page: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A trace of many jobs that is quick to simulate.
+/// Creates a trace of many jobs that simulates fast.
 fn large_trace(path: &Path, jobs: u32) {
     let mut text = String::from("job_id,submit_s,gpus,duration_s\n");
     for i in 0..jobs {
@@ -266,7 +266,7 @@ fn a_page_of_many_jobs_stays_small_and_says_what_it_leaves_out() {
     assert!(page.len() < 40 << 20, "{}", page.len());
     assert!(page.contains("Of more than 50,000 jobs a scheduler, an even sample"));
     assert!(page.contains("bars, the 75,000 with the most GPU time are here"));
-    // Nothing from elsewhere, and nothing that a name could break out of.
+    // The page has no external resources, and names cannot inject markup.
     assert_eq!(
         page.matches("http").count(),
         page.matches("http://www.w3.org/2000/svg").count() + 1
@@ -275,7 +275,7 @@ fn a_page_of_many_jobs_stays_small_and_says_what_it_leaves_out() {
     assert!(!page.contains("<job"));
 }
 
-/// What a reader does: sorts, filters, zooms, marks a job, turns the lights off.
+/// Script of a user session: sorts, filters, zooms, selects a job, switches to the dark theme.
 const READER: &str = r##"
 const seen = {};
 const click = (e) => e.dispatchEvent(new MouseEvent("click", { bubbles: true }));

@@ -1,5 +1,4 @@
-//! The loop as one would write it on a page, every round and every job of it looked at, held
-//! against the toolkit's.
+//! Comparison of schedulers with a simple loop that visits every round and every job.
 
 use blox::core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
 use blox::sim::Simulation;
@@ -8,15 +7,15 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const ROUND: f64 = 300.0;
-/// Waiting this long, a job of Blox's released program comes before all others.
+/// Waiting time in seconds after which Blox's released program promotes a job.
 const STARVED: f64 = 3_600_000.0;
 
-/// What a page says of a scheduler.
+/// Rule of a scheduler.
 #[derive(Clone, Copy)]
 struct Plain {
     key: Key,
     preempts: bool,
-    /// A job that does not fit does not hold up those behind it.
+    /// Jobs behind a job that does not fit may run (backfill).
     skips: bool,
     /// GPUs, victims and starvation as in Blox's released program.
     released: bool,
@@ -90,7 +89,8 @@ fn first_of(free: &Free, node: usize, gpus: usize) -> Vec<(usize, usize)> {
     all.take(gpus).map(|gpu| (node, gpu)).collect()
 }
 
-/// One node if that will do, the one that is left with the fewest; else those with the most.
+/// Finds the node with the fewest free GPUs that fits the job, else the nodes with the most free
+/// GPUs.
 fn consolidated(free: &Free, gpus: usize) -> Option<Vec<(usize, usize)>> {
     let enough = (0..free.len()).filter(|n| count(&free[*n]) >= gpus);
     if let Some(node) = enough.min_by_key(|n| count(&free[*n])) {
@@ -100,7 +100,7 @@ fn consolidated(free: &Free, gpus: usize) -> Option<Vec<(usize, usize)>> {
     let mut found = Vec::new();
     while found.len() < gpus {
         let left = gpus - found.len();
-        // The best fit for the rest, if one node has room for it; else the one with the most.
+        // The best fit for the remaining GPUs if one node has enough; else the node with the most.
         let some = (0..free.len()).filter(|n| count(&free[*n]) > 0);
         let (enough, fewer): (Vec<_>, Vec<_>) = some.partition(|n| count(&free[*n]) >= left);
         let fits = enough.iter().min_by_key(|n| count(&free[**n]));
@@ -112,7 +112,7 @@ fn consolidated(free: &Free, gpus: usize) -> Option<Vec<(usize, usize)>> {
     Some(found)
 }
 
-/// As many as each node has until the count is right; past it, none.
+/// Takes free GPUs node by node until there are enough; returns `None` if the number differs.
 fn scattered(free: &Free, gpus: usize) -> Option<Vec<(usize, usize)>> {
     let mut found = Vec::new();
     for node in 0..free.len() {
@@ -139,7 +139,7 @@ impl Plain {
             let stops = self.round(now, &mut jobs, &mut free);
             let mut rounds = 1.0;
             if stops == 0 && jobs.iter().all(|j| j.has.is_empty()) {
-                // It goes on when somebody comes or has waited for too long; else never.
+                // The loop continues when a job arrives or starves; otherwise it ends.
                 let until = |j: &Job| match j.submit > now {
                     true => ((j.submit - now) / ROUND).ceil(),
                     false => ((STARVED - j.waited) / ROUND).ceil(),
@@ -166,7 +166,7 @@ impl Plain {
         jobs
     }
 
-    /// Returns how many jobs it stops.
+    /// Returns the number of stopped jobs.
     fn round(self, now: f64, jobs: &mut [Job], free: &mut Free) -> usize {
         let here = |j: &Job| j.submit <= now && j.finish.is_none();
         let mut order: Vec<usize> = (0..jobs.len()).filter(|i| here(&jobs[*i])).collect();
@@ -190,7 +190,7 @@ impl Plain {
         stopped.iter().filter(|s| **s).count()
     }
 
-    /// Who runs is counted; then all who do find their places in order.
+    /// Selects the running jobs by counting GPUs, then places them in order.
     fn by_count(self, order: &[usize], jobs: &mut [Job], free: &mut Free, stopped: &mut [bool]) {
         let mut left: usize = free.iter().map(|n| count(n)).sum();
         let mut chosen = Vec::new();
@@ -216,7 +216,7 @@ impl Plain {
                 break;
             }
             left = reach - gpus;
-            // The victim that comes first in the order is spared first.
+            // The victims that come first in the order are spared first.
             for victim in taken.into_iter().rev() {
                 if jobs[victim].has.len() <= left {
                     left -= jobs[victim].has.len();
@@ -234,7 +234,7 @@ impl Plain {
         }
     }
 
-    /// Victims are stopped until a job fits, whether that is ever so or not.
+    /// Stops victims until a job fits, even if it never fits.
     fn by_trial(self, order: &[usize], jobs: &mut [Job], free: &mut Free, stopped: &mut [bool]) {
         let before: Vec<bool> = jobs.iter().map(|j| !j.has.is_empty()).collect();
         for (place, &i) in order.iter().enumerate() {

@@ -64,7 +64,7 @@ fn transcript(dir: &Path, block: &str, ran: &mut usize) -> String {
         let fails = command.contains("2>&1");
         assert!(fails || seen.code == Some(0), "{command}\n{}", seen.err);
         text.push_str(&format!("$ {command}\n"));
-        // Two commands that stand together are one paragraph.
+        // Two adjacent commands are one paragraph.
         let empty = if shown.ends_with("\n\n") { "\n" } else { "" };
         let out = seen.out.trim_end();
         match shown.split_once("...\n") {
@@ -79,7 +79,7 @@ fn transcript(dir: &Path, block: &str, ran: &mut usize) -> String {
     text
 }
 
-/// Collects lines into one text a command.
+/// Groups lines into one text for each command.
 fn grouped(mut parts: Vec<String>, line: &str) -> Vec<String> {
     match (line.strip_prefix("$ "), parts.last_mut()) {
         (Some(command), _) => parts.push(command.to_owned()),
@@ -437,7 +437,7 @@ const CLUSTER: [&str; 16] = [
     "demo",
 ];
 
-/// Returns lines that begin a command in documents, and those of all help texts.
+/// Returns all commands in documents and help texts.
 fn command_lines() -> Vec<String> {
     let mut lines = Vec::new();
     for (_, text) in documents() {
@@ -483,7 +483,7 @@ fn command_lines() -> Vec<String> {
     lines
 }
 
-/// The same line on few jobs.
+/// Returns the same command with few jobs.
 fn quick(line: &str) -> String {
     let short = |part: &str| {
         let mut words: Vec<&str> = part.split(' ').filter(|w| !w.is_empty()).collect();
@@ -506,7 +506,7 @@ fn quick(line: &str) -> String {
     parts.iter().map(piped).collect::<Vec<_>>().join(" && ")
 }
 
-/// The files that the examples speak of.
+/// Creates the files that the examples use.
 fn lay_out(dir: &Path, with_results: bool) {
     let write = |name: &str, text: &str| fs::write(dir.join(name), text).unwrap();
     let gzip = |name: &str, text: &str| {
@@ -563,11 +563,11 @@ fn lay_out(dir: &Path, with_results: bool) {
     }
 }
 
-/// As a user types it into a shell.
+/// Runs a line in a shell, as a user would.
 fn typed(dir: &Path, line: &str) -> Seen {
     let bin = Path::new(env!("CARGO_BIN_EXE_blox")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    // Not all machines have Slurm.
+    // Slurm may not be installed.
     let line = format!("sacct() {{ cat sacct.txt; }}\n{line}");
     Command::new("bash")
         .args(["-c", &line])
@@ -587,7 +587,7 @@ fn every_command_line_of_readme_and_help_runs() {
     for line in command_lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match (words.get(1), words.get(2)) {
-            // They take minutes, or cases that do not ship.
+            // These commands take minutes, or need cases that are not included.
             (Some(&"reproduce"), Some(name)) if !name.starts_with('-') => {
                 assert!(figures.contains(&format!("{name} ")), "{line}");
                 continue;
@@ -598,11 +598,11 @@ fn every_command_line_of_readme_and_help_runs() {
         let dir = tempfile::tempdir().unwrap();
         lay_out(dir.path(), !line.contains("--output-dir results"));
         if let Some(at) = words.iter().position(|word| *word == "--output") {
-            // What it writes is not there yet.
+            // The output file must not exist.
             let _ = fs::remove_file(dir.path().join(words[at + 1]));
         }
         if words.get(1) == Some(&"replay") {
-            // Its journal is what the line before it writes.
+            // Its journal is written by the previous command of the document.
             good(dir.path(), "simulate las --jobs 60 --journal las.jsonl");
         }
         let seen = typed(dir.path(), &quick(&line));
@@ -610,7 +610,7 @@ fn every_command_line_of_readme_and_help_runs() {
         ran += 1;
     }
     assert!(ran > 50, "{ran}");
-    // Without the folder, they say which is missing.
+    // Without the folder, the error names it.
     let seen: Seen = blox()
         .args([
             "verify",

@@ -1,5 +1,5 @@
-//! Sia and Pollux: what their authors published, beside ours. Golden data lie where `BLOX_GOLDEN`
-//! says; without it these tests say so and pass.
+//! Comparison of Sia and Pollux with published results. The data are in the folder that
+//! `BLOX_GOLDEN` names. Without it, these tests print a message and pass.
 
 use blox::core::decision::Action;
 use blox::core::decision::Command;
@@ -26,8 +26,7 @@ use blox::traces::applications::read_dir;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// What a job says of itself, and what its steps say of it, where its model can use nothing within its
-/// limits: it goes on as it began.
+/// A job whose goodput model permits no configuration within its limits continues as it started.
 #[test]
 fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
     let training = |stages, adapts| TrainingSpec {
@@ -57,7 +56,8 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
         most_gpus: GpuCount(most),
     };
     for (mut policy, stages, adapts, asked) in [
-        // A pipeline does not accumulate: its first batch needs four of them, and it may try two.
+        // A pipeline does not accumulate gradients. Its first batch needs four pipelines, and the
+        // policy may try two.
         (sia(), 2, Adapts::All, None),
         (sia(), 1, Adapts::Gpus, Some(64)),
         (
@@ -181,7 +181,7 @@ fn osdi_applications(dir: &std::path::Path) -> Applications {
     applications
 }
 
-/// The published end of each job of a workload, beside ours.
+/// Compares the published end of each job of a workload with the simulated end.
 fn equal_jobs(policy: &str) {
     let Some(dir) = golden() else { return };
     let applications = osdi_applications(&dir);
@@ -217,7 +217,7 @@ fn equal_jobs(policy: &str) {
         for job in &report.jobs {
             let name = job.name.as_ref().unwrap().as_str();
             let jct = job.finish.unwrap() - job.submit;
-            // What takes no time ends a moment later here.
+            // An instantaneous step ends slightly later here.
             let equal = |theirs: f64| (theirs - jct.secs()).abs() < 1e-4;
             if !theirs[name].as_f64().is_some_and(equal) {
                 different.push((name.to_owned(), theirs[name].as_f64(), jct.secs()));
@@ -330,7 +330,7 @@ impl Journal for Widths {
     }
 }
 
-/// Whether any assignment mixed nodes of different types.
+/// True if an assignment mixed nodes of different types.
 #[derive(Clone, Default)]
 struct Mixed(Arc<Mutex<bool>>, Vec<u32>);
 
@@ -355,14 +355,14 @@ impl Journal for Mixed {
 
 #[test]
 fn tuned_jobs_run_on_one_type_under_schedulers_that_know_none() {
-    // Six GPUs a type: jobs of four fill them up so that leftovers of several types are free.
+    // Each type has six GPUs. Jobs with four GPUs leave free GPUs of several types.
     let cluster: ClusterSpec = "1x4:aws,1x2:aws,1x4:rtx,1x2:rtx,1x4:dgx-ext,1x2:dgx-ext"
         .parse()
         .unwrap();
     let of = |i: u32| vec![i; 6];
     let types: Vec<u32> = [0, 1, 2].into_iter().flat_map(of).collect();
     let mut jobs = training_jobs(Adapts::Nothing);
-    // Eight are not there of any type.
+    // No type has eight GPUs.
     let mut large = jobs[0].clone();
     large.gpus = GpuCount(8);
     jobs.push(large);
@@ -408,12 +408,13 @@ fn pipelined(adapts: Adapts) -> JobSpec {
 #[test]
 fn pipelines_run_on_whole_replicas() {
     for (cluster, widths) in [
-        // A replica, then twice as many as it has run on, as far as there are nodes.
+        // One replica, then twice the number of replicas that it has run on, within the number of
+        // nodes.
         ("2x8:dgx-ext", &[2, 4, 8, 16][..]),
         ("3x8:rtx", &[8, 16, 24][..]),
-        // No type that it was cut for.
+        // A type without a pipeline.
         ("4x4:aws", &[][..]),
-        // Nodes that name none.
+        // Nodes without a type.
         ("4x4", &[][..]),
     ] {
         let seen = Widths::default();
@@ -472,7 +473,7 @@ fn training_figures_are_in_the_summary() {
     let ran: f64 = report.jobs.iter().map(|j| j.attained_gpu.hours()).sum();
     assert_eq!(figures.jobs, 12);
     assert!((figures.gpu_hours - given / 12.0).abs() < 1e-9);
-    // Restarts and the rest of the last round are given, too.
+    // Restarts and the rest of the last round also count as allocated.
     assert!(given > ran);
     assert!(figures.most_contention <= 12 && figures.contention > 1.0);
     let plain = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));

@@ -1,5 +1,5 @@
-//! A round that was skipped and one that was visited give the same results, as do all other
-//! short ways and their long ones.
+//! Skipped and visited rounds give the same results, and so do other optimizations and their simple
+//! versions.
 
 use blox::core::{
     Assignment, ClusterSpec, Composition, Draft, GpuCount, JobRef, JobSpec, Outlook, Pipeline,
@@ -17,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// How many random workloads; each runs under every scheduler, skipping and not.
+/// Number of random workloads. Each runs with and without skipped rounds.
 const CASES: u64 = 1000;
 
 struct Case {
@@ -34,7 +34,7 @@ fn case(seed: u64) -> Case {
     let mut at = 0.0;
     let jobs = (0..rng.random_range(1..40))
         .map(|_| {
-            // Bursts and gaps; ties and multiples of the round among them.
+            // Bursts and gaps, with ties and multiples of the round.
             at += [0.0, 1.0, 300.0, 137.5, 5000.0][rng.random_range(0..5)];
             let duration = [1.0, 300.0, 299.9, 1234.5, 40_000.0, 600.0][rng.random_range(0..6)];
             JobSpec::new(
@@ -108,7 +108,7 @@ fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
     let (mut skipped, mut visited) = (0, 0);
     for seed in 0..CASES {
         let case = case(seed);
-        // Each workload under three of them, so that all get their turn.
+        // Three schedulers for each workload; over all workloads every scheduler is used.
         for k in 0..3 {
             let name = names[(seed as usize + k * 5) % names.len()];
             let build = || {
@@ -125,7 +125,7 @@ fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
                 "{name}, seed {seed}"
             );
             let unfinished = a.jobs.iter().filter(|j| j.outcome.is_none()).count();
-            // The released program can block on a job for ever.
+            // The released program can block a job forever.
             if !name.starts_with("blox-") {
                 assert_eq!(unfinished, 0, "{name}, seed {seed}: {:?}", a.ended);
             }
@@ -136,7 +136,7 @@ fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
     assert!(skipped < visited / 3 * 2, "{skipped} of {visited} visited");
 }
 
-/// Whoever keeps rounds sees jobs leave and start; otherwise plans are carried out at once.
+/// If rounds are recorded, each launch is observed and plans are applied step by step.
 #[test]
 fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
     let registry = blox::registry();
@@ -180,7 +180,7 @@ fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
     }
 }
 
-/// Returns what a scheduler leads to, with every assignment.
+/// Returns the result of a scheduler with every assignment.
 fn assignments(case: &Case, scheduler: Pipeline) -> (Report, Vec<AssignmentRow>) {
     let rows = Arc::new(Mutex::new(Vec::new()));
     let report = Simulation::new(case.cluster.clone())
@@ -193,7 +193,7 @@ fn assignments(case: &Case, scheduler: Pipeline) -> (Report, Vec<AssignmentRow>)
     (report, rows)
 }
 
-/// The same rule without what spares a search.
+/// The same node selector without its shortcut.
 #[derive(Clone)]
 struct Searching(Consolidated);
 
@@ -224,7 +224,7 @@ fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workload
     for seed in 0..600 {
         let mut case = case(seed);
         if seed % 3 > 0 {
-            // Jobs that take each other's places: as many GPUs as nodes have, or one.
+            // Jobs that replace each other: they have as many GPUs as a node, or one.
             let size = [1, case.cluster.nodes[0].gpus][seed as usize % 3 - 1];
             case.jobs
                 .iter_mut()
@@ -269,7 +269,7 @@ fn schedulers_equal_their_released_programs_on_jobs_of_one_gpu() {
     }
 }
 
-/// A guard that looks at every job in every decision.
+/// A starvation guard that checks every job in every decision.
 struct LookingAtAll {
     inner: Las,
     limit: Seconds,

@@ -1,4 +1,4 @@
-//! Sweeps and comparisons over seeds from outside, through the real binary.
+//! Tests of sweeps and of comparisons over seeds, through the real binary.
 
 mod support;
 
@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use support::{Seen, at, blox, bytes, good};
 
-/// A sweep of 2 x 3 x 2 runs that takes no time.
+/// A sweep of 2 x 3 x 2 fast runs.
 const SMALL: &str = "sweep fifo las{guard_h=1|500} --workload poisson --durations exponential:3600 \
                      --gpu-mix 1:70,4:30 --jobs 60 --cluster 2x4 --loads 4,9 --seeds 0..1";
 
@@ -41,7 +41,7 @@ fn any_number_of_threads_gives_the_same_bytes() {
     ] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
-    // A run is what `simulate` would have given.
+    // A run equals the result of `simulate`.
     let line = SMALL.replace(
         "sweep fifo las{guard_h=1|500}",
         "simulate -s las{guard_h=500}",
@@ -100,7 +100,7 @@ fn the_table_of_a_sweep_has_settings_and_figures() {
     // Seeds are outermost, schedulers innermost.
     let seeds: Vec<&str> = rows.iter().map(|r| &r[9]).collect();
     assert_eq!(seeds[..6], ["0"; 6]);
-    // The same figures as a single run has in its summary.
+    // The figures equal those in the summary of a single run.
     let summary = json(
         &dir.path()
             .join("out/runs/las_guard_h=500_seed=0_load=4/summary.json"),
@@ -122,8 +122,8 @@ fn a_sweep_goes_on_where_it_was() {
     let line = format!("{SMALL} --output-dir out");
     good(dir.path(), &line);
     let whole = bytes(&out);
-    // One run lost its manifest, one part of its rows, one everything, and one has
-    // a manifest of other settings.
+    // One run has no manifest, one lost some rows, one lost its folder, and one has a manifest with
+    // other settings.
     fs::remove_file(out.join("runs/fifo_seed=0_load=4/manifest.json")).unwrap();
     fs::write(out.join("runs/fifo_seed=1_load=4/jobs.csv"), "job_id\n").unwrap();
     fs::remove_dir_all(out.join("runs/fifo_seed=0_load=9")).unwrap();
@@ -165,7 +165,7 @@ fn a_sweep_goes_on_where_it_was() {
     );
 }
 
-/// 27 runs with their pictures and a page, from one command line.
+/// A single command line gives 27 runs with their plots and a page.
 #[test]
 fn one_command_runs_draws_and_reports() {
     let dir = tempfile::tempdir().unwrap();
@@ -217,7 +217,7 @@ fn one_command_runs_draws_and_reports() {
             .count(),
         27
     );
-    // Asked for later, the runs are kept, and the bytes are the same.
+    // If plots and the page are requested later, finished runs are kept and the bytes are the same.
     good(dir.path(), &format!("{line} --output-dir late"));
     fs::remove_file(
         dir.path()
@@ -248,7 +248,7 @@ fn one_command_runs_draws_and_reports() {
     }
 }
 
-/// Two processes do not write into one folder; what a crash leaves keeps nobody out.
+/// Two processes cannot write to the same folder; a crash leaves no lock.
 #[test]
 fn a_folder_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -296,7 +296,7 @@ fn a_changed_trace_is_another_sweep() {
     );
 }
 
-/// Gavel's speeds lie above the trace, forecasts are named by a parameter.
+/// Gavel's speeds are in the parent folder of the trace, and a parameter names the forecast.
 #[test]
 fn a_file_that_is_not_named_by_an_option_is_known_as_well() {
     let dir = tempfile::tempdir().unwrap();
@@ -329,7 +329,7 @@ fn a_file_that_is_not_named_by_an_option_is_known_as_well() {
         assert!(seen.err.contains(why), "{}", seen.err);
         fs::write(d.join(name), text).unwrap();
     }
-    // Nor are they written over.
+    // These input files are not overwritten either.
     let over = "simulate fifo --trace jobs/a.trace --format gavel --cluster 1x1:v100 --force \
                 --journal throughputs.json";
     let seen = at(d, over.split_whitespace());
@@ -354,7 +354,7 @@ fn a_file_says_what_the_command_line_would() {
         files
     };
     assert_eq!(without_index("a"), without_index("b"));
-    // The command line wins.
+    // The command line has precedence.
     let one = good(
         dir.path(),
         "sweep conf/sweep.toml fifo --loads 4 --seeds 7 --output-format csv",
@@ -372,7 +372,8 @@ fn a_file_says_what_the_command_line_would() {
         "{}",
         many.out
     );
-    // The command line wins over what the file varies, in whichever way it says it.
+    // The command line has precedence over varied settings of the file, also through an equivalent
+    // option.
     let file = "trace = \"../t.csv\"\n[vary]\nround = [30, 60]\nload = [1, 2]\n";
     fs::write(dir.path().join("conf/round.toml"), file).unwrap();
     fs::write(
@@ -517,7 +518,7 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
     }
 }
 
-/// Takes GPUs from a job that there is not: an error of the policy.
+/// Takes GPUs from a job that does not exist, which is an error of the policy.
 struct Broken;
 
 impl Stateless for Broken {}
@@ -563,7 +564,7 @@ fn a_failed_run_is_told_and_the_others_stay() {
     assert_eq!(index["status"], "failed");
     let status = |i: usize| index["runs"][i]["status"].clone();
     assert_eq!([status(0), status(1)], ["finished", "failed"]);
-    // What failed is tried again, what did not is not.
+    // Failed runs are repeated, and finished runs are not.
     let (code, _, err) = go();
     assert_eq!(code, 2);
     assert!(err.starts_with("resumed: 2 of 4 runs"), "{err}");
@@ -577,13 +578,13 @@ fn signal(name: &str, id: u32) {
     assert!(kill.unwrap().success());
 }
 
-/// Starts a sweep that takes seconds and signals it when some of its runs are finished.
+/// Starts a sweep of several seconds, and signals it when some of its runs are finished.
 #[cfg(unix)]
 fn interrupted(dir: &Path, line: &str, name: &str) -> Seen {
     let child = blox()
         .current_dir(dir)
         .args(line.split_whitespace())
-        // Not over before it is interrupted.
+        // Slow enough to be interrupted.
         .args(["--threads", "1"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -617,7 +618,7 @@ fn a_signal_keeps_what_is_finished_and_the_rest_follows() {
             "{}",
             seen.err
         );
-        // What is there is usable: a row a finished run.
+        // The output is usable: it has one row for each finished run.
         let out = dir.path().join("out");
         let index = json(&out.join("sweep.json"));
         assert_eq!(index["status"], "interrupted");
@@ -641,7 +642,7 @@ fn a_signal_keeps_what_is_finished_and_the_rest_follows() {
     }
 }
 
-/// The first signal asks for what there is so far, the second does not ask.
+/// The first signal requests an orderly end, the second ends the process immediately.
 #[cfg(unix)]
 #[test]
 fn a_second_signal_ends_at_once() {
@@ -655,7 +656,7 @@ fn a_second_signal_ends_at_once() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // All is done, but nobody reads what it prints, which is more than a pipe holds.
+    // All runs are finished, but the output exceeds the pipe buffer and is not read.
     let index = dir.path().join("out/sweep.json");
     let done = || fs::read_to_string(&index).is_ok_and(|t| t.contains("\"status\": \"complete\""));
     while !done() {
@@ -669,7 +670,7 @@ fn a_second_signal_ends_at_once() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// Killed without notice: nothing is lost but the runs that were under way.
+/// After SIGKILL, only unfinished runs are lost.
 #[cfg(unix)]
 #[test]
 fn a_killed_sweep_goes_on() {
@@ -738,7 +739,7 @@ fn a_full_disk_is_one_sentence() {
             format!("error: /dev/full: cannot be written: {full}\n")
         )
     );
-    // Where not even an error can be written, the exit code tells.
+    // If the error cannot be written either, the exit code shows it.
     let file = fs::OpenOptions::new()
         .write(true)
         .open("/dev/full")
@@ -747,7 +748,7 @@ fn a_full_disk_is_one_sentence() {
     assert_eq!(status.code(), Some(2));
 }
 
-/// A limit on the size of files stands for a disk that fills up in the middle of a file.
+/// A limit on the file size simulates a disk that becomes full while a file is written.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_cannot_be_finished_is_not_there() {
@@ -762,7 +763,7 @@ fn a_file_that_cannot_be_finished_is_not_there() {
         ),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        // Blocks of 512 bytes or of 1024, by shell.
+        // The block size is 512 or 1024 bytes, depending on the shell.
         let script = format!("trap '' XFSZ; ulimit -f 20; exec \"$0\" --threads 1 {line}")
             .replace("--threads 1 simulate", "simulate")
             .replace("--threads 1 sweep", "sweep --threads 1");
@@ -785,7 +786,7 @@ fn a_file_that_cannot_be_finished_is_not_there() {
                 .exists()
         );
         if line.starts_with("sweep") {
-            // With room again it goes on.
+            // The sweep continues when there is space again.
             good(dir.path(), line);
         }
     }
@@ -838,7 +839,7 @@ fn seeds_without_a_measured_job_are_left_out_and_counted() {
     );
     assert!(all.err.contains(&notice), "{}", all.err);
     assert!(!some.err.contains("left out"), "{}", some.err);
-    // What is left says what it would say alone.
+    // The other seeds give the same result as a run without the omitted seeds.
     let [mut all, some] = [all, some].map(|seen| serde_json::from_str(&seen.out).unwrap());
     let left_out = |all: &mut serde_json::Value| all["seeds_left_out"].take();
     assert_eq!(left_out(&mut all), serde_json::json!(empty));
@@ -857,7 +858,7 @@ fn seeds_are_compared_in_pairs() {
     let dir = tempfile::tempdir().unwrap();
     let line = "compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:3600 \
                 --gpu-mix 1:70,4:30 --jobs 200 --cluster 2x4";
-    // One seed at a time, by hand.
+    // Compute the result from runs with one seed each.
     let mut differences = Vec::new();
     let mut averages = Vec::new();
     for seed in 0..4 {
@@ -918,7 +919,7 @@ fn seeds_are_compared_in_pairs() {
     );
     assert_eq!(lines.len(), 4);
     let cells: Vec<&str> = lines[3].split(" | ").collect();
-    // The baseline is 1 and differs from nobody.
+    // The baseline is 1, without a difference to itself.
     assert_eq!((cells[0], cells[3], cells[4]), ("| las", "1.000", "-"));
     let table = good(dir.path(), &format!("{line} --seeds 0..3")).out;
     assert!(table.lines().all(|l| l.chars().count() <= 100), "{table}");
@@ -926,7 +927,7 @@ fn seeds_are_compared_in_pairs() {
         table.contains("interval   ± is half of the 95 % interval over 4 seeds (Student's t)"),
         "{table}"
     );
-    // Nobody takes no difference at all for certainty.
+    // A zero difference is not reported as certain.
     let alike = "every seed gives the same results";
     assert!(!table.contains(alike), "{table}");
     let trace = "job_id,submit_s,gpus,duration_s\na,0,1,400\nb,10,2,900\n";
@@ -979,8 +980,8 @@ fn why_jobs_waited_is_counted() {
     fs::write(dir.path().join("t.csv"), trace).unwrap();
     let line = "compare fifo sjf --trace t.csv --cluster 1x2 --why";
     let seen = good(dir.path(), line);
-    // Under fifo job 1 needs both GPUs and waits until 900 s; until then job 2
-    // stands behind it, though a GPU is free, and then until 1200 s for a GPU.
+    // Under fifo, job 1 needs both GPUs and waits until 900 s. Until then job 2 waits behind it
+    // although a GPU is free. After that it waits for a GPU until 1200 s.
     let expected = "\
 scheduler  waited because   jobs  hours  s a job   of all
                                                   waiting
@@ -996,12 +997,12 @@ sjf        too few GPUs        1    0.1      300   50.0 %
         serde_json::from_str(&good(dir.path(), &format!("{line} --json")).out).unwrap();
     assert_eq!(json[0]["waits"][0]["reason"], "too few GPUs");
     assert_eq!(json[0]["waits"][0]["total"], 1200.0);
-    // Everything that is not run is waited for.
+    // All queueing time has a wait reason.
     let queue = json[0]["avg_queueing_s"].as_f64().unwrap() * 3.0;
     let waits = json[0]["waits"].as_array().unwrap();
     let sum: f64 = waits.iter().map(|w| w["total"].as_f64().unwrap()).sum();
     assert_eq!(sum, queue);
-    // Where jobs may pass others, nobody waits behind them: there was no GPU left.
+    // With backfill, no job waits behind another; the reason is that no GPU was free.
     for passing in ["skip", "easy"] {
         let line =
             format!("simulate -s fifo{{backfill={passing}}} --trace u.csv --cluster 1x2 --why");

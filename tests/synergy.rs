@@ -1,5 +1,5 @@
-//! Synergy end to end: a case of its released simulator, the command line on its
-//! files, speeds by CPUs and memory.
+//! End-to-end tests of Synergy: a case of its released simulator, its files on the command line,
+//! and speeds by CPUs and memory.
 
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time, perf::Sensitivity};
 use blox::policies::placement::Allocation;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const CLUSTER: &str = "[CLUSTER]\n# two servers\nracks = 1\nservers_per_rack = 2\ngpus_per_server = 4\n\
     cpus_per_server = 8\ndram_per_server = 80\nsspeed_per_server = 250\n[SCHEDULER]\npolicy = FIFO\n";
 
-/// The last job arrives when nobody is left, and never runs.
+/// The last job arrives after all others have ended, and never runs.
 const TRACE: &str = "0,alexnet,0.5,1500,1\n1,alexnet,0.75,700,2\n2,res18,100,2000,1\n\
     3,gnmt,200,1300,2\n4,bert,250,600,1\n5,res18,310.25,900,4\n6,gnmt,905,100,1\n7,gnmt,9000,100,1\n";
 
@@ -24,7 +24,7 @@ const PROFILES: &str = r#"{"cpu_points": [1, 2, 4, 6], "mem_points": [10, 40], "
     "res18_1": {"cpus": 4, "mem": 20, "speed": 20, "batch": 8, "placement_penalty": 1, "speedup": 1.6, "iter_time": 0.4},
     "gnmt_1": {"cpus": 1, "mem": 10, "speed": 10, "batch": 8, "placement_penalty": 1, "speedup": 1, "iter_time": 0.25}}}"#;
 
-/// What the released program makes of it with LAS and tune.
+/// Result of the released program with LAS and tune.
 const EXPECTED: &str = "job_id,model,gpus,cpu_demand,mem_demand_gb,total_iters,iter_time_s,synergy_speedup,submit,first_sched,finish,jct
 0,alexnet,1,6,40,1500,0.5,2.0,0.5,300,1200,1199.5
 1,alexnet,2,8,80,700,0.5,1.5,0.75,300,900,899.25
@@ -57,7 +57,7 @@ const SUMMARY: &str = r#"{"trace": "trace", "config": "configs/cluster.ini", "sc
     "static": false, "placement": false, "jobs": 8, "finished": 7, "avg_jct_s": 861.9285714285714,
     "makespan_s": 1500, "rounds": 5}"#;
 
-/// A case with its inputs beside it.
+/// Creates a case and its input files.
 fn case(dir: &Path, replace: &[(&str, &str, &str)]) -> std::path::PathBuf {
     let case = dir.join("case");
     fs::create_dir_all(dir.join("inputs/configs")).unwrap();
@@ -90,13 +90,14 @@ fn a_case_of_the_released_program_is_equal() {
     ] {
         assert_eq!((compared.system, compared.jobs), ("synergy", 8));
         assert_eq!(compared.differences, []);
-        // Eleven values a job, a grant a line, five figures.
+        // Eleven values for each job, one grant for each line, five figures.
         assert_eq!(compared.values, 8 * 11 + 14 + 5);
         assert!(compared.notes.is_empty());
     }
 }
 
-/// The first round is the first after the job of the first line, whoever came earlier.
+/// The first round follows the arrival of the job on the first line, even if another job arrived
+/// earlier.
 #[test]
 fn the_first_round_is_that_of_the_first_line() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +163,7 @@ fn what_differs_is_named() {
         difference("summary.json", "\"rounds\": 5", "\"rounds\": 6"),
         ["summary: rounds expected 6, found 5"]
     );
-    // Another order makes other plans.
+    // Another order gives other plans.
     assert!(!difference("summary.json", "LAS", "SRTF").is_empty());
     assert!(!difference("summary.json", "tune", "fair").is_empty());
 }
@@ -194,7 +195,7 @@ fn what_the_original_cannot_do_is_named() {
         error("trace", "1300,2", "1300,3"),
         "/inputs/trace: line 4: gpus is `3`, expected 1, 2, 4, 8 or 16"
     );
-    // A run that never began has finished nobody.
+    // A run that never started has no finished jobs.
     let dir = tempfile::tempdir().unwrap();
     let header = EXPECTED.split_once('\n').unwrap().1;
     let replace = [
@@ -247,7 +248,8 @@ fn the_command_line_reads_its_files() {
     );
 }
 
-/// A node of 4 GPUs with 8 cores; three of four jobs gain nothing by more than one.
+/// Runs jobs on a node of 4 GPUs with 8 cores. Three of the four jobs gain nothing from more than
+/// one core.
 fn speeds(allocation: Allocation) -> Vec<f64> {
     let mut cluster = ClusterSpec::uniform(1, 4);
     cluster.nodes[0].cpus = 8.0;
@@ -277,7 +279,7 @@ fn speeds(allocation: Allocation) -> Vec<f64> {
 #[test]
 fn a_job_is_as_fast_as_what_it_holds_allows() {
     assert_eq!(speeds(Allocation::Tune), [3000.0; 4]);
-    // With its share of 2 cores the first one is half as fast as with 5.
+    // With its share of 2 cores, the first job runs at half the speed of 5 cores.
     assert_eq!(
         speeds(Allocation::Proportional),
         [6000.0, 3000.0, 3000.0, 3000.0]

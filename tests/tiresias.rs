@@ -1,4 +1,4 @@
-//! Tiresias: queues, Gittins index, promotion, placement by skew.
+//! Tests of Tiresias: queues, Gittins index, promotion, placement by skew.
 
 use blox::core::input::Input;
 use blox::core::journal::Journal;
@@ -40,7 +40,7 @@ fn run(scheduler: Pipeline, cluster: &str, jobs: &[JobSpec]) -> Report {
         .expect("a right plan every time")
 }
 
-/// First start, end and stops of each job.
+/// Returns the first start, the end and the number of stops of each job.
 fn fates(report: &Report) -> Vec<(f64, f64, u32)> {
     let secs = |t: Option<Time>| t.map_or(f64::NAN, |t| t.secs());
     let fate =
@@ -58,14 +58,14 @@ fn a_job_gives_way_once_it_has_crossed_the_threshold() {
         [(0.0, 10_800.0, 1), (900.0, 1500.0, 0)],
         "two queues"
     );
-    // In one queue, who started first goes first.
+    // Within a queue, the job that started first has priority.
     let report = run(scheduler("tiresias{thresholds=1e9}"), "1x4", &jobs);
     assert_eq!(
         fates(&report),
         [(0.0, 10_200.0, 0), (10_200.0, 10_800.0, 0)]
     );
-    // It goes down at 300 s, the newcomer at 600 s: of the two it started first.
-    // It goes down again at 1,200 s, and the newcomer ends.
+    // The first job is demoted at 300 s and the new job at 600 s; the first job started earlier.
+    // The first job is demoted again at 1,200 s, and the new job ends.
     let report = run(scheduler("tiresias{thresholds=1200/3600}"), "1x4", &jobs);
     assert_eq!(fates(&report), [(0.0, 10_800.0, 2), (300.0, 1500.0, 1)]);
 }
@@ -97,7 +97,7 @@ fn the_gittins_index_prefers_who_is_likely_to_end() {
     let history = dir.path().join("past.csv");
     std::fs::write(&history, "duration\n100\n100\n100\n10000\n").expect("written");
     let jobs = [job(0.0, 1, 1000.0), job(300.0, 1, 100.0)];
-    // Past 100 s, only one of four past jobs was left, and it took long.
+    // Only one of four past jobs lasted longer than 100 s, and it lasted long.
     let name = format!("tiresias{{thresholds=1e9,history={}}}", history.display());
     let report = run(scheduler(&name), "1x1", &jobs);
     assert_eq!(fates(&report), [(0.0, 1500.0, 1), (300.0, 600.0, 0)]);
@@ -105,7 +105,7 @@ fn the_gittins_index_prefers_who_is_likely_to_end() {
     assert_eq!(fates(&report), [(0.0, 1200.0, 0), (1200.0, 1500.0, 0)]);
 }
 
-/// Keeps what was placed where.
+/// Records the placement of each job.
 #[derive(Clone, Default)]
 struct Placed(Arc<Mutex<BTreeMap<JobId, Vec<u32>>>>);
 
@@ -126,7 +126,7 @@ impl Journal for Placed {
     }
 }
 
-/// The GPUs of each job, and when it started.
+/// Returns the GPUs of each job and its start.
 fn places(placement: &str, seed: u64, jobs: Vec<JobSpec>) -> Vec<(Vec<u32>, f64)> {
     let named = placement.parse().expect("a name");
     let placement = blox::registry().placement.build(&named, seed);
@@ -158,13 +158,13 @@ fn skewed_models_are_consolidated_and_others_take_what_is_left() {
     let expected = [
         (vec![0, 1, 2], 0.0),
         (vec![4, 5, 6], 0.0),
-        // No node has two free.
+        // No node has two free GPUs.
         (vec![0, 1], 300.0),
         (vec![3, 7], 0.0),
     ];
     assert_eq!(places("profiled{backfill=skip}", 0, jobs.clone()), expected);
-    // With a limit of 1, nobody of known skew waits for a node: the second job
-    // takes what the first leaves of its node, and the third finds room.
+    // With a limit of 1, no job with known skew waits for a single node. The second job takes the
+    // rest of the first job's node, and the third job fits.
     let loose = places("profiled{backfill=skip,pack_limit=1}", 0, jobs);
     let (vgg, resnet) = (&loose[2], &loose[3]);
     assert_eq!((vgg, resnet.1), (&(vec![6, 7], 0.0), 300.0));
@@ -221,8 +221,8 @@ fn classes_wait_for_their_reservation() {
         job(40.0, 1, 30.0),
         job(1000.0, 1, 10.0),
     ];
-    // At 600 s one GPU is left over for the small jobs, and none for the large
-    // ones; they would have theirs at 1,200 s, but nothing is to come by then.
+    // At 600 s one GPU is left for the small jobs, and none for the large ones. The large jobs
+    // would start at 1,200 s, but no event occurs by that time.
     let classes = ClassQueues::new(&dict_order([2, 1]), Time::new(1000.0));
     let report = run(tiresias::counted("multi-dlas-gpu", classes), "1x2", &jobs);
     let never = |i: usize| report.jobs[i].first_start.is_none();
@@ -262,8 +262,8 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
     assert!(preemptions > 200, "{preemptions}");
 }
 
-/// The third job is stopped at 4,200 s, and ends all the same at 4,700 s, with the arrival of the
-/// fourth. To the log of the program, where no job of this schedule ever ends, it waits from then on.
+/// The third job is stopped at 4,200 s, but ends at 4,700 s, when the fourth job arrives. In the
+/// program's log no job of this schedule ends, so the job waits from then on.
 #[test]
 fn who_ends_while_it_waits_goes_on_waiting_in_a_log_without_ends() {
     let dir = tempfile::tempdir().unwrap();

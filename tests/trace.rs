@@ -1,4 +1,4 @@
-//! Workload files as a user meets them: the `trace` command, formats, and bad input.
+//! Tests of workload files: the `trace` command, formats and invalid input.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
 
 const HEAD: &str = "job_id,submit_s,gpus,duration_s\n";
 
-/// Every kind of bad row: one sentence, exit code 2, nothing on standard output.
+/// Every kind of invalid row gives one sentence, exit code 2 and nothing on standard output.
 #[test]
 fn bad_input_is_one_sentence_and_exit_2() {
     let seconds = "expected a number of seconds, at least 0";
@@ -106,7 +106,7 @@ fn bad_input_is_one_sentence_and_exit_2() {
             assert_eq!((seen.err.as_str(), seen.out.as_str()), (expected.as_str(), ""), "{command}");
             assert_eq!(seen.code, Some(2), "{command}");
         }
-        // Nothing that could be taken for a result.
+        // There is no output that could be mistaken for a result.
         let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["t.csv"], "{text}");
     }
@@ -298,7 +298,7 @@ fn check_reports_all_problems() {
         (seen.code, seen.out.as_str()),
         (Some(0), "good.csv (csv): no problem, 1 job\n")
     );
-    // Of types that the cluster lacks there are none.
+    // The cluster has no GPUs of the other type.
     fs::write(
         dir.path().join("types.csv"),
         "submit_s,gpus,duration_s,gpu_types\n0,4,1,a100\n0,9,1,v100\n",
@@ -309,7 +309,7 @@ fn check_reports_all_problems() {
         "types.csv: line 2: gpus is `4`, expected at most the 0 GPUs of type a100 in the cluster 1x8:v100\n\
          types.csv: line 3: gpus is `9`, expected at most the 8 GPUs of type v100 in the cluster 1x8:v100\n"
     ), "{}", seen.out);
-    // An application says on which types it runs.
+    // The application determines the types that a job can run on.
     fs::write(
         dir.path().join("sia.csv"),
         "name,time,application,num_replicas,batch_size\na,0,cifar10,4,2048\n",
@@ -319,7 +319,7 @@ fn check_reports_all_problems() {
     assert!(seen.out.starts_with(
         "sia.csv: line 2: gpus is `4`, expected at most the 0 GPUs of type aws or dgx-ext or rtx in the cluster 16x8:v100\n"
     ), "{}", seen.out);
-    // It runs as well where nobody names types.
+    // It also runs on a cluster without type names.
     for cluster in ["16x8:rtx", "16x8"] {
         let seen = line(
             dir.path(),
@@ -353,7 +353,7 @@ fn a_job_that_can_never_run_is_reported_and_not_waited_for() {
     }
 }
 
-/// Each format through the command line, told from the file and said.
+/// Simulates each format, detected from the file and named explicitly.
 #[test]
 fn every_format_is_simulated() {
     let philly_log = "[{\"status\": \"Pass\", \"vc\": \"v\", \"jobid\": \"j\", \"attempts\": \
@@ -452,7 +452,7 @@ fn a_table_of_no_known_format_is_read_by_its_columns() {
         seen.err,
         "notice: dropped: asks for no GPU (once, on line 3)\n1 job written\n"
     );
-    // As good in a configuration.
+    // The same works in a configuration file.
     let toml = format!("scheduler = \"fifo\"\ntrace = \"t.txt\"\nmap = \"{map}\"\n");
     fs::write(dir.path().join("e.toml"), toml).unwrap();
     let seen = line(dir.path(), "simulate --config e.toml");
@@ -543,7 +543,7 @@ fn generated_jobs_are_those_that_simulate_makes() {
         let made = made.replace("--cluster 4x4", "");
         assert_eq!(table(&made), table("--trace jobs.csv"));
     }
-    // What shows only when jobs are made is told.
+    // Errors that occur only when jobs are generated are reported.
     std::fs::create_dir(d.join("tables")).unwrap();
     std::fs::write(d.join("tables/bert.csv"), "global_batch_size,1,2\n8,1,2\n").unwrap();
     for name in ["lstm.csv", "lstm.jsonl"] {
@@ -603,7 +603,7 @@ fn a_pipe_is_as_good_as_a_file() {
     );
 }
 
-/// 160 MB of text in a small file, read with less than that as address space.
+/// A small file that expands to 160 MB of text is read with a smaller address space.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_large_file_is_streamed_in_bounded_memory() {
@@ -647,7 +647,7 @@ fn a_large_file_is_streamed_in_bounded_memory() {
             .count(),
         8_001
     );
-    // A quote that is never closed does not take the rest of the file into memory.
+    // An unterminated quote does not read the rest of the file into memory.
     let file = std::io::BufWriter::new(fs::File::create(&path).unwrap());
     let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
     writeln!(gz, "job_id,submit_s,gpus,duration_s\na,0,1,60\n\"b,0,1,60").unwrap();

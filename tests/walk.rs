@@ -1,10 +1,11 @@
-//! `blox step`, completions, and that every subcommand shows examples.
+//! Tests of `blox step`, of shell completions, and of the examples in every help text.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs it in a folder with these lines on standard input: exit code, output, errors.
+/// Runs the program in a folder with these lines on standard input. Returns exit code, output and
+/// errors.
 fn blox(dir: &Path, args: &[&str], input: &str) -> (Option<i32>, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_blox"))
         .current_dir(dir)
@@ -15,7 +16,7 @@ fn blox(dir: &Path, args: &[&str], input: &str) -> (Option<i32>, String, String)
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Who refuses its options is gone before it reads.
+    // A process that refuses its options exits before it reads.
     match stdin.write_all(input.as_bytes()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => panic!("{e}"),
         _ => drop(stdin),
@@ -145,7 +146,7 @@ fn a_walk_says_why_it_ended_before_all_was_done() {
     assert!(said.contains("kept no more of their work"), "{said}");
 }
 
-/// A walk to the end gives what `simulate` gives.
+/// Stepping to the end gives the same result as `simulate`.
 #[test]
 fn a_walk_ends_where_a_simulation_does() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! Made-up workloads from the command line and from a file.
+//! Tests of workloads that are generated on the command line or from a file.
 
 mod support;
 
 use std::fs;
 use support::good;
 
-/// The column of a CSV file.
+/// Returns a column of a CSV file.
 fn column(text: &str, name: &str) -> Vec<String> {
     let mut csv = csv::Reader::from_reader(text.as_bytes());
     let i = csv.headers().unwrap().iter().position(|h| h == name);
@@ -51,7 +51,7 @@ fn a_configuration_names_a_file_of_durations_beside_it() {
     let jobs = fs::read_to_string(dir.path().join("out/fifo/jobs.csv")).unwrap();
     let durations = column(&jobs, "duration_s");
     assert!(durations.iter().all(|d| d == "60" || d == "900"));
-    // Hardly anything arrives after midnight.
+    // Few jobs arrive after midnight.
     let early = |s: &&String| s.parse::<f64>().unwrap() < 4.0 * 3600.0;
     assert!(column(&jobs, "submit_s").iter().filter(early).count() < 40);
     let manifest = fs::read_to_string(dir.path().join("out/manifest.json")).unwrap();
@@ -66,7 +66,7 @@ fn the_durations_of_a_trace_can_be_drawn_from() {
     let line = "simulate -s fifo --workload poisson --load-of-capacity 0.5 --cluster 1x4 \
                 --durations trace:t.csv --jobs 50";
     let seen = good(dir.path(), line);
-    // Half of 4 GPUs is 2 GPU-seconds a second: jobs of 175 s, 41.1 an hour.
+    // Half of 4 GPUs is 2 GPU-seconds per second, which are 41.1 jobs of 175 s per hour.
     assert!(
         seen.out
             .contains("Poisson jobs, 41.143 per hour, mean duration 175 s"),

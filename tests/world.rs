@@ -1,11 +1,12 @@
-//! Parts of the world and collectors by name: those that ship, and those of an outside crate.
+//! Tests of execution models, other world components and collectors by name, both built-in and
+//! external.
 
 use blox::core::registry::{ParamDoc, Registry};
 use blox::core::{Assignment, JobRef, MetricCollector, Part, Plan, View};
 use blox::sim::execution::ExecutionModel;
 use blox::sim::registry::World;
 
-/// Every job is faster by one factor.
+/// An execution model that speeds up every job by one factor.
 #[derive(Clone)]
 struct Faster(f64);
 
@@ -17,7 +18,7 @@ impl ExecutionModel for Faster {
     }
 }
 
-/// Counts decisions.
+/// A collector that counts decisions.
 #[derive(Clone, Default)]
 struct Decisions(u32);
 
@@ -56,7 +57,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// Standard output, or standard error after an error.
+/// Returns standard output, or standard error after an error.
 fn run(line: &str) -> String {
     run_in(line).1
 }
@@ -88,7 +89,7 @@ fn an_own_execution_model_works_by_name() {
 #[test]
 fn a_scheduler_names_its_execution_model() {
     assert_eq!(average("fast-fifo"), 3000.0);
-    // An option comes before it.
+    // A command-line option has precedence over the scheduler's world.
     assert_eq!(average("fast-fifo --execution fixed-rate"), 6000.0);
     let text = run(&format!("compare fifo fast-fifo {JOBS} --json"));
     let rows: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -136,7 +137,7 @@ fn a_sweep_varies_execution_models_and_keeps_figures() {
 
 #[test]
 fn a_step_takes_both() {
-    // Without input it ends at once.
+    // Without input it ends immediately.
     let line = format!("step fifo {JOBS} --execution faster --collect decisions");
     assert!(run(&line).ends_with("decisions: visited 0\n"));
 }

@@ -1,4 +1,4 @@
-//! What users' commands say to a scheduler.
+//! Client of the scheduler for users' commands.
 
 use crate::protocol::Millis;
 use crate::shell::clock;
@@ -9,32 +9,32 @@ use std::time::Duration;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 
-/// An answer that takes longer is given up.
+/// Timeout of an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long who follows a log waits for a scheduler that does not answer any more.
+/// Time for which a reader that follows a log waits for a scheduler that does not answer.
 const PATIENCE: Millis = Millis(60_000);
-/// It tries after this, then ever more seldom,
+/// Initial interval between reconnection attempts. It doubles with each attempt.
 const FIRST_TRY: Duration = Duration::from_millis(100);
-/// but at least this often.
+/// Longest interval between reconnection attempts.
 const LAST_TRY: Duration = Duration::from_secs(2);
 
-/// Why a command was not carried out.
+/// Error of a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody answers there, or not in time.
+    /// The scheduler does not answer, or not in time.
     #[error("the scheduler at {at} does not answer: {why}")]
     Unreachable {
-        /// Where.
+        /// Its address.
         at: String,
-        /// What came in the way.
+        /// The reason.
         why: String,
     },
-    /// There can be nobody.
+    /// The address is invalid.
     #[error("`{0}` is no address of a scheduler, expected HOST:PORT")]
     NoAddress(String),
-    /// The scheduler's disk is full. What it was asked for may be done once there is room.
+    /// The scheduler's disk is full. The request may still be executed once there is space.
     #[error("{0}")]
     NoRoom(String),
     /// The scheduler refused.
@@ -42,20 +42,20 @@ pub enum ClientError {
     Refused(String),
 }
 
-/// A way to a scheduler.
+/// Connection to a scheduler.
 pub struct Client {
     at: String,
     jobs: JobsClient<InterceptedService<Channel, Token>>,
 }
 
-/// A request whose answer is not waited for for ever.
+/// Creates a request with a timeout.
 fn soon<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(DEADLINE);
     request
 }
 
-/// Returns what began an error's chain: all else is said by layers that only hand it on.
+/// Returns the root cause of an error. The outer errors only repeat it.
 pub(crate) fn root(e: &(dyn std::error::Error + 'static)) -> String {
     let mut first = e;
     while let Some(next) = first.source() {
@@ -66,17 +66,17 @@ pub(crate) fn root(e: &(dyn std::error::Error + 'static)) -> String {
         Some(status) => status.message().to_owned(),
         None => first.to_string(),
     };
-    // Numbers of the operating system are for programs.
+    // Error numbers of the operating system are omitted.
     match text.split_once(" (os error") {
         Some((words, _)) => words.to_owned(),
         None => text,
     }
 }
 
-/// The URL of the scheduler at `host:port`.
+/// Returns the URL of the scheduler at `host:port`.
 ///
 /// # Errors
-/// That is no address.
+/// The address is invalid.
 pub fn url(at: &str) -> Result<String, ClientError> {
     let url = format!("http://{at}");
     let endpoint = Endpoint::from_shared(url.clone()).ok();
@@ -86,10 +86,10 @@ pub fn url(at: &str) -> Result<String, ClientError> {
 }
 
 impl Client {
-    /// To the scheduler at `host:port`, with what it asks for.
+    /// Connects to the scheduler at `host:port`, with its secret if it requires one.
     ///
     /// # Errors
-    /// Nobody is there.
+    /// The scheduler does not answer.
     pub async fn connect(at: &str, token: Token) -> Result<Self, ClientError> {
         let unreachable = |e: tonic::transport::Error| ClientError::Unreachable {
             at: at.to_owned(),
@@ -111,7 +111,7 @@ impl Client {
     fn failed(&self, status: &tonic::Status) -> ClientError {
         use std::error::Error;
         use tonic::Code::{Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable, Unknown};
-        // What the scheduler says has no source here.
+        // Errors that the scheduler sent have no source here.
         let transport = status.source().is_some();
         match status.code() {
             Unavailable | DeadlineExceeded | Cancelled | Unknown => {}
@@ -125,10 +125,10 @@ impl Client {
         }
     }
 
-    /// Submits a job under a key: the same key again is the same job.
+    /// Submits a job under a key. A second submission with the same key returns the same job.
     ///
     /// # Errors
-    /// The scheduler is out of reach, or refuses it.
+    /// The scheduler does not answer, or refuses the job.
     pub async fn submit(&mut self, key: String, job: pb::Job) -> Result<u32, ClientError> {
         let request = pb::SubmitRequest {
             key,
@@ -143,7 +143,7 @@ impl Client {
     /// Cancels, holds, releases or requeues a job.
     ///
     /// # Errors
-    /// The scheduler is out of reach, or refuses it.
+    /// The scheduler does not answer, or refuses the request.
     pub async fn change(&mut self, job: u32, verb: pb::Verb) -> Result<(), ClientError> {
         let verb = verb.into();
         let request = soon(pb::ChangeRequest { job, verb });
@@ -153,10 +153,10 @@ impl Client {
         }
     }
 
-    /// One job, or all that have not ended, or all.
+    /// Lists one job, all jobs that have not ended, or all jobs.
     ///
     /// # Errors
-    /// The scheduler is out of reach, or knows no such job.
+    /// The scheduler does not answer, or there is no such job.
     pub async fn list(
         &mut self,
         job: Option<u32>,
@@ -168,10 +168,10 @@ impl Client {
         }
     }
 
-    /// All nodes.
+    /// Lists all nodes.
     ///
     /// # Errors
-    /// The scheduler is out of reach.
+    /// The scheduler does not answer.
     pub async fn nodes(&mut self) -> Result<Vec<pb::NodeLine>, ClientError> {
         match self.jobs.nodes(soon(pb::NodesRequest {})).await {
             Ok(reply) => Ok(reply.into_inner().nodes),
@@ -179,14 +179,15 @@ impl Client {
         }
     }
 
-    /// Hands each part of what a rank wrote to `show`, with the number of its
-    /// launch, until it ends or `show` fails.
+    /// Passes each chunk of a rank's log to `show`, with its launch number, until the log ends or
+    /// `show` fails.
     ///
-    /// Who follows a log waits a minute for a scheduler that does not answer any more, and goes on where
-    /// it was. `away` hears why it waits, and `None` when it goes on.
+    /// If the scheduler stops answering, a reader that follows the log waits one minute and then
+    /// resumes at its position. `away` receives the reason of the wait, and `None` when reading
+    /// resumes.
     ///
     /// # Errors
-    /// The scheduler is out of reach, or knows no such log.
+    /// The scheduler does not answer, or there is no such log.
     pub async fn logs<E>(
         &mut self,
         mut wanted: pb::LogsRequest,
@@ -240,10 +241,10 @@ impl Client {
         }
     }
 
-    /// Has a node that is lost or drained, and empty, leave for good.
+    /// Removes a node permanently. The node must be lost or drained, and empty.
     ///
     /// # Errors
-    /// The scheduler is out of reach, knows no such node, or refuses.
+    /// The scheduler does not answer, there is no such node, or the scheduler refuses the request.
     pub async fn remove(&mut self, node: String) -> Result<(), ClientError> {
         match self.jobs.remove(soon(pb::RemoveRequest { node })).await {
             Ok(_) => Ok(()),
@@ -254,7 +255,7 @@ impl Client {
     /// Uses a drained node again.
     ///
     /// # Errors
-    /// The scheduler is out of reach, or knows no such node.
+    /// The scheduler does not answer, or there is no such node.
     pub async fn resume(&mut self, node: String) -> Result<(), ClientError> {
         match self.jobs.resume(soon(pb::ResumeRequest { node })).await {
             Ok(_) => Ok(()),
@@ -265,7 +266,7 @@ impl Client {
     /// Places nothing new on a node.
     ///
     /// # Errors
-    /// The scheduler is out of reach, knows no such node, or is not told why.
+    /// The scheduler does not answer, there is no such node, or the reason is empty.
     pub async fn drain(&mut self, node: String, why: String) -> Result<(), ClientError> {
         match self.jobs.drain(soon(pb::DrainRequest { node, why })).await {
             Ok(_) => Ok(()),

@@ -1,9 +1,8 @@
-//! The real cluster: any composition, unchanged, schedules real processes.
+//! The cluster backend: runs real processes with any scheduler composition, unchanged.
 //!
-//! [`protocol`] is the heart: scheduler, node manager and shim as functions of
-//! state, input and moment, with no socket and no clock. [`log`] keeps what must
-//! not be forgotten, `wire` has the typed messages. `shell` is the processes
-//! around these machines, `client` what users' commands say to them.
+//! [`protocol`] has the scheduler, the node manager and the shim as state machines without sockets
+//! and clocks. [`log`] stores the persistent state, and `wire` defines the messages. `shell` has
+//! the processes that run the state machines, and `client` the requests of users' commands.
 //!
 //! `client`, `shell` and `wire` need the feature `rpc`.
 
@@ -18,7 +17,7 @@ pub mod shell;
 #[cfg(feature = "rpc")]
 pub mod wire;
 
-/// Makes a folder, unless it is there.
+/// Creates a folder, unless it exists.
 fn folder(dir: &std::path::Path) -> std::io::Result<()> {
     std::fs::create_dir_all(dir).map_err(|e| match dir.is_file() {
         true => std::io::Error::other("is a file, expected a folder"),

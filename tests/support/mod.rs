@@ -1,16 +1,16 @@
-//! The real binary, run from outside.
+//! Helpers to run the real binary.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The program.
+/// Returns a command for the program.
 pub fn blox() -> Command {
     Command::new(env!("CARGO_BIN_EXE_blox"))
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Seen {
     /// The exit code.
@@ -31,12 +31,12 @@ impl From<Output> for Seen {
     }
 }
 
-/// Runs it in a folder.
+/// Runs the program in a folder.
 pub fn at(dir: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Seen {
     blox().current_dir(dir).args(args).output().unwrap().into()
 }
 
-/// Runs a command line, split at spaces, in a folder; it must succeed.
+/// Runs a command line, split at spaces, in a folder. It must succeed.
 #[allow(dead_code, reason = "not all tests that share this module call it")]
 pub fn good(dir: &Path, line: &str) -> Seen {
     let seen = at(dir, line.split_whitespace());

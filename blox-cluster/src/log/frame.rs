@@ -1,23 +1,21 @@
-//! Frames: what one synchronisation brings to the disk, with a checksum of the
-//! head and one of the body.
+//! Frames: the unit of synchronization, with separate checksums for head and body.
 //!
-//! After each synchronisation a mark follows the frame. It is not waited for;
-//! where it survives, a frame before it that does not check was damaged later
-//! and not torn while it was written.
+//! A mark follows each synchronized frame. The mark itself is not synchronized. If a mark exists,
+//! an invalid frame before it was damaged later and was not torn during its write.
 
 use crc32c::crc32c;
 
-/// Bytes of a head.
+/// Size of a head in bytes.
 pub const HEAD: usize = 24;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Records.
     Data,
-    /// The frame of this number is on the disk.
+    /// The frame of this number is on disk.
     Mark,
-    /// All that lasts, up to this number.
+    /// Snapshot of the persistent state, up to this number.
     Snapshot,
 }
 
@@ -40,17 +38,17 @@ impl Kind {
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Bytes of its body.
+    /// Size of the body in bytes.
     pub len: u32,
     /// Its number.
     pub seq: u64,
-    /// The body's checksum.
+    /// Checksum of the body.
     pub body: u32,
 }
 
-/// Writes a frame.
+/// Appends a frame to a buffer.
 pub fn write(kind: Kind, seq: u64, body: &[u8], into: &mut Vec<u8>) {
     let from = into.len();
     into.extend(kind.code().to_le_bytes());
@@ -67,7 +65,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(part.try_into().ok()?))
 }
 
-/// Reads a head; `None` if there is none that checks.
+/// Reads a head; `None` if there is no valid one.
 pub fn head(bytes: &[u8]) -> Option<Head> {
     let seq = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
     let found = Head {
@@ -79,19 +77,19 @@ pub fn head(bytes: &[u8]) -> Option<Head> {
     (u32_at(bytes, 20)? == crc32c(&bytes[..20])).then_some(found)
 }
 
-/// The body of the frame at the beginning of `bytes`; `None` if it does not check.
+/// Returns the body of the frame at the start of `bytes`; `None` if its checksum is wrong.
 pub fn body<'a>(head: &Head, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let body = bytes.get(HEAD..HEAD + head.len as usize)?;
     (crc32c(body) == head.body).then_some(body)
 }
 
-/// Adds a record to a body.
+/// Appends a record to a body.
 pub fn push(record: &[u8], into: &mut Vec<u8>) {
     into.extend((record.len() as u32).to_le_bytes());
     into.extend(record);
 }
 
-/// The records of a body; `None` if their lengths do not add up.
+/// Returns the records of a body; `None` if their lengths do not add up.
 pub fn records(mut body: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     while !body.is_empty() {
@@ -106,7 +104,7 @@ pub fn records(mut body: &[u8]) -> Option<Vec<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    /// A frame as it is on the disks of clusters that exist.
+    /// A frame in the format of existing clusters.
     const FRAME: [u8; 31] = [
         0x42, 0x4c, 0x58, 0x64, 0x07, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x00, 0xf8, 0x83, 0x14, 0x55, 0xec, 0xdd, 0x36, 0x8d, 0x03, 0x00, 0x00, 0x00, 0x61, 0x62,

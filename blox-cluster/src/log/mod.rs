@@ -1,9 +1,9 @@
-//! The log: append-only segments with checksums, snapshots, one scheduler at a time.
+//! The scheduler's log: append-only segments with checksums, and snapshots. One scheduler at a time
+//! can open it.
 //!
-//! What [`Log::append`] took lasts once [`Log::sync`] has returned: all that
-//! was taken since the last time goes to the disk in one frame (group commit).
-//! When a log is opened, a frame that was being written when the power went is
-//! cut off; any other damage is refused, with its position, and nothing is changed.
+//! [`Log::append`] buffers records. [`Log::sync`] writes all buffered records to disk in one frame
+//! (group commit); they are durable once it returns. When a log is opened, a frame that was torn by
+//! a crash is truncated. Any other damage is an error with its position, and nothing is changed.
 
 mod frame;
 
@@ -13,58 +13,58 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The version of the files.
+/// Version of the file format.
 const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"BLOXLOG\n";
-/// Bytes before the first frame of a segment.
+/// Size of a segment's header in bytes.
 const PREFIX: usize = 12;
-/// A segment that has grown to this many bytes is followed by a new one.
+/// Segment size in bytes from which a new segment is started.
 const SEGMENT: u64 = 64 << 20;
-/// Bodies are never larger: a longer length is damage.
+/// Limit on the body of a frame in bytes. A longer length indicates damage.
 const LONGEST: usize = 1 << 30;
 
-/// While a log's directory has a file of this name there is no room in it.
+/// Name of a file that makes writes to the log's directory fail as if the disk were full.
 #[cfg(test)]
 pub(crate) const FULL: &str = "full";
 
-/// Why a log cannot be used.
+/// Error of a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The operating system refused. After a failed synchronisation nothing is
-    /// known about the disk: whoever gets this must stop.
+    /// The operating system reported an error. The state of the disk is unknown after a failed
+    /// synchronization, so the caller must stop.
     #[error("{path}: {error}")]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// There is no room. What was taken is kept, and another [`Log::sync`] may succeed.
+    /// The disk is full. The appended records are kept, and a later [`Log::sync`] may succeed.
     #[error("{path}: {error}: the log needs room, and nothing is ordered that is not in it")]
     NoRoom {
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// Another scheduler uses it.
+    /// Another scheduler uses the log.
     #[error("{path}: another scheduler uses this directory")]
     InUse {
         /// The directory.
         path: PathBuf,
     },
-    /// It was damaged, and not by a crash while it was written.
+    /// The log is damaged, and not by a crash during a write.
     #[error("{path}: byte {position}: {what}; nothing was changed")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where, from 0.
+        /// Byte position in the file, from 0.
         position: u64,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
-    /// Somebody took a file away.
+    /// A file was removed.
     #[error(
         "{path} is missing: it begins with frame {frame}, which nothing else holds; nothing was changed"
     )]
@@ -74,26 +74,26 @@ pub enum LogError {
         /// The number of the first frame that is missing.
         frame: u64,
     },
-    /// A newer program wrote it.
+    /// A newer program wrote the file.
     #[error("{path}: written in format {found}, this program knows {known}")]
     Newer {
         /// The file.
         path: PathBuf,
         /// Its format.
         found: u32,
-        /// The newest that is known.
+        /// The newest known format.
         known: u32,
     },
 }
 
-/// What a log holds.
+/// Content of a log when it is opened.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// The newest snapshot.
     pub snapshot: Option<Vec<u8>>,
-    /// The records since, oldest first.
+    /// The records after the snapshot, oldest first.
     pub records: Vec<Vec<u8>>,
-    /// Bytes of a torn frame that were cut off.
+    /// Number of truncated bytes of a torn frame.
     pub torn: u64,
 }
 
@@ -105,22 +105,22 @@ pub struct Log {
     file: File,
     path: PathBuf,
     written: u64,
-    /// Where the last frame ends that is on the disk.
+    /// End of the last frame on disk.
     whole: u64,
-    /// What comes after that has to be cut off first.
+    /// The bytes after `whole` must be truncated first.
     torn: bool,
     since_snapshot: u64,
-    /// The number of the last frame.
+    /// Number of the last frame.
     seq: u64,
     body: Vec<u8>,
     buffer: Vec<u8>,
 }
 
 impl Log {
-    /// Opens the log in `dir`, which is made if it is not there.
+    /// Opens the log in `dir`, and creates the directory if it does not exist.
     ///
     /// # Errors
-    /// The directory is in use, cannot be read, or was damaged.
+    /// The directory is in use, cannot be read, or is damaged.
     pub fn open(dir: &Path) -> Result<(Log, Recovered), LogError> {
         crate::folder(dir).map_err(at(dir))?;
         let lock = lock(dir)?;
@@ -132,14 +132,14 @@ impl Log {
             seq = *number;
         }
         let base = seq;
-        // Segments that the snapshot covers wholly are not needed any more.
+        // Segments that the snapshot covers completely are not needed.
         let first = segments.iter().rposition(|(from, _)| *from <= base + 1);
         let needed = &segments[first.unwrap_or(0)..];
         let missing = |frame: u64| LogError::Missing {
             path: segment(dir, frame),
             frame,
         };
-        // The segment after a snapshot is begun before the snapshot is written.
+        // The next segment is started before a snapshot is written.
         if !snapshots.is_empty() && needed.first().is_none_or(|(from, _)| *from != base + 1) {
             return Err(missing(base + 1));
         }
@@ -187,16 +187,16 @@ impl Log {
         Ok((log, recovered))
     }
 
-    /// Takes a record. It lasts after the next [`Log::sync`].
+    /// Buffers a record. It is durable after the next [`Log::sync`].
     pub fn append(&mut self, record: &[u8]) {
         frame::push(record, &mut self.body);
     }
 
-    /// Brings everything that was taken to the disk, as one.
+    /// Writes all buffered records to disk, as one frame.
     ///
     /// # Errors
-    /// There was [no room](LogError::NoRoom): it may be tried again. Otherwise the disk
-    /// refused, and the log must not be used any more.
+    /// If the disk is [full](LogError::NoRoom), the call may be repeated. After any other error the
+    /// log must not be used any more.
     pub fn sync(&mut self) -> Result<(), LogError> {
         if self.body.is_empty() {
             return Ok(());
@@ -211,7 +211,7 @@ impl Log {
         frame::write(Kind::Data, self.seq + 1, &self.body, &mut self.buffer);
         if let Err(error) = self.put() {
             self.torn = true;
-            // Nobody has to find half a frame; if it cannot be cut off now, then before the next.
+            // Half a frame is truncated; if this fails now, it is repeated before the next frame.
             let _ = self.mend();
             return Err(at(&self.path)(error));
         }
@@ -220,7 +220,8 @@ impl Log {
         self.whole = self.written;
         self.since_snapshot += self.buffer.len() as u64;
         self.body.clear();
-        // Not waited for, and if it does not succeed, what follows tells as much.
+        // The mark is not synchronized. If writing it fails, the next frame reports a persistent
+        // error.
         self.buffer.clear();
         frame::write(Kind::Mark, self.seq, &[], &mut self.buffer);
         match self.write() {
@@ -230,7 +231,7 @@ impl Log {
         Ok(())
     }
 
-    /// Brings the buffer to the disk.
+    /// Writes the buffer to disk.
     fn put(&mut self) -> std::io::Result<()> {
         self.write()?;
         self.file.sync_data()
@@ -245,8 +246,8 @@ impl Log {
         self.file.write_all(&self.buffer)
     }
 
-    /// Cuts off what was not written wholly. What the system may have dropped when it
-    /// failed is written anew after it.
+    /// Truncates an incomplete frame. Bytes that the operating system dropped with the error are
+    /// written again afterwards.
     fn mend(&mut self) -> std::io::Result<()> {
         self.file.set_len(self.whole)?;
         self.file.seek(SeekFrom::Start(self.whole))?;
@@ -261,26 +262,26 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes since the last snapshot, or since it was opened.
+    /// Returns the number of bytes since the last snapshot was begun.
     pub fn bytes(&self) -> u64 {
         self.since_snapshot
     }
 
-    /// Writes down all that lasts, as of the last [`Log::sync`]. Older segments
-    /// and all but the last two snapshots go.
+    /// Writes a snapshot of the persistent state as of the last [`Log::sync`]. Removes older
+    /// segments, and all but the last two snapshots.
     ///
     /// # Errors
-    /// The disk refused; what was there before is still there.
+    /// The write failed; the previous state is intact.
     pub fn snapshot(&mut self, all: &[u8]) -> Result<(), LogError> {
         self.turn_page()?.write(all)
     }
 
-    /// Begins a new segment. What lasts at this moment may be written down
-    /// later and elsewhere, while the log goes on.
+    /// Starts a new segment. A snapshot of the state at this time can be written later by another
+    /// thread while the log is in use.
     ///
     /// # Errors
-    /// There was [no room](LogError::NoRoom): the log goes on as it was. Otherwise the disk
-    /// refused, and the log must not be used any more.
+    /// If the disk is [full](LogError::NoRoom), the log is unchanged. After any other error the log
+    /// must not be used any more.
     pub fn turn_page(&mut self) -> Result<Page, LogError> {
         if self.torn {
             self.mend().map_err(at(&self.path))?;
@@ -294,7 +295,7 @@ impl Log {
     }
 }
 
-/// A place for a snapshot: everything up to a moment at which a segment ended.
+/// Position of a snapshot: the state at the end of a segment.
 #[derive(Debug)]
 pub struct Page {
     dir: PathBuf,
@@ -302,11 +303,11 @@ pub struct Page {
 }
 
 impl Page {
-    /// Writes down all that lasted at that moment. Older segments and all but
-    /// the last two snapshots go.
+    /// Writes a snapshot of the persistent state at this position. Removes older segments, and all
+    /// but the last two snapshots.
     ///
     /// # Errors
-    /// The disk refused; what was there before is still there.
+    /// The write failed; the previous state is intact.
     pub fn write(self, all: &[u8]) -> Result<(), LogError> {
         let path = self.dir.join(format!("snapshot-{:016x}", self.seq));
         let tmp = self.dir.join("snapshot.tmp");
@@ -317,7 +318,7 @@ impl Page {
             file.sync_all()
         });
         if let Err(error) = written {
-            // Where there is little room it must not take what is left.
+            // A partial snapshot must not use the space that is left.
             let _ = fs::remove_file(&tmp);
             return Err(at(&tmp)(error));
         }
@@ -329,7 +330,7 @@ impl Page {
         for (_, old) in &snapshots[..kept] {
             fs::remove_file(old).map_err(at(old))?;
         }
-        // A segment is needed until the next one begins at or before what is kept.
+        // A segment is needed unless the next one starts at or before the oldest kept position.
         for pair in segments.windows(2) {
             if pair[1].0 <= oldest + 1 {
                 fs::remove_file(&pair[0].1).map_err(at(&pair[0].1))?;
@@ -358,8 +359,8 @@ fn damaged(path: &Path, position: usize, what: impl Into<String>) -> LogError {
     }
 }
 
-/// A lock that was let go may be held a moment longer by a process that its holder is just
-/// starting, until that begins to run its own program.
+/// Number of attempts to lock the directory. A released lock may be held for a moment by a child
+/// process that its previous holder has just forked and that has not yet executed its program.
 const LOCK_TRIES: u32 = 50;
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
@@ -392,7 +393,7 @@ fn sync_dir(dir: &Path) -> Result<(), LogError> {
 
 type Numbered = Vec<(u64, PathBuf)>;
 
-/// Segments by their first frame, snapshots by their last, both in order.
+/// Lists segments by their first frame and snapshots by their last frame, each in order.
 fn list(dir: &Path) -> Result<(Numbered, Numbered), LogError> {
     let (mut segments, mut snapshots) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(dir).map_err(at(dir))? {
@@ -435,7 +436,7 @@ fn begin_segment(dir: &Path, first: u64) -> Result<(File, PathBuf, u64), LogErro
     match begun {
         Ok(file) => Ok((file, path, PREFIX as u64)),
         Err(error) => {
-            // The segment before it may go on, and then this one would be damage.
+            // The previous segment may remain in use, and then this file would count as damage.
             match fs::remove_file(&path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(at(&path)(e)),
                 _ => Err(at(&path)(error)),
@@ -457,7 +458,7 @@ fn read_snapshot(path: &Path, number: u64) -> Result<Vec<u8>, LogError> {
         .ok_or_else(|| damaged(path, HEAD, "the snapshot does not check"))
 }
 
-/// Reads a segment, and returns how many of its bytes are whole.
+/// Reads a segment, and returns the length of its intact part in bytes.
 fn read_segment(
     path: &Path,
     bytes: &[u8],
@@ -468,7 +469,7 @@ fn read_segment(
     into: &mut Recovered,
 ) -> Result<u64, LogError> {
     if bytes.len() < PREFIX {
-        // It was being begun.
+        // A crash interrupted the creation of the segment.
         return match last && MAGIC.starts_with(&bytes[..bytes.len().min(8)]) {
             true => Ok(0),
             false => Err(damaged(path, 0, "the segment is cut off")),
@@ -495,7 +496,7 @@ fn read_segment(
         let good = frame::head(rest).filter(|h| (h.len as usize) < LONGEST);
         let body = good.as_ref().and_then(|h| frame::body(h, rest));
         let (Some(head), Some(body)) = (good, body) else {
-            // Whatever was synchronised has something whole after it.
+            // Synchronized data is always followed by an intact frame or mark.
             let later = (1..rest.len()).any(|i| {
                 frame::head(&rest[i..])
                     .is_some_and(|h| h.seq >= expected && h.kind != Kind::Snapshot)

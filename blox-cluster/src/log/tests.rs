@@ -1,4 +1,4 @@
-//! What is written is read again, whatever the last write left behind.
+//! Tests that written records are read again, whatever the last write left behind.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn text(records: &[Vec<u8>]) -> Vec<String> {
     records.iter().map(s).collect()
 }
 
-/// Three synchronisations of one, two and one records.
+/// Writes three frames of one, two and one records.
 fn written(dir: &Path) -> PathBuf {
     let (mut log, _) = Log::open(dir).unwrap();
     for group in [&["a"][..], &["bb", "ccc"], &["dddd"]] {
@@ -37,14 +37,14 @@ fn a_log_cut_at_any_byte_of_its_last_frame_keeps_all_frames_before() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
     let whole = fs::read(&path).unwrap();
-    // The last frame holds 4 + 4 bytes; its mark follows.
+    // The last frame has a body of 4 + 4 bytes; its mark follows.
     let begins = whole.len() - HEAD - (HEAD + 8);
     for cut in begins..whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
         let (_, found) = Log::open(dir.path()).unwrap();
         let kept = if cut < whole.len() - HEAD { 3 } else { 4 };
         assert_eq!(found.records.len(), kept, "cut at {cut}");
-        // And it can be written again.
+        // The log remains writable.
         let (mut log, _) = Log::open(dir.path()).unwrap();
         log.append(b"again");
         log.sync().unwrap();
@@ -71,7 +71,7 @@ fn any_flipped_bit_is_refused_or_harmless_never_a_silent_loss() {
                     ["a", "bb", "ccc", "dddd"],
                     "bit {bit}"
                 );
-                // Only the last mark says nothing that is not known otherwise.
+                // Only the last mark carries no information of its own.
                 assert!(bit / 8 >= whole.len() - HEAD, "bit {bit}");
             }
             Err(LogError::Damaged { .. } | LogError::Newer { .. }) => {
@@ -120,11 +120,11 @@ fn a_snapshot_replaces_what_came_before_it() {
 fn a_crash_around_a_snapshot_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path());
-    // Before the rename: a temporary file is nothing.
+    // Before the rename: a temporary file is ignored.
     fs::write(dir.path().join("snapshot.tmp"), b"half").unwrap();
     let (_, found) = Log::open(dir.path()).unwrap();
     assert_eq!((found.records.len(), found.snapshot), (4, None));
-    // After it, before older segments went: the records are in the snapshot.
+    // After the rename, before older segments are removed: the records are in the snapshot.
     let first = fs::read(segment(dir.path(), 1)).unwrap();
     let (mut log, _) = Log::open(dir.path()).unwrap();
     log.snapshot(b"all").unwrap();
@@ -140,7 +140,7 @@ fn a_crash_around_a_snapshot_loses_nothing() {
     drop(log);
     let (_, found) = Log::open(dir.path()).unwrap();
     assert_eq!(text(&found.records), ["e"]);
-    // A segment that was just being begun.
+    // A segment whose creation was interrupted.
     fs::write(dir.path().join("segment-0000000000000005"), b"BLO").unwrap();
     let (_, found) = Log::open(dir.path()).unwrap();
     assert_eq!(text(&found.records), ["e"]);
@@ -169,7 +169,7 @@ fn one_at_a_time_and_nothing_from_the_future() {
     ));
 }
 
-/// Returns what is said when a log begins without this segment.
+/// Returns the error for a log without this segment.
 fn without(dir: &Path, first: u64) -> String {
     let path = segment(dir, first);
     let bytes = fs::read(&path).unwrap();
@@ -197,11 +197,11 @@ fn a_missing_segment_is_told_with_its_name() {
         log.sync().unwrap();
     }
     drop(log);
-    // At the beginning, and in the middle.
+    // At the start, and in the middle.
     let said = without(dir, 1);
     assert!(said.contains("begins with frame 1,"), "{said}");
     without(dir, 4);
-    // After a snapshot, the last one or not.
+    // After a snapshot, which is the last one or not.
     let (mut log, _) = Log::open(dir).unwrap();
     log.snapshot(b"all").unwrap();
     log.append(b"g");
@@ -214,7 +214,7 @@ fn a_missing_segment_is_told_with_its_name() {
     log.sync().unwrap();
     drop(log);
     without(dir, 6);
-    // The snapshots are gone, and what they held with them.
+    // The snapshots and their contents are missing.
     let (mut log, _) = Log::open(dir).unwrap();
     log.snapshot(b"all").unwrap();
     log.append(b"i");
@@ -236,7 +236,7 @@ fn a_snapshot_may_be_written_while_the_log_goes_on() {
     let page = log.turn_page().unwrap();
     log.append(b"later");
     log.sync().unwrap();
-    // Until it is written, what came before is still there.
+    // Until the snapshot is written, the previous state is still there.
     drop(log);
     let (log, found) = Log::open(dir.path()).unwrap();
     assert_eq!(found.records.len(), 5);
@@ -266,7 +266,7 @@ fn what_finds_no_room_is_kept_and_written_when_there_is_some() {
                 false => put(&mut log, "b"),
             };
             assert!(matches!(said, Err(LogError::NoRoom { .. })), "{said:?}");
-            // Half a frame is not left behind, nor half a segment.
+            // No partial frame or segment remains.
             assert!(fs::metadata(&log.path).unwrap().len() <= size);
             let (segments, _) = list(dir.path()).unwrap();
             assert_eq!(segments.len(), 1);
@@ -288,7 +288,7 @@ fn a_mark_that_finds_no_room_is_made_up_for_by_the_next_frame() {
     log.append(b"a");
     log.sync().unwrap();
     let frames = fs::read(&log.path).unwrap();
-    // As it is left when only its mark could not be written wholly.
+    // State in which only the mark could not be written completely.
     log.file.set_len(log.whole + 3).unwrap();
     log.torn = true;
     log.append(b"b");
@@ -308,7 +308,7 @@ fn a_scheduler_that_ends_without_room_begins_again_with_all_that_was_acknowledge
     fs::write(&full, "").unwrap();
     log.append(b"lost");
     log.sync().unwrap_err();
-    // Whether it could cut off the half that it wrote or not.
+    // State in which the partial frame could not be truncated.
     let mut file = OpenOptions::new().append(true).open(&path).unwrap();
     file.write_all(&log.buffer[..log.buffer.len() / 2]).unwrap();
     drop(log);

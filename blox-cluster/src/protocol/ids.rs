@@ -1,12 +1,12 @@
-//! Names and numbers of the protocol.
+//! Identifiers and counters of the protocol.
 
 use blox_core::{JobId, Name, NodeId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// A moment of one machine's monotonic clock, or a length of time, in
-/// milliseconds. Moments of two machines are never compared.
+/// A time of one machine's monotonic clock, or a duration, in milliseconds. Times of two machines
+/// are never compared.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -14,7 +14,7 @@ use std::ops::{Add, Sub};
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// From whole seconds.
+    /// Creates a value from whole seconds.
     pub const fn secs(s: u64) -> Self {
         Millis(s * 1000)
     }
@@ -32,7 +32,7 @@ impl Add for Millis {
     }
 }
 
-/// Ends at zero.
+/// Saturates at zero.
 impl Sub for Millis {
     type Output = Millis;
     fn sub(self, other: Millis) -> Millis {
@@ -40,12 +40,12 @@ impl Sub for Millis {
     }
 }
 
-/// One launch of a job: the job and the number of the launch, from 1.
+/// One launch of a job: the job and the launch number, which starts at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptId {
     /// The job.
     pub job: JobId,
-    /// The launch.
+    /// The launch number.
     pub attempt: u32,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for AttemptId {
     }
 }
 
-/// The share of a launch that one node has.
+/// The part of a launch that runs on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PartId {
     /// The launch.
@@ -64,34 +64,36 @@ pub struct PartId {
     pub node: NodeId,
 }
 
-/// A grant to run: larger for later grants, over all restarts of the scheduler.
+/// Fencing number of a launch. Later launches have larger numbers, also across scheduler restarts.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Fence(pub u64);
 
-/// What one log of a scheduler is about. Random, and the log's first fact: numbers begin anew in
-/// another log, so what is granted in one means nothing in the other.
+/// Random id of one scheduler log, its first record after the header. Job, node and launch numbers
+/// restart in another log, so they are meaningful only together with this id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClusterId(pub Name);
 
-/// A life of the scheduler: one more at each of its starts, on disk before it says anything.
+/// Counts the starts of the scheduler. It is on disk before the scheduler sends any message.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
-/// How often the scheduler has taken a node in: one more after each loss and each boot.
+/// Counts how often the scheduler has admitted a node. It increases after each loss and each reboot
+/// of the node.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// A life of a node manager: higher at each of its starts, on its disk before it says anything.
+/// Identifies one start of a node manager. It increases at each start, and is on disk before the
+/// node manager sends any message.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

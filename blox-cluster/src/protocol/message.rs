@@ -1,8 +1,8 @@
-//! What scheduler and node managers tell each other.
+//! Messages between the scheduler and the node managers.
 //!
-//! Both tell everything, every time: a [`Report`] lists all that a node has, an
-//! [`Orders`] all that the scheduler wants of it. A message that is lost,
-//! doubled, late or overtaken is made up for by the next.
+//! Every message carries the full state: a [`Report`] lists all launches of a node, an [`Orders`]
+//! everything that the scheduler wants of the node. The next message therefore repairs the effect
+//! of one that was lost, duplicated, delayed or reordered.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
 use blox_core::{BatchConfig, JobId, JobSpec, Name, NodeSpec};
@@ -11,120 +11,121 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A node manager tells what its node has.
+/// State of a node, sent by its node manager.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The node's own name for itself, which stays as long as its disk does.
+    /// Persistent name of the node. It is kept on the node's disk.
     pub node: Name,
-    /// The boot of its kernel: of another boot nothing runs any more.
+    /// Boot id of the node's kernel. No process of another boot is still running.
     pub boot: Name,
-    /// The node manager's life.
+    /// Session of the node manager.
     pub session: Session,
-    /// One more than in the last report of this life.
+    /// Sequence number. It increases by one with each report of a session.
     pub seq: u64,
-    /// The cluster that all its launches are of; none before a scheduler has spoken to it.
+    /// Cluster that all launches of the node belong to. `None` until a scheduler has sent orders.
     pub cluster: Option<ClusterId>,
-    /// The scheduler's highest life that it has heard of.
+    /// Highest scheduler epoch that the node manager has seen.
     pub epoch: Epoch,
-    /// Its incarnation, as it was last told.
+    /// Incarnation of the node in the last orders.
     pub incarnation: Incarnation,
-    /// What the node is made of.
+    /// Hardware that the node offers.
     pub offer: Arc<NodeSpec>,
-    /// Where others reach it.
+    /// Address at which other nodes reach this node.
     pub address: Name,
-    /// Every launch that it has and was not told to forget.
+    /// All launches on the node that the scheduler has not ordered it to forget.
     pub attempts: Vec<AttemptReport>,
 }
 
-/// What a node says of one launch.
+/// State of one launch on a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptReport {
     /// The launch.
     pub id: AttemptId,
-    /// Its grant.
+    /// Its fencing number.
     pub fence: Fence,
-    /// Where it stands.
+    /// Its state on the node.
     pub status: Status,
-    /// The port that its first node keeps for the ranks to meet at; 0 on other nodes.
+    /// Port reserved for the rendezvous of the ranks, on the first node of the launch; 0 on other
+    /// nodes.
     pub port: u16,
-    /// What it says of itself.
+    /// Progress and metrics that the job reported.
     pub said: Said,
 }
 
-/// Names that a job may give its numbers; what has further ones is passed over.
+/// Limit on the distinct metric names of a job. Further names are ignored.
 pub const MOST_METRICS: usize = 16;
 
-/// What a launch says of itself while it runs: the latest of each.
+/// Latest progress and metrics that a running launch reported.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Said {
-    /// How far it is, if it says so.
+    /// Its progress, if it reports any.
     pub progress: Option<Progress>,
-    /// Numbers that it gives a name, such as its loss; finite.
+    /// Metrics by name, such as the loss; finite.
     #[serde(default)]
     pub metrics: BTreeMap<Name, f64>,
 }
 
-/// How far a job says that it is: totals, never differences.
+/// Progress that a job reports: totals, never differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Iterations done since its first launch.
+    /// Iterations done since the job's first launch.
     pub done: f64,
-    /// Iterations that its last checkpoint holds.
+    /// Iterations that the last checkpoint contains.
     pub saved: f64,
 }
 
-/// Where a launch stands on a node.
+/// State of a launch on a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Status {
-    /// The GPUs are kept for it; nothing runs.
+    /// Its GPUs are reserved; no process has started.
     Prepared,
-    /// It was told to run; its processes are not all there yet.
+    /// The node has orders to run it; not all of its processes have started.
     Starting,
     /// Its processes run.
     Running,
-    /// It was told to end; processes may be left.
+    /// The launch is ending; processes may remain.
     Stopping,
-    /// None of its processes is left, and none will ever be.
+    /// No process remains, and none will start.
     Done(Final),
 }
 
-/// What a node says of a launch that is over.
+/// Result of a launch on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Final {
-    /// How it ended.
+    /// Exit status.
     pub exit: Exit,
-    /// For how long its processes ran, by the node's clock.
+    /// Running time of its processes, by the node's clock.
     pub ran: Millis,
-    /// True if `ran` was put together after the fact: nobody saw the end.
+    /// True if the end was not observed and `ran` was reconstructed.
     pub estimated: bool,
-    /// Anything that helps a person; empty if there is nothing to say.
+    /// Explanation for users; may be empty.
     pub why: String,
-    /// Whether every rank ended with 0, with [`Exit::Yielded`]: the exit codes leave open whether
-    /// the work is done.
+    /// True if the exit is [`Exit::Yielded`] and every rank exited with 0. The exit codes then do
+    /// not show whether the work is done.
     #[serde(default)]
     pub exited_zero: bool,
 }
 
-/// How a launch ended on a node.
+/// Exit status of a launch on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {
-    /// No process of it was ever started.
+    /// No process was started.
     NeverRan,
-    /// Every rank ended with 0.
+    /// Every rank exited with 0.
     Completed,
-    /// It was told to stop, and every rank ended by itself with 75 or 143 (its work is saved)
-    /// or with 0.
+    /// The launch was ordered to stop, or its lease was not renewed. Every rank then exited by
+    /// itself with 75 or 143 (work saved) or with 0.
     Yielded,
-    /// A rank failed by itself.
+    /// A rank failed without an order to stop.
     Failed {
-        /// The exit code of the first one; 128 and the number of the signal that ended it.
+        /// The exit code of the first failed rank; 128 plus the signal number if a signal ended it.
         code: i32,
     },
-    /// It was ended: told to, or when its lease ran out.
+    /// The launch was ended by order or because its lease ran out.
     Cut,
-    /// Nobody knows: its node went down, or what watched it.
+    /// The end is unknown, because the node or the shim went down.
     Lost,
-    /// It was ended because a file that it wrote cannot be read.
+    /// The launch was ended because a file that it wrote cannot be read.
     BadFile,
 }
 
@@ -137,86 +138,87 @@ impl fmt::Display for Exit {
     }
 }
 
-/// The scheduler tells a node manager what it wants of the node.
+/// Orders of the scheduler for one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Orders {
     /// The node.
     pub node: Name,
-    /// The scheduler's cluster.
+    /// The cluster of the scheduler.
     pub cluster: ClusterId,
-    /// The scheduler's life.
+    /// The scheduler's epoch.
     pub epoch: Epoch,
     /// The node's incarnation.
     pub incarnation: Incarnation,
-    /// The life of the node manager that is spoken to.
+    /// Session of the node manager that the orders are for.
     pub session: Session,
-    /// One more than in the last orders of this life of the scheduler for the node.
+    /// Sequence number. It increases by one with each orders of an epoch for the node.
     pub seq: u64,
-    /// The report that this answers: leases count from when that was sent.
+    /// Sequence number of the report that the orders answer. Leases count from the time at which
+    /// the node sent it.
     pub reply_to: u64,
-    /// What it wants of each launch.
+    /// Wanted state of each launch.
     pub orders: Vec<Order>,
-    /// Launches whose end is on the scheduler's disk.
+    /// Launches whose end the scheduler has on disk.
     pub forget: Vec<AttemptId>,
 }
 
-/// What the scheduler wants of a launch on a node. All but [`Wish::Kill`] renew its lease.
+/// Wanted state of one launch on a node. Every wish but [`Wish::Kill`] renews the lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// The launch.
     pub id: AttemptId,
-    /// Its grant.
+    /// Its fencing number.
     pub fence: Fence,
-    /// What is wanted.
+    /// The wanted state.
     pub wish: Wish,
-    /// What the node needs to know to start it; left out once it has.
+    /// Description of the launch; omitted once the node has started it.
     pub task: Option<Arc<Task>>,
 }
 
-/// What the scheduler wants of a launch.
+/// Wanted state of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wish {
-    /// Keep its GPUs for it.
+    /// Reserve its GPUs.
     Prepare,
     /// Run it.
     Run(Meeting),
-    /// Let it save its work and end, within this time.
+    /// Let it save its work and end within this time.
     Yield(Millis),
-    /// End it at once.
+    /// End it immediately.
     Kill,
 }
 
-/// Where the ranks of a launch meet.
+/// Rendezvous address of the ranks of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meeting {
-    /// The address of the node of rank 0.
+    /// Address of the node of rank 0.
     pub address: Name,
-    /// A port there.
+    /// A port on that node.
     pub port: u16,
 }
 
-/// A launch, as one node needs to know it.
+/// Description of a launch for one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// What the user asked for.
+    /// The job's specification.
     pub spec: Arc<JobSpec>,
-    /// The node's GPUs, by their number there, in order of rank.
+    /// GPUs of this node, as indices on the node, in rank order.
     pub gpus: Vec<u32>,
-    /// The rank on each of these GPUs.
+    /// Rank on each of these GPUs.
     pub ranks: Vec<u32>,
-    /// Ranks on all nodes.
+    /// Number of ranks on all nodes.
     pub world: u32,
-    /// This node among those of the launch, from 0; rank 0 is on the first.
+    /// Index of this node among the nodes of the launch, from 0. The first node has rank 0.
     pub node_rank: u32,
-    /// The names of all nodes of the launch.
+    /// Names of all nodes of the launch.
     pub nodes: Vec<Name>,
-    /// The job that may hold the same GPUs.
+    /// Job that may share the same GPUs.
     pub beside: Option<JobId>,
-    /// CPU cores for the node's part; 0 where nobody counts.
+    /// CPU cores for this node's part; 0 if CPU cores are not managed.
     pub cpus: f64,
-    /// Memory in GiB for the node's part; 0 where nobody counts.
+    /// Memory in GiB for this node's part; 0 if memory is not managed.
     pub memory_gib: f64,
-    /// The batch that it should train with, if it has one to choose.
+    /// Batch configuration to train with, if the job has an adjustable batch size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchConfig>,
 }

@@ -1,6 +1,6 @@
-//! The protocol as functions of state, input and moment: no socket, no clock,
-//! no file. [`scheduler`], [`node`] and [`shim`] are the three machines; what
-//! they want done comes out as effects, which a shell carries out.
+//! The protocol as deterministic state machines without sockets, clocks or files. [`scheduler`],
+//! [`node`] and [`shim`] each map a state, an input and a time to a new state and effects. The
+//! `shell` modules carry out the effects.
 
 pub mod ids;
 pub mod launches;

@@ -1,5 +1,5 @@
-//! The node manager's machine: takes orders, keeps GPUs, has shims started and
-//! told, reports. It never waits for anything.
+//! State machine of the node manager. It follows orders, reserves GPUs, starts and controls shims,
+//! and reports. It never blocks.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
 use super::message::{AttemptReport, Exit, Final, Order, Orders, Report, Said, Status, Task, Wish};
@@ -9,135 +9,136 @@ use blox_core::{Name, NodeSpec};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Reports whose moment is remembered: orders that answer older ones come too late.
+/// Number of sent reports whose time is stored. Orders that answer an older report are refused.
 const REMEMBERED_REPORTS: usize = 64;
 
-/// Who a node manager is.
+/// Identity and persistent state of a node manager.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
-    /// The node's own name for itself, kept on its disk.
+    /// Persistent name of the node, from its disk.
     pub node: Name,
-    /// The boot of its kernel.
+    /// Boot id of its kernel.
     pub boot: Name,
-    /// This life of the node manager, from its disk.
+    /// Session of this run, from its disk.
     pub session: Session,
-    /// The cluster that all its launches are of, from its disk; none before a scheduler has spoken to it.
+    /// Cluster that all launches of the node belong to, from its disk; `None` before the first
+    /// orders.
     pub cluster: Option<ClusterId>,
-    /// The scheduler's highest life that it heard of, from its disk.
+    /// Highest scheduler epoch that the node manager has seen, from its disk.
     pub epoch: Epoch,
-    /// Its last incarnation, from its disk.
+    /// Last incarnation of the node, from its disk.
     pub incarnation: Incarnation,
-    /// What the node is made of.
+    /// Hardware that the node offers.
     pub offer: Arc<NodeSpec>,
-    /// Where others reach it.
+    /// Address at which other nodes reach this node.
     pub address: Name,
 }
 
-/// A launch that an earlier life of the node manager had started, as its
-/// journal on the node's disk says.
+/// A launch of an earlier session, read from its journal on the node's disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The launch.
     pub id: AttemptId,
-    /// Its grant.
+    /// Its fencing number.
     pub fence: Fence,
-    /// What it was.
+    /// Its task.
     pub task: Arc<Task>,
-    /// The port that was kept for it.
+    /// Its reserved port.
     pub port: u16,
-    /// When its lease ends as far as the journal knows.
+    /// End of its lease according to the journal.
     pub lease: Millis,
-    /// How it ended, if it has.
+    /// Its result, if it has ended.
     pub done: Option<Final>,
-    /// What it said of itself.
+    /// Its last reported progress and metrics.
     pub said: Said,
 }
 
-/// What a shim, or whoever looks after it, says.
+/// Message from a shim or its supervisor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShimSays {
     /// All processes run.
     Running,
-    /// It was told to end, or ends.
+    /// The launch is ending.
     Stopping,
-    /// What the job says of itself now.
+    /// New progress and metrics of the job.
     Said(Said),
-    /// It is over, and that is on the disk.
+    /// The launch is over, and its result is on disk.
     Done(Final),
-    /// The shim is gone without a word, and no process of the launch is left.
+    /// The shim exited without a result, and no process of the launch is left.
     Gone {
-        /// For how long it ran, at least.
+        /// Minimum running time.
         ran: Millis,
     },
 }
 
-/// What happened.
+/// Input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeInput {
-    /// Orders came, and this port is free.
+    /// Orders arrived; the port is free for a new launch.
     Orders(Orders, u16),
-    /// About one launch.
+    /// A message about one launch.
     Shim(AttemptId, ShimSays),
-    /// Time has passed.
+    /// A timeout may have passed.
     Tick,
 }
 
-/// What is to be done, in this order.
+/// Actions, to be executed in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeEffect {
-    /// Write this down for good before anything else.
+    /// Write this to disk before any later effect.
     Remember(ClusterId, Epoch, Incarnation),
-    /// Send it.
+    /// Send a report.
     Send(Report),
-    /// Start a shim; its journal is on the disk before it starts anything. It is told
-    /// the order of the launch and until when it may run.
+    /// Start a shim. Its journal must be on disk before it starts a process. The shim receives the
+    /// order of the launch and the end of its lease.
     Spawn {
         /// The launch.
         id: AttemptId,
-        /// Its grant.
+        /// Its fencing number.
         fence: Fence,
-        /// What to run.
+        /// Its task.
         task: Arc<Task>,
-        /// Where the ranks meet.
+        /// Rendezvous of the ranks.
         meeting: super::message::Meeting,
-        /// The port that was kept.
+        /// Its reserved port.
         port: u16,
-        /// The end of its lease.
+        /// End of its lease.
         lease: Millis,
     },
-    /// Tell the shim.
+    /// Send a control message to the shim.
     Tell(AttemptId, Control),
-    /// The shim does not do its work: end the launch's processes without it,
-    /// then say [`ShimSays::Gone`].
+    /// The shim is unresponsive: end the launch's processes without it, then report
+    /// [`ShimSays::Gone`].
     Destroy(AttemptId),
-    /// The launch is over and accounted for: its journal may go.
+    /// Delete the journal of a launch that is over and accounted for.
     Forget(AttemptId),
 }
 
-/// Why orders were not followed. Counted, never an error: messages may come late.
+/// Reason for refusing orders. Refusals are counted and are not errors, because messages may be
+/// delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
-    /// From a life of the scheduler that is over.
+    /// The orders are from an earlier epoch of the scheduler.
     OldEpoch,
-    /// To another life of this node manager.
+    /// The orders are for another session of the node manager.
     OtherSession,
-    /// To an earlier incarnation of this node.
+    /// The orders are for an earlier incarnation of the node.
     OldIncarnation,
-    /// Seen before, or overtaken by later ones.
+    /// The orders were repeated or reordered.
     Overtaken,
-    /// They answer a report that was sent longer than a lease ago.
+    /// The orders answer a report that was sent longer than a lease ago.
     TooLate,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Standing {
     Prepared,
-    /// With a shim.
+    /// A shim runs it.
     Live {
         running: bool,
         stopping: bool,
         told: Control,
-        /// By when its shim should have ended it, if it was told to.
+        /// Time by which its shim should have ended it, if it is ending.
         over_by: Option<Millis>,
         destroying: bool,
     },
@@ -154,7 +155,7 @@ struct Local {
     said: Said,
 }
 
-/// The machine.
+/// State of the node manager.
 #[derive(Clone, Debug)]
 pub struct Node {
     timers: Timers,
@@ -169,7 +170,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node manager that begins, with what an earlier life left behind.
+    /// Creates the state at the start of a node manager from the launches of earlier sessions.
     pub fn new(timers: Timers, who: Identity, found: Vec<Found>, now: Millis) -> Self {
         let attempts = found.into_iter().map(|f| {
             let local = Local {
@@ -207,12 +208,12 @@ impl Node {
         }
     }
 
-    /// Returns how often orders were not followed, by reason.
+    /// Returns the number of refused orders by reason.
     pub fn refused(&self) -> &BTreeMap<Refused, u64> {
         &self.refused
     }
 
-    /// Launches whose processes may be there.
+    /// Returns the launches that may have processes.
     pub fn live(&self) -> impl Iterator<Item = AttemptId> + '_ {
         self.attempts
             .iter()
@@ -220,7 +221,7 @@ impl Node {
             .map(|(id, _)| *id)
     }
 
-    /// When time alone brings something about.
+    /// Returns the time of the next timeout.
     pub fn due(&self) -> Millis {
         let ends = self.attempts.values().filter_map(|a| match &a.standing {
             Standing::Prepared => Some(a.lease),
@@ -232,7 +233,7 @@ impl Node {
         ends.fold(self.next_report, Millis::min)
     }
 
-    /// Takes an input at a moment.
+    /// Processes an input.
     pub fn step(&mut self, now: Millis, input: NodeInput) -> Vec<NodeEffect> {
         let mut out = Vec::new();
         self.leases(now, &mut out);
@@ -250,7 +251,8 @@ impl Node {
         out
     }
 
-    /// The watchdog ends what its shim should have ended half the kill allowance ago.
+    /// Returns the time at which the launch is destroyed: half the kill timeout after its shim
+    /// should have ended it.
     fn deadline(&self, a: &Local) -> Millis {
         let over_by = match &a.standing {
             Standing::Live { over_by, .. } => *over_by,
@@ -283,12 +285,12 @@ impl Node {
         }
     }
 
-    /// Until when these orders let things run.
+    /// Returns the end of the lease that these orders grant.
     fn check(&self, now: Millis, o: &Orders) -> Result<Millis, Refused> {
         if o.session != self.who.session || o.node != self.who.node {
             return Err(Refused::OtherSession);
         }
-        // Of another cluster's numbers nothing is known.
+        // Numbers of another cluster are not comparable.
         if !self.is_of_another(o) {
             if o.epoch < self.who.epoch {
                 return Err(Refused::OldEpoch);
@@ -327,7 +329,7 @@ impl Node {
             self.remember(&o, out);
         }
         for order in o.orders.iter().cloned() {
-            // What another cluster's scheduler did not grant it can end, and nothing else.
+            // A scheduler of another cluster can only kill launches.
             if !another || matches!(order.wish, Wish::Kill) {
                 self.follow(now, order, lease, port, out);
             }
@@ -339,10 +341,11 @@ impl Node {
                 out.push(NodeEffect::Forget(*id));
             }
         }
-        // All launches of a node are of one cluster: their numbers could be the same.
+        // A node changes its cluster only without launches, because launch ids of two clusters may
+        // be equal.
         if another && self.attempts.is_empty() {
             self.remember(&o, out);
-            // Who answers an earlier report may be the scheduler that was left.
+            // Orders that answer an earlier report may come from the previous cluster.
             self.sent.clear();
             self.news = true;
         }
@@ -424,7 +427,7 @@ impl Node {
                     _ => None,
                 };
                 if let Some(by) = by {
-                    // Told again, it gets no more time.
+                    // A repeated order does not extend the time.
                     *over_by = Some(over_by.map_or(by, |before| before.min(by)));
                 }
                 let wish = match wish {
@@ -445,7 +448,7 @@ impl Node {
         }
     }
 
-    /// A launch that is not known yet. `false` if there is nothing more to do.
+    /// Adds a new launch. Returns `false` if the order needs no further action.
     fn take_in(
         &mut self,
         id: AttemptId,
@@ -484,7 +487,7 @@ impl Node {
         !over
     }
 
-    /// Returns why a launch cannot have its GPUs.
+    /// Returns the reason why the GPUs of a launch are not available.
     fn in_the_way(&self, id: AttemptId, task: &Task) -> Option<String> {
         if let Some(gpu) = task.gpus.iter().find(|g| **g >= self.who.offer.gpus) {
             return Some(format!("the node has no GPU {gpu}"));
@@ -509,7 +512,7 @@ impl Node {
     }
 
     fn shim_says(&mut self, now: Millis, id: AttemptId, says: ShimSays) {
-        // A shim that ends by itself takes no longer than this.
+        // Longest time that a shim needs to end its launch.
         let ends_by = now + self.timers.margin.max(self.timers.kill);
         let Some(a) = self.attempts.get_mut(&id) else {
             return;
@@ -529,7 +532,7 @@ impl Node {
                 self.news |= !std::mem::replace(stopping, true);
                 over_by.get_or_insert(ends_by);
             }
-            // With the next report.
+            // Sent with the next report.
             ShimSays::Said(said) => a.said = said,
             ShimSays::Done(done) => {
                 a.standing = Standing::Done(done);
@@ -694,7 +697,7 @@ mod tests {
         let mut n = node(); // sent report 1 at 0
         let e = n.step(Millis(4_000), orders(1, 1, vec![(0, run())]));
         assert_eq!(spawned(&e), [(0, 15_000)]);
-        // Told twice, started once.
+        // A repeated order does not start it again.
         let e = n.step(Millis(4_001), orders(2, 1, vec![(0, run())]));
         assert_eq!(spawned(&e), []);
     }
@@ -734,7 +737,7 @@ mod tests {
             (o.incarnation, o.forget) = (Incarnation(0), forget);
             NodeInput::Orders(o, port)
         };
-        // The same number, and the same grant.
+        // The same launch id and fencing number.
         let e = n.step(
             Millis(20),
             of_other(0, 1, vec![(0, run()), (1, run())], vec![]),
@@ -758,7 +761,7 @@ mod tests {
         };
         assert_eq!((cluster.0.as_str(), *epoch), ("d", Epoch(0)));
         assert_eq!(report.cluster.as_ref(), Some(cluster));
-        // What the one that was left still says comes too late.
+        // Late orders of the previous cluster are refused.
         let e = n.step(Millis(60), orders(9, 1, vec![(1, run())]));
         assert_eq!(e, []);
         assert_eq!(n.refused()[&Refused::TooLate], 1);
@@ -808,7 +811,7 @@ mod tests {
         n.step(Millis(7_010), orders(2, n.seq, vec![(0, run())]));
         n.step(Millis(7_015), NodeInput::Shim(id(0), ShimSays::Stopping));
         let destroyed = |e: Vec<NodeEffect>| e.contains(&NodeEffect::Destroy(id(0)));
-        // Five seconds, and half the kill allowance.
+        // Five seconds, plus half the kill timeout.
         assert!(!destroyed(n.step(Millis(7_519), NodeInput::Tick)));
         assert!(destroyed(n.step(Millis(7_520), NodeInput::Tick)));
     }
@@ -828,7 +831,7 @@ mod tests {
         let yields = |grace| Some(ShimWish::Yield(Millis(grace)));
         assert_eq!(told(1_000, 2, 9_000), yields(9_000));
         assert_eq!(told(2_000, 3, 5_000), yields(5_000));
-        // No more time, and nothing new.
+        // A longer grace period has no effect.
         assert_eq!(told(3_000, 4, 9_000), None);
     }
 }

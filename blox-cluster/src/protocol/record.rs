@@ -1,4 +1,4 @@
-//! What is in the log. State that lasts changes by these alone.
+//! Records of the scheduler's log. Persistent state changes only by applying records.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, PartId, Session};
 use super::launches::{End, Goal, Launch};
@@ -6,110 +6,110 @@ use blox_core::perf::goodput::StepTime;
 use blox_core::{Input, JobId, Name, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
-/// The format of logs and snapshots that this program writes and reads. Format 1, of programs
-/// before 0.2, has no header.
+/// Format of the logs and snapshots that this version reads and writes. Logs of versions before 0.2
+/// have format 1, which has no header.
 pub const FORMAT: u32 = 2;
 
-/// One fact. The facts of one step are written together, or not at all.
+/// One log record. The records of one step are written atomically.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
-    /// What follows was written by this program, until the next such record.
+    /// Version of the writer. It applies to all records up to the next header.
     Header {
         /// The format of the log; see [`FORMAT`].
         format: u32,
-        /// The version of the program.
+        /// The program version.
         program: Name,
     },
-    /// What the log is about. A log from before there was this has none until its next start.
+    /// Id of the log. An older log has no such record until the scheduler's next start.
     Cluster {
         /// The cluster.
         id: ClusterId,
     },
-    /// A scheduler began. Nothing that was said before counts as said by it.
+    /// The scheduler started. Messages of earlier epochs are no longer valid.
     Epoch {
-        /// Its life.
+        /// The new epoch.
         epoch: Epoch,
-        /// The cluster's time at that moment.
+        /// The cluster's time of the start.
         at: Time,
     },
-    /// The scheduler core took this.
+    /// The scheduler core accepted an input.
     Core(Input),
-    /// The client's key of a submission: the same key is the same job.
+    /// Idempotency key of a submission. A second submission with the same key returns the same job.
     Key {
         /// The key.
         key: Name,
-        /// The job that it became.
+        /// The submitted job.
         job: JobId,
     },
-    /// A node was taken in: for the first time, after a loss, after a boot, or
-    /// with a new life of its manager.
+    /// The scheduler admitted a node: for the first time, after a loss, after a reboot, or with a
+    /// new session of its manager.
     Node {
-        /// Its number.
+        /// The node.
         node: NodeId,
-        /// Its name for itself.
+        /// Its persistent name.
         key: Name,
-        /// Its boot.
+        /// Boot id of its kernel.
         boot: Name,
-        /// The life of its manager.
+        /// The session of its manager.
         session: Session,
         /// Its incarnation.
         incarnation: Incarnation,
     },
-    /// A launch was granted.
+    /// The scheduler granted a launch.
     Granted {
         /// The launch.
         id: AttemptId,
-        /// Its grant.
+        /// Its fencing number.
         fence: Fence,
-        /// What it is.
+        /// Its description.
         launch: Box<Launch>,
     },
-    /// What is wanted of a launch has changed.
+    /// The goal of a launch changed.
     Goal {
         /// The launch.
         id: AttemptId,
-        /// What is wanted.
+        /// The new goal.
         goal: Goal,
     },
-    /// The launch that this one waited for is over.
+    /// The previous launch of the job, which this launch waited for, is over.
     Released {
         /// The launch.
         id: AttemptId,
     },
-    /// All of a launch runs, and the core was told.
+    /// All parts of a launch run, and the core has received the event.
     Started {
         /// The launch.
         id: AttemptId,
     },
-    /// A launch is over on one node: told once, corrected at most once.
+    /// A launch ended on one node. A part has one such record, and at most one correction.
     Part {
-        /// Where.
+        /// The launch and node.
         part: PartId,
-        /// How.
+        /// The accounting record.
         end: End,
     },
-    /// A job that failed waits until then before it is tried again, or waits no longer.
+    /// The retry delay of a failed job started or ended.
     BackOff {
         /// The job.
         job: JobId,
-        /// Until when.
+        /// End of the delay; `None` if the delay is over.
         until: Option<Time>,
     },
-    /// How long steps of a job that trains take on one type of GPU, in one way of running.
+    /// Measured step time of a training job for one GPU type and configuration.
     Steps {
         /// The job.
         job: JobId,
-        /// The type.
+        /// The GPU type.
         gpu_type: Name,
-        /// How long.
+        /// The step time.
         steps: StepTime,
     },
-    /// A launch is over everywhere.
+    /// A launch is over on all nodes.
     Closed {
         /// The launch.
         id: AttemptId,
-        /// True if the job's own failures became one more.
+        /// True if the launch counts as a failure of the job.
         failed: bool,
     },
 }

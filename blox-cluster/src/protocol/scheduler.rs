@@ -1,8 +1,8 @@
-//! The scheduler daemon's machine: the scheduler core that the simulator has
-//! too, the launches, and what users ask for.
+//! State machine of the scheduler daemon: the scheduler core that the simulator also uses, the
+//! launches, and user requests.
 //!
-//! A step takes one input and gives facts and effects. The facts are applied
-//! already; the effects may be carried out only once the facts are on the disk.
+//! A step takes one input and returns records and effects. The records are already applied. The
+//! effects may be executed only once the records are on disk.
 
 use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
@@ -19,45 +19,45 @@ use blox_core::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What the machine hears.
+/// Input of the state machine.
 #[derive(Clone, Debug)]
 pub enum Heard {
     /// A node reported.
     Report(Report),
-    /// The policy, beside the loop, answered a question or erred.
+    /// The policy, which runs in its own thread, answered a question or failed.
     Answer(u64, Result<Box<Decision>, DecideError>),
-    /// The policy takes too long over the open question. It is asked again when its answer comes:
-    /// what is asked meanwhile would be answered too late as well.
+    /// The policy exceeded its time limit for the open question. It receives the next question only
+    /// after its late answer, because it could not answer sooner.
     Late(DecideError),
-    /// A user asks for something.
+    /// A user request.
     Request(Request),
-    /// Time has passed.
+    /// A timeout may have passed.
     Tick,
 }
 
-/// What users ask for.
+/// User requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Take a job in. The same key again is the same job.
+    /// Submit a job. A second submission with the same key returns the same job.
     Submit {
-        /// The client's key for it.
+        /// The client's idempotency key.
         key: Name,
-        /// What it asks for; the moment of submission is set here.
+        /// The specification. The scheduler sets its submission time.
         spec: JobSpec,
     },
     /// End a job.
     Cancel(JobId),
     /// Hold a waiting job back.
     Hold(JobId),
-    /// Let a held job go on.
+    /// Release a held job.
     Release(JobId),
-    /// Have a running job leave its GPUs and wait again.
+    /// Make a running job release its GPUs and wait again.
     Requeue(JobId),
     /// Place nothing new on a node.
     Drain(NodeId, Name),
     /// Use a drained node again.
     Resume(NodeId),
-    /// Have a node that is lost or drained, and empty, leave for good.
+    /// Remove a node permanently. The node must be lost or drained, and empty.
     Remove(NodeId),
 }
 
@@ -65,39 +65,39 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// No such job.
+    /// There is no such job.
     #[error("there is no job {0}")]
     NoJob(JobId),
-    /// It has ended.
+    /// The job has ended.
     #[error("job {job} is {became}: it has ended")]
     Ended {
         /// The job.
         job: JobId,
-        /// What became of it.
+        /// Its outcome.
         became: &'static str,
     },
-    /// No such node.
+    /// There is no such node.
     #[error("there is no node {0}")]
     NoNode(NodeId),
-    /// It makes no sense as long as the node is as it is.
+    /// The request is invalid in the node's state.
     #[error("node {node} {why}")]
     WrongNode {
         /// The node.
         node: NodeId,
-        /// What it is, and what would be right.
+        /// Its state, and the required action.
         why: String,
     },
-    /// The node that reports is not taken in.
+    /// The reporting node is not admitted.
     #[error("{0}")]
     NotTakenIn(String),
-    /// It makes no sense in the job's phase.
+    /// The request is invalid in the job's phase.
     #[error("job {job} is {phase}: {expected}")]
     WrongPhase {
         /// The job.
         job: JobId,
-        /// What it is.
+        /// Its phase.
         phase: Phase,
-        /// What would be right.
+        /// The requirement.
         expected: &'static str,
     },
     /// The key was used for another job.
@@ -105,44 +105,44 @@ pub enum RequestError {
     OtherJob {
         /// The key.
         key: Name,
-        /// The job that it stands for.
+        /// The job that has this key.
         job: JobId,
     },
-    /// The job makes no sense.
+    /// The specification is invalid.
     #[error("{0}")]
     BadSpec(String),
 }
 
-/// What is to be done once the facts are on the disk.
+/// Actions to execute once the records are on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Send orders to a node.
     Send(Orders),
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Facts for the log, to be written as one. An [`Input::Due`] among them asks the policy, which
-    /// decides from what comes before it.
+    /// Records for the log, to be written atomically. An [`Input::Due`] among them queries the
+    /// policy, which decides from the state before it.
     pub records: Vec<Record>,
-    /// What follows.
+    /// Effects of the step.
     pub effects: Vec<Effect>,
-    /// The job that a request was about; for a submission its number. To a report only why
-    /// its node is not taken in.
+    /// Reply to a request: the job that it was about, or the new job of a submission. A report has
+    /// a reply only if its node is not admitted.
     pub reply: Option<Result<JobId, RequestError>>,
 }
 
-/// How the machine was told to behave.
+/// Settings of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// The timers.
     pub timers: Timers,
-    /// Nodes that must have come before the first decision: what looks too
-    /// large for half a cluster would be turned away for good.
+    /// Number of nodes that must have joined before the first decision. Otherwise jobs that are too
+    /// large for the first nodes would be rejected.
     pub wait_for_nodes: usize,
-    /// Seconds of the cluster's time in a second of the machine's clock: 1, or
-    /// more to rehearse on small programs what would take hours.
+    /// Seconds of cluster time in one second of the machine's clock. The value is 1, or larger to
+    /// rehearse long runs with short programs.
     pub speed: f64,
 }
 
@@ -156,7 +156,7 @@ impl Default for Settings {
     }
 }
 
-/// Everything that lasts, at one moment.
+/// Persistent state of the scheduler at one time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Saved {
     /// The scheduler core.
@@ -165,14 +165,14 @@ pub struct Saved {
     pub durable: Durable,
 }
 
-/// The machine.
+/// State of the scheduler.
 pub struct Scheduler {
     core: Core,
     launches: Launches,
     settings: Settings,
-    /// Memory of steps.
+    /// Buffer reused between steps.
     commands: Vec<Command>,
-    /// The policy has lost its turn, and thinks still.
+    /// The policy exceeded its time limit and has not yet returned.
     late: bool,
     clock: ClusterClock,
     refused_events: u64,
@@ -180,10 +180,9 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler that begins, with what was saved and what the log holds
-    /// since. `now` is the machine's clock, `at` the time of the cluster. The
-    /// first step tells of the beginning, and must be on the disk before the
-    /// scheduler speaks to anybody.
+    /// Creates a scheduler from a snapshot and the records after it. `now` is the machine's clock,
+    /// `at` the cluster's time. The returned step records the start. It must be on disk before the
+    /// scheduler sends any message.
     pub fn begin(
         settings: Settings,
         saved: Saved,
@@ -201,7 +200,7 @@ impl Scheduler {
         for record in log {
             durable.apply(record);
             if let Record::Core(input) = record {
-                // What it refused then, it refuses now.
+                // Replay repeats an earlier refusal.
                 let _ = core.handle(input, &mut (), &mut commands);
                 commands.clear();
             }
@@ -239,7 +238,7 @@ impl Scheduler {
             refused_events: 0,
             last_refused: String::new(),
         };
-        // Nobody knows any more from what it would have been answered.
+        // The question that was open at the shutdown can no longer be answered.
         if let Some(Question { number, .. }) = open {
             let (question, why) = (number, DecideError::Restarted);
             scheduler.tell(Input::Lost { at, question, why }, &mut step);
@@ -247,7 +246,7 @@ impl Scheduler {
         (scheduler, step)
     }
 
-    /// Everything that lasts.
+    /// Returns the persistent state.
     pub fn save(&self) -> Saved {
         Saved {
             core: self.core.save(),
@@ -255,41 +254,40 @@ impl Scheduler {
         }
     }
 
-    /// Returns what the scheduler core knows.
+    /// Returns the state of the scheduler core.
     pub fn view(&self) -> View<'_> {
         self.core.view()
     }
 
-    /// The scheduler core.
+    /// Returns the scheduler core.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// The launches.
+    /// Returns the launches.
     pub fn launches(&self) -> &Launches {
         &self.launches
     }
 
-    /// Events that contradicted the core's state. There should be none: the
-    /// launches filter what comes late.
+    /// Returns the number of events that contradicted the core's state. It should be zero, because
+    /// delayed messages are filtered.
     pub fn refused_events(&self) -> u64 {
         self.refused_events
     }
 
-    /// Returns what the core said of the last of them; empty if there was none.
+    /// Returns the core's message about the last refused event; empty if there was none.
     pub fn last_refused(&self) -> &str {
         &self.last_refused
     }
 
-    /// The cluster's time at a moment of this machine's clock.
+    /// Returns the cluster's time at a time of this machine's clock.
     pub fn time(&self, now: Millis) -> Time {
         self.clock.time(now)
     }
 
-    /// Hears something at a moment.
+    /// Processes an input.
     ///
-    /// A decision moment that has come by then is taken first: its question knows nothing of what
-    /// is heard later.
+    /// A decision that became due earlier is requested first, from the state without this input.
     pub fn step(&mut self, now: Millis, heard: Heard) -> Step {
         let at = self.time(now).max(self.core.state().now());
         let mut step = Step::default();
@@ -307,7 +305,7 @@ impl Scheduler {
             }
             Heard::Answer(question, answer) => {
                 self.late = false;
-                // The answer to a question that is not open has come too late.
+                // An answer to a question that is no longer open is late and is ignored.
                 if self.core.open().is_some_and(|q| q.number == question) {
                     let input = match answer {
                         Ok(decision) => Input::Decided {
@@ -337,27 +335,27 @@ impl Scheduler {
         step
     }
 
-    /// Orders for a node while nothing can be written down: what it was told `last`, in answer to
-    /// a newer report, so that what runs goes on.
+    /// Returns orders for a node while the log cannot be written. They repeat the `last` orders in
+    /// reply to a newer report, so that running launches keep their leases.
     pub fn repeat(&mut self, now: Millis, report: &Report, last: &Orders) -> Option<Orders> {
         self.launches.repeat(now, report, last)
     }
 
-    /// When time alone brings something about, at the latest.
+    /// Returns the time of the next decision.
     pub fn due(&self) -> Option<Time> {
         self.core.due()
     }
 
-    /// Until nothing follows from anything any more.
+    /// Processes events and commands until no further ones result.
     fn settle(&mut self, now: Millis, at: Time, out: &mut Outcome, step: &mut Step) {
         loop {
             self.launches.advance(now, self.core.view(), out);
             step.records.append(&mut out.records);
             for event in std::mem::take(&mut out.events) {
                 match event {
-                    // A state that was saved before there was this cannot take it.
+                    // A state of a version without this event cannot accept it.
                     Event::Ran { .. }
-                    // Of a launch about whose end the core hears just now.
+                    // The launch may just have ended for the core.
                     | Event::Progress { .. }
                     | Event::Metric { .. } => self.told_quietly(at, event, step),
                     event => self.tell(Input::Event { at, event }, step),
@@ -382,7 +380,7 @@ impl Scheduler {
         );
     }
 
-    /// A job that failed is held for a while.
+    /// Holds a failed job for its retry delay.
     fn back_off(&mut self, at: Time, job: JobId, times: u32, step: &mut Step) {
         let event = Event::Hold { job };
         if self.told_quietly(at, event, step) {
@@ -392,7 +390,7 @@ impl Scheduler {
         }
     }
 
-    /// Jobs that have waited long enough since they failed.
+    /// Releases failed jobs whose retry delay is over.
     fn try_again(&mut self, at: Time, step: &mut Step) {
         let all = self.launches.durable().backing_off.iter();
         let due: Vec<JobId> = all.filter(|(_, u)| **u <= at).map(|(j, _)| *j).collect();
@@ -402,13 +400,13 @@ impl Scheduler {
         }
     }
 
-    /// A fact for the log that the core does not take.
+    /// Adds a record that the core does not process.
     fn fact(&mut self, record: Record, step: &mut Step) {
         self.launches.record(record.clone());
         step.records.push(record);
     }
 
-    /// Tells the core what it may refuse.
+    /// Sends the core an event that it may refuse without counting the refusal.
     fn told_quietly(&mut self, at: Time, event: Event, step: &mut Step) -> bool {
         let before = self.refused_events;
         let taken = self.tell(Input::Event { at, event }, step);
@@ -416,11 +414,11 @@ impl Scheduler {
         taken
     }
 
-    /// Hands an input to the core, and to the log what it took.
+    /// Sends an input to the core, and adds a record if the core accepts it.
     fn tell(&mut self, input: Input, step: &mut Step) -> bool {
         let result = self.core.handle(&input, &mut (), &mut self.commands);
         match result {
-            // A plan that was refused is a lost turn, and a copy must lose it too.
+            // A refused plan is a lost turn, which replay must repeat.
             Ok(()) | Err(Refused::Plan(_)) => {
                 let record = Record::Core(input);
                 self.launches.record(record.clone());
@@ -435,7 +433,7 @@ impl Scheduler {
         }
     }
 
-    /// Has the policy asked if a decision is due `by` now.
+    /// Queries the policy if a decision is due.
     fn ask(&mut self, at: Time, by: fn(Time, Time) -> bool, step: &mut Step) {
         let Some(due) = self.core.due().filter(|due| by(*due, at)) else {
             return;
@@ -444,8 +442,7 @@ impl Scheduler {
         if self.late || nodes < self.settings.wait_for_nodes {
             return;
         }
-        // Of the moments that have passed while there was no scheduler, or while it was not asked,
-        // only the present counts.
+        // If several decision times have passed without a question, only the present time counts.
         let missed = self
             .core
             .cadence()
@@ -456,7 +453,7 @@ impl Scheduler {
             false => due.max(self.core.state().now()),
         };
         self.tell(Input::Due { at: moment }, step);
-        // The policy is asked by the fact itself.
+        // The record itself queries the policy.
         self.commands
             .retain(|command| !matches!(command, Command::Ask { .. }));
     }
@@ -471,7 +468,7 @@ impl Scheduler {
         match request {
             Request::Submit { key, spec } => self.submit(at, key, spec, step),
             Request::Cancel(job) => match self.phase(job) {
-                // That is what was wanted.
+                // The job has ended, as requested.
                 Err(RequestError::Ended { .. }) => Ok(job),
                 phase => {
                     phase?;
@@ -481,7 +478,7 @@ impl Scheduler {
                 }
             },
             Request::Hold(job) if self.launches.durable().backing_off.contains_key(&job) => {
-                // It is held already; only it is not let go by time any more.
+                // The job is already held; only its automatic release is cancelled.
                 self.fact(Record::BackOff { job, until: None }, step);
                 Ok(job)
             }
@@ -574,7 +571,7 @@ impl Scheduler {
         step: &mut Step,
     ) -> Result<JobId, RequestError> {
         let phase = self.phase(job)?;
-        // The user's mistake, not ours.
+        // This is the user's error, not a contradiction in the state.
         if self.told_quietly(at, event, step) {
             return Ok(job);
         }
@@ -593,7 +590,7 @@ impl Scheduler {
         if n.status() == NodeStatus::Up && n.cordoned().is_none() {
             return wrong("is up: drain it first".to_owned());
         }
-        // What is not open is over: the node said so, or its fence has passed.
+        // A part that is not open is over: the node reported its end, or its fence time has passed.
         if let Some(job) = self.launches.job_on(node) {
             return wrong(format!("cannot leave yet: job {job} may still run on it"));
         }
@@ -623,7 +620,7 @@ impl Scheduler {
     }
 }
 
-/// A job as it came in at a moment: its deadlines count from then.
+/// Sets the submission time of a specification and shifts its deadlines accordingly.
 fn submitted(mut spec: JobSpec, at: Time) -> JobSpec {
     let since = at - spec.submit;
     spec.submit = at;
@@ -636,7 +633,7 @@ fn submitted(mut spec: JobSpec, at: Time) -> JobSpec {
 }
 
 impl Launches {
-    /// Takes a fact that its caller puts into the log.
+    /// Applies a record that the caller writes to the log.
     fn record(&mut self, record: Record) {
         let mut out = Outcome::default();
         self.note(&mut out, record);

@@ -1,77 +1,77 @@
-//! One launch on one node, from its first process to its last: the machine of
-//! the small process that outlives the node manager and keeps the lease.
+//! State machine of a shim: the process that controls one launch on one node. It outlives the node
+//! manager and enforces the lease.
 
 use super::ids::Millis;
 use super::message::{Exit, Final};
 use super::timers::Timers;
 use serde::{Deserialize, Serialize};
 
-/// Exit codes with which a rank that was told to stop says that its work is
-/// saved: that of a temporary failure, and that of SIGTERM.
+/// Exit codes of a rank that saved its work after an order to stop: EX_TEMPFAIL, and the code of
+/// SIGTERM.
 pub const SAVED: [i32; 2] = [75, 143];
 
-/// What the node manager wants of the launch, and until when it may run.
+/// Order of the node manager: the wanted state, and the end of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
-    /// When the lease ends, by the node's clock. A lease never gets shorter.
+    /// End of the lease, by the node's clock. A lease is never shortened.
     pub lease: Millis,
-    /// What is wanted.
+    /// The wanted state.
     pub wish: ShimWish,
 }
 
-/// What the node manager wants.
+/// Wanted state of the launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ShimWish {
-    /// Go on.
+    /// Continue.
     Run,
-    /// Save and end within this time from when the shim hears of it.
+    /// Save and end within this time, counted from the arrival of the message at the shim.
     Yield(Millis),
-    /// End now.
+    /// End immediately.
     Kill,
 }
 
-/// What happened.
+/// Input of the state machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShimInput {
-    /// The node manager said something.
+    /// A message from the node manager arrived.
     Control(Control),
     /// A rank ended.
     RankExit {
-        /// Which of this node's ranks, from 0.
+        /// Index of the rank among this node's ranks, from 0.
         rank: usize,
-        /// Its exit code, or 128 and a signal's number.
+        /// Its exit code; 128 plus the signal number if a signal ended it.
         code: i32,
     },
-    /// After [`ShimEffect::KillAll`]: no process is left.
+    /// No process is left after [`ShimEffect::KillAll`].
     Empty,
-    /// A file that the job writes cannot be read: a sentence that names the file and the reason.
+    /// A file that the job writes cannot be read. The message names the file and the reason.
     BadFile(String),
-    /// Time has passed.
+    /// A timeout may have passed.
     Tick,
 }
 
-/// What is to be done.
+/// Action of the shim.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShimEffect {
-    /// Tell all processes to save their work and end (SIGTERM).
+    /// Signal all processes to save their work and end (SIGTERM).
     Term,
-    /// End all processes, those that hide included, until none is left.
+    /// Kill all processes, including detached ones, until none is left.
     KillAll,
-    /// It is over: write this down for good.
+    /// The launch is over: write the result to disk.
     Finish(Final),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// Told to save; killed at this moment.
+    /// Signaled to save its work; killed at this time.
     Ending(Millis),
     Killing,
     Done,
 }
 
-/// The machine. Every input but the end of a rank is preceded by what its moment alone brings about:
-/// a shim that slept through the end of its lease does nothing else first.
+/// State of a shim. Timeouts are handled before any input but the exit of a rank. A shim that was
+/// suspended beyond the end of its lease therefore kills the launch first.
 #[derive(Clone, Debug)]
 pub struct Shim {
     timers: Timers,
@@ -80,17 +80,17 @@ pub struct Shim {
     began: Millis,
     codes: Vec<Option<i32>>,
     failed: Option<i32>,
-    /// Ended because of a file that the job wrote.
+    /// The launch ends because of an unreadable file.
     bad_file: bool,
-    /// Told to stop by an order or by the end of the lease.
+    /// An order or the end of the lease stopped the launch.
     told: bool,
-    /// Ended by force while processes were there.
+    /// Processes were killed before they exited.
     cut: bool,
     why: String,
 }
 
 impl Shim {
-    /// A launch of `ranks` processes, started `now` on this lease.
+    /// Creates the state of a launch of `ranks` processes that started at `now`.
     pub fn new(timers: Timers, lease: Millis, ranks: usize, now: Millis) -> Self {
         Shim {
             timers,
@@ -106,12 +106,12 @@ impl Shim {
         }
     }
 
-    /// Returns whether it was told to end, or ends by itself.
+    /// Returns true if the launch is ending or has ended.
     pub fn is_stopping(&self) -> bool {
         self.phase != Phase::Running
     }
 
-    /// When time alone brings something about.
+    /// Returns the time of the next timeout.
     pub fn due(&self) -> Option<Millis> {
         match self.phase {
             Phase::Running => Some(self.lease - self.timers.margin),
@@ -120,15 +120,15 @@ impl Shim {
         }
     }
 
-    /// Takes an input at a moment.
+    /// Processes an input.
     pub fn step(&mut self, now: Millis, input: ShimInput) -> Vec<ShimEffect> {
         let mut out = Vec::new();
-        // A rank ended before anything that its end is found with was told to it.
+        // A rank exited before the shim could signal it in this step.
         if let ShimInput::RankExit { rank, code } = input {
             self.rank_exit(now, rank, code, &mut out);
         }
-        // The lease's end comes before any message that would extend it: the
-        // GPUs may be somebody else's by now.
+        // The end of the lease precedes any message that would extend it, because the GPUs may be
+        // allocated to another job.
         self.time(now, &mut out);
         match input {
             ShimInput::Control(c) => self.control(now, c, &mut out),
@@ -170,7 +170,7 @@ impl Shim {
                     self.note("told to stop");
                     self.end_within(now, grace, out);
                 }
-                // Told again, it gets no more time.
+                // A repeated order does not extend the time.
                 Phase::Ending(until) => self.phase = Phase::Ending(until.min(now + grace)),
                 Phase::Killing | Phase::Done => {}
             },
@@ -185,7 +185,7 @@ impl Shim {
     fn rank_exit(&mut self, now: Millis, rank: usize, code: i32, out: &mut Vec<ShimEffect>) {
         match self.codes.get_mut(rank) {
             Some(slot) if slot.is_none() => *slot = Some(code),
-            // It cannot end twice.
+            // A rank ends only once.
             _ => return,
         }
         if code != 0 && !self.told && self.failed.is_none() {
@@ -196,7 +196,7 @@ impl Shim {
             return;
         }
         if self.codes.iter().all(Option::is_some) {
-            // Their children may still be there.
+            // Child processes may remain.
             self.phase = Phase::Killing;
             out.push(ShimEffect::KillAll);
         } else if self.failed.is_some() && self.phase == Phase::Running {
@@ -206,7 +206,7 @@ impl Shim {
     }
 
     fn bad_file(&mut self, now: Millis, why: &str, out: &mut Vec<ShimEffect>) {
-        // A launch that ends already ends for the reason that it has.
+        // A launch that is already ending keeps its reason.
         if self.phase == Phase::Running {
             self.bad_file = true;
             self.note(why);
@@ -229,7 +229,7 @@ impl Shim {
             Some(code) => Exit::Failed { code },
             None if self.bad_file => Exit::BadFile,
             None if zero && !self.told => Exit::Completed,
-            // A rank may end with 0 because it was told to stop.
+            // A rank may exit with 0 because it was ordered to stop.
             None if zero || (self.told && !self.cut && all(&SAVED)) => Exit::Yielded,
             None => Exit::Cut,
         };
@@ -252,7 +252,7 @@ impl Shim {
     }
 
     fn kill(&mut self, out: &mut Vec<ShimEffect>) {
-        // Who had ended before was not cut short.
+        // If all ranks had exited before, the launch was not cut short.
         self.cut = self.codes.iter().any(Option::is_none);
         self.phase = Phase::Killing;
         out.push(ShimEffect::KillAll);
@@ -409,13 +409,13 @@ mod tests {
     #[test]
     fn shim_zero_after_a_stop_yields() {
         let mut s = shim(2);
-        // One rank ends before it is told to.
+        // One rank exits before the order.
         s.step(Millis(500), exit(0, 0));
         s.step(Millis(1_000), yield_within(3_000));
         assert_eq!(s.step(Millis(2_000), exit(1, 0)), [ShimEffect::KillAll]);
         let end = s.step(Millis(2_001), ShimInput::Empty);
         assert_eq!(ended(&end), (Exit::Yielded, true));
-        // With another code it says itself that there is more to do.
+        // With another code, the job states that work remains.
         let mut s = shim(1);
         s.step(Millis(1_000), yield_within(3_000));
         s.step(Millis(2_000), exit(0, 75));
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(s.step(Millis(1_001), yield_within(3_000)), []);
         let end = s.step(Millis(1_002), ShimInput::Empty);
         assert_eq!(ended(&end), (Exit::Completed, false));
-        // Found at the very moment at which it would have been told.
+        // The exit is found at the time at which the shim would signal the launch.
         let mut s = shim(1);
         assert_eq!(s.step(Millis(10_000), exit(0, 0)), [ShimEffect::KillAll]);
         let end = s.step(Millis(10_001), ShimInput::Empty);
@@ -463,7 +463,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        // It has as long as after the failure of a rank.
+        // The time limit is the same as after the failure of a rank.
         let mut s = shim(1);
         s.step(Millis(1_000), bad());
         assert_eq!(s.due(), Some(Millis(1_000) + Timers::default().kill));

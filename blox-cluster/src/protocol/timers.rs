@@ -1,39 +1,43 @@
-//! How long everything takes at most. All are lengths on monotonic clocks that
-//! count suspends; no two clocks have to agree, only to run about equally fast.
+//! Time limits of the protocol. All are durations on monotonic clocks that also count suspended
+//! time. The clocks of two machines need not show the same time. They only have to run at about the
+//! same speed.
 
 use super::ids::Millis;
 use serde::{Deserialize, Serialize};
 
-/// A job that asks for a longer grace than this has the cluster's.
+/// Limit in seconds on the grace period of a job. If a job requests more, the cluster's default
+/// applies.
 pub const LONGEST_GRACE_S: f64 = 86_400.0;
 
-/// The timers of a cluster; scheduler, node managers and shims share them.
+/// Time limits of a cluster, shared by scheduler, node managers and shims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {
-    /// A node manager reports at least this often.
+    /// Longest interval between two reports of a node manager.
     pub heartbeat: Millis,
-    /// A node that was silent for so long is lost.
+    /// Silence after which a node counts as lost.
     pub lost: Millis,
-    /// A launch may run for so long after the report that its last renewal answers was sent.
+    /// Duration of a lease. It counts from the time at which the node sent the report that the last
+    /// renewal answers.
     pub lease: Millis,
-    /// So long before its lease ends a launch is told to save its work.
+    /// Time before the end of a lease at which a launch is signaled to save its work.
     pub margin: Millis,
-    /// From the end of a lease to the end of its last process.
+    /// Longest time from the end of a lease to the end of the last process.
     pub kill: Millis,
-    /// How much faster one clock may run than another, in thousandths.
+    /// Largest difference in speed between two clocks, in thousandths.
     pub drift_per_mille: u64,
-    /// From a plan to all processes running; a launch that takes longer is undone.
+    /// Longest time from a plan to the start of all processes. A launch that takes longer is
+    /// aborted.
     pub launch: Millis,
-    /// From the signal to save its work to the end of a job that does not say otherwise.
+    /// Default grace period: the time from the signal to save until the job is killed.
     pub grace: Millis,
-    /// A job that failed is tried again after this; twice as long after each further failure.
+    /// Delay before the first retry of a failed job. It doubles with each further failure.
     pub back_off: Millis,
-    /// But never after more than this.
+    /// Upper limit on the retry delay.
     pub back_off_limit: Millis,
-    /// A node that was lost three times within ten of these is not used for this
-    /// long; twice as long after each further loss.
+    /// Time for which a node is not used after its third loss within ten times this duration. It
+    /// doubles with each further loss.
     pub quarantine: Millis,
-    /// But never for longer than this.
+    /// Upper limit on the quarantine.
     pub quarantine_limit: Millis,
 }
 
@@ -57,13 +61,13 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// From a report's arrival at the scheduler to the moment at which whatever
-    /// was granted in answer to it has surely ended, by the scheduler's clock.
+    /// Returns the time from a report's arrival at the scheduler until every process that runs on
+    /// the lease in the answer has ended. It is measured by the scheduler's clock.
     pub fn fence(&self) -> Millis {
         Millis(self.lease.0 + self.lease.0 * 2 * self.drift_per_mille / 1000) + self.kill
     }
 
-    /// All of them shorter by this factor, for tests and demonstrations on one machine.
+    /// Divides all durations by a factor, for tests and demonstrations on one machine.
     #[must_use]
     pub fn divided_by(self, by: u64) -> Self {
         let d = |m: Millis| Millis((m.0 / by.max(1)).max(1));
@@ -83,12 +87,12 @@ impl Timers {
         }
     }
 
-    /// Returns how long a job waits after its failure of this number, from 1.
+    /// Returns the delay before the next launch of a job. The first failure has number 1.
     pub fn back_off_after(&self, failures: u32) -> Millis {
         doubled(self.back_off, failures.saturating_sub(1)).min(self.back_off_limit)
     }
 
-    /// Returns how long a node is not used after so many losses in a row.
+    /// Returns the quarantine of a node after this number of recent losses.
     pub fn quarantine_after(&self, losses: u32) -> Millis {
         match losses.checked_sub(3) {
             Some(more) => doubled(self.quarantine, more).min(self.quarantine_limit),
@@ -118,7 +122,7 @@ mod tests {
     #[test]
     fn a_lost_node_is_fenced_within_the_promised_time() {
         let t = Timers::default();
-        // 15 s, 2 % for the clocks, 5 s for the last process.
+        // 15 s lease, 2 % clock drift, 5 s to kill the last process.
         assert_eq!(t.fence(), Millis(20_300));
         assert!(t.margin < t.lease && t.lost < t.fence());
     }

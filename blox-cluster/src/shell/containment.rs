@@ -1,19 +1,19 @@
-//! All processes of a launch, those that hide included: in a cgroup where the
-//! kernel lets us make one, and known by a mark in their environment otherwise.
+//! Tracking of all processes of a launch, including detached ones. They are in a cgroup if the
+//! kernel permits it, and are also recognized by a variable in their environment.
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The variable that marks a launch's processes.
+/// Environment variable that marks the processes of a launch.
 pub const MARK: &str = "BLOX_LAUNCH";
 
 /// A cgroup of one launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Group {
-    /// Of version 2: the kernel ends all of it at once.
+    /// Version 2: the kernel can kill the whole group.
     Two(PathBuf),
-    /// Of version 1, in the hierarchy of the freezer: what is frozen does not fork.
+    /// Version 1, in the freezer hierarchy: frozen processes cannot fork.
     One(PathBuf),
 }
 
@@ -33,7 +33,7 @@ pub struct Containment {
 }
 
 impl Containment {
-    /// Of the launch with this mark, which no other launch has.
+    /// Creates the containment of the launch with this unique mark.
     pub fn of(mark: &str) -> Self {
         Self::within(mark, root())
     }
@@ -49,7 +49,7 @@ impl Containment {
         }
     }
 
-    /// Makes the cgroup, if that is possible here.
+    /// Creates the cgroup if possible.
     pub fn create(&mut self) {
         if let Some(group) = &self.group
             && fs::create_dir(group.dir()).is_err()
@@ -59,26 +59,26 @@ impl Containment {
         }
     }
 
-    /// Moves the calling process in, so that children are born there, or out.
+    /// Moves the calling process into the cgroup, so that its children start there, or out of it.
     pub fn enter(&self, inside: bool) {
         if let Some(dir) = self.group.as_ref().map(Group::dir) {
             let to = match (inside, dir.parent()) {
                 (false, Some(parent)) => parent,
                 _ => dir,
             };
-            // Without it the mark still finds everybody who keeps his environment.
+            // Without the cgroup, the mark still identifies processes that keep their environment.
             let _ = fs::write(to.join("cgroup.procs"), "0");
         }
     }
 
-    /// Asks all to end.
+    /// Sends SIGTERM to all processes.
     pub fn terminate(&self) {
         for pid in self.processes() {
             let _ = kill_process(pid, Signal::TERM);
         }
     }
 
-    /// Ends all that are there now. Call it until [`Containment::is_empty`].
+    /// Kills all current processes. Call it until [`Containment::is_empty`] returns true.
     pub fn kill(&self) {
         let freezer = match &self.group {
             Some(Group::Two(dir)) => {
@@ -101,7 +101,7 @@ impl Containment {
         freeze("THAWED");
     }
 
-    /// Returns whether none is left.
+    /// Returns true if no process is left.
     pub fn is_empty(&self) -> bool {
         self.processes().is_empty()
     }
@@ -113,7 +113,7 @@ impl Containment {
         }
     }
 
-    /// Its processes that have not ended.
+    /// Returns the processes that have not ended.
     pub fn processes(&self) -> Vec<Pid> {
         let mut found: Vec<i32> = Vec::new();
         if let Some(dir) = self.group.as_ref().map(Group::dir)
@@ -142,7 +142,7 @@ impl Containment {
     }
 }
 
-/// A process that has ended and was not asked about yet holds nothing.
+/// Returns true for a process that has ended but has not been reaped. It uses no resources.
 fn is_zombie(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')
@@ -150,7 +150,7 @@ fn is_zombie(pid: i32) -> bool {
         .is_none_or(|rest| rest.trim_start().starts_with('Z'))
 }
 
-/// Returns where cgroups can be made: those of version 2 if there is a choice.
+/// Returns the parent of new cgroups; version 2 is preferred.
 fn root() -> Option<Group> {
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
     let (mut two, mut one) = (None, None);
@@ -171,7 +171,7 @@ fn root() -> Option<Group> {
     two.filter(works).or_else(|| one.filter(works))
 }
 
-/// Returns whether a cgroup can be made there and ended.
+/// Returns true if a cgroup can be created and killed there.
 fn works(root: &Group) -> bool {
     let probe = root
         .dir()
@@ -194,12 +194,13 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
 
-    /// Seconds that nobody else sleeps.
+    /// Unique duration of a sleep in seconds.
     fn long() -> String {
         format!("600.{}", std::process::id())
     }
 
-    /// A shell with a child that hides: no session, no group, no environment in common.
+    /// Starts a shell with a child that detaches: it shares neither session nor group nor
+    /// environment.
     fn hiding(mark: &str, held: &Containment) -> Child {
         let mut command = Command::new("sh");
         let long = long();
@@ -228,7 +229,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(10));
             }
         };
-        // Without a cgroup what hides so well is not seen.
+        // Without a cgroup, the detached process is not found.
         let seen = if held.group.is_some() { 2 } else { 1 };
         wait("they are seen", &mut || held.processes().len() == seen);
         wait("they are ended", &mut || {
@@ -261,7 +262,7 @@ mod tests {
             }
         }
         ends_all("none", None);
-        // What hid from it is this test's to end.
+        // The test itself must kill the processes that were not found.
         let sleeping = format!("sleep\0{}\0", long());
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let pid = entry

@@ -1,4 +1,4 @@
-//! Small files that are there whole or not at all, as JSON, and files that jobs write.
+//! Small JSON files that are replaced atomically, and files that jobs write.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -9,33 +9,33 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a file that a job can write is of no use. One sentence names the file and the reason.
+/// Error of a file that a job can write. The message names the file and the reason.
 #[derive(Debug, Error)]
 pub enum BadFile {
-    /// It is something else than a regular file.
+    /// It is not a regular file.
     #[error("{} is {found}, expected a regular file", path.display())]
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its type.
         found: &'static str,
     },
-    /// It has too many bytes.
+    /// It is too large.
     #[error("{} has {bytes} bytes, expected at most {most}", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its bytes.
+        /// Its size in bytes.
         bytes: u64,
-        /// Bytes that it may have.
+        /// Largest permitted size in bytes.
         most: u64,
     },
-    /// It, or the way to it, is closed to its reader.
+    /// The file or a folder in its path cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// It cannot be replaced.
@@ -43,41 +43,41 @@ pub enum BadFile {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// It is not the JSON value that it should be.
+    /// It is not a JSON value of the expected type.
     #[error("{} cannot be parsed: {source}", path.display())]
     NotAValue {
         /// The file.
         path: PathBuf,
-        /// What the parser says.
+        /// The parser's error.
         source: serde_json::Error,
     },
-    /// It has a line that makes no sense.
+    /// It has an invalid line.
     #[error("{} has the line `{line}`, expected {expected}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The beginning of the line, without control characters.
         line: String,
-        /// What the line should be.
+        /// The expected content.
         expected: &'static str,
     },
 }
 
-/// Why a file that a job can write was not read.
+/// Error of reading a file that a job can write.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The file is to blame, and with it the job.
+    /// The job caused the error through the file.
     #[error(transparent)]
     Bad(#[from] BadFile),
-    /// The machine is to blame: its disk, or too many open files.
+    /// The machine caused the error, for example its disk or too many open files.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Returns whether the job is to blame for an error of the operating system.
+/// Returns true if the job caused an error of the operating system.
 fn is_of_the_file(e: &io::Error) -> bool {
     let of_the_file = [
         Errno::ISDIR,
@@ -94,7 +94,7 @@ fn is_of_the_file(e: &io::Error) -> bool {
     Errno::from_io_error(e).is_some_and(|e| of_the_file.contains(&e))
 }
 
-/// Sorts an error of reading a file that a job can write.
+/// Classifies an error of reading a file that a job can write.
 pub fn unreadable(path: &Path, source: io::Error) -> ReadError {
     match is_of_the_file(&source) {
         true => ReadError::Bad(BadFile::Unreadable {
@@ -109,14 +109,14 @@ fn named(path: &Path, e: &io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("{}: {e}", path.display()))
 }
 
-/// Opens a file without waiting: a pipe that nobody writes to opens at once.
+/// Opens a file without blocking, even if it is a pipe without a writer.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits();
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(flags as i32).open(path)
 }
 
-/// Opens a file that a job can write, and returns its length; `None` if there is no such file.
+/// Opens a file that a job can write, and returns its length; `None` if it does not exist.
 ///
 /// # Errors
 /// It is not a regular file, has more than `most` bytes, or cannot be opened.
@@ -142,16 +142,16 @@ pub fn open_regular(path: &Path, most: u64) -> Result<Option<(File, u64)>, ReadE
     Ok(Some((file, bytes)))
 }
 
-/// Most bytes of what is said of a launch while it runs and at its end.
+/// Largest status or result of a launch in bytes.
 pub const LARGEST_STATUS: u64 = 64 << 10;
-/// Most bytes of the description of a launch.
+/// Largest description of a launch in bytes.
 pub const LARGEST_LAUNCH: u64 = 16 << 20;
 
-/// Reads a JSON value of at most so many bytes from a file that a job can write; `None` if there
-/// is no such file.
+/// Reads a JSON value of at most `most` bytes from a file that a job can write; `None` if it does
+/// not exist.
 ///
 /// # Errors
-/// The file is of no use ([`ReadError::Bad`]), or the operating system failed.
+/// The file is invalid ([`ReadError::Bad`]), or the operating system failed.
 pub fn read_checked<T: DeserializeOwned>(path: &Path, most: u64) -> Result<Option<T>, ReadError> {
     let Some((file, _)) = open_regular(path, most)? else {
         return Ok(None);
@@ -167,10 +167,11 @@ pub fn read_checked<T: DeserializeOwned>(path: &Path, most: u64) -> Result<Optio
     })
 }
 
-/// Writes a value beside the file and moves it there; `durable` waits for the disk.
+/// Writes a value to a temporary file and renames it. If `durable` is set, both are synchronized to
+/// disk.
 ///
 /// # Errors
-/// The operating system refused.
+/// The operating system failed.
 pub fn write<T: Serialize>(path: &Path, value: &T, durable: bool) -> io::Result<()> {
     let tmp = path.with_extension("tmp");
     let mut file = File::create(&tmp)?;
@@ -185,7 +186,7 @@ pub fn write<T: Serialize>(path: &Path, value: &T, durable: bool) -> io::Result<
     Ok(())
 }
 
-/// Writes a value in the folder of a launch, in place of anything that a job put there.
+/// Writes a value in the folder of a launch, and replaces anything that a job put there.
 ///
 /// # Errors
 /// The file cannot be replaced ([`ReadError::Bad`]), or the operating system failed.
@@ -193,7 +194,7 @@ pub fn replace<T: Serialize>(path: &Path, value: &T, durable: bool) -> Result<()
     for path in [path.to_owned(), path.with_extension("tmp")] {
         let meta = fs::symlink_metadata(&path);
         if meta.is_ok_and(|m| !m.is_file()) {
-            // If this fails the next step says so.
+            // If this fails, the next step returns an error.
             let _ = remove(&path);
         }
     }
@@ -209,10 +210,10 @@ pub fn replace<T: Serialize>(path: &Path, value: &T, durable: bool) -> Result<()
     })
 }
 
-/// Removes a file or a folder with all that is in it.
+/// Removes a file, or a folder with its contents.
 ///
 /// # Errors
-/// The operating system refused.
+/// The operating system failed.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path)?.is_dir() {
         true => fs::remove_dir_all(path),
@@ -220,11 +221,10 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a value; `None` if the file is not there. What is no such value is an error that names
-/// the file.
+/// Reads a value; `None` if the file does not exist. The error for invalid content names the file.
 ///
 /// # Errors
-/// It cannot be read, or is not such a value.
+/// The file cannot be read, or its content is invalid.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let mut bytes = Vec::new();
     match open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
@@ -239,8 +239,8 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Reads a value that nobody waited to have on the disk: after a power cut there may be anything,
-/// which counts as nothing.
+/// Reads a value that was written without synchronization. After a power cut the file may have any
+/// content; invalid content counts as no value.
 pub fn said<T: DeserializeOwned>(path: &Path) -> Option<T> {
     read_checked(path, LARGEST_LAUNCH).ok().flatten()
 }

@@ -1,11 +1,11 @@
-//! The GPUs of this machine, as NVIDIA's driver tells them.
+//! Detection of the machine's GPUs with NVIDIA's driver.
 
 use nvml_wrapper::Nvml;
 
 /// One GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpu {
-    /// Its name that never changes, which programs take in `CUDA_VISIBLE_DEVICES`.
+    /// Its permanent id, which programs accept in `CUDA_VISIBLE_DEVICES`.
     pub uuid: String,
     /// Its model.
     pub model: String,
@@ -13,10 +13,10 @@ pub struct Gpu {
     pub memory_gib: f64,
 }
 
-/// Asks the driver, in its order.
+/// Returns the GPUs in the driver's order.
 ///
 /// # Errors
-/// There is no driver, or it does not answer; in its own words.
+/// There is no driver, or it fails; returns the driver's message.
 pub fn detect() -> Result<Vec<Gpu>, String> {
     let text = |e: nvml_wrapper::error::NvmlError| e.to_string();
     let nvml = Nvml::init().map_err(text)?;

@@ -1,4 +1,4 @@
-//! Connections: not too many, and only such that begin to speak in time.
+//! Incoming connections, with limits on their number and on the duration of the handshake.
 
 use std::io;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use tokio::time::Sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// Connections at a time.
+/// Limit on concurrent connections.
 const MOST: usize = 4096;
-/// Bytes with which HTTP/2 begins.
+/// Size of the HTTP/2 preface in bytes.
 const PREFACE: usize = 24;
-/// By when they have to be there.
+/// Timeout for the arrival of the preface.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Returns what comes in at a socket, until nobody wants it any more.
+/// Returns the incoming connections of a socket, until the stream is dropped.
 pub(super) fn connections(listener: TcpListener) -> ReceiverStream<io::Result<Connection>> {
     let (tx, rx) = mpsc::channel(16);
     let slots = Arc::new(Semaphore::new(MOST));
@@ -30,11 +30,11 @@ pub(super) fn connections(listener: TcpListener) -> ReceiverStream<io::Result<Co
                 () = tx.closed() => return,
             };
             let Ok((tcp, _)) = accepted else {
-                // Out of file descriptors, say: those that are open go on.
+                // For example out of file descriptors. Open connections continue.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            // One too many is closed at once.
+            // A connection above the limit is closed immediately.
             let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
                 continue;
             };
@@ -53,7 +53,7 @@ pub(super) fn connections(listener: TcpListener) -> ReceiverStream<io::Result<Co
     ReceiverStream::new(rx)
 }
 
-/// A connection that ends if its beginning does not come in time.
+/// A connection that fails if its preface does not arrive in time.
 pub(super) struct Connection {
     tcp: TcpStream,
     _slot: OwnedSemaphorePermit,

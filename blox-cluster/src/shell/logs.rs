@@ -1,4 +1,4 @@
-//! What ranks wrote: asked for at the nodes, part by part, and handed on.
+//! Logs of ranks, requested from the nodes in chunks and forwarded to the reader.
 
 use super::clock;
 use super::files;
@@ -21,16 +21,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-/// Bytes of a part, at most.
+/// Largest chunk in bytes.
 const PART: u64 = 128 << 10;
-/// How long a node may take to answer.
+/// Timeout for the answer of a node.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the nodes of a scheduler that was started again may take to come back.
+/// Time in which the nodes of a restarted scheduler are expected to reconnect.
 const RETURN: Millis = Millis(10_000);
-/// How often a log that is followed is looked at.
+/// Polling interval of a followed log.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Which nodes can be asked, and who waits for an answer.
+/// Connected nodes, and requests that wait for an answer.
 #[derive(Clone, Default)]
 pub(super) struct Desk(Arc<Mutex<Inner>>);
 
@@ -46,21 +46,21 @@ impl Desk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A life of a node manager can be asked now.
+    /// Registers the stream of a node manager's session.
     pub fn link(&self, node: String, session: Session, to: mpsc::Sender<pb::LogWanted>) {
         let mut inner = self.inner();
-        // An old copy of a node's state must not take its questions away.
+        // An old copy of a node's state must not take over its requests.
         let later = inner.links.get(&node).is_some_and(|l| l.0 > session);
         if !later {
             inner.links.insert(node, (session, to));
         }
     }
 
-    /// A node answered.
+    /// Delivers the answer of a node.
     pub fn answer(&self, part: pb::LogPart) {
         let waiting = self.inner().waiting.remove(&part.request);
         if let Some(waiting) = waiting {
-            // Who does not wait any more needs no answer.
+            // The requester may have stopped waiting.
             let _ = waiting.send(part);
         }
     }
@@ -86,18 +86,18 @@ impl Desk {
     }
 }
 
-/// Where a launch's logs are.
+/// Location of a launch's logs.
 struct Place {
     launch: Option<u32>,
-    /// How many ranks it has.
+    /// Number of ranks.
     ranks: u32,
-    /// Its nodes' own names for themselves.
+    /// Persistent names of its nodes.
     nodes: Vec<String>,
-    /// True if its processes may write more.
+    /// True if its processes may still write.
     open: bool,
     /// True if the job has ended.
     ended: bool,
-    /// Why it was turned away; empty if it was not.
+    /// Reason of the job's rejection; empty if it was not rejected.
     why: String,
 }
 
@@ -121,7 +121,7 @@ fn place(s: &Scheduler, job: JobId, launch: Option<u32>) -> Option<Place> {
             let parts = durable.accounts_of(job);
             for (part, end) in parts.filter(|(p, _)| p.id == id) {
                 nodes.push(part.node);
-                // A rank a GPU.
+                // Each GPU has one rank.
                 ranks += end.gpus;
             }
         }
@@ -137,7 +137,7 @@ fn place(s: &Scheduler, job: JobId, launch: Option<u32>) -> Option<Place> {
     })
 }
 
-/// Hands a log on until it ends, or its reader goes.
+/// Forwards a log until it ends or its reader disconnects.
 pub(super) async fn hand_on(
     handle: Handle,
     desk: Desk,
@@ -160,7 +160,7 @@ async fn copy(
     let mut launch = after.map(|a| a.launch).or(wanted.launch);
     let mut offset = after.map_or(0, |a| a.offset);
     let mut found = after.is_some();
-    // Who goes on may be here before the nodes are.
+    // A resumed request may arrive before the nodes reconnect.
     let patient_until = clock::now() + RETURN;
     let mut answered = after.is_none();
     loop {
@@ -168,7 +168,7 @@ async fn copy(
         let (place, newest) = match handle.look(look).await {
             Some((Some(place), Some(newest))) => (place, newest),
             Some(_) => return Err(Status::not_found(format!("there is no job {job}"))),
-            // Who follows has time.
+            // A reader that follows a log can wait.
             None if wanted.follow && handle.counters.why_no_room().is_some() => {
                 tokio::select! {
                     () = to.closed() => return Ok(()),
@@ -184,7 +184,7 @@ async fn copy(
                 attempt: number,
             };
             let rank = wanted.rank;
-            // One that is followed may have had it in a launch before.
+            // A followed rank may have existed in an earlier launch.
             if !found && (1..=rank).contains(&place.ranks) {
                 let last = place.ranks - 1;
                 let text = format!("there is no rank {rank} of launch {id}: its last is {last}");
@@ -201,7 +201,7 @@ async fn copy(
                 return none();
             }
             if !place.open && answered {
-                // The job may have ended since the last look, after a launch that was never looked at.
+                // The job may have ended since the last poll, after a launch that was not polled.
                 if wanted.launch.is_none() && newest.launch > launch {
                     (launch, offset) = (Some(number + 1), 0);
                     answered = after.is_none();
@@ -228,7 +228,7 @@ async fn copy(
     }
 }
 
-/// Hands on all that is there now, and says whether there is such a log.
+/// Forwards all data of a log that exists now. Returns true if there is such a log.
 async fn read_on(
     desk: &Desk,
     place: &Place,
@@ -270,7 +270,7 @@ async fn read_on(
 type Channel =
     tonic::service::interceptor::InterceptedService<tonic::transport::Channel, super::token::Token>;
 
-/// A node answers as long as the stream lasts.
+/// Answers the scheduler's log requests on a node, until the stream ends.
 pub(super) async fn answer(mut client: NodeLinkClient<Channel>, dir: &Path) {
     let Some(node) = files::said::<String>(&dir.join("node.json")) else {
         return;
@@ -311,7 +311,7 @@ fn part_of(dir: &Path, wanted: &pb::LogWanted) -> io::Result<Vec<u8>> {
     let name = format!("rank-{}.{kind}", wanted.rank);
     let folder = format!("{}.{}", id.job, id.attempt);
     let open = |kept: &str| {
-        // A job may have put something else there.
+        // The job may have replaced the file by a link.
         let follow_no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(follow_no_link);

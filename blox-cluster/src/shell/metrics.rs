@@ -1,4 +1,4 @@
-//! Numbers for Prometheus, as text over HTTP.
+//! Metrics for Prometheus, as text over HTTP.
 
 use super::scheduler::Handle;
 use crate::protocol::Exit;
@@ -13,40 +13,40 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What is counted around the machine.
+/// Counters of the scheduler process.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    /// Synchronisations of the log.
+    /// Number of log synchronizations.
     pub syncs: AtomicU64,
-    /// Microseconds that they took.
+    /// Total duration of synchronizations in microseconds.
     pub sync_us: AtomicU64,
-    /// Bytes in the log since its last snapshot.
+    /// Bytes of the log since its last snapshot.
     pub log_bytes: AtomicU64,
-    /// Inputs that the machine took.
+    /// Inputs that the scheduler processed.
     pub steps: AtomicU64,
-    /// Questions to the policy.
+    /// Questions sent to the policy.
     pub asked: AtomicU64,
-    /// Those without an answer: errors, panics, and answers that came too late.
+    /// Questions without an answer: errors, panics and timeouts.
     pub unanswered: AtomicU64,
-    /// Why the log cannot be written just now; empty if it can.
+    /// Reason why the log cannot be written; empty if it can.
     no_room: Mutex<String>,
 }
 
 impl Counters {
-    /// The log has no room, or has room again if there is nothing to say.
+    /// Sets the reason why the log cannot be written; empty if it can be written again.
     pub fn no_room(&self, why: &str) {
         let mut said = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
         why.clone_into(&mut said);
     }
 
-    /// Returns why the log cannot be written, if it cannot.
+    /// Returns the reason why the log cannot be written, if any.
     pub fn why_no_room(&self) -> Option<String> {
         let said = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
         (!said.is_empty()).then(|| said.clone())
     }
 }
 
-/// Answers `GET /metrics` and `GET /healthz` for ever.
+/// Serves `GET /metrics` and `GET /healthz` forever.
 pub(super) async fn serve(listener: TcpListener, handle: Handle) {
     loop {
         let Ok((tcp, _)) = listener.accept().await else {
@@ -74,7 +74,7 @@ async fn answer(mut tcp: TcpStream, handle: Handle) -> std::io::Result<()> {
     let counters = handle.counters.clone();
     let body = if asked.starts_with(b"GET /metrics ") {
         let all = handle.look(move |s, now| text(s, now, &counters)).await;
-        // Of all else nothing is known for certain before it is written down.
+        // No other value is certain before it is on disk.
         let without = handle.counters.why_no_room().map(|_| {
             let mut out = String::new();
             room(&mut out, false);
@@ -99,9 +99,9 @@ async fn answer(mut tcp: TcpStream, handle: Handle) -> std::io::Result<()> {
     tcp.shutdown().await
 }
 
-/// One metric: its lines, by label.
+/// Appends one metric with one line for each label.
 fn put(out: &mut String, name: &str, kind: &str, help: &str, values: &[(String, f64)]) {
-    // A `String` takes whatever is written.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(out, "# HELP blox_{name} {help}\n# TYPE blox_{name} {kind}");
     for (labels, value) in values {
         let _ = writeln!(out, "blox_{name}{labels} {value}");
@@ -159,7 +159,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
             _ => "left",
         };
         *nodes.entry(status.to_owned()).or_default() += 1;
-        // Those of a node that has left are nobody's any more.
+        // GPUs of a removed node do not count.
         for gpu in node.gpus().filter(|_| status != "left") {
             let held = cluster.held_by(gpu).next().is_some();
             let state = match status {

@@ -1,4 +1,4 @@
-//! The processes around the machines: clocks, files, sockets and children.
+//! Processes that run the state machines: clocks, files, sockets and child processes.
 
 pub mod clock;
 pub mod containment;

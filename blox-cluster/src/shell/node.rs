@@ -1,5 +1,5 @@
-//! The node manager's process: dials the scheduler, starts shims, looks after
-//! them, adopts those that an earlier life started.
+//! The node manager process: connects to the scheduler, starts and supervises shims, and adopts the
+//! shims of earlier sessions.
 
 use super::clock;
 use super::containment::Containment;
@@ -28,56 +28,55 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
-/// How a node manager is started.
+/// Settings of a node manager.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// Where the scheduler is, as `http://host:port`.
+    /// URL of the scheduler, as `http://host:port`.
     pub scheduler: String,
-    /// Its own directory.
+    /// State directory of the node manager.
     pub dir: PathBuf,
-    /// What the node is made of.
+    /// Hardware that the node offers.
     pub offer: NodeSpec,
-    /// Where others reach it.
+    /// Address at which other nodes reach this node.
     pub address: String,
     /// The timers, the same as the scheduler's.
     pub timers: Timers,
-    /// The program and arguments that run a shim; the launch's folder is added.
+    /// Program and arguments that run a shim. The launch's folder is appended.
     pub shim: Vec<String>,
-    /// What programs have to call each GPU, by number; empty for the numbers.
+    /// Device name of each GPU, by index; empty to use the indices.
     pub devices: Vec<String>,
-    /// What the scheduler asks for.
+    /// Secret of the scheduler.
     pub token: Token,
-    /// How much room logs may take.
+    /// Disk quotas of logs.
     pub logs: LogRoom,
 }
 
-/// How often launches are looked at.
+/// Polling interval of launches.
 const LOOK: Duration = Duration::from_millis(100);
-/// A shim that was started by an earlier life may take so long to lock its folder.
+/// Time in which a shim that an earlier session started must lock its folder.
 const SETTLE: Millis = Millis(2_000);
-/// After its disk failed a node manager tries again so often.
+/// Delay before a restart after a disk error.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Runs a node manager until the future `stop` is ready. Launches go on
-/// without it, as long as their leases last.
+/// Runs a node manager until the future `stop` is ready. Launches continue without it while their
+/// leases last.
 ///
-/// When its disk fails it tells `trouble`, forgets everything, and begins a
-/// new life with what it finds there. `trouble` hears as well, once each time,
-/// that the scheduler does not answer or turns it away, and that it answers again.
+/// After a disk error, the node manager calls `trouble`, discards its state and starts a new
+/// session from the content of the disk. It also calls `trouble` once when the scheduler does not
+/// answer or refuses it, and once when the scheduler answers again.
 ///
 /// # Errors
-/// Its directory cannot be used when it begins, or the scheduler does not take
-/// the node in.
+/// The directory cannot be used at the start, or the scheduler does not admit the node.
 pub async fn run(
     mut settings: NodeSettings,
     stop: impl Future<Output = ()>,
     mut trouble: impl FnMut(&str),
 ) -> io::Result<()> {
-    // Jobs are told paths in it, and run in other folders.
+    // Jobs receive paths in this directory, and run in other directories.
     settings.dir = std::path::absolute(&settings.dir)?;
     let dir = settings.dir.display().to_string();
     let named = |e: &io::Error| match e.to_string() {
-        // It names a file in there.
+        // The message already names a file in the directory.
         text if text.starts_with(&dir) => text,
         text => format!("{dir}: {text}"),
     };
@@ -106,20 +105,20 @@ pub async fn run(
     }
 }
 
-/// What ends a life.
+/// Reason for the end of a session.
 enum End {
     Disk(io::Error),
-    /// The scheduler does not take the node in.
+    /// The scheduler does not admit the node.
     Refused(String),
 }
 
-/// What comes of the stream, other than orders.
+/// Messages of the stream other than orders.
 enum News {
     Said(String),
     Refused(String),
 }
 
-/// One life, to its end.
+/// Runs one session until it ends.
 async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
     let (reports, from_us) = mpsc::channel::<pb::Report>(16);
     let (to_us, mut orders) = mpsc::channel::<Orders>(16);
@@ -148,7 +147,7 @@ async fn live(mut shell: Shell, trouble: &mut impl FnMut(&str)) -> End {
         match said {
             Ok(said) => {
                 for report in said {
-                    // A report that finds no room is made up for by the next.
+                    // The next report replaces a report that does not fit into the channel.
                     let _ = reports.try_send((&report).into());
                 }
             }
@@ -183,7 +182,7 @@ async fn link(
                         let _ = news.send(News::Refused(why.to_owned()));
                         return;
                     }
-                    // It may be started again with the right token, or another version.
+                    // The scheduler may be restarted with the right token or another version.
                     Some((tonic::Code::Unauthenticated | tonic::Code::InvalidArgument, why)) => {
                         format!("the scheduler at {at} turns this node away: {why}")
                     }
@@ -194,7 +193,7 @@ async fn link(
                 }
             }
         }
-        // Old reports are no news.
+        // Discard outdated reports.
         while reports.try_recv().is_ok() {}
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(2));
@@ -232,7 +231,7 @@ async fn connected(
                 None => return Ok(()),
             },
             message = stream.message() => match message? {
-                // What makes no sense is dropped; the next will.
+                // An invalid message is dropped; the next one replaces it.
                 Some(message) => {
                     heard();
                     if let Ok(o) = Orders::try_from(message) {
@@ -250,11 +249,12 @@ fn free_port() -> u16 {
     bound.and_then(|l| l.local_addr()).map_or(0, |a| a.port())
 }
 
-/// Bits of a session that are the milliseconds of a moment since 1970.
+/// Number of low bits of a session that hold its start in milliseconds since 1970.
 const MOMENT: u32 = 42;
 
-/// The next life of a node manager, written down: how many there were, and when this begins. Of
-/// copies of a state folder that have counted as far the one that begins last is the later.
+/// Returns the next session of a node manager, and writes it to disk. The high bits count sessions,
+/// the low bits are the start time. Of two copies of a state folder with the same count, the one
+/// that starts later has the higher session.
 fn next_session(dir: &Path) -> io::Result<Session> {
     let path = dir.join("session.json");
     let last: u64 = files::read(&path)?.unwrap_or(0);
@@ -265,8 +265,8 @@ fn next_session(dir: &Path) -> io::Result<Session> {
     Ok(Session(session))
 }
 
-/// What a scheduler said of itself and of the node. Once this was the first two, as a list, which
-/// is read as well.
+/// Last cluster, epoch and incarnation from a scheduler. Older files have only epoch and
+/// incarnation, as a list, and can still be read.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Seen {
     epoch: Epoch,
@@ -275,15 +275,15 @@ struct Seen {
     cluster: Option<ClusterId>,
 }
 
-/// A launch that has a shim.
+/// A launch with a shim.
 struct Watched {
     mark: String,
     child: Option<Child>,
     said: Option<StatusFile>,
-    /// When its status changed last: it does every second.
+    /// Time of the last change of its status, which changes every second.
     moved: Millis,
     done: bool,
-    /// Why a file in its folder is of no use: the launch is to end.
+    /// Error of a file in its folder, because of which the launch must end.
     bad_file: Option<String>,
 }
 
@@ -293,12 +293,12 @@ struct Shell {
     boot: String,
     began: Millis,
     watched: BTreeMap<AttemptId, Watched>,
-    /// Shims that have nothing to say any more.
+    /// Shims that need no further supervision but have not exited.
     leaving: Vec<Child>,
     ended: Ended,
-    /// Sentences for the operator.
+    /// Messages for the operator.
     notes: Vec<String>,
-    // Held as long as this lives.
+    // Held for the lifetime of the shell.
     _lock: File,
 }
 
@@ -419,7 +419,7 @@ impl Shell {
             wish: ShimWish::Run,
         };
         files::write(&dir.join("control.json"), &control, false)?;
-        // From here on a later life knows of it.
+        // From here on, later sessions know the launch.
         files::write(&dir.join("launch.json"), launch, true)?;
         let child = self
             .settings
@@ -457,9 +457,9 @@ impl Shell {
         Ok(())
     }
 
-    /// Looks at every launch and at the clock.
+    /// Polls all launches and timeouts.
     fn look(&mut self) -> io::Result<Vec<Report>> {
-        // Not left as zombies.
+        // Reap exited shims.
         self.leaving
             .retain_mut(|c| matches!(c.try_wait(), Ok(None)));
         let mut reports = Vec::new();
@@ -473,7 +473,7 @@ impl Shell {
         Ok(reports)
     }
 
-    /// Looks at one launch. A file of the launch that is of no use ends this launch alone.
+    /// Polls one launch. An invalid file of the launch ends only this launch.
     fn look_at(&mut self, id: AttemptId) -> io::Result<Vec<ShimSays>> {
         match self.look_into(id) {
             Ok(says) => Ok(says),
@@ -494,7 +494,7 @@ impl Shell {
         if w.done {
             return Ok(Vec::new());
         }
-        // First whether it lives, then what it left: never the other way round.
+        // Check whether it is alive before reading its files, never the other way round.
         let alive = match &mut w.child {
             Some(child) => child.try_wait()?.is_none(),
             None => !settled || is_locked(&dir),
@@ -502,7 +502,7 @@ impl Shell {
         let last = files::read_checked::<Final>(&dir.join("final.json"), LARGEST_STATUS)?;
         if let Some(done) = last {
             w.done = true;
-            // What it saved as it left, nobody has looked at yet.
+            // The last report may not have been read yet.
             let last: Option<StatusFile> = files::said(&dir.join("status.json"));
             let last = last.map(|s| ShimSays::Said(s.said));
             return Ok(last.into_iter().chain([ShimSays::Done(done)]).collect());
@@ -519,7 +519,7 @@ impl Shell {
         if before.as_ref() != Some(&status) {
             w.moved = clock::now();
         } else if clock::now() - w.moved > self.settings.timers.lease.max(SETTLE) {
-            // It stands still, and could not end its launch when it has to.
+            // The shim hangs, and could not end its launch in time.
             self.destroy(id);
             return Ok(Vec::new());
         }
@@ -537,7 +537,7 @@ impl Shell {
         Ok(says)
     }
 
-    /// Ends a launch because a file in its folder is of no use.
+    /// Ends a launch because of an invalid file in its folder.
     fn end_for(&mut self, id: AttemptId, bad: &BadFile) {
         let Some(w) = self.watched.get_mut(&id) else {
             return;
@@ -549,7 +549,7 @@ impl Shell {
         self.destroy(id);
     }
 
-    /// Ends a launch without its shim; the next look finds what is written here.
+    /// Ends a launch without its shim. The next poll reads the result that is written here.
     fn destroy(&mut self, id: AttemptId) {
         let dir = self.folder(id);
         let Some(w) = self.watched.get_mut(&id) else {
@@ -564,7 +564,7 @@ impl Shell {
         let held = Containment::of(&w.mark);
         held.kill();
         if !held.is_empty() || is_locked(&dir) {
-            // The next look tries again.
+            // The next poll tries again.
             return;
         }
         held.remove();
@@ -582,19 +582,19 @@ impl Shell {
             exited_zero: false,
         };
         if w.bad_file.is_some() || !dir.join("final.json").exists() {
-            // The job may have removed the folder. A disk that refuses is asked by the next look.
+            // The job may have removed the folder. After an error the next poll tries again.
             let _ = fs::create_dir_all(&dir);
             let _ = files::replace(&dir.join("final.json"), &done, true);
         }
     }
 }
 
-/// Returns whether a shim lives in this folder.
+/// Returns true if a shim runs in this folder.
 fn is_locked(dir: &Path) -> bool {
     files::open(&dir.join("lock")).is_ok_and(|f| f.try_lock().is_err())
 }
 
-/// The process that was started for this folder.
+/// Returns the process that was started for this folder.
 fn shim_of(dir: &Path) -> Option<rustix::process::Pid> {
     let wanted = dir.to_str()?.as_bytes();
     let mut all = fs::read_dir("/proc").ok()?.flatten();
@@ -606,16 +606,16 @@ fn shim_of(dir: &Path) -> Option<rustix::process::Pid> {
     })
 }
 
-/// What earlier lives left in the launches' folders.
+/// Launches of earlier sessions, read from their folders.
 #[derive(Default)]
 struct Left {
     found: Vec<Found>,
     watched: BTreeMap<AttemptId, Watched>,
-    /// Sentences for the operator.
+    /// Messages for the operator.
     notes: Vec<String>,
 }
 
-/// Looks through the launches' folders.
+/// Reads the folders of all launches.
 fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
     let mut left = Left::default();
     for entry in fs::read_dir(attempts)? {
@@ -624,12 +624,12 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
         {
             Ok(Some(launch)) => launch,
             Ok(None) => {
-                // It was never started.
+                // The launch was never started.
                 fs::remove_dir_all(&dir)?;
                 continue;
             }
             Err(ReadError::Bad(bad)) => {
-                // A shim whose folder is gone ends its launch.
+                // The shim ends its launch when its folder is gone.
                 let removed = files::remove(&dir);
                 left.notes.push(match removed {
                     Ok(()) => format!("{bad}: its folder is removed, its launch ends"),
@@ -670,7 +670,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
                 said: None,
                 moved: clock::now(),
                 done: done.is_some(),
-                // The first look finds it.
+                // The first poll finds the error.
                 bad_file: None,
             },
         );
@@ -687,7 +687,7 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
     Ok(left)
 }
 
-/// The launch that a folder is named after.
+/// Parses the launch id in a folder's name.
 pub fn parse_attempt(text: &str) -> Option<AttemptId> {
     let (job, attempt) = text.split_once('.')?;
     Some(AttemptId {
@@ -709,7 +709,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(2));
             next_session(dir.path()).unwrap()
         };
-        // As counted once, without a moment.
+        // The format of older versions, without a start time.
         files::write(&ours.path().join("session.json"), &7_u64, true).unwrap();
         let first = next(&ours);
         assert!(first > Session(7));
@@ -720,7 +720,7 @@ mod tests {
             first < second && second < copy,
             "{first:?} {second:?} {copy:?}"
         );
-        // Who has begun more often is the later, whenever that was.
+        // The higher count wins, whatever the start time.
         let third = next(&ours);
         assert!(copy < third, "{copy:?} {third:?}");
     }
@@ -793,7 +793,7 @@ mod tests {
             (id, dir)
         };
         let (sound, _) = write("1.1", "now");
-        // Of this boot, its processes have to be ended first.
+        // The launch belongs to this boot, so its processes must be ended first.
         let (live, dir) = write("2.1", "now");
         fs::write(dir.join("final.json"), "rubbish").unwrap();
         let (dead, dir) = write("3.1", "before");
@@ -822,7 +822,7 @@ mod tests {
         }
     }
 
-    /// A node manager with shims that do nothing.
+    /// Creates a node manager whose shims only sleep.
     fn shell(dir: &Path) -> Shell {
         let settings = NodeSettings {
             scheduler: "http://127.0.0.1:1".to_owned(),
@@ -852,7 +852,7 @@ mod tests {
         fs::write(shell.folder(bad).join("final.json"), b"\xff\xfe").unwrap();
         fs::create_dir(shell.folder(blocked).join("status.json")).unwrap();
         let mut end = |id| {
-            // The first look ends it, a later one finds the end.
+            // The first poll ends the launch, and a later one finds the result.
             for _ in 0..100 {
                 match shell.look_at(id).unwrap().pop() {
                     Some(ShimSays::Done(done)) => return done,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Number of bytes at the end of a progress file that are read.
 const LAST_BYTES: u64 = 4096;
-/// Largest progress file in bytes. A job that appends a line a second needs years for as much.
+/// Largest progress file in bytes. A job that appends a line every second needs years to reach it.
 pub const LARGEST: u64 = 1 << 30;
 /// Number of characters of a wrong line that an error shows.
 const SHOWN: usize = 40;
@@ -18,10 +18,10 @@ const PROGRESS: &str = "finite numbers of iterations from 0";
 const SHORT: &str = "lines of less than 4096 bytes";
 const TEXT: &str = "text in UTF-8";
 
-/// Reads the last values in a progress file; nothing if there is no such file.
+/// Reads the last values in a progress file. Returns no values if the file does not exist.
 ///
 /// # Errors
-/// The file is no progress file ([`ReadError::Bad`]), or the operating system failed.
+/// The file is not a progress file ([`ReadError::Bad`]), or the operating system failed.
 pub fn read(path: &Path) -> Result<Said, ReadError> {
     let Some((mut file, len)) = files::open_regular(path, LARGEST)? else {
         return Ok(Said::default());
@@ -42,16 +42,16 @@ pub fn read(path: &Path) -> Result<Said, ReadError> {
     })
 }
 
-/// A line that is wrong, and what was expected instead.
+/// An invalid line, and the expected content.
 type Wrong<'a> = (&'a [u8], &'static str);
 
-/// Parses lines of two numbers, iterations done and those that the last checkpoint holds, and
-/// lines of a name and a number. The last line of each kind counts.
+/// Parses lines of two numbers (iterations done, and iterations in the last checkpoint) and lines
+/// of a name and a number. The last line of each kind counts.
 ///
-/// `cut` says that the first line lacks its beginning.
+/// If `cut` is set, the start of the first line is missing.
 fn parse(bytes: &[u8], cut: bool) -> Result<Said, Wrong<'_>> {
     let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
-    // Behind the last line break: a line that the job may still be writing.
+    // The text after the last line break: a line that the job may still be writing.
     let last = lines.pop().unwrap_or_default();
     if cut {
         if lines.is_empty() {
@@ -90,7 +90,7 @@ fn take<'a>(line: &'a [u8], said: &mut Said) -> Result<(), Wrong<'a>> {
         return Ok(());
     }
     let value = second.ok_or((line, LINE))?;
-    // A loss may diverge: that is no reason to end the job, and not a value either.
+    // A loss may diverge. The job continues, and the value is ignored.
     let known = said.metrics.contains_key(first) || said.metrics.len() < MOST_METRICS;
     if value.is_finite() && known {
         said.metrics.insert(first.into(), value);
@@ -147,7 +147,7 @@ mod tests {
             let text = format!("7 6\n{torn}");
             assert_eq!(read_text(&text), expected(Some((7.0, 6.0)), &[]), "{torn}");
         }
-        // Cut in the middle of a character.
+        // Truncated inside a character.
         assert_eq!(
             parse(b"7 6\n\xc3", false),
             Ok(expected(Some((7.0, 6.0)), &[]))
@@ -195,7 +195,7 @@ mod tests {
         let folder = format!("{shown} is a folder, expected a regular file");
         assert_eq!(said(), folder);
         fs::remove_dir(&path).unwrap();
-        // A reader of a pipe would wait for its writer.
+        // Reading from a pipe would block until a writer opens it.
         let mode = rustix::fs::Mode::RUSR;
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();

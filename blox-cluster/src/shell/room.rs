@@ -1,5 +1,4 @@
-//! The room that logs take on a node: those of a launch that runs, and those of
-//! launches that have ended.
+//! Disk quotas of logs on a node: for each running launch, and for all ended launches.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -8,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// How much room logs may take, in bytes.
+/// Disk quotas of logs, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRoom {
-    /// Those of one launch on this node: its ranks' outputs and errors have equal shares.
+    /// Quota of one launch on this node. The stdout and stderr logs of its ranks have equal shares.
     pub launch: u64,
-    /// Those of all launches that have ended; the oldest go.
+    /// Quota of all ended launches; the oldest logs are removed.
     pub ended: u64,
 }
 
@@ -26,8 +25,8 @@ impl Default for LogRoom {
     }
 }
 
-/// The logs of a launch that runs. Ranks append to the files themselves, and are never kept
-/// waiting; what is too much is cut off again from time to time.
+/// Logs of a running launch. Ranks append to the files directly and never block. Data beyond the
+/// quota is truncated periodically.
 pub(super) struct Shares {
     files: Vec<File>,
     each: u64,
@@ -35,11 +34,11 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of the files at these paths, which are made if that is possible; `None` is no limit.
+    /// Opens the logs at these paths, and creates them if possible. `None` sets no quota.
     pub fn of(paths: &[PathBuf], room: Option<u64>) -> Self {
         let paths = if room.is_some() { paths } else { &[] };
         let each = share(room.unwrap_or(u64::MAX), paths.len());
-        // Not for appending: that would be the place of everything that is written.
+        // Not in append mode, which would ignore the position of writes.
         let open = |path: &PathBuf| {
             let mut options = OpenOptions::new();
             options.create(true).truncate(false).write(true).open(path)
@@ -51,14 +50,14 @@ impl Shares {
         }
     }
 
-    /// Cuts off what is too much, and says so in its place.
+    /// Truncates logs above their share, and marks the truncation with a last line.
     pub fn cut(&self) {
         let most = self.each.saturating_add(self.line.len() as u64);
         for file in &self.files {
             let is = file.metadata().map_or(0, |m| m.len());
             if is > self.each && is != most {
-                // In this order: what is appended meanwhile goes with the rest. A disk
-                // that refuses is asked again the next time.
+                // In this order: data appended in between is truncated as well. After an error the
+                // next call tries again.
                 let _ = file.write_all_at(self.line.as_bytes(), self.each);
                 let _ = file.set_len(most);
             }
@@ -66,18 +65,18 @@ impl Shares {
     }
 }
 
-/// The share of each of so many logs.
+/// Returns the share of each log.
 pub(super) fn share(room: u64, logs: usize) -> u64 {
     room / logs.max(1) as u64
 }
 
-/// Returns what a log ends with that has reached its share.
+/// Returns the last line of a truncated log.
 fn last_line(each: u64) -> String {
     format!("\nblox: this log has reached {each} bytes, and what else is written is dropped\n")
 }
 
-/// Returns where a log that may have so many bytes ends for who reads it. What stands behind that
-/// and is not the last line will be cut off.
+/// Returns the end of a log for readers. Data after its share is not shown unless it is the last
+/// line, because it will be truncated.
 pub(super) fn end_of(file: &File, each: u64) -> u64 {
     let line = last_line(each);
     let mut there = vec![0; line.len()];
@@ -87,16 +86,16 @@ pub(super) fn end_of(file: &File, each: u64) -> u64 {
     }
 }
 
-/// The logs of launches that have ended, a folder each.
+/// Logs of ended launches, one folder each.
 pub(super) struct Ended {
     dir: PathBuf,
     room: u64,
-    /// The oldest first, with their bytes.
+    /// Folders and their sizes in bytes, oldest first.
     folders: VecDeque<(PathBuf, u64)>,
 }
 
 impl Ended {
-    /// Those in a directory, which need not be there.
+    /// Opens the logs in a directory, which need not exist.
     pub fn open(dir: PathBuf, room: u64) -> io::Result<Self> {
         let mut found = Vec::new();
         if dir.exists() {
@@ -120,16 +119,16 @@ impl Ended {
         Ok(ended)
     }
 
-    /// Takes the folder of a launch in, if it has one.
+    /// Moves the folder of an ended launch into the directory, if the folder exists.
     pub fn take(&mut self, folder: &Path) -> io::Result<()> {
         let Some(name) = folder.file_name().filter(|_| folder.exists()) else {
-            // What never ran has none.
+            // A launch that never ran has no folder.
             return Ok(());
         };
         fs::create_dir_all(&self.dir)?;
         let kept = self.dir.join(name);
         if kept.exists() {
-            // Of another scheduler, whose numbers began anew.
+            // A launch of another scheduler with the same number.
             fs::remove_dir_all(&kept)?;
             self.folders.retain(|(path, _)| *path != kept);
         }
@@ -145,7 +144,7 @@ impl Ended {
         while bytes > self.room
             && let Some((oldest, its)) = self.folders.pop_front()
         {
-            // What cannot be removed is no reason to end anything.
+            // Failing to remove a log must not end anything.
             let _ = fs::remove_dir_all(&oldest);
             bytes -= its;
         }
@@ -168,7 +167,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = ["out", "err"].map(|name| dir.path().join(name));
         let shares = Shares::of(&paths, Some(20));
-        // As a rank has it.
+        // Opened as a rank opens it.
         let append = |path| OpenOptions::new().append(true).open(path).unwrap();
         let (mut out, mut err) = (append(&paths[0]), append(&paths[1]));
         let said = || paths.each_ref().map(|p| fs::read_to_string(p).unwrap());
@@ -183,7 +182,7 @@ mod tests {
                 blox: this log has reached 10 bytes, and what else is written is dropped\n";
             assert_eq!(said(), [line, "oh"]);
         }
-        // Who reads sees nothing that is cut off later.
+        // Readers see nothing that is truncated later.
         let read = |path| File::open(path).unwrap();
         assert_eq!(end_of(&read(&paths[0]), 10), said()[0].len() as u64);
         fs::write(&paths[1], [b'x'; 500]).unwrap();
@@ -224,7 +223,7 @@ mod tests {
         assert_eq!(left(), ["1.1", "9.1"]);
         end(&mut ended, "5.1", 3);
         assert_eq!(left(), ["1.1", "5.1"]);
-        // Of another scheduler.
+        // A launch of another scheduler.
         end(&mut ended, "1.1", 4);
         assert_eq!(left(), ["1.1", "5.1"]);
         drop(Ended::open(kept.clone(), 25).unwrap());

@@ -1,5 +1,5 @@
-//! The scheduler's process: one thread for the machine and its log, one for
-//! the policy, the rest for the network.
+//! The scheduler process: one thread for the state machine and its log, one for the policy, and the
+//! network runtime.
 
 use super::clock;
 use super::metrics::Counters;
@@ -25,28 +25,28 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::{mpsc as channel, oneshot};
 
-/// Steps that go to the disk together, at most.
+/// Maximum number of steps in one synchronization.
 const GROUP: usize = 256;
-/// Whether there is room in the log again is tried after this, and then ever more seldom.
+/// Initial interval between attempts to write to a full disk. It doubles with each attempt.
 const FIRST_TRY: Millis = Millis(200);
-/// But at least this often.
+/// Longest interval between these attempts.
 const LAST_TRY: Millis = Millis(5_000);
-/// A log that had no room for another segment is compacted no sooner than this.
+/// Minimum delay before the log is compacted again after the disk was full.
 const COMPACT_AGAIN: Millis = Millis(60_000);
-/// How often time alone is looked at.
+/// Interval of timeout checks.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Why a scheduler cannot go on.
+/// Fatal error of a scheduler.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchedulerError {
-    /// Its log.
+    /// The log failed.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// Its log holds what it cannot read.
+    /// The log has content that this version cannot read.
     #[error("the log holds what this version of the program does not understand: {0}")]
     Record(#[from] serde_json::Error),
-    /// Its log has another format.
+    /// The log has another format.
     #[error(
         "the log was written by blox {program} in format {found}; this program reads format {FORMAT}: start with that program, or with an empty folder"
     )]
@@ -56,53 +56,53 @@ pub enum SchedulerError {
         /// The version of the program that wrote it.
         program: String,
     },
-    /// The policy cannot take back what it remembered.
+    /// The policy cannot save its state, or restore it from the log.
     #[error(
         "the scheduler `{name}` cannot go on from what this log says that it remembered: {why}"
     )]
     Policy {
-        /// The scheduler.
+        /// Name of the policy.
         name: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The network.
+    /// The network failed.
     #[error("{0}")]
     Network(String),
 }
 
-/// Something for the thread of the machine.
+/// Message to the scheduler's thread.
 pub(super) enum Message {
-    /// From a node or a user, with whoever waits for the reply.
+    /// Input from a node or a user, with the channel for its reply.
     Input(Box<Heard>, Option<Reply>),
-    /// A life of a node manager has a stream now.
+    /// A node manager's session has opened a stream.
     Linked(Name, Session, ToNode),
-    /// The answer to a question.
+    /// The policy's answer to a question.
     Answer(u64, Result<Box<Decision>, DecideError>),
-    /// Somebody wants to look.
+    /// A read-only access to the state.
     Look(Look),
-    /// No snapshot is being written any more.
+    /// The current snapshot is complete or has failed.
     Compacted,
-    /// It is over.
+    /// Shut down.
     Stop,
 }
 
-/// The stream to a node.
+/// Stream of orders to a node.
 pub(super) type ToNode = channel::Sender<Result<pb::Orders, tonic::Status>>;
 
-/// What somebody wants to see.
+/// Function that reads the state.
 pub(super) type Look = Box<dyn FnOnce(&Scheduler, Millis) + Send>;
 
-/// Who waits for a reply.
+/// Channel for the reply to an input.
 pub(super) type Reply = oneshot::Sender<Result<JobId, RequestError>>;
 
-/// What a snapshot holds.
+/// Content of a snapshot.
 #[derive(Serialize, Deserialize)]
 struct Snapshot {
     format: u32,
     program: String,
     saved: Saved,
-    /// What the policy remembers.
+    /// State of the policy.
     policy: Option<serde_json::Value>,
 }
 
@@ -117,7 +117,7 @@ impl Snapshot {
     }
 }
 
-/// The part of a snapshot that all formats from 2 on have.
+/// Fields that snapshots have in all formats from 2 on.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default = "first_format")]
@@ -136,7 +136,7 @@ fn first_program() -> String {
 
 impl Head {
     /// # Errors
-    /// It is of another format.
+    /// The format is not [`FORMAT`].
     fn check(self) -> Result<(), SchedulerError> {
         let Head { format, program } = self;
         match format {
@@ -146,11 +146,11 @@ impl Head {
     }
 }
 
-/// Reads the facts of a log that follow a snapshot, if there is one.
+/// Parses the records of a log that follow its snapshot, if any.
 fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, SchedulerError> {
     let mut records: Vec<Record> = Vec::new();
     for bytes in entries {
-        // A log of format 1 has no header, and may hold what cannot be read.
+        // A log of format 1 has no header, and may have records that cannot be read.
         if records.is_empty() && !snapshot {
             let first: Vec<serde_json::Value> = serde_json::from_slice(bytes)?;
             let head = first.first().and_then(|r| r.get("header")).cloned();
@@ -169,20 +169,20 @@ fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, Schedu
     Ok(records)
 }
 
-/// For the thread of the policy.
+/// Message to the policy's thread.
 enum ToPolicy {
-    /// What the machine took. A decision moment has the policy asked.
+    /// An input that the core has accepted. An [`Input::Due`] queries the policy.
     Input(Arc<Input>),
-    /// Write down everything, with what the policy remembers at this point.
+    /// Write a snapshot with the state of the policy at this point.
     Compact(Box<Durable>, Page),
 }
 
-/// How the process behaves around the machine.
+/// Limits of the scheduler process.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// A policy that gives no answer within this time loses its turn.
+    /// Time limit of the policy for an answer. After it, the decision is skipped.
     pub policy: Duration,
-    /// The log is compacted when it has grown by this many bytes.
+    /// Number of bytes by which the log grows before it is compacted.
     pub log_bytes: u64,
 }
 
@@ -195,7 +195,7 @@ impl Default for Limits {
     }
 }
 
-/// The way to a running machine.
+/// Handle of a running scheduler.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) to: mpsc::Sender<Message>,
@@ -203,7 +203,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Takes an input; the reply comes once it is on the disk.
+    /// Sends an input. The reply arrives once the records of the step are on disk.
     pub(super) async fn request(&self, input: Heard) -> Option<Result<JobId, RequestError>> {
         let (tx, rx) = oneshot::channel();
         let message = Message::Input(Box::new(input), Some(tx));
@@ -211,7 +211,7 @@ impl Handle {
         rx.await.ok()
     }
 
-    /// Looks at the machine.
+    /// Reads the scheduler's state.
     pub(super) async fn look<T: Send + 'static>(
         &self,
         f: impl FnOnce(&Scheduler, Millis) -> T + Send + 'static,
@@ -222,7 +222,7 @@ impl Handle {
         rx.await.ok()
     }
 
-    /// Returns why the machine gives no answer.
+    /// Returns the error for a missing answer.
     pub(super) fn gone(&self) -> tonic::Status {
         match self.counters.why_no_room() {
             Some(why) => tonic::Status::resource_exhausted(why),
@@ -230,27 +230,27 @@ impl Handle {
         }
     }
 
-    /// Ends the machine.
+    /// Stops the scheduler.
     pub fn stop(&self) {
-        // Whoever is gone has stopped.
+        // The scheduler may already have stopped.
         let _ = self.to.send(Message::Stop);
     }
 }
 
-/// A machine that runs.
+/// A running scheduler.
 pub struct Running {
-    /// The way to it.
+    /// The handle.
     pub handle: Handle,
-    /// What people want to hear: nodes that come and go.
+    /// Messages for the operator, such as nodes that join or are lost.
     pub notices: channel::UnboundedReceiver<String>,
-    /// Its thread; it ends when it is told to, or when the disk fails.
+    /// Its thread. It ends after a stop request or a disk error.
     pub thread: std::thread::JoinHandle<Result<(), SchedulerError>>,
 }
 
-/// Starts the machine of a scheduler over the log in `dir`, watched by `watch`.
+/// Starts a scheduler with the log in `dir`, observed by `watch`.
 ///
 /// # Errors
-/// The log cannot be used, or was written with another scheduler.
+/// The log cannot be used, or its snapshot has the state of another policy.
 pub fn start(
     dir: &Path,
     settings: Settings,
@@ -280,7 +280,7 @@ pub fn start(
     if let Some(memory) = memory {
         pipeline.restore(memory).map_err(policy_error)?;
     }
-    // The policy's own copy of the core goes the same way, and the policy with it.
+    // The policy's copy of the core and the policy itself process the same records.
     let core = Core::restore(saved.core.clone(), cadence.clone());
     let mut beside = Follower::new(core, Box::new(pipeline));
     catch_up(&mut beside, &records);
@@ -293,7 +293,7 @@ pub fn start(
     let (machine, first) =
         Scheduler::begin(settings, saved, &records, new, cadence.clone(), now, at);
     if !records.is_empty() {
-        // What was read is written as one, so that the next start is quick.
+        // Replace the records by a snapshot, so that the next start is fast.
         let mut saved = machine.save();
         saved.durable.epoch.0 -= 1;
         let policy = beside.scheduler().save().map_err(policy_error)?;
@@ -332,8 +332,8 @@ pub fn start(
     })
 }
 
-/// Feeds a copy of the core what the log holds. A policy that remembers something is asked again
-/// each question that was answered.
+/// Replays the log in a copy of the core. A policy with state is queried again for each answered
+/// question.
 fn catch_up(beside: &mut Follower, records: &[Record]) {
     let remembers = beside.scheduler().remembers();
     let inputs = || {
@@ -349,30 +349,30 @@ fn catch_up(beside: &mut Follower, records: &[Record]) {
         let _ = beside.follow(input);
         if matches!(input, Input::Due { .. })
             && remembers
-            // The answer of a turn that was lost has left nothing behind.
+            // A skipped decision has left no state behind.
             && answers.next() == Some(true)
         {
-            // It remembers again; the answer is in the log.
+            // The call restores the policy's state; the log has the answer.
             let _ = beside.decide(Box::default());
         }
     }
 }
 
-/// Takes what has watched, with the core as it was at the end.
+/// Receives the observers and the final state of the core.
 pub type Finish = Box<dyn FnOnce(Observers, &Core) + Send>;
 
-/// Collectors and a journal of a scheduler, on a thread of their own: however slow they are, the
-/// cluster does not wait.
+/// Collectors and journal of a scheduler. They run in their own thread, so the scheduler does not
+/// wait for them.
 #[derive(Default)]
 pub struct Watch {
-    /// Collectors, each with every event and decision from this start on.
+    /// Collectors, which receive every event and decision from this start on.
     pub observers: Observers,
-    /// Called at the end with what has watched.
+    /// Called at the end with the observers.
     pub finish: Option<Finish>,
 }
 
 impl Watch {
-    /// Begins to watch where `beside` is; `None` if nothing watches.
+    /// Starts the observers at the state of `beside`. Returns `None` if there are none.
     fn begin(
         mut self,
         beside: &Follower,
@@ -389,7 +389,7 @@ impl Watch {
         std::thread::spawn(move || {
             let mut commands = Vec::new();
             while let Ok(input) = inputs.recv() {
-                // What the machine took, this copy takes.
+                // The copy accepts every input that the core has accepted.
                 let _ = observers.handle(&mut core, None, &input, &mut commands);
                 commands.clear();
             }
@@ -401,7 +401,7 @@ impl Watch {
     }
 }
 
-/// A name that no other cluster has: 128 random bits.
+/// Returns a unique cluster id of 128 random bits.
 fn new_cluster() -> Result<ClusterId, LogError> {
     let path = Path::new("/dev/urandom");
     let mut bits = [0; 16];
@@ -415,7 +415,7 @@ fn new_cluster() -> Result<ClusterId, LogError> {
     ))
 }
 
-/// The thread of the policy: as slow as the policy, and the machine does not wait for it.
+/// The policy's thread. The scheduler does not wait for it.
 fn policy(
     mut beside: Follower,
     inputs: &mpsc::Receiver<ToPolicy>,
@@ -425,7 +425,8 @@ fn policy(
         match message {
             ToPolicy::Input(input) => {
                 let _ = beside.follow(&input);
-                // It decides from what had arrived at this moment: later inputs wait behind it.
+                // The policy decides from the state at this time, because later inputs wait in the
+                // channel.
                 if let (Input::Due { .. }, Some(question)) = (&*input, beside.core().open()) {
                     let answer = beside.decide(Box::default());
                     if answers
@@ -442,7 +443,7 @@ fn policy(
                 let durable = *durable;
                 let answers = answers.clone();
                 std::thread::spawn(move || {
-                    // Without a snapshot the log only stays longer.
+                    // Without a snapshot, the log only stays longer.
                     let bytes = policy.ok().and_then(|policy| {
                         let saved = Saved { core, durable };
                         serde_json::to_vec(&Snapshot::new(saved, policy)).ok()
@@ -461,21 +462,21 @@ struct Shell {
     notices: channel::UnboundedSender<String>,
     machine: Scheduler,
     log: Log,
-    /// Steps whose facts are not on the disk yet.
+    /// Steps whose records are not yet on disk.
     waiting: Vec<(Step, Option<Reply>)>,
     links: BTreeMap<Name, (Session, ToNode)>,
-    /// What each node was told last.
+    /// Last orders for each node.
     told: BTreeMap<Name, Orders>,
     to_policy: mpsc::Sender<ToPolicy>,
     to_watcher: Option<mpsc::Sender<Arc<Input>>>,
-    /// The scheduler's name.
+    /// Name of the policy.
     name: Name,
-    /// When the question was asked whose answer is waited for.
+    /// Time of the open question.
     asked_at: Option<Millis>,
     limits: Limits,
-    /// A snapshot is being written beside the loop.
+    /// True while another thread writes a snapshot.
     compacting: bool,
-    /// Before this nothing is compacted.
+    /// Earliest time of the next compaction.
     compact_from: Millis,
     counters: Arc<Counters>,
 }
@@ -496,7 +497,7 @@ impl Shell {
             let mut steps: Vec<(Step, Option<Reply>)> = Vec::new();
             let mut looks = Vec::new();
             let mut stop = false;
-            // Whatever waits goes to the disk together.
+            // All waiting messages are written in one synchronization.
             let mut next = first;
             while let Some(message) = next {
                 match message {
@@ -558,9 +559,9 @@ impl Shell {
         }
     }
 
-    /// Until the log has room again nothing is taken in, decided, or ordered anew: it could not be
-    /// written down. Nodes are told again what they were told last, so that
-    /// what runs goes on. `false` if it is over before.
+    /// Waits until the log can be written again. Meanwhile no request is accepted and no decision
+    /// is made. Nodes receive their last orders again, so running launches keep their leases.
+    /// Returns `false` if the scheduler is stopped.
     fn wait_for_room(
         &mut self,
         from: &mpsc::Receiver<Message>,
@@ -571,9 +572,9 @@ impl Shell {
             "{why}: what runs goes on, and nothing else is taken in or begun until there is room"
         );
         self.counters.no_room(&text);
-        // Nobody may want to hear it.
+        // The receiver may have been dropped.
         let _ = self.notices.send(text);
-        // Who asked hears why there is no answer, not how long there is none.
+        // Dropping the reply reports the reason to the requester without a wait.
         for (_, reply) in &mut self.waiting {
             *reply = None;
         }
@@ -586,12 +587,12 @@ impl Shell {
                 Ok(Message::Linked(node, session, orders)) => self.link(node, session, orders),
                 Ok(Message::Compacted) => self.compacting = false,
                 Ok(Message::Answer(question, answer)) => {
-                    // It is not late: it will be taken first.
+                    // The answer is in time: it is processed first.
                     self.asked_at = None;
                     held.push_back(Message::Answer(question, answer));
                 }
                 Ok(Message::Input(input, _)) => {
-                    // What else was reported, the next report says again.
+                    // The next report repeats the rest of the report.
                     if let Heard::Report(report) = &*input {
                         let last = self.told.get(&report.node);
                         let now = clock::now();
@@ -601,7 +602,7 @@ impl Shell {
                         }
                     }
                 }
-                // What it would see is not on the disk.
+                // The current state is not on disk, so it cannot be read.
                 Ok(Message::Look(_)) => {}
             }
             if clock::now() < again {
@@ -622,7 +623,7 @@ impl Shell {
     }
 
     fn link(&mut self, node: Name, session: Session, orders: ToNode) {
-        // An old copy of a node's state must not take its orders away.
+        // An old copy of a node's state must not take over its orders.
         let later = |(known, _): &(Session, ToNode)| *known > session;
         if !self.links.get(&node).is_some_and(later) {
             self.links.insert(node, (session, orders));
@@ -631,14 +632,14 @@ impl Shell {
 
     fn send(&mut self, orders: Orders) {
         if let Some((_, link)) = self.links.get(&orders.node) {
-            // Orders that find no room are made up for by the next.
+            // The next orders replace orders that do not fit into the channel.
             let _ = link.try_send(Ok((&orders).into()));
         }
         self.told.insert(orders.node.clone(), orders);
     }
 
-    /// Has a snapshot written if the log has grown. A question under way is
-    /// waited for: what the policy remembers belongs to this very moment.
+    /// Starts a snapshot if the log has grown. It waits for an open question, because the policy's
+    /// state must belong to the same time.
     fn compact(&mut self) -> Result<(), SchedulerError> {
         let grown = self.log.bytes() >= self.limits.log_bytes;
         let now = clock::now();
@@ -659,7 +660,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Returns what an event says to people, if it is about a node.
+    /// Returns the operator's message for an event about a node.
     fn notice(&self, event: &Event) -> Option<String> {
         let view = self.machine.view();
         let called = |node: NodeId| {
@@ -704,7 +705,7 @@ impl Shell {
         }
     }
 
-    /// Has the log take the facts of these steps.
+    /// Appends the records of these steps to the log.
     fn take(&mut self, steps: Vec<(Step, Option<Reply>)>) -> Result<(), SchedulerError> {
         for (step, _) in &steps {
             if !step.records.is_empty() {
@@ -715,7 +716,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Facts to the disk, then what follows from them.
+    /// Synchronizes the log, then executes the effects and sends the replies.
     fn persist(&mut self) -> Result<(), SchedulerError> {
         let before = clock::now_us();
         let bytes = self.log.bytes();
@@ -737,7 +738,7 @@ impl Shell {
                     if let Input::Event { event, .. } = &input
                         && let Some(text) = self.notice(event)
                     {
-                        // Nobody may want to hear it.
+                        // The receiver may have been dropped.
                         let _ = self.notices.send(text);
                     }
                     if matches!(input, Input::Due { .. }) {
@@ -747,7 +748,7 @@ impl Shell {
                     if matches!(input, Input::Lost { .. }) {
                         count(&self.counters.unanswered, 1);
                     }
-                    // A policy that is gone answers nothing, and loses its turns.
+                    // If the policy's thread has ended, its decisions are skipped.
                     let input = Arc::new(input);
                     if let Some(watcher) = &self.to_watcher {
                         let _ = watcher.send(Arc::clone(&input));
@@ -761,7 +762,7 @@ impl Shell {
                 }
             }
             if let (Some(reply), Some(said)) = (reply, step.reply) {
-                // Whoever does not wait any more asks again with the same key.
+                // A requester that has stopped waiting repeats the request with the same key.
                 let _ = reply.send(said);
             }
         }
@@ -782,7 +783,7 @@ mod tests {
     };
     use std::sync::Mutex;
 
-    /// Says that it was asked, and answers when it may.
+    /// Signals each query, and answers when it is permitted to.
     #[derive(Clone)]
     struct Slow(mpsc::Sender<()>, Arc<Mutex<mpsc::Receiver<()>>>);
 
@@ -838,7 +839,7 @@ mod tests {
         let before = asked();
         std::thread::sleep(Duration::from_millis(500));
         assert_eq!((asked(), late()), (before, 1));
-        // When it is back it is asked at once.
+        // When it answers, the next query follows immediately.
         go.send(()).unwrap();
         begun.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(asked(), before + 1);
@@ -891,10 +892,10 @@ mod tests {
         let full = dir.path().join(FULL);
         assert_eq!(submit(&handle, "a").blocking_recv(), Ok(Ok(JobId(0))));
         std::fs::write(&full, "").unwrap();
-        // It is told that nothing is on the disk yet.
+        // The requester receives an error because nothing is on disk yet.
         assert!(submit(&handle, "b").blocking_recv().is_err());
         assert!(handle.counters.why_no_room().is_some());
-        // Nothing else is taken in, and what is not on the disk nobody sees.
+        // No other request is accepted, and state that is not on disk is not visible.
         assert!(submit(&handle, "c").blocking_recv().is_err());
         assert_eq!(
             (look(&handle), handle.gone().code()),
@@ -902,14 +903,14 @@ mod tests {
         );
         std::thread::sleep(Duration::from_millis(500));
         std::fs::remove_file(&full).unwrap();
-        // It is in the log now, and the same if it comes again.
+        // The job is now in the log. A repeated submission returns the same job.
         until("it is over", || look(&handle) == Some(JobId(2)));
         assert_eq!(submit(&handle, "b").blocking_recv(), Ok(Ok(JobId(1))));
         assert_eq!(handle.counters.why_no_room(), None);
         let said: Vec<String> = std::iter::from_fn(|| notices.try_recv().ok()).collect();
         assert!(said[0].contains("the log needs room"), "{said:?}");
         assert_eq!((said.len(), &*said[1]), (2, "the log has room again"));
-        // It may as well be stopped meanwhile.
+        // The scheduler can be stopped meanwhile.
         std::fs::write(&full, "").unwrap();
         let lost = submit(&handle, "d");
         until("it says so", || handle.counters.why_no_room().is_some());
@@ -990,7 +991,7 @@ mod tests {
             speed: 100.0,
             ..Settings::default()
         };
-        // The second life begins with a snapshot.
+        // The second start uses a snapshot.
         for life in 0..2 {
             let text = Shared::default();
             let mut watch = Watch::default();

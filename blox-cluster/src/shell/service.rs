@@ -1,4 +1,4 @@
-//! What the network sees of the scheduler.
+//! Network services of the scheduler.
 
 use super::listen::connections;
 use super::logs::{self, Desk};
@@ -20,13 +20,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Requests of one connection at a time.
+/// Limit on the concurrent requests of a connection.
 const STREAMS: u32 = 64;
-/// An answer that takes longer is given up.
+/// Timeout of an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where and whom a scheduler serves. The addresses are its own from here on: who finds one
-/// taken has done nothing yet.
+/// Addresses and token of a scheduler. The addresses are bound, so an address in use is an error
+/// before the scheduler starts.
 #[derive(Debug)]
 pub struct Listen {
     listener: TcpListener,
@@ -36,8 +36,8 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Takes an address for nodes and users, who have to show the token, and one for
-    /// Prometheus if that is wanted.
+    /// Binds an address for nodes and users, who must present the token, and optionally an address
+    /// for Prometheus.
     ///
     /// # Errors
     /// An address cannot be used.
@@ -60,12 +60,12 @@ impl Listen {
     }
 }
 
-/// Serves nodes and users until `stop` is ready or the machine ends. `ready`
-/// is told the addresses for them and for Prometheus, `notice` what people want
-/// to hear: nodes that come and go.
+/// Serves nodes and users until `stop` is ready or the scheduler's thread ends. `ready` receives
+/// the bound addresses for users and for Prometheus. `notice` receives messages for the operator,
+/// such as nodes that join or are lost.
 ///
 /// # Errors
-/// The network failed, or the machine.
+/// The network or the scheduler failed.
 pub async fn serve(
     running: Running,
     listen: Listen,
@@ -185,7 +185,8 @@ impl Service {
         Ok(Response::new(pb::JobReply { job: job.0 }))
     }
 
-    /// The node of a number or name; of several, one that is up, and the latest.
+    /// Finds a node by its id or name. If several match, it prefers one that is up, then the
+    /// latest.
     async fn node(&self, wanted: String) -> Result<NodeId, Status> {
         let none = Status::not_found(format!("there is no node {wanted}"));
         let find = move |s: &Scheduler, _: Millis| {
@@ -227,7 +228,7 @@ impl pb::node_link_server::NodeLink for Service {
         let handle = self.handle.clone();
         tokio::spawn(async move {
             let mut linked = false;
-            // A stream that breaks is opened again by the node.
+            // The node reopens a broken stream.
             while let Ok(Some(report)) = reports.message().await {
                 let report = match Report::try_from(report) {
                     Ok(report) => report,
@@ -243,7 +244,7 @@ impl pb::node_link_server::NodeLink for Service {
                         return;
                     }
                 }
-                // Only a node that is not taken in gets a reply.
+                // Only a node that is not admitted receives a reply.
                 if let Some(Err(e)) = handle.request(Heard::Report(report)).await {
                     let _ = tx.send(Err(refused(&e))).await;
                     return;
@@ -393,7 +394,7 @@ mod tests {
     use crate::shell::scheduler::{Limits, start};
     use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
 
-    /// A scheduler that is served, until what comes back first is dropped.
+    /// Starts and serves a scheduler until the returned sender is dropped.
     async fn served(
         dir: &std::path::Path,
     ) -> (

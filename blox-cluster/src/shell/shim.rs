@@ -1,11 +1,10 @@
-//! The shim: starts the ranks of one launch on one node, keeps its lease, ends
-//! what has to end, writes down what came of it. It needs nobody: node manager
-//! and network may be gone.
+//! The shim process: starts the ranks of one launch on one node, enforces the lease, ends the
+//! launch and records its result. It works without the node manager and the network.
 //!
-//! A launch has a folder: `launch.json` (what it is), `control.json` (what the
-//! node manager wants), `status.json` (where it stands), `final.json` (how it
-//! ended, on the disk before anybody is told), `lock` (held while the shim
-//! lives), `rank-N.out` and `rank-N.err`.
+//! Each launch has a folder. `launch.json` describes the launch, `control.json` has the order of
+//! the node manager, and `status.json` the current state. `final.json` has the result; it is on
+//! disk before any other process can read it. `lock` is held while the shim runs. `rank-N.out` and
+//! `rank-N.err` are the logs.
 
 use super::clock::now;
 use super::containment::{Containment, MARK};
@@ -24,60 +23,61 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How often the shim looks around.
+/// Polling interval of the shim.
 const LOOK: Duration = Duration::from_millis(50);
-/// For so long a progress file has to be wrong before it ends the launch: the job may be writing it.
+/// Time for which a progress file must be invalid before it ends the launch, because the job may be
+/// writing it.
 const WRONG_FOR: Millis = Millis(1_000);
-/// How often the end is tried to be written down: for a minute.
+/// Number of attempts to write the result, which take one minute.
 const FINISH_TRIES: u32 = 1_200;
 
-/// What a launch is: written by the node manager before the shim is started.
+/// Description of a launch, written by the node manager before it starts the shim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaunchFile {
     /// The launch.
     pub id: AttemptId,
-    /// Its grant.
+    /// Its fencing number.
     pub fence: Fence,
-    /// What to run.
+    /// Its task.
     pub task: Task,
-    /// Where the ranks meet.
+    /// Rendezvous of the ranks.
     pub meeting: Meeting,
-    /// The port that was kept.
+    /// Its reserved port.
     pub port: u16,
-    /// The boot in which it began.
+    /// Boot in which it was started.
     pub boot: String,
-    /// What its processes are known by.
+    /// Mark that identifies its processes.
     pub mark: String,
     /// The timers.
     pub timers: Timers,
-    /// What the node calls its GPUs, if not by their numbers.
+    /// Device names of its GPUs; empty to use their indices.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// How many bytes its logs may have.
+    /// Quota of its logs in bytes.
     #[serde(default)]
     pub log_bytes: Option<u64>,
 }
 
-/// Where a launch stands.
+/// Current state of a launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatusFile {
-    /// All ranks were started.
+    /// True if all ranks were started.
     pub running: bool,
-    /// It was told to end, or ends.
+    /// True if the launch is ending.
     pub stopping: bool,
-    /// For how long it has run.
+    /// Running time.
     pub ran: Millis,
-    /// What the job says of itself.
+    /// Last reported progress and metrics.
     #[serde(flatten)]
     pub said: Said,
 }
 
-/// Runs the shim of the launch in `dir`, to the end of the launch.
+/// Runs the shim of the launch in `dir` until the launch has ended.
 ///
 /// # Errors
 /// The folder cannot be used.
 pub fn run(dir: &Path) -> io::Result<()> {
-    // A session of its own: what ends the node manager does not end this.
+    // A session of its own, so that signals to the node manager's session do not reach the shim.
     let _ = rustix::process::setsid();
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let lock = Lock::take(dir)?;
@@ -91,7 +91,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
     held.create();
     let began = now();
     if began >= control.lease {
-        // It was told too late: nothing was started, and nothing will be.
+        // The order arrived too late: no rank was started, and none will be.
         return finish(&lock, &held, cut_before_start());
     }
     let ranks = launch.task.ranks.iter();
@@ -144,7 +144,7 @@ fn cut_before_start() -> Final {
     }
 }
 
-/// Ends all processes, until none is left.
+/// Kills all processes until none is left.
 fn end_all<'a>(held: &Containment, children: impl Iterator<Item = &'a mut Child>) {
     let mut children: Vec<&mut Child> = children.collect();
     while !held.is_empty() {
@@ -154,7 +154,7 @@ fn end_all<'a>(held: &Containment, children: impl Iterator<Item = &'a mut Child>
     }
 }
 
-/// The launch's folder, as long as it is the one that the shim began in.
+/// The launch's folder in which the shim started, identified by its lock file.
 struct Lock {
     file: File,
     path: PathBuf,
@@ -168,8 +168,9 @@ impl Lock {
         Ok(Lock { file, path })
     }
 
-    /// Returns whether what is at its path is what it holds: a folder that was removed or put in
-    /// its place says nothing to this launch. What cannot be looked at may still be there.
+    /// Returns true if the path still has the shim's own lock file. A folder that was removed or
+    /// replaced has no valid orders for this launch. If the path cannot be examined, the file may
+    /// still be there.
     fn holds(&self) -> bool {
         let there = std::fs::metadata(&self.path);
         match (self.file.metadata(), there) {
@@ -183,9 +184,9 @@ impl Lock {
 fn finish(lock: &Lock, held: &Containment, done: Final) -> io::Result<()> {
     held.remove();
     let path = lock.path.with_file_name("final.json");
-    // A full disk may have room again, and nobody waits but the node manager.
+    // A full disk may have space again, and only the node manager waits for the result.
     for _ in 0..FINISH_TRIES {
-        // In another's folder it would be another's end.
+        // In a replaced folder, the result would belong to another launch.
         if !lock.holds() || files::write(&path, &done, true).is_ok() {
             return Ok(());
         }
@@ -205,11 +206,11 @@ struct Watch {
     killing: bool,
     last_control: Option<Control>,
     last_status: Option<StatusFile>,
-    /// What the job reported last.
+    /// Last reported progress and metrics.
     said: Said,
-    /// Since when its progress file is wrong.
+    /// Time since which the progress file is invalid.
     wrong_since: Option<Millis>,
-    /// Why the progress file ends the launch at the next look.
+    /// Error of the progress file that ends the launch at the next poll.
     bad_file: Option<BadFile>,
 }
 
@@ -217,8 +218,8 @@ impl Watch {
     fn run_out(mut self) -> io::Result<()> {
         loop {
             if !self.lock.holds() {
-                // Whoever has the folder now knows nothing of this launch, and nobody renews
-                // its lease.
+                // The new content of the folder does not belong to this launch, so its lease cannot
+                // be renewed.
                 end_all(&self.held, self.children.iter_mut().flatten());
                 self.held.remove();
                 return Ok(());
@@ -233,7 +234,7 @@ impl Watch {
     }
 
     fn look(&mut self) -> io::Result<Option<Final>> {
-        // First those that ended: they did before anything that this look tells them.
+        // Exits first: these ranks ended before this poll could signal them.
         let mut inputs = Vec::new();
         for (rank, slot) in self.children.iter_mut().enumerate() {
             if let Some(child) = slot
@@ -249,7 +250,7 @@ impl Watch {
         inputs.push(ShimInput::Tick);
         let bad = self.bad_file.take();
         inputs.extend(bad.map(|bad| ShimInput::BadFile(bad.to_string())));
-        // A file that cannot be read now will be read the next time; the lease goes on.
+        // If the file cannot be read now, the next poll reads it; the lease continues.
         let control: Option<Control> =
             files::read(&self.dir.join("control.json")).unwrap_or(self.last_control);
         if control != self.last_control {
@@ -275,17 +276,17 @@ impl Watch {
                 }
             }
         }
-        // After the exits: what a rank reports as it leaves counts.
+        // After the exits, so that a last report of a rank counts.
         self.bad_file = self.read_progress();
         self.tell();
         Ok(None)
     }
 
-    /// Reads what the job reports. Returns the error once the file has been wrong for long enough.
+    /// Reads the progress file. Returns the error once the file has been invalid for long enough.
     fn read_progress(&mut self) -> Option<BadFile> {
         match progress::read(&self.dir.join("progress")) {
             Ok(said) => (self.said, self.wrong_since) = (said, None),
-            // The next look may find the machine in order.
+            // The next poll may succeed.
             Err(ReadError::Io(_)) => {}
             Err(ReadError::Bad(bad)) => {
                 let since = *self.wrong_since.get_or_insert_with(now);
@@ -299,11 +300,11 @@ impl Watch {
         let status = StatusFile {
             running: true,
             stopping: self.machine.is_stopping(),
-            // Whole seconds: the file is written when it changes.
+            // Whole seconds, because the file is rewritten when it changes.
             ran: Millis((now() - self.began).0 / 1000 * 1000),
             said: self.said.clone(),
         };
-        // A disk that is full now takes it the next time; the launch goes on.
+        // After an error the next poll writes the file again; the launch continues.
         if self.last_status.as_ref() != Some(&status)
             && files::write(&self.dir.join("status.json"), &status, false).is_ok()
         {
@@ -325,7 +326,7 @@ fn start_all(dir: &Path, launch: &LaunchFile) -> Started {
     Ok(children)
 }
 
-/// Returns where a rank's output or errors go.
+/// Returns the path of a rank's stdout or stderr log.
 fn log(dir: &Path, rank: u32, kind: &str) -> PathBuf {
     dir.join(format!("rank-{rank}.{kind}"))
 }
@@ -352,7 +353,7 @@ fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Chi
         .process_group(0);
     let attribute = |key: &str| extras.attributes.get(key);
     if let Some(cwd) = attribute("working_directory").and_then(|v| v.as_str()) {
-        // The program would be blamed for it.
+        // Otherwise the error of the directory would be attributed to the program.
         rustix::fs::access(Path::new(cwd).join("."), rustix::fs::Access::EXEC_OK)
             .map_err(|e| format!("the working directory {cwd} cannot be used on this node: {e}"))?;
         command.current_dir(cwd);
@@ -362,8 +363,8 @@ fn start(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Result<Chi
         .map_err(|e| format!("`{program}` cannot be started: {e}"))
 }
 
-/// A clean base, then what launchers and trainers expect, then the user's own;
-/// never what the protocol itself stands on.
+/// Returns the environment of a rank: a minimal base, then the variables of the job, then the
+/// variables for launchers and trainers. The job cannot override the variables of the protocol.
 fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<(String, String)> {
     let t = &launch.task;
     let mut env: Vec<(String, String)> = ["PATH", "HOME", "USER", "SHELL", "LANG", "TMPDIR"]
@@ -393,10 +394,10 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     let threads = env.iter().any(|(key, _)| key == "OMP_NUM_THREADS");
     let mut set = |key: &str, value: &str| env.push((key.to_owned(), value.to_owned()));
     if !threads && t.ranks.len() > 1 {
-        // As torchrun does: each would use all processors.
+        // As torchrun does; otherwise each rank would use all processors.
         set("OMP_NUM_THREADS", "1");
     }
-    // Blox's.
+    // The variables of Blox.
     set("local_gpu_id", &mine);
     set("master_ip_address", &address);
     set("world_size", &world);
@@ -404,7 +405,7 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     set("job_id", &job);
     set("local_accessible_gpu", &gpus);
     set("local_accessible_gpus", &gpus);
-    // torchrun's.
+    // The variables of torchrun.
     set("MASTER_ADDR", &address);
     set("MASTER_PORT", &port);
     set("RANK", &rank.to_string());
@@ -417,7 +418,7 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     let restarts = launch.id.attempt.saturating_sub(1);
     set("TORCHELASTIC_RESTART_COUNT", &restarts.to_string());
     set("TORCHELASTIC_RUN_ID", &launch.id.to_string());
-    // Retries are the scheduler's.
+    // The scheduler handles retries.
     set("TORCHELASTIC_MAX_RESTARTS", "0");
     // Devices.
     let visible = match launch.devices.is_empty() {
@@ -427,7 +428,7 @@ fn environment(dir: &Path, launch: &LaunchFile, local: usize, rank: u32) -> Vec<
     set("CUDA_VISIBLE_DEVICES", &visible);
     set("NVIDIA_VISIBLE_DEVICES", &visible);
     set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-    // Ours.
+    // The variables of this project.
     set("BLOX_JOB_ID", &job);
     set("BLOX_ATTEMPT", &attempt);
     set("BLOX_FENCE", &launch.fence.0.to_string());

@@ -1,4 +1,4 @@
-//! What people are shown of jobs and nodes.
+//! Job and node listings for users.
 
 use crate::protocol::launches::Goal;
 use crate::protocol::scheduler::Scheduler;
@@ -7,7 +7,7 @@ use crate::wire::pb;
 use blox_core::{JobId, JobRef, Name, NodeStatus, Phase, Reason};
 use std::collections::BTreeSet;
 
-/// Of one job, or of all that have not ended, or of those that have as well.
+/// Lists one job, all jobs that have not ended, or all jobs.
 pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
     let view = s.view();
     let known = 0..s.core().state().next_job_id().0;
@@ -18,7 +18,7 @@ pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -
         None => None,
     });
     let mut lines: Vec<_> = lines.collect();
-    // All commands, and all numbers, would make a list too long for a message.
+    // In a list, commands and metrics would exceed the message size.
     if let Some(brief) = only.and_then(|id| s.launches().durable().jobs.get(&id)) {
         for line in &mut lines {
             line.command.clone_from(&brief.command);
@@ -30,7 +30,7 @@ pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -
     lines
 }
 
-/// A job that has ended.
+/// Returns the line of an ended job.
 fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
     let durable = s.launches().durable();
     let phase = durable.became(id).unwrap_or("rejected");
@@ -51,7 +51,7 @@ fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
             (line.iterations_done, line.iterations) = (done, brief.iterations);
         }
     }
-    // How long each launch ran, and whether it was stopped: it did not fail, nor was it lost.
+    // Running time of each launch, and whether it was stopped, as opposed to failed or lost.
     let mut launches = std::collections::BTreeMap::new();
     for (part, end) in durable.accounts_of(id) {
         let (ran, stopped) = launches.entry(part.id.attempt).or_insert((0.0f64, true));
@@ -80,7 +80,7 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         }
     }
     let spec = job.spec();
-    // The core knows of stops that a plan made, and of others once they are over.
+    // The core knows stops that a plan caused, but other stops only once they are over.
     let last = s.launches().durable().of_job(job.id()).last();
     let phase = match job.phase() {
         Phase::Starting | Phase::Running if last.is_some_and(|(_, a)| a.goal != Goal::Run) => {
@@ -88,7 +88,7 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         }
         phase => phase,
     };
-    // The core's time stands still between events.
+    // The core's time advances only with events.
     let since = match job.phase() {
         Phase::Running => (s.time(now) - view.now()).secs().max(0.0),
         _ => 0.0,
@@ -112,7 +112,7 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
     }
 }
 
-/// Returns why a job does not run; empty if it does.
+/// Returns the reason why a job does not run; empty if it runs.
 fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
     if let Some(until) = s.launches().durable().backing_off.get(&job.id()) {
         let left = (*until - s.view().now()).secs().max(0.0);
@@ -122,7 +122,7 @@ fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
     let why = match job.phase() {
         Phase::Running | Phase::Starting if job.held().is_some() => return String::new(),
         Phase::Starting => &Reason::WaitingForGpus,
-        // What it was stopped for is told until a decision has passed it over.
+        // The reason of the stop is shown until a decision has considered the job.
         Phase::Waiting if core.last_decision() >= Some(job.eligible_since()) => {
             core.reason_for(job.id())
         }
@@ -132,7 +132,7 @@ fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
 }
 
 fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
-    // As the list of nodes calls it.
+    // The name in the node listing.
     let name = |node| {
         let said = s.view().node(node).and_then(|n| n.spec().name.clone());
         said.map_or_else(|| node.to_string(), |name| name.to_string())
@@ -150,13 +150,13 @@ fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
     .collect()
 }
 
-/// Of all nodes that have not left.
+/// Lists all nodes that have not been removed.
 pub(super) fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
     let cluster = s.view().cluster();
     let there = |n: &&blox_core::Node| n.status() != NodeStatus::Left;
     let all = cluster.nodes().iter().filter(there);
     all.map(|n| {
-        // Two jobs that share GPUs take turns in the list of owners.
+        // Two jobs that share GPUs alternate in the list of owners.
         let jobs: BTreeSet<u32> = n
             .gpus()
             .flat_map(|g| cluster.held_by(g))

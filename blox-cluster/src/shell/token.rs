@@ -1,4 +1,4 @@
-//! A secret that everybody has who may speak to the scheduler.
+//! Shared secret of the scheduler and its clients and nodes.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
 const HEADER: &str = "authorization";
-/// Whatever is shorter can be guessed.
+/// Minimum length of a secret in characters. A shorter one could be guessed.
 const SHORTEST: usize = 16;
 
-/// A secret, or that there is none.
+/// A secret, or none.
 #[derive(Clone, Default)]
 pub struct Token(Option<Arc<MetadataValue<Ascii>>>);
 
@@ -29,15 +29,15 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// That there is none.
+    /// Returns a token without a secret.
     pub fn none() -> Self {
         Token(None)
     }
 
-    /// The secret in a file that nobody else may read.
+    /// Reads the secret from a file that is private to its owner.
     ///
     /// # Errors
-    /// It cannot be read, others can read it, or it is no secret.
+    /// The file cannot be read, other users can read it, or its content is not a valid secret.
     pub fn read(path: &Path) -> io::Result<Self> {
         let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
         let mode = fs::metadata(path)?.permissions().mode();
@@ -57,13 +57,13 @@ impl Token {
         Ok(Token(Some(Arc::new(value))))
     }
 
-    /// Returns whether there is one.
+    /// Returns true if there is a secret.
     pub fn is_some(&self) -> bool {
         self.0.is_some()
     }
 }
 
-/// Who speaks shows it.
+/// Adds the secret to outgoing requests.
 impl Interceptor for Token {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(secret) = &self.0 {
@@ -73,7 +73,7 @@ impl Interceptor for Token {
     }
 }
 
-/// Who listens asks for it.
+/// Checks the secret of incoming requests.
 #[derive(Clone, Debug)]
 pub(super) struct Guard(pub Token);
 
@@ -93,7 +93,7 @@ impl Interceptor for Guard {
     }
 }
 
-/// Takes as long wherever the two differ.
+/// Compares in a time that does not depend on the position of a difference.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differing = a.iter().zip(b).fold(0, |sum, (x, y)| sum | (x ^ y));
     a.len() == b.len() && differing == 0

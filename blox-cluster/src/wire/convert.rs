@@ -1,4 +1,4 @@
-//! From and to the messages of the machines.
+//! Conversions between protocol types and protobuf messages.
 
 use super::pb;
 use crate::protocol::{
@@ -12,15 +12,15 @@ use blox_core::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A message that makes no sense.
+/// A protobuf message that failed validation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub struct WireError {
     /// The field.
     pub field: &'static str,
-    /// What it holds.
+    /// The value found.
     pub found: String,
-    /// What was expected.
+    /// The expected value.
     pub expected: &'static str,
 }
 
@@ -428,10 +428,10 @@ fn job_to(spec: &JobSpec) -> pb::Job {
     }
 }
 
-/// Most characters of the names that all see in the list of jobs.
+/// Largest number of characters in a job's name, user and queue, which job listings show.
 const LONGEST_NAME: usize = 100;
 
-/// Attributes that have a field of their own.
+/// Attributes with a protobuf field of their own.
 const OWN: [&str; 5] = [
     "env",
     "working_directory",
@@ -477,11 +477,11 @@ fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireErro
     Ok(serde_json::Value::Object(all.collect::<Result<_, _>>()?))
 }
 
-/// Looks for what nobody can mean in a job that is to come in. Not a part of [`job_spec`], which
-/// takes jobs that came in long ago as well.
+/// Rejects a new job with values that cannot be intended. Not part of [`job_spec`], which also
+/// accepts jobs from before a check was added.
 ///
 /// # Errors
-/// Something would be of no effect.
+/// A value would have no effect or is out of range.
 pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
     let wrong = |field, found, expected| {
         Err(WireError {
@@ -524,7 +524,7 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
         let found = format!("{:?}", j.levels);
         return wrong("levels", found, "ascending counts of at least 1");
     }
-    // What is no training, `job_spec` says.
+    // `job_spec` reports invalid JSON.
     let training = serde_json::from_str::<TrainingSpec>(&j.training).ok();
     if training.is_some_and(|t| t.adapts == Adapts::Gpus && j.batch_size < t.initial_batch)
         && j.batch_size > 0
@@ -542,10 +542,10 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Returns what the core knows of a job as its user describes it.
+/// Converts a job from its message.
 ///
 /// # Errors
-/// A number makes no sense.
+/// A value is invalid.
 pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
     let estimate_s = finite("estimate_s", j.estimate_s)?;
     let mut extras = Extras {
@@ -564,7 +564,7 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
         extras.rates.push(finite("rates", rate)?);
     }
     for at in j.deadlines_s {
-        // From the submission, whose moment is set where it comes in.
+        // Relative to the submission; the scheduler adds the submission time.
         extras.deadlines.push(Deadline {
             at: Time::new(finite("deadlines_s", at)?),
             value: 1.0,

@@ -1,17 +1,23 @@
-//! What must hold: the invariants, as code.
+//! Invariants of the cluster.
 //!
-//! I1 no acknowledged job is lost, none invented; I2 no two launches of a job
-//! work at the same time; I3 no GPU has processes of two launches; I4 no
-//! process is left; I5 every launch is accounted for once, for as long as it
-//! ran, and work that is known to be done is not done again; I6 once the nemesis has gone, all jobs end within a bound; I7 no number is given twice; I8 in the end
-//! everything is as if nothing had happened; I9 what a job says is taken for what its last launch says.
+//! - I1: no acknowledged job is lost, and none is invented.
+//! - I2: no two launches of a job run at the same time.
+//! - I3: no GPU has processes of two launches.
+//! - I4: no process is left at the end.
+//! - I5: every launch is accounted for once, with its running time. Work that is known to be
+//!   complete is not repeated.
+//! - I6: once fault injection ends, all jobs end within a time limit.
+//! - I7: no number is assigned twice.
+//! - I8: at the end, no launch is open, every job has an expected outcome, every node is up and
+//!   free, and a replay of the log gives the same state.
+//! - I9: a job's metrics come from its last launch.
 
 use blox_cluster::protocol::scheduler::Scheduler;
 use blox_cluster::protocol::{AttemptId, Exit, PartId, Record};
 use blox_core::{Event, Input, JobId, Name, NodeId, NodeStatus, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number that tells of which launch it is.
+/// Metric whose value is the launch number.
 pub const LAUNCH: &str = "launch";
 
 /// Processes of one launch on one node, in true time.
@@ -24,24 +30,24 @@ pub struct Work {
     pub to: Option<u64>,
 }
 
-/// What is known from outside.
+/// Observations of an external observer.
 #[derive(Debug, Default)]
 pub struct Checks {
     pub ledger: Vec<Work>,
-    /// What clients were told.
+    /// Jobs acknowledged to clients.
     pub acknowledged: BTreeMap<Name, JobId>,
-    /// What the log says came in.
+    /// Number of submissions of each job in the log.
     submitted: BTreeMap<JobId, u64>,
     pub ended: BTreeMap<JobId, Outcome>,
     keys: BTreeMap<Name, JobId>,
     last_fence: u64,
     parts: BTreeSet<PartId>,
-    /// The last launch of each job: on how many nodes it was, and how it ended on them.
+    /// Last launch of each job, its number of nodes, and its ends by node.
     last: BTreeMap<JobId, (AttemptId, usize, BTreeMap<NodeId, Exit>)>,
 }
 
 impl Checks {
-    /// Processes begin to work.
+    /// Records the start of a launch's processes on a node.
     pub fn begin(
         &mut self,
         now: u64,
@@ -76,7 +82,7 @@ impl Checks {
         Ok(self.ledger.len() - 1)
     }
 
-    /// Facts reach the disk.
+    /// Records that log records are on disk.
     pub fn logged(&mut self, records: &[Record]) -> Result<(), String> {
         for record in records {
             match record {
@@ -93,7 +99,8 @@ impl Checks {
                     self.last_fence = fence.0;
                     let new = (*id, launch.parts.len(), BTreeMap::new());
                     if let Some((old, nodes, exits)) = self.last.insert(id.job, new)
-                        // A change is called off if what it changes ends in the same step.
+                        // A change is called off if the launch that it replaces ends in the same
+                        // step.
                         && launch.after != Some(old)
                         && exits.len() == nodes
                         && exits.values().all(|e| *e == Exit::Completed)
@@ -141,7 +148,7 @@ impl Checks {
         Ok(())
     }
 
-    /// A client was told the number of its job.
+    /// Records that a client has received the number of its job.
     pub fn acknowledge(&mut self, key: &Name, job: JobId) -> Result<(), String> {
         if let Some(other) = self.acknowledged.insert(key.clone(), job)
             && other != job
@@ -155,7 +162,7 @@ impl Checks {
         Ok(())
     }
 
-    /// While a scheduler lives.
+    /// Checks the invariants of a running scheduler.
     pub fn alive(&self, s: &Scheduler) -> Result<(), String> {
         if s.refused_events() > 0 {
             return Err(format!("core: refused: {}", s.last_refused()));
@@ -169,7 +176,7 @@ impl Checks {
         Ok(())
     }
 
-    /// When everything has come to rest.
+    /// Checks the invariants at the end.
     pub fn at_rest(
         &self,
         s: &Scheduler,
@@ -181,7 +188,7 @@ impl Checks {
         }
         let mut ran: BTreeMap<PartId, u64> = BTreeMap::new();
         for w in &self.ledger {
-            // Under any of the numbers that it has had.
+            // Under any of the ids that the node has had.
             let ids = ids_of(s, w.node)?;
             let part = |node: &NodeId| PartId {
                 id: w.id,
@@ -200,7 +207,7 @@ impl Checks {
                     "I5: {part:?} ran for {truth} ms, not accounted for"
                 ));
             };
-            // Frozen time counts for the shim, and dying takes a moment.
+            // The shim counts frozen time, and killing takes a moment.
             let near = end.ran.0 + 1_000 >= *truth;
             if end.exit != Exit::Lost && !near {
                 return Err(format!(
@@ -209,7 +216,7 @@ impl Checks {
             }
         }
         for (part, end) in &durable.accounts {
-            // A launch may be called off between its shim's start and its first process.
+            // A launch may be called off between the start of its shim and of its first process.
             let worked = matches!(
                 end.exit,
                 Exit::Completed | Exit::Yielded | Exit::Failed { .. }

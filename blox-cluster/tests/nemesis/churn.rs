@@ -1,5 +1,5 @@
-//! A scheduler that stops, moves and places at random: harder on the protocol
-//! than any that makes sense. What it decides follows from the state alone.
+//! A scheduler that stops, moves and places jobs at random, which tests the protocol harder than
+//! any real scheduler. Its decisions depend only on its seed and on the state.
 
 use blox_core::{
     Action, Assignment, Decide, DecideError, GpuId, JobId, NodeActions, Outlook, Plan, Reason,
@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 #[derive(Clone, Debug)]
 pub struct Churn {
     pub seed: u64,
-    /// Once calm it only places.
+    /// Time in seconds after which it only places jobs.
     pub calm_after: f64,
 }
 
@@ -45,7 +45,7 @@ impl Decide for Churn {
             .collect();
         let placed: Vec<_> = view.placed().collect();
         for job in placed {
-            // What is leaving without anywhere to go cannot be stopped again.
+            // A job that is leaving without a new placement cannot be stopped again.
             if calm || !job.is_placed() {
                 continue;
             }

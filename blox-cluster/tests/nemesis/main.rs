@@ -1,10 +1,10 @@
-//! A seeded nemesis in virtual time against the protocol's machines: messages
-//! are lost, doubled, late and overtake each other; scheduler, node managers,
-//! shims and whole nodes crash or stop at any step; the scheduler's disk is full for
-//! a while; clocks run at different speeds. What must always hold is checked after every step, and once the
-//! nemesis has gone, everything has to come right.
+//! Fault-injection tests of the protocol's state machines, with seeded schedules in virtual time.
+//! Messages are lost, duplicated, delayed and reordered. The scheduler, node managers, shims and
+//! whole nodes crash or pause at any step. The scheduler's disk is full for a while, and clocks run
+//! at different speeds. The invariants are checked after every step. Once fault injection ends, all
+//! jobs must end and all nodes must return.
 //!
-//! One schedule again, with its seed: `NEMESIS_SEED=17 cargo test -p blox-cluster --test nemesis one`.
+//! Run one schedule by its seed: `NEMESIS_SEED=17 cargo test -p blox-cluster --test nemesis one`.
 
 mod checks;
 mod churn;
@@ -14,7 +14,7 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use world::{Bug, World};
 
-/// Runs schedules with these seeds on all cores; the first violation, if any.
+/// Runs the schedules with these seeds on all cores. Returns the first violation, if any.
 fn schedules(seeds: std::ops::Range<u64>, bug: Option<Bug>) -> Option<String> {
     let next = AtomicU64::new(seeds.start);
     let found = std::sync::Mutex::new(None);
@@ -59,8 +59,7 @@ fn one() {
     }
 }
 
-/// Planted bugs must be found, or the nemesis proves nothing. What it says first
-/// of a bug may be any of the violations that follow from it.
+/// Checks that a planted bug is found. The first reported violation may be any of its consequences.
 fn finds(bug: Bug) {
     let found = schedules(0..2_000, Some(bug));
     assert!(found.is_some(), "{bug:?} was not found in 2,000 schedules");

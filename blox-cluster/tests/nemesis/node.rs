@@ -1,4 +1,4 @@
-//! A node of the model: its disk, its node manager, shims and processes.
+//! Model of a node: its disk, node manager, shims and processes.
 
 use blox_cluster::protocol::message::Task;
 use blox_cluster::protocol::node::{Found, Identity, Node};
@@ -10,7 +10,7 @@ use blox_core::{Name, NodeSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A clock of its own beginning and speed.
+/// A clock with its own offset and speed.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     pub offset: u64,
@@ -24,7 +24,7 @@ impl Clock {
     }
 }
 
-/// What a launch left on the node's disk.
+/// State of a launch on the node's disk.
 #[derive(Clone, Debug)]
 pub struct Journal {
     pub fence: Fence,
@@ -48,13 +48,13 @@ pub struct Copy {
 /// The processes of a launch on the node.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Its line in the ledger.
+    /// Its entry in the ledger.
     pub work: usize,
-    /// Which of the events about it count.
+    /// Token of the current event; events with other tokens are outdated.
     pub token: u64,
-    /// How it ends by itself.
+    /// Its exit code.
     pub code: i32,
-    /// When, in true time.
+    /// Its end in true time.
     pub ends: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Process {
 pub struct ShimModel {
     pub machine: Shim,
     pub alive: bool,
-    /// Its folder is another's by now, and its node manager does not see it there.
+    /// Its folder was replaced, and the node manager does not find it there.
     pub displaced: bool,
     pub paused_until: u64,
 }
@@ -71,27 +71,27 @@ pub struct NodeModel {
     pub key: Name,
     pub gpus: u32,
     pub clock: Clock,
-    // On its disk.
+    // State on disk.
     pub session: u64,
     pub cluster: Option<ClusterId>,
     pub epoch: Epoch,
     pub incarnation: Incarnation,
     pub journals: BTreeMap<AttemptId, Journal>,
-    /// An older copy of that: all but its name.
+    /// An older copy of the state on disk, without the node's name.
     pub copy: Option<Copy>,
-    // Gone with a boot.
+    // State that a reboot deletes.
     pub boot: u64,
     pub shims: BTreeMap<AttemptId, ShimModel>,
     pub processes: BTreeMap<AttemptId, Process>,
-    // Gone with the node manager.
+    // State that a restart of the node manager deletes.
     pub manager: Option<Node>,
     pub manager_paused_until: u64,
     pub frozen_until: u64,
     pub deaf_until: u64,
     pub mute_until: u64,
-    /// One fault at a time on a node.
+    /// End of the current fault. A node has one fault at a time.
     pub trouble_until: u64,
-    /// The last report of its manager, for a planted bug.
+    /// Sequence number of the manager's last report, for a planted bug.
     pub last_report: u64,
 }
 
@@ -122,11 +122,11 @@ impl NodeModel {
         }
     }
 
-    /// Returns what the journals say to a node manager that begins.
+    /// Returns the launches that a starting node manager finds in the journals.
     pub fn found(&self, adopt: bool) -> Vec<Found> {
         let all = self.journals.iter().filter(|_| adopt);
         all.map(|(id, j)| {
-            // Of an earlier boot: nobody saw its end.
+            // A launch of an earlier boot; its end was not observed.
             let gone = !self.shims.contains_key(id) && !self.processes.contains_key(id);
             let done = j.done.clone().or_else(|| {
                 gone.then(|| Final {

@@ -1,4 +1,4 @@
-//! The model of a cluster, and the nemesis.
+//! Model of a cluster with fault injection.
 
 use crate::checks::{Checks, LAUNCH};
 use crate::churn::Churn;
@@ -21,28 +21,28 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// A bug to be planted.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Node managers take any orders for fresh.
+    /// Node managers accept outdated orders.
     LateOrders,
-    /// Submissions are acknowledged before they are on the disk.
+    /// Submissions are acknowledged before they are on disk.
     AckBeforeSync,
-    /// The scheduler believes in shorter leases than the nodes keep.
+    /// The scheduler assumes shorter leases than the nodes use.
     ShortFence,
-    /// Shims and node managers do not look at the lease.
+    /// Shims and node managers ignore the end of a lease.
     NoLease,
-    /// The scheduler's log loses ends of launches.
+    /// The scheduler's log loses the ends of launches.
     ForgetEnds,
-    /// Shims say that all is over before it is.
+    /// Shims report the end of a launch too early.
     EarlyDone,
-    /// A node manager that begins does not look for what runs.
+    /// A starting node manager does not adopt running launches.
     NoAdoption,
 }
 
-/// When the nemesis goes.
+/// Time in milliseconds at which fault injection ends.
 const PEACE: u64 = 100_000;
-/// I6: by when all has to be over after that.
+/// I6: time limit in milliseconds for all jobs to end after that.
 const BOUND: u64 = 400_000;
 
 #[derive(Clone, Debug)]
@@ -65,31 +65,31 @@ enum What {
     Nemesis,
 }
 
-/// What a made-up job does.
+/// Behavior of a generated job.
 #[derive(Clone, Debug)]
 struct Job {
     key: Name,
     spec: JobSpec,
-    /// Work left, saved at the last time it yielded.
+    /// Work left when it last saved.
     left: u64,
     obeys: bool,
     fails: u32,
-    /// By how much longer the ranks work that are not on the first node.
+    /// Additional running time of the ranks that are not on the first node.
     lag: u64,
 }
 
 struct Life {
     machine: Scheduler,
-    /// The policy with its own copy of the core.
+    /// The policy with its copy of the core.
     beside: Follower,
     clock: Clock,
     number: u64,
     paused_until: u64,
-    /// Its disk is full.
+    /// Time until which its disk is full.
     full_until: u64,
-    /// What has found no room there, with who waits for it.
+    /// A step that could not be written, and the client that waits for it.
     held: Option<(Step, Option<usize>)>,
-    /// What each node was told last.
+    /// Last orders for each node.
     told: BTreeMap<Name, Orders>,
 }
 
@@ -241,7 +241,7 @@ impl World {
         !self.peace() && self.rng.random_bool(p)
     }
 
-    /// Through a network that loses, doubles and delays.
+    /// Sends through a network that loses, duplicates and delays messages.
     fn send(&mut self, what: What) {
         if self.chance(self.loss) {
             return;
@@ -267,7 +267,7 @@ impl World {
                 println!("{when:>7} {what:?}");
             }
             self.happen(what)?;
-            // What it has not written down yet nobody is told.
+            // A state that is not on disk is not visible.
             if let Some(life) = self.life.as_ref().filter(|l| l.held.is_none()) {
                 self.checks.alive(&life.machine)?;
             }
@@ -318,7 +318,7 @@ impl World {
         let clocks: Vec<u64> = self.nodes.iter().map(|n| n.clock.ppm).collect();
         self.checks
             .at_rest(&life.machine, &self.expected, &clocks)?;
-        // What the log gives again is what there was, and so is the policy's copy.
+        // Replaying the log must give the same state, and so must the policy's copy.
         let mut again = Core::restore(self.saved.core.clone(), Box::new(rounds()));
         for record in &self.log {
             if let Record::Core(input) = record {
@@ -396,7 +396,7 @@ impl World {
 
     // ---- the scheduler
 
-    /// Reports whose nodes were turned away in this life.
+    /// Returns the number of reports that this run of the scheduler has refused.
     fn refused(&self) -> u64 {
         let ignored = self.life.as_ref().map(|l| l.machine.launches().ignored());
         ignored.map_or(0, |i| i.old_session + i.refused_nodes)
@@ -407,7 +407,7 @@ impl World {
         if self.bug == Some(Bug::ShortFence) {
             (timers.lease, timers.kill) = (Millis(100), Millis(100));
         }
-        // Nodes that come and go all the time must be back within the bound.
+        // Nodes with repeated losses must be used again within the time limit.
         (timers.quarantine, timers.quarantine_limit) = (Millis::secs(1), Millis::secs(10));
         Settings {
             timers,
@@ -438,7 +438,7 @@ impl World {
             at,
         );
         self.lives += 1;
-        // The policy's copy is fed what the log holds.
+        // The policy's copy processes the same log.
         let policy = Churn {
             seed: self.rng.random(),
             calm_after: PEACE as f64 / 1000.0,
@@ -492,7 +492,7 @@ impl World {
         self.carry_out(step, client)
     }
 
-    /// Nothing can be written down, so nothing is taken in; leases go on.
+    /// Handles an input while the disk is full: only leases are renewed.
     fn without_room(&mut self, input: Heard) {
         let Some(life) = &mut self.life else { return };
         let (number, until) = (life.number, life.full_until);
@@ -514,7 +514,7 @@ impl World {
         }
     }
 
-    /// Facts to the disk, then effects; the scheduler may crash anywhere in between.
+    /// Writes the records, then executes the effects. The scheduler may crash at any point.
     fn carry_out(&mut self, step: Step, client: Option<usize>) -> Result<(), String> {
         let early = self.bug == Some(Bug::AckBeforeSync);
         if early {
@@ -569,7 +569,7 @@ impl World {
         }
     }
 
-    /// The policy has its answer, which comes to the scheduler after a while.
+    /// Delivers the policy's answer to the scheduler after a delay.
     fn answered(
         &mut self,
         question: u64,
@@ -599,7 +599,7 @@ impl World {
         if let Some(life) = self.life.take()
             && self.rng.random_bool(0.3)
         {
-            // A snapshot of what is on the disk, and a log that begins anew.
+            // Replace the log by a snapshot of the state on disk.
             drop(life);
             let (s, _) = Scheduler::begin(
                 self.settings(),
@@ -611,7 +611,7 @@ impl World {
                 Time::ZERO,
             );
             let mut saved = s.save();
-            // That beginning was for the snapshot only.
+            // This start only created the snapshot, so it does not count.
             saved.durable.epoch = Epoch(saved.durable.epoch.0 - 1);
             let text = serde_json::to_string(&saved).map_err(|e| e.to_string())?;
             self.saved = serde_json::from_str(&text).map_err(|e| e.to_string())?;
@@ -625,7 +625,7 @@ impl World {
         Ok(())
     }
 
-    /// Submits until it is told a number; asks again with the same key.
+    /// Submits a job until it is acknowledged. Repeated submissions have the same key.
     fn client(&mut self, i: usize) -> Result<(), String> {
         let key = self.jobs[i].key.clone();
         if self.checks.acknowledged.contains_key(&key) && !self.rng.random_bool(0.2) {
@@ -640,7 +640,7 @@ impl World {
         self.scheduler(Heard::Request(Request::Submit { key, spec }), Some(i))
     }
 
-    /// Users change their minds.
+    /// Cancels or requeues a job at random.
     fn meddle(&mut self, i: usize) -> Result<(), String> {
         if self.peace() {
             return Ok(());
@@ -677,14 +677,14 @@ impl World {
         n.session += 1;
         let other = n.session > 1 && self.now < PEACE && self.rng.random_bool(0.3);
         if other {
-            // It comes back with a GPU more, or without it.
+            // The node returns with one GPU more or less.
             n.gpus = 5 - n.gpus;
         }
         let (now, session) = (n.clock.read(self.now), n.session);
         let timers = self.node_timers();
         let n = &mut self.nodes[i];
         n.manager = Some(Node::new(timers, n.identity(), n.found(adopt), now));
-        // What a shim wrote down while nobody listened.
+        // Read the results of shims that ended in the meantime.
         self.node_tick(i, session)
     }
 
@@ -734,7 +734,7 @@ impl World {
         self.manager(i, NodeInput::Tick)
     }
 
-    /// Returns what the processes of a launch say of themselves.
+    /// Returns the progress and metrics that the processes of a launch report.
     fn says(&self, i: usize, id: AttemptId) -> Option<Said> {
         let process = self.nodes[i].processes.get(&id)?;
         let begun = self.checks.ledger[process.work].from;
@@ -836,7 +836,7 @@ impl World {
             return Ok(());
         }
         if self.bug == Some(Bug::LateOrders) {
-            // As if they were the newest, in answer to the newest report.
+            // Treat the orders as the newest, in reply to the newest report.
             let n = &self.nodes[i];
             (orders.session.0, orders.reply_to) = (n.session, n.last_report);
             orders.epoch = orders.epoch.max(n.epoch);
@@ -844,7 +844,7 @@ impl World {
             orders.seq = self.next_event;
         }
         if self.bug == Some(Bug::NoLease) {
-            // Nobody lets go of anything unless told.
+            // Launches end only by order.
             orders
                 .orders
                 .retain(|o| !matches!(o.wish, Wish::Prepare) || o.task.is_some());
@@ -860,8 +860,8 @@ impl World {
         self.at(self.now + away, What::ManagerBegins(i));
     }
 
-    /// An older copy takes the place of a node's state folder. One of an earlier life than the last
-    /// is turned away, and is left out here.
+    /// Replaces a node's state folder by an older copy. Copies of earlier sessions would be
+    /// refused, and are not used here.
     fn restore(&mut self, i: usize) {
         let sees = self.rng.random_bool(0.5);
         let n = &mut self.nodes[i];
@@ -871,7 +871,7 @@ impl World {
         (n.cluster, n.epoch, n.incarnation) = (copy.cluster, copy.epoch, copy.incarnation);
         n.journals = copy.journals;
         n.shims.values_mut().for_each(|s| s.displaced = true);
-        // A shim sees soon that its folder is another's. Else its lease has to do.
+        // Some shims notice soon that their folder was replaced. The others end with their lease.
         let orphans: Vec<AttemptId> = n.shims.keys().copied().filter(|_| sees).collect();
         for id in orphans {
             self.at(self.now + 50, What::Orphaned(i, id));
@@ -918,7 +918,7 @@ impl World {
         Ok(())
     }
 
-    /// SIGTERM: those that obey save and end soon.
+    /// Delivers SIGTERM. Jobs that obey it save their work and end soon.
     fn terminate(&mut self, i: usize, id: AttemptId) {
         let job = self.job_of(id);
         let delay = self.rng.random_range(10..6_000);
@@ -938,7 +938,7 @@ impl World {
                 .map(|(k, _)| k.clone())
         };
         let found = key(id.job).and_then(|k| self.jobs.iter().position(|j| j.key == k));
-        // The scheduler is away: any behaviour will do.
+        // Without a scheduler the job is unknown, and any behavior is valid.
         found.unwrap_or(id.job.index() % self.jobs.len())
     }
 
@@ -949,7 +949,7 @@ impl World {
             self.at(until, What::ProcessStarts(i, id, token));
             return Ok(());
         }
-        // A shim that was told to end before it started anything starts nothing.
+        // A shim that was stopped before it started a process starts none.
         self.shim(i, id, ShimInput::Tick)?;
         let n = &self.nodes[i];
         let ready = n
@@ -1004,14 +1004,14 @@ impl World {
         self.gone(i, id);
         let paused = self.nodes[i].shims.get(&id).map_or(0, |s| s.paused_until);
         if self.now < paused {
-            // Its parent hears of it when it wakes.
+            // The shim notices the exit when it resumes.
             self.at(paused, What::Exited(i, id, code));
             return Ok(());
         }
         self.shim(i, id, ShimInput::RankExit { rank: 0, code })
     }
 
-    /// The processes of a launch are gone.
+    /// Records the end of a launch's processes.
     fn gone(&mut self, i: usize, id: AttemptId) {
         if let Some(p) = self.nodes[i].processes.remove(&id) {
             self.checks.ledger[p.work].to.get_or_insert(self.now);
@@ -1031,7 +1031,7 @@ impl World {
         self.shim(i, id, ShimInput::Empty)
     }
 
-    /// The node manager ends what a dead or stalled shim left.
+    /// Ends the processes of a dead or hanging shim, as the node manager does.
     fn destroy(&mut self, i: usize, id: AttemptId) {
         self.gone(i, id);
         let n = &mut self.nodes[i];
@@ -1051,7 +1051,7 @@ impl World {
     }
 
     fn thaw(&mut self, i: usize) -> Result<(), String> {
-        // Leases come first; only what has one works on.
+        // Leases are checked first; only launches with a valid lease continue.
         let ids: Vec<AttemptId> = self.nodes[i].processes.keys().copied().collect();
         for id in ids {
             self.shim(i, id, ShimInput::Tick)?;
@@ -1077,10 +1077,10 @@ impl World {
         Ok(())
     }
 
-    // ---- the nemesis
+    // ---- fault injection
 
     fn nemesis(&mut self) -> Result<(), String> {
-        // Shims keep time by themselves.
+        // Shims check their time limits.
         for i in 0..self.nodes.len() {
             if self.now < self.nodes[i].frozen_until {
                 continue;
@@ -1115,14 +1115,14 @@ impl World {
         self.nodes[i].trouble_until = self.now + span + 1_000;
         match self.rng.random_range(0..9) {
             8 => {
-                // Its manager goes, and comes back with an old copy of its state.
+                // The node manager dies, and restarts with an old copy of its state.
                 self.manager_dies(i);
                 self.restore(i);
             }
             0 => self.manager_dies(i),
             1 => self.nodes[i].manager_paused_until = self.now + span,
             2 => {
-                // The whole node stands still: nothing works on it.
+                // The whole node freezes: none of its processes runs.
                 let works: Vec<usize> = self.nodes[i].processes.values().map(|p| p.work).collect();
                 for w in works {
                     self.checks.ledger[w].to.get_or_insert(self.now);

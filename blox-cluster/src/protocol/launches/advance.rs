@@ -1,4 +1,4 @@
-//! What follows: from commands, from what was heard, from time alone.
+//! Transitions of launches, caused by commands, reports and timeouts.
 
 use super::training::{batch, modelled_rate};
 use super::{Attempt, End, Goal, Launch, Launches, Link, Outcome};
@@ -11,11 +11,11 @@ use blox_core::{
 };
 use std::sync::Arc;
 
-/// How often a job may fail by itself before it counts as failed, unless it says `max_retries`.
+/// Default limit on the failures of a job. The job attribute `max_retries` overrides it.
 pub const MAX_RETRIES: u32 = 3;
 
 impl Launches {
-    /// Carries out what the core decided.
+    /// Executes a command of the scheduler core.
     pub fn command(&mut self, now: Millis, view: View<'_>, command: &Command, out: &mut Outcome) {
         match command {
             Command::Start { job, attempt } => self.grant(now, view, *job, *attempt, None, out),
@@ -35,15 +35,16 @@ impl Launches {
             }
             Command::Finish { job } => self.end_job(view, *job, Goal::Finish, out),
             Command::Node(NodeAction::Power { node, on: true }) => {
-                // Nobody switched it off: it is there as soon as it is heard.
+                // The node is up as soon as it reports.
                 self.waking.insert(*node);
             }
-            // Other nodes come and go by themselves here.
+            // Other nodes join and leave by themselves on a cluster.
             _ => {}
         }
     }
 
-    /// Ends a job: at once if nothing of it runs. Answered by `Ended`.
+    /// Ends a job: immediately if no launch is open, otherwise after its launches have ended. The
+    /// result is an `Ended` event.
     pub fn end_job(&mut self, view: View<'_>, job: JobId, goal: Goal, out: &mut Outcome) {
         let ids: Vec<AttemptId> = self.durable.of_job(job).map(|(id, _)| id).collect();
         for id in &ids {
@@ -59,7 +60,7 @@ impl Launches {
         }
     }
 
-    /// Has a running job leave its GPUs and wait again. `false` if it does not run.
+    /// Makes a running job release its GPUs and wait again. Returns `false` if no launch is open.
     pub fn requeue(&mut self, job: JobId, out: &mut Outcome) -> bool {
         let id = self.durable.of_job(job).last().map(|(id, _)| id);
         if let Some(id) = id {
@@ -68,10 +69,11 @@ impl Launches {
         id.is_some()
     }
 
-    /// Time has passed.
+    /// Handles timeouts.
     pub fn tick(&mut self, now: Millis, view: View<'_>, out: &mut Outcome) {
         if now - self.last_tick > self.timers.heartbeat + self.timers.heartbeat {
-            // It slept, and what came meanwhile may not have been read yet.
+            // The scheduler was suspended, and may not have read the reports that arrived
+            // meanwhile.
             self.awake_since = now;
         }
         self.last_tick = now;
@@ -93,7 +95,7 @@ impl Launches {
                 if starting.is_some_and(|a| !a.started) {
                     self.want(out, part.id, Goal::Abort("a node was lost".to_owned()));
                 }
-                // The one place where time alone ends a launch.
+                // The only place where a timeout alone ends a launch.
                 if now - heard > self.timers.fence() {
                     let end = self.estimate(view, part, spoke, "its node was lost");
                     self.end_part(out, part, end);
@@ -111,8 +113,8 @@ impl Launches {
         out.moved.extend(due);
     }
 
-    /// Follows up on the launches about which something is new, until the core
-    /// has to hear of something: what follows next depends on what it says.
+    /// Processes changed launches until an event for the core results. The core must handle the
+    /// event before other launches are processed.
     pub fn advance(&mut self, now: Millis, view: View<'_>, out: &mut Outcome) {
         while out.events.is_empty()
             && let Some(id) = out.moved.pop_first()
@@ -134,7 +136,7 @@ impl Launches {
             self.dirty_all(out, id);
             let goal = self.durable.attempts.get(&id).map(|a| a.goal.clone());
             if goal.is_some_and(|g| g != Goal::Run) {
-                // Nobody was told of it, so nobody has to be asked.
+                // No node has received orders for this launch, so no report is needed.
                 let open: Vec<NodeId> = match self.durable.attempts.get(&id) {
                     Some(a) => a.open().collect(),
                     None => Vec::new(),
@@ -170,7 +172,7 @@ impl Launches {
             };
             return self.want(out, id, Goal::Abort(why));
         }
-        // Nodes whose ranks have ended well wait for the others, however long these run.
+        // Parts that have completed wait for the other parts without a limit.
         if a.started {
             return;
         }
@@ -209,7 +211,7 @@ impl Launches {
             .find(|(o, _)| o.attempt > id.attempt);
         out.moved.extend(next.map(|(id, _)| id));
         if matches!(event, Some(Event::Ended { .. })) {
-            // A change that was under way has nothing left to change.
+            // If a change was in progress, its new launch is cancelled.
             let later: Vec<AttemptId> = self
                 .durable
                 .of_job(id.job)
@@ -224,7 +226,7 @@ impl Launches {
             event,
             None | Some(Event::Ended { .. } | Event::Stopped { .. })
         );
-        // Nodes may have had nobody to tell it to when it ended.
+        // Nodes may have been unable to report the end when it happened.
         out.events.extend(ran.map(|ran| Event::Ran {
             job: id.job,
             attempt: id.attempt,
@@ -244,8 +246,8 @@ impl Launches {
         self.passed.remove(&id);
     }
 
-    /// For how long a launch that is over ran, by the clocks of its nodes, if the core has heard
-    /// that it started and somebody knows.
+    /// Returns the running time of a launch that is over, by the clocks of its nodes. Returns
+    /// `None` if the core has not received its start, or if the running time is unknown.
     fn length(&self, job: &JobRef<'_>, id: AttemptId, a: &Attempt) -> Option<Seconds> {
         let is_known = |end: &End| match end.exit {
             Exit::Lost if end.estimated => job.attempt() == id.attempt,
@@ -257,7 +259,8 @@ impl Launches {
         known.then(|| self.clock.length(longest))
     }
 
-    /// Returns what the end of a launch means for its job, and whether the job itself failed.
+    /// Returns the event that the end of a launch causes for its job, and whether it counts as a
+    /// failure of the job.
     fn verdict(
         &self,
         now: Millis,
@@ -275,11 +278,11 @@ impl Launches {
         };
         let progress = self.said(id).progress;
         let completed = is_completed(job, a, progress);
-        // One that has saved nothing yet goes on from what was there before it.
+        // A launch without a checkpoint of its own resumes from the state before it.
         let saved = progress.map(|p| p.saved).filter(|s| *s > 0.0);
         let mut lost = a.ends.values().filter(|e| e.exit == Exit::Lost);
         let bad_file = a.ends.values().any(|e| e.exit == Exit::BadFile);
-        // A file that cannot be read is a failure of the job, without an exit code.
+        // An unreadable file is a failure of the job without an exit code.
         let rule = a.failed.map(|code| on_exit(job, code));
         let rule = rule.or(bad_file.then_some(OnExit::Retry));
         let current = job.attempt() == id.attempt;
@@ -291,18 +294,18 @@ impl Launches {
             Goal::Run | Goal::Abort(_) if current && rule == Some(OnExit::Complete) => {
                 return (ended(How::Completed), false);
             }
-            // A change: what comes of it, its new launch tells.
+            // This launch was replaced in a change; the new launch determines the result.
             _ if !current => return (None, false),
             _ => {}
         }
-        // What a launch that was cut or failed had done since its last checkpoint is gone.
+        // A launch that was killed or failed loses all work since its last checkpoint.
         let kept = a.ends.values().all(|e| {
             matches!(e.exit, Exit::Yielded | Exit::Completed)
                 || (e.exit == Exit::NeverRan && !a.started)
         });
         let work = match saved {
             Some(saved) => Some(saved),
-            // All that was done is kept, and the job counts better than the clock.
+            // All work is kept, and the job's own count is more precise than an estimate.
             None if kept => progress.map(|p| p.done),
             None => Some(a.launch.before),
         };
@@ -318,7 +321,7 @@ impl Launches {
                 .unwrap_or_default(),
         };
         let stopping = job.phase() == Phase::Stopping;
-        // What nodes and networks do is not the job's failure.
+        // Failures of nodes and networks do not count as failures of the job.
         let failed = matches!(rule, Some(OnExit::Retry | OnExit::Fail));
         let hopeless = exhausted || rule == Some(OnExit::Fail);
         if failed && hopeless && !stopping {
@@ -341,7 +344,7 @@ impl Launches {
                 job: id.job,
                 attempt: id.attempt,
                 work: work.unwrap_or_else(|| {
-                    // The core's time stands still between events.
+                    // The core's time advances only with events.
                     let done = job.work_done_by(self.clock.time(now));
                     let most = ran.map(|ran| a.launch.before + job.rate() * ran.secs());
                     most.map_or(done, |most| done.min(most))
@@ -350,7 +353,7 @@ impl Launches {
                     Goal::Requeue => Reason::other("put back by a user"),
                     _ => match lost.next() {
                         Some(end) if end.estimated => Reason::NodeLost,
-                        // Its node is there, and says what happened.
+                        // The node is reachable and reported a reason.
                         Some(end) if !end.why.is_empty() => Reason::other(end.why.as_str()),
                         _ => Reason::Crashed,
                     },
@@ -390,7 +393,7 @@ impl Launches {
     }
 }
 
-/// The share of each node, in order of the lowest rank on it.
+/// Returns the task of each node, ordered by its lowest rank.
 fn parts(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Vec<(NodeId, Arc<Task>)> {
     let mut shares: Vec<(NodeId, Vec<u32>, Vec<u32>)> = Vec::new();
     for (rank, gpu) in held.gpus.iter().enumerate() {
@@ -434,8 +437,8 @@ fn parts(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Vec<(NodeId, Ar
     shares.into_iter().enumerate().map(task).collect()
 }
 
-/// Iterations a second until the job says better: as it reported before, as profiled, else in
-/// proportion.
+/// Returns the assumed iterations per second of a new launch: from the goodput model, else from the
+/// profile, else in proportion to the GPUs.
 fn rate(view: View<'_>, id: AttemptId, a: &Attempt) -> f64 {
     let Some(job) = view.job(id.job) else {
         return 0.0;
@@ -450,7 +453,7 @@ fn rate(view: View<'_>, id: AttemptId, a: &Attempt) -> f64 {
 
 /// Returns whether the work of a job is done when a launch of it is over.
 ///
-/// A rank that ends with 0 after it was told to stop may have finished or may have given up its
+/// A rank that exits with 0 after an order to stop may have finished or may have abandoned its
 /// work. The launch is then completed only if the job reports all iterations as done, or if the
 /// job was submitted with `--on-exit 0=complete`.
 fn is_completed(job: &JobRef<'_>, a: &Attempt, progress: Option<Progress>) -> bool {
@@ -464,23 +467,25 @@ fn is_completed(job: &JobRef<'_>, a: &Attempt, progress: Option<Progress>) -> bo
     a.ends.values().all(with_zero) && (reported || on_exit(job, 0) == OnExit::Complete)
 }
 
-/// Iterations may be a product of seconds and a rate: this share of them is all.
+/// Share of all iterations that counts as complete. The number of iterations may be a rounded
+/// product of seconds and a rate.
 const ALL_DONE: f64 = 1.0 - 1e-9;
 
-/// What an exit code means for a job.
+/// Effect of an exit code on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnExit {
-    /// A failure, one of those that the job may have.
+    /// A failure; the job is retried within its limit.
     Retry,
-    /// A failure after which it makes no sense to try again.
+    /// A failure that is not retried.
     Fail,
     /// The work is done.
     Complete,
-    /// No failure of the job: it is tried again and nothing is counted.
+    /// Not a failure: the job is requeued and no failure is counted.
     Requeue,
 }
 
-/// The job's own `on_exit`: by exit code `retry`, `fail`, `complete` or `requeue`.
+/// Returns the rule for an exit code in the job's `on_exit` attribute: `retry`, `fail`, `complete`
+/// or `requeue`.
 fn on_exit(job: &JobRef<'_>, code: i32) -> OnExit {
     let rules = job.spec().extras().attributes.get("on_exit");
     let said = rules.and_then(|r| r.get(code.to_string())?.as_str());

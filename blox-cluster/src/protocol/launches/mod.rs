@@ -1,8 +1,8 @@
-//! The scheduler's half of the protocol: which launches were granted, where
-//! each stands, when a silent node's work has surely ended.
+//! The scheduler's side of the launch protocol: granted launches, their state on each node, and the
+//! time at which all processes of a silent node have ended.
 //!
-//! What lasts ([`Durable`]) changes by [`Record`]s alone. All else is heard
-//! again from the nodes after a restart.
+//! [`Durable`] is the persisted state. It changes only by applying [`Record`]s. Everything else is
+//! rebuilt from the nodes' reports after a restart.
 
 mod advance;
 mod orders;
@@ -23,33 +23,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 pub use training::Steps;
 
-/// What is wanted of a launch.
+/// Wanted outcome of a launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// That it runs, all of it.
+    /// All parts run.
     Run,
-    /// That it saves its work and leaves: a plan stopped it.
+    /// A plan stopped it: it saves its work and ends.
     Stop,
-    /// The same, and the job waits again: a user asked for it.
+    /// A user requeued the job: the launch saves its work and ends, and the job waits again.
     Requeue,
-    /// The same, and the job counts as done: the scheduler found its goal reached.
+    /// The scheduler terminated the job: the launch saves its work and ends, and the job counts as
+    /// done.
     Finish,
-    /// That it ends, and the job with it: a user asked for it.
+    /// A user cancelled the job: the launch and the job end.
     Cancel,
-    /// That what is left of it ends: some of it could not start, failed, or was lost.
+    /// A part failed, was lost or could not start: the other parts end.
     Abort(String),
 }
 
-/// A launch as it was granted.
+/// A granted launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
-    /// Its share of each node, rank 0's first.
+    /// The task of each node; the node of rank 0 is first.
     pub parts: Vec<(NodeId, Arc<Task>)>,
-    /// The launch of the same job that must be over first.
+    /// The previous launch of the same job. This launch waits until it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<AttemptId>,
-    /// Iterations of the job that were done before it.
+    /// Iterations of the job that were done before this launch.
     #[serde(default)]
     pub before: f64,
 }
@@ -57,18 +58,18 @@ pub struct Launch {
 /// A launch that is not over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Its grant.
+    /// Its fencing number.
     pub fence: Fence,
-    /// What it is.
+    /// Its description.
     pub launch: Launch,
-    /// What is wanted of it.
+    /// Its wanted outcome.
     pub goal: Goal,
-    /// True if all of it has begun to run, and the core knows.
+    /// True if all parts have started and the core has received the event.
     pub started: bool,
-    /// How it ended, node by node.
+    /// End of each part, by node.
     pub ends: BTreeMap<NodeId, End>,
-    /// The exit code of the first rank that failed, as far as was heard: the others may have
-    /// fallen over it.
+    /// Exit code of the failed part that was reported first. Failures of other parts may be a
+    /// consequence of it.
     #[serde(default)]
     pub failed: Option<i32>,
 }
@@ -84,61 +85,62 @@ impl Attempt {
     }
 }
 
-/// How a launch ended on a node: its account.
+/// Accounting record of one part: how the launch ended on a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// How.
+    /// Exit status.
     pub exit: Exit,
-    /// For how long it ran there.
+    /// Running time on the node.
     pub ran: Millis,
-    /// GPUs that it had there.
+    /// Number of GPUs on the node.
     pub gpus: u32,
-    /// The scheduler's estimate: the node has not said it itself.
+    /// True if the scheduler estimated the record because the node has not reported the end.
     pub estimated: bool,
-    /// For people.
+    /// Explanation for users.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// True if every rank there ended with 0 after it was told to stop.
+    /// True if every rank of the part was ordered to stop and exited with 0.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exited_zero: bool,
 }
 
-/// What is kept of a job for people, also when it has ended.
+/// Summary of a job for users. It is kept after the end of the job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
-    /// Its name; empty if it has none.
+    /// The job's name; empty if it has none.
     pub name: String,
-    /// Who submitted it; empty if nobody said.
+    /// The submitting user; empty if unknown.
     pub user: String,
-    /// GPUs that it asked for.
+    /// Number of requested GPUs.
     pub gpus: u32,
-    /// When it came in.
+    /// Submission time.
     pub submit: Time,
-    /// When it ended or was turned away.
+    /// Time of its end or rejection.
     pub ended: Option<Time>,
-    /// Why it was turned away; empty otherwise.
+    /// Reason of its rejection; empty otherwise.
     pub why: String,
-    /// A checksum of all that it asked for: its key must not stand for another job, ever.
+    /// Checksum of the whole specification, which detects that a submission key is reused for
+    /// another job.
     #[serde(default)]
     pub sum: Option<u32>,
-    /// What it runs; of a long command the beginning, and an ellipsis.
+    /// Its command. A long command is truncated, and an ellipsis is appended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Where it runs; empty if it did not say.
+    /// Its working directory; empty if not specified.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub directory: String,
-    /// What it reported last of each number of its own.
+    /// Last reported value of each metric.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<Name, f64>,
-    /// Iterations that it was submitted with; 0 if that was not kept.
+    /// Iterations in the specification; 0 if not recorded.
     #[serde(default)]
     pub iterations: f64,
-    /// How many it said last that it had done, if it said so.
+    /// Iterations that the job last reported as done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<f64>,
 }
 
-/// Most bytes that are kept of a command, for as long as the cluster lives.
+/// Maximum length of a stored command in bytes.
 const LONGEST_COMMAND: usize = 1_024;
 
 fn beginning(command: &[String]) -> Vec<String> {
@@ -154,83 +156,85 @@ fn beginning(command: &[String]) -> Vec<String> {
     kept
 }
 
-/// A checksum of a job as it came in.
+/// Returns a checksum of a submitted specification.
 pub(super) fn sum_of(spec: &JobSpec) -> Option<u32> {
     serde_json::to_vec(spec).ok().map(|bytes| crc32c(&bytes))
 }
 
-/// What the scheduler must not forget about a node.
+/// Persisted state of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownNode {
-    /// Its name for itself.
+    /// Its persistent name.
     pub key: Name,
-    /// Its boot.
+    /// Boot id of its kernel.
     pub boot: Name,
-    /// The last life of its manager: reports of earlier ones are old, also
-    /// after a restart of the scheduler.
+    /// Last session of its manager. Reports of earlier sessions are outdated, also after a restart
+    /// of the scheduler.
     pub session: Session,
     /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
-/// What lasts.
+/// Persisted state of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durable {
-    /// What the log is about: there from the first start on.
+    /// Id of the log. It is set at the first start.
     #[serde(default)]
     pub cluster: Option<ClusterId>,
-    /// The scheduler's life.
+    /// The scheduler's epoch.
     pub epoch: Epoch,
-    /// The last grant.
+    /// The highest fencing number granted.
     pub fence: Fence,
-    /// Nodes by number.
+    /// Known nodes.
     #[serde(with = "pairs")]
     pub nodes: BTreeMap<NodeId, KnownNode>,
-    /// The names for themselves of nodes that have left, by number.
+    /// Persistent names of removed nodes.
     #[serde(with = "pairs", default)]
     pub left: BTreeMap<NodeId, Name>,
     /// Launches that are not over.
     #[serde(with = "pairs")]
     pub attempts: BTreeMap<AttemptId, Attempt>,
-    /// Every end, once: the accounts.
+    /// Accounting records: the end of every part.
     #[serde(with = "pairs")]
     pub accounts: BTreeMap<PartId, End>,
-    /// Failures of jobs that have not ended.
+    /// Number of failures of jobs that have not ended.
     #[serde(with = "pairs")]
     pub failures: BTreeMap<blox_core::JobId, u32>,
-    /// How jobs ended that were not turned away.
+    /// Outcome of each ended job that was not rejected.
     #[serde(with = "pairs", default)]
     pub ended: BTreeMap<blox_core::JobId, blox_core::Outcome>,
-    /// What people want to know of a job when it has ended.
+    /// Summary of each job.
     #[serde(with = "pairs", default)]
     pub jobs: BTreeMap<blox_core::JobId, Brief>,
-    /// Jobs that failed, and when they are tried again.
+    /// Failed jobs in their retry delay, and the time of their retry.
     #[serde(with = "pairs", default)]
     pub backing_off: BTreeMap<blox_core::JobId, Time>,
-    /// How long steps of jobs that train take, by type of GPU; of jobs that have not ended.
+    /// Measured step times of training jobs that have not ended, by GPU type.
     #[serde(with = "pairs", default)]
     pub steps: BTreeMap<blox_core::JobId, Steps>,
-    /// Submissions by their clients' keys.
+    /// Submitted jobs by idempotency key.
     #[serde(with = "pairs")]
     pub keys: BTreeMap<Name, blox_core::JobId>,
 }
 
 impl Durable {
-    /// Takes a fact.
+    /// Applies a record.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Cluster { id } => self.cluster = Some(id.clone()),
             Record::Epoch { epoch, .. } => {
                 self.epoch = *epoch;
-                // A life that began with an old copy of the log does not grant the numbers that
-                // were granted since: nodes may still run what has them.
+                // The scheduler may have started with an old copy of the log. Raising the fencing
+                // number keeps it from reusing numbers granted after the copy, which nodes may
+                // still run.
                 self.fence = self.fence.max(Fence(epoch.0 << 32));
             }
             Record::Core(Input::Event { at, event }) => self.event(*at, event),
             Record::Core(Input::Decided { at, decision, .. }) => {
                 for (job, verdict) in decision.verdicts.iter() {
                     if let (Verdict::Reject(why), Some(brief)) = (verdict, self.jobs.get_mut(job)) {
-                        // Half a cluster turns away what all of it could run.
+                        // If only some nodes have joined, a job that all nodes could run is
+                        // rejected.
                         let hint = match why {
                             Reason::NeverFits { .. } => {
                                 "; if nodes were still to come, start the scheduler with --wait-for-nodes N"
@@ -366,19 +370,19 @@ impl Durable {
         }
     }
 
-    /// Returns what a node calls itself, also when it has left.
+    /// Returns the persistent name of a node, also if the node was removed.
     pub fn key_of(&self, node: NodeId) -> Option<&Name> {
         let known = self.nodes.get(&node).map(|n| &n.key);
         known.or_else(|| self.left.get(&node))
     }
 
-    /// Returns what became of a job that has ended or was turned away.
+    /// Returns the outcome of a job that has ended or was rejected.
     pub fn became(&self, job: blox_core::JobId) -> Option<&'static str> {
         self.jobs.get(&job)?.ended?;
         Some(self.ended.get(&job).map_or("rejected", |o| o.as_str()))
     }
 
-    /// The accounts of a job, oldest launch first.
+    /// Returns the accounting records of a job, oldest launch first.
     pub fn accounts_of(&self, job: blox_core::JobId) -> impl Iterator<Item = (PartId, &End)> {
         let at = |attempt, node| PartId {
             id: AttemptId { job, attempt },
@@ -388,7 +392,7 @@ impl Durable {
         self.accounts.range(range).map(|(part, end)| (*part, end))
     }
 
-    /// Launches of a job that are not over, oldest first.
+    /// Returns the launches of a job that are not over, oldest first.
     pub fn of_job(&self, job: blox_core::JobId) -> impl Iterator<Item = (AttemptId, &Attempt)> {
         let range = AttemptId { job, attempt: 0 }..=AttemptId {
             job,
@@ -398,7 +402,7 @@ impl Durable {
     }
 }
 
-/// Maps with keys that JSON cannot have.
+/// Serializes maps as lists of pairs, because JSON object keys must be strings.
 mod pairs {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::collections::BTreeMap;
@@ -420,26 +424,26 @@ mod pairs {
     }
 }
 
-/// What a step brought about: facts for the log, news for the core, orders for nodes.
+/// Results of a step: records for the log, events for the core, orders for nodes.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Facts, already applied.
+    /// Records, already applied.
     pub records: Vec<Record>,
-    /// For the scheduler core.
+    /// Events for the scheduler core.
     pub events: Vec<Event>,
-    /// To be sent once the facts are on the disk.
+    /// Orders to send once the records are on disk.
     pub orders: Vec<Orders>,
-    /// Jobs that failed and are tried again, with how often they have failed.
+    /// Failed jobs that are retried, with their number of failures.
     pub failed: Vec<(blox_core::JobId, u32)>,
-    /// Why the node that reported is not taken in.
+    /// Reason why the reporting node is not admitted.
     pub refused: Option<String>,
     /// Nodes that need orders.
     pub(super) dirty: BTreeSet<NodeId>,
-    /// Launches to look at again.
+    /// Launches to examine again.
     pub(super) moved: BTreeSet<AttemptId>,
 }
 
-/// What was heard of a launch on a node since it or the scheduler began.
+/// Last reported state of a part since the start of the scheduler or of its node manager.
 #[derive(Clone, Debug)]
 struct Seen {
     status: Status,
@@ -447,27 +451,27 @@ struct Seen {
     said: Said,
 }
 
-/// What is known of a node as long as the scheduler lives.
+/// Volatile state of a node.
 #[derive(Clone, Debug)]
 struct Link {
     session: Session,
     last_report: u64,
-    /// When the last report came; before the first, when the scheduler began.
+    /// Time of the last report; before the first report, the start of the scheduler.
     heard: Millis,
-    /// True if anything came from it in this life of the scheduler.
+    /// True if this run of the scheduler has received a report.
     spoke: bool,
     last_orders: u64,
     address: Name,
-    /// When it was lost, as far as that is not long ago.
+    /// Times of recent losses.
     losses: Vec<Millis>,
-    /// Launches whose ends are recorded, to be forgotten there.
+    /// Launches with recorded ends, which the node should forget.
     forget: BTreeSet<AttemptId>,
-    /// Launches on it that should not be: ended, fenced or never granted.
+    /// Launches on the node that should not run: ended, superseded or never granted.
     strays: BTreeMap<AttemptId, Fence>,
 }
 
 impl Link {
-    /// When the last report came, if one has in this life of the scheduler.
+    /// Returns the time of the last report in this run of the scheduler.
     fn last_heard(&self) -> Option<Millis> {
         self.spoke.then_some(self.heard)
     }
@@ -487,50 +491,51 @@ impl Link {
     }
 }
 
-/// Messages that changed nothing, counted.
+/// Counters of messages that had no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
-    /// From an earlier life of a node manager.
+    /// Reports of an earlier session of a node manager.
     pub old_session: u64,
-    /// Seen before, or overtaken.
+    /// Repeated or reordered reports.
     pub repeated: u64,
-    /// Ends that were accounted for already.
+    /// Reported ends that already had an accounting record.
     pub accounted: u64,
-    /// Nodes that were not taken in.
+    /// Nodes that were not admitted.
     pub refused_nodes: u64,
 }
 
-/// The cluster's time by this machine's clock: in demonstrations it goes faster.
+/// Converts between this machine's clock and the cluster's time, which may run faster in
+/// demonstrations.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterClock {
-    /// When this life of the scheduler began, by the machine's clock.
+    /// Start of this run of the scheduler, by the machine's clock.
     pub began: Millis,
-    /// The same moment of the cluster.
+    /// The same time in the cluster's time.
     pub began_at: Time,
-    /// Seconds of the cluster in one of the machine.
+    /// Seconds of cluster time in one second of the machine's clock.
     pub speed: f64,
-    /// The last moment of which the log tells that was there when this life began.
+    /// Last time recorded in the log at the start of this run.
     pub known: Time,
 }
 
 impl ClusterClock {
-    /// The cluster's time at a moment of the machine's clock.
+    /// Returns the cluster's time at a time of the machine's clock.
     pub fn time(&self, now: Millis) -> Time {
         self.began_at + self.length(now - self.began)
     }
 
-    /// Returns how long that is for the cluster.
+    /// Converts a duration of the machine's clock to cluster time.
     pub fn length(&self, length: Millis) -> Seconds {
         Seconds::new(length.as_secs() * self.speed)
     }
 
-    /// Returns how long a length of the cluster is for the machine.
+    /// Converts a duration of cluster time to the machine's clock.
     fn back(&self, length: Seconds) -> Millis {
         Millis((length.secs() / self.speed * 1000.0).round().max(0.0) as u64)
     }
 }
 
-/// The machine.
+/// State of all launches and nodes.
 #[derive(Clone, Debug)]
 pub struct Launches {
     timers: Timers,
@@ -538,28 +543,29 @@ pub struct Launches {
     durable: Durable,
     links: BTreeMap<NodeId, Link>,
     seen: BTreeMap<PartId, Seen>,
-    /// Parts of launches whose nodes may have been told to run them.
+    /// Parts that their nodes may have received orders to run.
     told: BTreeSet<PartId>,
-    /// Parts that a later life of their node's manager does not know of though it may have been
-    /// told to run them: until when their processes may be there, and how they end then.
+    /// Launch parts that a restarted node manager did not report although it may have run them.
+    /// Maps to the time until which their processes may survive, and the end to record then.
     doubted: BTreeMap<PartId, (Millis, End)>,
-    /// What the core was told of what launches say of themselves.
+    /// Job reports that were forwarded to the core.
     passed: BTreeMap<AttemptId, said::Passed>,
-    /// When each launch was first seen to run on a node.
+    /// Time at which each part was first reported as running.
     began: BTreeMap<PartId, Millis>,
     launch_by: BTreeMap<AttemptId, Millis>,
-    /// Launches whose processes were told to start.
+    /// Launches of which at least one node has reported a state after [`Status::Prepared`].
     going: BTreeSet<AttemptId>,
-    /// Nodes that were switched off and are wanted again.
+    /// Nodes that were powered off and have been requested again.
     waking: BTreeSet<NodeId>,
     last_tick: Millis,
-    /// Since when the scheduler has not slept: it must not take its own sleep for others' silence.
+    /// End of the scheduler's last own suspension. The scheduler does not count its own suspension
+    /// as silence of the nodes.
     awake_since: Millis,
     ignored: Ignored,
 }
 
 impl Launches {
-    /// A scheduler that begins, with what the log says.
+    /// Creates the state at the start of the scheduler from the persisted state.
     pub fn new(timers: Timers, durable: Durable, clock: ClusterClock) -> Self {
         let now = clock.began;
         let links = durable.nodes.iter().map(|(node, known)| {
@@ -567,7 +573,7 @@ impl Launches {
             link.session = known.session;
             (*node, link)
         });
-        // What an earlier life of the scheduler said is not known.
+        // Earlier runs of the scheduler may have sent orders for these parts.
         let all = durable.attempts.iter();
         let granted = all.filter(|(_, a)| a.launch.after.is_none());
         let parts = granted.flat_map(|(id, a)| {
@@ -595,22 +601,23 @@ impl Launches {
         }
     }
 
-    /// Returns what lasts.
+    /// Returns the persisted state.
     pub fn durable(&self) -> &Durable {
         &self.durable
     }
 
-    /// Messages that changed nothing.
+    /// Returns the counters of messages that had no effect.
     pub fn ignored(&self) -> Ignored {
         self.ignored
     }
 
-    /// When a node was last heard; before its first report in this life, when that began.
+    /// Returns the time of a node's last report; before its first report, the start of this run.
     pub fn heard(&self, node: NodeId) -> Option<Millis> {
         self.links.get(&node).map(|l| l.heard)
     }
 
-    /// For how much longer a node that was lost again and again is not used; 0 if it is.
+    /// Returns the remaining quarantine of a repeatedly lost node; 0 if the node is not in
+    /// quarantine.
     pub fn quarantined(&self, node: NodeId, now: Millis) -> Millis {
         let Some(link) = self.links.get(&node) else {
             return Millis(0);
@@ -631,18 +638,18 @@ impl Launches {
         }
     }
 
-    /// A job that may run on a node.
+    /// Returns a job that may still run on a node.
     pub fn job_on(&self, node: NodeId) -> Option<blox_core::JobId> {
         self.open_on(node).first().map(|part| part.id.job)
     }
 
-    /// A node has left: nothing is waited for any more.
+    /// Discards the volatile state of a removed node.
     pub(super) fn part_with(&mut self, node: NodeId) {
         self.links.remove(&node);
         self.waking.remove(&node);
     }
 
-    /// Returns where others reach a node, as it said last.
+    /// Returns the address in a node's last report.
     pub fn address(&self, node: NodeId) -> Option<&Name> {
         self.links
             .get(&node)
@@ -650,19 +657,19 @@ impl Launches {
             .map(|l| &l.address)
     }
 
-    /// Returns where a launch stands on a node, as far as was heard.
+    /// Returns the last reported status of a part.
     pub fn status(&self, part: PartId) -> Option<&Status> {
         self.seen.get(&part).map(|s| &s.status)
     }
 
-    /// Returns what a launch said of itself: how far the furthest of its nodes is, and of each
-    /// number what the first of them that gives it says.
+    /// Returns the reports of a launch: the largest progress of its nodes, and for each metric the
+    /// value of the first node that reports it.
     pub fn said(&self, id: AttemptId) -> Said {
         let launch = self.durable.attempts.get(&id).map(|a| &a.launch);
         let nodes = launch.into_iter().flat_map(|l| &l.parts);
         let all = nodes.filter_map(|(node, _)| self.seen.get(&PartId { id, node: *node }));
         let mut said = Said::default();
-        // No job counts so far.
+        // Larger values cannot be iteration counts.
         let sane = |p: &Progress| p.done.max(p.saved) < 1e30;
         for s in all {
             said.progress = match (said.progress, s.said.progress.filter(sane)) {
@@ -697,7 +704,7 @@ impl Launches {
         }
     }
 
-    /// Wants something else of a launch. What is wanted gets only more final.
+    /// Changes the goal of a launch. A change to a less final goal has no effect.
     fn want(&mut self, out: &mut Outcome, id: AttemptId, goal: Goal) {
         let rank = |g: &Goal| match g {
             Goal::Run => 0,
@@ -724,8 +731,8 @@ impl Launches {
             .map_or(0, |(_, task)| task.gpus.len() as u32)
     }
 
-    /// The scheduler's own account of a launch that it can ask nobody about, of which it last
-    /// `heard` then, or not in this life.
+    /// Estimates the end of a part that can no longer be reported. `heard` is the time of the
+    /// node's last report in this run of the scheduler.
     fn estimate(&self, view: View<'_>, part: PartId, heard: Option<Millis>, why: &str) -> End {
         let attempt = self.durable.attempts.get(&part.id);
         let job = view.job(part.id.job);

@@ -1,4 +1,4 @@
-//! What nodes are told.
+//! Orders for nodes.
 
 use super::{Attempt, Goal, Launches, Outcome};
 use crate::protocol::ids::{AttemptId, PartId};
@@ -8,7 +8,7 @@ use blox_core::{Name, NodeId};
 use std::sync::Arc;
 
 impl Launches {
-    /// Orders for the nodes that need them.
+    /// Creates the orders for all nodes that need them.
     pub fn orders(&mut self, out: &mut Outcome) {
         for node in std::mem::take(&mut out.dirty) {
             if let Some(orders) = self.orders_for(node) {
@@ -18,7 +18,7 @@ impl Launches {
     }
 
     fn orders_for(&mut self, node: NodeId) -> Option<Orders> {
-        // Who has not spoken yet does not listen.
+        // Nodes that have not reported in this run receive no orders.
         if !self.links.get(&node)?.spoke {
             return None;
         }
@@ -27,7 +27,7 @@ impl Launches {
             let Some(a) = self.durable.attempts.get(&part.id) else {
                 continue;
             };
-            // Told to end what it does not know of, a node would say that it never ran.
+            // If ordered to end an unknown launch, a node would report that it never ran.
             if a.launch.after.is_none() && !self.doubted.contains_key(&part) {
                 orders.push(self.order(part, a));
             }
@@ -86,7 +86,7 @@ impl Launches {
         }
     }
 
-    /// The job's own `grace_s`, or the cluster's.
+    /// Returns the job's own `grace_s`, or the cluster's default.
     fn grace(&self, a: &Attempt) -> crate::protocol::Millis {
         let said = a.launch.parts.first().and_then(|(_, task)| {
             let said = task.spec.extras().attributes.get("grace_s")?.as_f64()?;
@@ -97,9 +97,9 @@ impl Launches {
         })
     }
 
-    /// Returns how long what is left of an aborted launch has. If a rank failed, or not all of it
-    /// ever ran, as long as the other ranks of a node have then: there is little to save. Else,
-    /// when some of it was lost, as long as if it was stopped.
+    /// Returns the grace period of the remaining parts of an aborted launch. If a rank failed or
+    /// the launch never fully started, it is the kill timeout, because there is little to save. If
+    /// a part was lost, it is the grace period of a normal stop.
     fn grace_of_rest(&self, a: &Attempt) -> crate::protocol::Millis {
         let failed = |end: &super::End| matches!(end.exit, Exit::Failed { .. } | Exit::BadFile);
         if !a.started || a.ends.values().any(failed) {
@@ -109,7 +109,7 @@ impl Launches {
         }
     }
 
-    /// Returns where the ranks meet, once every node keeps its GPUs for them.
+    /// Returns the rendezvous address once every node has reserved its GPUs.
     fn meeting(&self, id: AttemptId, a: &Attempt) -> Option<Meeting> {
         let going = self.going.contains(&id);
         if !going

@@ -1,4 +1,4 @@
-//! A node speaks.
+//! Handling of node reports.
 
 use super::{Goal, Launches, Link, Outcome, Seen};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
@@ -8,26 +8,27 @@ use blox_core::{
     Event, Name, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome as How, Phase, View,
 };
 
-/// Why nothing new is placed on a node until it can join as what it is now.
+/// Reason of the cordon on a node that must leave before it joins with its new inventory.
 const OTHER_INVENTORY: &str =
     "it came back with another inventory, and joins anew once it is empty";
-/// Why a node manager is turned away whose life is not the node's last.
+/// Reason for refusing a node manager with an outdated session.
 const OLD_SESSION: &str = "another manager of this node, or a later copy of its state folder, \
     has reported: give this one a new --state-dir";
-/// How a launch ends that its node manager may have been told to run and does not know of.
+/// Reason recorded for a part that its restarted node manager did not report.
 const UNLISTED: &str = "its node came back without it";
-/// A part of a node's memory.
+/// Relative change in a node's memory that does not count as another inventory.
 const SLIGHT: f64 = 0.02;
 
 impl Launches {
-    /// Takes a report. Orders in answer to it are in the outcome.
+    /// Processes a report. The resulting orders are in the outcome.
     pub fn report(&mut self, now: Millis, view: View<'_>, r: &Report, out: &mut Outcome) {
         let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
         let known = known.map(|(node, _)| *node);
         let link = known.and_then(|node| self.links.get(&node));
         if link.is_some_and(|link| r.session < link.session) {
             self.ignored.old_session += 1;
-            // Nobody hears it who has gone; who has come back with an old copy must.
+            // An exited manager does not read the refusal. A manager with an old copy of the state
+            // must.
             out.refused = Some(OLD_SESSION.to_owned());
             return;
         }
@@ -35,7 +36,7 @@ impl Launches {
             out.orders.extend(self.farewell(r));
             return;
         }
-        // To who has not spoken in this life nothing was said in it.
+        // A node that has not reported in this run has received no orders of this epoch.
         let spoke = link.is_some_and(|link| link.spoke);
         let told = r.epoch == self.durable.epoch && r.incarnation > Incarnation(0);
         if told && !spoke && !self.has_left(r) {
@@ -66,8 +67,8 @@ impl Launches {
             self.ignored.repeated += 1;
             return;
         }
-        // A report of the session that the log knows is new as well, if it is the
-        // first since the scheduler began.
+        // The first report since the start of the scheduler counts as a new session, even if the
+        // log knows the session.
         let new_session = r.session > link.session || !link.spoke;
         let later = r.session > link.session;
         let before = (link.heard, link.last_heard());
@@ -75,7 +76,8 @@ impl Launches {
         (link.heard, link.spoke) = (now, true);
         link.address = r.address.clone();
         if new_session {
-            // What an earlier life said it has, this one may not know: how far that was counts.
+            // A new session may not know the launches of an earlier one. Keep the last reported
+            // state of these parts.
             link.forget.clear();
             let over = |s: &Seen| matches!(s.status, Status::Done(_));
             let lost = |part: &PartId| self.told.contains(part) && !is_listed(r, part);
@@ -104,14 +106,14 @@ impl Launches {
         out.dirty.insert(node);
     }
 
-    /// Tells a node again what it was told last, in answer to a newer report of which nothing
-    /// else is taken: leases go on, and nothing is ordered that was not ordered before.
+    /// Repeats the last orders in reply to a newer report without processing the report. Leases are
+    /// renewed, and nothing new is ordered.
     pub fn repeat(&mut self, now: Millis, r: &Report, last: &Orders) -> Option<Orders> {
         let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
         let link = self.links.get_mut(known?.0)?;
         let same = r.session == link.session && r.session == last.session;
         let newer = r.seq > link.last_report && r.cluster.as_ref() == Some(&last.cluster);
-        // Who was silent for long may have been given up.
+        // A node that was silent for long may already count as lost.
         let near = link.spoke && now - link.heard < self.timers.lost;
         if !(same && newer && near) {
             return None;
@@ -125,8 +127,8 @@ impl Launches {
         })
     }
 
-    /// Orders for a node that comes from another cluster: all that it has is nobody's here, and
-    /// nothing else is told it before that is gone.
+    /// Creates orders for a node of another cluster: kill its launches and forget those that are
+    /// over. The node receives no other orders until it has none left.
     fn farewell(&self, r: &Report) -> Option<Orders> {
         let is_over = |a: &&AttemptReport| matches!(a.status, Status::Done(_));
         let kill = |a: &AttemptReport| Order {
@@ -140,7 +142,7 @@ impl Launches {
             node: r.node.clone(),
             cluster: self.durable.cluster.clone()?,
             epoch: self.durable.epoch,
-            // It has none here, and no numbers are counted for it.
+            // The node has no incarnation in this cluster, and its orders are not numbered.
             incarnation: Incarnation(0),
             session: r.session,
             seq: 0,
@@ -150,9 +152,9 @@ impl Launches {
         })
     }
 
-    /// A node that came back with other GPUs, another type or name: nothing new is placed
-    /// on it, and when nothing of it is in doubt it leaves and joins as what it is now.
-    /// Its number from then on.
+    /// Handles a node that returned with another inventory, such as other GPUs or another name. The
+    /// node is cordoned until no launch on it is open. Then it leaves and joins again with a new
+    /// id. Returns the id of the node.
     fn renew(
         &mut self,
         node: NodeId,
@@ -164,7 +166,7 @@ impl Launches {
         let (Some(old), Some(link)) = (view.node(node), self.links.get(&node)) else {
             return node;
         };
-        // What this very report ended, the core has not heard of.
+        // The core has not yet received the ends that this report caused.
         let idle = link.strays.is_empty() && is_idle(view, old) && self.open_on(node).is_empty();
         let up = old.status() == NodeStatus::Up;
         if !idle || self.quarantined(node, now) > Millis(0) {
@@ -192,7 +194,7 @@ impl Launches {
             let action = NodeAction::Cordon { node: new, why };
             out.events.push(Event::NodeManaged { action });
         }
-        // The same manager is spoken to, and numbers of messages go on.
+        // The manager and its sequence numbers stay the same.
         if let Some(link) = self.links.remove(&node) {
             self.links.insert(new, link);
         }
@@ -200,7 +202,7 @@ impl Launches {
         new
     }
 
-    /// Before it could join as something else it came back as what it was.
+    /// Removes the cordon of a node that returned with its original inventory before it rejoined.
     fn same_again(&self, node: NodeId, view: View<'_>, out: &mut Outcome) {
         let drained = view.node(node).and_then(Node::cordoned);
         if drained.is_some_and(|why| why.as_str() == OTHER_INVENTORY) {
@@ -218,7 +220,7 @@ impl Launches {
         self.durable.left.values().any(|key| *key == r.node)
     }
 
-    /// A node that nobody knows.
+    /// Admits an unknown node.
     fn take_in(
         &mut self,
         now: Millis,
@@ -245,8 +247,8 @@ impl Launches {
         Some(node)
     }
 
-    /// Nothing of an earlier boot runs any more: no need to wait for anything. It was last
-    /// `heard` before then.
+    /// Handles a reboot: no process of an earlier boot is running, so no timeout is needed. `heard`
+    /// is the time of the last report before the reboot.
     fn rebooted(
         &mut self,
         node: NodeId,
@@ -268,7 +270,7 @@ impl Launches {
                 .any(|a| a.id == part.id && matches!(a.status, Status::Done(_)))
         };
         for part in self.open_on(node) {
-            // Its own journal knows better.
+            // A reported end is more precise than an estimate.
             if !listed(&part) {
                 let end = self.estimate(view, part, heard, "its node was started anew");
                 self.end_part(out, part, end);
@@ -281,9 +283,10 @@ impl Launches {
         }
     }
 
-    /// A node manager that begins lists all that it was ever told to run, unless its state folder
-    /// is an old copy: then processes that it does not know of may be there for as long as
-    /// a lease that was given when it was heard `before`. They must not be started again.
+    /// Finds the parts that a new session of a node manager did not report. A node manager lists
+    /// all launches that it was ordered to run, unless its state folder is an old copy. In this
+    /// case unknown processes may survive until the lease ends that began at the last report,
+    /// `before`. Their launches must not be restarted until then.
     fn doubt_unlisted(
         &mut self,
         node: NodeId,
@@ -296,7 +299,8 @@ impl Launches {
         for part in self.open_on(node) {
             let listed = is_listed(r, &part);
             let attempt = self.durable.attempts.get(&part.id);
-            // If only the scheduler is new, its earlier life may have doubted what is to end.
+            // If only the scheduler restarted, its previous run may already have doubted a part
+            // that is to end.
             let doubtful = later || attempt.is_some_and(|a| a.goal != Goal::Run);
             if listed {
                 self.doubted.remove(&part);
@@ -362,7 +366,7 @@ impl Launches {
                 }
                 (Status::Done(f), false) => {
                     match self.durable.accounts.get(&part) {
-                        // The node's own word replaces the scheduler's.
+                        // The node's report replaces the scheduler's estimate.
                         Some(end) if end.estimated => {
                             let end = self.account(part, f);
                             self.note(out, Record::Part { part, end });
@@ -415,8 +419,8 @@ impl Launches {
         }
     }
 
-    /// A launch that was given up had completed, as its nodes say now: unless there
-    /// has been another since, its job is done and need not run again.
+    /// Completes a job if its nodes now report that a launch that was given up had completed. This
+    /// applies only if the job has not been launched again.
     fn completed_unheard(&self, view: View<'_>, id: AttemptId, out: &mut Outcome) {
         let given_up = self.durable.of_job(id.job).next().is_none();
         let waits = view
@@ -433,8 +437,7 @@ impl Launches {
         }
     }
 
-    /// A node that was lost, or switched off and on, may be used again once
-    /// nothing old is on it.
+    /// Returns a lost node, or one that was powered off and on, to use once no old launch is on it.
     fn welcome_back(
         &mut self,
         node: NodeId,
@@ -460,13 +463,13 @@ impl Launches {
     }
 }
 
-/// Returns whether a node manager knows of a launch.
+/// Returns true if a report lists a launch.
 fn is_listed(r: &Report, part: &PartId) -> bool {
     r.attempts.iter().any(|a| a.id == part.id)
 }
 
-/// Returns whether a node offers something else than what it joined as. Kernels and hypervisors
-/// keep a little more or less memory for themselves from time to time: that is no other inventory.
+/// Returns true if a node offers another inventory than it joined with. Small differences in memory
+/// are ignored, because kernels and hypervisors reserve varying amounts.
 fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
     let Some(known) = view.node(node).map(Node::spec) else {
         return false;
@@ -479,14 +482,14 @@ fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
     !near(known.memory_gib, r.offer.memory_gib) || alike != *known
 }
 
-/// Returns whether no job holds or was promised a GPU of a node.
+/// Returns true if no job holds or is allocated a GPU of a node.
 pub(in crate::protocol) fn is_idle(view: View<'_>, node: &Node) -> bool {
     let cluster = view.cluster();
     node.gpus()
         .all(|g| cluster.held_by(g).next().is_none() && cluster.promised_to(g).next().is_none())
 }
 
-/// Returns why a node cannot be made of what it offers.
+/// Returns an error message if the offered inventory is invalid.
 fn not_an_inventory(r: &Report) -> Option<String> {
     let spec = blox_core::ClusterSpec {
         nodes: vec![(*r.offer).clone()],
@@ -494,7 +497,7 @@ fn not_an_inventory(r: &Report) -> Option<String> {
     spec.check().err().map(|e| e.to_string())
 }
 
-/// Two nodes that are up have two names: people could not tell them apart.
+/// Returns an error message if another node that is up has the same name.
 fn name_is_taken(view: View<'_>, node: Option<NodeId>, r: &Report) -> Option<String> {
     let name = r.offer.name.as_ref()?;
     let mut up = view.nodes().filter(|n| n.status() == NodeStatus::Up);
@@ -558,12 +561,12 @@ mod tests {
         }
     }
 
-    /// A scheduler and all that it wrote down.
+    /// A scheduler and all its records.
     struct All {
         scheduler: Scheduler,
         log: Vec<Record>,
         now: u64,
-        /// Of the scheduler, as nodes say.
+        /// The cluster in the nodes' reports.
         cluster: ClusterId,
         epoch: u64,
         incarnation: u64,
@@ -724,13 +727,13 @@ mod tests {
         let at = |secs: u64| secs * 1_000;
         assert_eq!(again(at(2), 1, 2), Some((told.seq + 1, 2, true)));
         assert_eq!(again(at(4), 1, 3), Some((told.seq + 2, 3, true)));
-        // Said before, and by another life of its manager.
+        // A repeated report, and a report of another session.
         assert_eq!(again(at(5), 1, 3), None);
         assert_eq!(again(at(5), 2, 4), None);
         assert_eq!(again(at(11), 1, 5), Some((told.seq + 3, 5, true)));
-        // It may count as lost by now.
+        // The node may already count as lost.
         assert_eq!(again(at(19), 1, 6), None);
-        // What comes later goes on from there.
+        // Later orders continue the numbering.
         all.now = at(20);
         let step = all.hear("k", 1, 7, named("n", 2));
         assert!(matches!(&step.effects[..], [Effect::Send(o)] if o.seq == told.seq + 4));
@@ -739,7 +742,7 @@ mod tests {
     #[test]
     fn what_another_cluster_granted_is_ended_and_never_taken_for_ones_own() {
         let mut all = All::new();
-        // It has begun more often, and its node manager as well.
+        // The other cluster has a higher epoch and session.
         (all.cluster, all.epoch) = (ClusterId("d".into()), 3);
         let launch = |status| AttemptReport {
             id: AttemptId {
@@ -807,8 +810,7 @@ mod tests {
             })
         };
         all.step(submit("first"));
-        // The first round is at 0 s; it has not been asked yet, and no tick comes before the
-        // next round at 300 s.
+        // The next round is at 300 s. The submission at 300.07 s is the first input after it.
         all.now = 300_000 - 30;
         let step = all.step(submit("second"));
         let core = |r: &Record| match r {
@@ -846,17 +848,17 @@ mod tests {
         all.hear("k", 1, 1, named("n", 2));
         let step = all.hear("k", 2, 1, named("n", 1));
         assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
-        // The new one is spoken to, as a later incarnation.
+        // Orders go to the new node, as a later incarnation.
         let told = |step: &Step| match &step.effects[..] {
             [Effect::Send(o)] => (o.session, o.incarnation, o.seq),
             other => panic!("{other:?}"),
         };
         assert_eq!(told(&step), (Session(2), Incarnation(2), 2));
-        // What its earlier life said comes too late, and one that is there hears so.
+        // A report of an earlier session is refused.
         let said = refusal(&all.hear("k", 1, 9, named("n", 2)));
         assert!(said.contains("another manager of this node"), "{said}");
         assert_eq!(all.nodes(), [(Left, 2), (Up, 1)]);
-        // Lost, and back with another type.
+        // Lost, and back with another GPU type.
         all.silence(9);
         assert_eq!(all.nodes(), [(Left, 2), (Lost, 1)]);
         let offer = NodeSpec {
@@ -867,7 +869,7 @@ mod tests {
         assert_eq!(all.nodes(), [(Left, 2), (Left, 1), (Up, 1)]);
         let node = all.scheduler.view().node(NodeId(2)).unwrap();
         assert_eq!(*node.spec(), offer);
-        // Drained by a person, it stays so.
+        // A drain by a user carries over to the new node.
         let why = "a fan".into();
         all.step(Heard::Request(Request::Drain(NodeId(2), why)));
         all.hear("k", 4, 1, named("n", 4));
@@ -944,7 +946,7 @@ mod tests {
         all.silence(9);
         all.hear("b", 1, 2, named("n", 2));
         assert_eq!(all.nodes(), [(Lost, 2), (Up, 2)]);
-        // And the first is not welcome back.
+        // The first node is refused in turn.
         let said = refusal(&all.hear("a", 1, 2, named("n", 2)));
         assert!(said.contains("node 1 has the name n"), "{said}");
         assert_eq!(all.nodes(), [(Lost, 2), (Up, 2)]);
@@ -971,21 +973,22 @@ mod tests {
             assert_eq!(one.silence(9), NodeStatus::Lost);
             assert_eq!(one.hear(), NodeStatus::Up);
         }
-        // The third time within ten minutes: a minute from its loss, 8 s after it was heard.
+        // Third loss within ten minutes: one minute of quarantine, counted from the loss, 8 s after
+        // the last report.
         assert_eq!(one.silence(9), NodeStatus::Lost);
         assert_eq!(one.hear(), NodeStatus::Lost);
         one.silence(58);
         assert_eq!(one.hear(), NodeStatus::Lost);
         one.silence(1);
         assert_eq!(one.hear(), NodeStatus::Up);
-        // And now two minutes.
+        // Fourth loss: two minutes.
         one.silence(100);
         assert_eq!(one.hear(), NodeStatus::Lost);
         one.silence(27);
         assert_eq!(one.hear(), NodeStatus::Lost);
         one.silence(1);
         assert_eq!(one.hear(), NodeStatus::Up);
-        // After ten quiet minutes all is forgotten.
+        // After ten minutes without a loss, the count restarts.
         for _ in 0..80 {
             one.silence(7);
             assert_eq!(one.hear(), NodeStatus::Up);

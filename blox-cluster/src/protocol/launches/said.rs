@@ -1,30 +1,30 @@
-//! What launches say of themselves, on its way to the core.
+//! Forwarding of job reports to the core.
 
 use super::{Launches, Outcome};
 use crate::protocol::ids::{AttemptId, Millis};
 use crate::protocol::message::{MOST_METRICS, Report, Said, Status};
 use blox_core::{Event, JobRef, Phase, View};
 
-/// Between two readings of one launch that are passed on lie so many heartbeats at least.
+/// Minimum interval between two forwarded reports of a launch, in heartbeats.
 const HEARTBEATS: u64 = 5;
-/// And this share of the time for which its job has run: what is kept of a launch grows with the
-/// logarithm of its length.
+/// Minimum interval between two forwarded reports, as a share of the job's running time. The number
+/// of stored reports therefore grows with the logarithm of the running time.
 const SHARE: f64 = 0.01;
 
-/// What the core was told of a launch.
+/// State of the forwarded reports of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
-    /// When last.
+    /// Time of the last forwarded report.
     at: Millis,
-    /// How far it was first, and when: its speed is measured from there.
+    /// Time and progress from which the speed is measured.
     first: Option<(Millis, f64)>,
-    /// How far it was last.
+    /// Last forwarded progress.
     done: Option<f64>,
 }
 
 impl Launches {
-    /// Tells the core how far running launches are, how fast they have been, and the numbers that
-    /// they gave: what has changed, once in a while and at their end.
+    /// Forwards changed progress, measured speed and metrics of running launches to the core. A
+    /// launch is forwarded at most once per interval, and at its end.
     pub(super) fn pass_on(&mut self, now: Millis, view: View<'_>, r: &Report, out: &mut Outcome) {
         for a in &r.attempts {
             let known = self.durable.attempts.get(&a.id);
@@ -71,8 +71,9 @@ impl Launches {
         if let Some(done) = said.progress.map(|p| p.done)
             && job.phase() == Phase::Running
         {
-            // That it is no further is news as well: the core takes it to go on.
-            // Less than before: it has gone back to a checkpoint.
+            // Unchanged progress is forwarded as well, because the core otherwise extrapolates. If
+            // progress decreased, the job has resumed from a checkpoint and the measurement
+            // restarts.
             let first = passed.first.filter(|_| passed.done <= Some(done));
             let (since, from) = *passed.first.insert(first.unwrap_or((now, done)));
             passed.done = Some(done);
@@ -94,7 +95,7 @@ impl Launches {
         for (name, value) in said.metrics {
             let last = job.metric(&name).last();
             names += usize::from(last.is_none());
-            // The same number again is no second reading.
+            // An unchanged value is not a new reading.
             let is_new = last.is_none_or(|(_, last)| *last != value);
             if is_new && (last.is_some() || names <= MOST_METRICS) {
                 out.events.push(Event::Metric {

@@ -1,4 +1,4 @@
-//! A gang on two nodes, report by report.
+//! Tests of a gang on two nodes, report by report.
 
 use super::{Durable, End};
 use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Said, Status, Wish};
@@ -14,22 +14,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const JOB: JobId = JobId(0);
-/// Below all that a scheduler's first life grants.
+/// Lower than every fencing number of the scheduler's first epoch.
 const FIRST_LIFE: u64 = 1 << 32;
 
-/// A scheduler, two nodes of a GPU each, and a job that takes both.
+/// A scheduler, two nodes with one GPU each, and a job that takes both.
 struct Gang {
     scheduler: Scheduler,
     now: u64,
     seq: u64,
-    /// What each node has, by the number of the launch.
+    /// Launches on each node, by launch number.
     has: [BTreeMap<u32, Status>; 2],
-    /// What each node was told last, by the number of the launch.
+    /// Last orders for each node, by launch number.
     told: [BTreeMap<u32, Wish>; 2],
     silent: [bool; 2],
-    /// The life of each node's manager.
+    /// The session of each node manager.
     sessions: [u64; 2],
-    /// What the job says of itself.
+    /// The job's reported progress and metrics.
     said: Said,
     outcome: Option<Outcome>,
 }
@@ -39,17 +39,17 @@ impl Gang {
         Self::with(&[], 9.0)
     }
 
-    /// Of a job that takes so many seconds.
+    /// Creates a world with a job of this duration in seconds.
     fn lasting(secs: f64) -> Self {
         Self::with(&[], secs)
     }
 
-    /// Of a scheduler that begins with a log.
+    /// Creates a world whose scheduler starts with a log.
     fn with(log: &[Record], secs: f64) -> Self {
         Self::of(log, secs, Extras::default())
     }
 
-    /// Of a job that trains with batches of 64 to 256.
+    /// Creates a world with a training job of batch sizes 64 to 256.
     fn training(secs: f64) -> Self {
         let limits = TypeLimits {
             per_gpu: (8, 64),
@@ -70,7 +70,7 @@ impl Gang {
         Self::of(&[], secs, extras)
     }
 
-    /// Of a job that has more to say.
+    /// Creates a world with a job that has further attributes.
     fn of(log: &[Record], secs: f64, mut extras: Extras) -> Self {
         let (scheduler, _) = Scheduler::begin(
             Settings {
@@ -146,7 +146,7 @@ impl Gang {
         assert_eq!(self.scheduler.last_refused(), "");
     }
 
-    /// Takes the job in, and places it on all GPUs whenever it waits and both nodes are up.
+    /// Submits the job, and places it on all GPUs whenever it waits and both nodes are up.
     fn decision(&self) -> Decision {
         let view = self.scheduler.view();
         let mut d = Decision {
@@ -168,7 +168,7 @@ impl Gang {
         d
     }
 
-    /// Two seconds pass: nodes that are not silent report.
+    /// Advances the time by two seconds. Nodes that are not silent report.
     fn beat(&mut self) {
         self.now += 2_000;
         for node in 0..2 {
@@ -183,7 +183,7 @@ impl Gang {
         self.seq += 1;
         let attempt = |(attempt, status): (&u32, &Status)| AttemptReport {
             id: id(*attempt),
-            // One job, and one life: its launches are the grants.
+            // There is one job and one epoch, so each launch has one grant.
             fence: Fence(FIRST_LIFE + u64::from(*attempt)),
             status: status.clone(),
             port: 29_500,
@@ -214,7 +214,7 @@ impl Gang {
         self.has[node].insert(attempt, status);
     }
 
-    /// Until launch `attempt` runs on these nodes; the others do not get there.
+    /// Advances until launch `attempt` runs on these nodes. It does not start on the others.
     fn runs(&mut self, attempt: u32, nodes: &[usize]) {
         for _ in 0..30 {
             if self.told.iter().all(|t| t.contains_key(&attempt)) {
@@ -236,19 +236,19 @@ impl Gang {
         self.scheduler.view().job(JOB).map(|j| j.phase())
     }
 
-    /// Iterations that the core believes in.
+    /// Returns the iterations that the core assumes as done.
     fn work(&self) -> f64 {
         let job = self.scheduler.view().job(JOB);
         job.map_or(f64::NAN, |j| j.work_done())
     }
 
-    /// For how long the core believes that it ran.
+    /// Returns the running time that the core assumes.
     fn attained(&self) -> f64 {
         let job = self.scheduler.view().job(JOB);
         job.map_or(f64::NAN, |j| j.attained_time().secs())
     }
 
-    /// The scheduler is killed, and started again after a while.
+    /// Kills the scheduler, and restarts it after a while.
     fn outage(&mut self, secs: u64) {
         let saved = self.scheduler.save();
         let at = self.scheduler.time(Millis(self.now + secs * 1_000));
@@ -296,7 +296,7 @@ fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
     let at = Time::ZERO;
     let mut first = Gang::new();
     first.runs(1, &[0, 1]);
-    // A copy from before the job came in, to which another job comes.
+    // An old copy of the log, without the job; another job is submitted to it.
     let cluster = ClusterId("c".into());
     let copy = [
         Record::Cluster { id: cluster },
@@ -321,7 +321,7 @@ fn ranks_may_end_as_far_apart_as_they_like() {
     g.beats(600);
     assert_eq!(g.phase(), Some(Phase::Running));
     assert!(matches!(g.told[1][&1], Wish::Run(_)));
-    // Nothing of it is on the first node any more, which may go.
+    // The first node no longer has a part of it, so the node may be removed.
     g.silent[0] = true;
     g.beats(600);
     assert_eq!(g.phase(), Some(Phase::Running));
@@ -340,7 +340,7 @@ fn ranks_that_end_before_others_begin_do_not_keep_the_launch_from_starting() {
     g.set(1, 1, Status::Running);
     g.beats(600);
     assert_eq!(g.phase(), Some(Phase::Running));
-    // Those that never begin do.
+    // A part that never starts prevents the start of the launch.
     let mut g = Gang::new();
     g.runs(1, &[0]);
     g.set(0, 1, done(Exit::Completed));
@@ -361,7 +361,7 @@ fn a_rank_that_fails_after_others_ended_well_has_failed_the_launch() {
     assert!(durable.backing_off.contains_key(&JOB));
 }
 
-/// Both nodes go out of reach, and the launch is given up.
+/// Both nodes are unreachable, and the launch is given up.
 fn given_up() -> Gang {
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);
@@ -394,7 +394,7 @@ fn work_that_was_done_out_of_reach_is_not_done_again() {
 fn what_an_outage_of_the_scheduler_took_is_not_counted_as_run() {
     for (beats, exits, saved) in [
         (100, [Exit::Yielded; 2], 112.0),
-        // Nothing has happened for the core since it started.
+        // The core has received no event since the start.
         (1, [Exit::Yielded; 2], 112.0),
         (100, [Exit::Yielded, Exit::Cut], 0.0),
     ] {
@@ -405,7 +405,7 @@ fn what_an_outage_of_the_scheduler_took_is_not_counted_as_run() {
         let near = beats as f64 - 2.0..=beats as f64 + 4.0;
         assert!(near.contains(&before), "{before}");
         g.outage(3_600);
-        // Their leases ran out; one took a little longer over its end.
+        // The leases ran out; one node needed a little longer to end its part.
         g.set(0, 1, done_after(exits[0], 110));
         g.set(1, 1, done_after(exits[1], 112));
         g.silent = [true; 2];
@@ -442,7 +442,7 @@ fn what_ran_since_the_core_last_heard_of_anything_counts() {
     g.now += 20_000;
     g.set(0, 1, done_after(Exit::Yielded, 20));
     g.report(0);
-    // The core's time stands still between events.
+    // The core's time advances only with events.
     g.now += 20_000;
     g.set(1, 1, done_after(Exit::Yielded, 40));
     g.report(1);
@@ -454,7 +454,7 @@ fn what_ran_since_the_core_last_heard_of_anything_counts() {
 
 #[test]
 fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
-    // It was heard last before it was lost.
+    // Time of the last report before the loss.
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);
     g.beats(100);
@@ -463,7 +463,7 @@ fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
     g.beats(30);
     assert_eq!(g.phase(), Some(Phase::Waiting));
     assert_eq!(g.attained(), heard);
-    // The log told of it last before the outage.
+    // Last time in the log before the outage.
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);
     g.beats(100);
@@ -477,7 +477,7 @@ fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
         "{}",
         g.attained()
     );
-    // Nobody saw the end, and the node does not know when it was.
+    // The end was not observed, and the node does not know its time.
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);
     g.beats(100);
@@ -503,7 +503,7 @@ fn when_a_node_is_lost_the_ranks_on_others_may_save_their_work() {
     g.silent[0] = true;
     g.beats(30);
     assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(Millis::secs(7))));
-    // Until they have, nothing of the job starts elsewhere.
+    // Until both have reported, nothing of the job starts elsewhere.
     g.silent[0] = false;
     g.has[0].clear();
     g.beats(6);
@@ -521,11 +521,11 @@ fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
     g.sessions[1] = 2;
     g.has[1].clear();
     g.beat();
-    // Not even to end it is it told: it would say that it never ran.
+    // It does not even receive an order to end it, since it would report that it never ran.
     assert_eq!(g.told[1], BTreeMap::new());
     assert!(matches!(g.told[0].get(&1), Some(Wish::Yield(_))));
     g.set(0, 1, done(Exit::Yielded));
-    // Until the lease of what may still run there is over: 20.3 s from when it was heard.
+    // Until the lease of a part that may still run is over: 20.3 s after the last report.
     g.beats(18);
     assert_eq!((g.accounts().len(), g.granted()), (1, 1));
     assert_eq!(g.told[1], BTreeMap::new());
@@ -533,7 +533,7 @@ fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
     let ends: Vec<Exit> = g.accounts().iter().map(|e| e.exit).collect();
     assert_eq!(ends, [Exit::Yielded, Exit::Lost]);
     assert_eq!((g.outcome, g.granted()), (None, 2));
-    // What it was not told to run yet, it is told again.
+    // Orders that it had not received before are repeated.
     for _ in 0..5 {
         g.beat();
     }
@@ -566,7 +566,7 @@ fn when_a_rank_fails_those_on_other_nodes_have_as_long_as_on_its_own() {
     assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(kill)));
 }
 
-/// A job whose first launch says that it saved 5 iterations, then gives way to a second.
+/// A job whose first launch saves 5 iterations and is then replaced by a second launch.
 fn saved_five() -> Gang {
     let mut g = Gang::new();
     g.said.progress = Some(Progress {
@@ -595,7 +595,7 @@ fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
     }
     g.beat();
     assert_eq!((g.phase(), g.work()), (Some(Phase::Deferred), 5.0));
-    // Nor does one that has saved nothing yet.
+    // Neither does a launch that has saved nothing yet.
     let mut g = saved_five();
     g.said.progress = Some(Progress {
         done: 6.0,
@@ -627,7 +627,7 @@ fn a_node_is_lost_only_if_it_says_nothing() {
 
 #[test]
 fn the_first_failure_says_what_becomes_of_a_job() {
-    // The other rank, on a node of a lower number, falls over it.
+    // The rank on the lower-numbered node fails as a consequence.
     let mut g = Gang::new();
     g.runs(1, &[0, 1]);
     for (node, code) in [(1, 42), (0, 1)] {
@@ -662,7 +662,7 @@ fn losses(g: &Gang) -> Vec<(f64, f64)> {
     all.iter().map(at).collect()
 }
 
-/// The job says that it is so far, and how large its loss is.
+/// Reports this progress and loss for the job.
 fn says(g: &mut Gang, done: f64, loss: f64) {
     let saved = 0.0;
     g.said.progress = Some(Progress { done, saved });
@@ -675,13 +675,13 @@ fn what_a_job_says_reaches_the_policies_once_in_a_while() {
     g.runs(1, &[0, 1]);
     let speed = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.rate());
     assert_eq!(speed(&g), Some(1.0));
-    // A quarter of an iteration a second: a reading with every report, of which one in
-    // five is passed on.
+    // The job runs at 0.25 iterations per second. Every report has a reading, and one in five is
+    // forwarded.
     for step in 0..50 {
         says(&mut g, f64::from(step) * 0.5, 1.0 / f64::from(step + 1));
         g.beat();
         if step == 0 {
-            // One reading is no speed.
+            // A single reading gives no speed.
             assert_eq!((g.work(), speed(&g)), (0.0, Some(1.0)));
         }
     }
@@ -692,16 +692,15 @@ fn what_a_job_says_reaches_the_policies_once_in_a_while() {
         .collect();
     assert_eq!(losses(&g), expected);
     assert_eq!(speed(&g), Some(0.25));
-    // What the core believed since the last reading, at that speed.
+    // Progress that the core extrapolated since the last reading at the measured speed.
     assert!((22.5..=25.0).contains(&g.work()), "{}", g.work());
-    // The same number again is no second reading, though the job goes on.
+    // An unchanged value is not a new reading, although the job continues.
     for step in 50..70 {
         says(&mut g, f64::from(step) * 0.5, 0.01);
         g.beat();
     }
     assert_eq!(losses(&g)[10..], [(100.0, 0.01)]);
-    // A job that has run for a thousand seconds is heard of every ten, one that has run for two
-    // thousand every twenty.
+    // After 1,000 s of running time, a reading is forwarded every 10 s; after 2,000 s, every 20 s.
     g.said.progress = None;
     for step in 0..1_000u32 {
         g.said.metrics.insert("loss".into(), f64::from(step));
@@ -719,7 +718,7 @@ fn a_job_that_gets_no_further_is_not_taken_to() {
     let speed = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.rate());
     says(&mut g, 100.0, 0.5);
     g.beats(1_000);
-    // It was submitted with one iteration a second, and has said nothing of its speed.
+    // The specification has one iteration per second, and the job has reported no progress.
     assert!((100.0..=112.0).contains(&g.work()), "{}", g.work());
     assert_eq!(speed(&g), Some(1.0));
     says(&mut g, 600.0, 0.5);
@@ -770,7 +769,7 @@ fn the_last_word_of_a_launch_is_passed_on_at_once() {
     says(&mut g, 4.0, 0.125);
     g.beat();
     assert_eq!(losses(&g), [(0.0, 0.5), (4.0, 0.125)]);
-    // What it has not saved is lost.
+    // Unsaved work is lost.
     assert_eq!(g.work(), 0.0);
 }
 
@@ -812,7 +811,7 @@ fn the_numbers_of_rank_0_count_and_others_fill_in() {
     let named = |n: &str, v| (n.to_owned(), v);
     let expected = vec![named("a", 7.0), named("b", 7.0), named("loss", 0.0)];
     assert_eq!(all(&g), (Some((6.0, 4.0)), expected.clone()));
-    // Who says nothing has said it before.
+    // An empty report keeps the last reported values.
     g.said = Said::default();
     g.beat();
     assert_eq!(all(&g), (Some((6.0, 4.0)), expected));
@@ -837,27 +836,27 @@ fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
         parts[0].1.batch.map(|b| (b.per_gpu, b.accumulation))
     };
     g.runs(1, &[0, 1]);
-    // What it was written for, on two GPUs.
+    // The batch configuration of the specification on two GPUs.
     assert_eq!(batch(&g, 1), Some((32, 0)));
-    // How long its steps take is not said yet.
+    // The step time is not reported yet.
     says(&mut g, &[("pass_s", 0.1), ("grad_sqr", 1.0)]);
     assert_eq!(report(&g), None);
     says(&mut g, &[("step_s", 0.15)]);
     let first = report(&g).unwrap();
     let speed = first.speed[""];
     assert_eq!(speed.most_gpus, GpuCount(2));
-    // With one way of running alone, AdaptDL's fit stops early: only the pass is as reported.
+    // From a single configuration, AdaptDL's fit stops early: only the pass time is as reported.
     let pass = speed.params.pass(32.0);
     assert!((pass - 0.1).abs() < 0.001, "{pass}");
-    // It has not said either how much noise there is.
+    // The gradient noise is not reported yet.
     assert_eq!(first.noise, GradientNoise { sqr: 1.0, var: 0.0 });
-    // What is nearly the same is no news.
+    // Nearly equal values are not news.
     says(&mut g, &[("step_s", 0.152)]);
     assert_eq!(report(&g), Some(first));
     says(&mut g, &[("grad_var", 300.0)]);
     let noise = report(&g).map(|r| (r.noise.sqr, r.noise.var));
     assert_eq!(noise, Some((1.0, 300.0)));
-    // It takes another batch by itself, and both are remembered.
+    // The job uses another batch size by itself; both configurations are stored.
     let other = [("batch_per_gpu", 64.0), ("pass_s", 0.18), ("step_s", 0.23)];
     says(&mut g, &other);
     let params = report(&g).unwrap().speed[""].params;
@@ -868,7 +867,7 @@ fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
     let durable = g.scheduler.launches().durable();
     let text = serde_json::to_string(durable).unwrap();
     assert_eq!(&serde_json::from_str::<Durable>(&text).unwrap(), durable);
-    // The next launch begins with a batch that is worth more, and at the speed of the model.
+    // The next launch starts with a more efficient batch size, and at the modelled speed.
     g.step(Heard::Request(Request::Requeue(JOB)));
     for node in 0..2 {
         g.set(node, 1, done(Exit::Yielded));
@@ -887,7 +886,7 @@ fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
     };
     let rate = g.scheduler.view().job(JOB).map(|j| j.rate());
     assert_eq!(rate, Some(model.goodput(2, 2, 64, 1) / 64.0));
-    // Nothing is kept of a job that has ended.
+    // Nothing is stored of a job that has ended.
     g.step(Heard::Request(Request::Cancel(JOB)));
     for node in 0..2 {
         g.set(node, 2, done(Exit::Cut));
@@ -909,7 +908,7 @@ fn a_job_has_sixteen_names_and_no_more() {
     let durable = g.scheduler.launches().durable();
     let names: Vec<_> = durable.jobs[&JOB].metrics.keys().collect();
     assert_eq!(names.len(), 16);
-    // Those that it has are heard of as before.
+    // Parts that the node reports are handled as before.
     assert_eq!(names[15].as_str(), "m9");
     g.said.metrics = [("m9".into(), 0.25), ("m99".into(), 1.0)].into();
     g.beats(10);
@@ -917,7 +916,7 @@ fn a_job_has_sixteen_names_and_no_more() {
     assert_eq!((heard("m9"), heard("m99")), (Some(2), Some(0)));
 }
 
-/// Every rank ended with 0 after it was told to stop.
+/// Every rank exited with 0 after an order to stop.
 fn stopped_with_zero() -> Status {
     Status::Done(Final {
         exit: Exit::Yielded,
@@ -928,7 +927,7 @@ fn stopped_with_zero() -> Status {
     })
 }
 
-/// A job of 100 iterations that is put back and whose ranks end so, with this progress.
+/// A job of 100 iterations that is requeued and whose ranks end like this, with this progress.
 fn put_back(ends: [Status; 2], done: Option<(f64, f64)>, extras: Extras) -> Gang {
     let mut g = Gang::of(&[], 100.0, extras);
     g.runs(1, &[0, 1]);
@@ -944,7 +943,7 @@ fn put_back(ends: [Status; 2], done: Option<(f64, f64)>, extras: Extras) -> Gang
 #[test]
 fn launch_zero_after_a_stop_is_resumed() {
     let zero = || [stopped_with_zero(), stopped_with_zero()];
-    // All that is known of its work is kept: what it saved, else what it did.
+    // The known work is kept: what was saved, else what was done.
     for (progress, work) in [
         ((40.0, 30.0), 30.0),
         ((40.0, 0.0), 40.0),
@@ -977,7 +976,7 @@ fn launch_zero_after_all_iterations_is_completed() {
         let g = put_back(ends, Some((100.0, 0.0)), Extras::default());
         assert_eq!(g.outcome, Some(Outcome::Completed));
     }
-    // Who ends with 75 says that there is more to do than was submitted.
+    // Exit code 75 states that work remains, whatever the iterations say.
     let ends = [done(Exit::Yielded), stopped_with_zero()];
     let g = put_back(ends, Some((100.0, 0.0)), Extras::default());
     assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
@@ -1028,7 +1027,7 @@ fn launch_bad_file_is_a_failure_with_its_reason() {
     g.runs(1, &[0, 1]);
     g.set(0, 1, bad());
     g.beat();
-    // Its other ranks have as long as after the failure of one.
+    // The other ranks have the time limit that follows the failure of a rank.
     let kill = Settings::default().timers.kill;
     assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(kill)));
     g.set(1, 1, done(Exit::Cut));

@@ -1,4 +1,4 @@
-//! Jobs that train: the batch that a launch starts with, and what its steps teach of its goodput.
+//! Training jobs: the batch configuration of a launch, and goodput models fitted to its step times.
 
 use super::{Launches, Outcome, Record};
 use crate::protocol::ids::AttemptId;
@@ -12,27 +12,27 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-// Names of numbers that jobs report.
+// Names of the metrics that jobs report.
 
-/// Seconds of a pass alone.
+/// Seconds of a forward and backward pass without communication.
 const PASS: &str = "pass_s";
-/// Seconds of a step of one pass, with its exchange of gradients.
+/// Seconds of a step of one pass, including the gradient exchange.
 const STEP: &str = "step_s";
 /// Squared norm of the gradient.
 const SQR: &str = "grad_sqr";
-/// Variance of the gradient of the initial batch.
+/// Variance of the gradient at the initial batch size.
 const VAR: &str = "grad_var";
-/// Samples of a pass on a GPU, if these are not what the launch was told.
+/// Batch size of a GPU, if it differs from the batch configuration of the launch.
 const PER_GPU: &str = "batch_per_gpu";
 
-/// A step or a pass that takes less, or more, is a mistake of who measured.
+/// Plausible duration of a step or pass in seconds. Values outside are measurement errors.
 const SECONDS: RangeInclusive<f64> = 1e-9..=1e9;
-/// Two readings that differ by less say the same.
+/// Relative difference below which two readings count as equal.
 const ALIKE: f64 = 0.05;
-/// Ways of running that are remembered for a type of GPU.
+/// Limit on the stored configurations of a GPU type.
 const MOST_WAYS: usize = 64;
 
-/// How long steps of a job take, by type of GPU: each way of running once.
+/// Measured step times of a job, by GPU type, with one entry for each configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steps(BTreeMap<Name, Vec<StepTime>>);
 
@@ -54,7 +54,7 @@ impl Steps {
     }
 }
 
-/// A way of running.
+/// Returns the configuration of a measurement: nodes, GPUs and batch size of a GPU.
 fn way(s: &StepTime) -> (u32, u32, u32) {
     (s.nodes, s.gpus, s.per_gpu)
 }
@@ -63,7 +63,7 @@ fn near(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= ALIKE * a.abs().max(b.abs())
 }
 
-/// The type of the GPUs of an assignment, and on how many nodes they lie.
+/// Returns the GPU type of an assignment and its number of nodes.
 fn place(view: View<'_>, held: &Assignment) -> Option<(Name, u32)> {
     let cluster = view.cluster();
     let mut nodes: Vec<_> = held.gpus.iter().map(|g| cluster.node_of(*g)).collect();
@@ -74,7 +74,8 @@ fn place(view: View<'_>, held: &Assignment) -> Option<(Name, u32)> {
     Some((name.clone(), nodes.len() as u32))
 }
 
-/// The batch that a launch on these GPUs should train with, if its job has one to choose.
+/// Returns the batch configuration for a launch on these GPUs, if the job's batch size is
+/// adjustable.
 pub(super) fn batch(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Option<BatchConfig> {
     let extras = job.spec().extras();
     let training = extras.training.as_ref()?;
@@ -83,7 +84,8 @@ pub(super) fn batch(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Opti
     training.batch_on(&gpu_type, nodes, gpus, extras.batch_size, job.report())
 }
 
-/// Iterations a second on these GPUs, by what the job reported, if it has.
+/// Returns the iterations per second on these GPUs according to the goodput model that was fitted
+/// to the job's reports.
 pub(super) fn modelled_rate(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Option<f64> {
     let training = job.spec().extras().training.as_ref()?;
     let (gpu_type, nodes) = place(view, held)?;
@@ -97,7 +99,8 @@ pub(super) fn modelled_rate(view: View<'_>, job: &JobRef<'_>, held: &Assignment)
 }
 
 impl Launches {
-    /// Learns from the numbers that a launch gave. The policy is told if they are news.
+    /// Updates the goodput model from reported metrics. The core receives the model only if it has
+    /// changed.
     pub(super) fn learn(
         &mut self,
         id: AttemptId,
@@ -148,7 +151,8 @@ impl Launches {
             Some((gpu_type.clone(), speed))
         });
         let report = TrainingReport {
-            // Without a word of its noise a larger batch is taken to gain nothing.
+            // If the job has not reported its gradient noise, assume that a larger batch gains
+            // nothing.
             noise: noise
                 .or(before)
                 .unwrap_or(GradientNoise { sqr: 1.0, var: 0.0 }),
@@ -160,7 +164,7 @@ impl Launches {
         });
     }
 
-    /// Returns how long its steps take, and on what type of GPU, if it says so.
+    /// Returns the reported step time and its GPU type.
     fn steps_of(
         &self,
         id: AttemptId,
@@ -176,7 +180,7 @@ impl Launches {
         let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
         let said = |name: &str| numbers.get(name).copied().filter(|x| SECONDS.contains(x));
         let step = said(STEP)?;
-        // Where nothing is exchanged, a step is a pass.
+        // A single replica exchanges no gradients, so a step is a pass.
         let compute = said(PASS).or((replicas == 1).then_some(step))?;
         let own = numbers.get(PER_GPU).copied();
         let own = own.filter(|n| *n >= 1.0 && *n <= f64::from(u32::MAX));
