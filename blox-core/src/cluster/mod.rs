@@ -516,8 +516,9 @@ impl Cluster {
     }
 
     /// Marks the GPUs of a job as vacated. `on` is their node and bit mask, if known. Returns false
-    /// if the job shares one of them or has one in one ledger only. Ledgers and nodes are updated
-    /// when another job gets the GPUs, or by [`Cluster::settle`].
+    /// if the job shares one of them or has one in one ledger only. The ledgers are updated when
+    /// another job gets the GPUs, or by [`Cluster::settle`]; the nodes are updated by
+    /// [`Cluster::settle`].
     #[inline]
     pub(crate) fn vacate(&self, gpus: &[GpuId], on: Option<OnNode>, passing: &mut Passing) -> bool {
         if let Some(on) = on {

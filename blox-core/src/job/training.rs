@@ -66,9 +66,9 @@ impl TrainingSpec {
         self.types.get(gpu_type)
     }
 
-    /// Returns the number of replicas on GPUs of a type, and the number of nodes that they are on,
-    /// at most `nodes`. Returns `None` if the job does not run there: another type, or no whole
-    /// replicas.
+    /// Returns the number of replicas on GPUs of a type, and the number of nodes that they span:
+    /// `nodes`, limited to 1 to the number of replicas. Returns `None` if the job does not run
+    /// there: another type, or no whole replicas.
     pub fn replicas_on(&self, gpu_type: &str, nodes: u32, gpus: GpuCount) -> Option<(u32, u32)> {
         let stages = self.on(gpu_type)?.stages;
         let replicas = gpus.get() / stages;
