@@ -139,7 +139,7 @@ const CROWD: usize = 64;
 
 /// A priority queue that can also be traversed in order. Entries are sorted, in pieces that are
 /// short enough for insertions. New entries are kept separately until one of them is the first, or
-/// there are too many: new entries are often neighbors and are then inserted together.
+/// there are too many: new entries are often neighbours and are then inserted together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptQueue {
     /// Pieces and their entries, descending: the first job is the last of all. No piece is empty.
@@ -286,7 +286,7 @@ impl KeptQueue {
     }
 }
 
-/// Inserts descending entries into a descending piece. Neighbors are moved together.
+/// Inserts descending entries into a descending piece. Neighbours are moved together.
 fn put_into(chunk: &mut Vec<Entry>, mut entries: &[Entry]) {
     let mut end = chunk.len();
     while let Some(first) = entries.last() {

@@ -35,8 +35,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns a lens for [`View::through`] that shows only the jobs of one virtual cluster and
-    /// the nodes of the partition of that name.
+    /// Returns a lens for [`View::through`] that shows only the jobs of one virtual cluster and the
+    /// nodes of the partition with that name.
     pub fn narrowed(&self, name: NameId) -> Lens {
         self.lens.unwrap_or(&Lens::default()).narrowed(name)
     }

@@ -1067,7 +1067,7 @@ fn restarting_for_ever_is_caught() {
     caught(suite, Property::Liveness);
 }
 
-// Correct schedulers with unusual behavior.
+// Correct schedulers with unusual behaviour.
 
 /// Random numbers derived from a moment.
 struct Dice(u64);

@@ -318,7 +318,7 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
 
 #[test]
 fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
-    /// Job 0, then job 1 in its place, then job 1 on fewer GPUs of the same node.
+    /// Places job 0, then job 1 instead, then job 1 on fewer GPUs of the same node.
     #[derive(Clone)]
     struct Shrinking;
     impl Stateless for Shrinking {}

@@ -44,7 +44,7 @@ impl AtRoundEnd {
     }
 }
 
-/// Smallest value from which neighboring floats are at least one apart.
+/// Smallest value from which neighbouring floats are at least one apart.
 const COUNTABLE: f64 = (1u64 << (f64::MANTISSA_DIGITS - 1)) as f64;
 
 impl Part for AtRoundEnd {}

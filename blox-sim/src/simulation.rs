@@ -1044,7 +1044,7 @@ mod tests {
             assert_eq!(report.jobs[0].crashes, 1);
             finishes(&report)[0]
         };
-        // Alone for 1200 s, then at half its rate; both start again at 2100 s.
+        // Alone for 1200 s, then at half its rate; both jobs restart at 2100 s.
         assert_eq!(finish(None), Some(2100.0 + 3000.0 * 2.0));
         assert_eq!(finish(Some(1100.0)), Some(2100.0 + 1900.0 * 2.0));
         assert_eq!(finish(Some(700.0)), Some(2100.0 + 1700.0 * 2.0));

@@ -457,7 +457,7 @@ impl Cluster {
         self.ledgers[gpu.index()].held
     }
 
-    /// Returns the run of neighboring GPUs at the head of the list, and its length. Returns `None`
+    /// Returns the run of neighbouring GPUs at the head of the list, and its length. Returns `None`
     /// if the list is empty or its first GPU is unknown.
     #[inline(always)]
     pub(crate) fn first_run(&self, gpus: &[GpuId]) -> Option<(OnNode, usize)> {

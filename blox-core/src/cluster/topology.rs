@@ -5,9 +5,9 @@ use super::spec::{Link, LinkKind, NodeSpec};
 /// GB/s between two GPUs without a link on a node that specifies links: through the host's memory.
 pub const HOST_GB_PER_S: f64 = 9.0;
 
-/// One direction of one NVLink of a V100.
+/// GB/s of one direction of one NVLink of a V100.
 const NVLINK2: f64 = 25.0;
-/// One direction of all NVLinks of an A100.
+/// GB/s of one direction of all NVLinks of an A100.
 const NVSWITCH: f64 = 300.0;
 /// PCIe 3 with 16 lanes, at the speed of copies.
 const PCIE3: f64 = 12.0;

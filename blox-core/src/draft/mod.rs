@@ -744,7 +744,7 @@ impl<'a> Draft<'a> {
     ) -> Result<(), DraftError> {
         let cannot = DraftError::CannotShare { job, partner };
         let theirs = self.current(partner).filter(|_| partner != job);
-        // A third job is as impossible as on any taken GPU.
+        // A third job on the GPUs is impossible, as on any taken GPU.
         let fits = theirs.is_some_and(|t| {
             t.same_gpus(a) && self.beside(partner, t).is_none_or(|other| other == job)
         });

@@ -486,7 +486,7 @@ pub(crate) fn accepts(spec: &JobSpec, cluster: &Cluster, gpu_type: GpuTypeId) ->
     listed.is_empty() || name().is_some_and(|name| listed.contains(name))
 }
 
-/// Returns whether a job accepts the types of all these GPUs.
+/// Returns whether a job accepts the types of all given GPUs.
 pub(crate) fn accepts_all(spec: &JobSpec, cluster: &Cluster, gpus: &[GpuId]) -> bool {
     spec.extras().gpu_types.is_empty()
         || gpus.iter().all(|gpu| {

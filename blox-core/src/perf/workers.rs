@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds of a step of synchronous training on `w` workers: c0 / w + c1 + c2 w.
+/// Model of the seconds of a step of synchronous training on `w` workers: c0 / w + c1 + c2 w.
 ///
 /// The terms are the shared work, the constant cost, and the cost of each worker. With as many
 /// parameter servers as workers, or none, this is the paper's model of synchronous training.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Maximum number of steps. A scheduler that makes progress needs fewer.
 const MOST_STEPS: u64 = 100_000;
 
-// What dice are for.
+// Purposes of random numbers.
 const LAUNCH: u64 = 1;
 const STOP: u64 = 2;
 const RUN: u64 = 3;
@@ -124,7 +124,7 @@ pub(crate) struct Job {
     crashes: u32,
     /// True if the job continues to work during its checkpoint.
     diligent: bool,
-    // As the state said last.
+    // Progress, attained service and crashes in the state at the last comparison.
     seen: (f64, f64, u32),
 }
 
@@ -420,7 +420,7 @@ impl ScriptedCluster {
                 self.is_current(job, token).then_some(())?;
                 self.settle(job);
                 self.new_token(job);
-                // Up to a rounding error it is there.
+                // All work is done, up to rounding errors.
                 let all = self.script.jobs[job.index()].work.iterations;
                 let j = &mut self.jobs[job.index()];
                 self.tally.executed += all - j.work;
@@ -546,7 +546,7 @@ impl ScriptedCluster {
 
     fn end(&mut self, job: JobId, outcome: Outcome) -> Option<Event> {
         self.new_token(job);
-        // What it did after its checkpoint began, nobody was told of.
+        // Progress after the start of the checkpoint is not reported.
         let j = &mut self.jobs[job.index()];
         if outcome != Outcome::Completed {
             self.tally.lost += j.work - j.told;
@@ -596,7 +596,7 @@ impl ScriptedCluster {
         }
         let over = What::Over(job, token);
         self.ends(left, lag, What::Completes(job, token), over);
-        // What is heard may lead to a launch: without an end to it, neither ends.
+        // A report may lead to a launch. Without a limit, both could continue forever.
         let talks = self.jobs[job.index()].attempt <= 4;
         if first && talks && self.script.troubles.has(Trouble::Reports) {
             self.schedule_reports(job, left);
@@ -674,11 +674,11 @@ impl ScriptedCluster {
         let j = &mut self.jobs[job.index()];
         j.truth = Truth::Launching;
         j.attempt = attempt;
-        // A change is on old and new GPUs until it is done.
+        // Until a change is done, the job occupies its old and new GPUs.
         let old = std::mem::replace(&mut j.gpus, gpus);
         j.leaving.extend(old);
         j.leaving.retain(|g| !j.gpus.contains(g));
-        // A change passes through a checkpoint: nothing is lost by it.
+        // A change passes through a checkpoint, so it loses no work.
         j.launched_with = j.work;
         j.since = self.now;
         let token = self.new_token(job);
@@ -719,7 +719,7 @@ impl ScriptedCluster {
         let (diligent, work, rate) = (j.diligent, j.work, j.rate);
         let all = self.script.jobs[job.index()].work.iterations;
         if over && (near(work, all) || dice.chance(0.5)) {
-            // Nothing is left to stop: its end is on its way.
+            // The launch has already ended: its end will be reported, and no stop is needed.
             return Ok(());
         }
         let token = self.new_token(job);
@@ -763,7 +763,7 @@ impl ScriptedCluster {
                 self.node_action(action);
                 Ok(())
             }
-            // The loop has the scheduler asked.
+            // The loop runs the scheduler.
             Command::Ask { .. } => Ok(()),
         }
     }
@@ -806,7 +806,7 @@ impl ScriptedCluster {
         for (i, truth) in self.jobs.iter_mut().enumerate() {
             let id = JobId(i as u32);
             let Some(job) = view.job(id) else {
-                // Admission ends jobs too: see the books of what was observed.
+                // Admission also ends jobs; the accounts of the observed events cover this.
                 if !matches!(truth.truth, Truth::Ended(_) | Truth::Absent) {
                     truth.truth = Truth::Ended(Outcome::Rejected);
                 }
@@ -959,7 +959,7 @@ impl Backend for ScriptedCluster {
     }
 
     fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
-        // What the plan stopped left first.
+        // The jobs that the plan stopped leave first.
         for i in 0..self.jobs.len() {
             let id = JobId(i as u32);
             let current = view.job(id);

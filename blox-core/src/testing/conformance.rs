@@ -30,7 +30,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A rule that a scheduler, or the core beneath it, broke.
+/// A rule that a scheduler, or the core, broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Property {
@@ -39,16 +39,16 @@ pub enum Property {
     /// Plans fit the state that they were made from: no GPU is allocated twice, and neither plans
     /// nor requests name unknown jobs.
     Plan,
-    /// Verdicts and node actions name jobs and nodes that can take them.
+    /// Verdicts and node actions are possible for their jobs and nodes.
     Answers,
     /// A policy does not panic.
     Panic,
-    /// A policy answers each call, within the suite's [patience](Suite::patience).
+    /// A policy returns from each call within the suite's [time limit](Suite::patience).
     Hang,
     /// Allocated and bound GPUs, counts and lists agree with the jobs. No GPU has more jobs than
     /// agreed to share it.
     Ledgers,
-    /// Events and commands follow from each other.
+    /// Events and commands match each other.
     Commands,
     /// Progress and attained service only grow, except for reported losses of a crash and
     /// corrections of a launch's running time. Executed work equals accounted work.
@@ -59,7 +59,7 @@ pub enum Property {
     Liveness,
     /// The end of every job is accounted for.
     Accounting,
-    /// An [`Outlook`] is true: visiting every decision moment changes nothing.
+    /// An [`Outlook`] is correct: visiting every decision moment gives the same decisions.
     Outlook,
     /// A clone decides like its original and does not affect the original.
     Clone,
@@ -109,7 +109,7 @@ impl Problem {
     }
 }
 
-/// A scheduler that breaks a rule, and the smallest case found in which it does.
+/// A scheduler that breaks a rule, with the smallest failing case found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[error(
@@ -140,7 +140,7 @@ pub struct Failure {
 pub struct Report {
     /// Cases.
     pub cases: u64,
-    /// Runs: each case is run in several ways.
+    /// Runs: each case has several.
     pub runs: u64,
     /// Jobs submitted. This counter and all below count the first run of each case.
     pub jobs: u64,
@@ -150,13 +150,13 @@ pub struct Report {
     pub events: u64,
     /// Decisions.
     pub decisions: u64,
-    /// Placements that plans ordered.
+    /// Placements in plans.
     pub placements: u64,
-    /// Stops that plans ordered.
+    /// Stops in plans.
     pub preemptions: u64,
     /// Launches that failed.
     pub failed_launches: u64,
-    /// Launches lost to crashes, lost nodes and broken GPUs.
+    /// Launches lost by crashes, lost nodes and broken GPUs.
     pub crashes: u64,
     /// Nodes lost.
     pub nodes_lost: u64,
@@ -171,7 +171,7 @@ pub struct Report {
 pub struct Subject {
     policy: Box<dyn Decide>,
     cadence: Box<dyn Cadence>,
-    /// The pipeline, which tells the jobs that its placement could never place.
+    /// The pipeline, which knows the jobs that its placement could never place.
     pipeline: Option<Pipeline>,
 }
 
@@ -205,7 +205,7 @@ impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
     }
 }
 
-/// A conformance suite for the scheduler that `builder` makes from a seed; see [`Suite`].
+/// Creates a conformance suite for the scheduler that `builder` creates from a seed; see [`Suite`].
 ///
 /// ```
 /// use blox_core::{Composition, order::SortKey, policy::by_key, testing};
@@ -616,7 +616,8 @@ impl Case {
                 if fits && !self.starves {
                     let decided = core.last_decision() >= Some(job.eligible_since());
                     let why = match job.phase() {
-                        // Plans say why others than those that they stop wait.
+                        // Plans contain the reasons of all waiting jobs except those that they
+                        // stop.
                         Phase::Waiting if decided => core.reason_for(id),
                         _ => job.reason(),
                     };
@@ -665,7 +666,7 @@ impl Case {
             }
         }
         let kept = cluster.tally.executed - cluster.tally.lost;
-        // Jobs that still run have done more than the cluster has settled.
+        // Running jobs have progressed beyond the accounts of the cluster.
         if !near(accounted, kept) && !self.starves {
             return wrong(
                 Property::Work,
@@ -885,7 +886,7 @@ struct Shadow {
     policy: Box<dyn Decide>,
 }
 
-// Calls of a policy, as a failure names them.
+// Names of a policy's calls in failures.
 const MANAGE: &str = "manage";
 const ADMIT: &str = "admit";
 const PLAN: &str = "plan (schedule, then place)";

@@ -1,5 +1,5 @@
-//! Help for testing schedulers: [`conformance`](conformance()) checks that a scheduler keeps
-//! the rules that every backend relies on.
+//! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
+//! that every backend relies on.
 
 mod cluster;
 mod conformance;

@@ -23,7 +23,7 @@ pub enum Trouble {
     FailedLaunches,
     /// Jobs crash and lose work.
     Crashes,
-    /// Nodes are lost and come back, others join late.
+    /// Nodes are lost and return; others join late.
     NodeLosses,
     /// GPUs break and are repaired.
     GpuFailures,
@@ -31,13 +31,13 @@ pub enum Trouble {
     Cancels,
     /// Users hold jobs back and release them.
     Holds,
-    /// Jobs report progress, and that they became faster or slower.
+    /// Jobs report progress and changes of their rate.
     Progress,
-    /// Jobs that ask for more GPUs than the cluster has.
+    /// Some jobs request more GPUs than the cluster has.
     Oversized,
-    /// Jobs that ask for more GPUs than any node has.
+    /// Some jobs request more GPUs than any node has.
     MultiNode,
-    /// Partitions of the cluster, and jobs that belong to them.
+    /// The cluster has partitions, and some jobs belong to them.
     Partitions,
     /// Jobs report metrics such as their loss. Some jobs choose their own batch and report their
     /// speed.
@@ -178,7 +178,7 @@ impl Script {
             round,
         };
         script.trainings();
-        // First, so that at equal moments a job comes in before anything befalls it.
+        // Submissions come first, so that at equal moments a job is submitted before its faults.
         for (i, spec) in script.jobs.iter().enumerate() {
             let what = Outside::Submit(JobId(i as u32));
             script.outside.push((spec.submit, what));
@@ -385,7 +385,7 @@ fn jobs(
     most: usize,
 ) -> Vec<Arc<JobSpec>> {
     let count = 1 + r.below(20);
-    // From a burst to a trickle.
+    // The span ranges from a burst to slow arrivals.
     let span = r.pick(&[2.0, 6.0, 15.0]) * round;
     let total = cluster.total_gpus() as usize;
     let mut submits: Vec<f64> = (0..count).map(|_| on_grid(r, span, round)).collect();

@@ -102,7 +102,7 @@ impl SchedulingPolicy for ElasticFlow {
     }
 }
 
-/// Grows and shrinks in place.
+/// Grows and shrinks jobs in place.
 #[derive(Clone)]
 struct InPlace;
 
@@ -369,7 +369,7 @@ fn sia_shapes_follow_the_batch_that_a_job_chose() {
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
     }
-    // The third finds no t4 and takes its second shape.
+    // The third job finds no t4 and takes its second shape.
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1; place 2 on 2");
     let config = BatchConfig {
         per_gpu: 64,

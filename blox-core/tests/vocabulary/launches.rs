@@ -248,7 +248,7 @@ fn a_later_plan_cancels_a_launch_that_still_waits() {
     b.round(0.0);
     b.decide(100.0);
     b.decide(110.0);
-    // Nothing of job 1 ever ran: no stop, no preemption.
+    // No process of job 1 ever ran: no stop, no preemption.
     assert_eq!(b.take_commands(), "stop 0.1");
     assert_eq!(b.phases(), "0 stopping, 1 waiting, 2 starting");
     assert_eq!((b.job(1).preemptions(), b.job(1).attempt()), (0, 0));
@@ -362,7 +362,7 @@ fn jobs_that_change_places_do_not_wait_for_one_another() {
     let mut b = bench("1x3", plans, 3);
     b.round(0.0);
     b.decide(100.0);
-    // One has to leave first; the others then change in place.
+    // One job has to leave first; the others then change in place.
     assert_eq!(b.take_commands(), "stop 0.1");
     b.stopped(110.0, 0, 1);
     assert_eq!(b.take_commands(), "change 2.2");

@@ -6,7 +6,7 @@ use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View};
 use std::sync::Arc;
 
 /// Wraps another model and slows jobs that share GPUs. Both run as fast as alone if the sum of
-/// their utilizations ([`gpu_utilisation`]) is at most one. Otherwise both rates are divided by
+/// their utilisations ([`gpu_utilisation`]) is at most one. Otherwise both rates are divided by
 /// that sum. If pairs were [measured](Shared::measured), the measured speeds apply. A job with
 /// [speeds by GPU type](blox_core::Extras::speeds) also has speeds beside other jobs: its rate is
 /// the one of the inner model ([`ByType`](super::ByType)).

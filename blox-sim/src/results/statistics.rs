@@ -168,7 +168,7 @@ fn t_cdf(t: f64, df: f64) -> f64 {
     1.0 - 0.5 * incomplete_beta(df / 2.0, 0.5, df / (df + t * t))
 }
 
-/// Returns the regularized incomplete beta function I_x(a, b), by its continued fraction
+/// Returns the regularised incomplete beta function I_x(a, b), by its continued fraction
 /// (Abramowitz and Stegun 26.5.8) with Lentz's method.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 {

@@ -15,7 +15,7 @@ pub struct TimelineRow {
     pub length_s: f64,
     /// GPUs with at least one running job.
     pub busy_gpus: f64,
-    /// Usable GPUs: not broken, on nodes that are up and not cordoned. The utilization of the
+    /// Usable GPUs: not broken, on nodes that are up and not cordoned. The utilisation of the
     /// [`Summary`](super::Summary) refers to all GPUs instead.
     pub usable_gpus: f64,
     /// Jobs with GPUs: starting, running or stopping.

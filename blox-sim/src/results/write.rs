@@ -36,7 +36,7 @@ pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteEr
     jobs_to(&mut out, jobs)
 }
 
-// Uses one type of writer, so that it is compiled and optimized here, not again for each caller.
+// Uses one type of writer, so that it is compiled and optimised here, not again for each caller.
 fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     let mut head = vec![
         "job_id",

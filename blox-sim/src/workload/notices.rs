@@ -124,7 +124,7 @@ pub enum NoticeKind {
     RepeatedName,
     /// Jobs whose names were not compared because there are too many.
     NamesNotCompared,
-    /// Jobs without an entry in the table beside this one.
+    /// Jobs without an entry in the accompanying table.
     NotInOtherTable,
 }
 

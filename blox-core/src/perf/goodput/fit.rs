@@ -32,7 +32,7 @@ pub struct Fit {
 /// Returns the parameters that fit the observations best. Returns `None` without observations, or
 /// if a duration is not above 0.
 ///
-/// Minimizes the objective of AdaptDL (the system of Pollux, OSDI 2021) from the same start: the
+/// Minimises the objective of AdaptDL (the system of Pollux, OSDI 2021) from the same start: the
 /// root mean square error of the logarithm of pass durations, the same error of step durations,
 /// `1e-3 (gamma - 1)²` and `1e-2 ((beta_n/alpha_n)² + (beta_r/alpha_r)²)`. Parameters that the
 /// observations do not determine are fixed. With a single batch size, half of a pass is constant.
@@ -42,7 +42,7 @@ pub fn fit(observed: &[StepTime]) -> Option<ThroughputParams> {
     fit_from(observed, &Settings::default()).map(|f| f.params)
 }
 
-/// Like [`fit`], with other settings of the minimization.
+/// Like [`fit`], with other settings of the minimisation.
 pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
     let positive = |x: f64| x > 0.0 && x.is_finite();
     if observed.is_empty()
@@ -89,7 +89,7 @@ pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
     })
 }
 
-/// Returns the objective that [`fit`] minimizes: the distance of parameters from the observations.
+/// Returns the objective that [`fit`] minimises: the distance of parameters from the observations.
 pub fn objective_of(observed: &[StepTime], params: &ThroughputParams) -> f64 {
     Objective::of(observed).at(&params.to_array()).0
 }

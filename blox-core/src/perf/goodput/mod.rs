@@ -1,4 +1,4 @@
-//! Goodput: how fast a training job makes statistical progress (Pollux, OSDI 2021).
+//! Goodput: the speed of a training job's statistical progress (Pollux, OSDI 2021).
 //!
 //! Goodput is throughput times statistical efficiency. [`ThroughputParams`] predict the duration of
 //! a step from the numbers of nodes and GPUs and the batch. [`fit()`] finds the parameters from
@@ -105,7 +105,7 @@ impl ThroughputParams {
         alpha + beta * (f64::from(gpus) - 2.0).max(NOTHING)
     }
 
-    /// Returns the seconds of an optimizer step: `accumulation` passes, and a last pass with its
+    /// Returns the seconds of an optimiser step: `accumulation` passes, and a last pass with its
     /// exchange.
     pub fn step(&self, nodes: u32, gpus: u32, per_gpu: f64, accumulation: u32) -> f64 {
         let pass = self.pass(per_gpu);

@@ -1,4 +1,4 @@
-//! Minimizes a smooth function within bounds by the limited-memory quasi-Newton method L-BFGS-B of
+//! Minimises a smooth function within bounds by the limited-memory quasi-Newton method L-BFGS-B of
 //! Byrd, Lu, Nocedal and Zhu (SIAM J. Sci. Comput. 16, 1995). It uses the subspace projection of
 //! version 3.0 (Morales and Nocedal, 2011) and the line search of Moré and Thuente. Steps and
 //! stopping rules equal those of the published program: the [fit](super::fit()) stops early, so the
@@ -55,7 +55,7 @@ impl Default for Settings {
     }
 }
 
-/// Result of a minimization.
+/// Result of a minimisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Minimum<const N: usize> {
     /// The variables at the minimum.
@@ -69,7 +69,7 @@ pub struct Minimum<const N: usize> {
 /// Maximum number of trials of a line search.
 const TRIALS: u32 = 20;
 
-/// Minimizes `f` from `start` within bounds. `f` returns the value and the gradient.
+/// Minimises `f` from `start` within bounds. `f` returns the value and the gradient.
 pub fn minimise<const N: usize>(
     f: impl Fn(&[f64; N]) -> (f64, [f64; N]),
     start: [f64; N],
