@@ -390,8 +390,8 @@ impl<'a> JobRef<'a> {
     pub fn assignment(&self) -> Option<&'a Assignment> {
         self.rec.promised.as_ref()
     }
-    /// Returns the bound assignment: the last one that the job was launched on, unless the job has
-    /// left it. During an allocation change, the job also keeps its previous GPUs (see
+    /// Returns the bound assignment: the assignment of the last start or change command, unless the
+    /// job has left it. During an allocation change, the job also keeps its previous GPUs (see
     /// [`Cluster::held_by`](crate::Cluster::held_by)).
     pub fn held(&self) -> Option<&'a Assignment> {
         self.rec.held()

@@ -87,8 +87,10 @@ impl TrainingSpec {
     }
 
     /// Returns the batch for GPUs of a type on `nodes` nodes: the best one by the job's report.
-    /// Uses the `asked` batch, else the initial one, in three cases: the job has not reported, its
-    /// batch is fixed, or no batch is within its limits. That batch is split into passes that fit.
+    ///
+    /// If the batch is [fixed](Adapts), this is the `asked` batch instead, else the initial one. If
+    /// the job has not reported, or no batch is within its limits, this is the initial one. Such a
+    /// batch is split into passes that fit, and is at least the smallest pass on each replica.
     /// Returns `None` if the job [does not run](TrainingSpec::replicas_on) there.
     ///
     /// ```

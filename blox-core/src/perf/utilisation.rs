@@ -1,8 +1,8 @@
 use crate::job::spec::JobSpec;
 
-/// Returns the fraction of time that a job keeps its GPUs busy when it runs alone. It is the number
-/// `gpu_utilisation` among the job's [attributes](crate::Extras::attributes), above 0 and at most
-/// 1. Without this attribute it is 1.
+/// Returns the fraction of time that a job keeps its GPUs busy when it runs alone: the number
+/// `gpu_utilisation` among the job's [attributes](crate::Extras::attributes). The number must be
+/// above 0 and at most 1. A job without a valid number has 1.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time, perf::gpu_utilisation};

@@ -70,9 +70,9 @@ use std::sync::Arc;
 
 /// The true speed of jobs. Policies never see it; they have estimates.
 pub trait ExecutionModel: Part {
-    /// Returns the iterations a second of the job on the assignment that it starts on now, at least
-    /// 0. Called again when the job on the same GPUs changes. The order of calls for jobs that are
-    /// launched at one moment is unspecified.
+    /// Returns the iterations a second, at least 0, of the job on the assignment that it starts on
+    /// now. Called again when the job on the same GPUs changes. The order of calls for jobs that
+    /// are launched at one moment is unspecified.
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
 
     /// Returns the stretch of a running job from now on if the job changes its own rate; `None` if

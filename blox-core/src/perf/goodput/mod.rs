@@ -38,10 +38,10 @@ use serde::{Deserialize, Serialize};
 
 /// The seven parameters of the step duration (Pollux, section 3.2). In seconds, except `gamma`.
 ///
-/// A pass over a batch of `b` on each GPU takes `alpha_c + beta_c * b`. Exchanging gradients takes
-/// no time on one GPU, `alpha_r + beta_r * (gpus - 2)` within a node, and `alpha_n + beta_n * (gpus
-/// - 2)` between nodes. `gamma` is the degree of overlap of the two: with 1 they do not overlap,
-/// and larger values overlap more.
+/// A pass over a batch of `b` on each GPU takes `alpha_c + beta_c * b`. An exchange of gradients
+/// takes no time on one GPU. It takes `alpha_r + beta_r * (gpus - 2)` within a node, and between
+/// nodes `alpha_n + beta_n * (gpus - 2)`. `gamma` is the degree of overlap of the two: with 1 they
+/// do not overlap, and larger values overlap more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThroughputParams {
     /// Constant part of a pass.
