@@ -1,49 +1,49 @@
-//! What a job is given: GPUs, and what comes with them.
+//! Assignments: the GPUs of a job, with CPUs, memory and batch.
 
 use crate::ids::{GpuId, JobId};
 use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// GPUs in rank order; up to eight without an allocation.
+/// GPUs in rank order; up to eight are stored inline.
 pub type GpuList = SmallVec<[GpuId; 8]>;
 
-/// Appends GPUs whose numbers follow one another.
+/// Appends GPUs with consecutive numbers.
 #[inline]
 pub(crate) fn append_run(list: &mut GpuList, first: GpuId, count: u32) {
     let all = |i: usize| GpuId(first.0.wrapping_add(i as u32));
     if list.is_empty() && count <= 8 {
-        // All eight are written, whatever the count: no loop whose end has to be guessed.
+        // Always writes all eight: the loop then has no variable end to predict.
         *list = GpuList::from_buf_and_len(std::array::from_fn(all), count as usize);
     } else {
         list.extend((0..count as usize).map(all));
     }
 }
 
-/// How a job splits its batch.
+/// Division of a job's batch into passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchConfig {
-    /// Samples that one GPU takes in one pass.
+    /// Number of samples of one pass on one GPU.
     pub per_gpu: u32,
-    /// Passes whose gradients are added up before a step, beyond the first.
+    /// Number of additional passes whose gradients are accumulated before a step.
     pub accumulation: u32,
 }
 
-/// What a job is given for as long as the assignment stands.
+/// Resources assigned to a job.
 ///
-/// CPUs and memory count for all GPUs together; each node bears the part that
-/// its GPUs are of the whole.
+/// CPUs and memory count for all GPUs together. Each node provides a share in proportion to its
+/// GPUs.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
     /// The GPUs in rank order.
     pub gpus: GpuList,
-    /// CPU cores; 0 where nobody counts them.
+    /// CPU cores; 0 if they are not counted.
     #[serde(default)]
     pub cpus: f64,
-    /// Memory in GiB; 0 where nobody counts it.
+    /// Memory in GiB; 0 if it is not counted.
     #[serde(default)]
     pub memory_gib: f64,
-    /// The batch that the scheduler chose; `None` leaves it to the job.
+    /// Batch chosen by the scheduler; `None` leaves it to the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<BatchConfig>,
     /// The job that runs on the same GPUs at the same time.
@@ -61,7 +61,7 @@ impl Clone for Assignment {
 }
 
 impl Assignment {
-    /// Of nothing. As a constant it is copied to where it is wanted, and not put together first.
+    /// An empty assignment. A constant is copied in one piece instead of being constructed.
     pub(crate) const NONE: Assignment = Assignment {
         gpus: GpuList::new_const(),
         cpus: 0.0,
@@ -70,7 +70,7 @@ impl Assignment {
         partner: None,
     };
 
-    /// These GPUs and nothing else.
+    /// Creates an assignment of these GPUs and nothing else.
     pub fn of(gpus: impl IntoIterator<Item = GpuId>) -> Self {
         Assignment {
             gpus: gpus.into_iter().collect(),
@@ -78,13 +78,13 @@ impl Assignment {
         }
     }
 
-    /// As a clone, made in its place.
+    /// Clones the assignment into its destination.
     #[inline]
     pub(crate) fn clone_into(&self, place: &mut Option<Assignment>) {
         place.insert(self.bare()).take_gpus(&self.gpus);
     }
 
-    /// The same without GPUs.
+    /// Returns a copy without GPUs.
     #[inline]
     fn bare(&self) -> Self {
         Assignment {
@@ -93,8 +93,8 @@ impl Assignment {
         }
     }
 
-    /// A list's own clone goes GPU by GPU; the copy of memory that is faster for many is a call, and
-    /// gangs have mostly a power of two.
+    /// Copies GPUs. The clone of a list copies GPU by GPU. The faster copy of memory is a call, and
+    /// most gangs have a power of two of GPUs.
     #[inline(always)]
     fn take_gpus(&mut self, gpus: &[GpuId]) {
         self.gpus = match *gpus {
@@ -108,7 +108,7 @@ impl Assignment {
         };
     }
 
-    /// Returns whether it is GPUs and nothing else.
+    /// Returns whether the assignment has only GPUs.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {
         self.partner.is_none()
@@ -117,13 +117,13 @@ impl Assignment {
             && self.config.is_none()
     }
 
-    /// Returns how many GPUs.
+    /// Returns the number of GPUs.
     #[inline]
     pub fn count(&self) -> GpuCount {
         GpuCount(self.gpus.len() as u32)
     }
 
-    /// Returns whether both give the job the same, whoever runs beside it.
+    /// Returns whether both assign the same resources to the job, regardless of its partner.
     pub fn same_grant(&self, other: &Assignment) -> bool {
         self.gpus == other.gpus
             && self.cpus == other.cpus
@@ -131,7 +131,7 @@ impl Assignment {
             && self.config == other.config
     }
 
-    /// Returns whether both are the same set of GPUs, in whatever order.
+    /// Returns whether both have the same set of GPUs, in any order.
     pub fn same_gpus(&self, other: &Assignment) -> bool {
         if self.gpus == other.gpus {
             return true;

@@ -1,20 +1,20 @@
-//! When decisions are due.
+//! Decision triggers: the moments of decisions.
 
 use crate::policy::Part;
 use crate::units::{Seconds, Time};
 
-/// When decisions are due. A decision moment that nothing could change is
-/// skipped; the results are those of visiting it.
+/// Moments of decisions. A decision moment without a possible change is skipped; the results are
+/// the same as without skipping.
 pub trait Cadence: Part + Sync {
-    /// The first decision moment that is not before `t` and comes after `last`,
-    /// the moment of the last decision.
+    /// Returns the first decision moment that is not before `t` and is after `last`, the moment of
+    /// the last decision.
     fn first_from(&self, t: Time, last: Option<Time>) -> Time;
 
-    /// The next decision moment after `t` even if nothing happens until then;
-    /// `None` where decisions follow events only.
+    /// Returns the next decision moment after `t` if nothing happens until then; `None` if
+    /// decisions follow only events.
     fn following(&self, t: Time) -> Option<Time>;
 
-    /// The length of a round, where rounds are equally long.
+    /// Returns the length of a round if all rounds have the same length.
     fn period(&self) -> Option<Seconds> {
         None
     }
@@ -29,14 +29,14 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Rounds of `period`, the first at 0. `None` unless the period is above 0.
+    /// Creates rounds of `period`, the first at 0. Returns `None` unless the period is above 0.
     pub fn every(period: Seconds) -> Option<Self> {
         (period > Seconds::ZERO).then_some(Rounds { period })
     }
 }
 
 impl Default for Rounds {
-    /// Of 300 s (Blox).
+    /// Rounds of 300 s (Blox).
     fn default() -> Self {
         Rounds {
             period: Seconds::new(300.0),
@@ -51,7 +51,7 @@ impl Cadence for Rounds {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
         let p = self.period.secs();
         let mut k = (t.secs() / p).ceil();
-        // Division may round across a multiple; the product decides.
+        // The division may round to another multiple; the product decides.
         if k * p < t.secs() {
             k += 1.0;
         } else if (k - 1.0) * p >= t.secs() {
@@ -86,14 +86,15 @@ impl Rounds {
     }
 }
 
-/// A decision whenever something happened, but never two within `gap`.
+/// A decision after each event, but never two within `gap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OnEvent {
     gap: Seconds,
 }
 
 impl OnEvent {
-    /// Decisions on events, at least `gap` apart (0 for at once; negative counts as 0).
+    /// Creates decisions on events, at least `gap` apart (0 for immediate decisions; negative
+    /// counts as 0).
     pub fn with_gap(gap: Seconds) -> Self {
         OnEvent {
             gap: gap.max(Seconds::ZERO),

@@ -1,4 +1,4 @@
-//! What policies answer: verdicts, node actions, plans; and the commands that follow from them.
+//! Answers of policies (verdicts, node actions, plans), and the commands that follow from them.
 
 use crate::assignment::Assignment;
 use crate::ids::{JobId, Name, NodeId};
@@ -7,20 +7,20 @@ use crate::reason::Reason;
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 
-/// How long an answer stays right if nothing happens.
+/// Validity of an answer: how long it stays correct if no event occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outlook {
-    /// Ask again at the next decision moment. Always true; costs a visit a round.
+    /// Until the next decision moment. Always correct, but costs a decision in each round.
     NextRound,
-    /// Ask again at the first decision moment from this time: a policy's timer.
+    /// Until the first decision moment at or after this time: a policy's timer.
     Until(Time),
-    /// The answer stays until an event comes.
+    /// Until the next event.
     Stable,
 }
 
 impl Outlook {
-    /// The earlier of two.
+    /// Returns the shorter of two validities.
     #[must_use]
     pub fn and(self, other: Outlook) -> Outlook {
         use Outlook::{NextRound, Stable, Until};
@@ -33,26 +33,26 @@ impl Outlook {
     }
 }
 
-/// Admission's answer about one job.
+/// Admission decision about one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It may run. What is `None` stays as the job asked.
+    /// The job may run. A field that is `None` stays as requested by the job.
     Accept {
-        /// Taken as this class.
+        /// The class that the job is admitted with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         class: Option<ServiceClass>,
-        /// With this deadline.
+        /// The deadline that the job is admitted with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Time>,
     },
-    /// Not yet.
+    /// The job is held back for now.
     Defer(Reason),
-    /// Never.
+    /// The job is rejected permanently.
     Reject(Reason),
 }
 
-/// Admission's answers, in the order in which they take effect.
+/// Admission decisions, in the order in which they take effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Verdicts {
@@ -60,7 +60,7 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// The job may run.
+    /// Accepts a job.
     pub fn accept(&mut self, job: JobId) {
         self.list.push((
             job,
@@ -71,77 +71,77 @@ impl Verdicts {
         ));
     }
 
-    /// The job may run as another class or with another deadline.
+    /// Accepts a job with another class or another deadline.
     pub fn accept_as(&mut self, job: JobId, class: Option<ServiceClass>, deadline: Option<Time>) {
         self.list.push((job, Verdict::Accept { class, deadline }));
     }
 
-    /// The job is kept back for now. To say so again for the same reason is nothing new: nobody is
-    /// told of it, and no journal holds it.
+    /// Holds a job back for now. A repeated deferral for the same reason has no effect: it causes
+    /// no event and is not journaled.
     pub fn defer(&mut self, job: JobId, why: Reason) {
         self.list.push((job, Verdict::Defer(why)));
     }
 
-    /// The job is turned away for good.
+    /// Rejects a job permanently.
     pub fn reject(&mut self, job: JobId, why: Reason) {
         self.list.push((job, Verdict::Reject(why)));
     }
 
-    /// The answers so far.
+    /// Returns the decisions so far.
     pub fn iter(&self) -> impl Iterator<Item = &(JobId, Verdict)> {
         self.list.iter()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no decisions.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Empties it.
+    /// Removes all decisions.
     pub fn clear(&mut self) {
         self.list.clear();
     }
 }
 
-/// What a cluster manager may do to a node.
+/// An action of a cluster manager on a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NodeAction {
-    /// Nothing new is placed on it; what runs there goes on.
+    /// No new jobs are placed on the node; its running jobs continue.
     Cordon {
         /// The node.
         node: NodeId,
-        /// Why.
+        /// The reason.
         why: Name,
     },
-    /// It may be used again.
+    /// Undoes a cordon: new jobs may be placed on the node again.
     Uncordon {
         /// The node.
         node: NodeId,
     },
-    /// It serves another partition from now on; what runs there goes on.
+    /// The node serves another partition from now on; its running jobs continue.
     Move {
         /// The node.
         node: NodeId,
         /// The partition; `None` for all.
         partition: Option<Name>,
     },
-    /// Switch an idle node off or on.
+    /// Powers an idle node off or on.
     Power {
         /// The node.
         node: NodeId,
-        /// On or off.
+        /// True to power on.
         on: bool,
     },
-    /// Ask for more nodes of a kind that the cluster has.
+    /// Requests more nodes of a kind that the cluster has.
     Grow {
         /// A node of that kind.
         like: NodeId,
-        /// How many.
+        /// Number of nodes.
         count: u32,
     },
-    /// Give an idle node back.
+    /// Returns an idle node to its provider.
     Shrink {
         /// The node.
         node: NodeId,
@@ -149,7 +149,7 @@ pub enum NodeAction {
 }
 
 impl NodeAction {
-    /// The node that it is about; for [`NodeAction::Grow`] the one that others shall be like.
+    /// Returns the node of the action; for [`NodeAction::Grow`] the node whose kind is requested.
     pub fn node(&self) -> NodeId {
         match self {
             NodeAction::Cordon { node, .. }
@@ -162,7 +162,7 @@ impl NodeAction {
     }
 }
 
-/// A cluster manager's actions, in order.
+/// Actions of a cluster manager, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeActions {
@@ -175,23 +175,23 @@ impl NodeActions {
         self.list.push(action);
     }
 
-    /// The actions so far.
+    /// Returns the actions so far.
     pub fn iter(&self) -> impl Iterator<Item = &NodeAction> {
         self.list.iter()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no actions.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Empties it.
+    /// Removes all actions.
     pub fn clear(&mut self) {
         self.list.clear();
     }
 }
 
-/// One step of a plan.
+/// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -200,25 +200,25 @@ pub enum Action {
     Stop {
         /// The job.
         job: JobId,
-        /// Why.
+        /// The reason.
         why: Reason,
     },
-    /// The job runs on this assignment: a launch if it waits, a restart if the
-    /// plan also stops it, a change in place if it runs.
+    /// The job runs on this assignment. This is a launch if the job waits, a restart if the plan
+    /// also stops the job, and a change in place if the job runs.
     Place {
         /// The job.
         job: JobId,
-        /// What it is given.
+        /// The assignment.
         assignment: Assignment,
     },
-    /// The job has reached its goal: it ends as complete.
+    /// The job has reached its goal and ends as complete.
     Finish {
         /// The job.
         job: JobId,
-        /// Why.
+        /// The reason.
         why: Reason,
     },
-    /// The job comes before all that are not promoted, for the rest of its life.
+    /// The job is ordered before all jobs that are not promoted, until it ends.
     Promote {
         /// The job.
         job: JobId,
@@ -226,7 +226,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The job that it is about.
+    /// Returns the job of the step.
     pub fn job(&self) -> JobId {
         match self {
             Action::Stop { job, .. }
@@ -237,18 +237,18 @@ impl Action {
     }
 }
 
-/// What a decision wants: the difference to what is.
+/// The plan of a decision: the changes to the current state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The version of the state that it was made from, with the changes that its own decision made
-    /// before it.
+    /// Version of the state that the plan was made from, including the earlier changes of the same
+    /// decision.
     pub version: u64,
     /// The steps. All stops take effect before any placement.
     pub actions: Vec<Action>,
-    /// Why single jobs wait.
+    /// Reasons why single jobs wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<(JobId, Reason)>,
-    /// Why all others wait.
+    /// Reason why all other jobs wait.
     #[serde(default)]
     pub otherwise: Reason,
 }
@@ -262,13 +262,13 @@ impl Plan {
         otherwise: Reason::NotChosen,
     };
 
-    /// Returns whether it changes nothing.
+    /// Returns whether the plan changes nothing.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
 
-    /// Empties it, keeping its memory.
+    /// Empties the plan and keeps its memory.
     pub fn clear(&mut self) {
         self.version = 0;
         self.actions.clear();
@@ -276,7 +276,7 @@ impl Plan {
         self.otherwise = Reason::NotChosen;
     }
 
-    /// Returns how many jobs it stops.
+    /// Returns the number of jobs that the plan stops.
     pub fn stops(&self) -> usize {
         self.actions
             .iter()
@@ -284,7 +284,7 @@ impl Plan {
             .count()
     }
 
-    /// Returns why this job waits, according to this plan.
+    /// Returns the reason why a job waits, according to this plan.
     pub fn reason_for(&self, job: JobId) -> &Reason {
         self.waits
             .iter()
@@ -293,20 +293,20 @@ impl Plan {
     }
 }
 
-/// Everything that a scheduler answers to one question.
+/// Complete result of one decision of a scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// The version of the state that it was made from, before its own changes.
+    /// Version of the state that the decision was made from, before its own changes.
     pub version: u64,
-    /// What to do with nodes.
+    /// Node actions.
     #[serde(default, skip_serializing_if = "NodeActions::is_empty")]
     pub actions: NodeActions,
-    /// Which jobs may enter.
+    /// Admission decisions.
     #[serde(default, skip_serializing_if = "Verdicts::is_empty")]
     pub verdicts: Verdicts,
-    /// Which jobs run on which GPUs.
+    /// Allocations of GPUs to jobs.
     pub plan: Plan,
-    /// How long it stays right.
+    /// Validity of the decision.
     pub outlook: Outlook,
 }
 
@@ -323,7 +323,7 @@ impl Default for Decision {
 }
 
 impl Decision {
-    /// Empties it, keeping its memory.
+    /// Empties the decision and keeps its memory.
     pub fn clear(&mut self) {
         self.version = 0;
         self.actions.clear();
@@ -333,78 +333,78 @@ impl Decision {
     }
 }
 
-/// Something that a backend must carry out now. A start is commanded only when
-/// all of its GPUs have been left.
+/// A command that a backend must execute now. A start is only commanded once all of its GPUs have
+/// been left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Command {
-    /// Have the scheduler decide from the state as it is. Answered by
+    /// Makes the scheduler decide on the current state. Answered by
     /// [`Input::Decided`](crate::input::Input::Decided) or
     /// [`Input::Lost`](crate::input::Input::Lost).
     Ask {
-        /// The number of the question, from 1.
+        /// Number of the request, from 1.
         question: u64,
         /// The decision moment.
         at: Time,
     },
-    /// Tell the job to checkpoint and leave. Answered by `Stopped`, or `Ended`, or `Crashed`.
+    /// Makes the job checkpoint and leave its GPUs. Answered by `Stopped`, `Ended` or `Crashed`.
     Stop {
         /// The job.
         job: JobId,
         /// The launch to stop.
         attempt: u32,
-        /// Why.
+        /// The reason.
         why: Reason,
     },
-    /// Start the job on the assignment that it holds. Answered by `Started` or `LaunchFailed`.
+    /// Starts the job on its bound assignment. Answered by `Started` or `LaunchFailed`.
     Start {
         /// The job.
         job: JobId,
         /// The number of this launch.
         attempt: u32,
     },
-    /// Change a running job to the assignment that it now holds. Answered by
-    /// `Started` or `Crashed`: until then it holds its old GPUs as well.
+    /// Changes a running job to its new bound assignment. Answered by `Started` or `Crashed`: until
+    /// then the job also keeps its old GPUs.
     Change {
         /// The job.
         job: JobId,
         /// The number of this launch.
         attempt: u32,
-        /// What it held before.
+        /// The previous assignment.
         old: Assignment,
     },
-    /// End the job as complete. Answered by `Ended`.
+    /// Ends the job as complete. Answered by `Ended`.
     Finish {
         /// The job.
         job: JobId,
     },
-    /// Switch a node off or on, ask for nodes, give one back. Answered by node events.
+    /// Powers a node off or on, requests nodes, or returns a node. Answered by node events.
     Node(NodeAction),
 }
 
-/// A plan that contradicts the very state that it was made from: the policy's error.
+/// A plan that contradicts the state that it was made from: an error of the policy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PlanError {
-    /// No such job.
+    /// The job does not exist.
     #[error("the plan names job {job}, which does not exist")]
     UnknownJob {
         /// The job.
         job: JobId,
     },
-    /// The job is in no phase for this.
+    /// The phase of the job does not permit the step.
     #[error("the plan wants to {what} job {job}, which is {phase}")]
     WrongPhase {
         /// The job.
         job: JobId,
-        /// What the plan wants.
+        /// The step of the plan.
         what: Name,
-        /// What the job is.
+        /// The phase of the job.
         phase: Name,
     },
-    /// No such GPU.
+    /// The GPU does not exist or is not usable.
     #[error("the plan gives job {job} GPU {gpu}, which does not exist or may not be used")]
     UnusableGpu {
         /// The job.
@@ -424,14 +424,14 @@ pub enum PlanError {
         /// The types that the job accepts.
         expected: Name,
     },
-    /// A GPU is given twice.
+    /// A GPU is allocated twice.
     #[error("the plan gives GPU {gpu} to job {job}, but job {owner} has it")]
     GpuTwice {
         /// The job.
         job: JobId,
         /// The GPU.
         gpu: crate::ids::GpuId,
-        /// Who has it.
+        /// The job that the GPU is allocated to.
         owner: JobId,
     },
     /// A pair whose jobs are not on the same GPUs.
@@ -442,7 +442,7 @@ pub enum PlanError {
         /// The other.
         partner: JobId,
     },
-    /// CPUs or memory that are no amount.
+    /// An invalid amount of CPUs or memory.
     #[error(
         "the plan gives job {job} {amount} {what}, expected a finite number that is not negative"
     )]
@@ -451,7 +451,7 @@ pub enum PlanError {
         job: JobId,
         /// CPUs or memory.
         what: Name,
-        /// What it gives.
+        /// The amount in the plan.
         amount: String,
     },
     /// An assignment without GPUs.
@@ -471,17 +471,17 @@ pub enum PlanError {
         node: NodeId,
         /// CPUs or memory.
         what: Name,
-        /// What it would then hold.
+        /// The node's total under the plan.
         total: f64,
-        /// What it has.
+        /// The node's capacity.
         capacity: f64,
     },
-    /// The plan claims to be from the future.
+    /// The plan is from a future version of the state.
     #[error("the plan was made from version {found} of the state, which is at {current}")]
     FutureVersion {
-        /// The plan's.
+        /// Version in the plan.
         found: u64,
-        /// The state's.
+        /// Version of the state.
         current: u64,
     },
 }

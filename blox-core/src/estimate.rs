@@ -1,25 +1,24 @@
-//! What a policy believes about how long jobs run.
+//! Estimates of running times, for policies.
 
 use crate::job::JobRef;
 use crate::units::Seconds;
 
-/// A belief about durations. SJF, SRTF and their kin share it.
+/// Estimator of running times. Shared by SJF, SRTF and similar policies.
 pub trait Estimator: Send + Sync + 'static {
-    /// Returns how long the whole job runs on the GPUs that it asked for; `None` if nothing is
-    /// known.
+    /// Returns the total running time of the job on its requested GPUs; `None` if unknown.
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds>;
 
-    /// Returns how much of that is left; never negative.
+    /// Returns the remaining running time; never negative.
     fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
         self.duration(job)
             .map(|d| (d - job.attained_time()).max(Seconds::ZERO))
     }
 }
 
-/// The attribute in which a job may bring an estimate with it, in seconds: that of a learned model, say.
+/// Name of the job attribute with an estimate in seconds, for instance from a learned model.
 pub const ESTIMATE: &str = "estimate_s";
 
-/// Knows the truth.
+/// Uses the true running times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oracle;
 
@@ -33,7 +32,7 @@ impl Estimator for Oracle {
     }
 }
 
-/// Believes what users say.
+/// Uses the estimates of users.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UserEstimate;
 

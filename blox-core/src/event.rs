@@ -1,4 +1,4 @@
-//! What happens: the only way in which the state changes.
+//! Events: all changes of the state.
 
 use crate::assignment::BatchConfig;
 use crate::cluster::spec::NodeSpec;
@@ -10,24 +10,24 @@ use crate::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How a job ended.
+/// Outcome of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It did all its work.
+    /// The job did all its work.
     Completed,
-    /// The scheduler ended it because its goal was reached.
+    /// The scheduler ended the job because its goal was reached.
     Terminated,
-    /// It failed and is not tried again.
+    /// The job failed and is not retried.
     Failed,
-    /// A user cancelled it.
+    /// A user cancelled the job.
     Cancelled,
-    /// Admission refused it.
+    /// Admission rejected the job.
     Rejected,
 }
 
 impl Outcome {
-    /// The name that tables and files use.
+    /// Returns the name used in tables and files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Outcome::Completed => "completed",
@@ -39,61 +39,61 @@ impl Outcome {
     }
 }
 
-/// Something that happened. Backends report the first group; the core itself
-/// makes the second from what was decided. Both are journaled.
+/// An event. Backends report the first group; the core derives the second from decisions. Both are
+/// journaled.
 ///
-/// `attempt` is the number of the launch that the report is about, from 1: a
-/// report about an earlier one is stale and is dropped.
+/// `attempt` is the number of the reported launch, from 1. A report about an earlier launch is
+/// stale and is dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Event {
-    /// A job came in.
+    /// A job was submitted.
     Submitted {
-        /// Its number: one more than the last.
+        /// Number of the job: one more than the last.
         job: JobId,
-        /// What it asks for.
+        /// Specification of the job.
         spec: Arc<JobSpec>,
     },
-    /// All of a job's processes run on the GPUs that it was given.
+    /// All processes of a job run on its assigned GPUs.
     Started {
         /// The job.
         job: JobId,
         /// The launch.
         attempt: u32,
-        /// Iterations a second until further notice.
+        /// Iterations a second until the next report.
         rate: f64,
     },
-    /// A launch failed; the job holds nothing and waits again.
+    /// A launch failed; the job has no GPUs and waits again.
     LaunchFailed {
         /// The job.
         job: JobId,
         /// The launch.
         attempt: u32,
-        /// What went wrong.
+        /// The cause.
         why: Name,
     },
-    /// A launch that is over ran for no longer than this: its end was heard of late. What was
-    /// counted beyond is taken back. Comes before the event that says how it ended.
+    /// The end of a launch was reported late: the launch ran only for `secs`. Everything counted
+    /// beyond is withdrawn. Precedes the event with the outcome of the launch.
     Ran {
         /// The job.
         job: JobId,
         /// The launch.
         attempt: u32,
-        /// For how many seconds.
+        /// Running time in seconds.
         secs: f64,
     },
-    /// A job that was told to stop has left its GPUs.
+    /// A stopped job has left its GPUs.
     Stopped {
         /// The job.
         job: JobId,
         /// The launch.
         attempt: u32,
-        /// Iterations done, if they differ from what the rate says.
+        /// Iterations done, if they differ from the number computed from the rate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         work: Option<f64>,
     },
-    /// A job lost its processes without being told to stop, and waits again.
+    /// A job lost its processes without being stopped, and waits again.
     Crashed {
         /// The job.
         job: JobId,
@@ -101,17 +101,17 @@ pub enum Event {
         attempt: u32,
         /// Iterations that its last checkpoint kept.
         work: f64,
-        /// Why.
+        /// The reason.
         why: Reason,
     },
     /// A job ended and left its GPUs.
     Ended {
         /// The job.
         job: JobId,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// A job reported how far it is.
+    /// A job reported its progress.
     Progress {
         /// The job.
         job: JobId,
@@ -119,7 +119,7 @@ pub enum Event {
         attempt: u32,
         /// Iterations done.
         work: f64,
-        /// Iterations a second until further notice.
+        /// Iterations a second until the next report.
         rate: f64,
     },
     /// A job changed its own batch.
@@ -129,7 +129,7 @@ pub enum Event {
         /// The new batch.
         config: BatchConfig,
     },
-    /// A job reported a number, such as its loss.
+    /// A job reported a metric, such as its loss.
     Metric {
         /// The job.
         job: JobId,
@@ -138,11 +138,11 @@ pub enum Event {
         /// The value.
         value: f64,
     },
-    /// A training job reported how fast it is and how noisy its gradients are.
+    /// A training job reported its speed and its gradient noise.
     Reported {
         /// The job.
         job: JobId,
-        /// What it reported.
+        /// The report.
         report: Arc<TrainingReport>,
     },
     /// A user holds a waiting job back.
@@ -150,27 +150,27 @@ pub enum Event {
         /// The job.
         job: JobId,
     },
-    /// A user lets a held job go on.
+    /// A user releases a held job.
     Release {
         /// The job.
         job: JobId,
     },
-    /// A node registered; it gets the next numbers for itself and its GPUs.
+    /// A node registered. The node and its GPUs get the next numbers.
     NodeJoined {
-        /// What it is made of.
+        /// Specification of the node.
         spec: Box<NodeSpec>,
     },
-    /// A node is out of reach. Its jobs are reported one by one.
+    /// A node became unreachable. Its jobs are reported one by one.
     NodeLost {
         /// The node.
         node: NodeId,
     },
-    /// A lost node is back.
+    /// A lost node returned.
     NodeReturned {
         /// The node.
         node: NodeId,
     },
-    /// A node has left for good.
+    /// A node left permanently.
     NodeLeft {
         /// The node.
         node: NodeId,
@@ -185,22 +185,22 @@ pub enum Event {
         /// The GPU.
         gpu: GpuId,
     },
-    /// Admission answered.
+    /// Admission decided about a job.
     Judged {
         /// The job.
         job: JobId,
-        /// The answer.
+        /// The decision.
         verdict: Verdict,
     },
-    /// The cluster manager did something to a node.
+    /// The cluster manager acted on a node.
     NodeManaged {
-        /// What.
+        /// The action.
         action: NodeAction,
     },
 }
 
 impl Event {
-    /// The job that it is about, if it is about one.
+    /// Returns the job of the event, if it has one.
     pub fn job(&self) -> Option<JobId> {
         match self {
             Event::Submitted { job, .. }

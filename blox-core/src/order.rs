@@ -1,10 +1,10 @@
-//! Orders of jobs that are kept from decision to decision.
+//! Orders of jobs, kept from decision to decision.
 
 use crate::ids::JobId;
 use std::cmp::Ordering;
 
-/// Where a job stands in an order: smaller comes first; equal keys are told
-/// apart by the job's number, so that every order is total.
+/// Sort key of a job: smaller keys come first. Equal keys are ordered by job number, so that every
+/// order is total.
 ///
 /// ```
 /// use blox_core::order::SortKey;
@@ -21,7 +21,7 @@ pub struct SortKey {
 }
 
 impl SortKey {
-    /// By one number, ascending; what is not a number comes last.
+    /// Creates a key from one number, ascending. NaN comes last.
     #[inline]
     pub fn by(value: f64) -> Self {
         SortKey {
@@ -31,7 +31,7 @@ impl SortKey {
         }
     }
 
-    /// Ties broken by another number, ascending.
+    /// Breaks ties by another number, ascending.
     #[inline]
     #[must_use]
     pub fn then(mut self, value: f64) -> Self {
@@ -39,7 +39,7 @@ impl SortKey {
         self
     }
 
-    /// In a class: all of a smaller class come first. The class is 0 unless said otherwise.
+    /// Sets the class: all keys of a smaller class come first. The default class is 0.
     #[inline]
     #[must_use]
     pub fn in_class(mut self, class: i32) -> Self {
@@ -54,14 +54,14 @@ impl SortKey {
     }
 }
 
-/// The bits of a float such that unsigned comparison is the float's total order, with one NaN,
-/// the last.
+/// Returns the bits of a float such that unsigned comparison is the total order of floats. There is
+/// a single NaN, which is the largest.
 #[inline]
 fn ordered(value: f64) -> u64 {
     if value.is_nan() {
         return u64::MAX;
     }
-    // -0.0 and 0.0 are the same key.
+    // -0.0 and 0.0 give the same key.
     let bits = (value + 0.0).to_bits();
     if bits >> 63 == 0 {
         bits | (1 << 63)
@@ -70,13 +70,13 @@ fn ordered(value: f64) -> u64 {
     }
 }
 
-/// A job with its key, packed: queues compare a lot, and two large numbers are compared
-/// faster than five small ones.
+/// A job with its key, packed. Queues compare often, and two large numbers compare faster than five
+/// small ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Class, first number, and the upper half of the second.
     high: u128,
-    /// The lower half, the job, and the stamp.
+    /// The lower half of the second, the job, and the stamp.
     low: u128,
 }
 
@@ -96,7 +96,7 @@ impl Entry {
         JobId((self.low >> 32) as u32)
     }
 
-    /// A number that tells the job's entries apart, 0 unless it was set.
+    /// Returns a number that distinguishes the entries of a job; 0 unless it was set.
     #[inline]
     pub fn stamp(&self) -> u32 {
         self.low as u32
@@ -131,24 +131,23 @@ impl Ord for Entry {
     }
 }
 
-/// Entries that lie together.
+/// Maximum number of entries of a piece.
 const CHUNK: usize = 64;
 
-/// So many entries that came in lie apart at most.
+/// Maximum number of new entries that are kept separately.
 const CROWD: usize = 64;
 
-/// A priority queue that can also be walked in order: entries lie sorted, in
-/// pieces short enough to insert into. Those that came in last lie apart until one of them is
-/// the first or they are many: they are neighbours often, and find their places together.
+/// A priority queue that can also be traversed in order. Entries are sorted, in pieces that are
+/// short enough for insertions. New entries are kept separately until one of them is the first, or
+/// there are too many: new entries are often neighbours and are then inserted together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptQueue {
-    /// Descending, pieces and their entries: the first job is the last of all.
-    /// No piece is empty.
+    /// Pieces and their entries, descending: the first job is the last of all. No piece is empty.
     chunks: Vec<Vec<Entry>>,
     len: usize,
-    /// Entries that have no places yet, descending.
+    /// New entries that are not inserted yet, descending.
     new: Vec<Entry>,
-    /// A piece that was used up, for its memory.
+    /// An empty piece, kept for its memory.
     spare: Vec<Entry>,
 }
 
@@ -164,7 +163,7 @@ impl KeptQueue {
     #[inline]
     pub fn push(&mut self, entry: Entry) {
         self.len += 1;
-        // What comes in at one decision nearly is in order.
+        // The new entries of one decision are nearly in order.
         let mut at = self.new.len();
         self.new.push(entry);
         while at > 0 && self.new[at - 1] < entry {
@@ -177,7 +176,7 @@ impl KeptQueue {
         }
     }
 
-    /// All entries find their places.
+    /// Inserts all new entries.
     fn settle(&mut self) {
         let mut new = std::mem::take(&mut self.new);
         while let Some(first) = new.last() {
@@ -187,7 +186,7 @@ impl KeptQueue {
                 self.chunks.push(Vec::with_capacity(CHUNK));
             }
             let chunk = &mut self.chunks[c];
-            // All that comes after the whole queue goes into its last piece.
+            // Entries that come after the whole queue go into its last piece.
             let start = match chunk.first() {
                 Some(last) if c > 0 => new.partition_point(|e| *last < *e),
                 _ => 0,
@@ -199,14 +198,14 @@ impl KeptQueue {
         self.new = new;
     }
 
-    /// Makes several pieces of one that is full.
+    /// Splits a full piece into several.
     #[inline]
     fn split(&mut self, c: usize) {
         let full = self.chunks[c].len();
         if full < CHUNK {
             return;
         }
-        // Pieces with room, so that the next entries split none.
+        // Pieces with room, so that the next entries do not split any.
         let first = CHUNK / 2;
         for start in (first..full).step_by(first).rev() {
             let mut piece = std::mem::take(&mut self.spare);
@@ -216,7 +215,7 @@ impl KeptQueue {
         }
     }
 
-    /// Many at once.
+    /// Inserts many entries at once.
     pub fn fill(&mut self, entries: impl Iterator<Item = Entry>) {
         let mut all: Vec<Entry> = self.chunks.drain(..).flatten().collect();
         all.append(&mut self.new);
@@ -225,7 +224,7 @@ impl KeptQueue {
         self.refill(&all);
     }
 
-    /// The first entry.
+    /// Returns the first entry.
     #[inline]
     pub fn peek(&mut self) -> Option<&Entry> {
         if let Some(new) = self.new.last() {
@@ -237,7 +236,7 @@ impl KeptQueue {
         self.chunks.last().and_then(|c| c.last())
     }
 
-    /// The entry so many places behind the first, as far as is known and if it lies near.
+    /// Returns the entry `places` behind the first, if it is known and in the same piece.
     #[inline]
     pub fn ahead(&self, places: usize) -> Option<&Entry> {
         let chunk = self.chunks.last()?;
@@ -256,13 +255,13 @@ impl KeptQueue {
         entry
     }
 
-    /// All of it in order.
+    /// Returns all entries in order.
     pub fn in_order(&mut self) -> impl Iterator<Item = &Entry> {
         self.settle();
         self.chunks.iter().rev().flat_map(|c| c.iter().rev())
     }
 
-    /// Keeps what passes.
+    /// Keeps the entries for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
         self.settle();
         let all: Vec<Entry> = self
@@ -274,20 +273,20 @@ impl KeptQueue {
         self.refill(&all);
     }
 
-    /// With entries in descending order.
+    /// Replaces the contents by entries in descending order.
     fn refill(&mut self, all: &[Entry]) {
         let piece = |part: &[Entry]| {
             let mut chunk = Vec::with_capacity(CHUNK);
             chunk.extend_from_slice(part);
             chunk
         };
-        // Pieces with room, so that the next entries split none.
+        // Pieces with room, so that the next entries do not split any.
         self.chunks = all.chunks(CHUNK / 2).map(piece).collect();
         self.len = all.len();
     }
 }
 
-/// Puts descending entries into a descending piece. Neighbours are moved together.
+/// Inserts descending entries into a descending piece. Neighbours are moved together.
 fn put_into(chunk: &mut Vec<Entry>, mut entries: &[Entry]) {
     let mut end = chunk.len();
     while let Some(first) = entries.last() {

@@ -1,84 +1,85 @@
-//! Why a job waits, was turned away, was stopped or ended.
+//! Reasons why jobs wait, are rejected, stopped or ended.
 
 use crate::ids::{JobId, Name};
 use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why something happened to a job. Stable: tables, `--explain` and journals hold it.
+/// Reason for the state of a job. Stable: tables, `--explain` and journals contain it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// No decision has seen the job yet.
+    /// No decision has considered the job yet.
     #[default]
     NotYetDecided,
-    /// Admission holds it back while the cluster's load is above its threshold.
+    /// Admission holds the job back while the load of the cluster is above its threshold.
     AdmissionLoad,
-    /// Its user or virtual cluster has used up its quota.
+    /// The quota of the job's user or virtual cluster is used up.
     QuotaReached,
-    /// Admission cannot meet its deadline beside those already promised.
+    /// Admission cannot meet the job's deadline besides the deadlines already guaranteed.
     DeadlineUnreachable,
-    /// It asks for more than the cluster could ever give it.
+    /// The job requests more than the cluster could ever provide.
     NeverFits {
-        /// GPUs that it asks for.
+        /// Number of requested GPUs.
         asked: GpuCount,
-        /// The most that it could be given at once.
+        /// Largest number that could be assigned at once.
         possible: GpuCount,
     },
-    /// A user holds it back.
+    /// A user holds the job back.
     HeldByUser,
     /// Too few GPUs are free.
     TooFewGpus {
-        /// GPUs that it needs.
+        /// Number of GPUs that the job needs.
         needed: GpuCount,
-        /// GPUs free when its turn came.
+        /// Number of free GPUs at the job's turn.
         free: GpuCount,
     },
-    /// No GPU was left free before its turn came.
+    /// No GPU was free at the job's turn.
     NoFreeGpus,
-    /// Enough GPUs are free, but not where the placement rule wants them.
+    /// Enough GPUs are free, but not where the placement rule requires them.
     Fragmented {
-        /// GPUs that it needs.
+        /// Number of GPUs that the job needs.
         needed: GpuCount,
-        /// GPUs free when its turn came.
+        /// Number of free GPUs at the job's turn.
         free: GpuCount,
     },
-    /// A job before it in the order could not be placed, and the rule lets none pass.
+    /// Head-of-line blocking: an earlier job could not be placed, and the rule does not allow
+    /// backfill.
     BehindHead(JobId),
-    /// Starting it now would delay a job with a reservation.
+    /// A launch now would delay a job with a reservation.
     WouldDelay(JobId),
-    /// The scheduling policy gave it no GPU in this decision.
+    /// The scheduling policy gave the job no GPU in this decision.
     NotChosen,
-    /// It was stopped for a job that comes first.
+    /// The job was preempted for a job that is ordered before it.
     PreemptedFor(JobId),
-    /// It was stopped because the scheduling policy no longer named it.
+    /// The job was stopped because the scheduling policy no longer requested it.
     Unlisted,
-    /// It waits for GPUs that another job is still leaving.
+    /// The job waits for GPUs that another job is still leaving.
     WaitingForGpus,
-    /// Its launch failed.
+    /// The job's launch failed.
     LaunchFailed(Name),
-    /// Its node was lost.
+    /// The job's node was lost.
     NodeLost,
-    /// It crashed and will be tried again.
+    /// The job crashed and will be retried.
     Crashed,
-    /// The scheduler ended it: its goal is reached.
+    /// The scheduler ended the job because its goal was reached.
     GoalReached,
-    /// Any other reason that a policy gives.
+    /// Another reason given by a policy.
     Other(Name),
 }
 
-/// What a [`Reason`] counts as. Cloning one copies a pointer.
+/// Label of a [`Reason`], for counting. Cloning one copies a pointer.
 #[derive(Clone, Debug)]
 pub enum ReasonLabel {
     /// A [kind](Reason::kind) of reason.
     Kind(&'static str),
-    /// The text of a reason of a policy's own.
+    /// The text of a policy's own reason.
     Text(Name),
 }
 
 impl ReasonLabel {
-    /// The kind or text.
+    /// Returns the kind or text.
     pub fn as_str(&self) -> &str {
         match self {
             ReasonLabel::Kind(kind) => kind,
@@ -102,12 +103,12 @@ impl Serialize for ReasonLabel {
 }
 
 impl Reason {
-    /// Any other reason.
+    /// Creates another reason from a text.
     pub fn other(text: impl Into<Name>) -> Self {
         Reason::Other(text.into())
     }
 
-    /// Returns what the reason counts as: its kind, or the text of a reason of a policy's own.
+    /// Returns the label of the reason: its kind, or the text of a policy's own reason.
     ///
     /// ```
     /// use blox_core::Reason;
@@ -121,7 +122,7 @@ impl Reason {
         }
     }
 
-    /// The kind of reason without its particulars, for counting.
+    /// Returns the kind of the reason without its details, for counting.
     pub fn kind(&self) -> &'static str {
         match self {
             Reason::NotYetDecided => "not yet decided",

@@ -1,5 +1,5 @@
-//! Parts and schedulers by name, for command lines and configuration files.
-//! Open: whoever depends on the crate adds their own.
+//! Registries of policies, components and schedulers by name, for command lines and configuration
+//! files. Other crates can add their own entries.
 
 use crate::pipeline::Pipeline;
 use crate::policy::{
@@ -15,23 +15,23 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Why a name or parameter was not understood.
+/// An invalid name or parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// No such name.
+    /// Unknown name.
     #[error("unknown {kind} `{name}`{}known: {known}", meant(.nearest))]
     UnknownName {
         /// Scheduler, placement, ...
         kind: &'static str,
         /// The name.
         name: String,
-        /// The known name that it may be a slip of the pen for.
+        /// The known name that was probably meant.
         nearest: Option<String>,
         /// All known names.
         known: String,
     },
-    /// No such parameter.
+    /// Unknown parameter.
     #[error("{kind} `{name}` has no parameter `{param}`; it has: {known}")]
     UnknownParam {
         /// Scheduler, placement, ...
@@ -43,20 +43,20 @@ pub enum RegistryError {
         /// All its parameters.
         known: String,
     },
-    /// Parts that make no scheduler together.
+    /// The policies cannot be composed to a scheduler.
     #[error(transparent)]
     Compose(#[from] crate::pipeline::ComposeError),
-    /// A value that makes no sense.
+    /// Invalid value.
     #[error("parameter `{param}` is `{found}`, expected {expected}")]
     BadValue {
         /// The parameter.
         param: String,
-        /// What it is.
+        /// Its value.
         found: String,
-        /// What was expected.
+        /// Expected value.
         expected: String,
     },
-    /// Text that is no `name{key=value,...}`.
+    /// Text that does not have the form `name{key=value,...}`.
     #[error("`{text}` is not understood, expected NAME or NAME{{PARAMETER=VALUE,...}}")]
     Syntax {
         /// The text.
@@ -82,7 +82,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// A name without parameters.
+    /// Creates a name without parameters.
     pub fn plain(name: impl Into<String>) -> Self {
         Named {
             name: name.into(),
@@ -156,7 +156,7 @@ pub struct Params {
     values: BTreeMap<String, Param>,
 }
 
-/// A value, and the words for it: a text may look like a number.
+/// A value with its original text: a text may look like a number.
 #[derive(Clone, Debug, PartialEq)]
 struct Param {
     value: Value,
@@ -192,7 +192,7 @@ impl Params {
         self.values.insert(name.into(), value.into().into());
     }
 
-    /// The names that are set.
+    /// Returns the names of all set parameters.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
@@ -202,23 +202,23 @@ impl Params {
         self.values.contains_key(name)
     }
 
-    /// Returns whether none is set.
+    /// Returns whether no parameter is set.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// A finite number.
+    /// Returns a finite number.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// The parameter has another value.
     pub fn f64(&self, name: &str, default: f64) -> Result<f64, RegistryError> {
         self.number(name, default, "a number", |_| true)
     }
 
-    /// A finite number that fits; `expected` says in words which ones do.
+    /// Returns a finite number that passes a check. `expected` describes the valid numbers.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// The parameter has another value.
     pub fn number(
         &self,
         name: &str,
@@ -231,18 +231,18 @@ impl Params {
         })
     }
 
-    /// A whole number that is not negative.
+    /// Returns a whole number that is not negative.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// The parameter has another value.
     pub fn u64(&self, name: &str, default: u64) -> Result<u64, RegistryError> {
         self.get(name, default, "a whole number from 0", Value::as_u64)
     }
 
-    /// A whole number within bounds.
+    /// Returns a whole number within bounds.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// The parameter has another value.
     pub fn whole(
         &self,
         name: &str,
@@ -254,23 +254,23 @@ impl Params {
         self.get(name, default, &expected, read)
     }
 
-    /// `true` or `false`.
+    /// Returns `true` or `false`.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// The parameter has another value.
     pub fn bool(&self, name: &str, default: bool) -> Result<bool, RegistryError> {
         self.get(name, default, "true or false", Value::as_bool)
     }
 
-    /// A text: what is written, even if it looks like a number.
+    /// Returns a text as written, even if it looks like a number.
     pub fn text<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
         self.values.get(name).map_or(default, |p| &p.written)
     }
 
-    /// A length of time above 0, given in hours.
+    /// Returns a duration above 0, given in hours.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// The parameter has another value.
     pub fn hours(&self, name: &str, default: f64) -> Result<Seconds, RegistryError> {
         self.number(name, default, "a number of hours above 0", |h| {
             h > 0.0 && (h * 3600.0).is_finite()
@@ -278,19 +278,19 @@ impl Params {
         .map(Seconds::from_hours)
     }
 
-    /// A positive number of seconds.
+    /// Returns a positive number of seconds.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// The parameter has another value.
     pub fn seconds(&self, name: &str, default: f64) -> Result<Seconds, RegistryError> {
         self.number(name, default, "a number of seconds above 0", |s| s > 0.0)
             .map(Seconds::new)
     }
 
-    /// One of several words.
+    /// Returns one of several words.
     ///
     /// # Errors
-    /// It is set to something else.
+    /// The parameter has another value.
     pub fn choice(
         &self,
         name: &str,
@@ -305,7 +305,7 @@ impl Params {
             .ok_or_else(|| self.wrong(name, format!("one of {}", words.join(", "))))
     }
 
-    /// The error that a parameter is set to something else than `expected`.
+    /// Returns the error for a parameter whose value is not as `expected`.
     pub fn wrong(&self, name: &str, expected: impl Into<String>) -> RegistryError {
         RegistryError::BadValue {
             param: name.to_owned(),
@@ -328,49 +328,49 @@ impl Params {
     }
 }
 
-/// What a parameter is, for help and for checking names.
+/// Description of a parameter, for help texts and for checking names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamDoc {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// Its default, as one would write it. A default that begins with `--` names an option of the
-    /// command line: [`Shelf::filled`] sets the parameter to that option's value.
+    /// Default value, as written on a command line. A default that begins with `--` names an option
+    /// of the command line: [`Shelf::filled`] sets the parameter to the option's value.
     pub default: &'static str,
-    /// What it does, with its unit.
+    /// Effect of the parameter, with its unit.
     pub about: &'static str,
 }
 
 type Build<T> = Arc<dyn Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync>;
 
-/// A registered part or scheduler.
+/// An entry of a registry.
 pub struct Registered<T> {
-    /// One sentence about it.
+    /// One sentence about the entry.
     pub about: &'static str,
     /// Its parameters.
     pub params: Vec<ParamDoc>,
-    /// The world that it is made for.
+    /// Simulated world that it is designed for.
     pub world: WorldParts,
     build: Build<T>,
 }
 
-/// Parts of the simulated world that a scheduler is made for. The command line uses them unless an
-/// option names others.
+/// Components of the simulated world that a scheduler is designed for. The command line uses them
+/// unless an option names others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorldParts {
-    /// The execution model.
+    /// Execution model.
     pub execution: Option<Named>,
-    /// The overheads.
+    /// Overhead model.
     pub overheads: Option<Named>,
 }
 
 impl<T> Registered<T> {
-    /// Names the execution model that this scheduler is made for.
+    /// Names the execution model that this scheduler is designed for.
     pub fn with_execution(&mut self, name: impl Into<String>) -> &mut Self {
         self.world.execution = Some(Named::plain(name));
         self
     }
 
-    /// Names the overheads that this scheduler is made for.
+    /// Names the overheads that this scheduler is designed for.
     pub fn with_overheads(&mut self, name: impl Into<String>) -> &mut Self {
         self.world.overheads = Some(Named::plain(name));
         self
@@ -388,7 +388,7 @@ impl<T> Clone for Registered<T> {
     }
 }
 
-/// Registered things of one kind, by name.
+/// Entries of one kind, by name.
 pub struct Shelf<T> {
     kind: &'static str,
     entries: BTreeMap<String, Registered<T>>,
@@ -403,9 +403,9 @@ impl<T> Clone for Shelf<T> {
     }
 }
 
-/// What a registry builds, with a seed for its random generators.
+/// A registry's product that takes a seed for its random generators.
 pub trait Seeded {
-    /// Returns it at its start, with a seed.
+    /// Returns the product in its initial state, with a seed.
     #[must_use]
     fn seeded(self, seed: u64) -> Self;
 }
@@ -416,14 +416,14 @@ impl Seeded for Pipeline {
     }
 }
 
-/// A part gets its seed from the composition that it goes into.
+/// A policy gets its seed from its composition.
 impl<T: ?Sized> Seeded for Arc<T> {
     fn seeded(self, _: u64) -> Self {
         self
     }
 }
 
-/// A part of the world takes its seed from the function that builds it.
+/// A component of the world gets its seed from the function that builds it.
 impl<T: ?Sized> Seeded for Box<T> {
     fn seeded(self, _: u64) -> Self {
         self
@@ -431,7 +431,7 @@ impl<T: ?Sized> Seeded for Box<T> {
 }
 
 impl<T> Shelf<T> {
-    /// Without entries; `kind` names one entry in messages.
+    /// Creates an empty shelf. `kind` names one entry in messages.
     pub fn new(kind: &'static str) -> Self {
         Shelf {
             kind,
@@ -439,7 +439,7 @@ impl<T> Shelf<T> {
         }
     }
 
-    /// Adds something, or replaces what had the name. Returns the entry.
+    /// Adds an entry, or replaces the entry with this name. Returns the entry.
     pub fn add(
         &mut self,
         name: impl Into<String>,
@@ -463,7 +463,7 @@ impl<T> Shelf<T> {
         }
     }
 
-    /// The entry of this name.
+    /// Returns the entry with this name.
     pub fn get(&self, name: &str) -> Option<&Registered<T>> {
         self.entries.get(name)
     }
@@ -487,12 +487,13 @@ impl<T> Shelf<T> {
         filled
     }
 
-    /// All, in order of their names.
+    /// Returns all entries in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Registered<T>)> {
         self.entries.iter().map(|(n, e)| (n.as_str(), e))
     }
 
-    /// The name that differs in fewest letters, if these are few enough for a slip.
+    /// Returns the known name with the smallest edit distance, if the distance is small enough for
+    /// a typing error.
     fn nearest(&self, name: &str) -> Option<&str> {
         let slips = |known: &&String| strsim::osa_distance(name, known);
         let nearest = self.entries.keys().min_by_key(slips)?;
@@ -502,7 +503,7 @@ impl<T> Shelf<T> {
 }
 
 impl<T: Seeded> Shelf<T> {
-    /// Builds what has this name, with these parameters and a seed for its randomness.
+    /// Builds the entry with this name, with parameters and a seed for its random generators.
     ///
     /// # Errors
     /// An unknown name or parameter, listing the known ones, or a bad value.
@@ -546,10 +547,10 @@ fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Every part and scheduler that a command line or configuration can name.
+/// All policies, schedulers and collectors that a command line or configuration can name.
 #[derive(Clone)]
 pub struct Registry {
-    /// Whole schedulers.
+    /// Complete schedulers.
     pub schedulers: Shelf<Pipeline>,
     /// Admission policies.
     pub admission: Shelf<Arc<dyn AnyAdmission>>,
@@ -564,7 +565,7 @@ pub struct Registry {
     others: BTreeMap<TypeId, Box<dyn AnyShelf>>,
 }
 
-/// A shelf whose parts another crate defines.
+/// A shelf of components that another crate defines.
 trait AnyShelf: Any + DynClone + Send + Sync {}
 
 dyn_clone::clone_trait_object!(AnyShelf);
@@ -586,12 +587,12 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// An empty registry.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Registry::default()
     }
 
-    /// The parts of a type that another crate defines; `None` if there are none.
+    /// Returns the components of a type that another crate defines; `None` if there are none.
     ///
     /// The simulator keeps its execution models, overheads and completion rules here
     /// (`blox_sim::registry`).
@@ -600,7 +601,8 @@ impl Registry {
         shelf.downcast_ref()
     }
 
-    /// The parts of a type that another crate defines; `kind` names one of them in messages.
+    /// Returns the components of a type that another crate defines, for modification. `kind` names
+    /// one of them in messages.
     pub fn others_mut<T: 'static>(&mut self, kind: &'static str) -> &mut Shelf<T> {
         let empty = || Box::new(Shelf::<T>::new(kind)) as Box<dyn AnyShelf>;
         let place = self.others.entry(TypeId::of::<T>()).or_insert_with(empty);

@@ -1,5 +1,4 @@
-//! What a scheduling policy asks for: jobs in order of importance, each with
-//! the shapes that would do.
+//! Requests of a scheduling policy: jobs in order of importance, each with its acceptable shapes.
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::draft::Draft;
@@ -17,42 +16,42 @@ mod kept;
 
 use kept::Kept;
 
-/// Where a shape should lie.
+/// Location constraint of a shape.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Place {
-    /// Where the placement policy likes.
+    /// Anywhere; the placement policy decides.
     #[default]
     Any,
     /// On as few nodes as possible.
     Consolidated,
-    /// As near to another job as possible, by the [locations](crate::NodeSpec::location) of nodes;
-    /// where the placement policy likes while that job has no GPUs.
+    /// Nearest to another job by the [locations](crate::NodeSpec::location) of nodes.
+    /// While that job has no GPUs, the placement policy decides.
     Near(JobId),
-    /// So many GPUs on each of these nodes.
+    /// A number of GPUs on each of these nodes.
     Nodes(Vec<(NodeId, u32)>),
-    /// On the very GPUs of another job, beside it.
+    /// On the GPUs of another job, sharing them.
     ShareWith(JobId),
 }
 
-/// One way to run a job.
+/// A way to run a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: GpuCount,
-    /// Their type; `None` for any one type that the job may run on.
+    /// GPU type; `None` for any one type that the job may run on.
     pub gpu_type: Option<GpuTypeId>,
-    /// CPU cores for all GPUs together; 0 where nobody counts.
+    /// CPU cores for all GPUs together; 0 if they are not counted.
     pub cpus: f64,
-    /// Memory in GiB for all GPUs together; 0 where nobody counts.
+    /// Memory in GiB for all GPUs together; 0 if it is not counted.
     pub memory_gib: f64,
     /// Batch; `None` leaves it to the job.
     pub config: Option<BatchConfig>,
-    /// Where.
+    /// Location constraint.
     pub place: Place,
 }
 
 impl Shape {
-    /// So many GPUs, anywhere.
+    /// A number of GPUs, anywhere.
     pub fn gpus(gpus: GpuCount) -> Self {
         Shape {
             gpus,
@@ -86,7 +85,7 @@ impl Shape {
             && (self.config.is_none() || self.config == has.config)
     }
 
-    /// These GPUs with what else the shape asks for.
+    /// Returns an assignment of these GPUs with the CPUs, memory and batch of the shape.
     #[inline]
     pub fn on(&self, gpus: GpuList) -> Assignment {
         Assignment {
@@ -104,14 +103,14 @@ impl Shape {
 pub struct Request {
     /// The job.
     pub job: JobId,
-    /// The job that should run beside it on the very same GPUs.
+    /// The job that should run on the same GPUs.
     pub partner: Option<JobId>,
-    /// The shapes that would do, best first; tried in order.
+    /// Acceptable shapes, best first; they are tried in order.
     pub shapes: SmallVec<[Shape; 1]>,
 }
 
 impl Request {
-    /// The job with all the GPUs that it asked for, and its CPUs and memory.
+    /// Requests a job with all its requested GPUs, CPUs and memory.
     #[inline]
     pub fn gang(job: &JobRef<'_>) -> Self {
         let mut shape = Shape::gpus(job.gpus());
@@ -127,7 +126,7 @@ impl Request {
         }
     }
 
-    /// The job in one shape.
+    /// Requests a job in one shape.
     pub fn with_shape(job: JobId, shape: Shape) -> Self {
         Request {
             job,
@@ -136,14 +135,14 @@ impl Request {
         }
     }
 
-    /// Returns whether GPUs meet a shape of it. A wish for
-    /// [`Place::Consolidated`] or [`Place::Near`] is always met.
+    /// Returns true if an assignment meets one of the shapes: number and type of GPUs, batch, and
+    /// [`Place::Nodes`] or [`Place::ShareWith`]. The other places are preferences and always met.
     pub fn is_met_by(&self, has: &Assignment, draft: &Draft<'_>) -> bool {
         self.shapes.iter().any(|shape| shape.is_met_by(has, draft))
     }
 
-    /// Returns it with a partner on the same GPUs. It has to ask for as many as the job gets; a
-    /// placement leaves it out otherwise, and the job is alone.
+    /// Adds a partner on the same GPUs. The partner must request as many GPUs as the job gets.
+    /// Otherwise a placement ignores the partner, and the job runs alone.
     #[must_use]
     pub fn beside(mut self, partner: JobId) -> Self {
         self.partner = Some(partner);
@@ -151,34 +150,33 @@ impl Request {
     }
 }
 
-/// The next job in order, as [`Requests::next_in_line`] gives it.
+/// The next job in order, as returned by [`Requests::next_in_line`].
 #[derive(Clone)]
 pub enum Candidate<'a> {
-    /// It asks for GPUs and for nothing else, wherever they lie: as [`Request::gang`] of it.
+    /// A job that requests only GPUs, anywhere; equals its [`Request::gang`].
     Gang(JobRef<'a>),
-    /// What is asked for it, or for a pair.
+    /// A request for a job or for a pair.
     Request(Request),
-    /// What is asked for a job that has GPUs in the draft which meet none of its shapes: another
-    /// number, other nodes, another type, another batch, or the GPUs of another job. It needs no
-    /// answer: a placement that moves no jobs passes it over.
+    /// A request for a job whose GPUs in the draft meet none of the shapes; see
+    /// [`Request::is_met_by`]. A placement that moves no running jobs skips it without an answer.
     Moving(Request),
 }
 
-/// What a running job means that no request names.
+/// Treatment of running jobs that no request names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unlisted {
-    /// It goes on.
+    /// The job continues to run.
     #[default]
     Keep,
-    /// It is stopped.
+    /// The job is stopped.
     Preempt,
 }
 
-/// A scheduling policy's answer: either an explicit list, or an order kept from
-/// decision to decision (see [`Requests::keep`]).
+/// Answer of a scheduling policy: either an explicit list, or an order kept from decision to
+/// decision (see [`Requests::keep`]).
 ///
-/// A placement policy takes jobs off it with [`Requests::next_candidate`] (or
-/// [`Requests::next_in_line`]), or takes [`Requests::all`].
+/// A placement policy takes the jobs one by one with [`Requests::next_candidate`] (or
+/// [`Requests::next_in_line`]), or all at once with [`Requests::all`].
 #[derive(Clone, Default)]
 pub struct Requests {
     list: Vec<Request>,
@@ -189,82 +187,80 @@ pub struct Requests {
     promoted: Vec<JobId>,
     finished: Vec<(JobId, Reason)>,
     explained: Vec<(JobId, Reason)>,
-    // The walk through a list.
+    // Position of in-order placement in a list.
     cursor: usize,
     back: usize,
     back_mark: usize,
 }
 
 impl Requests {
-    /// Adds a request after all others.
+    /// Appends a request.
     ///
-    /// A request of a running job moves or resizes the job if its GPUs meet none of the shapes and
-    /// the placement policy finds others; if not, the job keeps its GPUs. A request of a job that
-    /// does not exist, or has ended, is passed over; the
-    /// [conformance suite](crate::testing::conformance) takes it for a mistake.
+    /// If the job runs and its GPUs meet none of the shapes, the job moves, grows or shrinks, where
+    /// the placement policy supports it and finds GPUs. Otherwise the job keeps its GPUs. If the job
+    /// does not exist or has ended, the request is skipped; the
+    /// [conformance suite](crate::testing::conformance) reports it as an error.
     pub fn push(&mut self, request: Request) {
         self.list.push(request);
     }
 
-    /// All jobs in view, in ascending order of a key, each as the gang that it
-    /// asked for.
+    /// Requests all jobs in view, in ascending order of a key, each as the gang that it requested.
     ///
-    /// The key must not change while a job just waits: waiting jobs are kept in
-    /// order from decision to decision, and only those that were touched are
-    /// looked at again. Promoted jobs come before all others.
+    /// The key must not change while a job just waits: waiting jobs are kept in order from decision
+    /// to decision, and only touched jobs are updated. Promoted jobs come before all others.
     pub fn keep(&mut self, view: View<'_>, key: &KeyFn) {
         self.use_kept = true;
         let kept = self.kept.get_or_insert_with(|| Kept::new(key));
         kept.sync(view, key);
     }
 
-    /// Promises, about the order that is kept, that the keys of all running jobs
-    /// change by the same amount as time goes by, so that their order stands.
+    /// Declares for the kept order that the keys of all running jobs change by the same amount over
+    /// time, so that their order stays the same.
     pub fn keys_move_alike(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.keys_move_alike();
         }
     }
 
-    /// A running job may be stopped for one that comes before it.
+    /// Allows preemption: a running job may be stopped for one that is ordered before it.
     pub fn allow_preemption(&mut self) {
         self.preemptive = true;
     }
 
-    /// Returns whether a running job may be stopped for one that comes before it.
+    /// Returns whether a running job may be stopped for one that is ordered before it.
     pub fn preemption_allowed(&self) -> bool {
         self.preemptive
     }
 
-    /// Running jobs that no request names are stopped.
+    /// Stops running jobs that no request names.
     pub fn stop_unlisted(&mut self) {
         self.unlisted = Unlisted::Preempt;
     }
 
-    /// Returns what a running job means that no request names.
+    /// Returns the treatment of running jobs that no request names.
     pub fn unlisted(&self) -> Unlisted {
         self.unlisted
     }
 
-    /// Puts the job before all jobs that are not promoted, in this decision and for the rest of its
-    /// life; in a list and in a kept order, before or after either is filled.
+    /// Promotes a job: from this decision on it is ordered before all jobs that are not promoted.
+    /// Works for a list and for a kept order, before or after [`Requests::keep`].
     pub fn promote(&mut self, job: JobId) {
         self.promoted.push(job);
     }
 
-    /// The job has reached its goal: it ends as complete.
+    /// Ends a job as complete because it has reached its goal.
     pub fn finish(&mut self, job: JobId, why: Reason) {
         self.finished.push((job, why));
     }
 
-    /// Says why a job that no request names, or that finds no place, waits. It stands before what
-    /// the placement says of the job.
+    /// Sets the reason why a job waits if no request names it or it finds no place. This reason has
+    /// precedence over the reason of the placement.
     pub fn explain(&mut self, job: JobId, why: Reason) {
         self.explained.push((job, why));
     }
 
-    /// Returns what is asked for all jobs in order, placed and waiting ones alike, of a list or of
-    /// a kept order. Call it before the first candidate is taken.
+    /// Returns the requests of all jobs in order, placed and waiting ones, from the list or the
+    /// kept order. Call it before the first candidate is taken.
     pub fn all(&mut self, view: View<'_>) -> Cow<'_, [Request]> {
         match &mut self.kept {
             Some(kept) if self.use_kept => {
@@ -280,18 +276,19 @@ impl Requests {
 
     /// Replaces the list or kept order by a list. Promoted, finished and explained jobs stay.
     ///
-    /// A decorator calls it with what it makes of [`Requests::all`].
+    /// A decorator calls it with its modified copy of [`Requests::all`].
     pub fn replace(&mut self, list: Vec<Request>) {
         self.list = list;
         self.use_kept = false;
     }
 
-    /// The explicit requests; empty when an order is kept.
+    /// Returns the explicit requests; empty if an order is kept.
     pub(crate) fn list(&self) -> &[Request] {
         &self.list
     }
 
-    /// The jobs in order, placed and waiting ones alike, of a list or of a kept order; each once.
+    /// Returns all jobs in order, placed and waiting ones, from the list or the kept order. Each
+    /// job occurs once.
     pub fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
         let mut jobs: Vec<JobId> = match &mut self.kept {
             Some(kept) if self.use_kept => {
@@ -301,15 +298,15 @@ impl Requests {
             _ => self.list.iter().map(|r| r.job).collect(),
         };
         let mut seen = BTreeSet::new();
-        // No job has a number that was never given.
+        // Ignores jobs with a number that was never assigned.
         let next = view.next_job_id();
         jobs.retain(|job| *job < next && seen.insert(*job));
         jobs
     }
 
-    /// The next job in order that has no GPUs in the draft. Answer with
-    /// [`Requests::candidate_placed`] or [`Requests::candidate_blocked`] before
-    /// asking for the next; without an answer it counts as blocked.
+    /// Returns the next job in order that has no GPUs in the draft. Call
+    /// [`Requests::candidate_placed`] or [`Requests::candidate_blocked`] before the next call.
+    /// Otherwise the candidate counts as blocked.
     pub fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
         loop {
             match self.next_in_line(draft)? {
@@ -320,8 +317,8 @@ impl Requests {
         }
     }
 
-    /// As [`Requests::next_candidate`], for who serves the many jobs that ask for nothing but
-    /// GPUs without a request each.
+    /// Like [`Requests::next_candidate`], without creating a request for each of the many jobs that
+    /// need only GPUs.
     #[inline]
     pub fn next_in_line<'a>(&mut self, draft: &Draft<'a>) -> Option<Candidate<'a>> {
         if !self.use_kept {
@@ -352,14 +349,14 @@ impl Requests {
         None
     }
 
-    /// The last job in order that has GPUs in the draft and comes after the
-    /// candidate: who goes first if the candidate needs room. Each job once a
-    /// candidate; `None` if no more, or if this order does not preempt.
+    /// Returns the next victim: the last job in order that has GPUs in the draft and comes after
+    /// the candidate. Returns each job at most once for a candidate. Returns `None` if there are no
+    /// more, or if this order does not preempt.
     pub fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {
         self.next_victim_with_gpus(draft).map(|(job, _)| job)
     }
 
-    /// As [`Requests::next_victim`], with how many GPUs it has.
+    /// Like [`Requests::next_victim`], with the victim's number of GPUs.
     #[inline]
     pub fn next_victim_with_gpus(&mut self, draft: &Draft<'_>) -> Option<(JobId, GpuCount)> {
         if !self.preemptive {
@@ -378,8 +375,8 @@ impl Requests {
         None
     }
 
-    /// The candidate has its GPUs. Victims that the draft released since become
-    /// candidates in their turn; those that it has again can be victims again.
+    /// Reports that the candidate was placed. Its victims that are released in the draft become
+    /// candidates in their turn. Victims whose release was undone can be victims again.
     #[inline]
     pub fn candidate_placed(&mut self, draft: &Draft<'_>) {
         if self.use_kept {
@@ -387,7 +384,7 @@ impl Requests {
                 kept.settle(draft, true);
             }
         } else {
-            // A victim that was given back lies behind the mark: look again.
+            // A victim with an undone release is behind the mark: look again.
             self.back = if self.any_spared(draft) {
                 self.back_mark
             } else {
@@ -397,8 +394,8 @@ impl Requests {
         }
     }
 
-    /// The candidate could not be placed. Its victims, if the draft has them
-    /// again, can be victims again.
+    /// Reports that the candidate could not be placed. Victims whose release was undone can be
+    /// victims again.
     pub fn candidate_blocked(&mut self, draft: &Draft<'_>) {
         if self.use_kept {
             if let Some(kept) = &mut self.kept {
@@ -419,7 +416,7 @@ impl Requests {
         self.explained.clear();
     }
 
-    /// Puts promoted jobs before all others, and starts at the front.
+    /// Moves promoted jobs to the front, and starts there.
     pub(crate) fn start_walk(&mut self, view: View<'_>) {
         if let Some(kept) = self.kept.as_mut().filter(|_| self.use_kept) {
             kept.promote(view, &self.promoted);
@@ -437,7 +434,8 @@ impl Requests {
         self.back_mark = self.back;
     }
 
-    /// Puts candidates that were passed over, or have no answer, back where they were.
+    /// Returns skipped candidates, and a candidate without a reported result, to their previous
+    /// positions.
     pub(crate) fn end_walk(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.end_walk();
@@ -456,13 +454,13 @@ impl Requests {
         &self.finished
     }
 
-    /// Jobs of a list and those that should run beside them.
+    /// Returns the pairs of a list: jobs and their partners.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (JobId, JobId)> + '_ {
         let list = if self.use_kept { &[][..] } else { &self.list };
         list.iter().filter_map(|r| Some((r.job, r.partner?)))
     }
 
-    /// Placed jobs that an explicit list does not name.
+    /// Returns the placed jobs that an explicit list does not name.
     pub(crate) fn unlisted_jobs<'a>(&self, view: View<'a>) -> Vec<JobId> {
         if self.use_kept {
             // A kept order names all jobs.

@@ -104,7 +104,7 @@ pub struct Applied {
     pub stops: u32,
     /// Placements among those that were carried out.
     pub placements: u32,
-    /// True if its stops and launches took no time, and are over.
+    /// True if the stops and launches took no time and are complete.
     pub instant: bool,
 }
 

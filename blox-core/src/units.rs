@@ -1,9 +1,8 @@
-//! Quantities with their units: moments, lengths of time, counts of GPUs.
+//! Quantities with units: moments, durations, numbers of GPUs.
 //!
-//! Time is an `f64` of seconds that is always finite, so that it has a total
-//! order and survives a round trip through JSON bit for bit. The published
-//! simulators count in floating-point seconds too; integers would not give
-//! their numbers.
+//! Time is an `f64` of seconds that is always finite, so that it has a total order and a JSON round
+//! trip preserves every bit. The published simulators also use floating-point seconds: integers
+//! would not reproduce their numbers.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Ordering;
@@ -20,14 +19,15 @@ macro_rules! finite_seconds {
             /// Zero seconds.
             pub const ZERO: Self = Self(0.0);
 
-            /// From finite seconds; `None` for NaN and the infinities.
+            /// Creates a value from finite seconds; `None` for NaN and the infinities.
             #[inline]
             pub fn try_new(seconds: f64) -> Option<Self> {
                 // Adding zero turns -0.0 into 0.0: equal values have equal bits.
                 seconds.is_finite().then_some(Self(seconds + 0.0))
             }
 
-            /// From seconds; what is not finite is cut to the largest finite value.
+            /// Creates a value from seconds. Infinities are clamped to the largest finite values;
+            /// NaN becomes 0.
             #[inline]
             pub fn new(seconds: f64) -> Self {
                 if seconds.is_finite() {
@@ -45,25 +45,25 @@ macro_rules! finite_seconds {
                 Self(seconds.clamp(f64::MIN, f64::MAX))
             }
 
-            /// The value in seconds.
+            /// Returns the value in seconds.
             #[inline]
             pub const fn secs(self) -> f64 {
                 self.0
             }
 
-            /// The value in hours.
+            /// Returns the value in hours.
             #[inline]
             pub fn hours(self) -> f64 {
                 self.0 / 3600.0
             }
 
-            /// The larger of two values.
+            /// Returns the larger of two values.
             #[inline]
             pub fn max(self, other: Self) -> Self {
                 if self.0 >= other.0 { self } else { other }
             }
 
-            /// The smaller of two values.
+            /// Returns the smaller of two values.
             #[inline]
             pub fn min(self, other: Self) -> Self {
                 if self.0 <= other.0 { self } else { other }
@@ -122,12 +122,12 @@ finite_seconds! {
 }
 
 finite_seconds! {
-    /// A length of time in seconds. Finite, with a total order; may be negative.
+    /// A duration in seconds. Finite, with a total order; may be negative.
     Seconds
 }
 
 impl Time {
-    /// The length of time from `earlier` to this moment.
+    /// Returns the duration from `earlier` to this moment.
     #[inline]
     pub fn since(self, earlier: Time) -> Seconds {
         Seconds::new(self.0 - earlier.0)
@@ -135,7 +135,7 @@ impl Time {
 }
 
 impl Seconds {
-    /// From hours.
+    /// Creates a duration from hours.
     #[inline]
     pub fn from_hours(hours: f64) -> Self {
         Self::new(hours * 3600.0)
@@ -234,7 +234,7 @@ impl GpuCount {
     /// No GPU.
     pub const ZERO: Self = Self(0);
 
-    /// The number itself.
+    /// Returns the number as an integer.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0

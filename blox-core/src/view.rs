@@ -1,4 +1,4 @@
-//! What a policy sees.
+//! View: the state as shown to policies.
 
 use crate::cluster::{Cluster, Node, NodeStatus};
 use crate::event::Event;
@@ -10,24 +10,23 @@ use crate::state::State;
 use crate::state::live::JobSet;
 use crate::units::{GpuCount, Time};
 
-/// The state as a policy sees it at one moment. Everything in it was journaled;
-/// nothing in it depends on a clock or on the order of a hash table. All lists
-/// of jobs are in order of submission.
+/// The state at one moment, as shown to a policy. All its data was journaled: nothing depends on a
+/// clock or on the order of a hash table. All lists of jobs are in order of submission.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     state: &'a State,
-    /// A view is passed on by value everywhere, and two plain words go in registers.
+    /// A reference: views are passed by value everywhere, and two plain words fit in registers.
     lens: Option<&'a Lens>,
 }
 
 impl<'a> View<'a> {
-    /// All of a state.
+    /// Creates a view of a complete state.
     #[inline]
     pub fn of(state: &'a State) -> Self {
         View { state, lens: None }
     }
 
-    /// A state through the changes of a decision in the making.
+    /// Creates a view of a state with the changes of an unfinished decision.
     #[inline]
     pub(crate) fn of_changed(state: &'a State, lens: &'a Lens) -> Self {
         match lens.is_clear() {
@@ -36,13 +35,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns a lens for [`View::through`] that shows only the jobs of one virtual cluster and
-    /// the nodes of the partition of that name.
+    /// Returns a lens for [`View::through`] that shows only the jobs of one virtual cluster and the
+    /// nodes of the partition with that name.
     pub fn narrowed(&self, name: NameId) -> Lens {
         self.lens.unwrap_or(&Lens::default()).narrowed(name)
     }
 
-    /// The view through a lens.
+    /// Returns the view through a lens.
     #[must_use]
     #[inline]
     pub fn through<'b>(self, lens: &'b Lens) -> View<'b>
@@ -56,19 +55,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The virtual cluster that it is narrowed to, if it is.
+    /// Returns the virtual cluster that the view is narrowed to, if any.
     #[inline]
     pub fn virtual_cluster(&self) -> Option<NameId> {
         self.lens.and_then(Lens::scope)
     }
 
-    /// The moment.
+    /// Returns the moment of the view.
     #[inline]
     pub fn now(&self) -> Time {
         self.state.now
     }
 
-    /// Returns how many events the state has taken.
+    /// Returns the number of events that the state has accepted.
     #[inline]
     pub fn version(&self) -> u64 {
         match self.lens {
@@ -77,20 +76,20 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The number that the next submission gets.
+    /// Returns the number that the next submitted job gets.
     #[inline]
     pub fn next_job_id(&self) -> JobId {
         self.state.next_job_id()
     }
 
-    /// The number of this decision, for memories that follow from one decision
-    /// to the next: one more than the last, and two more after a turn was lost.
+    /// Returns the number of this decision, for memories that depend on consecutive decisions. It
+    /// is one more than the last, or two more after a failed decision.
     #[inline]
     pub fn decision(&self) -> u64 {
         self.state.decision
     }
 
-    /// A job, if it is live (or ended in the event being observed) and in view.
+    /// Returns a job if it is in view and live (or ended in the observed event).
     #[inline]
     pub fn job(&self, id: JobId) -> Option<JobRef<'a>> {
         let rec = self.state.record(id)?;
@@ -102,7 +101,7 @@ impl<'a> View<'a> {
     }
 
     fn through_lens(&self, lens: &'a Lens, rec: &'a Record) -> Option<JobRef<'a>> {
-        // Admission answers about no others.
+        // Admission decides about no other jobs.
         let rec = match rec.phase {
             Phase::Submitted | Phase::Deferred => lens.record(rec)?,
             _ => rec,
@@ -111,36 +110,36 @@ impl<'a> View<'a> {
         Some(JobRef { rec, now }).filter(|j| self.shows(j))
     }
 
-    /// Jobs that may run and hold nothing.
+    /// Returns the jobs that may run and have no GPUs.
     pub fn waiting(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         self.list(&self.state.waiting, self.lens.map_or(&[], Lens::accepted))
     }
 
-    /// Jobs that admission, or a user, holds back. Admission's word about a job
-    /// that a user holds does not count.
+    /// Returns the jobs that admission or a user holds back. Admission decisions about jobs that a
+    /// user holds have no effect.
     pub fn deferred(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
-        // Admission may have answered in this very decision.
+        // Admission may have decided about it in this decision.
         self.list(&self.state.deferred, self.lens.map_or(&[], Lens::deferred))
             .filter(|j| j.phase() == Phase::Deferred)
     }
 
-    /// Deferred jobs that admission may let in: no user holds them back.
+    /// Returns the deferred jobs that admission may accept: no user holds them back.
     pub fn admissible(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         self.deferred()
             .filter(|j| *j.reason() != Reason::HeldByUser)
     }
 
-    /// Jobs that are starting, running or stopping.
+    /// Returns the jobs that are starting, running or stopping.
     pub fn placed(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         self.list(&self.state.placed, &[])
     }
 
-    /// Jobs that are running.
+    /// Returns the running jobs.
     pub fn running(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         self.placed().filter(|j| j.phase() == Phase::Running)
     }
 
-    /// Jobs that wait or are placed: all that a scheduling policy decides about.
+    /// Returns all waiting and placed jobs: the jobs that a scheduling policy decides about.
     pub fn active(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         let mut waiting = self.waiting().peekable();
         let mut placed = self.placed().peekable();
@@ -151,26 +150,26 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns how many jobs are in a phase, over all virtual clusters.
+    /// Returns the number of jobs in a phase, over all virtual clusters.
     #[inline]
     pub fn count(&self, phase: Phase) -> u32 {
         let changed = self.lens.and_then(|lens| lens.count(phase));
         changed.unwrap_or_else(|| self.state.count(phase))
     }
 
-    /// Returns how many jobs wait, over all virtual clusters.
+    /// Returns the number of waiting jobs, over all virtual clusters.
     #[inline]
     pub fn waiting_count(&self) -> u32 {
         self.count(Phase::Waiting)
     }
 
-    /// Returns how many jobs are deferred, over all virtual clusters.
+    /// Returns the number of deferred jobs, over all virtual clusters.
     #[inline]
     pub fn deferred_count(&self) -> u32 {
         self.count(Phase::Deferred)
     }
 
-    /// Returns how many jobs are starting, running or stopping, over all virtual clusters.
+    /// Returns the number of starting, running and stopping jobs, over all virtual clusters.
     #[inline]
     pub fn placed_count(&self) -> u32 {
         self.state.count(Phase::Starting)
@@ -178,9 +177,9 @@ impl<'a> View<'a> {
             + self.state.count(Phase::Stopping)
     }
 
-    /// Jobs whose phase, progress, batch or metrics changed since the last
-    /// decision, by other means than the mere passing of time; each once, in
-    /// order of the first change. Those that have ended are left out.
+    /// Returns the jobs whose phase, progress, batch or metrics changed since the last decision,
+    /// except by the passing of time. Each occurs once, in order of its first change. Ended jobs
+    /// are left out.
     pub fn touched(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         let view = *self;
         self.touched_ids()
@@ -188,14 +187,14 @@ impl<'a> View<'a> {
             .filter(|j| j.phase() != Phase::Ended)
     }
 
-    /// All jobs that were touched since the last decision, those that have ended too.
+    /// Returns all jobs touched since the last decision, including ended ones.
     #[inline]
     pub(crate) fn touched_ids(&self) -> impl Iterator<Item = JobId> + use<'a> {
         let more = self.lens.map_or(&[][..], Lens::touched);
         self.state.touched.iter().chain(more).copied()
     }
 
-    /// GPUs asked for by all waiting and placed jobs in view.
+    /// Returns the total number of GPUs requested by waiting and placed jobs in view.
     #[inline]
     pub fn demand(&self) -> u64 {
         let of = self.virtual_cluster();
@@ -208,7 +207,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Nodes and ledgers, whether in view or not.
+    /// Returns the nodes and ledgers, whether in view or not.
     #[inline]
     pub fn cluster(&self) -> &'a Cluster {
         match self.lens.and_then(Lens::cluster) {
@@ -217,13 +216,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A node, if it is in view.
+    /// Returns a node if it is in view.
     #[inline]
     pub fn node(&self, id: NodeId) -> Option<&'a Node> {
         self.cluster().node(id).filter(|n| self.covers(n))
     }
 
-    /// The nodes in view, in order of registration.
+    /// Returns the nodes in view, in order of registration.
     pub fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a> {
         let view = *self;
         self.cluster()
@@ -232,7 +231,7 @@ impl<'a> View<'a> {
             .filter(move |n| view.covers(n))
     }
 
-    /// GPUs in view that may be used, promised ones included.
+    /// Returns the number of usable GPUs in view, allocated ones included.
     #[inline]
     pub fn usable_gpus(&self) -> GpuCount {
         GpuCount(match self.virtual_cluster() {
@@ -241,7 +240,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// GPUs of all nodes in view that have not left, whether usable now or not.
+    /// Returns the number of GPUs of all nodes in view that have not left, usable or not.
     #[inline]
     pub fn installed_gpus(&self) -> GpuCount {
         GpuCount(match self.virtual_cluster() {
@@ -254,7 +253,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// GPUs in view that may be used and are promised to nobody.
+    /// Returns the number of free GPUs in view: usable and not allocated.
     #[inline]
     pub fn free_gpus(&self) -> GpuCount {
         GpuCount(match self.virtual_cluster() {
@@ -263,13 +262,13 @@ impl<'a> View<'a> {
         })
     }
 
-    /// GPUs on which at least one job runs, whether in view or not.
+    /// Returns the number of GPUs with at least one running job, whether in view or not.
     #[inline]
     pub fn busy_gpus(&self) -> GpuCount {
         GpuCount(self.state.busy_gpus())
     }
 
-    /// Names of users, virtual clusters and partitions.
+    /// Returns the names of users, virtual clusters and partitions.
     pub fn names(&self) -> &'a Names {
         match self.lens.and_then(Lens::cluster) {
             None => self.state.names(),
@@ -277,13 +276,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns a state of its own that is as this view shows it, whatever it is narrowed to: for
-    /// parts that look ahead.
+    /// Returns an independent state with the changes that this view shows, whatever the view is
+    /// narrowed to. Used for forecasts.
     pub fn to_state(&self) -> State {
         let mut state = self.state.clone();
         let moment = state.next_moment.max(state.now);
         for event in self.lens.map_or(&[][..], Lens::own) {
-            // The lens took it from this very state.
+            // The lens was made from this state.
             let _ = state.apply_own(event, state.version, moment);
             if let Event::Judged { job, .. } = event {
                 state.retire(*job);
@@ -292,7 +291,7 @@ impl<'a> View<'a> {
         state
     }
 
-    /// Has a job's record brought near ahead of its use.
+    /// Prefetches the record of a job.
     #[inline]
     pub(crate) fn fetch_ahead(&self, id: JobId) {
         self.state.fetch_ahead(id);
@@ -314,7 +313,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The jobs of a set and of a sorted list, which has none of the set.
+    /// Returns the jobs of a set and of a sorted list. The list has no job of the set.
     fn list(
         &self,
         set: &'a JobSet,

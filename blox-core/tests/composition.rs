@@ -1,4 +1,4 @@
-//! What a composition refuses, and which part has which memory.
+//! Invalid compositions, and memories of the policies of a composition.
 
 use blox_core::order::SortKey;
 use blox_core::policy::{AcceptAll, ByKey, StaticCluster, by_key};
@@ -20,7 +20,7 @@ fn world() -> Runtime {
     Runtime::new(state, Box::new(cadence))
 }
 
-/// Ends the jobs that run, submits three, decides, and returns the plan that it carried out.
+/// Ends the running jobs, submits three, decides, and returns the applied plan.
 fn round(core: &mut Runtime, n: u32, policy: &mut Pipeline) -> Vec<Action> {
     let at = Time::new(300.0 * f64::from(n));
     let running = core.view().placed().filter(|j| j.phase() == Phase::Running);
@@ -47,18 +47,18 @@ fn round(core: &mut Runtime, n: u32, policy: &mut Pipeline) -> Vec<Action> {
         let started = Event::Started { job, attempt, rate };
         core.event(at, &started, policy).unwrap();
     }
-    // The core goes on after a panic in `on_event` or `on_launches`, and counts it.
+    // The core continues after a panic in `on_event` or `on_launches`, and counts it.
     assert_eq!(core.observers().failed(), 0);
     plan
 }
 
-/// Saves the memory of a scheduler, and restores it from its text in another one.
+/// Saves the memory of a scheduler as text, and restores it in another one.
 fn restart(from: &Pipeline, into: &mut Pipeline) {
     let text = from.save().unwrap().unwrap().to_string();
     into.restore(serde_json::from_str(&text).unwrap()).unwrap();
 }
 
-/// Accepts and orders jobs, and places them, with counts of all that it was asked and heard.
+/// Accepts, orders and places jobs, and counts all of its calls.
 struct Gate;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl AdmissionPolicy for Gate {
         asking: &[JobId],
         out: &mut Verdicts,
     ) -> Outlook {
-        // What each role counted is in reach of the other.
+        // Both roles share their counts.
         assert_eq!(counts.admissions, counts.schedules);
         counts.admissions += 1;
         asking.iter().for_each(|&job| out.accept(job));
@@ -174,7 +174,7 @@ fn a_role_of_a_joint_part_is_taken() {
     let before = Composition::new("gate").admission(AcceptAll);
     let before = before.joint(Gate, |roles| roles.scheduling().admission());
     assert_eq!(error(before.placement(FirstFit)), twice(Role::Admission));
-    // Of several, the first.
+    // If there are several errors, the first is reported.
     let several = gated().scheduling(fifo()).admission(AcceptAll);
     assert_eq!(error(several), twice(Role::Scheduling));
 }
@@ -229,7 +229,7 @@ fn a_role_that_is_taken_with_others_is_not_replaced() {
         "scheduler `gate`: one part takes the roles scheduling+placement, \
          so `placement` cannot be another's"
     );
-    // The roles that it does not take are free.
+    // Roles that the policy does not have are free.
     let joint = joint.with_admission(AcceptAll).unwrap();
     assert!(joint.with_cluster(StaticCluster).is_ok());
 
@@ -252,7 +252,7 @@ fn a_joint_part_has_one_memory() {
     for n in 0..3 {
         assert_eq!(round(&mut core, n, &mut policy).len(), 2);
     }
-    // It hears of each event and plan once, however many roles it has.
+    // Each event and plan is reported to the policy once, however many roles it has.
     let expected = Counts {
         seed: 11,
         admissions: 3,
@@ -266,7 +266,7 @@ fn a_joint_part_has_one_memory() {
     let mut fresh = gated().build().unwrap();
     restart(&policy, &mut fresh);
     assert_eq!(fresh.policy::<Gate>().unwrap().1, &expected);
-    // A clone goes on by itself.
+    // A clone continues separately.
     let mut clone = policy.clone();
     let mut ahead = Runtime::new(core.state().clone(), clone.cadence());
     round(&mut ahead, 3, &mut clone);
@@ -291,24 +291,24 @@ fn seeds_reach_the_memories() {
     assert_eq!(seed(&policy), 7);
     let mut policy = policy.with_seed(8);
     assert_eq!(seed(&policy), 8);
-    // With a seed, it starts anew.
+    // With a seed, it starts from its initial memory.
     round(&mut world(), 0, &mut policy);
     assert_eq!(policy.policy::<Gate>().unwrap().1.plans, 1);
     let policy = policy.with_seed(9);
     let start = Gate.initial(9);
     assert_eq!(policy.policy::<Gate>().unwrap().1, &start);
-    // A part that comes later gets the seed, too.
+    // A policy that is added later also gets the seed.
     let plain = Composition::new("plain").scheduling(fifo());
     let plain = plain.placement(FirstFit).seed(10).build().unwrap();
     assert!(plain.policy::<Gate>().is_none());
     assert_eq!(seed(&plain.with_admission(Gate).unwrap()), 10);
 }
 
-/// First come first served, and the other way round while an odd number of jobs have ended.
+/// First in, first out; in reverse order while an odd number of jobs have ended.
 struct Moody;
 
 impl Policy for Moody {
-    /// How many jobs ended.
+    /// Number of ended jobs.
     type Memory = u32;
 
     fn initial(&self, _: u64) -> u32 {
@@ -331,7 +331,7 @@ impl SchedulingPolicy for Moody {
     }
 }
 
-/// A decorator that leaves out a decision now and then, at random.
+/// A decorator that skips some decisions at random.
 struct Pausing<P>(P);
 
 impl<P: SchedulingPolicy> Policy for Pausing<P> {
@@ -420,13 +420,13 @@ fn a_part_behind_a_pointer_is_a_part() {
     assert_eq!(policy.save().unwrap(), plain.save().unwrap());
     let (_, memory) = policy.policy::<Arc<dyn AnyScheduling>>().unwrap();
     assert_eq!(memory.get::<u32>(), Some(&14));
-    // The policy is found behind its pointer, too.
+    // The policy is also found behind its pointer.
     assert_eq!(policy.policy::<Moody>().unwrap().1, &14);
-    // One part in two schedulers: each has a memory of its own.
+    // One policy in two schedulers has a separate memory in each.
     let other = moody(Arc::clone(&part));
     let (_, memory) = other.policy::<Arc<dyn AnyScheduling>>().unwrap();
     assert_eq!(memory.get::<u32>(), Some(&0));
-    // The memories of a pointer and of what it points to are saved alike.
+    // The memories of a pointer and of its target have the same saved form.
     let mut restored = moody(Moody);
     restart(&policy, &mut restored);
     assert_eq!(restored.policy::<Moody>().unwrap().1, &14);
@@ -466,7 +466,7 @@ fn decorators_and_pointers_conform() {
 
 #[test]
 fn policies_hear_of_launches_once_a_plan() {
-    /// Writes down what it hears.
+    /// Records its calls.
     struct Listener(Arc<Mutex<Vec<String>>>);
     impl Policy for Listener {
         type Memory = ();
@@ -521,7 +521,7 @@ fn policies_hear_of_launches_once_a_plan() {
     };
     assert_eq!(so_far(), "plan 0 1, end 0, end 1, plan 2 3");
 
-    // Asked beside the loop, it hears of the plan when that is applied.
+    // If it decides beside the loop, the plan is reported when it is applied.
     let mut core = world();
     let (job, spec) = (
         JobId(0),

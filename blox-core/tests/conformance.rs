@@ -1,4 +1,4 @@
-//! The conformance suite passes what is right and catches what is wrong.
+//! The conformance suite accepts correct schedulers and finds errors.
 
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
@@ -9,8 +9,8 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Takes free GPUs, then those of the last jobs in order; leaves everything as
-/// it was if even that is not enough.
+/// Takes free GPUs, then those of the last jobs in order. If there are still too few, changes
+/// nothing.
 #[derive(Clone, Copy, Debug)]
 struct Preempting;
 
@@ -190,7 +190,7 @@ fn a_list_of_requests_conforms() {
     assert!(report.preemptions > 15, "{report:?}");
 }
 
-// What is wrong is caught. Each of these is right but for one mistake.
+// Errors are found. Each of these schedulers has exactly one error.
 
 use blox_core::ids::{GpuId, JobId};
 use blox_core::{
@@ -227,7 +227,7 @@ fn chance_from_outside_is_caught() {
     caught(suite, Property::Determinism);
 }
 
-/// Gives waiting jobs the first GPUs that nobody has, after `spoil` had its say.
+/// Assigns the first free GPUs to waiting jobs, after `spoil` has changed the plan.
 #[derive(Clone)]
 struct ByHand(fn(View<'_>, &mut Plan));
 
@@ -241,7 +241,7 @@ impl Decide for ByHand {
     }
 
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
-        // Only pipelines turn away by themselves what can never run.
+        // Only pipelines reject jobs that can never run.
         for job in asking.iter().filter_map(|&id| view.job(id)) {
             let (asked, possible) = (job.gpus(), view.installed_gpus());
             if asked <= possible {
@@ -383,7 +383,7 @@ fn a_verdict_about_an_unknown_job_is_caught() {
     let found = "`accept` for job 1, which does not exist";
     assert_eq!(failure.found, found, "{failure}");
 
-    /// Cordons a node that never was.
+    /// Cordons a node that does not exist.
     #[derive(Clone)]
     struct Lost;
     impl Stateless for Lost {}
@@ -453,7 +453,7 @@ fn an_untrue_outlook_is_caught() {
 
 #[test]
 fn an_outlook_of_who_counts_rounds_is_caught_where_the_runs_part() {
-    /// Turns its order round at every call.
+    /// Reverses its order at every call.
     struct Counting;
     impl Policy for Counting {
         type Memory = u64;
@@ -490,12 +490,12 @@ fn an_outlook_of_who_counts_rounds_is_caught_where_the_runs_part() {
     assert!(failure.found.contains("when no moment is skipped; for job"));
 }
 
-/// First come first served, and the other way round after every other end.
+/// First in, first out; in reverse order after every other end.
 struct Moody {
     saves: bool,
 }
 
-/// How many jobs ended: in a field that is saved, or in one that is not.
+/// Number of ended jobs: in a field that is saved, or in one that is not.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Ends {
     saved: u64,
@@ -558,7 +558,7 @@ fn memory_that_is_not_saved_is_caught() {
     assert_ne!(quoted(&failure.expected), quoted(&failure.found));
 }
 
-/// Reverses its order after every other event of a kind, and never saves how many it saw.
+/// Reverses its order after every other event of a kind, and never saves its count.
 struct Forgetful {
     counts: fn(&Event) -> bool,
 }
@@ -607,7 +607,7 @@ fn memory_of_what_jobs_report_is_tested() {
     }
 }
 
-/// Reverses its order after every other plan that changed something.
+/// Reverses its order after every other plan with changes.
 struct PlanCounting {
     saves: bool,
 }
@@ -656,7 +656,7 @@ fn memory_of_launches_is_tested() {
 
 #[test]
 fn a_memory_that_json_cannot_hold_is_named() {
-    /// Remembers pairs of jobs that ran at once.
+    /// Remembers pairs of jobs that ran at the same time.
     struct Pairing;
     impl Policy for Pairing {
         type Memory = BTreeMap<(JobId, JobId), u32>;
@@ -694,7 +694,7 @@ fn a_memory_that_json_cannot_hold_is_named() {
 
 #[test]
 fn a_memory_that_cannot_be_restored_is_named() {
-    /// Remembers a bound that JSON writes as `null`.
+    /// Remembers a bound that JSON represents as `null`.
     struct Unbounded;
     impl Policy for Unbounded {
         type Memory = f64;
@@ -747,7 +747,7 @@ fn a_clone_that_shares_is_caught() {
     // It saves nothing either, but the suite compares clones first.
     caught(suite, Property::Clone);
 
-    /// Shares its memory among clones, and saves it: cloning is its only mistake.
+    /// Shares its memory among clones, and saves it. Cloning is its only error.
     struct Sharing;
 
     #[derive(Clone, Default, Serialize, Deserialize)]
@@ -790,7 +790,7 @@ fn a_clone_that_shares_is_caught() {
 
 #[test]
 fn a_policy_that_changes_itself_is_caught() {
-    /// Counts its calls in itself: clones of the scheduler count together.
+    /// Counts its calls in the policy itself: clones of the scheduler share the count.
     struct Counter(AtomicU32);
     impl Stateless for Counter {}
     impl SchedulingPolicy for Counter {
@@ -812,8 +812,8 @@ fn a_policy_that_changes_itself_is_caught() {
     });
     caught(suite, Property::Clone);
 
-    /// Keeps in itself which jobs ended. A clone adds the same jobs again, which changes
-    /// nothing; an instance after a restart lacks them.
+    /// Keeps the ended jobs in the policy itself. A clone adds the same jobs again without effect;
+    /// a restored instance lacks them.
     #[derive(Default)]
     struct Ended(Mutex<BTreeSet<JobId>>);
     impl Policy for Ended {
@@ -866,7 +866,7 @@ fn a_panic_is_caught() {
     let failure = caught(suite, Property::Panic);
     assert!(failure.found.contains("no crash was expected"), "{failure}");
 
-    /// Panics as it is told of an event: the core goes on without it.
+    /// Panics while it processes an event: the core continues without the event's effect on it.
     struct Startled;
     impl Policy for Startled {
         type Memory = ();
@@ -894,7 +894,7 @@ fn a_panic_is_caught() {
     let failure = caught(suite, Property::Panic);
     assert!(failure.found.contains("Event::Ended"), "{failure}");
 
-    /// Panics as a plan with a stop was applied: the core goes on without it.
+    /// Panics after a plan with a stop was applied: the core continues.
     struct Stopped;
     impl Policy for Stopped {
         type Memory = ();
@@ -1019,7 +1019,7 @@ fn starvation_is_caught() {
     let failure = caught(single_gpu_only(), Property::Liveness);
     assert!(failure.found.contains("it is waiting"), "{failure}");
     assert!(failure.found.ends_with(": not chosen"), "{failure}");
-    // On purpose it is no failure.
+    // If it is declared, starvation is no failure.
     single_gpu_only().may_starve().check().unwrap();
 }
 
@@ -1036,7 +1036,7 @@ fn a_failure_says_how_to_see_it_again() {
 
 #[test]
 fn restarting_for_ever_is_caught() {
-    /// Starts every job anew at every decision.
+    /// Restarts every job at every decision.
     #[derive(Clone)]
     struct Restless;
     impl Stateless for Restless {}
@@ -1051,7 +1051,7 @@ fn restarting_for_ever_is_caught() {
             for job in placed {
                 let same = job.assignment().cloned().unwrap_or_default();
                 draft.release(job.id(), Reason::NotChosen)?;
-                // On a lost node there is nothing to come back to.
+                // A job on a lost node cannot return there.
                 let _ = draft.assign(job.id(), Assignment::of(same.gpus));
             }
             FirstFit.place(&mut (), requests, draft)
@@ -1067,9 +1067,9 @@ fn restarting_for_ever_is_caught() {
     caught(suite, Property::Liveness);
 }
 
-// What is right in less usual ways.
+// Correct schedulers with unusual behaviour.
 
-/// Numbers that follow from a moment.
+/// Random numbers derived from a moment.
 struct Dice(u64);
 
 impl Dice {
@@ -1093,7 +1093,7 @@ fn any_free(draft: &Draft<'_>, count: usize, dice: &mut Dice) -> GpuList {
     taken
 }
 
-/// Does whatever a draft allows, at random, for a while.
+/// Performs random operations of a draft for a while.
 #[derive(Clone, Copy)]
 struct Monkey {
     pairs: bool,
@@ -1101,7 +1101,7 @@ struct Monkey {
 }
 
 impl Policy for Monkey {
-    /// The seed of its numbers, which follow from it and from the moment.
+    /// Seed of its random numbers, which depend only on the seed and the moment.
     type Memory = u64;
 
     fn initial(&self, seed: u64) -> u64 {
@@ -1121,7 +1121,7 @@ impl Monkey {
             (0 | 1, Some(_)) => draft.release(job, Reason::NotChosen),
             (2, Some(_)) => {
                 draft.release(job, Reason::NotChosen)?;
-                // Its GPUs may lie on a node that takes nothing new.
+                // The node of its GPUs may take no new jobs.
                 let _ = draft.spare(job);
                 Ok(())
             }
@@ -1189,7 +1189,7 @@ impl PlacementPolicy for Monkey {
     }
 }
 
-/// An order whose placement must be asked at every round.
+/// An order whose placement must run in every round.
 #[derive(Clone)]
 struct EveryRound(ByKey);
 
@@ -1234,10 +1234,10 @@ fn pairs_that_change_in_place_conform() {
     passes(monkey(true, true));
 }
 
-/// Lets later jobs pass those that do not fit.
+/// Backfill: later jobs pass those that do not fit.
 #[derive(Clone)]
 struct Passing {
-    /// Victims of a job that does not fit even so go on.
+    /// Victims of a job that still does not fit continue to run.
     preempting: bool,
 }
 
@@ -1264,7 +1264,7 @@ impl PlacementPolicy for Passing {
             let gpus = gpus.flat_map(|n| draft.free_gpus_on(n.id()));
             let gpus: GpuList = gpus.take(needed as usize).collect();
             if gpus.len() < needed as usize {
-                // On a node that takes nothing new there is no way back.
+                // On a node that takes no new jobs, the release cannot be undone.
                 victims.retain(|&v| draft.spare(v).is_err());
                 requests.candidate_blocked(draft);
             } else {
@@ -1291,13 +1291,13 @@ fn letting_jobs_pass_conforms() {
     }
 }
 
-/// Cordons, switches off, keeps back, promotes and finishes at random, for a while.
+/// Cordons, powers off, defers, promotes and finishes at random for a while.
 struct Meddler {
     order: ByKey,
 }
 
 impl Policy for Meddler {
-    /// The seed of its numbers, which follow from it and from the moment.
+    /// Seed of its random numbers, which depend only on the seed and the moment.
     type Memory = u64;
 
     fn initial(&self, seed: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Mistakes that the conformance suite found in the core, as plain cases.
+//! Errors in the core that the conformance suite found, as single cases.
 
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::runtime::Runtime;
@@ -18,7 +18,7 @@ fn job(n: u32, gpus: u32) -> Event {
     }
 }
 
-/// Two nodes of four GPUs, and so many jobs of one GPU that wait.
+/// Returns a state with two nodes of four GPUs, and `jobs` waiting jobs of one GPU.
 fn waiting(jobs: u32) -> State {
     let mut state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
     for n in 0..jobs {
@@ -168,8 +168,8 @@ fn a_launch_on_what_a_change_leaves_comes_after_the_change() {
             },
         )
         .unwrap();
-    // The newcomer is named first; the change still comes first, and until it
-    // is done its old GPU is not free.
+    // The newcomer is listed first, but the change is applied first. Until the change is done, its
+    // old GPU is not free.
     let changes = plan(
         &mut state,
         vec![place(1, &[0], None), place(0, &[1, 2], None)],
@@ -178,7 +178,7 @@ fn a_launch_on_what_a_change_leaves_comes_after_the_change() {
         matches!(changes[..], [Command::Change { job: JobId(0), .. }]),
         "{changes:?}"
     );
-    // The time so far was on one GPU.
+    // So far, the job ran on one GPU.
     let gpu_time = state.job(JobId(0)).unwrap().attained_gpu_time();
     assert_eq!(gpu_time, Seconds::new(10.0));
     started(&mut state, 0, 20.0);
@@ -195,7 +195,7 @@ fn a_job_that_ends_with_a_change_pending_is_not_launched_again() {
     plan(&mut state, vec![place(0, &[0], None), place(1, &[1], None)]);
     started(&mut state, 0, 0.0);
     started(&mut state, 1, 0.0);
-    // Job 0 waits for what job 1 is told to leave.
+    // Job 0 waits for the GPU that job 1 must leave.
     let stops = plan(&mut state, vec![stop(1), place(0, &[1], None)]);
     assert!(
         matches!(stops[..], [Command::Stop { job: JobId(1), .. }]),
@@ -212,7 +212,7 @@ fn of_jobs_that_change_places_one_stops_and_may_end_before_it_has() {
     plan(&mut state, vec![place(0, &[0], None), place(1, &[1], None)]);
     started(&mut state, 0, 0.0);
     started(&mut state, 1, 0.0);
-    // Each would wait for the other for ever.
+    // Otherwise each would wait for the other forever.
     let stops = plan(&mut state, vec![place(0, &[1], None), place(1, &[0], None)]);
     assert!(
         matches!(stops[..], [Command::Stop { job: JobId(0), .. }]),
@@ -260,7 +260,7 @@ fn a_plan_beside_a_job_that_it_moves_away_is_refused() {
         partner: JobId(0),
     };
     assert_eq!(state.apply_plan(&wrong), Err(not_beside));
-    // Nothing of it was done.
+    // Nothing of the plan was applied.
     let on = |n| state.job(JobId(n)).unwrap().assignment().cloned();
     assert_eq!(on(0), Some(Assignment::of([GpuId(0)])));
     assert_eq!(on(1), None);
@@ -269,7 +269,7 @@ fn a_plan_beside_a_job_that_it_moves_away_is_refused() {
 
 #[test]
 fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() {
-    /// Puts job 1 beside job 0, and job 0 beside job 2.
+    /// Places job 1 beside job 0, and job 0 beside job 2.
     #[derive(Clone)]
     struct Matchmaker;
     impl Stateless for Matchmaker {}
@@ -318,7 +318,7 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
 
 #[test]
 fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
-    /// Job 0, then job 1 in its place, then job 1 on fewer GPUs of the same node.
+    /// Places job 0, then job 1 instead, then job 1 on fewer GPUs of the same node.
     #[derive(Clone)]
     struct Shrinking;
     impl Stateless for Shrinking {}
@@ -336,7 +336,7 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
                     job: JobId(1),
                 };
                 assert_eq!(draft.reassign(JobId(1), on(&[0])), Err(no));
-                // What it has it may keep, and leave for what is there.
+                // The job may keep its GPUs, and leave them for free ones.
                 draft.reassign(JobId(1), on(&[0, 1]))?;
                 draft.release(JobId(1), Reason::NotChosen)?;
                 draft.spare(JobId(1))?;
@@ -384,7 +384,7 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
             while let Some(request) = r.next_candidate(draft) {
                 draft.explain(request.job, Reason::NotChosen);
                 r.candidate_blocked(draft);
-                // Until then nobody gets to see the entry of the job behind.
+                // Before that time, the next entry in order is never reached.
                 if draft.view().now() < Time::new(600.0) {
                     break;
                 }
@@ -415,7 +415,7 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
 
 #[test]
 fn a_job_is_spared_only_where_its_cpus_are_left() {
-    /// Job 0 on GPU 0, then job 1 on GPU 1 with CPUs that only job 0's release leaves it.
+    /// Job 0 on GPU 0, then job 1 on GPU 1 with CPUs that are only left after job 0's release.
     #[derive(Clone)]
     struct Sparing;
     impl Stateless for Sparing {}
@@ -449,7 +449,7 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
             let no = DraftError::NotFree { gpu: GpuId(1), job };
             assert_eq!(draft.spare_as(job, on(1, 2.0)), Err(no));
             assert_eq!(draft.current(job), None);
-            // With fewer it goes on.
+            // Job 0 continues with fewer CPUs.
             draft.spare_as(job, on(0, 2.0))?;
             Ok(Outlook::Stable)
         }
@@ -481,7 +481,8 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
 
 #[test]
 fn a_candidate_without_an_answer_is_not_lost() {
-    /// Places a job a walk, and goes when it has looked at the next, or at the one after that.
+    /// Places one job in each decision. Stops after viewing one or two more candidates without a
+    /// result.
     #[derive(Clone)]
     struct OneAWalk(u32);
     impl Stateless for OneAWalk {}

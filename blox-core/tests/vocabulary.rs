@@ -1,5 +1,5 @@
-//! Each hard case of the published schedulers as a toy, with its plans written
-//! out: what the vocabulary has to be able to say.
+//! Hard cases of published schedulers as small examples with explicit plans. The core's types must
+//! be able to express each of them.
 
 #[path = "vocabulary/elastic.rs"]
 mod elastic;

@@ -1,4 +1,4 @@
-//! The simulated cluster: virtual time, timers of what is to come.
+//! The simulated cluster: virtual time, with timers for future events.
 
 use crate::completion::CompletionRule;
 use crate::execution::{ExecutionModel, beside};
@@ -19,15 +19,16 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Seconds of simulated time after the last arrival in which nothing holds a GPU and nothing is started,
-/// after which a simulation is at a standstill: more than the 1000 hours of a starvation guard,
-/// whatever the length of a round.
+/// Simulated seconds after the last arrival without a bound GPU and without a launch that count as
+/// a deadlock. Longer than the 1000 hours of a starvation guard, whatever the length of a round.
 const STANDSTILL_S: f64 = 6e6;
 
-/// So many of such decisions in a row are a standstill as well: time need not pass between them.
+/// Number of consecutive decisions without progress that count as a deadlock even if no time
+/// passes.
 const STILL: u32 = 10_000_000;
 
-/// Fewer timers are never looked through for those that are void, more never for the first.
+/// Number of timers below which void timers are not removed. Also the maximum number of recent
+/// timers kept unsorted.
 const CROWD: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,19 +44,20 @@ enum Kind {
     Turn,
 }
 
-/// Something to come. Ordered by moment, then kind, then who: never by chance.
+/// A future event. Ordered by moment, then kind, then job or node, so that the order is
+/// deterministic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Timer {
     at: Time,
     kind: Kind,
-    /// Job or node.
+    /// Number of the job or node.
     who: u32,
-    /// Launch, or number of the failure.
+    /// Number of the launch or of the failure.
     nth: u32,
 }
 
 impl Timer {
-    /// Returns whether it is not about a launch that is over.
+    /// Returns false if the timer belongs to a launch that is over.
     #[inline]
     fn may_fire(&self, view: View<'_>) -> bool {
         match self.kind {
@@ -67,8 +69,8 @@ impl Timer {
     }
 }
 
-/// Returns whether an event is about what is over by now: a plan may change or stop a job and end
-/// it at once, two jobs crash with one node, a node that leaves is told to leave again.
+/// Returns whether an event no longer applies. A plan may change or stop a job and end it at once.
+/// Two jobs may crash with one node. A node that is leaving may be ordered to leave again.
 fn is_over(event: &Event, view: View<'_>) -> bool {
     let status = |node: &NodeId| view.cluster().node(*node).map(|n| n.status());
     let (job, attempt, phase) = match event {
@@ -90,7 +92,8 @@ fn is_over(event: &Event, view: View<'_>) -> bool {
     current.is_none_or(|j| j.attempt() != *attempt || j.phase() != phase)
 }
 
-/// Whole epochs in so much work, which may lie a rounding error below them.
+/// Returns the number of whole epochs in an amount of work, which may be slightly too small by
+/// rounding.
 fn epochs(work: f64, epoch: f64) -> f64 {
     (work / epoch + 1e-9).floor()
 }
@@ -102,16 +105,16 @@ pub(crate) struct Simulator<'w> {
     next_id: u32,
     exhausted: bool,
     timers: BinaryHeap<Reverse<Timer>>,
-    /// Those that came since the last plan was carried out but one: many launches end with the
-    /// next plan, and their timers never have to find their place.
+    /// Timers added since the plan before the last one. Many launches end before the next plan, and
+    /// their timers are never sorted in.
     recent: Vec<Timer>,
-    /// How many of these came before the last plan.
+    /// Number of these timers that are older than the last plan.
     settled: usize,
-    /// The first of these.
+    /// The first of the recent timers.
     first_recent: Option<Timer>,
-    /// So many timers are looked through for those that mean nothing any more.
+    /// Number of timers at which void timers are removed.
     crowd: usize,
-    /// What was said to happen, the next one last.
+    /// Injected events, the next one last.
     script: Vec<(Time, Event)>,
     now_events: VecDeque<Event>,
     pub(crate) execution: Box<dyn ExecutionModel>,
@@ -121,42 +124,42 @@ pub(crate) struct Simulator<'w> {
     measure: Measure,
     watch: Arc<Watch>,
     history: BTreeMap<JobId, Assignment>,
-    /// True if jobs without extras, alone on their GPUs, do as they say.
+    /// True if jobs without extras, alone on their GPUs, run at their specified rate.
     plain_rates: bool,
     /// True if a change of one job affects jobs on other GPUs.
     reaches: bool,
-    /// True if there was a job whose launches or stops are not free.
+    /// True if there was a job with nonzero costs of launches or stops.
     charges: bool,
-    /// When jobs end whose rate changed since their launch; other timers are void.
+    /// End times of jobs whose rate changed since their launch; their other timers are void.
     moved_ends: BTreeMap<JobId, Time>,
-    /// When jobs report their loss next; other timers are void.
+    /// Times of the next loss reports; other timers are void.
     reports: BTreeMap<JobId, Time>,
-    /// When jobs change their own rate next; other timers are void.
+    /// Times at which jobs next change their own rate; other timers are void.
     turns: BTreeMap<JobId, Time>,
-    /// What a crash keeps of jobs whose rate changed since their launch.
+    /// Work that a crash preserves, for jobs whose rate changed since their launch.
     kept: BTreeMap<JobId, Kept>,
     after: After,
-    /// Since when nothing has come about, and in how many decisions.
+    /// Start of the period without progress, and number of decisions in it.
     idle: Option<(Time, u32)>,
     now: Time,
-    /// What went wrong in a launch.
+    /// Error of a launch.
     failed: Option<SimError>,
-    /// True if the last event was said to happen.
+    /// True if the last event was injected.
     scripted: bool,
     pub(crate) ended: Ended,
 }
 
-/// What a crash keeps of a job until its next checkpoint.
+/// Work of a job that a crash preserves until the job's next checkpoint.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     attempt: u32,
-    /// When its rate changed last.
+    /// Time of the last change of its rate.
     until: Time,
-    /// Iterations done at the last checkpoint before that, or at the launch.
+    /// Iterations done at the last checkpoint before that time, or at the launch.
     work: f64,
 }
 
-/// What the simulator has to do once the state has taken an event.
+/// Follow-up work of the simulator after the state has accepted an event.
 #[derive(Clone, Debug, Default)]
 enum After {
     #[default]
@@ -223,7 +226,7 @@ impl<'w> Simulator<'w> {
         Ok(sim)
     }
 
-    /// Lets things happen at their moments; those of one moment in this order.
+    /// Injects events at their moments. Events of one moment keep their order.
     pub(crate) fn with_script(mut self, mut script: Vec<(Time, Event)>) -> Self {
         script.sort_by_key(|(at, _)| *at);
         script.reverse();
@@ -239,7 +242,7 @@ impl<'w> Simulator<'w> {
         self
     }
 
-    /// A simulation that goes on from a state in which jobs run already.
+    /// Starts from a state in which jobs already run.
     pub(crate) fn resume(&mut self, view: View<'_>) {
         self.now = view.now();
         self.next_id = view.next_job_id().0;
@@ -250,7 +253,7 @@ impl<'w> Simulator<'w> {
                 Phase::Running => {
                     self.expect_end(view, &job);
                 }
-                // What is in between arrives at once.
+                // Pending launches and stops finish at once.
                 Phase::Starting if job.held().is_some() => {
                     self.begin(view, job.id(), job.attempt())
                 }
@@ -272,7 +275,7 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// The next timer.
+    /// Returns the next timer.
     #[inline]
     fn next_timer(&self) -> Option<Timer> {
         match (self.timers.peek(), self.first_recent) {
@@ -281,7 +284,7 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// Takes the next timer.
+    /// Removes the next timer.
     fn pop_timer(&mut self) {
         let next = self.next_timer();
         if next != self.first_recent {
@@ -299,8 +302,8 @@ impl<'w> Simulator<'w> {
         self.first_recent = self.recent.iter().min().copied();
     }
 
-    /// A plan was carried out: timers from before the last one find their places, if they still
-    /// mean something.
+    /// Called after a plan is applied. Sorts in the timers from before the last plan that are still
+    /// valid.
     fn settle_timers(&mut self, view: View<'_>) {
         for timer in self.recent.drain(..self.settled) {
             if timer.may_fire(view) {
@@ -317,14 +320,14 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// Returns whether a job that is alone on its GPUs does the rate that it says, and keeps it.
+    /// Returns whether a job that is alone on its GPUs runs at its specified rate and keeps it.
     #[inline]
     fn is_plain(&self, job: &JobRef<'_>) -> bool {
         let as_asked = |held: &Assignment| held.count() == job.gpus();
         self.plain_rates && !job.has_extras() && job.held().is_some_and(as_asked)
     }
 
-    /// The job runs from now on: when will its end be seen?
+    /// Schedules the end of a job that runs from now on. Returns the time at which it is seen.
     #[inline(always)]
     fn expect_end(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
         let (now, rate) = (view.now(), job.rate());
@@ -357,7 +360,7 @@ impl<'w> Simulator<'w> {
         end
     }
 
-    /// When will the job have done its next epoch?
+    /// Schedules the report at the end of the job's next epoch.
     fn expect_report(&mut self, job: &JobRef<'_>, now: Time) {
         if !job.has_extras() {
             return;
@@ -375,7 +378,7 @@ impl<'w> Simulator<'w> {
         self.timer(at, Kind::Report, job.id().0, job.attempt());
     }
 
-    /// What a launch leads to, if nothing comes between.
+    /// Schedules the events that follow from a launch.
     fn expect_all(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
         if !self.moved_ends.is_empty() {
             self.moved_ends.remove(&job.id());
@@ -386,7 +389,7 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// The loss that the job reports at `at`, which the view need not have reached yet.
+    /// Returns the job's loss report at `at`, which may be later than the view.
     fn report(&self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Event> {
         let loss = job.spec().extras().loss?;
         let done = job.work_done() + job.rate() * (at - view.now()).secs();
@@ -413,7 +416,7 @@ impl<'w> Simulator<'w> {
         });
     }
 
-    /// A job's rate may have changed with another one's coming or going.
+    /// Updates a job's rate, which may have changed because another job started or stopped.
     fn refresh(&mut self, view: View<'_>, job: Option<JobId>) {
         let Some(job) = job.and_then(|job| view.job(job)) else {
             return;
@@ -431,8 +434,8 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// The rate that a job has once all events of this moment are taken. Of several jobs that come
-    /// and go at one moment, each asks the jobs near it again.
+    /// Returns the rate of a job after all events of this moment. If several jobs start and stop at
+    /// one moment, each requires new rates of the jobs near it.
     fn coming_rate(&self, job: &JobRef<'_>) -> f64 {
         let coming = |event: &Event| match event {
             Event::Progress { job: j, rate, .. } if *j == job.id() => Some(*rate),
@@ -445,7 +448,7 @@ impl<'w> Simulator<'w> {
         last.unwrap_or(job.rate())
     }
 
-    /// The jobs on other GPUs whose rate may change with a job on `gpus`.
+    /// Returns the jobs on other GPUs whose rate may change with a job on `gpus`.
     fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
         match self.reaches {
             true => self.execution.affected(view, job, gpus),
@@ -481,7 +484,7 @@ impl<'w> Simulator<'w> {
         Ok(Event::Submitted { job, spec })
     }
 
-    /// Returns whether every measured job came in and has ended.
+    /// Returns whether every measured job was submitted and has ended.
     fn is_done(&self) -> bool {
         let all_in = match &self.next_job {
             None => self.exhausted,
@@ -490,7 +493,7 @@ impl<'w> Simulator<'w> {
         all_in && self.watch.open.load(Ordering::Relaxed) == 0
     }
 
-    /// The event of a timer; `None` if it is about a launch that is over.
+    /// Returns the event of a timer; `None` if it belongs to a launch that is over.
     fn fire(&mut self, t: Timer, view: View<'_>) -> Option<Event> {
         let job = JobId(t.who);
         let current = |phase: Phase| {
@@ -575,7 +578,7 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// A job crashes at `at`, which the view need not have reached yet.
+    /// Returns the crash of a job at `at`, which may be later than the view.
     fn crash(&self, view: View<'_>, id: JobId, at: Time, why: Reason) -> Event {
         let job = view.job(id);
         Event::Crashed {
@@ -586,8 +589,8 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// Iterations that a job would keep if it crashed at `at`, which the view need not have
-    /// reached yet: those done at its last checkpoint, or at its launch.
+    /// Returns the iterations that a job would keep if it crashed at `at`, which may be later than
+    /// the view. These are the iterations at its last checkpoint, or at its launch.
     fn kept(&self, job: &JobRef<'_>, at: Time) -> f64 {
         let (Phase::Running, Some(start)) = (job.phase(), job.last_start()) else {
             return job.work_done();
@@ -599,7 +602,7 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// What follows from the event that the state has just taken.
+    /// Schedules what follows from the event that the state has just accepted.
     fn follow_up(&mut self, view: View<'_>) {
         match std::mem::take(&mut self.after) {
             After::Nothing => {}
@@ -609,7 +612,8 @@ impl<'w> Simulator<'w> {
                 let partner = job.held().and_then(|a| beside(view, id, &a.gpus));
                 let affected = job.held().map(|a| self.affected(view, id, &a.gpus));
                 if partner.is_some() || self.reaches {
-                    // Of two that start at once neither ran when their rates were asked for.
+                    // If two jobs start at the same time, neither was running when their rates were
+                    // computed.
                     self.refresh(view, Some(id));
                     self.refresh(view, partner);
                     self.refresh_all(view, affected.unwrap_or_default());
@@ -618,7 +622,7 @@ impl<'w> Simulator<'w> {
             After::NewRate(job) => {
                 self.moved_ends.remove(&job);
                 let at = view.job(job).and_then(|job| self.expect_end(view, &job));
-                // The earlier timer is still there, for the same launch.
+                // The earlier timer for the same launch still exists.
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
             }
@@ -654,7 +658,7 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    /// Hands an event to the core, and remembers what has to follow.
+    /// Passes an event to the core, and records the follow-up work.
     fn emit(&mut self, at: Time, event: Event, view: View<'_>) -> Input {
         self.note(at, &event, view);
         Input::Event { at, event }
@@ -703,7 +707,7 @@ impl<'w> Simulator<'w> {
         self.now = at;
     }
 
-    /// Another turn at `at` in which nothing came about: whether it was one too many.
+    /// Records a turn at `at` without progress. Returns whether the simulation is in a deadlock.
     fn stands_still(&mut self, at: Time) -> bool {
         let (since, turns) = self.idle.unwrap_or((at, 0));
         self.idle = Some((since, turns + 1));
@@ -720,7 +724,7 @@ impl<'w> Simulator<'w> {
             return;
         }
         self.timers.retain(|Reverse(t)| t.may_fire(view));
-        // A timer is looked at once or twice, however many stay.
+        // Then each timer is checked once or twice on average, however many remain.
         self.crowd = CROWD + 2 * self.timers.len();
     }
 }
@@ -741,8 +745,8 @@ impl Backend for Simulator<'_> {
                 return Ok(None);
             }
             let timer = self.next_timer();
-            // The decision of the very moment in which the last measured job
-            // ended is still made: it belongs to that round.
+            // The decision at the moment at which the last measured job ended is still made: it
+            // belongs to that round.
             if self.is_done() && due != Some(self.now) && timer.is_none_or(|t| t.at > self.now) {
                 return Ok(None);
             }
@@ -756,7 +760,8 @@ impl Backend for Simulator<'_> {
                     if let Some(event) = self.fire(t, view) {
                         return Ok(Some(self.emit(self.now, event, view)));
                     }
-                    // Nodes that are switched off fail and come back unseen, for ever.
+                    // Failures and returns of powered-off nodes have no visible effect and never
+                    // end.
                     let alone = due.is_none() && arrival.is_none();
                     if alone && view.placed_count() == 0 && self.stands_still(self.now) {
                         return Ok(None);
@@ -885,7 +890,7 @@ impl Backend for Simulator<'_> {
 }
 
 impl Simulator<'_> {
-    /// An event that is there already.
+    /// Returns an event that is already available.
     #[inline]
     fn ready(&mut self, view: View<'_>) -> Option<Input> {
         self.follow_up(view);

@@ -1,4 +1,4 @@
-//! Collectors of metrics that ship; `--collect NAME` shows their figures.
+//! Built-in metric collectors; `--collect NAME` shows their metrics.
 
 use blox_core::{Action, JobId, JobRef, MetricCollector, Phase, Plan, Time, View};
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ impl MetricCollector for QueueLength {
     }
 }
 
-/// Jobs that wait once a plan is applied.
+/// Returns the number of jobs that wait after a plan is applied.
 fn left_waiting(view: View<'_>, plan: &Plan) -> u32 {
     let stops = plan.actions.iter().filter_map(|action| match action {
         Action::Stop { job, .. } => Some(*job),
@@ -48,7 +48,7 @@ fn left_waiting(view: View<'_>, plan: &Plan) -> u32 {
     let stopped: BTreeSet<JobId> = stops.collect();
     let waits = |j: JobRef<'_>| j.phase() == Phase::Waiting;
     let placed = plan.actions.iter().filter(|action| match action {
-        // A running job that moves without a stop neither waits nor has waited.
+        // A running job that moves without a stop does not wait.
         Action::Place { job, .. } => stopped.contains(job) || view.job(*job).is_some_and(waits),
         _ => false,
     });

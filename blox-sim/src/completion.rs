@@ -1,11 +1,11 @@
-//! When the end of a job is seen.
+//! Completion rules: the times at which ends of jobs are seen.
 
 use blox_core::{Part, Seconds, Time};
 
-/// When the end of a job is seen, and its GPUs are free.
+/// Determines when the end of a job is seen and its GPUs become free.
 pub trait CompletionRule: Part {
-    /// For a job that runs from `start` on with `left` iterations to do, `rate`
-    /// (above 0) a second.
+    /// Returns the time for a job that runs from `start` with `left` iterations to do, at `rate`
+    /// (above 0) iterations a second.
     fn seen(&self, start: Time, left: f64, rate: f64) -> Time;
 }
 dyn_clone::clone_trait_object!(CompletionRule);
@@ -16,7 +16,7 @@ impl CompletionRule for Box<dyn CompletionRule> {
     }
 }
 
-/// At the very moment.
+/// The end is seen immediately.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exact;
 
@@ -29,21 +29,22 @@ impl CompletionRule for Exact {
     }
 }
 
-/// At the first round boundary that is not before it: Blox's loop collects the
-/// ends at the start of a round, and GPUs idle until then.
+/// The end is seen at the first round boundary that is not before it. Blox's loop collects the ends
+/// at the start of a round, and GPUs idle until then.
 #[derive(Clone, Copy, Debug)]
 pub struct AtRoundEnd {
     period: Seconds,
 }
 
 impl AtRoundEnd {
-    /// With rounds of `period` from 0 on; `None` unless it is above 0.
+    /// Creates the rule for rounds of `period`, starting at 0. Returns `None` unless the period is
+    /// above 0.
     pub fn every(period: Seconds) -> Option<Self> {
         (period > Seconds::ZERO).then_some(AtRoundEnd { period })
     }
 }
 
-/// From here on a float and the next one are more than one apart.
+/// Smallest value from which neighbouring floats are at least one apart.
 const COUNTABLE: f64 = (1u64 << (f64::MANTISSA_DIGITS - 1)) as f64;
 
 impl Part for AtRoundEnd {}
@@ -58,8 +59,8 @@ impl CompletionRule for AtRoundEnd {
             let end = start.secs() + left / rate;
             return Time::new((end / p).ceil() * p);
         }
-        // Whole rounds of work, counted as the loop does: the sum of the start
-        // and the rest would lose the last bits of the rest.
+        // Whole rounds of work, counted as in the loop. The sum of the start and the rest would
+        // lose the last bits of the rest.
         let per_round = rate * p;
         let mut rounds = (left / per_round).ceil();
         if rounds >= COUNTABLE {
@@ -71,7 +72,7 @@ impl CompletionRule for AtRoundEnd {
         while rounds * per_round < left {
             rounds += 1.0;
         }
-        // Even a job without work is seen only after its first round.
+        // The end of a job without work is also seen only after its first round.
         Time::new((first + rounds.max(1.0)) * p)
     }
 }

@@ -1,9 +1,9 @@
-//! What can end a simulation.
+//! Errors that end a simulation.
 
 use crate::workload::WorkloadError;
 use blox_core::{DecideError, EventError, JobId, Time};
 
-/// Why a simulation could not go on.
+/// An error that ends a simulation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
@@ -13,41 +13,41 @@ pub enum SimError {
     /// The scheduler's memory cannot be written into the journal.
     #[error(transparent)]
     Memory(#[from] blox_core::MemoryError),
-    /// The cluster makes no sense.
+    /// The cluster specification is invalid.
     #[error(transparent)]
     Cluster(#[from] blox_core::ClusterSpecError),
-    /// The policy erred. A simulation does not go on after that: its result would mean nothing.
+    /// The policy failed. The simulation ends, because its result would be meaningless.
     #[error("at {at} s: {error}")]
     Policy {
-        /// When.
+        /// Time of the failure.
         at: Time,
-        /// How.
+        /// The cause.
         error: DecideError,
     },
     /// The simulator and the state disagree: an error in this crate.
     #[error("at {at} s: {error}; this is an error in the simulator")]
     Event {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// How.
+        /// The cause.
         error: EventError,
     },
-    /// What was [said to happen](crate::Simulation::happening) cannot.
+    /// An [injected event](crate::Simulation::happening) is impossible.
     #[error("at {at} s: {error}; it was said to happen then")]
     Impossible {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// Why not.
+        /// The cause.
         error: EventError,
     },
-    /// A workload that is not in order of submission.
+    /// The workload is not in order of submission.
     #[error("job {job} is submitted at {found} s, before the job ahead of it at {last} s")]
     Unordered {
         /// The job.
         job: JobId,
-        /// When it is submitted.
+        /// Its time of submission.
         found: Time,
-        /// When the last one was.
+        /// Time of the previous submission.
         last: Time,
     },
 }

@@ -12,17 +12,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Finish-time fairness of jobs under a scheduler (Themis, NSDI 2020; over types of GPUs: Sia, SOSP 2023,
-/// section 5.5, equation 3).
+/// Computes the finish-time fairness of jobs under a scheduler (Themis, NSDI 2020; over GPU types:
+/// Sia, SOSP 2023, section 5.5, equation 3).
 ///
-/// A job's *fair cluster* of a type is that type's GPUs divided by all jobs that it met on average, itself among
-/// them. On it the same scheduler, without anybody else and where nothing breaks, needs the job's *fair time*, from its
-/// submission on. The ratio of its completion time to that, averaged over the types by their numbers of
-/// GPUs, is `rho`: above 1 the job would have been better off with a cluster of its own.
+/// A job's *fair cluster* of a type has that type's GPUs divided by the job's mean contention: the
+/// number of jobs in the system while the job was, itself included. On its fair cluster, under the
+/// same scheduler, without other jobs and faults, the job needs its *fair time* from submission.
+/// Its completion time divided by its fair time, averaged over the types by their numbers of GPUs,
+/// is `rho`. Above 1, the job would have been better off with its own cluster.
 ///
-/// Between whole numbers of GPUs fair times are interpolated. A job that takes no less than some
-/// GPUs has these, and takes longer in proportion to what its share lacks; one that takes no more has no more.
-/// Types on which it does not run, or too few of whose GPUs there are, do not count.
+/// Between whole numbers of GPUs, fair times are interpolated. If the share is below the job's
+/// smallest number of GPUs, the job runs on that number, and takes longer in proportion. A share
+/// above its largest number does not help. Types on which the job does not run, or with too few
+/// GPUs, do not count.
 ///
 /// ```
 /// use blox_core::testing::FirstFit;
@@ -47,10 +49,11 @@ pub struct FairTimes {
     simulation: Simulation,
     scheduler: Pipeline,
     types: Vec<Type>,
-    /// The first decision: where jobs that are simulated alone are submitted.
+    /// Time of the first decision, and of the submission of jobs that are simulated alone.
     begin: Time,
     watch: Arc<Watch>,
-    /// By all that a job says but for when, and then by place of the type and GPUs.
+    /// Known times: by specification of the job without its submission, then by index of the type
+    /// and number of GPUs.
     known: BTreeMap<String, BTreeMap<(usize, u32), Option<f64>>>,
 }
 
@@ -62,13 +65,13 @@ struct Type {
     all: u32,
 }
 
-/// Seconds after which a job that is alone counts as never ending, at least; and how many times as long as it
-/// says.
+/// Limits after which a job that runs alone counts as never ending: at least these seconds, and
+/// this multiple of its specified duration.
 const LONGEST: f64 = 100.0 * 86_400.0;
 const TIMES: f64 = 100.0;
 
 impl FairTimes {
-    /// In a world, under a scheduler as it is before its first decision.
+    /// Creates a computation for a simulation's world and for a scheduler in its initial state.
     pub fn of(simulation: &Simulation, scheduler: &Pipeline) -> Self {
         let mut types: Vec<Type> = Vec::new();
         for node in &simulation.cluster().nodes {
@@ -96,18 +99,18 @@ impl FairTimes {
         }
     }
 
-    /// Lets somebody stop it: [`FairTimes::judge`] then leaves jobs out.
+    /// Sets a watch that can stop the computation: [`FairTimes::judge`] then leaves jobs out.
     #[must_use]
     pub fn watched_by(mut self, watch: Arc<Watch>) -> Self {
         self.watch = watch;
         self
     }
 
-    /// Fills in [`JobResult::rho`] of each measured job that did all its work. `jobs` are those of the simulation,
-    /// from the first.
+    /// Sets [`JobResult::rho`] of each measured job that did all its work. `jobs` are the jobs of
+    /// the simulation, from the first.
     ///
     /// # Errors
-    /// The workload cannot be read, or a policy errs about a job that is alone.
+    /// The workload cannot be read, or a policy fails for a job that runs alone.
     pub fn judge(
         &mut self,
         jobs: &mut dyn Workload,
@@ -129,11 +132,12 @@ impl FairTimes {
         Ok(())
     }
 
-    /// The fair time of a job that met so many jobs, itself among them: of all types together that whose quotient with
-    /// a completion time is `rho`. `None` where it runs nowhere.
+    /// Returns the fair time of a job with a mean contention, itself included. It combines all
+    /// types, such that a completion time divided by it is `rho`. Returns `None` if the job runs on
+    /// no type.
     ///
     /// # Errors
-    /// A policy errs.
+    /// A policy failed.
     pub fn fair_time(
         &mut self,
         job: &JobSpec,
@@ -142,7 +146,7 @@ impl FairTimes {
         let first = self.scheduler.cadence().first_from(job.submit, None);
         let waits = (first - job.submit).secs().max(0.0);
         let alone = self.alone(job);
-        // What follows from the job alone is known by all that it says.
+        // Results that depend only on the job are stored under its whole specification.
         let key = serde_json::to_string(&alone).unwrap_or_default();
         let (mut inverse, mut weights) = (0.0, 0.0);
         for t in 0..self.types.len() {
@@ -156,13 +160,13 @@ impl FairTimes {
         Ok(some.then(|| Seconds::new(weights / inverse)))
     }
 
-    /// The job as it is submitted when nobody else is there.
+    /// Returns the job as submitted to an empty cluster.
     fn alone(&self, job: &JobSpec) -> JobSpec {
         let mut job = job.clone();
         job.submit = self.begin;
         job.name = None;
         if let Some(extras) = &mut job.extras {
-            // They are moments of the time that it shares with others.
+            // Deadlines are moments of the shared simulation.
             extras.deadlines.clear();
         }
         job
@@ -193,7 +197,7 @@ impl FairTimes {
         Ok(Some(takes * (f64::from(least) / share).max(1.0)))
     }
 
-    /// Returns what the job takes alone on so many GPUs of a type.
+    /// Returns the completion time of the job alone on `gpus` GPUs of a type.
     fn takes(
         &mut self,
         job: &JobSpec,
@@ -223,7 +227,7 @@ impl FairTimes {
     }
 }
 
-/// So many GPUs of a type: whole nodes, and a smaller one with the rest.
+/// Returns a cluster of `gpus` GPUs of a type: whole nodes, and a smaller one with the rest.
 fn fair_cluster(of: &Type, gpus: u32) -> ClusterSpec {
     let size = of.node.gpus.max(1);
     let node = |gpus: u32| {
@@ -242,7 +246,8 @@ fn fair_cluster(of: &Type, gpus: u32) -> ClusterSpec {
     ClusterSpec { nodes }
 }
 
-/// Returns how many GPUs of a type a job takes at least and at most; `None` where it does not run.
+/// Returns the smallest and the largest number of GPUs of a type that a job runs on; `None` if it
+/// does not run there.
 fn range(job: &JobSpec, gpu_type: Option<&Name>, all: u32) -> Option<(u32, u32)> {
     let extras = job.extras();
     let listed = |name: &Name| extras.gpu_types.is_empty() || extras.gpu_types.contains(name);
@@ -305,7 +310,7 @@ mod tests {
         assert_eq!(secs(&mut fair, &job, 1.0), Some(100.0));
         assert_eq!(secs(&mut fair, &job, 2.0), Some(100.0));
         assert_eq!(secs(&mut fair, &job, 5.0), Some(250.0));
-        // More than there are.
+        // More GPUs than the cluster has.
         let large = JobSpec::new(Time::ZERO, GpuCount(9), Seconds::new(100.0));
         assert_eq!(secs(&mut fair, &large, 1.0), None);
     }
@@ -314,7 +319,7 @@ mod tests {
     fn who_comes_within_a_round_waits_for_the_next_alone_as_well() {
         let mut fair = fair("1x4", Some(60.0));
         let job = |at| JobSpec::new(Time::new(at), GpuCount(4), Seconds::new(100.0));
-        // Seen at the end of the second round.
+        // The end is seen at the end of the second round.
         assert_eq!(secs(&mut fair, &job(60.0), 1.0), Some(120.0));
         assert_eq!(secs(&mut fair, &job(70.0), 1.0), Some(170.0));
         assert_eq!(fair.known.len(), 1);
@@ -332,9 +337,9 @@ mod tests {
             ..Extras::default()
         };
         let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(100.0)).with_extras(extras);
-        // 4 slow ones, 12 fast ones: rho of 100 s is (4 * 1 + 12 * 4) / 16 = 3.25.
+        // 4 slow GPUs, 12 fast ones: rho of 100 s is (4 * 1 + 12 * 4) / 16 = 3.25.
         assert_eq!(secs(&mut fair, &job, 1.0), Some(30.769_230_769));
-        // A share of 1 and of 3 of them: the slow ones alone do it in 200 s.
+        // A share of 1 and of 3 GPUs: alone on the slow ones, the job takes 200 s.
         assert_eq!(secs(&mut fair, &job, 4.0), Some(32.0));
     }
 

@@ -1,6 +1,5 @@
-//! What goes wrong: nodes that are lost, jobs that crash, launches that fail.
-//! All from one seed; every node and every launch has a generator of its own,
-//! so that two schedulers meet the same faults.
+//! Random faults: lost nodes, crashed jobs, failed launches. All follow from one seed. Every node
+//! and every launch has its own generator, so that two schedulers meet the same faults.
 
 use blox_core::{JobId, NodeId, Seconds};
 use rand::SeedableRng;
@@ -10,39 +9,39 @@ use rand_chacha::ChaCha8Rng;
 /// Random faults. All are off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Seed of everything random here.
+    /// Seed of all random faults.
     pub seed: u64,
     /// Mean time between failures of one node (exponential); `None` for never.
     pub node_mtbf: Option<Seconds>,
-    /// Mean time until a lost node is back (exponential).
+    /// Mean time until a lost node returns (exponential).
     pub node_mttr: Seconds,
     /// Mean running time between crashes of one job (exponential); `None` for never.
     pub job_mtbf: Option<Seconds>,
-    /// Running jobs checkpoint this often; a crash loses what came after.
+    /// Interval between checkpoints of running jobs; a crash loses the work since the last one.
     /// `None`: a crash loses everything since the launch.
     pub checkpoint_every: Option<Seconds>,
-    /// Probability that a launch fails, 0 to 1.
+    /// Probability that a launch fails, from 0 to 1.
     pub launch_failure: f64,
 }
 
 impl Faults {
-    /// Returns whether nothing ever goes wrong.
+    /// Returns whether no fault can occur.
     pub fn is_none(&self) -> bool {
         self.node_mtbf.is_none() && self.job_mtbf.is_none() && self.launch_failure <= 0.0
     }
 
-    /// Returns how long a node runs until its `nth` failure, from its last return.
+    /// Returns the time that a node runs from its last return until its `nth` failure.
     pub(crate) fn node_runs(&self, node: NodeId, nth: u32) -> Option<Seconds> {
         self.node_mtbf
             .map(|mean| exponential(mean, self.draw(1, node.0, nth)))
     }
 
-    /// Returns how long a node stays away after its `nth` failure.
+    /// Returns the time until a node returns after its `nth` failure.
     pub(crate) fn node_away(&self, node: NodeId, nth: u32) -> Seconds {
         exponential(self.node_mttr, self.draw(2, node.0, nth))
     }
 
-    /// Returns how long a launch runs until it crashes.
+    /// Returns the running time of a launch until its crash.
     pub(crate) fn job_runs(&self, job: JobId, attempt: u32) -> Option<Seconds> {
         self.job_mtbf
             .map(|mean| exponential(mean, self.draw(3, job.0, attempt)))
@@ -53,7 +52,7 @@ impl Faults {
         self.launch_failure > 0.0 && self.draw(4, job.0, attempt) < self.launch_failure
     }
 
-    /// For how long a job that ran for `ran` has not been saved.
+    /// Returns the time since the last checkpoint of a job that ran for `ran`.
     pub(crate) fn unsaved(&self, ran: Seconds) -> Seconds {
         match self.checkpoint_every {
             Some(every) if every > Seconds::ZERO => Seconds::new(ran.secs() % every.secs()),

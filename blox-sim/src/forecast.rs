@@ -1,4 +1,4 @@
-//! Looking ahead with the simulator.
+//! Forecasts by simulation.
 
 use crate::backend::Simulator;
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
@@ -16,7 +16,7 @@ use blox_core::{Decide, Event, JobId, MetricCollector, Seconds, State, Time, Vie
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Simulates ahead: no arrivals, no faults.
+/// A forecasting simulation, without arrivals and faults.
 #[derive(Clone)]
 pub struct LookAhead {
     cadence: Box<dyn Cadence>,
@@ -25,7 +25,8 @@ pub struct LookAhead {
 }
 
 impl LookAhead {
-    /// With decisions due by `cadence`; jobs run at their own rate, changes cost nothing.
+    /// Creates a forecast with decisions at the moments of `cadence`. Jobs run at their own rate,
+    /// and changes cost nothing.
     pub fn new(cadence: impl Cadence + 'static) -> Self {
         LookAhead {
             cadence: Box::new(cadence),
@@ -34,14 +35,14 @@ impl LookAhead {
         }
     }
 
-    /// Returns it with another belief about speed.
+    /// Sets the execution model, which is the assumption about speed.
     #[must_use]
     pub fn execution(mut self, model: impl ExecutionModel + 'static) -> Self {
         self.execution = Box::new(model);
         self
     }
 
-    /// Returns it with costs of changes.
+    /// Sets the costs of changes.
     #[must_use]
     pub fn overheads(mut self, overheads: impl Overheads + 'static) -> Self {
         self.overheads = Box::new(overheads);
@@ -49,12 +50,12 @@ impl LookAhead {
     }
 }
 
-/// Cloned only to be usable where parts are.
+/// A forecast that each call clones.
 struct SharedState(LookAhead);
-// The boxed parts are `Send` but not `Sync`; each forecast clones them under a lock.
+// The boxed components are `Send` but not `Sync`; each forecast clones them under a lock.
 struct Locked(std::sync::Mutex<SharedState>);
 
-/// A [`Forecaster`] over the simulator.
+/// Returns a [`Forecaster`] that uses the simulator.
 pub fn forecaster(look_ahead: LookAhead) -> Arc<dyn Forecaster> {
     Arc::new(Locked(std::sync::Mutex::new(SharedState(look_ahead))))
 }
@@ -70,7 +71,7 @@ impl Forecaster for Locked {
 }
 
 impl LookAhead {
-    /// Returns what would become of `state` under `policy`, which is left as it is.
+    /// Forecasts how `state` develops under `policy`. The policy itself is not changed.
     pub fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
         let completion: Box<dyn CompletionRule> =
             match self.cadence.period().and_then(AtRoundEnd::every) {
@@ -79,7 +80,7 @@ impl LookAhead {
             };
         let watch = Arc::new(Watch::default());
         let mut nobody = Jobs::new(Vec::new());
-        // An empty workload cannot fail to be read.
+        // Reading an empty workload cannot fail.
         let Ok(mut backend) = Simulator::new(
             &mut nobody,
             self.execution.clone(),
@@ -95,10 +96,11 @@ impl LookAhead {
         let live = state.live_jobs();
         watch.open.store(u64::from(live), Ordering::Relaxed);
         let mut policy = dyn_clone::clone_box(policy);
-        // Whoever asks is about to decide: if this is a decision moment, so does the policy ahead.
+        // The caller is about to decide. If this is a decision moment, the forecast starts with a
+        // decision.
         let mut core = Runtime::new(state.clone(), self.cadence.clone())
             .with_collector(Box::new(Ends::default()));
-        // What was commanded before is under way, and arrives at once.
+        // Earlier commands are already in progress and finish at once.
         core.take_commands(&mut Vec::new());
         backend.resume(core.view());
         let until = match horizon {
@@ -110,7 +112,7 @@ impl LookAhead {
             until,
             watch,
         };
-        // A policy that errs ahead has shown what it would do: what ended, ended.
+        // If the policy fails in the forecast, the ends so far still count.
         let _ = run_ready(drive(&mut core, &mut *policy, &mut bounded));
         let ends = core
             .take_collectors()
@@ -147,7 +149,7 @@ impl MetricCollector for Ends {
     }
 }
 
-/// Ends a simulation at a moment.
+/// Ends a simulation at a given time.
 struct Until<'w> {
     inner: Simulator<'w>,
     until: Time,

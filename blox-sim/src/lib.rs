@@ -1,11 +1,9 @@
-//! The simulated backend of the blox toolkit: how the world behaves,
-//! and results.
+//! The simulated backend of the blox toolkit: models of the world, and results.
 //!
-//! A [`Simulation`] runs any scheduler on any [`Workload`](workload::Workload).
-//! How fast jobs run, what changes cost, when an end is seen and what breaks
-//! are parts of their own: [`execution`], [`overheads`], [`completion`],
-//! [`faults`]. [`stepping`] walks through one instead; [`fairness`] compares jobs with what they
-//! would have had to themselves.
+//! A [`Simulation`] runs any scheduler on any [`Workload`](workload::Workload). Separate components
+//! determine how fast jobs run ([`execution`]), the costs of changes ([`overheads`]), when ends are
+//! seen ([`completion`]) and random faults ([`faults`]). [`stepping`] runs a simulation step by
+//! step. [`fairness`] compares jobs with runs on their own share of the cluster.
 
 #![warn(missing_docs)]
 

@@ -1,27 +1,27 @@
-//! Which jobs count.
+//! Selection of the measured jobs.
 
 use blox_core::{JobId, Time};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Which jobs are measured. A job's number is its rank in order of submission, from 0.
+/// Selects the measured jobs. A job's number is its rank in order of submission, from 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Measure {
-    /// All of them.
+    /// All jobs.
     #[default]
     All,
-    /// Those with these numbers, both ends included.
+    /// Jobs with a number in this range, both ends included.
     Ids(u32, u32),
-    /// Each job whose number is among these.
+    /// Jobs with a number in this set.
     Each(Arc<BTreeSet<u32>>),
-    /// Those submitted in this time, both ends included.
+    /// Jobs submitted in this period, both ends included.
     Submitted(Time, Time),
 }
 
 impl Measure {
-    /// The jobs whose ids are `wanted`, wherever they are in order of submission; `ids` are those
-    /// of all jobs, in that order ([`whole_ids`](crate::workload::whole_ids)).
+    /// Selects the jobs whose ids are `wanted`, anywhere in the order of submission. `ids` are the
+    /// ids of all jobs in that order ([`whole_ids`](crate::workload::whole_ids)).
     ///
     /// ```
     /// use blox_sim::Measure;
@@ -50,7 +50,7 @@ impl Measure {
         }
     }
 
-    /// The greatest number that it names; `None` if it names none.
+    /// Returns the largest selected number; `None` without numbers.
     pub fn last(&self) -> Option<u32> {
         match self {
             Measure::Ids(_, b) => Some(*b),
@@ -59,7 +59,7 @@ impl Measure {
         }
     }
 
-    /// Returns whether all measured jobs came before this one.
+    /// Returns whether all measured jobs precede this one.
     pub(crate) fn is_past(&self, job: JobId, submit: Time) -> bool {
         match self {
             Measure::All => false,

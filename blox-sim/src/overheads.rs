@@ -1,13 +1,13 @@
-//! What a change from one assignment to another costs.
+//! Overheads: costs of changes from one assignment to another.
 
 use blox_core::{Assignment, JobRef, JobSpec, Part, Seconds, View};
 use std::collections::BTreeSet;
 
-/// Time lost in launching, stopping and changing jobs. GPUs are held meanwhile;
-/// no work is done.
+/// Time lost by launching, stopping and changing jobs. The GPUs stay bound meanwhile, and no work
+/// is done.
 pub trait Overheads: Part {
-    /// From the command to start until the job runs. `before` is what it ran
-    /// on last, if it ever ran.
+    /// Returns the time from the start command until the job runs. `before` is the assignment that
+    /// the job last ran on, if any.
     fn start(
         &mut self,
         view: View<'_>,
@@ -16,10 +16,10 @@ pub trait Overheads: Part {
         now: &Assignment,
     ) -> Seconds;
 
-    /// From the command to stop until the job has left: its checkpoint.
+    /// Returns the time from the stop command until the job has left: its checkpoint.
     fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds;
 
-    /// From the command to change in place until the job runs again.
+    /// Returns the time from the command to change in place until the job runs again.
     fn change(
         &mut self,
         view: View<'_>,
@@ -28,8 +28,8 @@ pub trait Overheads: Part {
         now: &Assignment,
     ) -> Seconds;
 
-    /// Returns whether launches, stops and changes of this job are free. A simulation without any
-    /// other job need neither go through them step by step nor remember what a job had before.
+    /// Returns whether launches, stops and changes of this job are free. If they are for all jobs,
+    /// the simulation need not apply them step by step or record previous assignments.
     fn is_free_for(&self, job: &JobSpec) -> bool {
         let _ = job;
         false
@@ -70,13 +70,13 @@ impl Overheads for Box<dyn Overheads> {
 /// The same costs for every job. All zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FixedOverheads {
-    /// First launch of a job.
+    /// Cost of the first launch of a job.
     pub launch: Seconds,
-    /// Checkpoint when a job is stopped.
+    /// Cost of the checkpoint when a job is stopped.
     pub checkpoint: Seconds,
-    /// Later launch on the same GPUs, or a change that keeps them.
+    /// Cost of a later launch on the same GPUs, or of a change that keeps them.
     pub restart: Seconds,
-    /// Later launch, or a change in place, on other GPUs.
+    /// Cost of a later launch, or of a change in place, on other GPUs.
     pub migration: Seconds,
 }
 
@@ -120,17 +120,17 @@ impl Overheads for FixedOverheads {
     }
 }
 
-/// Returns whether a changed job starts anew: CPUs and memory are granted without that.
+/// Returns whether a change restarts the job: changes of CPUs and memory do not.
 fn starts_anew(before: &Assignment, now: &Assignment) -> bool {
     !before.same_gpus(now) || before.config != now.config
 }
 
-/// Training jobs restart from a checkpoint in the time that they say
-/// ([`TrainingSpec::restart`](blox_core::TrainingSpec)), whenever they start or change; others
+/// Training jobs restart from a checkpoint in their specified time
+/// ([`TrainingSpec::restart`](blox_core::TrainingSpec)) whenever they start or change. Other jobs
 /// have fixed costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CheckpointRestart {
-    /// The costs of all other jobs.
+    /// Costs of all other jobs.
     pub others: FixedOverheads,
 }
 
@@ -176,24 +176,23 @@ impl Overheads for CheckpointRestart {
     }
 }
 
-/// Costs that depend on what was used before (ElasticFlow, ASPLOS 2023, section
-/// 5): workers that form a group of GPUs for the first time set up its
-/// communication, which takes longer the larger the group is; a group that any
-/// job formed before is kept ready.
+/// Costs that depend on earlier groups of GPUs (ElasticFlow, ASPLOS 2023, section 5). Workers that
+/// form a group of GPUs for the first time set up its communication, which takes longer for a
+/// larger group. A group that any job formed before is kept ready.
 ///
-/// A job that starts or changes loses `switch`, and on a set of GPUs that no job
-/// used before also `per_doubling` once and for every doubling of its size.
+/// A job that starts or changes loses `switch`. On a set of GPUs that no job used before, it also
+/// loses `per_doubling` once and for every doubling of its size.
 #[derive(Clone, Debug, Default)]
 pub struct GroupOverheads {
     switch: Seconds,
     per_doubling: Seconds,
-    /// The sets of GPUs used so far, each ascending.
+    /// Sets of GPUs used so far, each ascending.
     used: BTreeSet<Vec<u32>>,
 }
 
 impl GroupOverheads {
-    /// With what every change costs, and what a new group costs for each
-    /// doubling of its size; negative counts as 0.
+    /// Creates a model with the cost of every change, and the cost of a new group for each doubling
+    /// of its size. Negative values count as 0.
     pub fn new(switch: Seconds, per_doubling: Seconds) -> Self {
         GroupOverheads {
             switch: switch.max(Seconds::ZERO),
@@ -202,7 +201,7 @@ impl GroupOverheads {
         }
     }
 
-    /// Returns what ElasticFlow's simulations charge: 2 s, and 2 s a doubling.
+    /// Returns the costs of ElasticFlow's simulations: 2 s, and 2 s for each doubling.
     pub fn elasticflow() -> Self {
         GroupOverheads::new(Seconds::new(2.0), Seconds::new(2.0))
     }

@@ -1,7 +1,8 @@
-//! Parts of the simulated world by name: execution models, overheads and completion rules.
+//! Components of the simulated world by name: execution models, overheads and completion rules.
 //!
-//! They lie in the same [`Registry`] as policies and collectors. An outside crate adds a part by one
-//! call. The command line then takes it by `--execution`, `--overheads` or `--completion`.
+//! They are in the same [`Registry`] as policies and collectors. Another crate adds a component
+//! with one call. The command line then accepts it in `--execution`, `--overheads` or
+//! `--completion`.
 //!
 //! ```
 //! use blox_core::registry::{Named, Registry};
@@ -35,7 +36,7 @@ pub type OverheadModels = Shelf<Box<dyn Overheads>>;
 /// Completion rules by name.
 pub type CompletionRules = Shelf<Box<dyn CompletionRule>>;
 
-/// The parts of the simulated world that a registry holds.
+/// Access to the components of the simulated world in a registry.
 pub trait World {
     /// Returns a copy of the execution models.
     fn execution_models(&self) -> ExecutionModels;
@@ -94,7 +95,7 @@ const fn param(name: &'static str, default: &'static str, about: &'static str) -
     }
 }
 
-/// A number of seconds, at least 0.
+/// Returns a number of seconds, at least 0.
 fn seconds(p: &Params, name: &str, default: f64) -> Result<Seconds, RegistryError> {
     let expected = "a number of seconds, at least 0";
     p.number(name, default, expected, |s| s >= 0.0)
@@ -110,7 +111,7 @@ fn fixed(p: &Params) -> Result<FixedOverheads, RegistryError> {
     })
 }
 
-/// Adds the parts of the world that ship.
+/// Adds the built-in components of the world.
 #[must_use]
 pub fn register(mut registry: Registry) -> Registry {
     let models = registry.execution_models_mut();

@@ -1,4 +1,4 @@
-//! One simulation from its parts to its results.
+//! Simulations, from components to results.
 
 use crate::backend::Simulator;
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
@@ -19,7 +19,7 @@ use blox_core::runtime::Runtime;
 use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, State, Time};
 use std::sync::Arc;
 
-/// A simulation: a cluster, a scheduler, and how the world behaves.
+/// A simulation: a cluster, and the components of the simulated world.
 ///
 /// ```
 /// use blox_core::testing::FirstFit;
@@ -58,53 +58,55 @@ pub struct Simulation {
     watch: Arc<Watch>,
 }
 
-/// What came of a simulation.
+/// Results of a simulation.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// A row a job, in order of job.
+    /// One row for each job, in order of job.
     pub jobs: Vec<JobResult>,
-    /// The figures.
+    /// Summary metrics.
     pub summary: Summary,
-    /// A row a visited decision, if asked for.
+    /// One row for each visited decision, if requested.
     pub rounds: Vec<RoundRow>,
-    /// How busy the cluster was over time, if asked for.
+    /// Usage of the cluster over time, if requested.
     pub timeline: Vec<TimelineRow>,
-    /// Why measured jobs waited, if asked for: the longest wait first.
+    /// Reasons why measured jobs waited, if requested; the longest wait first.
     pub waits: Vec<WaitRow>,
-    /// The explained job's story, if asked for.
+    /// History of the explained job, if requested.
     pub story: Vec<Moment>,
-    /// Measured rigid jobs that ran on other numbers of GPUs than they asked for. They do not say
-    /// how fast they are there.
+    /// Number of measured rigid jobs that ran on another number of GPUs than requested. Their speed
+    /// there is not specified.
     pub resized: u64,
-    /// How many measured jobs tell what some policies read.
+    /// Numbers of measured jobs with the data that some policies need.
     pub told: Told,
-    /// What the core counted.
+    /// Counters of the core.
     pub counters: Counters,
-    /// How it ended.
+    /// How the simulation ended.
     pub ended: Ended,
-    /// When it ended.
+    /// Time of the end.
     pub end: Time,
-    /// The collectors of [`Simulation::collector`], with what they have seen.
+    /// Collectors of [`Simulation::collector`], with their data.
     pub collected: Collected,
 }
 
-/// How many jobs tell what some policies read: where none does, these policies do without it.
+/// Numbers of jobs with the data that some policies need. Without such jobs, these policies work
+/// without the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Jobs whose users say for how long they run (`estimator=user`).
+    /// Jobs with a user's estimate of the running time (`estimator=user`).
     pub user_estimates: u64,
-    /// Jobs with an [estimate](blox_core::estimate::ESTIMATE) among their attributes (`estimator=brought`).
+    /// Jobs with an [estimate](blox_core::estimate::ESTIMATE) among their attributes
+    /// (`estimator=brought`).
     pub brought: u64,
-    /// Jobs that reported a loss, or say how they would.
+    /// Jobs that reported a loss, or have a loss curve.
     pub losses: u64,
 }
 
-/// The collectors that a simulation was given, after its run.
+/// Collectors of a simulation after its run.
 #[derive(Clone, Default)]
 pub struct Collected(Vec<Box<dyn MetricCollector>>);
 
 impl Collected {
-    /// The first collector of a type; `None` if there is none.
+    /// Returns the first collector of a type; `None` if there is none.
     pub fn get<C: MetricCollector>(&self) -> Option<&C> {
         self.0.iter().find_map(|collector| {
             let any: &dyn std::any::Any = &**collector;
@@ -112,7 +114,7 @@ impl Collected {
         })
     }
 
-    /// The figures of each collector, in the order in which the simulation was given them.
+    /// Returns the metrics of each collector, in the order in which the collectors were added.
     pub fn figures(&self) -> Vec<Vec<(String, f64)>> {
         self.0.iter().map(|collector| collector.figures()).collect()
     }
@@ -128,14 +130,14 @@ impl std::fmt::Debug for Collected {
 pub(crate) struct Parts<'w> {
     pub core: Runtime,
     pub backend: Simulator<'w>,
-    /// Length of a round, where there are rounds.
+    /// Length of a round, if there are rounds.
     pub period: Option<f64>,
 }
 
 impl Simulation {
-    /// On this cluster: jobs run as fast as they say (see [`as_specified`]), changes
-    /// cost nothing, nothing breaks, and the end of a job is seen at the end of the round if
-    /// the scheduler has rounds, at once if it has not.
+    /// Creates a simulation of a cluster. Jobs run at their specified speed (see [`as_specified`]),
+    /// changes cost nothing, and there are no faults. The end of a job is seen at the end of the
+    /// round if the scheduler has rounds, otherwise at once.
     pub fn new(cluster: ClusterSpec) -> Self {
         Simulation {
             cluster,
@@ -156,65 +158,65 @@ impl Simulation {
         }
     }
 
-    /// Returns it with another truth about speed.
+    /// Sets the execution model.
     #[must_use]
     pub fn execution(mut self, model: impl ExecutionModel + 'static) -> Self {
         self.execution = Box::new(model);
         self
     }
 
-    /// Returns it with costs of launching, stopping and changing jobs.
+    /// Sets the costs of launching, stopping and changing jobs.
     #[must_use]
     pub fn overheads(mut self, overheads: impl Overheads + 'static) -> Self {
         self.overheads = Box::new(overheads);
         self
     }
 
-    /// Returns it with another rule for when an end is seen.
+    /// Sets the completion rule.
     #[must_use]
     pub fn completion(mut self, rule: impl CompletionRule + 'static) -> Self {
         self.completion = Some(Box::new(rule));
         self
     }
 
-    /// Returns it with faults.
+    /// Sets the random faults.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
-    /// Lets something happen at a moment: a node joins or leaves, a GPU fails (and is given to
-    /// nobody else; what runs on it goes on), a job is cancelled (`Event::Ended`). What the state
-    /// cannot take ends the simulation with an error.
+    /// Injects an event at a moment: a node joins or leaves, a GPU fails, or a job is cancelled
+    /// (`Event::Ended`). A failed GPU is not allocated again, but its running job continues. An
+    /// event that the state rejects ends the simulation with an error.
     #[must_use]
     pub fn happening(mut self, at: Time, event: Event) -> Self {
         self.script.push((at, event));
         self
     }
 
-    /// Measures only some jobs, and ends when these have ended.
+    /// Measures only some jobs, and ends when all of them have ended.
     #[must_use]
     pub fn measure(mut self, measure: Measure) -> Self {
         self.measure = measure;
         self
     }
 
-    /// Keeps a row a visited decision.
+    /// Records a row for each visited decision.
     #[must_use]
     pub fn keep_rounds(mut self, yes: bool) -> Self {
         self.keep_rounds = yes;
         self
     }
 
-    /// Keeps how busy the cluster was and how long the queue, at most 2048 rows.
+    /// Records usage of the cluster and length of the queue, in at most 2048 rows.
     #[must_use]
     pub fn keep_timeline(mut self, yes: bool) -> Self {
         self.keep_timeline = yes;
         self
     }
 
-    /// Hands over every assignment when it ends: who held which GPUs when.
+    /// Passes every assignment to a sink when it ends.
     ///
     /// ```
     /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
@@ -240,29 +242,29 @@ impl Simulation {
         self
     }
 
-    /// Counts why measured jobs waited, and how long.
+    /// Records reasons why measured jobs waited, and for how long.
     #[must_use]
     pub fn keep_waits(mut self, yes: bool) -> Self {
         self.keep_waits = yes;
         self
     }
 
-    /// Tells the story of one job.
+    /// Records the history of one job.
     #[must_use]
     pub fn explain(mut self, job: Option<JobId>) -> Self {
         self.explain = job;
         self
     }
 
-    /// Visits every round, even those that nothing could change.
+    /// Visits every round, including rounds without a possible change.
     #[must_use]
     pub fn visiting_every_round(mut self, yes: bool) -> Self {
         self.visit_every_round = yes;
         self
     }
 
-    /// Returns it with somebody who sees every event and every plan. Each run has a copy of its
-    /// own, which [`Report::collected`] gives back.
+    /// Adds a collector that observes every event and every plan. Each run has its own copy, which
+    /// [`Report::collected`] returns.
     ///
     /// ```
     /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
@@ -296,7 +298,7 @@ impl Simulation {
         self
     }
 
-    /// Lets somebody watch and stop it; every simulation needs a watch of its own.
+    /// Sets a watch to observe and stop the simulation. Every simulation needs its own watch.
     #[must_use]
     pub fn watched_by(mut self, watch: Arc<Watch>) -> Self {
         self.watch = watch;
@@ -307,7 +309,7 @@ impl Simulation {
         &self.cluster
     }
 
-    /// The same world on another cluster, where nothing breaks and nothing but results is kept.
+    /// Returns the same world on another cluster, without faults. Only results are recorded.
     pub(crate) fn alone_on(&self, cluster: ClusterSpec) -> Simulation {
         Simulation {
             execution: self.execution.clone(),
@@ -321,7 +323,7 @@ impl Simulation {
     /// Runs a scheduler on a workload.
     ///
     /// # Errors
-    /// The workload cannot be read, or the policy errs.
+    /// The workload cannot be read, or the policy fails.
     pub fn run(
         &self,
         scheduler: Pipeline,
@@ -330,11 +332,10 @@ impl Simulation {
         self.run_journaled(scheduler, workload, None)
     }
 
-    /// Runs a scheduler on a workload with a journal, which is flushed by
-    /// whoever opened it.
+    /// Runs a scheduler on a workload with a journal. The caller flushes the journal.
     ///
     /// # Errors
-    /// The workload cannot be read, or the policy errs.
+    /// The workload cannot be read, or the policy fails.
     pub fn run_journaled(
         &self,
         mut scheduler: Pipeline,
@@ -344,11 +345,10 @@ impl Simulation {
         self.run_by(&mut scheduler, workload, journal)
     }
 
-    /// Runs a scheduler on a workload and leaves it as it is then, with what it
-    /// remembers.
+    /// Runs a scheduler on a workload and keeps the scheduler's final state, including its memory.
     ///
     /// # Errors
-    /// The workload cannot be read, or the policy errs.
+    /// The workload cannot be read, or the policy fails.
     pub fn run_by(
         &self,
         scheduler: &mut Pipeline,
@@ -359,11 +359,11 @@ impl Simulation {
         self.run_whole(scheduler, cadence, workload, journal)
     }
 
-    /// Runs what decides as a whole and is no composition, such as a decorator around several: due
-    /// when `cadence` says, and left as it is then.
+    /// Runs a scheduler that is not a composition, such as a decorator around several. Its decision
+    /// moments come from `cadence`, and its final state is kept.
     ///
     /// # Errors
-    /// The workload cannot be read, or the policy errs.
+    /// The workload cannot be read, or the policy fails.
     pub fn run_whole(
         &self,
         scheduler: &mut dyn Decide,
@@ -377,7 +377,7 @@ impl Simulation {
         Ok(self.report(scheduler.name(), parts))
     }
 
-    /// Everything that a run with decisions due by `cadence` needs, before its first turn.
+    /// Returns the data of a run with decisions at the moments of `cadence`, before its first turn.
     pub(crate) fn start<'w>(
         &self,
         cadence: Box<dyn Cadence>,
@@ -535,7 +535,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Falls as soon as it is told of an end.
+    /// Panics at the first end of a job.
     #[derive(Clone)]
     struct Falls;
 
@@ -574,7 +574,7 @@ mod tests {
             error.contains("policy `fifo` panicked: told of an end"),
             "{error}"
         );
-        // Where jobs end one after another, the first ends it.
+        // If jobs end one after another, the first end ends the run.
         let run = Simulation::new(ClusterSpec::uniform(1, 1)).run(falls, &mut jobs());
         assert!(run.is_err());
     }
@@ -590,7 +590,7 @@ mod tests {
             .unwrap();
         assert_eq!(report.summary.rejected, 2);
         assert_eq!(watch.ended.load(std::sync::atomic::Ordering::Relaxed), 3);
-        // Let in at 300 s, seen to have ended at 900 s.
+        // Accepted at 300 s; the end was seen at 900 s.
         assert_eq!(report.summary.makespan_s, 800.0);
         assert_eq!(report.summary.utilisation, 0.75);
     }
@@ -631,7 +631,7 @@ mod tests {
 
     #[test]
     fn what_decides_as_a_whole_runs_as_the_composition_in_it() {
-        /// Gives every second turn away.
+        /// Makes an empty plan in every second decision.
         #[derive(Clone)]
         struct Lazy(Pipeline, u32);
 
@@ -713,8 +713,8 @@ mod tests {
             .happening(Time::new(1000.0), Event::NodeLeft { node: NodeId(0) })
             .run(fifo(), &mut jobs)
             .unwrap();
-        // The second job starts on the new node at 600 s; the first has lost
-        // everything at 1000 s and follows it there.
+        // The second job starts on the new node at 600 s. The first has lost everything at 1000 s
+        // and starts there after it.
         assert_eq!(finishes(&report), [Some(6600.0), Some(3600.0)]);
         assert_eq!(report.jobs[0].crashes, 1);
     }
@@ -761,15 +761,15 @@ mod tests {
             .map(|j| j.queueing().unwrap().secs())
             .sum();
         assert_eq!(waits.iter().map(|w| w.2).sum::<f64>(), queued);
-        // The first runs from 20 to 720 s, seen at 900 s; the second from 920 to
-        // 1320 s, seen at 1500 s. Until the first round after they come nothing
-        // is decided about the others: 290 s each.
+        // The first runs from 20 to 720 s, seen at 900 s; the second from 920 to 1320 s, seen at
+        // 1500 s. The others are undecided until the first round after their submission: 290 s
+        // each.
         assert!(waits.contains(&("not yet decided", 2, 580.0)), "{waits:?}");
         assert!(waits.contains(&("launching", 3, 60.0)), "{waits:?}");
         assert_eq!(run(true).waits, report.waits);
     }
 
-    /// A job that trains, and takes 40 s to restart.
+    /// A training job with a restart time of 40 s.
     fn training(duration: f64) -> JobSpec {
         let mut trains = job(0.0, duration);
         trains.extras = Some(Box::new(Extras {
@@ -892,8 +892,8 @@ mod tests {
         assert!(error.contains("said to happen"), "{error}");
     }
 
-    /// Two jobs, the second on the first one's GPU until a moment; then it waits, or goes to the
-    /// GPU next to it.
+    /// Two jobs, the second on the first one's GPU until a moment. Then the second waits, or moves
+    /// to the next GPU.
     #[derive(Clone)]
     struct Pair {
         until: Time,
@@ -946,7 +946,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Of two jobs on one GPU each does half.
+    /// A simulation in which each of two jobs on one GPU runs at half its rate.
     fn halved(cluster: ClusterSpec) -> Simulation {
         Simulation::new(cluster)
             .completion(Exact)
@@ -968,8 +968,8 @@ mod tests {
         }
     }
 
-    /// Two jobs on one GPU and a third on the next; at 600 s the first is to have the third's, and
-    /// one more.
+    /// Two jobs on one GPU and a third on the next. At 600 s the first is assigned the third's GPU,
+    /// and one more.
     #[derive(Clone)]
     struct TakesOver;
 
@@ -1018,9 +1018,9 @@ mod tests {
                 &mut Jobs::new(vec![job(0.0, 1000.0), job(0.0, 325.0), job(0.0, 5000.0)]),
             )
             .unwrap();
-        // The second leaves the first's GPU at 650 s, the third the GPU that is promised at 700 s:
-        // in between the first is alone where it is. It has done 375 s of work then, and goes on
-        // twice as fast.
+        // The second leaves the first's GPU at 650 s, the third leaves the allocated GPU at 700 s.
+        // In between, the first is alone on its GPU. It has done 375 s of work at that time, and
+        // continues twice as fast.
         assert_eq!(finishes(&report)[..2], [Some(1012.5), Some(650.0)]);
     }
 
@@ -1044,7 +1044,7 @@ mod tests {
             assert_eq!(report.jobs[0].crashes, 1);
             finishes(&report)[0]
         };
-        // Alone for 1200 s, then at half its rate; both start again at 2100 s.
+        // Alone for 1200 s, then at half its rate; both jobs restart at 2100 s.
         assert_eq!(finish(None), Some(2100.0 + 3000.0 * 2.0));
         assert_eq!(finish(Some(1100.0)), Some(2100.0 + 1900.0 * 2.0));
         assert_eq!(finish(Some(700.0)), Some(2100.0 + 1700.0 * 2.0));
@@ -1063,7 +1063,7 @@ mod tests {
             .explain(Some(JobId(0)))
             .run(fifo(), &mut Jobs::new(vec![job(0.0, 310.0)]))
             .unwrap();
-        // Done at 310 s and saved at 400 s, which is to be seen at 600 s.
+        // Done at 310 s and saved at 400 s, which would be seen at 600 s.
         let crash = report.story.iter().find(|m| m.what.starts_with("crashed"));
         assert_eq!(
             crash.unwrap().what,
@@ -1120,7 +1120,7 @@ mod tests {
         let rows = rows.lock().unwrap();
         let row = rows.iter().find(|r| r.job == job_1).unwrap();
         assert_eq!((row.end.secs(), row.why), (650.0, "launch failed"));
-        // Until 600 s on the one GPU, until 650 s meant for the other, and then on none.
+        // On its GPU until 600 s, allocated the other until 650 s, and then without one.
         let given = report.jobs[1].given.as_deref().unwrap();
         assert_eq!(given.gpu, Seconds::new(650.0));
     }
@@ -1136,7 +1136,7 @@ mod tests {
             )
             .unwrap();
         let sum: f64 = durations.iter().sum();
-        // They end in the other order, whose sum is another number.
+        // The jobs end in the opposite order, which has a different sum.
         assert_eq!(finishes(&report), durations.map(Some));
         assert_ne!(durations.iter().rev().sum::<f64>(), sum);
         assert_eq!(report.summary.avg_jct_s, sum / 3.0);

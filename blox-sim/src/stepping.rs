@@ -1,4 +1,4 @@
-//! A simulation that somebody walks through, a step at a time.
+//! Simulations run step by step.
 
 use crate::backend::Simulator;
 use crate::simulation::{Parts, Report, Simulation};
@@ -9,19 +9,19 @@ use blox_core::drive::{Backend, Turn, run_ready, turn};
 use blox_core::input::Input;
 use blox_core::{Decide, DecideError, Event, EventError, Pipeline, Plan, Time, View};
 
-/// What happened in a step.
+/// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Something came from the cluster or the workload; the view shows it.
+    /// An event of the cluster or the workload; the view shows it.
     Event(Time, Event),
-    /// A decision was made; [`Stepper::plan`] has it, the view shows what it promises.
+    /// A decision. [`Stepper::plan`] returns its plan; the view shows its allocations.
     Decision(Time),
     /// The simulation is over.
     End,
 }
 
-/// A simulation between two steps. It gives what [`Simulation::run`] gives, and
-/// goes through every launch and stop.
+/// A simulation between two steps. It has the same results as [`Simulation::run`], but reports
+/// every launch and stop.
 ///
 /// ```
 /// # use blox_core::testing::FirstFit;
@@ -48,10 +48,10 @@ pub struct Stepper<'w> {
 }
 
 impl<'w> Stepper<'w> {
-    /// Before the first step.
+    /// Creates a simulation before its first step.
     ///
     /// # Errors
-    /// The cluster makes no sense, or the workload cannot be read.
+    /// The cluster specification is invalid, or the workload cannot be read.
     pub fn new(
         simulation: &Simulation,
         scheduler: Pipeline,
@@ -66,10 +66,10 @@ impl<'w> Stepper<'w> {
         })
     }
 
-    /// Takes a step; at the end, none.
+    /// Performs a step. After the end, does nothing.
     ///
     /// # Errors
-    /// The workload cannot be read, or the policy errs.
+    /// The workload cannot be read, or the policy fails.
     pub fn step(&mut self) -> Result<Step, SimError> {
         if self.over {
             return Ok(Step::End);
@@ -89,28 +89,28 @@ impl<'w> Stepper<'w> {
         Ok(if goes_on { seen } else { Step::End })
     }
 
-    /// Returns how it ended; `None` as long as it goes on.
+    /// Returns how the simulation ended; `None` while it runs.
     pub fn ended(&self) -> Option<Ended> {
         self.over.then_some(self.parts.backend.ended)
     }
 
-    /// The state between two steps.
+    /// Returns the state between two steps.
     pub fn view(&self) -> View<'_> {
         self.parts.core.view()
     }
 
-    /// The last decision's plan.
+    /// Returns the plan of the last decision.
     pub fn plan(&self) -> &Plan {
         self.parts.core.plan()
     }
 
-    /// Returns what has come of it so far. Jobs that have not ended are unfinished.
+    /// Returns the results so far. Jobs that have not ended are unfinished.
     pub fn report(self) -> Report {
         self.simulation.report(self.scheduler.name(), self.parts)
     }
 }
 
-/// The simulator, and what it said last.
+/// The simulator, with its last input.
 struct Watched<'a, 'w> {
     simulator: &'a mut Simulator<'w>,
     seen: Step,

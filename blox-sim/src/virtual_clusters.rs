@@ -1,8 +1,8 @@
-//! Virtual clusters with their own nodes and queues, simulated side by side on the cores.
+//! Virtual clusters with their own nodes and queues, simulated in parallel.
 //!
-//! Nodes belong to the virtual cluster of their partition, jobs to that which they were
-//! submitted to. Nothing is shared between virtual clusters, so each is a simulation of its own,
-//! and what comes of one does not depend on the others, nor on how many threads there are.
+//! Nodes belong to the virtual cluster of their partition, jobs to the one that they are submitted
+//! to. Virtual clusters share nothing, so each has a separate simulation. Its results depend
+//! neither on the others nor on the number of threads.
 //!
 //! ```
 //! # use blox_core::{Composition, Pipeline, order::SortKey, policy::by_key, testing::FirstFit};
@@ -42,40 +42,40 @@ use crate::{Report, SimError, Simulation};
 use blox_core::{ClusterSpec, JobSpec, Name, Pipeline};
 use rayon::prelude::*;
 
-/// What came of one virtual cluster.
+/// Results of one virtual cluster.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its name.
+    /// Name of the virtual cluster.
     pub name: Name,
-    /// Which of all jobs its jobs are: the place of job 0 of the report, of job 1, and so on.
+    /// Indices of its jobs among all jobs: of job 0 of the report, of job 1, and so on.
     pub jobs: Vec<usize>,
-    /// What came of it. Nodes and jobs are numbered within it.
+    /// Its results. Nodes and jobs are numbered within it.
     pub report: Report,
 }
 
-/// Why virtual clusters cannot be simulated.
+/// An error of simulating virtual clusters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VirtualClusterError {
-    /// A node without a virtual cluster.
+    /// A node belongs to no virtual cluster.
     #[error("node {0} is in no partition, expected the virtual cluster that it serves")]
     Node(usize),
-    /// A job that no virtual cluster takes.
+    /// A job's virtual cluster has no nodes.
     #[error("job {job} is of the virtual cluster {found}, expected one of {known}")]
     Job {
-        /// Its place among the jobs.
+        /// Index of the job.
         job: usize,
-        /// What it says.
+        /// Virtual cluster of the job.
         found: String,
-        /// Those that have nodes.
+        /// Virtual clusters with nodes.
         known: String,
     },
-    /// A simulation that could not go on.
+    /// A simulation failed.
     #[error("virtual cluster {name}: {error}")]
     Simulation {
-        /// Which.
+        /// Name of the virtual cluster.
         name: Name,
-        /// Why.
+        /// The cause.
         error: Box<SimError>,
     },
 }
@@ -88,7 +88,7 @@ pub struct Only<W> {
 }
 
 impl<W: Workload> Only<W> {
-    /// Those of `inner` that were submitted to `name`.
+    /// Selects the jobs of `inner` that were submitted to `name`.
     pub fn new(inner: W, name: impl Into<Name>) -> Self {
         Only {
             inner,
@@ -116,7 +116,7 @@ impl<W: Workload> Workload for Only<W> {
     }
 }
 
-/// The nodes of one virtual cluster; where it has none, the names of those that have some.
+/// Returns the nodes of one virtual cluster. The error lists all virtual clusters with nodes.
 ///
 /// # Errors
 /// No node is in that partition.
@@ -135,11 +135,11 @@ pub fn nodes_of(cluster: &ClusterSpec, name: &str) -> Result<ClusterSpec, Vec<Na
     Ok(ClusterSpec { nodes })
 }
 
-/// Simulates every virtual cluster of a cluster: in the order of their first nodes, each with a
-/// simulation over its own nodes and a scheduler of its own. `jobs` are in order of submission.
+/// Simulates every virtual cluster, in the order of their first nodes. Each has a separate
+/// simulation of its nodes and its own scheduler. `jobs` are in order of submission.
 ///
 /// # Errors
-/// A node or a job belongs to no virtual cluster, or a simulation could not go on.
+/// A node or a job belongs to no virtual cluster, or a simulation failed.
 pub fn simulate(
     cluster: &ClusterSpec,
     jobs: &[JobSpec],
@@ -185,7 +185,7 @@ pub fn simulate(
         })
     };
     let parts: Vec<_> = names.par_iter().map(one).collect();
-    // The first error in order, whichever thread met it.
+    // The first error in order, regardless of the threads.
     parts.into_iter().collect()
 }
 
@@ -196,7 +196,7 @@ mod tests {
     use blox_core::{Composition, GpuCount, NodeSpec, Seconds, Time};
     use blox_core::{order::SortKey, policy::by_key};
 
-    /// The job that was submitted last comes first: jobs that run are stopped for it.
+    /// The last submitted job comes first: running jobs are preempted for it.
     fn newest_first() -> Pipeline {
         Composition::new("newest-first")
             .scheduling(by_key(|job| SortKey::by(-job.submit().secs())).stable())

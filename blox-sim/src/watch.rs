@@ -1,32 +1,32 @@
-//! A simulation as others see it while it runs, and how it ended.
+//! Observation of running simulations, and the ways in which they end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What is shared with whoever watches a simulation.
+/// Data shared with an observer of a simulation.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Set to stop the simulation at the next event; what ended so far is reported.
+    /// Set to stop the simulation at the next event. Jobs that ended before are reported.
     pub stop: AtomicBool,
-    /// Jobs submitted so far.
+    /// Number of jobs submitted so far.
     pub submitted: AtomicU64,
-    /// Jobs ended so far, rejected ones among them.
+    /// Number of jobs ended so far, including rejected ones.
     pub ended: AtomicU64,
     /// Simulated time so far, in whole seconds.
     pub simulated_s: AtomicU64,
-    /// Measured jobs that came in and have not ended.
+    /// Number of measured jobs that were submitted and have not ended.
     pub(crate) open: AtomicU64,
-    /// Whether jobs start in vain for ever.
+    /// True if launches are in a livelock.
     pub(crate) in_vain: AtomicBool,
 }
 
 impl Watch {
-    /// Forgets what an earlier run left.
+    /// Resets the data of an earlier run.
     pub(crate) fn begin(&self) {
         self.open.store(0, Ordering::Relaxed);
         self.in_vain.store(false, Ordering::Relaxed);
     }
 
-    /// Returns how the simulation ends here and now, before every measured job has ended.
+    /// Returns how the simulation ends if it must stop now, before every measured job has ended.
     #[inline]
     pub(crate) fn broken_off(&self) -> Option<Ended> {
         if self.stop.load(Ordering::Relaxed) {
@@ -39,16 +39,16 @@ impl Watch {
     }
 }
 
-/// How a simulation ended.
+/// The way in which a simulation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Every measured job has ended.
     Finished,
-    /// Jobs wait that nothing will ever start.
+    /// Deadlock: nothing will ever start the waiting jobs.
     Standstill,
-    /// Jobs crashed, or failed to be launched, a million times in a row, none of them with more work
-    /// saved than before, and none ended: they never would.
+    /// Livelock: jobs crashed or failed to launch a million times in a row. None of them preserved
+    /// more work than before and none ended, so they never would.
     InVain,
-    /// It was told to stop.
+    /// The simulation was stopped.
     Interrupted,
 }

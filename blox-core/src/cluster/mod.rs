@@ -1,9 +1,8 @@
-//! The cluster: nodes, GPUs, and the two ledgers of who has them.
+//! The cluster: nodes, GPUs, and two ledgers of the jobs on each GPU.
 //!
-//! A GPU is *promised* to a job from the plan that gives it until the plan
-//! that takes it away, and *held* by a job from the command that starts it
-//! until the report that it has left. Policies plan on promises; a launch
-//! waits until nobody else holds its GPUs.
+//! A GPU is *promised* (allocated) to a job from the plan that allocates it until the plan that
+//! releases it. A GPU is *held* by (bound to) a job from the launch command until the report that
+//! the job has left. Policies plan on promises. A launch waits until no other job holds its GPUs.
 
 pub mod spec;
 pub mod topology;
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use spec::NodeSpec;
 
-/// At most this many jobs share a GPU.
+/// Maximum number of jobs that share a GPU.
 pub const MAX_JOBS_PER_GPU: usize = 2;
 
 const NOBODY: u32 = u32::MAX;
@@ -65,7 +64,7 @@ impl Owners {
     }
 }
 
-/// Who has a GPU, in both ledgers.
+/// Jobs of a GPU in both ledgers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ledgers {
     promised: Owners,
@@ -81,39 +80,39 @@ impl Ledgers {
         }
     }
 
-    /// Returns whether two jobs share the GPU, or one has it in one ledger only.
+    /// Returns whether two jobs share the GPU, or a job has it in one ledger only.
     #[inline]
     fn is_mixed(self) -> bool {
         self != Ledgers::both(Owners([self.promised.0[0], NOBODY]))
     }
 }
 
-/// GPUs that lie together on a node, as bits from its first one on.
+/// Contiguous GPUs of a node, as a bit mask; bit 0 is the node's first GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnNode {
     pub node: NodeId,
     pub bits: u64,
 }
 
-/// What a job has been given.
+/// Result of allocating GPUs to a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Occupied {
-    /// True if some of it has been left just now.
+    /// True if one of the GPUs was vacated since the last [`Cluster::settle`].
     pub left: bool,
-    /// Where it lies, if together.
+    /// Node and bit mask, if the GPUs are contiguous.
     pub on: Option<OnNode>,
 }
 
-/// GPUs that are passed from job to job, of which nodes do not know yet.
+/// GPUs that are passed from job to job before their nodes are updated.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passing {
-    /// By node.
+    /// Changes of each node.
     masks: Vec<Passed>,
-    /// Those of which some are.
+    /// Nodes with changes.
     nodes: Vec<NodeId>,
 }
 
-/// GPUs of a node that are passed on.
+/// Vacated and newly allocated GPUs of a node, as bit masks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     left: u64,
@@ -121,7 +120,7 @@ struct Passed {
 }
 
 impl Passing {
-    /// With nothing passed on among so many nodes.
+    /// Removes all changes and sets the number of nodes.
     pub(crate) fn clear(&mut self, nodes: usize) {
         for id in self.nodes.drain(..) {
             self.masks[id.index()] = Passed::default();
@@ -139,21 +138,21 @@ impl Passing {
     }
 }
 
-/// Whether a node can be reached.
+/// Availability of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStatus {
     /// In service.
     Up,
-    /// Out of reach; may come back.
+    /// Unreachable; may return.
     Lost,
-    /// Switched off by the cluster manager.
+    /// Powered off by the cluster manager.
     Off,
-    /// Gone for good.
+    /// Removed permanently.
     Left,
 }
 
-/// A node as the scheduler knows it.
+/// A node in the scheduler's state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
     pub(crate) id: NodeId,
@@ -165,79 +164,79 @@ pub struct Node {
     pub(crate) cordon: Option<Name>,
     pub(crate) failed: u64,
     pub(crate) promised: u64,
-    /// GPUs that may be used, promised ones included.
+    /// Usable GPUs, allocated ones included.
     pub(crate) usable: u64,
-    /// Of these, those that are promised to nobody.
+    /// Usable GPUs that are not allocated.
     pub(crate) free: u64,
     pub(crate) cpus_promised: f64,
     pub(crate) memory_promised: f64,
     pub(crate) changed: u64,
     dirty: bool,
-    /// GPUs that two jobs share, or that a job has in one of the ledgers only.
+    /// GPUs that two jobs share, or that a job has in only one of the ledgers.
     pub(crate) mixed: u64,
 }
 
-/// Returns whether an amount is more than what is left of a capacity. Sums of shares carry rounding
-/// errors; a capacity of 0 is unknown.
+/// Returns whether an amount is more than the rest of a capacity. Allows for rounding errors in
+/// sums of shares. A capacity of 0 is unknown.
 pub(crate) fn is_too_much(amount: f64, left: f64, capacity: f64) -> bool {
     amount > 0.0 && capacity > 0.0 && amount > left + capacity * 1e-9 + 1e-9
 }
 
 impl Node {
-    /// Its number.
+    /// Returns the node's number.
     pub fn id(&self) -> NodeId {
         self.id
     }
-    /// Returns what it is made of.
+    /// Returns the node's specification.
     pub fn spec(&self) -> &NodeSpec {
         &self.spec
     }
-    /// The type of its GPUs.
+    /// Returns the type of its GPUs.
     pub fn gpu_type(&self) -> GpuTypeId {
         self.gpu_type
     }
-    /// The partition that it serves; `None` serves all.
+    /// Returns the partition that the node serves; `None` serves all.
     pub fn partition(&self) -> Option<NameId> {
         self.partition
     }
-    /// Returns whether it can be reached.
+    /// Returns the availability.
     pub fn status(&self) -> NodeStatus {
         self.status
     }
-    /// Returns why nothing new is placed on it, if so.
+    /// Returns the reason of a cordon: nothing new is placed on a cordoned node.
     pub fn cordoned(&self) -> Option<&Name> {
         self.cordon.as_ref()
     }
-    /// Returns whether new jobs may be placed on it.
+    /// Returns whether new jobs may be placed on the node.
     pub fn is_usable(&self) -> bool {
         self.status == NodeStatus::Up && self.cordon.is_none()
     }
-    /// Returns how many GPUs it has, broken ones included.
+    /// Returns the number of GPUs, broken ones included.
     pub fn gpu_count(&self) -> u32 {
         self.spec.gpus
     }
-    /// Returns how many of its GPUs are promised to nobody and may be used.
+    /// Returns the number of free GPUs: usable and not allocated.
     #[inline]
     pub fn free_count(&self) -> u32 {
         self.free.count_ones()
     }
-    /// Returns how many of its GPUs may be used, promised ones included.
+    /// Returns the number of usable GPUs, allocated ones included.
     pub fn usable_count(&self) -> u32 {
         self.usable.count_ones()
     }
-    /// CPU cores that no assignment counts on.
+    /// Returns the CPU cores that are not allocated.
     pub fn free_cpus(&self) -> f64 {
         self.spec.cpus - self.cpus_promised
     }
-    /// Memory in GiB that no assignment counts on.
+    /// Returns the memory in GiB that is not allocated.
     pub fn free_memory_gib(&self) -> f64 {
         self.spec.memory_gib - self.memory_promised
     }
-    /// Its GPUs.
+    /// Returns the node's GPUs.
     pub fn gpus(&self) -> impl ExactSizeIterator<Item = GpuId> + use<> {
         (self.first_gpu..self.first_gpu + self.spec.gpus).map(GpuId)
     }
-    /// The GPU with this number on the node, from 0; `None` beyond the last.
+    /// Returns the GPU with a number on the node, from 0; `None` beyond the last.
     pub fn gpu(&self, local: u32) -> Option<GpuId> {
         (local < self.spec.gpus).then(|| GpuId(self.first_gpu + local))
     }
@@ -271,66 +270,66 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// All nodes that ever registered, in order of registration.
+    /// Returns all nodes that ever registered, in order of registration.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// A node.
+    /// Returns a node.
     #[inline]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.index())
     }
 
-    /// The node that a GPU sits in.
+    /// Returns the node of a GPU.
     #[inline]
     pub fn node_of(&self, gpu: GpuId) -> Option<NodeId> {
         self.gpu_node.get(gpu.index()).copied()
     }
 
-    /// The types of GPU in declared order.
+    /// Returns the GPU types in order of declaration.
     pub fn gpu_types(&self) -> &Names {
         &self.types
     }
 
-    /// GPUs that may be used, promised ones included.
+    /// Returns the number of usable GPUs, allocated ones included.
     #[inline]
     pub fn usable_gpus(&self) -> u32 {
         self.usable
     }
 
-    /// GPUs that may be used and are promised to nobody.
+    /// Returns the number of free GPUs: usable and not allocated.
     #[inline]
     pub fn free_gpus(&self) -> u32 {
         self.free
     }
 
-    /// GPUs of all nodes that have not left, whether usable now or not.
+    /// Returns the number of GPUs of all nodes that have not left, usable or not.
     #[inline]
     pub fn installed_gpus(&self) -> u32 {
         self.installed
     }
 
-    /// The jobs that a GPU is promised to, at most [`MAX_JOBS_PER_GPU`].
+    /// Returns the jobs that a GPU is allocated to, at most [`MAX_JOBS_PER_GPU`].
     pub fn promised_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
         let its = self.ledgers.get(gpu.index());
         its.map_or(Owners::NONE, |its| its.promised).iter()
     }
 
-    /// The jobs that hold a GPU now, at most [`MAX_JOBS_PER_GPU`].
+    /// Returns the jobs that a GPU is bound to now, at most [`MAX_JOBS_PER_GPU`].
     pub fn held_by(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
         let its = self.ledgers.get(gpu.index());
         its.map_or(Owners::NONE, |its| its.held).iter()
     }
 
-    /// Returns whether a GPU is promised to nobody but this job.
+    /// Returns whether a GPU is allocated to no other job than this one.
     #[inline]
     pub(crate) fn is_alone_on(&self, job: JobId, gpu: GpuId) -> bool {
         let its = self.ledgers.get(gpu.index());
         its.is_none_or(|its| its.promised.is_empty() || its.promised == Owners::only(job))
     }
 
-    /// Returns how many nodes the GPUs of an assignment lie on.
+    /// Returns the number of nodes of an assignment's GPUs.
     pub fn nodes_spanned(&self, assignment: &Assignment) -> usize {
         let mut nodes: smallvec::SmallVec<[NodeId; 8]> = assignment
             .gpus
@@ -386,8 +385,9 @@ impl Cluster {
         id
     }
 
-    /// Takes a cluster manager's action. Names of partitions are interned in `names`. Whether it
-    /// was taken: otherwise the node is unknown or in no condition for it, and nothing has changed.
+    /// Applies an action of a cluster manager. Names of partitions are interned in `names`. Returns
+    /// false and changes nothing if the node is unknown or its condition does not permit the
+    /// action.
     pub(crate) fn manage(&mut self, names: &mut Names, version: u64, action: &NodeAction) -> bool {
         let id = action.node();
         let Some(node) = self.node(id) else {
@@ -423,7 +423,7 @@ impl Cluster {
         true
     }
 
-    /// Returns whether no job has, or is promised, any of a node's GPUs.
+    /// Returns whether no GPU of a node is allocated or bound.
     fn is_idle(&self, node: &Node) -> bool {
         let held = |g: GpuId| self.held_by(g).next().is_some();
         node.promised == 0 && !node.gpus().any(held)
@@ -436,7 +436,7 @@ impl Cluster {
         }
     }
 
-    /// Changes a node's condition and keeps the counts right.
+    /// Changes a node's condition and updates the counts.
     pub(crate) fn change_node(&mut self, id: NodeId, version: u64, change: impl FnOnce(&mut Node)) {
         let node = &mut self.nodes[id.index()];
         let gpus = |n: &Node| match n.status {
@@ -463,8 +463,8 @@ impl Cluster {
         self.ledgers[gpu.index()].held
     }
 
-    /// The first GPU with those at the head of the list that are its neighbours there one after
-    /// another, and how many they are; `None` if there is no first one.
+    /// Returns the run of neighbouring GPUs at the head of the list, and its length. Returns `None`
+    /// if the list is empty or its first GPU is unknown.
     #[inline(always)]
     pub(crate) fn first_run(&self, gpus: &[GpuId]) -> Option<(OnNode, usize)> {
         let first = gpus.first()?;
@@ -513,7 +513,7 @@ impl Cluster {
                 let node = &mut self.nodes[id.index()];
                 node.promised &= !bits;
                 if node.promised == 0 {
-                    // Sums of shares must not drift away over years.
+                    // Rounding errors in sums of shares must not accumulate over years.
                     (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
                 }
                 self.refresh(id);
@@ -521,8 +521,9 @@ impl Cluster {
         }
     }
 
-    /// Notes that a job leaves GPUs that it is promised; `on` says where they lie, if that is known.
-    /// `false` if it has left them, shares one of them or has one in one ledger only.
+    /// Notes in `passing` that a job vacates its allocated GPUs. `on` is their node and bit mask, if
+    /// known. Returns false if the job has vacated them before, shares one of them or has one in one
+    /// ledger only.
     #[inline]
     pub(crate) fn vacate(&self, gpus: &[GpuId], on: Option<OnNode>, passing: &mut Passing) -> bool {
         if let Some(on) = on {
@@ -546,7 +547,7 @@ impl Cluster {
         leaves
     }
 
-    /// Returns whether a job that runs on these GPUs has [left](Cluster::vacate) them.
+    /// Returns true if the job that runs on these GPUs has [vacated](Cluster::vacate) them.
     pub(crate) fn has_left(&self, gpus: &[GpuId], passing: &Passing) -> bool {
         let mut rest = gpus;
         while let Some((on, count)) = self.first_run(rest) {
@@ -559,15 +560,15 @@ impl Cluster {
         true
     }
 
-    /// Returns whether of these GPUs each is one job's, and the same one's in both ledgers, or
-    /// nobody's.
+    /// Returns whether each of these GPUs is free, or has one job, the same in both ledgers.
     #[inline]
     pub(crate) fn is_unmixed(&self, on: OnNode) -> bool {
         self.nodes[on.node.index()].mixed & on.bits == 0
     }
 
-    /// Notes that a job gets GPUs. `None` if there is none, or if one of them is not there, may not
-    /// be used, is named twice or is another job's in either ledger and not left.
+    /// Notes in `passing` that a job takes GPUs. Returns `None` if the list is empty, or if one of
+    /// the GPUs does not exist, is not usable, is listed twice, or has a job in either ledger that
+    /// has not vacated it.
     #[inline]
     pub(crate) fn occupy(&self, gpus: &[GpuId], passing: &mut Passing) -> Option<Occupied> {
         let (mut rest, mut left, mut together) = (gpus, 0, None);
@@ -588,8 +589,8 @@ impl Cluster {
         })
     }
 
-    /// Writes into both ledgers that GPUs are a job's alone; `on` says where they lie, if they lie
-    /// together. The nodes learn of it from [`Cluster::settle`].
+    /// Allocates and binds GPUs to one job. `on` is their node and bit mask if they are contiguous.
+    /// [`Cluster::settle`] updates the nodes.
     #[inline]
     pub(crate) fn pass_on(&mut self, job: JobId, gpus: &[GpuId], on: Option<OnNode>) {
         let its = Ledgers::both(Owners::only(job));
@@ -599,8 +600,8 @@ impl Cluster {
         }
     }
 
-    /// Returns whether CPUs or memory are promised on a node of which GPUs have been left: sums of
-    /// these carry rounding errors, which a node that empties forgets.
+    /// Returns whether CPUs or memory are allocated on a node with vacated GPUs. Sums of these
+    /// carry rounding errors, which are reset when a node empties.
     pub(crate) fn counts_resources(&self, passing: &Passing) -> bool {
         passing.nodes.iter().any(|id| {
             let node = &self.nodes[id.index()];
@@ -609,7 +610,7 @@ impl Cluster {
         })
     }
 
-    /// Nodes learn which of their GPUs were left and taken; those left and not taken are no job's.
+    /// Updates the nodes with the passed GPUs. Vacated GPUs that no job took become free.
     pub(crate) fn settle(&mut self, passing: &mut Passing) {
         for id in passing.nodes.drain(..) {
             let Passed { left, taken } = std::mem::take(&mut passing.masks[id.index()]);
@@ -625,7 +626,7 @@ impl Cluster {
         }
     }
 
-    /// The ledgers of a GPU have changed.
+    /// Updates a node after the ledgers of a GPU have changed.
     #[inline]
     fn note_mixed(&mut self, gpu: GpuId) {
         let mixed = self.ledgers[gpu.index()].is_mixed();
@@ -659,7 +660,7 @@ impl Cluster {
         self.note_mixed(gpu);
     }
 
-    /// Nodes whose free GPUs changed since the last call to [`Cluster::clear_dirty`].
+    /// Returns the nodes whose free GPUs changed since the last call to [`Cluster::clear_dirty`].
     pub(crate) fn dirty(&self) -> &[NodeId] {
         &self.dirty
     }
@@ -679,7 +680,7 @@ impl Cluster {
         self.mark_dirty(id);
     }
 
-    /// The nodes of GPUs, each with the share of the GPUs that lies there.
+    /// Returns the nodes of GPUs, each with its fraction of the GPUs.
     pub(crate) fn shares(&self, gpus: &[GpuId]) -> SmallVec<[(&Node, f64); 4]> {
         let mut nodes: SmallVec<[NodeId; 8]> =
             gpus.iter().filter_map(|g| self.node_of(*g)).collect();

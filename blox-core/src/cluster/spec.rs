@@ -1,24 +1,24 @@
-//! What a cluster is made of, as its owner writes it down.
+//! Specification of a cluster.
 
 use crate::ids::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The most GPUs that one node may have: free GPUs of a node are kept in one machine word.
+/// Maximum number of GPUs of a node: free GPUs of a node are kept in one machine word.
 pub const MAX_GPUS_PER_NODE: u32 = 64;
 
-/// The most nodes that a cluster may have: more are a typing error, and would take the memory.
+/// Maximum number of nodes of a cluster. Larger numbers are typing errors and would exhaust memory.
 pub const MAX_NODES: usize = 1_000_000;
 
-/// How two GPUs of one node are connected, fastest first.
+/// Kind of connection between two GPUs of one node, fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkKind {
-    /// NVLink or an equal.
+    /// NVLink or an equivalent.
     NvLink,
     /// A PCIe switch or the CPU's root complex.
     Pcie,
-    /// Through memory of both sockets.
+    /// Through the memory of both sockets.
     Socket,
 }
 
@@ -36,15 +36,15 @@ pub struct Link {
     pub gb_per_s: f64,
 }
 
-/// One node.
+/// Specification of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NodeSpec {
     /// Name or address; nodes without one are called `node-N`.
     pub name: Option<Name>,
-    /// GPUs, at most [`MAX_GPUS_PER_NODE`].
+    /// Number of GPUs, at most [`MAX_GPUS_PER_NODE`].
     pub gpus: u32,
-    /// Type of all of them; `None` where the cluster has only one kind.
+    /// Type of all GPUs; `None` if the cluster has only one kind.
     pub gpu_type: Option<Name>,
     /// Memory of one GPU in GiB; 0 if unknown.
     pub gpu_memory_gib: f64,
@@ -54,10 +54,10 @@ pub struct NodeSpec {
     pub memory_gib: f64,
     /// The partition (virtual cluster) that the node serves; `None` serves all.
     pub partition: Option<Name>,
-    /// Where it stands, outermost first, for instance `["row-1", "rack-7", "switch-3"]`.
-    /// Two nodes are as near as their paths agree.
+    /// Location, outermost part first, for instance `["row-1", "rack-7", "switch-3"]`. Two nodes
+    /// are nearer the longer the common start of their locations.
     pub location: Vec<Name>,
-    /// Links between its GPUs; empty means that all are alike.
+    /// Links between its GPUs; empty if all pairs are equal.
     pub links: Vec<Link>,
     /// Free-form labels.
     pub labels: std::collections::BTreeMap<Name, Name>,
@@ -81,7 +81,7 @@ impl Default for NodeSpec {
 }
 
 impl NodeSpec {
-    /// A node with `gpus` GPUs and nothing else said.
+    /// Returns a node with `gpus` GPUs and defaults otherwise.
     pub fn with_gpus(gpus: u32) -> Self {
         NodeSpec {
             gpus,
@@ -89,14 +89,14 @@ impl NodeSpec {
         }
     }
 
-    /// Returns it with a GPU type.
+    /// Sets the GPU type.
     #[must_use]
     pub fn of_type(mut self, gpu_type: impl Into<Name>) -> Self {
         self.gpu_type = Some(gpu_type.into());
         self
     }
 
-    /// In a partition.
+    /// Sets the partition.
     #[must_use]
     pub fn in_partition(mut self, partition: impl Into<Name>) -> Self {
         self.partition = Some(partition.into());
@@ -104,10 +104,10 @@ impl NodeSpec {
     }
 }
 
-/// A cluster as its owner writes it down: nodes in order of registration.
+/// Specification of a cluster: nodes in order of registration.
 ///
-/// From the shorthand `NODESxGPUS[:TYPE][@LAYOUT]`, joined by commas; a
-/// [`Layout`](super::topology::Layout) says how the GPUs of a node are linked:
+/// Parsed from the shorthand `NODESxGPUS[:TYPE][@LAYOUT]`, joined by commas. A
+/// [`Layout`](super::topology::Layout) defines the links between the GPUs of a node:
 ///
 /// ```
 /// use blox_core::ClusterSpec;
@@ -130,15 +130,14 @@ pub struct ClusterSpec {
 }
 
 impl ClusterSpec {
-    /// `nodes` equal nodes of `gpus` GPUs.
+    /// Returns `nodes` equal nodes of `gpus` GPUs.
     pub fn uniform(nodes: usize, gpus: u32) -> Self {
         ClusterSpec {
             nodes: vec![NodeSpec::with_gpus(gpus); nodes],
         }
     }
 
-    /// `nodes` equal nodes of `gpus` GPUs, linked by a
-    /// [`Layout`](super::topology::Layout).
+    /// Returns `nodes` equal nodes of `gpus` GPUs, linked by a [`Layout`](super::topology::Layout).
     ///
     /// # Errors
     /// The layout is for another number of GPUs.
@@ -164,15 +163,15 @@ impl ClusterSpec {
         })
     }
 
-    /// GPUs of all nodes.
+    /// Returns the number of GPUs of all nodes.
     pub fn total_gpus(&self) -> u64 {
         self.nodes.iter().map(|n| u64::from(n.gpus)).sum()
     }
 
-    /// Returns whether the numbers make sense.
+    /// Checks that all fields are within their ranges.
     ///
     /// # Errors
-    /// Names the first node and field that does not.
+    /// Names the first invalid field and its node.
     pub fn check(&self) -> Result<(), ClusterSpecError> {
         let wrong = |node, field, found: String, expected: String| {
             Err(ClusterSpecError::Node {
@@ -254,8 +253,8 @@ impl ClusterSpec {
     }
 }
 
-/// The links of a node with so many GPUs and the layout of this name; what was
-/// expected if there are none.
+/// Returns the links of a node with `gpus` GPUs and the layout of this name. The error is the
+/// expected value.
 ///
 /// # Errors
 /// The name is unknown, or the layout is for another number of GPUs.
@@ -266,7 +265,7 @@ pub fn links_of(layout: &str, gpus: u32) -> Result<Vec<Link>, String> {
         return Err(format!("one of {}", names.join(", ")));
     };
     if gpus > MAX_GPUS_PER_NODE {
-        // That is wrong about the node, and pairs of so many would take the memory.
+        // Another check reports this number; links for all pairs would exhaust memory.
         return Ok(Vec::new());
     }
     let size = match found {
@@ -306,7 +305,7 @@ impl std::str::FromStr for ClusterSpec {
             if count == 0 || gpus == 0 {
                 return Err(wrong());
             }
-            // Checked before the nodes are made.
+            // Checked before the nodes are created.
             let total = count.saturating_add(nodes.len());
             if total > MAX_NODES {
                 return Err(ClusterSpecError::TooManyNodes(total));
@@ -329,11 +328,11 @@ impl std::str::FromStr for ClusterSpec {
     }
 }
 
-/// A cluster that makes no sense.
+/// An invalid cluster specification.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterSpecError {
-    /// A part of the shorthand that is no node group.
+    /// A part of the shorthand that is not a node group.
     #[error(
         "cluster `{}`: part {part} is `{}`, expected NODESxGPUS or NODESxGPUS:TYPE, for instance 32x4 or 3x8:a100",
         on_one_line(text),
@@ -342,15 +341,15 @@ pub enum ClusterSpecError {
     Shorthand {
         /// The whole shorthand.
         text: String,
-        /// Which part, from 1.
+        /// Number of the part, from 1.
         part: usize,
-        /// That part.
+        /// Text of the part.
         found: String,
     },
     /// No GPU at all.
     #[error("the cluster has no GPU, expected at least one node with a GPU")]
     Empty,
-    /// More nodes than anybody has.
+    /// Too many nodes.
     #[error("the cluster has {0} nodes, expected at most {MAX_NODES}")]
     TooManyNodes(usize),
     /// A field of a node.
@@ -360,14 +359,14 @@ pub enum ClusterSpecError {
         node: usize,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: String,
-        /// What was expected.
+        /// Expected value.
         expected: String,
     },
 }
 
-/// Text of an input as a message shows it: its start, without control characters.
+/// Shortens the text of an input for a message: its start, without control characters.
 fn on_one_line(text: &str) -> String {
     let plain = |c: char| if c.is_control() { '?' } else { c };
     let mut shown: String = text.chars().take(200).map(plain).collect();

@@ -1,16 +1,15 @@
-//! How the GPUs of a node are linked: usual layouts, and what a set of GPUs makes of them.
+//! Links between the GPUs of a node: usual layouts, and the bandwidth of a set of GPUs.
 
 use super::spec::{Link, LinkKind, NodeSpec};
 
-/// GB/s between two GPUs of a node that says how its GPUs are linked and has no
-/// link between these: through the host's memory.
+/// GB/s between two GPUs without a link on a node that specifies links: through the host's memory.
 pub const HOST_GB_PER_S: f64 = 9.0;
 
-/// One direction of one NVLink of a V100.
+/// GB/s of one direction of one NVLink of a V100.
 const NVLINK2: f64 = 25.0;
-/// One direction of all NVLinks of an A100.
+/// GB/s of one direction of all NVLinks of an A100.
 const NVSWITCH: f64 = 300.0;
-/// PCIe 3 with 16 lanes, as copies see it.
+/// PCIe 3 with 16 lanes, at the speed of copies.
 const PCIE3: f64 = 12.0;
 
 /// A usual layout of links, by name.
@@ -36,8 +35,8 @@ pub enum Layout {
     NvSwitch,
 }
 
-/// The NVLinks of a DGX-1 with V100, as `nvidia-smi topo` shows them: ends and
-/// how many. The first four GPUs are those of a p3.8xlarge.
+/// NVLinks of a DGX-1 with V100, according to `nvidia-smi topo`: both ends and number of links. The
+/// first four GPUs are those of a p3.8xlarge.
 const DGX1: [(u32, u32, u32); 16] = [
     (0, 1, 1),
     (0, 2, 1),
@@ -58,7 +57,7 @@ const DGX1: [(u32, u32, u32); 16] = [
 ];
 
 impl Layout {
-    /// All of them with their names.
+    /// All layouts with their names.
     pub const ALL: [(&'static str, Layout); 5] = [
         ("pcie", Layout::Pcie),
         ("nvlink-pairs", Layout::NvLinkPairs),
@@ -67,7 +66,7 @@ impl Layout {
         ("nvswitch", Layout::NvSwitch),
     ];
 
-    /// By its name.
+    /// Returns the layout with a name.
     pub fn named(name: &str) -> Option<Layout> {
         Layout::ALL
             .iter()
@@ -75,7 +74,8 @@ impl Layout {
             .map(|(_, l)| *l)
     }
 
-    /// The links of a node with so many GPUs; `None` if the layout is for another number.
+    /// Returns the links of a node with `gpus` GPUs; `None` if the layout is for another number of
+    /// GPUs.
     pub fn links(self, gpus: u32) -> Option<Vec<Link>> {
         let pairs = || (0..gpus).flat_map(move |a| (a + 1..gpus).map(move |b| (a, b)));
         let link = |a, b, kind, gb_per_s| Link {
@@ -117,9 +117,9 @@ impl Layout {
 }
 
 impl NodeSpec {
-    /// GB/s between two different GPUs of the node, by their numbers on it: of the
-    /// fastest link between them, else [`HOST_GB_PER_S`]. `None` where the node
-    /// does not say how its GPUs are linked.
+    /// Returns the GB/s between two different GPUs of the node, by their numbers on the node. This
+    /// is the bandwidth of the fastest link between them, else [`HOST_GB_PER_S`]. Returns `None` if
+    /// the node does not specify links.
     pub fn bandwidth(&self, a: u32, b: u32) -> Option<f64> {
         if self.links.is_empty() {
             return None;
@@ -133,9 +133,9 @@ impl NodeSpec {
         )
     }
 
-    /// GB/s at which a set of the node's GPUs can reduce gradients: of the slowest
-    /// link in the best tree over all of them. `None` for fewer than two GPUs, or
-    /// where the node does not say how its GPUs are linked.
+    /// Returns the GB/s at which a set of the node's GPUs can reduce gradients. This is the
+    /// bandwidth of the slowest link in the best tree over all of them. Returns `None` for fewer
+    /// than two GPUs, or if the node does not specify links.
     ///
     /// ```
     /// use blox_core::{cluster::topology::Layout, NodeSpec};
@@ -150,7 +150,7 @@ impl NodeSpec {
         if self.links.is_empty() || rest.is_empty() {
             return None;
         }
-        // Prim: from the tree so far, always over the fastest link.
+        // Prim's algorithm: extends the tree over the fastest link.
         let to = |a: u32, b: u32| self.bandwidth(a, b).unwrap_or(HOST_GB_PER_S);
         let mut left: Vec<(u32, f64)> = rest.iter().map(|&g| (g, to(*first, g))).collect();
         let mut slowest = f64::INFINITY;
@@ -170,7 +170,7 @@ impl NodeSpec {
         Some(slowest)
     }
 
-    /// GB/s of its fastest link; `None` where it does not say how its GPUs are linked.
+    /// Returns the GB/s of the node's fastest link; `None` if the node does not specify links.
     pub fn best_bandwidth(&self) -> Option<f64> {
         let all = self.links.iter().map(|l| l.gb_per_s);
         all.fold(None, |m, x| Some(m.map_or(x, |m: f64| m.max(x))))

@@ -1,10 +1,8 @@
-//! CPython's `random.Random`, for workloads that were published as a Python
-//! program and a seed.
+//! CPython's `random.Random`, for workloads that were published as a Python program and a seed.
 
 use serde::{Deserialize, Serialize};
 
-/// The generator behind Python's `random` module, with the same numbers for
-/// the same seed.
+/// The generator of Python's `random` module, with the same numbers for the same seed.
 ///
 /// ```
 /// use blox_core::compat::cpython::Random;
@@ -12,8 +10,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(Random::new(1).random(), 0.13436424411240122);
 /// ```
 ///
-/// It is saved as its seed and how often it was drawn from, and restored by
-/// drawing as often again.
+/// It is saved as its seed and its number of draws, and restored by repeating the draws.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "(u64, u64)", into = "(u64, u64)")]
 pub struct Random {
@@ -39,7 +36,7 @@ impl From<Random> for (u64, u64) {
 }
 
 impl Random {
-    /// As `random.seed(seed)` with a non-negative integer.
+    /// Seeds the generator like `random.seed(seed)` with a non-negative integer.
     pub fn new(seed: u64) -> Self {
         // The key is the integer in 32-bit words, lowest first, without leading zeros.
         let (low, high) = (seed as u32, (seed >> 32) as u32);
@@ -57,7 +54,7 @@ impl Random {
         self.mt.next_u32()
     }
 
-    /// A number in `[0, 1)` with 53 random bits, as `random.random()`.
+    /// Returns a number in `[0, 1)` with 53 random bits, like `random.random()`.
     #[inline]
     pub fn random(&mut self) -> f64 {
         let high = f64::from(self.word() >> 5);
@@ -65,7 +62,7 @@ impl Random {
         (high * 67_108_864.0 + low) / 9_007_199_254_740_992.0
     }
 
-    /// `bits` random bits, as `random.getrandbits(bits)`; at most 64 of them.
+    /// Returns `bits` random bits, like `random.getrandbits(bits)`; at most 64.
     #[inline]
     pub fn getrandbits(&mut self, bits: u32) -> u64 {
         match bits {
@@ -79,7 +76,7 @@ impl Random {
         }
     }
 
-    /// An integer in `[0, n)`; 0 for `n` = 0. What `random.randrange(n)` gives.
+    /// Returns an integer in `[0, n)`, like `random.randrange(n)`; 0 for `n` = 0.
     #[inline]
     pub fn randbelow(&mut self, n: u64) -> u64 {
         if n == 0 {
@@ -94,8 +91,8 @@ impl Random {
         }
     }
 
-    /// An integer in `[low, high]`, as `random.randint(low, high)`; `low` if
-    /// the range is empty.
+    /// Returns an integer in `[low, high]`, like `random.randint(low, high)`; `low` if the range is
+    /// empty.
     #[inline]
     pub fn randint(&mut self, low: i64, high: i64) -> i64 {
         let width = high.wrapping_sub(low) as u64;
@@ -105,13 +102,13 @@ impl Random {
         low.wrapping_add(self.randbelow(width + 1) as i64)
     }
 
-    /// A number between `a` and `b`, as `random.uniform(a, b)`.
+    /// Returns a number between `a` and `b`, like `random.uniform(a, b)`.
     #[inline]
     pub fn uniform(&mut self, a: f64, b: f64) -> f64 {
         a + (b - a) * self.random()
     }
 
-    /// Reorders a list, as `random.shuffle(list)`.
+    /// Shuffles a list, like `random.shuffle(list)`.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for i in (1..list.len()).rev() {
             let j = self.randbelow(i as u64 + 1) as usize;
@@ -119,15 +116,15 @@ impl Random {
         }
     }
 
-    /// The places of two different ones of `n`, as `random.sample(list, 2)` picks
-    /// them; `None` if there are fewer than two.
+    /// Returns the indices of two different elements of `n`, like `random.sample(list, 2)`; `None`
+    /// if there are fewer than two.
     pub fn sample_two(&mut self, n: usize) -> Option<(usize, usize)> {
         if n < 2 {
             return None;
         }
         let first = self.randbelow(n as u64) as usize;
         if n <= 21 {
-            // It draws from a copy in which the last one fills the gap.
+            // Python draws from a copy in which the last element fills the gap.
             let second = self.randbelow(n as u64 - 1) as usize;
             let second = if second == first { n - 1 } else { second };
             return Some((first, second));
@@ -140,12 +137,12 @@ impl Random {
         }
     }
 
-    /// One of a list that is not empty, as `random.choice(list)`: its place.
+    /// Returns the index of one element of a list that is not empty, like `random.choice(list)`.
     pub fn choice(&mut self, n: usize) -> usize {
         self.randbelow(n as u64) as usize
     }
 
-    /// Passes over `n` calls of [`random`](Self::random).
+    /// Skips `n` calls of [`random`](Self::random).
     pub fn skip_randoms(&mut self, n: u64) {
         for _ in 0..n {
             self.random();
@@ -157,7 +154,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    // Every literal is what CPython 3.11 prints.
+    // Every literal is output of CPython 3.11.
     #[test]
     fn draws_are_those_of_cpython() {
         let mut r = Random::new(0);

@@ -1,3 +1,3 @@
-//! What published programs were written in, where their results depend on it.
+//! Features of the languages of published programs that the results of these programs depend on.
 
 pub mod cpython;

@@ -1,4 +1,4 @@
-//! What is free in a draft, and on which nodes.
+//! Free GPUs of each node in a draft.
 
 use crate::assignment::{Assignment, GpuList, append_run};
 use crate::cluster::{Cluster, Node, OnNode, is_too_much};
@@ -6,7 +6,7 @@ use crate::ids::{GpuId, NodeId};
 use crate::view::View;
 use std::collections::BTreeMap;
 
-/// The free GPUs of each node, and nodes by how many they have.
+/// The free GPUs of each node, and the nodes by their number of free GPUs.
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     nodes: Vec<Free>,
@@ -14,11 +14,11 @@ pub(super) struct Ledger {
     free_total: u32,
     /// Nodes that the draft changed, each marked.
     changed: Vec<NodeId>,
-    /// CPUs and memory that the draft gives back to nodes (taken: negative).
+    /// CPUs and memory that the draft returns to nodes (negative if the draft takes them).
     given_back: BTreeMap<NodeId, [f64; 2]>,
 }
 
-/// The free GPUs of a node; bit 0 is its first one.
+/// Free GPUs of a node as a bit mask; bit 0 is the node's first GPU.
 #[derive(Clone, Copy, Default)]
 struct Free {
     mask: u64,
@@ -29,7 +29,8 @@ struct Free {
 }
 
 impl Ledger {
-    /// As the state has it: after the very next decision only what changed is looked at.
+    /// Updates the ledger to the state. If this is the next decision, only changed nodes are
+    /// updated.
     pub fn sync(&mut self, view: View<'_>, next: bool) {
         let cluster = view.cluster();
         if next && self.nodes.len() == cluster.nodes().len() {
@@ -48,7 +49,7 @@ impl Ledger {
         self.given_back.clear();
     }
 
-    /// The free GPUs of a node as a mask.
+    /// Returns the free GPUs of a node as a mask.
     #[inline]
     pub fn mask(&self, node: NodeId) -> u64 {
         self.nodes.get(node.index()).map_or(0, |n| n.mask)
@@ -84,8 +85,7 @@ impl Ledger {
         self.by_count.last_to(u64::BITS).unwrap_or(0)
     }
 
-    /// Takes GPUs. `false`, and nothing has changed, if one of them is not free or is
-    /// named twice.
+    /// Takes GPUs. Returns false and changes nothing if one of them is not free or is listed twice.
     #[inline]
     pub fn take(&mut self, cluster: &Cluster, gpus: &[GpuId]) -> bool {
         let mut done = 0;
@@ -103,8 +103,8 @@ impl Ledger {
         done == gpus.len()
     }
 
-    /// Takes the first GPUs of a node onto a list. `false`, and nothing has changed, if it has
-    /// fewer.
+    /// Takes the first free GPUs of a node and appends them to a list. Returns false and changes
+    /// nothing if the node has fewer.
     #[inline]
     pub fn take_first(&mut self, id: NodeId, count: u32, list: &mut GpuList) -> bool {
         let Some(node) = self.nodes.get(id.index()).filter(|n| n.count >= count) else {
@@ -123,7 +123,7 @@ impl Ledger {
         true
     }
 
-    /// Takes or frees GPUs, whatever they were.
+    /// Takes or frees GPUs, regardless of their previous state.
     #[inline]
     pub fn set_free(&mut self, cluster: &Cluster, gpus: &[GpuId], free: bool) {
         let mut rest = gpus;
@@ -137,16 +137,16 @@ impl Ledger {
         }
     }
 
-    /// Frees GPUs, whatever they were.
+    /// Frees GPUs, regardless of their previous state.
     #[inline]
     pub fn free(&mut self, on: OnNode) {
         let node = &self.nodes[on.node.index()];
-        // A node that takes nothing new does not get its GPUs back.
+        // GPUs of a node that takes no new jobs do not become free.
         let mask = node.mask | (on.bits & node.usable);
         self.change(on.node, mask);
     }
 
-    /// CPUs and memory that the draft gives back to a node.
+    /// Returns the CPUs and memory that the draft returns to a node.
     pub fn given_back(&self, node: NodeId) -> [f64; 2] {
         self.given_back.get(&node).copied().unwrap_or_default()
     }
@@ -171,7 +171,7 @@ impl Ledger {
         }
     }
 
-    /// A node on which the CPUs or the memory of an assignment are not left.
+    /// Returns a node without enough CPUs or memory left for an assignment.
     #[inline]
     pub fn lacking(&self, cluster: &Cluster, a: &Assignment) -> Option<NodeId> {
         if a.cpus == 0.0 && a.memory_gib == 0.0 {
@@ -188,7 +188,7 @@ impl Ledger {
         Some(lacking.0.id())
     }
 
-    /// Returns whether so many CPUs and so much memory are left on a node.
+    /// Returns whether enough CPUs and memory are left on a node.
     pub fn has_left(&self, node: &Node, cpus: f64, memory_gib: f64) -> bool {
         let given_back = self.given_back(node.id());
         let left = |free: f64, i: usize| free + given_back[i];
@@ -252,13 +252,13 @@ impl Ledger {
 /// A node has 0 to 64 free GPUs.
 const SETS: usize = u64::BITS as usize + 1;
 
-/// Sets of nodes by a count, in order of registration.
+/// Sets of nodes, one for each count, in order of registration.
 #[derive(Clone)]
 struct NodeSets {
-    /// A bit a node, of 64 nodes a row.
+    /// One bit for each node, with 64 nodes in a row.
     words: Vec<[u64; SETS]>,
     sizes: [u32; SETS],
-    /// Which of the sets from 1 on have nodes.
+    /// Bit mask of the sets, from 1 on, that are not empty.
     some: u64,
 }
 
@@ -304,7 +304,7 @@ impl NodeSets {
         }
     }
 
-    /// The first set with a node from one on.
+    /// Returns the first set, starting at `set`, that is not empty.
     #[inline]
     fn first_from(&self, set: u32) -> Option<u32> {
         if set == 0 && self.sizes[0] > 0 {
@@ -315,7 +315,7 @@ impl NodeSets {
         (rest != 0).then(|| below + 1 + rest.trailing_zeros())
     }
 
-    /// The last set with a node, but set 0, up to one.
+    /// Returns the last set, up to `set` and except set 0, that is not empty.
     #[inline]
     fn last_to(&self, set: u32) -> Option<u32> {
         let above = u64::BITS.saturating_sub(set);
@@ -323,7 +323,7 @@ impl NodeSets {
         (sets != 0).then(|| u64::BITS - above - sets.leading_zeros())
     }
 
-    /// The nodes of a set.
+    /// Returns the nodes of a set.
     #[inline]
     fn of(&self, set: u32) -> impl Iterator<Item = NodeId> + '_ {
         let some = (set as usize) < SETS && self.sizes[set as usize] > 0;
@@ -331,7 +331,7 @@ impl NodeSets {
         nodes_in(rows.iter().map(move |row| row[set as usize]))
     }
 
-    /// The nodes of all sets but one, of so many nodes altogether.
+    /// Returns the nodes of all sets except one. `nodes` is the total number of nodes.
     #[inline]
     fn others(&self, set: usize, nodes: usize) -> impl Iterator<Item = NodeId> + '_ {
         let all = nodes_in(self.words.iter().map(move |row| !row[set]));
@@ -339,7 +339,7 @@ impl NodeSets {
     }
 }
 
-/// The nodes whose bits are set.
+/// Returns the nodes whose bits are set.
 #[inline]
 fn nodes_in(mut words: impl Iterator<Item = u64>) -> impl Iterator<Item = NodeId> {
     let (mut word, mut first) = (0u64, 0u32.wrapping_sub(64));
@@ -385,7 +385,7 @@ mod tests {
             (ledger.total(), ledger.mask(NodeId(1))),
             (60, u64::MAX << 4)
         );
-        // One that is named twice, or taken, and nothing has changed.
+        // If a GPU is listed twice or taken, nothing changes.
         for wrong in [&[8, 8][..], &[9, 6], &[8, 68]] {
             assert!(!ledger.take(&cluster, &gpus(wrong)));
             assert_eq!(

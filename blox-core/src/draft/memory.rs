@@ -1,4 +1,4 @@
-//! What a draft keeps from decision to decision.
+//! Memory of a draft, kept from decision to decision.
 
 use super::ledger::Ledger;
 use crate::assignment::Assignment;
@@ -7,28 +7,27 @@ use crate::ids::JobId;
 use crate::reason::Reason;
 use crate::view::View;
 
-/// What a draft needs, kept from decision to decision so that a decision costs
-/// what changed.
+/// Data of a draft, kept from decision to decision so that the cost of a decision depends only on
+/// the changes.
 #[derive(Clone, Default)]
 pub(crate) struct DraftMemory {
     decision: Option<u64>,
     pub(super) ledger: Ledger,
-    /// True if this draft has made a pair.
+    /// True if this draft has placed a pair of jobs.
     pub(super) paired: bool,
     pub(super) entries: Vec<Entry>,
     /// Index into `entries` plus one, by job.
     pub(super) entry_of: Vec<u32>,
-    /// Steps of the plan that give the assignments that the draft gave, also those that it took
-    /// back.
+    /// Steps of the plan with the assignments that the draft made, including withdrawn ones.
     pub(super) given: Vec<Action>,
-    /// Why jobs were released, also those that were spared again.
+    /// Reasons of releases, including undone ones.
     pub(super) reasons: Vec<Reason>,
     pub(super) log: Vec<Op>,
     pub(super) finishes: Vec<(JobId, Reason)>,
     pub(super) waits: Vec<(JobId, Reason)>,
     pub(super) otherwise: Reason,
-    /// True if something that the draft gave may not stand: it was taken back, or is what the
-    /// job had.
+    /// True if an assignment of the draft may be dropped: it was withdrawn, or equals the job's
+    /// previous one.
     pub(super) moved: bool,
 }
 
@@ -36,20 +35,21 @@ pub(crate) struct DraftMemory {
 pub(super) struct Entry {
     pub job: JobId,
     pub now: Now,
-    /// Why it was released: an index into `reasons` plus one, or 0 if it was not. It then
-    /// stops even if it is placed again.
+    /// Reason of the release: an index into `reasons` plus one, or 0 if the job was not released. A
+    /// released job stops even if it is placed again.
     pub released: u32,
-    /// Its stop is in the plan.
+    /// True if the plan contains the job's stop.
     pub stops: bool,
 }
 
-/// What a job has in the draft.
+/// Current assignment of a job in the draft.
 #[derive(Clone, Copy)]
 pub(super) enum Now {
-    /// What it had before the draft, if anything.
+    /// The assignment from before the draft, if any.
     AsBefore,
     Nothing,
-    /// An index into what the draft gave; whether the job had other GPUs and goes on.
+    /// Index of an assignment in `given`. `in_place` is true if the job keeps running and only its
+    /// GPUs change.
     Given {
         at: u32,
         in_place: bool,
@@ -65,7 +65,8 @@ pub(super) enum Op {
 }
 
 impl Now {
-    /// Returns what is meant, of what the draft gave and what the job had before it.
+    /// Returns the assignment that this stands for, out of the draft's own and the job's previous
+    /// one.
     #[inline]
     pub fn of<'a>(
         self,
@@ -92,7 +93,7 @@ impl DraftMemory {
         }
     }
 
-    /// A job that the draft has not touched before.
+    /// Adds an entry for a job that the draft has not touched before.
     #[inline(always)]
     pub(super) fn add(&mut self, job: JobId, now: Now) -> usize {
         let e = self.entries.len();
@@ -115,14 +116,14 @@ impl DraftMemory {
         self.entry_of.resize(room, 0);
     }
 
-    /// Gives a job an assignment, and says so in the log; `known` is its entry, if it has one.
+    /// Assigns GPUs to a job and logs this. `known` is the job's entry, if it has one.
     #[inline]
     pub(super) fn give(&mut self, job: JobId, known: Option<usize>, assignment: Assignment) {
         self.given.push(Action::Place { job, assignment });
         self.note_given(job, known);
     }
 
-    /// What was given last is what the job has.
+    /// Records the last assignment in `given` as the job's current one.
     #[inline(always)]
     pub(super) fn note_given(&mut self, job: JobId, known: Option<usize>) {
         let now = self.last_given(false);
@@ -142,12 +143,12 @@ impl DraftMemory {
         Now::Given { at, in_place }
     }
 
-    /// Begins a draft of the view's decision.
+    /// Starts a draft for the view's decision.
     pub(super) fn sync(&mut self, view: View<'_>) {
         let next = self.decision.is_some_and(|d| d + 1 == view.decision());
         self.ledger.sync(view, next);
         self.decision = Some(view.decision());
-        // A draft that was given up (its policy panicked) leaves these behind.
+        // A draft that was abandoned (its policy panicked) leaves these behind.
         self.clear();
         self.paired = false;
         self.finishes.clear();
@@ -155,7 +156,7 @@ impl DraftMemory {
         self.otherwise = Reason::NotChosen;
     }
 
-    /// Forgets who was touched.
+    /// Removes all entries of touched jobs, with their log.
     pub(super) fn clear(&mut self) {
         for e in &self.entries {
             self.entry_of[e.job.index()] = 0;

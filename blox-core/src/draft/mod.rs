@@ -1,4 +1,4 @@
-//! The plan in the making: what a placement policy works on.
+//! Drafts: plans under construction, which placement policies fill.
 
 use crate::assignment::{Assignment, GpuList};
 use crate::cluster::{Node, NodeStatus, OnNode};
@@ -19,12 +19,12 @@ mod memory;
 pub(crate) use memory::DraftMemory;
 use memory::{Now, Op};
 
-/// A placement policy asked for something impossible: an error in the policy.
+/// A placement policy requested something impossible: an error in the policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DraftError {
-    /// No such job, or it may not be placed now.
+    /// The job does not exist, or it may not be placed now.
     #[error("job {0} does not exist or may not be placed now")]
     NotPlaceable(JobId),
     /// The job has GPUs already.
@@ -41,7 +41,7 @@ pub enum DraftError {
         /// The job.
         job: JobId,
     },
-    /// The CPUs or the memory that the job had are not left.
+    /// Too few CPUs or too little memory are left to undo the job's release.
     #[error("node {node} has too few CPUs or too little memory left for job {job}")]
     TooLittleLeft {
         /// A node of the job.
@@ -62,16 +62,16 @@ pub enum DraftError {
     NoGpu(JobId),
 }
 
-/// A point to which a draft can be taken back.
+/// A state of a draft that can be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Savepoint(usize);
 
-/// The plan in the making. It starts as what the plans so far promise; policies
-/// assign and release, and the difference becomes the plan.
+/// A plan under construction. It starts from the allocations of all previous plans. Policies assign
+/// and release GPUs, and the difference becomes the plan.
 pub struct Draft<'a> {
     view: View<'a>,
     m: &'a mut DraftMemory,
-    /// Types of GPUs that are out of sight, as bits; see [`Draft::narrow_to`].
+    /// Hidden GPU types, as bits; see [`Draft::narrow_to`].
     hidden: u64,
 }
 
@@ -89,18 +89,18 @@ impl<'a> Draft<'a> {
         draft
     }
 
-    /// Returns what the draft is made from. It does not show what the draft changes.
+    /// Returns the view that the draft is made from. It does not show the draft's changes.
     #[inline]
     pub fn view(&self) -> View<'a> {
         self.view
     }
 
-    /// Hides GPUs of types that a job does not [accept](JobRef::accepts), until
-    /// [`Draft::widen`]: no method gives a free GPU of them, and no node with them is named. Counts
-    /// over all nodes ([`Draft::free_gpus`] and those by exact number) stay as they are.
+    /// Hides GPUs of types that a job does not [accept](JobRef::accepts), until [`Draft::widen`] is
+    /// called. No method returns a free GPU of these types or a node with such GPUs. Counts over
+    /// all nodes ([`Draft::free_gpus`] and the methods with exact numbers) still include them.
     ///
-    /// A cluster has at most 64 types that can be hidden; a plan with a GPU of another one is
-    /// refused.
+    /// A cluster has at most 64 types that can be hidden. A plan with a GPU of another type is
+    /// rejected.
     pub fn narrow_to(&mut self, job: &JobRef<'_>) {
         self.hidden = 0;
         if job.has_extras() && !job.spec().extras().gpu_types.is_empty() {
@@ -112,12 +112,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Shows all GPUs in view again.
+    /// Shows the hidden GPUs again.
     pub fn widen(&mut self) {
         self.hidden = 0;
     }
 
-    /// Returns whether the types of GPUs of a node are not hidden.
+    /// Returns whether the GPU type of a node is not hidden.
     #[inline]
     fn shows(&self, node: &Node) -> bool {
         self.hidden == 0 || {
@@ -126,7 +126,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Free GPUs in view.
+    /// Returns the number of free GPUs in view.
     #[inline]
     pub fn free_gpus(&self) -> u32 {
         match self.view.virtual_cluster() {
@@ -140,13 +140,13 @@ impl<'a> Draft<'a> {
         self.view.nodes().map(|n| self.free_on(n.id())).sum()
     }
 
-    /// Free GPUs on a node; 0 if it is not in view.
+    /// Returns the number of free GPUs on a node; 0 if the node is not in view.
     #[inline]
     pub fn free_on(&self, node: NodeId) -> u32 {
         self.mask(node).count_ones()
     }
 
-    /// The free GPUs of a node, ascending.
+    /// Returns the free GPUs of a node, in ascending order.
     pub fn free_gpus_on(&self, node: NodeId) -> impl Iterator<Item = GpuId> + use<> {
         let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
         let mut mask = self.mask(node);
@@ -159,7 +159,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Nodes in view with a free GPU, in order of registration.
+    /// Returns the nodes in view with a free GPU, in order of registration.
     pub fn nodes_with_free(&self) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
         self.m
@@ -168,7 +168,7 @@ impl<'a> Draft<'a> {
             .filter_map(move |id| view.node(id).filter(|node| self.shows(node)))
     }
 
-    /// Nodes in view with exactly `count` free GPUs, in order of registration.
+    /// Returns the nodes in view with exactly `count` free GPUs, in order of registration.
     #[inline]
     pub fn nodes_with_exactly(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
@@ -176,26 +176,26 @@ impl<'a> Draft<'a> {
         nodes.filter_map(move |id| view.node(id).filter(|node| self.shows(node)))
     }
 
-    /// The least number of free GPUs, at least `count`, that some node has exactly, whether in
-    /// view or not.
+    /// Returns the smallest number of free GPUs on any node that is at least `count`. Includes
+    /// nodes out of view.
     #[inline]
     pub fn free_count_from(&self, count: u32) -> Option<u32> {
         self.m.ledger.count_from(count)
     }
 
-    /// The greatest number of free GPUs, above 0 and at most `count`, that some node has exactly,
-    /// whether in view or not.
+    /// Returns the largest number of free GPUs on any node that is above 0 and at most `count`.
+    /// Includes nodes out of view.
     #[inline]
     pub fn free_count_to(&self, count: u32) -> Option<u32> {
         self.m.ledger.count_to(count)
     }
 
-    /// The most free GPUs that any node has, whether in view or not.
+    /// Returns the largest number of free GPUs on any node, including nodes out of view.
     pub fn most_free(&self) -> u32 {
         self.m.ledger.most_free()
     }
 
-    /// Returns what a job has in the draft.
+    /// Returns a job's assignment in the draft.
     #[inline]
     pub fn current(&self, job: JobId) -> Option<&Assignment> {
         match self.m.entry(job) {
@@ -204,8 +204,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The jobs in view that have GPUs in the draft, and what each has: first those that had some
-    /// before it.
+    /// Returns the jobs in view with GPUs in the draft, and their assignments. Jobs that had GPUs
+    /// before the draft come first.
     pub fn placed(&self) -> impl Iterator<Item = (JobRef<'a>, &Assignment)> {
         let view = self.view;
         let before = view.placed().filter(|j| j.assignment().is_some());
@@ -215,7 +215,8 @@ impl<'a> Draft<'a> {
         all.filter_map(|j| Some((j, self.current(j.id())?)))
     }
 
-    /// Returns whether a job has GPUs in the draft; `before` says whether it had some before it.
+    /// Returns whether a job has GPUs in the draft. `before` is true if it had GPUs before the
+    /// draft.
     #[inline]
     pub(crate) fn has_gpus(&self, job: JobId, before: bool) -> bool {
         match self.m.entry(job) {
@@ -224,7 +225,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns how many GPUs a job has in the draft.
+    /// Returns the number of GPUs that a job has in the draft.
     #[inline]
     pub(crate) fn gpus_of(&self, job: &JobRef<'_>) -> GpuCount {
         let its = match self.m.entry(job.id()) {
@@ -234,20 +235,20 @@ impl<'a> Draft<'a> {
         its.map_or(GpuCount(0), Assignment::count)
     }
 
-    /// Has what the draft knows of a job brought near ahead of its use.
+    /// Prefetches the draft's data of a job.
     #[inline]
     pub(crate) fn fetch_ahead(&self, job: JobId) {
         prefetch_index(&self.m.entry_of, job.index());
     }
 
-    /// Returns whether a job may be given GPUs in this decision: it waits, or is placed, or is
-    /// stopping.
+    /// Returns whether GPUs may be assigned to a job in this decision: the job waits, is placed, or
+    /// is stopping.
     #[inline]
     pub fn may_place(&self, job: JobId) -> bool {
         self.view.job(job).is_some_and(|j| can_be_placed(&j))
     }
 
-    /// Gives a job GPUs. If the assignment names a partner, the GPUs are that job's.
+    /// Assigns GPUs to a job. If the assignment names a partner, these must be the partner's GPUs.
     ///
     /// # Errors
     /// The job has GPUs already, or a GPU is not free.
@@ -265,8 +266,9 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Puts a job that waits beside another, on the same GPUs. `false`, and nothing has changed, if
-    /// it has GPUs, asks for another number of them, does not accept their type, or cannot share.
+    /// Places a waiting job on the GPUs of another job. Returns false and changes nothing if the
+    /// waiting job has GPUs, requests another number of GPUs, does not accept their type, or cannot
+    /// share.
     pub fn put_beside(&mut self, job: JobId, partner: JobId) -> bool {
         let waits = self.current(partner).is_none() && self.may_place(partner);
         let other = self.view.job(partner).filter(|_| waits);
@@ -282,12 +284,13 @@ impl<'a> Draft<'a> {
         fits && self.assign(partner, beside).is_ok()
     }
 
-    /// Gives a job the first free GPUs of nodes, so many of each, and what else the shape asks
-    /// for: as [`Draft::assign`] with what [`Draft::take_from`] gives. `false`, and nothing has
-    /// changed, if a node has fewer, or is not in view, or if the shape asks for another number.
+    /// Assigns to a job the first free GPUs of nodes, in the given numbers, with the CPUs, memory
+    /// and batch of the shape. Equals [`Draft::assign`] with the result of [`Draft::take_from`].
+    /// Returns false and changes nothing if a node has too few GPUs or is not in view, or if the
+    /// shape requests another number.
     ///
     /// # Errors
-    /// The job has GPUs already, or the shape asks for none.
+    /// The job has GPUs already, or the shape requests none.
     pub fn assign_on(
         &mut self,
         job: JobId,
@@ -307,7 +310,7 @@ impl<'a> Draft<'a> {
         if !all_seen && !nodes.iter().all(in_view) {
             return Ok(false);
         }
-        // Made where it stays: copying what has just been written is slow.
+        // Constructed in place: copying recently written data is slow.
         self.m.given.push(EMPTY_PLACE);
         if let Some(Action::Place {
             job: of,
@@ -332,7 +335,7 @@ impl<'a> Draft<'a> {
         Ok(true)
     }
 
-    /// The entry, if there is one, of a job that may be given GPUs.
+    /// Returns the job's entry, if it has one. Fails if no GPUs may be assigned to the job.
     #[inline(always)]
     fn without_gpus(&self, job: JobId) -> Result<Option<usize>, DraftError> {
         let Some(its) = self.view.job(job).filter(can_be_placed) else {
@@ -349,8 +352,8 @@ impl<'a> Draft<'a> {
         Ok(known)
     }
 
-    /// Takes a job's GPUs away: it stops. If it is assigned again in the same
-    /// draft, it stops and starts there.
+    /// Releases a job's GPUs, so that the job stops. If it is assigned GPUs again in the same
+    /// draft, it stops and restarts there.
     ///
     /// # Errors
     /// The job has no GPUs.
@@ -378,7 +381,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The job of an entry has nothing any more; it had `was`, and something `before` the draft.
+    /// Records that the job of an entry has no GPUs any more. `was` is its last assignment;
+    /// `before` is true if it had one before the draft.
     #[inline(always)]
     fn note_released(&mut self, e: usize, was: Now, before: bool, why: Reason) {
         let entry = &mut self.m.entries[e];
@@ -394,7 +398,7 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Takes a release back: the job goes on as if nothing had been.
+    /// Undoes a release: the job continues without interruption.
     ///
     /// # Errors
     /// The job was not released, its GPUs are not free any more, or its CPUs or memory are not
@@ -403,11 +407,11 @@ impl<'a> Draft<'a> {
         self.resume(job, true)
     }
 
-    /// Takes a release back, and changes what the job has in place: as [`Draft::spare`] and then
-    /// [`Draft::reassign`], but the CPUs and the memory that it had need not be left.
+    /// Undoes a release and changes the job's assignment in place. Equals [`Draft::spare`] followed
+    /// by [`Draft::reassign`], except that the job's previous CPUs and memory need not be left.
     ///
     /// # Errors
-    /// The job was not released, or a GPU that it had or is to have is not free; nothing has
+    /// The job was not released, or one of its previous or new GPUs is not free; nothing has
     /// changed then.
     pub fn spare_as(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
         let start = self.savepoint();
@@ -419,7 +423,7 @@ impl<'a> Draft<'a> {
             .inspect_err(|_| self.rollback(start))
     }
 
-    /// `in_full`: its CPUs and memory have to be left.
+    /// Undoes a release. If `in_full` is true, the job's CPUs and memory must be left.
     #[inline]
     fn resume(&mut self, job: JobId, in_full: bool) -> Result<(), DraftError> {
         let e = self.m.entry(job).ok_or(DraftError::NotPlaced(job))?;
@@ -431,7 +435,7 @@ impl<'a> Draft<'a> {
             self.current(p)
                 .is_some_and(|theirs| theirs.same_gpus(original))
         });
-        // Most often its GPUs are somebody else's by now.
+        // Usually its GPUs have already been assigned to another job.
         let taken = |gpu: &&GpuId| !self.is_free(**gpu) && self.takes_new(**gpu);
         if let Some(&gpu) = original.gpus.first().filter(taken)
             && partner.is_none()
@@ -460,8 +464,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Changes what a placed job has, in place: whether that needs a restart is
-    /// for the backend to say.
+    /// Changes the assignment of a placed job in place. The backend decides whether that needs a
+    /// restart.
     ///
     /// # Errors
     /// The job has no GPUs, or a new GPU is not free.
@@ -493,28 +497,28 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The job has reached its goal: it ends as complete.
+    /// Ends a job as complete because it has reached its goal.
     pub fn finish(&mut self, job: JobId, why: Reason) {
         self.m.finishes.push((job, why));
     }
 
-    /// Says why a job waits; the first reason of a decision counts.
+    /// Sets the reason why a job waits. The first reason of a decision counts.
     pub fn explain(&mut self, job: JobId, why: Reason) {
         self.m.waits.push((job, why));
     }
 
-    /// Says why all other jobs wait.
+    /// Sets the reason why all other jobs wait.
     pub fn explain_rest(&mut self, why: Reason) {
         self.m.otherwise = why;
     }
 
-    /// A point to come back to.
+    /// Returns a point for [`Draft::rollback`].
     #[inline]
     pub fn savepoint(&self) -> Savepoint {
         Savepoint(self.m.log.len())
     }
 
-    /// Takes back everything since the savepoint.
+    /// Undoes all changes since the savepoint.
     pub fn rollback(&mut self, to: Savepoint) {
         while self.m.log.len() > to.0 {
             let Some(op) = self.m.log.pop() else { break };
@@ -538,7 +542,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Leaves a job with nothing; says what it had. Before the draft it had `original`.
+    /// Removes a job's assignment and returns it. `original` is its assignment from before the
+    /// draft.
     #[inline(always)]
     fn take_away(&mut self, e: usize, original: Option<&'a Assignment>) -> Now {
         let entry = &mut self.m.entries[e];
@@ -559,13 +564,13 @@ impl<'a> Draft<'a> {
         was
     }
 
-    /// Leaves a job with nothing, whatever it had.
+    /// Removes a job's assignment, whatever it is.
     fn take_back(&mut self, e: u32) {
         let original = self.original(self.m.entries[e as usize].job);
         self.take_away(e as usize, original);
     }
 
-    /// Gives a job that has nothing what it had.
+    /// Restores an assignment of a job that has none.
     fn put_back(&mut self, e: usize, was: Now) {
         let original = self.original(self.m.entries[e].job);
         let (cluster, m) = (self.view.cluster(), &mut *self.m);
@@ -576,7 +581,7 @@ impl<'a> Draft<'a> {
         m.entries[e].now = was;
     }
 
-    /// Returns what the job of an entry has in the draft.
+    /// Returns the assignment of an entry's job in the draft.
     #[inline]
     fn its(&self, e: usize) -> Option<&Assignment> {
         let entry = &self.m.entries[e];
@@ -586,22 +591,22 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// CPU cores of a node that nothing in the draft counts on; below 0 while a
-    /// draft has given out more than there are.
+    /// Returns the CPU cores of a node that are not allocated in the draft. Below 0 while a draft
+    /// has allocated more than the node has.
     pub fn free_cpus_on(&self, node: NodeId) -> f64 {
         let free = self.view.node(node).map_or(0.0, Node::free_cpus);
         free + self.m.ledger.given_back(node)[0]
     }
 
-    /// Memory in GiB of a node that nothing in the draft counts on; below 0
-    /// while a draft has given out more than there is.
+    /// Returns the memory in GiB of a node that is not allocated in the draft. Below 0 while a
+    /// draft has allocated more than the node has.
     pub fn free_memory_gib_on(&self, node: NodeId) -> f64 {
         let free = self.view.node(node).map_or(0.0, Node::free_memory_gib);
         free + self.m.ledger.given_back(node)[1]
     }
 
-    /// Returns whether so many CPU cores and so much memory are left on a node, as far as sums of
-    /// shares tell. A node that does not say what it has has enough, one out of view has nothing.
+    /// Returns whether enough CPU cores and memory are left on a node, up to rounding errors. A
+    /// node without specified capacity has enough; a node out of view has nothing.
     pub fn has_left(&self, node: NodeId, cpus: f64, memory_gib: f64) -> bool {
         let node = self.view.node(node);
         node.is_some_and(|node| self.m.ledger.has_left(node, cpus, memory_gib))
@@ -614,10 +619,10 @@ impl<'a> Draft<'a> {
         self.m.ledger.lacking(self.view.cluster(), a).is_none()
     }
 
-    /// `count` free GPUs of a node, lowest first; `None` if it has fewer.
+    /// Returns `count` free GPUs of a node, lowest first; `None` if it has fewer.
     pub fn take_from(&self, node: NodeId, count: u32) -> Option<GpuList> {
         let mut free = self.mask(node);
-        // Before memory is taken: `count` may be anything.
+        // Checked before memory is allocated: `count` may be arbitrarily large.
         if free.count_ones() < count {
             return None;
         }
@@ -630,7 +635,7 @@ impl<'a> Draft<'a> {
         Some(gpus)
     }
 
-    /// Adds the difference to what is to the plan.
+    /// Adds the differences from the current state to the plan.
     pub(crate) fn finish_into(mut self, plan: &mut Plan) {
         if self.m.paired {
             self.settle_pairs();
@@ -642,7 +647,7 @@ impl<'a> Draft<'a> {
             } = op
             {
                 let e = &mut m.entries[*entry as usize];
-                // Released, spared and released again, it stops once.
+                // A job that is released, spared and released again stops only once.
                 let reason = std::mem::take(&mut e.released);
                 if reason > 0 {
                     e.stops = true;
@@ -654,7 +659,7 @@ impl<'a> Draft<'a> {
                 }
             }
         }
-        // A job is placed where it was assigned last.
+        // The last assignment of a job counts.
         let (entries, mut place) = (&m.entries, 0..);
         let entry_of = |job: JobId| &entries[m.entry_of[job.index()] as usize - 1];
         let mut stands = |action: &Action| {
@@ -683,7 +688,7 @@ impl<'a> Draft<'a> {
         m.clear();
     }
 
-    /// A partner may have gone elsewhere after the pair was made.
+    /// Updates the partners of pairs: a partner may have moved after the pair was made.
     fn settle_pairs(&mut self) {
         for e in 0..self.m.entries.len() {
             let entry = &self.m.entries[e];
@@ -713,8 +718,8 @@ impl<'a> Draft<'a> {
         shown.map_or(0, |node| self.m.ledger.mask(node.id()))
     }
 
-    /// `was` is what the job has or had: it may stay there even where nothing
-    /// new may be placed.
+    /// Checks an assignment. `was` is the job's current or previous assignment: the job may stay
+    /// there even if the node takes no new jobs.
     fn check(
         &self,
         job: JobId,
@@ -739,7 +744,7 @@ impl<'a> Draft<'a> {
     ) -> Result<(), DraftError> {
         let cannot = DraftError::CannotShare { job, partner };
         let theirs = self.current(partner).filter(|_| partner != job);
-        // A third job is as impossible as on any taken GPU.
+        // A third job on the GPUs is impossible, as on any taken GPU.
         let fits = theirs.is_some_and(|t| {
             t.same_gpus(a) && self.beside(partner, t).is_none_or(|other| other == job)
         });
@@ -758,7 +763,7 @@ impl<'a> Draft<'a> {
     ) -> Result<(), DraftError> {
         for (i, &gpu) in a.gpus.iter().enumerate() {
             let free = self.is_free(gpu);
-            // Where nothing new may be placed, nobody can have taken its place.
+            // If the node takes no new jobs, no other job can have taken the GPU.
             let stays = || {
                 !self.takes_new(gpu)
                     && self.may_stay(gpu, a, was)
@@ -771,8 +776,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Takes the GPUs of an assignment; `false`, and nothing has changed, unless they are
-    /// in view and free.
+    /// Takes the GPUs of an assignment. Returns false and changes nothing unless all are in view
+    /// and free.
     #[inline]
     fn take_free(&mut self, a: &Assignment) -> bool {
         let cluster = self.view.cluster();
@@ -784,8 +789,8 @@ impl<'a> Draft<'a> {
         !a.gpus.is_empty() && in_view && self.m.ledger.take(cluster, &a.gpus)
     }
 
-    /// Returns whether a job that has `was` may keep a GPU in `a`. From a node that is lost, a
-    /// launch that still waits can be taken away or left alone only.
+    /// Returns whether a job with the assignment `was` may keep a GPU in `a`. If the node is lost,
+    /// a pending launch can only be withdrawn or stay unchanged.
     fn may_stay(&self, gpu: GpuId, a: &Assignment, was: Option<&Assignment>) -> bool {
         let cluster = self.view.cluster();
         let up = || {
@@ -810,14 +815,14 @@ impl<'a> Draft<'a> {
         node.is_some_and(|n| n.is_usable() && n.failed >> (gpu.0 - n.first_gpu) & 1 == 0)
     }
 
-    /// Returns whether nobody is on the GPUs of `a` in the draft beside `job`.
+    /// Returns whether no job except `job` is on the GPUs of `a` in the draft.
     #[inline]
     fn is_alone(&self, job: JobId, a: &Assignment) -> bool {
         let alone = |gpu: &GpuId| self.view.cluster().is_alone_on(job, *gpu);
         (!self.m.paired && a.gpus.first().is_none_or(alone)) || self.beside(job, a).is_none()
     }
 
-    /// Returns who is on the GPUs of `a` in the draft beside `job`: jobs of a pair have the very
+    /// Returns another job than `job` on the GPUs of `a` in the draft: both jobs of a pair have the
     /// same GPUs.
     fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
         let gpu = a.gpus.first()?;
@@ -835,7 +840,7 @@ impl<'a> Draft<'a> {
         new.map(|e| self.m.entries[e].job)
     }
 
-    /// Returns what the job has before the draft.
+    /// Returns the job's assignment from before the draft.
     #[inline]
     fn original(&self, job: JobId) -> Option<&'a Assignment> {
         self.view.job(job).and_then(|j| j.assignment())

@@ -1,4 +1,4 @@
-//! Jobs: what they ask for, and what has become of them.
+//! Jobs: their specifications, and their records in the state.
 
 pub mod spec;
 pub mod training;
@@ -15,28 +15,28 @@ use std::fmt;
 use std::sync::Arc;
 use training::TrainingReport;
 
-/// Where a job stands.
+/// Lifecycle phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Came in; admission has not answered.
+    /// Submitted; admission has not decided.
     Submitted,
-    /// Admission, or a user, holds it back.
+    /// Held back by admission or by a user.
     Deferred,
-    /// May run; holds nothing.
+    /// May run, but has no GPUs.
     Waiting,
-    /// A plan gives it GPUs; it is not running yet.
+    /// A plan allocated GPUs; the job is not running yet.
     Starting,
-    /// Runs.
+    /// Running.
     Running,
-    /// Was told to stop; still holds its GPUs.
+    /// Being stopped; its GPUs are still bound.
     Stopping,
     /// Ended.
     Ended,
 }
 
 impl Phase {
-    /// The name that messages use.
+    /// Returns the name used in messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Phase::Submitted => "submitted",
@@ -56,60 +56,62 @@ impl fmt::Display for Phase {
     }
 }
 
-/// A job's reported numbers: a series for each name, in order of time.
+/// Metrics that a job reported: a series for each name, in order of time.
 pub type Metrics = std::collections::BTreeMap<Name, Vec<(Time, f64)>>;
 
-/// Everything that the state keeps about a live job. Queues of tens of
-/// thousands do not fit in a cache, so what orders and walks read lies together
-/// in the first lines. Seven lines and not eight, or the first lines of all records
-/// would have to share an eighth of each cache.
+/// The state's record of a live job. Queues of tens of thousands do not fit in a cache, so the
+/// fields that job orders and placement read are together in the first cache lines. The record has
+/// seven lines and not eight: with eight, the first lines of all records would share an eighth of
+/// each cache.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub(crate) struct Record {
     pub id: JobId,
     pub phase: Phase,
     pub promoted: bool,
-    /// True if its specification has extras.
+    /// True if the job's specification has extras.
     #[serde(skip)]
     pub extras: bool,
     pub touched: bool,
-    /// Accounts: linear in time from `since` on.
+    /// Time of the last update of the accounts. They are linear in time from then on.
     pub since: Time,
     pub service: f64,
     pub gpus: u32,
     pub attempt: u32,
     pub eligible_since: Time,
     pub virtual_cluster: Option<NameId>,
-    /// Version of the state at the last change.
+    /// Version of the state at the last change of the job.
     pub changed: u64,
     pub spec: Arc<JobSpec>,
     // The second line.
     pub work: f64,
     pub rate: f64,
     pub gpu_service: f64,
-    /// GPU holds of others that a pending launch waits for.
+    /// Number of bound GPUs of other jobs that a pending launch waits for.
     pub blockers: u32,
     pub preemptions: u32,
     pub crashes: u32,
     pub reason: Reason,
-    // Then what only launches and stops need; first, what its specification says of its work.
+    // From here on: fields that only launches and stops need. The first two are copies from the
+    // specification.
     #[serde(skip)]
     pub iterations: f64,
     #[serde(skip)]
     pub own_rate: f64,
-    /// Where what it is promised lies, if that is known and together.
+    /// Node and bit mask of the allocated GPUs, if they are known to be contiguous on one node.
     #[serde(skip)]
     pub on: Option<OnNode>,
     pub held: Held,
-    /// The plan that placed it is not carried out yet: some of its GPUs are still held.
+    /// True if the job's last placement is not carried out yet: some of its GPUs are still bound to
+    /// other jobs.
     pub pending: bool,
     pub promised: Option<Assignment>,
-    /// What it had when its last launch to start started.
+    /// The job's accounts when its last successful launch started.
     #[serde(default)]
     pub before: Before,
     pub last_start: Option<Time>,
     pub first_start: Option<Time>,
-    /// GPUs still held from before a change that is being carried out.
+    /// GPUs still bound from before an allocation change that is in progress.
     #[serde(default, skip_serializing_if = "GpuList::is_empty")]
     pub leaving: GpuList,
     pub failed_launches: u32,
@@ -124,7 +126,7 @@ pub(crate) struct Record {
     pub report: Option<Arc<TrainingReport>>,
 }
 
-/// What a job holds. Most often it is what it is promised, and then is not written down twice.
+/// Assignment that is bound to a job. Usually it equals the allocated one and is not stored twice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Held {
@@ -137,25 +139,25 @@ pub(crate) enum Held {
 /// A job's accounts at the start of a launch.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Before {
-    /// The launch, from 1.
+    /// Number of the launch, from 1.
     pub attempt: u32,
-    /// The GPUs that it has.
+    /// Number of its GPUs.
     pub width: u32,
     pub service: f64,
     pub work: f64,
 }
 
 impl Record {
-    /// Notes what its specification says and is often asked for.
+    /// Copies frequently used fields from the specification.
     pub fn note_spec(&mut self) {
         self.extras = self.spec.extras.is_some();
         self.iterations = self.spec.work.iterations;
         self.own_rate = self.spec.work.rate;
     }
 
-    /// Admission's answer at `now`, which makes it eligible from `moment` on. Returns the phase
-    /// that follows, for the caller to write down; `None` if admission has no say, or a user holds
-    /// the job.
+    /// Applies admission's decision at `now`; an accepted job is eligible from `moment` on. Returns
+    /// the next phase, which the caller sets. Returns `None` if admission does not apply in this
+    /// phase, or if a user holds the job.
     pub fn judge(&mut self, verdict: &Verdict, now: Time, moment: Time) -> Option<Phase> {
         if !matches!(self.phase, Phase::Submitted | Phase::Deferred) || self.held_by_user {
             return None;
@@ -184,7 +186,7 @@ impl Record {
         })
     }
 
-    /// It has changed, by what led to a version of the state.
+    /// Marks the job as changed at a version of the state.
     #[inline]
     pub fn touch(&mut self, version: u64, touched: &mut Vec<JobId>) {
         self.changed = version;
@@ -194,7 +196,7 @@ impl Record {
         }
     }
 
-    /// Returns what it holds.
+    /// Returns the bound assignment.
     #[inline]
     pub fn held(&self) -> Option<&Assignment> {
         match &self.held {
@@ -204,7 +206,7 @@ impl Record {
         }
     }
 
-    /// It holds nothing any more; says what it held.
+    /// Removes and returns the bound assignment.
     pub fn take_held(&mut self) -> Option<Assignment> {
         match std::mem::take(&mut self.held) {
             Held::Nothing => None,
@@ -213,7 +215,7 @@ impl Record {
         }
     }
 
-    /// Returns what it is promised, to be changed: it goes on to hold what it holds.
+    /// Returns the allocated assignment for modification. The bound assignment stays unchanged.
     pub fn promised_mut(&mut self) -> &mut Option<Assignment> {
         if let (Held::AsPromised, Some(promised)) = (&self.held, &self.promised) {
             self.held = Held::Other(Box::new(promised.clone()));
@@ -222,7 +224,7 @@ impl Record {
         &mut self.promised
     }
 
-    /// Brings the accounts up to `now`.
+    /// Updates the accounts to `now`.
     #[inline]
     pub fn settle(&mut self, now: Time) {
         if self.phase == Phase::Running {
@@ -234,7 +236,7 @@ impl Record {
         self.since = now;
     }
 
-    /// A launch has started.
+    /// Records the start of a launch.
     #[inline]
     pub fn began(&mut self) {
         self.before = Before {
@@ -245,7 +247,7 @@ impl Record {
         };
     }
 
-    /// Takes back what was counted of the last launch beyond the time that it ran.
+    /// Withdraws what was counted of the last launch beyond its running time of `secs`.
     pub fn ran_for(&mut self, now: Time, secs: f64) {
         self.settle(now);
         let before = self.before;
@@ -254,7 +256,8 @@ impl Record {
             self.service = before.service + secs;
             let width = f64::from(before.width);
             self.gpu_service = (self.gpu_service - excess * width).max(0.0);
-            // A change under way has done nothing yet. What an end said stands.
+            // A change in progress has done nothing yet. Work that the end of a launch reported
+            // stays.
             if self.held().is_some() {
                 let work = before.work + self.rate * secs;
                 self.work = self.work.min(work.max(0.0));
@@ -273,7 +276,7 @@ impl Record {
     }
 }
 
-/// A job as it stands at the view's moment.
+/// A job at the moment of the view.
 #[derive(Clone, Copy)]
 pub struct JobRef<'a> {
     pub(crate) rec: &'a Record,
@@ -281,97 +284,98 @@ pub struct JobRef<'a> {
 }
 
 impl<'a> JobRef<'a> {
-    /// Its number.
+    /// Returns the job's number.
     #[inline]
     pub fn id(&self) -> JobId {
         self.rec.id
     }
-    /// Returns what it asked for. The work in it is the truth: a policy that reads it is an oracle.
+    /// Returns the job's specification. The work in it is the truth: a policy that reads it is an
+    /// oracle.
     #[inline]
     pub fn spec(&self) -> &'a JobSpec {
         &self.rec.spec
     }
-    /// Returns whether it says more of itself than its GPUs and its work: its specification has
-    /// [extras](crate::Extras).
+    /// Returns whether the specification has [extras](crate::Extras).
     #[inline]
     pub fn has_extras(&self) -> bool {
         self.rec.extras
     }
-    /// Returns whether it accepts GPUs of a type: it lists the type, or lists none
+    /// Returns whether the job accepts GPUs of a type: it lists the type, or lists none
     /// ([`Extras::gpu_types`](crate::Extras::gpu_types)).
     #[inline]
     pub fn accepts(&self, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
         !self.rec.extras || accepts(&self.rec.spec, cluster, gpu_type)
     }
-    /// Iterations a second that it says it does on the GPUs that it asked for.
+    /// Returns the iterations a second on the requested GPUs, according to the specification.
     #[inline]
     pub fn own_rate(&self) -> f64 {
         self.rec.own_rate
     }
-    /// Returns where it stands.
+    /// Returns the phase.
     #[inline]
     pub fn phase(&self) -> Phase {
         self.rec.phase
     }
-    /// GPUs that it asked for.
+    /// Returns the number of requested GPUs.
     #[inline]
     pub fn gpus(&self) -> GpuCount {
         GpuCount(self.rec.gpus)
     }
-    /// When it was submitted.
+    /// Returns the time of submission.
     #[inline]
     pub fn submit(&self) -> Time {
         self.rec.spec.submit
     }
-    /// Returns how long ago it was submitted.
+    /// Returns the time since submission.
     #[inline]
     pub fn age(&self) -> Seconds {
         self.now - self.submit()
     }
-    /// When admission took it, if it has.
+    /// Returns the time of acceptance by admission; `None` if the job is not accepted.
     pub fn accepted_at(&self) -> Option<Time> {
         self.rec.accepted_at
     }
-    /// The first decision moment that could have launched it and did not;
-    /// meaningful while it waits.
+    /// Returns the first decision moment that could have launched the job and did not. Meaningful
+    /// while the job waits.
     #[inline]
     pub fn eligible_since(&self) -> Time {
         self.rec.eligible_since
     }
-    /// Time for which it ran, whatever its size. It falls when the end of a launch is heard of
-    /// late: see [`Event::Ran`](crate::Event::Ran).
+    /// Attained service: the running time, independent of the number of GPUs. It falls if the end
+    /// of a launch is reported late: see [`Event::Ran`](crate::Event::Ran).
     #[inline]
     pub fn attained_time(&self) -> Seconds {
         Seconds::new(self.rec.service + self.running_for())
     }
-    /// GPU-seconds for which it ran; they fall as its time does.
+    /// Attained service in GPU-seconds. It falls together with the running time.
     #[inline]
     pub fn attained_gpu_time(&self) -> Seconds {
         Seconds::new(self.rec.gpu_service + self.running_for() * self.rec.width())
     }
-    /// Iterations done.
+    /// Returns the iterations done.
     #[inline]
     pub fn work_done(&self) -> f64 {
         self.rec.work_at(self.running_for())
     }
-    /// The same as it stands at another moment, if nothing changes until then.
+    /// Returns the job at another moment, if nothing changes until then.
     #[inline]
     pub(crate) fn at(self, now: Time) -> Self {
         JobRef { now, ..self }
     }
-    /// Iterations done by a moment, if nothing changes until then. It lies after the last change.
+    /// Returns the iterations done by a moment after the last change, if nothing changes until
+    /// then.
     pub fn work_done_by(&self, at: Time) -> f64 {
         match self.rec.phase {
             Phase::Running => self.rec.work_at(at.secs() - self.rec.since.secs()),
             _ => self.rec.work,
         }
     }
-    /// Iterations left: the truth.
+    /// Returns the true number of iterations left.
     #[inline]
     pub fn work_left(&self) -> f64 {
         (self.rec.iterations - self.work_done()).max(0.0)
     }
-    /// Iterations a second now; 0 unless it runs.
+    /// Returns the current iterations a second; 0 unless the job runs.
     pub fn rate(&self) -> f64 {
         if self.rec.phase == Phase::Running {
             self.rec.rate
@@ -379,73 +383,73 @@ impl<'a> JobRef<'a> {
             0.0
         }
     }
-    /// Returns what the plans give it, if anything.
+    /// Returns the allocated assignment, if any.
     #[inline]
     pub fn assignment(&self) -> Option<&'a Assignment> {
         self.rec.promised.as_ref()
     }
-    /// Returns what it was last told to run on, if it has not left it: what it holds, and until a
-    /// change is done, what it had before beside it (see
+    /// Returns the bound assignment: the assignment of the last start or change command, unless the
+    /// job has left it. During an allocation change, the job also keeps its previous GPUs (see
     /// [`Cluster::held_by`](crate::Cluster::held_by)).
     pub fn held(&self) -> Option<&'a Assignment> {
         self.rec.held()
     }
-    /// When it ran first.
+    /// Returns the time of the first start.
     pub fn first_start(&self) -> Option<Time> {
         self.rec.first_start
     }
-    /// When it ran last.
+    /// Returns the time of the last start.
     pub fn last_start(&self) -> Option<Time> {
         self.rec.last_start
     }
-    /// Returns how often a plan stopped it.
+    /// Returns the number of preemptions by plans.
     pub fn preemptions(&self) -> u32 {
         self.rec.preemptions
     }
-    /// Returns how often it was launched; the number of the current launch.
+    /// Returns the number of launches, which is the number of the current launch.
     #[inline]
     pub fn attempt(&self) -> u32 {
         self.rec.attempt
     }
-    /// Returns how often it lost its processes without being told to stop.
+    /// Returns the number of crashes: the job lost its processes without being stopped.
     pub fn crashes(&self) -> u32 {
         self.rec.crashes
     }
-    /// Returns how often its launch failed.
+    /// Returns the number of failed launches.
     pub fn failed_launches(&self) -> u32 {
         self.rec.failed_launches
     }
-    /// Returns whether it comes before all that are not promoted.
+    /// Returns whether the job is promoted: it is ordered before all jobs that are not.
     #[inline]
     pub fn promoted(&self) -> bool {
         self.rec.promoted
     }
-    /// Its owner.
+    /// Returns the owner.
     pub fn user(&self) -> Option<NameId> {
         self.rec.user
     }
-    /// Its virtual cluster.
+    /// Returns the virtual cluster.
     #[inline]
     pub fn virtual_cluster(&self) -> Option<NameId> {
         self.rec.virtual_cluster
     }
-    /// Guaranteed or best effort, as admission took it.
+    /// Returns the service class as admitted: guaranteed or best effort.
     pub fn class(&self) -> ServiceClass {
         self.rec.class
     }
-    /// The deadline that counts: admission's, else its own first one.
+    /// Returns the effective deadline: admission's, else the first one of the specification.
     pub fn deadline(&self) -> Option<Time> {
         self.rec.deadline
     }
-    /// The batch that it runs with, if anybody said.
+    /// Returns the batch that the job runs with, if one was chosen.
     pub fn config(&self) -> Option<BatchConfig> {
         self.rec.config
     }
-    /// Returns why it is where it is.
+    /// Returns the reason for the current phase.
     pub fn reason(&self) -> &'a Reason {
         &self.rec.reason
     }
-    /// The numbers that it reported, oldest first; empty if none.
+    /// Returns the reported values of a metric, oldest first; empty if there are none.
     pub fn metric(&self, name: &str) -> &'a [(Time, f64)] {
         self.rec
             .metrics
@@ -453,11 +457,11 @@ impl<'a> JobRef<'a> {
             .and_then(|m| m.get(name))
             .map_or(&[], Vec::as_slice)
     }
-    /// Returns what it last reported about its training, if it has.
+    /// Returns the job's last training report, if any.
     pub fn report(&self) -> Option<&'a TrainingReport> {
         self.rec.report.as_deref()
     }
-    /// Returns whether a plan gives it GPUs now.
+    /// Returns whether GPUs are allocated to the job now.
     #[inline]
     pub fn is_placed(&self) -> bool {
         self.rec.promised.is_some()
@@ -480,7 +484,7 @@ pub(crate) fn accepts(spec: &JobSpec, cluster: &Cluster, gpu_type: GpuTypeId) ->
     listed.is_empty() || name().is_some_and(|name| listed.contains(name))
 }
 
-/// Returns whether a job accepts the types of all these GPUs.
+/// Returns whether a job accepts the types of all given GPUs.
 pub(crate) fn accepts_all(spec: &JobSpec, cluster: &Cluster, gpus: &[GpuId]) -> bool {
     spec.extras().gpu_types.is_empty()
         || gpus.iter().all(|gpu| {

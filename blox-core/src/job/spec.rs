@@ -1,4 +1,4 @@
-//! What a job asks for: the part of a job that never changes.
+//! Job specifications: the part of a job that never changes.
 
 use super::training::TrainingSpec;
 use crate::ids::Name;
@@ -7,13 +7,12 @@ use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How much work a job has.
+/// Amount of work of a job.
 ///
-/// Work is counted in iterations; `rate` says how many of them a second the
-/// job does on exactly the allocation that it asks for. A job of a trace that
-/// only knows its duration has one iteration a second. This is the truth that
-/// the simulator executes; what a policy may believe about it is the business
-/// of an [`Estimator`](crate::estimate::Estimator).
+/// Work is counted in iterations. `rate` is the number of iterations a second on exactly the
+/// requested allocation. A job of a trace with only a duration has one iteration a second. These
+/// are the true values that the simulator executes; policies get their beliefs from an
+/// [`Estimator`](crate::estimate::Estimator).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Iterations to do, at least 0.
@@ -23,7 +22,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Work that takes `duration` on the requested allocation, one iteration a second.
+    /// Returns work that takes `duration` on the requested allocation, at one iteration a second.
     pub fn lasting(duration: Seconds) -> Self {
         Work {
             iterations: duration.secs(),
@@ -31,52 +30,52 @@ impl Work {
         }
     }
 
-    /// Returns how long all of it takes on the requested allocation.
+    /// Returns the duration of all work on the requested allocation.
     #[inline]
     pub fn duration(&self) -> Seconds {
         Seconds::new(self.iterations / self.rate)
     }
 }
 
-/// What a job is promised.
+/// Service class of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceClass {
     /// An ordinary job.
     #[default]
     Guaranteed,
-    /// Runs on what is left over; has no deadline that counts.
+    /// Runs on leftover GPUs; its deadlines do not count.
     BestEffort,
 }
 
-/// A moment by which a job should have ended, and what that is worth.
+/// A deadline of a job, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deadline {
-    /// When.
+    /// Time of the deadline.
     pub at: Time,
-    /// What meeting it is worth; comparable between the jobs of one workload.
+    /// Value of meeting the deadline; comparable between the jobs of one workload.
     pub value: f64,
 }
 
-/// The wishes and facts that only some jobs have. Kept apart so that the
-/// common job stays small.
+/// Attributes of a job that most jobs do not have. They are separate so that the usual job stays
+/// small.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Extras {
-    /// What trains, as the profile tables name it.
+    /// Name of the model that the job trains, as in the profile tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Name>,
-    /// Samples in one step over all GPUs.
+    /// Number of samples in one step over all GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u32>,
-    /// The GPU counts at which an elastic job may run, ascending; empty for a rigid job.
+    /// GPU counts at which an elastic job may run, ascending; empty for a rigid job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<GpuCount>,
-    /// Iterations a second at each of `levels`, as profiled before submission;
-    /// empty where nobody has measured.
+    /// Iterations a second at each of `levels`, as profiled before submission; empty if not
+    /// measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<f64>,
-    /// The only GPU types on which the job runs; empty for any.
+    /// GPU types on which the job runs; empty for any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpu_types: Vec<Name>,
     /// Deadlines, earliest first.
@@ -84,41 +83,41 @@ pub struct Extras {
     pub deadlines: Vec<Deadline>,
     /// Guaranteed or best effort.
     pub class: ServiceClass,
-    /// CPU cores for all GPUs together; 0 where the job does not say.
+    /// CPU cores for all GPUs together; 0 if not specified.
     pub cpus: f64,
-    /// Memory in GiB for all GPUs together; 0 where the job does not say.
+    /// Memory in GiB for all GPUs together; 0 if not specified.
     pub memory_gib: f64,
-    /// How its loss falls, and how often it reports that; `None` for a job that does not report.
+    /// Loss curve of the job and interval of its reports; `None` for a job that does not report its
+    /// loss.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossReports>,
-    /// The share of a step in which it exchanges gradients where all its GPUs are
-    /// linked as fast as the best links of the cluster, from 0 to below 1; 0 where
-    /// the job does not say.
+    /// Fraction of a step spent on exchanging gradients if all GPUs have the fastest links of the
+    /// cluster. From 0 to below 1; 0 if not specified.
     #[serde(skip_serializing_if = "is_zero")]
     pub communication: f64,
-    /// How its speed depends on CPUs and memory, if somebody measured it.
+    /// Speed as a function of CPUs and memory, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Arc<Sensitivity>>,
-    /// How fast it is on each GPU type, alone and beside other jobs, if somebody measured it.
+    /// Speed on each GPU type, alone and beside other jobs, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speeds: Option<Arc<TypeSpeeds>>,
-    /// What its share of the cluster weighs beside those of others; 0 where the job
-    /// does not say, which counts as 1.
+    /// Weight of the job's share of the cluster relative to other jobs. 0 if not specified, which
+    /// counts as 1.
     #[serde(skip_serializing_if = "is_zero")]
     pub weight: f64,
-    /// What a job says that may train on other GPUs and with another batch.
+    /// Training specification of a job that may run on other GPUs and with another batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<Arc<TrainingSpec>>,
-    /// A group of jobs, such as one hyper-parameter search.
+    /// Name of a group of jobs, such as one hyper-parameter search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Name>,
-    /// How long the user says that it runs.
+    /// The user's estimate of the running time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_estimate: Option<Seconds>,
-    /// The argument vector that a real cluster runs.
+    /// Command with arguments that a real cluster runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Anything else that a reader found and a policy may want, by name.
+    /// Other attributes from a trace or a user, by name, for policies that read them.
     #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub attributes: std::collections::BTreeMap<Name, serde_json::Value>,
 }
@@ -127,7 +126,7 @@ fn is_zero(x: &f64) -> bool {
     *x == 0.0
 }
 
-/// What a job asks for. Immutable once submitted.
+/// Specification of a job. Immutable once submitted.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
@@ -140,31 +139,31 @@ fn is_zero(x: &f64) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
-    /// When it is submitted.
+    /// Time of submission.
     pub submit: Time,
-    /// GPUs asked for; all of them start together (a gang). At least 1.
+    /// Number of requested GPUs; all of them start together (a gang). At least 1.
     pub gpus: GpuCount,
-    /// How much there is to do.
+    /// Amount of work.
     pub work: Work,
-    /// More urgent jobs have larger numbers; 0 unless said otherwise.
+    /// Priority; larger numbers are more urgent. 0 by default.
     #[serde(default)]
     pub priority: i32,
-    /// The trace's own identifier.
+    /// Identifier of the job in its trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
-    /// Who submitted it.
+    /// Owner of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Name>,
-    /// The virtual cluster (queue, tenant) that it was submitted to.
+    /// Virtual cluster (queue, tenant) that the job is submitted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_cluster: Option<Name>,
-    /// What only some jobs say.
+    /// Attributes that most jobs do not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extras: Option<Box<Extras>>,
 }
 
 impl JobSpec {
-    /// A job of `gpus` GPUs that runs for `duration` on them.
+    /// Creates a job of `gpus` GPUs that runs for `duration` on them.
     pub fn new(submit: Time, gpus: GpuCount, duration: Seconds) -> Self {
         JobSpec {
             submit,
@@ -178,48 +177,48 @@ impl JobSpec {
         }
     }
 
-    /// Returns it with the trace's own identifier.
+    /// Sets the identifier of the job in its trace.
     #[must_use]
     pub fn named(mut self, name: impl Into<Name>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Returns it with an owner.
+    /// Sets the owner.
     #[must_use]
     pub fn owned_by(mut self, user: impl Into<Name>) -> Self {
         self.user = Some(user.into());
         self
     }
 
-    /// Returns it with a virtual cluster.
+    /// Sets the virtual cluster.
     #[must_use]
     pub fn in_virtual_cluster(mut self, vc: impl Into<Name>) -> Self {
         self.virtual_cluster = Some(vc.into());
         self
     }
 
-    /// Returns it with a priority.
+    /// Sets the priority.
     #[must_use]
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Returns it with what only some jobs say.
+    /// Sets the attributes that most jobs do not have.
     #[must_use]
     pub fn with_extras(mut self, extras: Extras) -> Self {
         self.extras = Some(Box::new(extras));
         self
     }
 
-    /// Returns how long it runs on the requested allocation.
+    /// Returns the running time on the requested allocation.
     #[inline]
     pub fn duration(&self) -> Seconds {
         self.work.duration()
     }
 
-    /// Returns what only some jobs say; the defaults where the job says nothing.
+    /// Returns the extras of the job, or the defaults if it has none.
     pub fn extras(&self) -> &Extras {
         static NONE: std::sync::OnceLock<Extras> = std::sync::OnceLock::new();
         match &self.extras {
@@ -228,7 +227,7 @@ impl JobSpec {
         }
     }
 
-    /// The attribute of this name, as the trace or the user gave it; `None` if there is none.
+    /// Returns an attribute by name, as the trace or the user gave it; `None` if there is none.
     ///
     /// ```
     /// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
@@ -242,8 +241,8 @@ impl JobSpec {
         self.extras.as_ref()?.attributes.get(name)
     }
 
-    /// Iterations a second on so many GPUs: as profiled, else its own rate on
-    /// the GPUs that it asks for; `None` where nothing is known.
+    /// Returns the iterations a second on `gpus` GPUs: the profiled rate, else the job's own rate
+    /// on its requested GPUs. Returns `None` if unknown.
     #[inline]
     pub fn rate_at(&self, gpus: GpuCount) -> Option<f64> {
         let profiled = self.extras.as_ref().and_then(|e| {
@@ -253,10 +252,10 @@ impl JobSpec {
         profiled.or((gpus == self.gpus).then_some(self.work.rate))
     }
 
-    /// Returns whether the numbers make sense.
+    /// Checks that all fields are within their ranges.
     ///
     /// # Errors
-    /// Names the first field that does not, what it holds and what was expected.
+    /// Returns the first invalid field, its value and the expected range.
     pub fn check(&self) -> Result<(), SpecError> {
         let wrong = |field, found: String, expected| {
             Err(SpecError {
@@ -358,15 +357,15 @@ impl JobSpec {
     }
 }
 
-/// A field of a job that makes no sense.
+/// An invalid field of a job specification.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub struct SpecError {
     /// The field.
     pub field: &'static str,
-    /// What it holds.
+    /// Its value.
     pub found: String,
-    /// What was expected.
+    /// Expected range.
     pub expected: &'static str,
 }
 

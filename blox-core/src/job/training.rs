@@ -1,5 +1,4 @@
-//! Jobs that train with a batch of their own choosing: what they say of themselves
-//! before they run, and what they report while they do.
+//! Training jobs that choose their own batch: their specifications and their reports.
 
 use crate::assignment::BatchConfig;
 use crate::ids::Name;
@@ -8,32 +7,32 @@ use crate::units::{GpuCount, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What may be changed about a job while it trains (Sia, SOSP 2023, section 3.4).
+/// Adaptivity of a job while it trains (Sia, SOSP 2023, section 3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Adapts {
     /// GPUs and batch.
     #[default]
     All,
-    /// GPUs, up to as many as it asks for; the batch stays as asked (strong scaling).
+    /// GPUs, up to the requested number; the batch stays as requested (strong scaling).
     Gpus,
-    /// Neither: it runs on as many GPUs as it asks for with the batch that it asks for,
-    /// or not at all (rigid).
+    /// Neither. The job always runs on the requested number of GPUs with the requested batch
+    /// (rigid).
     Nothing,
 }
 
-/// What a job says of itself on one type of GPU.
+/// Limits and speed of a job on one GPU type.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TypeLimits {
-    /// Samples of a pass of one replica, at least and at most; at least 1. A replica is one GPU, or
-    /// a pipeline of several ([`TypeLimits::stages`]).
+    /// Smallest and largest number of samples of a pass of one replica; at least 1. A replica is
+    /// one GPU, or a pipeline of several ([`TypeLimits::stages`]).
     pub per_gpu: (u32, u32),
-    /// Samples a second of one replica with the greatest pass, as profiled before
-    /// submission, above 0.
+    /// Samples a second of one replica with the largest pass, as profiled before submission, above
+    /// 0.
     pub one_gpu_rate: f64,
-    /// GPUs of one replica: pipeline stages of a hybrid-parallel job (Sia, section 5.3), 1 for others. Such a job
-    /// runs on whole replicas only.
+    /// Number of GPUs of one replica: pipeline stages of a hybrid-parallel job (Sia, section 5.3),
+    /// 1 for others. A hybrid-parallel job runs on whole replicas only.
     #[serde(default = "one")]
     pub stages: u32,
 }
@@ -42,33 +41,34 @@ fn one() -> u32 {
     1
 }
 
-/// What a training job says of itself when it is submitted.
+/// Specification of a training job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingSpec {
-    /// The batch over all GPUs that it was written for, and whose steps count as one
-    /// iteration of its work, at least 1.
+    /// Batch size over all GPUs that the job was written for, at least 1. One step with this batch
+    /// is one iteration of the job's work.
     pub initial_batch: u32,
-    /// The greatest batch over all GPUs, at least the initial one.
+    /// Largest batch size over all GPUs, at least the initial one.
     pub max_batch: u32,
-    /// What may be changed.
+    /// The parameters that may be changed.
     #[serde(default)]
     pub adapts: Adapts,
-    /// How long it takes to restart from a checkpoint, as its owner says.
+    /// Duration of a restart from a checkpoint, as declared by the owner.
     pub restart: Seconds,
-    /// By type of GPU; `""` where the cluster does not say. The job does not run on
+    /// Limits by GPU type; `""` if the cluster does not specify types. The job does not run on
     /// other types.
     pub types: BTreeMap<Name, TypeLimits>,
 }
 
 impl TrainingSpec {
-    /// Returns what it says of a type of GPU.
+    /// Returns the limits on a GPU type.
     pub fn on(&self, gpu_type: &str) -> Option<&TypeLimits> {
         self.types.get(gpu_type)
     }
 
-    /// Replicas on GPUs of a type, and over how many of `nodes` nodes they lie; `None` where it
-    /// does not run: another type, or no whole replicas.
+    /// Returns the number of replicas on GPUs of a type, and the number of nodes that they span:
+    /// `nodes`, limited to 1 to the number of replicas. Returns `None` if the job does not run
+    /// there: another type, or no whole replicas.
     pub fn replicas_on(&self, gpu_type: &str, nodes: u32, gpus: GpuCount) -> Option<(u32, u32)> {
         let stages = self.on(gpu_type)?.stages;
         let replicas = gpus.get() / stages;
@@ -76,7 +76,8 @@ impl TrainingSpec {
         runs.then_some((replicas, nodes.clamp(1, replicas)))
     }
 
-    /// Its goodput on a type of GPU, as it reported it; `None` if it has not run there.
+    /// Returns the goodput model on a GPU type from the job's report; `None` if the job has not run
+    /// there.
     pub fn model_on(&self, gpu_type: &str, report: &TrainingReport) -> Option<GoodputModel> {
         Some(GoodputModel {
             speed: report.speed.get(gpu_type)?.params,
@@ -85,9 +86,12 @@ impl TrainingSpec {
         })
     }
 
-    /// The batch for GPUs of a type on `nodes` nodes: the best by what it reported. As long as it has not, or
-    /// if its batch stays or none is within its limits, that which it `asked` for (else the initial one), in passes that fit. `None` where
-    /// it [does not run](TrainingSpec::replicas_on).
+    /// Returns the batch for GPUs of a type on `nodes` nodes: the best one by the job's report.
+    ///
+    /// If the batch is [fixed](Adapts), this is the `asked` batch instead, else the initial one. If
+    /// the job has not reported, or no batch is within its limits, this is the initial one. Such a
+    /// batch is split into passes that fit, and is at least the smallest pass on each replica.
+    /// Returns `None` if the job [does not run](TrainingSpec::replicas_on) there.
     ///
     /// ```
     /// use blox_core::{GpuCount, Seconds, TrainingSpec, TypeLimits};
@@ -134,7 +138,7 @@ impl TrainingSpec {
         Some(split(batch, replicas, self.initial_batch, &limits))
     }
 
-    /// Returns whether the numbers make sense; the first that does not, in words.
+    /// Describes the first invalid field; `None` if all are valid.
     pub(super) fn fault(&self) -> Option<String> {
         if self.initial_batch == 0 || self.max_batch < self.initial_batch {
             return Some(format!(
@@ -155,27 +159,27 @@ impl TrainingSpec {
     }
 }
 
-/// What a job knows of its speed on one type of GPU.
+/// Speed of a job on one GPU type, as it reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpeedReport {
-    /// Fitted to the steps that it did there.
+    /// Parameters fitted to its steps on that type.
     pub params: ThroughputParams,
-    /// The most GPUs that it has run on there.
+    /// Largest number of GPUs that the job has run on there.
     pub most_gpus: GpuCount,
 }
 
-/// What a training job reports: enough for a scheduler to
-/// [model its goodput](crate::perf::goodput::GoodputModel).
+/// Report of a training job: enough for a scheduler to [model its
+/// goodput](crate::perf::goodput::GoodputModel).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingReport {
-    /// The noise of its gradients now.
+    /// Current gradient noise.
     pub noise: GradientNoise,
-    /// Its speed, by the types of GPU that it has run on.
+    /// Speed, by the GPU types that the job has run on.
     pub speed: BTreeMap<Name, SpeedReport>,
 }
 
 impl TrainingReport {
-    /// A number that no fit gives: below 0, or so large that sums would not be finite.
+    /// Returns a number that no fit produces: below 0, or so large that sums would not be finite.
     pub(crate) fn unsound(&self) -> Option<f64> {
         let speeds = self.speed.values().flat_map(|s| s.params.to_array());
         let mut all = speeds.chain([self.noise.sqr, self.noise.var]);

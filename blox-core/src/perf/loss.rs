@@ -1,4 +1,4 @@
-//! How a training loss falls: the curve of Optimus (EuroSys 2018, section 3.1).
+//! The training loss over time: the curve of Optimus (EuroSys 2018, section 3.1).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,45 +15,44 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossCurve {
-    /// How fast it falls, at least 0.
+    /// Rate of decrease, at least 0.
     pub b0: f64,
-    /// The inverse of how far the first loss lies above the last one, above 0.
+    /// Inverse of the difference between the first loss and the limit, above 0.
     pub b1: f64,
-    /// Where it goes in the end, at least 0.
+    /// Limit of the loss, at least 0.
     pub b2: f64,
 }
 
-/// A job's reports of its loss, as it really trains.
+/// The loss reports of a job, as it really trains.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossReports {
-    /// The loss by epoch.
+    /// The loss as a function of epochs.
     pub curve: LossCurve,
-    /// Iterations of an epoch, above 0; the job reports after each.
+    /// Number of iterations of an epoch, above 0. The job reports after each epoch.
     pub epoch: f64,
 }
 
 /// The series in which jobs report their loss; see [`JobRef::metric`](crate::JobRef::metric).
 pub const LOSS: &str = "loss";
 
-/// More points than this are thinned before a fit.
+/// If there are more points, they are thinned before a fit.
 const MOST_POINTS: usize = 64;
 
 impl LossCurve {
-    /// The loss after `epochs`.
+    /// Returns the loss after `epochs` epochs.
     pub fn at(&self, epochs: f64) -> f64 {
         1.0 / (self.b0 * epochs + self.b1) + self.b2
     }
 
-    /// Returns whether the numbers make sense.
+    /// Returns whether the numbers are within their ranges.
     pub fn is_sound(&self) -> bool {
         let numbers = [self.b0, self.b1, self.b2];
         numbers.iter().all(|b| b.is_finite() && *b >= 0.0) && self.b1 > 0.0
     }
 
-    /// The curve nearest to points `(epochs, loss)`, by least squares, none of
-    /// its numbers below 0; `None` with fewer than three points, or if they do
-    /// not fall.
+    /// Returns the curve nearest to points `(epochs, loss)` by least squares, with no parameter
+    /// below 0. Returns `None` with fewer than three points, or if the loss does not fall.
     pub fn fit(points: &[(f64, f64)]) -> Option<LossCurve> {
         let step = points.len().div_ceil(MOST_POINTS).max(1);
         let points: Vec<(f64, f64)> = points.iter().rev().step_by(step).copied().collect();
@@ -62,7 +61,7 @@ impl LossCurve {
         if points.len() < 3 || !least.is_finite() || !(least > 0.0 && most > least) {
             return None;
         }
-        // Given where it ends, the rest is a straight line through 1 / (loss - b2).
+        // With a given limit, the rest is a straight line through 1 / (loss - b2).
         const STEPS: u32 = 32;
         let of = |share: f64| line(&points, share * least);
         let mut best = (of(0.0), 0.0);
@@ -94,8 +93,8 @@ impl LossCurve {
         (curve.is_sound() && b0 > 0.0).then_some(curve)
     }
 
-    /// The epoch from which on the loss falls by less than `drop` an epoch; 0 if
-    /// it does from the start.
+    /// Returns the first epoch from which the loss falls by less than `drop` an epoch; 0 if it does
+    /// from the start.
     pub fn flat_from(&self, drop: f64) -> f64 {
         if self.b0 <= 0.0 {
             return 0.0;
@@ -106,13 +105,13 @@ impl LossCurve {
     }
 }
 
-/// Squared error, b0 and b1 of the best curve that ends at `b2`.
+/// Returns the squared error, b0 and b1 of the best curve with the limit `b2`.
 fn line(points: &[(f64, f64)], b2: f64) -> (f64, f64, f64) {
     let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for &(x, loss) in points {
         let above = loss - b2;
         let y = 1.0 / above;
-        // So that errors count as errors of the loss.
+        // Weights that make the errors count as errors of the loss.
         let weight = above * above * above * above;
         w += weight;
         wx += weight * x;
@@ -143,8 +142,8 @@ fn line(points: &[(f64, f64)], b2: f64) -> (f64, f64, f64) {
     (error, b0, b1)
 }
 
-/// Returns whether a loss has converged: over each of the last `reports` steps it fell by less than
-/// `tolerance` of the largest loss reported.
+/// Returns whether a loss has converged. It has if in each of the last `reports` steps it fell by
+/// less than `tolerance` times the largest reported loss.
 ///
 /// ```
 /// use blox_core::perf::converged;

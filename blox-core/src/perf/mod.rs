@@ -1,5 +1,4 @@
-//! What is believed about speed: plain mathematics that policies and
-//! simulators share.
+//! Models of job speed: plain mathematics shared by policies and simulators.
 
 pub mod goodput;
 mod loss;
@@ -27,23 +26,23 @@ use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// One way of running a job, as far as its speed depends on it.
+/// A configuration in which a job runs, reduced to the factors that its speed depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting<'a> {
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: GpuCount,
-    /// Nodes that they lie on.
+    /// Number of nodes of the GPUs.
     pub nodes: u32,
-    /// Their type; `None` where there is one kind.
+    /// GPU type; `None` if there is only one kind.
     pub gpu_type: Option<&'a Name>,
-    /// The batch, if somebody chose it.
+    /// The batch, if one was chosen.
     pub config: Option<BatchConfig>,
-    /// The job on the same GPUs.
+    /// The other job on the same GPUs.
     pub partner: Option<&'a JobSpec>,
 }
 
 impl Setting<'_> {
-    /// So many GPUs on one node.
+    /// A number of GPUs on one node.
     pub fn gpus(gpus: GpuCount) -> Self {
         Setting {
             gpus,
@@ -55,14 +54,14 @@ impl Setting<'_> {
     }
 }
 
-/// A belief about speed.
+/// A speed model.
 pub trait Profile: Send + Sync {
-    /// Iterations a second; `None` where nothing is known.
+    /// Returns the iterations a second; `None` if unknown.
     fn throughput(&self, job: &JobSpec, setting: &Setting<'_>) -> Option<f64>;
 }
 
-/// Every job runs at its own rate on the GPUs that it asked for, in proportion
-/// on fewer or more.
+/// Every job runs at its own rate on its requested number of GPUs, and in proportion on fewer or
+/// more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Linear;
 
@@ -81,7 +80,7 @@ pub struct ThroughputTable {
 }
 
 impl ThroughputTable {
-    /// Notes a measurement.
+    /// Adds a measurement.
     pub fn set(&mut self, model: &str, gpu_type: &str, gpus: GpuCount, rate: f64) {
         self.rates
             .entry(Name::from(model))

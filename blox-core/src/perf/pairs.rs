@@ -1,11 +1,11 @@
-//! How fast jobs are beside each other.
+//! Speed of two jobs that share GPUs.
 
 use crate::job::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How fast each of two jobs on the same GPUs is, as a multiple of its speed alone
-/// (Lucid, ASPLOS 2023, section 3.3; Gavel's pair throughputs).
+/// Speeds of two jobs on the same GPUs, as multiples of their speeds alone (Lucid, ASPLOS 2023,
+/// section 3.3; Gavel's pair throughputs).
 ///
 /// ```
 /// use blox_core::perf::PairTable;
@@ -23,22 +23,22 @@ pub struct PairTable {
     unaffected: BTreeSet<String>,
 }
 
-/// A speed that is none.
+/// An invalid speed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the speed of {of} beside {beside} is {found}, expected a number above 0")]
 pub struct PairTableError {
-    /// Whose speed.
+    /// Key of the job with that speed.
     pub of: String,
-    /// Beside whom.
+    /// Key of the other job.
     pub beside: String,
-    /// What was said.
+    /// The invalid speed.
     pub found: String,
 }
 
 impl PairTable {
-    /// Returns what identifies a job's profile: `model/dataset/batch/amp`, from the job's model and
-    /// batch size and its attributes `dataset` (text) and `amp` (0 or 1); `None` if it does not
-    /// say.
+    /// Returns the key of a job's profile: `model/dataset/batch/amp`. It is made of the job's
+    /// model, its batch size, and its attributes `dataset` (text) and `amp` (0 or 1). Returns
+    /// `None` if one of them is missing.
     pub fn key_of(spec: &JobSpec) -> Option<String> {
         let extras = spec.extras();
         let dataset = extras.attributes.get("dataset")?.as_str()?;
@@ -47,12 +47,12 @@ impl PairTable {
         Some(Self::key(model, dataset, batch, amp != 0.0))
     }
 
-    /// The same from its parts; `amp` says whether it trains in mixed precision.
+    /// Returns the key for these parts. `amp` is true for mixed-precision training.
     pub fn key(model: &str, dataset: &str, batch: u32, amp: bool) -> String {
         format!("{model}/{dataset}/{batch}/{}", u8::from(amp))
     }
 
-    /// Adds a pair; the first entry of a pair counts.
+    /// Adds a pair. If a pair is added twice, the first entry counts.
     ///
     /// # Errors
     /// A speed is not a finite number above 0.
@@ -78,15 +78,15 @@ impl PairTable {
         Ok(())
     }
 
-    /// Says that nobody is slowed down beside jobs of a model, nor they themselves.
+    /// Declares that jobs of a model neither slow down other jobs nor are slowed down by them.
     #[must_use]
     pub fn unaffected_by(mut self, model: &str) -> Self {
         self.unaffected.insert(model.to_owned());
         self
     }
 
-    /// The speeds of two jobs beside each other, by their keys; `None` for a pair that
-    /// nobody measured.
+    /// Returns the speeds of two jobs beside each other, by their keys; `None` for a pair that was
+    /// not measured.
     pub fn speeds(&self, a: &str, b: &str) -> Option<(f64, f64)> {
         let free = |key: &str| {
             let model = key.split('/').next().unwrap_or_default();
@@ -103,12 +103,12 @@ impl PairTable {
         find((a, b)).or_else(|| find((b, a)).map(|(x, y)| (y, x)))
     }
 
-    /// Returns how many pairs it holds.
+    /// Returns the number of pairs.
     pub fn len(&self) -> usize {
         self.speeds.len()
     }
 
-    /// Returns whether it holds none.
+    /// Returns whether the table has no pairs.
     pub fn is_empty(&self) -> bool {
         self.speeds.is_empty()
     }

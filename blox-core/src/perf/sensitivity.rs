@@ -1,16 +1,16 @@
-//! How the speed of a job depends on CPUs and memory.
+//! Speed of a job as a function of CPUs and memory.
 
 use serde::{Deserialize, Serialize};
 
-/// How fast a job is with so many CPU cores and so much memory for each of its
-/// GPUs: a table of measured points (Synergy, OSDI 2022, section 3.1).
+/// Speed of a job by the CPU cores and the memory of each of its GPUs: a table of measured points
+/// (Synergy, OSDI 2022, section 3.1).
 ///
-/// Speeds are in any one unit, such as multiples of the speed at a fair share;
-/// only their ratios count. Between points the speed is interpolated linearly
-/// in each direction; beyond the outermost points it is that of the nearest.
+/// Speeds may have any unit, such as multiples of the speed at a fair share: only their ratios
+/// count. Between points, the speed is interpolated linearly in each direction. Beyond the
+/// outermost points, the speed of the nearest point applies.
 ///
-/// In JSON: `{"cpus": [1, 3], "memory_gib": [20, 60], "speed": [[0.3, 0.5], [0.8, 1]]}`,
-/// with a row a number of cores and a column an amount of memory.
+/// In JSON: `{"cpus": [1, 3], "memory_gib": [20, 60], "speed": [[0.3, 0.5], [0.8, 1]]}`, with one
+/// row for each number of cores and one column for each amount of memory.
 ///
 /// ```
 /// use blox_core::perf::Sensitivity;
@@ -34,13 +34,13 @@ struct Points {
 }
 
 impl Sensitivity {
-    /// From the cores and the memory in GiB for a GPU at which it was measured,
-    /// both ascending, and a row of speeds (one an amount of memory) for each
-    /// number of cores. The last speed of the last row is above 0.
+    /// Creates a table from measured points. `cpus` and `memory_gib` are amounts for each GPU,
+    /// ascending. `speed` has one row for each number of cores and one column for each amount of
+    /// memory. The last speed of the last row is above 0.
     ///
     /// # Errors
-    /// If the points are not ascending, the table is not of their size, or a
-    /// speed is no number of at least 0.
+    /// If the points are not ascending, the table does not match their number, or a speed is not a
+    /// number of at least 0.
     pub fn new(
         cpus: Vec<f64>,
         memory_gib: Vec<f64>,
@@ -53,7 +53,7 @@ impl Sensitivity {
         })
     }
 
-    /// The speed with this many cores and this much memory in GiB for each GPU.
+    /// Returns the speed with `cpus` cores and `memory_gib` GiB of memory for each GPU.
     pub fn speed(&self, cpus: f64, memory_gib: f64) -> f64 {
         let p = &self.points;
         let (row, below) = between(&p.cpus, cpus);
@@ -67,7 +67,8 @@ impl Sensitivity {
     }
 }
 
-/// The last point that is not above `x`, and how far `x` lies towards the next.
+/// Returns the last point that is not above `x`, and the relative position of `x` between that
+/// point and the next.
 fn between(points: &[f64], x: f64) -> (usize, f64) {
     let above = points.partition_point(|p| *p <= x);
     let Some(at) = above.checked_sub(1) else {
@@ -111,25 +112,25 @@ impl From<Sensitivity> for Points {
     }
 }
 
-/// A table that makes no sense.
+/// An invalid table.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SensitivityError {
-    /// Points that are not ascending amounts.
+    /// The points are not ascending amounts.
     #[error("`{0}` holds no ascending amounts of at least 0, expected at least one")]
     Points(&'static str),
-    /// A table of another size than its points say.
+    /// The size of the table differs from the number of points.
     #[error("`speed` has another size, expected {rows} rows of {columns} numbers")]
     Size {
-        /// Rows: numbers of cores.
+        /// Expected number of rows: one for each number of cores.
         rows: usize,
-        /// Columns: amounts of memory.
+        /// Expected number of columns: one for each amount of memory.
         columns: usize,
     },
-    /// A speed that is none.
+    /// An invalid speed.
     #[error("`speed` holds {0}, expected a number of at least 0")]
     Speed(f64),
-    /// No speed even with the most of everything.
+    /// The speed with the most cores and memory is 0.
     #[error("`speed` is 0 with the most cores and memory, expected above 0")]
     Standstill,
 }

@@ -1,22 +1,20 @@
-//! How unevenly the tensors of a model are sized.
+//! Skew of the tensor sizes of models.
 
 use crate::ids::Name;
 use crate::job::spec::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The skew of models by name: the share, from 0 to 1, that a model's largest
-/// tensor has in all of its parameters.
+/// Skew of models by name: the fraction, from 0 to 1, of a model's parameters that its largest
+/// tensor contains.
 ///
-/// Tiresias (NSDI'19, section 3.3) observes that jobs whose models have a few
-/// very large tensors lose speed when they are spread over machines, since one
-/// parameter server then sends most of the bytes, while jobs of models with
-/// even tensors do not.
+/// Tiresias (NSDI'19, section 3.3) observes that models with a few very large tensors lose speed if
+/// their job is spread over machines: one parameter server then sends most of the bytes. Jobs of
+/// models with even tensors do not lose speed.
 ///
-/// A job says what it trains in [`Extras::model`](crate::Extras::model); a job
-/// of an unlisted model may bring its own skew as the number
-/// `tensor_skew` of its [attributes](crate::Extras::attributes), which counts
-/// before the table.
+/// The model of a job is in [`Extras::model`](crate::Extras::model). A job of an unlisted model may
+/// give its own skew as the number `tensor_skew` among its [attributes](crate::Extras::attributes).
+/// This number has precedence over the table.
 ///
 /// ```
 /// use blox_core::perf::SkewTable;
@@ -31,9 +29,9 @@ pub struct SkewTable {
     models: BTreeMap<Name, f64>,
 }
 
-/// Largest tensor and all parameters, in millions, of the published
-/// architectures: the first fully connected layer of VGG and AlexNet, the
-/// widest 3 x 3 convolution of ResNet, the classifier of Inception.
+/// Largest tensor and all parameters, in millions, of the published architectures. The largest
+/// tensor is the first fully connected layer of VGG and AlexNet, the widest 3 x 3 convolution of
+/// ResNet, and the classifier of Inception.
 const IMAGE_MODELS: [(&str, f64, f64); 9] = [
     ("vgg19", 102.76, 143.67),
     ("vgg16", 102.76, 138.36),
@@ -47,7 +45,7 @@ const IMAGE_MODELS: [(&str, f64, f64); 9] = [
 ];
 
 impl SkewTable {
-    /// The attribute of a job that gives its own skew.
+    /// Name of the job attribute with the job's own skew.
     pub const ATTRIBUTE: &'static str = "tensor_skew";
 
     /// An empty table.
@@ -55,8 +53,8 @@ impl SkewTable {
         SkewTable::default()
     }
 
-    /// The convolutional models of the TensorFlow benchmarks, which Tiresias'
-    /// jobs train: VGG 11, 16, 19, AlexNet, ResNet 50, 101, 152, Inception 3, 4.
+    /// The convolutional models of the TensorFlow benchmarks, which the jobs of Tiresias train: VGG
+    /// 11, 16, 19, AlexNet, ResNet 50, 101, 152, Inception 3, 4.
     pub fn image_models() -> Self {
         IMAGE_MODELS
             .iter()
@@ -65,16 +63,16 @@ impl SkewTable {
             })
     }
 
-    /// Returns it with another model, or another skew of one. What is no number from 0 to 1 is
-    /// brought there; not a number counts as 0.
+    /// Returns the table with the skew of a model added or replaced. Values outside 0 to 1 are
+    /// clamped; NaN counts as 0.
     #[must_use]
     pub fn with(mut self, model: impl Into<Name>, skew: f64) -> Self {
         self.models.insert(model.into(), share(skew));
         self
     }
 
-    /// Returns it with a model's skew from the sizes of its tensors, in any unit. Without tensors
-    /// the skew is 0.
+    /// Returns the table with a model's skew computed from its tensor sizes, in any unit. Without
+    /// tensors the skew is 0.
     #[must_use]
     pub fn with_tensors(self, model: impl Into<Name>, sizes: &[f64]) -> Self {
         let all: f64 = sizes.iter().sum();
@@ -82,12 +80,12 @@ impl SkewTable {
         self.with(model, largest / all)
     }
 
-    /// The skew of a model; `None` if the table does not know it.
+    /// Returns the skew of a model; `None` if the table does not list the model.
     pub fn of_model(&self, model: &str) -> Option<f64> {
         self.models.get(model).copied()
     }
 
-    /// The skew of a job: its own, else that of its model; `None` if nothing is known.
+    /// Returns the skew of a job: its own, else the skew of its model; `None` if both are unknown.
     pub fn of_job(&self, job: &JobSpec) -> Option<f64> {
         let extras = job.extras.as_deref()?;
         let own = extras.attributes.get(Self::ATTRIBUTE);

@@ -1,15 +1,14 @@
-//! How fast a job is on each type of GPU, alone and beside others.
+//! Speed of a job on each GPU type, alone and beside other jobs.
 
 use crate::ids::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How fast a job is on each type of GPU: iterations a second on as many GPUs as
-/// it asks for, alone and beside another job on the very same GPUs.
+/// Iterations a second of a job by GPU type, on its requested number of GPUs. Holds the rates alone
+/// and beside another job on the same GPUs.
 ///
-/// Measured before submission (Gavel's throughput oracle). A type that is not
-/// named is one on which nobody measured; a rate of 0 says that the job does not
-/// run there.
+/// The rates are measured before submission (Gavel's throughput oracle). A type without an entry
+/// was not measured. A rate of 0 means that the job does not run on that type.
 ///
 /// ```
 /// use blox_core::perf::TypeSpeeds;
@@ -25,19 +24,19 @@ use std::collections::BTreeMap;
 pub struct TypeSpeeds {
     /// Iterations a second alone, by GPU type.
     alone: BTreeMap<Name, f64>,
-    /// Its own iterations a second and those of the other, by GPU type and by the
-    /// other's [model](crate::Extras::model).
+    /// Iterations a second of the job and of the other job, by GPU type and by the other job's
+    /// [model](crate::Extras::model).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     beside: BTreeMap<Name, BTreeMap<Name, [f64; 2]>>,
 }
 
 impl TypeSpeeds {
-    /// Notes the rate alone on a type: at least 0, finite.
+    /// Sets the rate alone on a type: at least 0, finite.
     pub fn set(&mut self, gpu_type: impl Into<Name>, rate: f64) {
         self.alone.insert(gpu_type.into(), rate);
     }
 
-    /// Notes its own rate and that of another model on the same GPUs.
+    /// Sets the rates of the job and of another model on the same GPUs.
     pub fn set_beside(
         &mut self,
         gpu_type: impl Into<Name>,
@@ -49,23 +48,23 @@ impl TypeSpeeds {
         by_model.insert(other.into(), [own, others]);
     }
 
-    /// Iterations a second alone on a type; `None` where nobody measured.
+    /// Returns the iterations a second alone on a type; `None` if not measured.
     pub fn alone(&self, gpu_type: &str) -> Option<f64> {
         self.alone.get(gpu_type).copied()
     }
 
-    /// Its own iterations a second and those of another model beside it;
-    /// `None` where nobody measured.
+    /// Returns the iterations a second of the job and of another model beside it; `None` if not
+    /// measured.
     pub fn beside(&self, gpu_type: &str, other: &str) -> Option<[f64; 2]> {
         self.beside.get(gpu_type)?.get(other).copied()
     }
 
-    /// The rates alone, in order of the types' names.
+    /// Returns the rates alone, in order of type name.
     pub fn types(&self) -> impl Iterator<Item = (&Name, f64)> {
         self.alone.iter().map(|(name, rate)| (name, *rate))
     }
 
-    /// The rate alone on the fastest type; 0 if there is none.
+    /// Returns the rate alone on the fastest type; 0 if there is none.
     pub fn fastest(&self) -> f64 {
         self.alone.values().copied().fold(0.0, f64::max)
     }

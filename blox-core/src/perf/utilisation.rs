@@ -1,8 +1,8 @@
 use crate::job::spec::JobSpec;
 
-/// The part of its GPUs' time that a job keeps them busy when it has them
-/// alone: `gpu_utilisation` among its [attributes](crate::Extras::attributes),
-/// above 0 and at most 1. 1 where a job does not say so.
+/// Returns the fraction of time that a job keeps its GPUs busy when it runs alone: the number
+/// `gpu_utilisation` among the job's [attributes](crate::Extras::attributes). The number must be
+/// above 0 and at most 1. A job without a valid number has 1.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time, perf::gpu_utilisation};

@@ -4,17 +4,17 @@ use crate::cluster::Node;
 use crate::job::spec::JobSpec;
 use smallvec::SmallVec;
 
-/// The attribute of a job that names its application class.
+/// Name of the job attribute with the application class.
 pub const APP_CLASS: &str = "app_class";
 
-/// The prefix of a node's label with the scores of its GPUs: `pm_score.CLASS`.
+/// Prefix of the node label with the scores of the node's GPUs: `pm_score.CLASS`.
 ///
-/// The label holds a score a GPU, separated by spaces: `1 1.31 0.97 1`. A score is the time of a
-/// step on the GPU over the time on the median GPU (PAL, SC 2024). A smaller score is
-/// faster. A GPU without a score has 1.
+/// The label holds one score for each GPU, separated by spaces: `1 1.31 0.97 1`. A score is the
+/// time of a step on the GPU divided by the time on the median GPU (PAL, SC 2024). A smaller score
+/// is faster. A GPU without a score has 1.
 pub const SCORES: &str = "pm_score.";
 
-/// The application class of a job; empty if it names none.
+/// Returns the application class of a job; empty if it has none.
 pub fn app_class(job: &JobSpec) -> &str {
     let class = job.attribute(APP_CLASS).and_then(|v| v.as_str());
     class.unwrap_or_default()

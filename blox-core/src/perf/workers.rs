@@ -1,12 +1,11 @@
-//! How fast a job is on so many workers: the model of Optimus (EuroSys 2018, section 3.2).
+//! Speed of a job by number of workers: the model of Optimus (EuroSys 2018, section 3.2).
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds of a step of synchronous training on `w` workers: c0 / w + c1 + c2 w.
+/// Model of the seconds of a step of synchronous training on `w` workers: c0 / w + c1 + c2 w.
 ///
-/// The terms are the work that is shared, what no worker saves, and what each
-/// worker adds. With as many parameter servers as workers, or none, this is the
-/// paper's model of synchronous training.
+/// The terms are the shared work, the constant cost, and the cost of each worker. With as many
+/// parameter servers as workers, or none, this is the paper's model of synchronous training.
 ///
 /// ```
 /// use blox_core::perf::WorkerModel;
@@ -21,15 +20,14 @@ pub struct WorkerModel {
 }
 
 impl WorkerModel {
-    /// Seconds of a step on so many workers, at least 1.
+    /// Returns the seconds of a step on a number of workers, at least 1.
     pub fn seconds(&self, workers: u32) -> f64 {
         let w = f64::from(workers.max(1));
         self.c[0] / w + self.c[1] + self.c[2] * w
     }
 
-    /// The model nearest to measured steps `(workers, seconds)`, by least squares
-    /// relative to what was measured, with no term below 0; `None` without a
-    /// measurement.
+    /// Returns the model nearest to measured steps `(workers, seconds)`, by least squares of
+    /// relative errors, with no term below 0. Returns `None` without a measurement.
     pub fn fit(measured: &[(u32, f64)]) -> Option<WorkerModel> {
         let sound = |(w, s): &&(u32, f64)| *w > 0 && s.is_finite() && *s > 0.0;
         let rows: Vec<[f64; 3]> = measured
@@ -45,8 +43,8 @@ impl WorkerModel {
             return None;
         }
         let mut best: Option<(f64, [f64; 3])> = None;
-        // Few enough terms to try every set of those that are not 0; the
-        // simplest first, so that one measurement means perfect sharing.
+        // There are few enough terms to try every set of nonzero terms. The simplest set comes
+        // first, so that one measurement means perfect sharing.
         for terms in [&[0][..], &[0, 1], &[1], &[0, 2], &[0, 1, 2], &[1, 2], &[2]] {
             let Some(c) = solve(&rows, terms).filter(|c| c.iter().all(|x| *x >= 0.0)) else {
                 continue;
@@ -66,7 +64,8 @@ impl WorkerModel {
     }
 }
 
-/// Least squares with some of the terms, the others 0; `None` if they cannot be told apart.
+/// Solves least squares with some of the terms, the others 0. Returns `None` if the terms are not
+/// linearly independent.
 fn solve(rows: &[[f64; 3]], terms: &[usize]) -> Option<[f64; 3]> {
     let n = terms.len();
     let mut a = [[0.0; 4]; 3];

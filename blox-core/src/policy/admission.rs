@@ -1,4 +1,4 @@
-//! Admission: which jobs may enter.
+//! Admission: decides which jobs may enter the queue.
 
 use super::{Policy, Stateless};
 use crate::decision::{Outlook, Verdicts};
@@ -7,9 +7,9 @@ use crate::view::View;
 
 /// Decides which submitted jobs may enter the queue (Blox's admission policy).
 pub trait AdmissionPolicy: Policy {
-    /// Answers about the jobs in `asking`, which came in since the last
-    /// decision, in order of submission. It may also answer about any job of
-    /// [`View::deferred`]. A job of `asking` without an answer is deferred.
+    /// Decides about the jobs in `asking`, which were submitted since the last decision, in order
+    /// of submission. May also decide about any job of [`View::deferred`]. A job of `asking`
+    /// without a decision is deferred.
     fn admit(
         &self,
         memory: &mut Self::Memory,
@@ -19,7 +19,7 @@ pub trait AdmissionPolicy: Policy {
     ) -> Outlook;
 }
 
-/// Accepts every job, also those that an earlier policy deferred.
+/// Accepts every job, including jobs that an earlier policy deferred.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptAll;
 

@@ -1,4 +1,4 @@
-//! Scheduling policies from a sort key or a function.
+//! Scheduling policies made from a sort key or a function.
 
 use super::{SchedulingPolicy, Stateless};
 use crate::decision::Outlook;
@@ -20,11 +20,11 @@ pub struct ByKey {
     outlook: Outlook,
 }
 
-/// A scheduling policy from a sort key: jobs run in ascending order of it.
+/// Creates a scheduling policy from a sort key: jobs run in ascending order of the key.
 ///
-/// A key may change while a job runs, and with events; it must not change while
-/// a job just waits. Waiting jobs are then kept in order from decision to
-/// decision, and a decision costs what changed.
+/// A key may change while a job runs, and with events. It must not change while a job just waits:
+/// waiting jobs are kept in order from decision to decision, so that the cost of a decision depends
+/// only on the changes.
 ///
 /// ```
 /// use blox_core::{order::SortKey, policy::by_key};
@@ -41,25 +41,24 @@ pub fn by_key(key: impl Fn(&JobRef<'_>) -> SortKey + Send + Sync + 'static) -> B
 }
 
 impl ByKey {
-    /// A running job may be stopped for one that comes before it.
+    /// Allows preemption: a running job may be stopped for one that is ordered before it.
     #[must_use]
     pub fn preemptive(mut self) -> Self {
         self.preemptive = true;
         self
     }
 
-    /// Promises that the keys of all running jobs change by the same amount as
-    /// time goes by, as attained time does: their order then stands, and a
-    /// decision costs what changed, however many jobs run.
+    /// Declares that the keys of all running jobs change by the same amount over time, as attained
+    /// service does. Their order then stays the same, and the cost of a decision does not depend on
+    /// the number of running jobs.
     #[must_use]
     pub fn alike(mut self) -> Self {
         self.alike = true;
         self
     }
 
-    /// Promises that running jobs never fall behind waiting ones as time goes
-    /// by: keys do not grow while a job runs. Rounds without events can then
-    /// be skipped.
+    /// Declares that running jobs never fall behind waiting ones over time: keys do not grow while
+    /// a job runs. Rounds without events can then be skipped.
     #[must_use]
     pub fn stable(mut self) -> Self {
         self.outlook = Outlook::Stable;
@@ -86,11 +85,11 @@ impl SchedulingPolicy for ByKey {
     }
 }
 
-/// A scheduling policy from a function; see [`scheduling_fn`].
+/// A scheduling policy made from a function; see [`scheduling_fn`].
 #[derive(Clone)]
 pub struct SchedulingFn<F>(F);
 
-/// A scheduling policy from a closure that lists requests.
+/// Creates a scheduling policy from a closure that lists requests.
 ///
 /// ```
 /// use blox_core::{policy::scheduling_fn, Outlook, Request};

@@ -1,4 +1,4 @@
-//! Cluster management: which nodes may be used.
+//! Cluster management: decides which nodes may be used.
 
 use super::{Policy, Stateless};
 use crate::decision::{NodeActions, Outlook};
@@ -10,7 +10,7 @@ pub trait ClusterManager: Policy {
     fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Outlook;
 }
 
-/// Takes no action: nodes join, are lost and leave by events alone.
+/// Takes no action: nodes join, get lost and leave only by events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaticCluster;
 

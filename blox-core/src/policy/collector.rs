@@ -1,4 +1,4 @@
-//! Collectors of metrics, and what parts of the world share.
+//! Metric collectors, and the common base of the simulated world's components.
 
 use crate::decision::Plan;
 use crate::event::Event;
@@ -7,7 +7,7 @@ use dyn_clone::DynClone;
 use serde_json::Value;
 use std::any::Any;
 
-/// Makes boxes of a part's trait cloneable.
+/// Implements `Clone` for boxes of a component's trait.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! dyn_part {
@@ -16,28 +16,30 @@ macro_rules! dyn_part {
     };
 }
 
-/// What parts of the simulated world can do: hear events, be cloned, saved and restored.
+/// Base of the simulated world's components: they observe events and can be cloned, saved and
+/// restored.
 pub trait Part: Send + DynClone {
-    /// Something happened; the view already shows it.
+    /// Called after each event. The view already shows its effect.
     fn observe(&mut self, view: View<'_>, event: &Event) {
         let _ = (view, event);
     }
 
-    /// Returns what it remembers beyond the view; `None` if nothing.
+    /// Returns the component's memory beyond the view; `None` if it has none.
     fn save(&self) -> Option<Value> {
         None
     }
 
-    /// Takes back what [`Part::save`] gave; whoever has that has this, too.
+    /// Restores what [`Part::save`] returned. Implement both or neither.
     ///
     /// # Errors
-    /// The memory is not one of this part's. Where nothing else is said, none is.
+    /// The memory was not saved by this component. By default every memory is an error.
     fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
         Err(RestoreError::nowhere(&memory))
     }
 }
 
-/// A box of parts is one, so that a part from a registry serves wherever a part does.
+/// A box of a component is a component, so that one from a registry can be used wherever a
+/// component can.
 impl<T: Part + ?Sized> Part for Box<T>
 where
     Box<T>: Clone,
@@ -55,7 +57,7 @@ where
     }
 }
 
-/// A memory that a part cannot take back.
+/// A memory that a component cannot restore.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot restore: {why}")]
 pub struct RestoreError {
@@ -63,12 +65,12 @@ pub struct RestoreError {
 }
 
 impl RestoreError {
-    /// With what is wrong.
+    /// Creates an error with its cause.
     pub fn new(why: impl Into<String>) -> Self {
         RestoreError { why: why.into() }
     }
 
-    /// Of a part that has no `restore`, for which there is a memory nevertheless.
+    /// Creates the error for a component without `restore` that gets a memory.
     fn nowhere(memory: &Value) -> Self {
         let mut saved = memory.to_string();
         if let Some((end, _)) = saved.char_indices().nth(80) {
@@ -86,8 +88,8 @@ impl From<serde_json::Error> for RestoreError {
     }
 }
 
-/// Sees every event and decision (Blox's metrics collection), on either backend. It can be taken
-/// back after the run as [`Any`].
+/// Observes every event and decision (Blox's metrics collection), on either backend. Can be
+/// recovered after the run as [`Any`].
 ///
 /// ```
 /// use blox_core::{MetricCollector, Plan, View};
@@ -103,35 +105,35 @@ impl From<serde_json::Error> for RestoreError {
 /// }
 /// ```
 pub trait MetricCollector: Send + Sync + DynClone + Any {
-    /// Called after every event, which the view shows: what happened, and what decisions made
-    /// ([`Event::Judged`], [`Event::NodeManaged`]). For launches and stops see
+    /// Called after every event. The view shows its effect. Includes admission decisions and node
+    /// actions ([`Event::Judged`], [`Event::NodeManaged`]). For launches and stops see
     /// [`MetricCollector::hears_launches`].
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         let _ = (view, event);
     }
 
     /// Called for each decision, before its plan is applied. The view shows its node actions and
-    /// the answers of admission.
+    /// admission decisions.
     fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
         let _ = (view, plan);
     }
 
-    /// Called after each plan that has steps. The view shows what it promises, and jobs that run
-    /// already where launches take no time.
+    /// Called after each plan that has steps. The view shows the plan's allocations. If launches
+    /// take no time, it shows their jobs as running.
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         let _ = (view, plan);
     }
 
-    /// Which launches and stops ([`Event::Started`] and [`Event::Stopped`])
-    /// [`MetricCollector::on_event`] is called for; none if this is not implemented.
+    /// Returns for which launches and stops ([`Event::Started`] and [`Event::Stopped`])
+    /// [`MetricCollector::on_event`] is called. Default: none.
     fn hears_launches(&self) -> Launches {
         Launches::None
     }
 
-    /// The figures that it has collected so far, each with its name.
+    /// Returns the metrics collected so far, each with its name.
     ///
     /// The command line shows them for `--collect NAME`: in its table, in `summary.json` and in
-    /// `sweep.csv`. A name holds its unit, such as `longest_queue_jobs` or `idle_gpu_s`.
+    /// `sweep.csv`. A name includes its unit, such as `longest_queue_jobs` or `idle_gpu_s`.
     fn figures(&self) -> Vec<(String, f64)> {
         Vec::new()
     }
@@ -160,14 +162,14 @@ impl MetricCollector for Box<dyn MetricCollector> {
     }
 }
 
-/// Which launches and stops a [`MetricCollector`] hears of.
+/// The launches and stops that are reported to a [`MetricCollector`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launches {
     /// None: plans and ends of jobs are enough.
     None,
-    /// Those that come later than their plan. A plan that takes no time is one call of
-    /// [`MetricCollector::on_launches`], which shows the jobs as running.
+    /// Launches and stops that are later than their plan. A plan that takes no time is one call of
+    /// [`MetricCollector::on_launches`], with its jobs shown as running.
     Late,
-    /// Each. A simulation then reports each on its own, which takes longer.
+    /// Every launch and stop. A simulation then reports each separately, which takes longer.
     Each,
 }

@@ -1,7 +1,7 @@
-//! Policies behind pointers: what registries hold and the runtime calls.
+//! Type-erased policies, as registries store them and the runtime calls them.
 //!
-//! An `Arc<dyn AnyScheduling>` is a scheduling policy as any other, with [`AnyMemory`] for a
-//! memory, so that decorators wrap parts from a registry too.
+//! An `Arc<dyn AnyScheduling>` is itself a scheduling policy, with [`AnyMemory`] as its memory.
+//! Hence decorators can also wrap policies from a registry.
 
 use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
@@ -31,7 +31,7 @@ pub trait AnyPolicy: Send + Sync {
     #[doc(hidden)]
     fn any_listens(&self) -> bool;
 
-    /// The policy, to look at it as the type that it is.
+    /// Returns the policy for a downcast to its type.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -57,7 +57,7 @@ impl<P: Policy> AnyPolicy for P {
     }
 }
 
-/// A pointer to a policy of any type is a policy.
+/// Implements the policy traits for a pointer to a policy of any type.
 macro_rules! pointer {
     ($any:ident) => {
         impl Policy for Arc<dyn $any> {
@@ -165,7 +165,7 @@ pub trait AnyPlacement: AnyPolicy {
     /// See [`PlacementPolicy::place`].
     ///
     /// # Errors
-    /// Those of [`PlacementPolicy::place`].
+    /// The same as [`PlacementPolicy::place`].
     fn any_place(
         &self,
         memory: &mut AnyMemory,
@@ -176,7 +176,7 @@ pub trait AnyPlacement: AnyPolicy {
     /// See [`PlacementPolicy::can_ever_place`].
     ///
     /// # Errors
-    /// Those of [`PlacementPolicy::can_ever_place`].
+    /// The same as [`PlacementPolicy::can_ever_place`].
     fn any_can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason>;
 }
 

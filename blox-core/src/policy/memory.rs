@@ -1,4 +1,4 @@
-//! What policies remember: values that the runtime owns, copies, saves and restores.
+//! Memories of policies: values that the runtime owns, copies, saves and restores.
 
 use super::Policy;
 use serde::Serialize;
@@ -6,21 +6,22 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::any::Any;
 
-/// What a policy remembers between decisions; `()` for nothing.
+/// Memory of a policy between decisions; `()` for none.
 ///
-/// Every type that serde can write and read is a memory. A cache that follows from the view is a
-/// field with `#[serde(skip)]`: it is empty after a restart, and the policy fills it again.
+/// Every type that serde can serialize and deserialize is a memory. Mark a cache that is derived
+/// from the view with `#[serde(skip)]`: it is empty after a restart, and the policy fills it again.
 pub trait Memory: Clone + Send + Sync + 'static {
     /// Returns the memory as a JSON value.
     ///
     /// # Errors
-    /// JSON cannot hold the memory, such as a map whose keys are no texts or numbers.
+    /// JSON cannot represent the memory, for instance a map whose keys are neither texts nor
+    /// numbers.
     fn save(&self) -> Result<Value, MemoryError>;
 
-    /// Replaces the memory by what [`save`](Memory::save) returned.
+    /// Replaces the memory by the result of [`save`](Memory::save).
     ///
     /// # Errors
-    /// The value was saved by another policy. The memory may be changed in part.
+    /// The value was saved by another policy. The memory may be partly changed.
     fn restore(&mut self, saved: Value) -> Result<(), MemoryError>;
 }
 
@@ -42,24 +43,24 @@ where
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// JSON cannot hold it.
+    /// JSON cannot represent the memory.
     #[error("cannot save the memory of a policy: {0}")]
     Save(String),
     /// The value is not a memory of this policy.
     #[error("cannot restore the memory of a policy: {0}")]
     Restore(String),
-    /// The memory of one part of a composition.
+    /// An error in the memory of one policy of a composition.
     #[error("{part}: {error}")]
     Part {
-        /// The roles of the part.
+        /// The roles of the policy.
         part: String,
-        /// What went wrong.
+        /// The cause.
         error: Box<MemoryError>,
     },
 }
 
 impl MemoryError {
-    /// Returns it with the part that the memory belongs to.
+    /// Adds the policy that the memory belongs to.
     pub(crate) fn of(self, part: &str) -> Self {
         MemoryError::Part {
             part: part.to_owned(),
@@ -68,12 +69,12 @@ impl MemoryError {
     }
 }
 
-/// The memory of a decorator: its own beside that of the policy that it wraps.
+/// Memory of a decorator: its own memory and the memory of the wrapped policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct With<Own, Inner> {
-    /// What the decorator remembers.
+    /// Memory of the decorator.
     pub own: Own,
-    /// What the wrapped policy remembers.
+    /// Memory of the wrapped policy.
     pub inner: Inner,
 }
 
@@ -93,10 +94,10 @@ impl<Own: Memory, Inner: Memory> Memory for With<Own, Inner> {
     }
 }
 
-/// The memory of a policy whose type is not known, such as one from a registry.
+/// Memory of a policy of unknown type, such as one from a registry.
 ///
-/// It is restored into the [initial](super::Policy::initial) memory of its policy, so that a
-/// value of another policy is an error at once.
+/// It is restored into the [initial](super::Policy::initial) memory of its policy, so that a value
+/// of another policy is detected immediately.
 pub struct AnyMemory(Box<dyn Live>);
 
 impl AnyMemory {
@@ -105,21 +106,22 @@ impl AnyMemory {
         AnyMemory(Box::new(memory))
     }
 
-    /// Returns the memory as the type that it is; `None` if it is another.
+    /// Returns the memory as type `M`; `None` if it has another type.
     pub fn get<M: Memory>(&self) -> Option<&M> {
         self.0.as_any().downcast_ref()
     }
 
-    /// Returns the memory as the type that it is, to change it; `None` if it is another.
+    /// Returns the memory as type `M` for modification; `None` if it has another type.
     #[inline]
     pub fn get_mut<M: Memory>(&mut self) -> Option<&mut M> {
         self.0.as_any_mut().downcast_mut()
     }
 
-    /// Returns the memory of a policy.
+    /// Returns the memory as the memory type of a policy.
     ///
     /// # Panics
-    /// It is the memory of another policy: the caller has to pair each policy with its own.
+    /// If the memory belongs to another policy. The caller must pair each policy with its own
+    /// memory.
     #[inline]
     pub fn own<P: Policy>(&mut self) -> &mut P::Memory {
         match self.get_mut() {
@@ -128,7 +130,7 @@ impl AnyMemory {
         }
     }
 
-    /// Returns whether there is nothing to remember.
+    /// Returns whether the memory is empty.
     pub fn is_empty(&self) -> bool {
         self.get::<()>().is_some() || self.get::<AnyMemory>().is_some_and(AnyMemory::is_empty)
     }

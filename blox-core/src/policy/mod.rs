@@ -1,11 +1,11 @@
 //! The traits that a scheduler is composed of: cluster manager, admission, scheduling and placement
-//! policy; and the collectors that watch it. Launching and preempting are the backend's
+//! policy, and metric collectors. Launching and preempting are tasks of the backend
 //! ([`drive::Backend`](crate::drive::Backend)).
 //!
-//! A policy is immutable. What it remembers is a [`Memory`], a value that the runtime owns: it is
-//! cloned to look ahead, and saved and restored when a daemon starts again. A policy reads a
-//! [`View`] and answers. It performs no I/O, takes time from the view, and draws randomness only
-//! from a generator in its memory, which [`Policy::initial`] seeds.
+//! A policy is immutable. Its changing data is a [`Memory`], a value that the runtime owns. The
+//! runtime clones it for forecasts, and saves and restores it when a daemon restarts. A policy
+//! reads a [`View`] and returns its answer. It performs no I/O and takes the time from the view. It
+//! draws randomness only from a generator in its memory, which [`Policy::initial`] seeds.
 
 mod admission;
 mod by_key;
@@ -29,9 +29,9 @@ use crate::decision::Plan;
 use crate::event::Event;
 use crate::view::View;
 
-/// What all policies share. Several role traits on one type share one memory.
+/// Base of all policies. Several role traits on one type share one memory.
 ///
-/// A policy that remembers nothing implements [`Stateless`] instead.
+/// A policy without memory implements [`Stateless`] instead.
 ///
 /// ```
 /// use blox_core::{Composition, Event, JobRef, Name, Outlook, Policy, Request, Requests};
@@ -91,10 +91,10 @@ use crate::view::View;
     note = "write `impl Stateless for {Self} {{}}` if it remembers nothing, else `impl Policy for {Self}`"
 )]
 pub trait Policy: Send + Sync + 'static {
-    /// What the policy remembers; `()` for nothing.
+    /// Memory of the policy; `()` for none.
     type Memory: Memory;
 
-    /// Returns the memory at the start. A random generator in it starts from `seed`.
+    /// Returns the initial memory. A random generator in it starts from `seed`.
     fn initial(&self, seed: u64) -> Self::Memory;
 
     /// Called after every event except launches and stops. The view shows the event.
@@ -102,20 +102,21 @@ pub trait Policy: Send + Sync + 'static {
         let _ = (memory, view, event);
     }
 
-    /// Called once for each applied plan that is not empty. The view shows the plan as applied:
-    /// jobs run already where launches take no time.
+    /// Called once for each applied plan that is not empty. The view shows the plan as applied. If
+    /// launches take no time, it shows their jobs as running.
     fn on_launches(&self, memory: &mut Self::Memory, view: View<'_>, plan: &Plan) {
         let _ = (memory, view, plan);
     }
 
-    /// Returns false for [`Stateless`] policies, whose hooks need not be called. Authors leave it.
+    /// Returns false for [`Stateless`] policies, whose hooks need not be called. Policies do not
+    /// override it.
     #[doc(hidden)]
     fn listens(&self) -> bool {
         true
     }
 }
 
-/// A policy that remembers nothing: `impl Stateless for MyPolicy {}`.
+/// A policy without memory: `impl Stateless for MyPolicy {}`.
 pub trait Stateless: Send + Sync + 'static {}
 
 impl<T: Stateless> Policy for T {
@@ -128,7 +129,7 @@ impl<T: Stateless> Policy for T {
     }
 }
 
-/// The start of a saved value, for messages.
+/// Returns the start of a saved value, for messages.
 pub(crate) fn start_of(saved: &serde_json::Value) -> String {
     let mut text = saved.to_string();
     if let Some((end, _)) = text.char_indices().nth(80) {

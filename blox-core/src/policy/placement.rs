@@ -1,4 +1,4 @@
-//! Placement: which GPUs each job gets.
+//! Placement: assigns GPUs to jobs.
 
 use super::Policy;
 use crate::decision::Outlook;
@@ -8,18 +8,18 @@ use crate::reason::Reason;
 use crate::request::Requests;
 use crate::view::View;
 
-/// Assigns GPUs to the jobs of a scheduling policy's answer (Blox's placement policy).
+/// Assigns GPUs to the jobs that a scheduling policy requests (Blox's placement policy).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no placement policy",
     note = "a rule such as `Consolidated` finds GPUs for one job: `Walk::new(rule)` places all by it"
 )]
 pub trait PlacementPolicy: Policy {
-    /// Fills the draft, and returns how long the placement stays correct if nothing happens and
-    /// the requests stay as they are. A policy that leaves placed jobs where they are, or
-    /// finds the same place for the same jobs, returns [`Outlook::Stable`].
+    /// Fills the draft. Returns the validity of the placement as long as the requests do not
+    /// change. A policy returns [`Outlook::Stable`] if it leaves placed jobs where they are, or
+    /// always finds the same place for the same jobs.
     ///
     /// # Errors
-    /// The policy asked the draft for something impossible: its own error.
+    /// The policy requested something impossible from the draft: an error of the policy.
     fn place(
         &self,
         memory: &mut Self::Memory,
@@ -27,11 +27,11 @@ pub trait PlacementPolicy: Policy {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError>;
 
-    /// Returns whether the policy could place the job on the empty cluster, all nodes in view up.
-    /// The runtime rejects other jobs when they come in.
+    /// Returns whether the policy could place the job on the empty cluster with all nodes in view
+    /// up. The runtime rejects other jobs at submission.
     ///
     /// # Errors
-    /// The reason if it could not.
+    /// The reason why the policy could not place the job.
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         let possible = view.installed_gpus();
         if job.gpus() <= possible {

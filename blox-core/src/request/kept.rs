@@ -1,4 +1,4 @@
-//! Jobs kept in order from decision to decision, and the walk through them.
+//! Jobs kept in order from decision to decision, and in-order placement of them.
 
 use crate::draft::Draft;
 use crate::ids::JobId;
@@ -10,47 +10,49 @@ use crate::view::View;
 use prefetch_index::prefetch_index;
 use std::sync::Arc;
 
-/// A kept order: the queue of waiting jobs, the placed ones, and where a walk through both is.
+/// A kept order: the queue of waiting jobs, the placed jobs, and the position of in-order placement
+/// in both.
 #[derive(Clone)]
 pub(super) struct Kept {
     key: KeyFn,
-    /// The decision for which it is right.
+    /// The decision that the order is valid for.
     decision: u64,
     queue: KeptQueue,
     queued_count: u32,
     marks: Marks,
-    /// Placed jobs in ascending order of their keys, once `ranked`.
+    /// Placed jobs in ascending order of their keys if `ranked`.
     placed: Vec<Entry>,
-    /// How many entries in `placed` do not count any more.
+    /// Number of stale entries in `placed`.
     void: usize,
     ranked: bool,
-    /// The moment as of which their keys are, where these move alike: a [`reference`](reference()). At each
-    /// decision's they would be rounded otherwise, and jobs that are as good as equal would lie
-    /// as they were found. All others are looked at again each time.
+    /// The reference moment of the keys, if all keys change alike: a [`reference`](reference()).
+    /// With a new moment at each decision, rounding would differ and nearly equal keys would keep
+    /// an arbitrary order. `None` if keys do not change alike: they are then recomputed at each
+    /// decision.
     keyed_at: Option<Time>,
-    /// True if the keys of running jobs move alike: their order then stands.
+    /// True if the keys of running jobs change alike: their order then stays the same.
     alike: bool,
     /// Placed jobs that were touched since the ranking; each has its mark.
     fresh: Vec<JobId>,
-    /// Placed jobs that were not running at the ranking: their keys stand still.
+    /// Placed jobs that were not running at the ranking: their keys do not change.
     unsteady: Vec<JobId>,
-    /// Memory of the last ranking.
+    /// Buffer of the last ranking.
     newcomers: Vec<Entry>,
-    // The walk.
+    // State of the in-order placement.
     candidate: Option<Entry>,
     passed: Vec<Entry>,
-    /// Victims of this walk that still have to be placed again, first at the end.
+    /// Released victims that must still be placed again, first at the end.
     again: Vec<Entry>,
     taken: Vec<Entry>,
-    /// Victims given back, which can be victims again; the next one at the end.
+    /// Victims with an undone release, which can be victims again; the next one at the end.
     spared: Vec<Entry>,
     back: usize,
-    /// Promoted in this decision: the view does not show it yet.
+    /// Jobs promoted in this decision; the view does not show that yet.
     promoted_now: Vec<JobId>,
 }
 
 impl Kept {
-    /// An order by a key, of which nothing is known yet.
+    /// Creates an empty order by a key.
     pub(super) fn new(key: &KeyFn) -> Self {
         Kept {
             key: Arc::clone(key),
@@ -76,7 +78,7 @@ impl Kept {
         }
     }
 
-    /// Takes note of all that changed since the last decision.
+    /// Applies all changes since the last decision.
     pub(super) fn sync(&mut self, view: View<'_>, key: &KeyFn) {
         let same_key = Arc::ptr_eq(&self.key, key);
         if !same_key {
@@ -93,12 +95,11 @@ impl Kept {
                         let queued =
                             job.phase() == Phase::Waiting && self.marks.has(id, Marks::QUEUED);
                         if queued && promoted_before.binary_search(&id).is_ok() {
-                            // Promoted; whether it also ran in between, and has
-                            // another key, nobody has told the queue.
+                            // The job was promoted. It may also have run in between and have
+                            // another key: the queue does not know.
                             self.forget_queued(id);
                         } else {
-                            // Something was reported of a waiting job: its key
-                            // may be another.
+                            // A waiting job reported something, so its key may have changed.
                             rekeyed |= queued;
                         }
                         self.add(&job);
@@ -113,7 +114,7 @@ impl Kept {
             let counts = view.virtual_cluster().is_some() || self.queued_count == expected;
             let settled = counts && !rekeyed;
             if self.fresh.len() > 64 + 2 * view.placed_count() as usize {
-                // An order that never needs a victim never ranks.
+                // An order that never needs a victim is never ranked.
                 let marks = &mut self.marks;
                 self.fresh.retain(|&id| {
                     let stays = marks.has(id, Marks::PLACED);
@@ -131,8 +132,8 @@ impl Kept {
         self.rebuild(view);
     }
 
-    /// Moves jobs that are promoted in this decision before all that are not. Promotions that the
-    /// view shows, or that the order has already, change nothing.
+    /// Moves jobs promoted in this decision before all jobs that are not promoted. Promotions that
+    /// the view shows, or that the order already has, have no effect.
     pub(super) fn promote(&mut self, view: View<'_>, jobs: &[JobId]) {
         for &id in jobs {
             let Some(job) = view.job(id).filter(|job| !job.promoted()) else {
@@ -140,7 +141,7 @@ impl Kept {
             };
             if let Err(at) = self.promoted_now.binary_search(&id) {
                 self.promoted_now.insert(at, id);
-                // The old entry stays behind; it is dropped when it comes up.
+                // The old entry stays in the queue and is dropped when its turn comes.
                 self.forget_queued(id);
                 self.add(&job);
                 self.ranked = false;
@@ -153,11 +154,11 @@ impl Kept {
         self.alike = true;
     }
 
-    /// The jobs, placed and waiting ones alike; one may come twice.
+    /// Returns placed and waiting jobs in order. A job may occur twice.
     pub(super) fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
         self.rank(view);
         let mut all: Vec<Entry> = self.queue.in_order().copied().collect();
-        // Entries of earlier keys and phases may still lie in the queue.
+        // The queue may still contain entries of earlier keys and phases.
         all.retain(|e| self.marks.counts(e, Marks::QUEUED));
         let placed = self.placed.iter().filter(|e| self.is_ranked(e));
         all.extend(placed.map(|e| self.as_of_now(view, *e)));
@@ -191,7 +192,7 @@ impl Kept {
                 continue;
             };
             if draft.has_gpus(entry.job(), false) {
-                // Placed meanwhile as another's partner.
+                // Placed meanwhile as the partner of another job.
                 self.forget_queued(entry.job());
                 continue;
             }
@@ -233,7 +234,7 @@ impl Kept {
                 None => return None,
             };
             if entry < candidate {
-                // Not a victim for this candidate, and later ones come later still.
+                // Not a victim for this candidate, and neither are later jobs.
                 self.spared.push(entry);
                 return None;
             }
@@ -245,7 +246,7 @@ impl Kept {
         }
     }
 
-    /// The candidate, if there is one, was `placed` or not: victims find their places.
+    /// Records whether the candidate was placed, and files the victims accordingly.
     #[inline(always)]
     pub(super) fn settle(&mut self, draft: &Draft<'_>, placed: bool) {
         let spared = self.spared.len();
@@ -253,7 +254,7 @@ impl Kept {
             if draft.has_gpus(entry.job(), true) {
                 self.spared.push(entry);
             } else if self.again.last().is_none_or(|first| entry < *first) {
-                // Victims are taken from the last on.
+                // Victims are taken from the last to the first.
                 self.again.push(entry);
             } else {
                 let at = self.again.partition_point(|e| entry < *e);
@@ -270,17 +271,17 @@ impl Kept {
         self.pass_over();
     }
 
-    /// Puts candidates that were passed over back where they were.
+    /// Returns skipped candidates to their previous positions.
     pub(super) fn end_walk(&mut self) {
         self.pass_over();
         self.again.clear();
         self.taken.clear();
         self.spared.clear();
-        // Passed over in ascending order: from the last, each is the new first.
+        // The skipped jobs are in ascending order: taken from the last, each becomes the new first.
         while let Some(entry) = self.passed.pop() {
             self.queue.push(entry);
         }
-        // Stale entries must not outgrow the live ones.
+        // Stale entries must not outnumber the live ones.
         if self.queue.len() > 64 + 2 * self.queued_count as usize {
             let marks = &self.marks;
             self.queue.retain(|e| marks.counts(e, Marks::QUEUED));
@@ -297,7 +298,7 @@ impl Kept {
         self.void = 0;
         self.fresh.clear();
         self.unsteady.clear();
-        // A walk that a panic cut short leaves these behind.
+        // An in-order placement that a panic interrupted leaves these behind.
         self.passed.clear();
         self.end_walk();
         self.decision = view.decision();
@@ -324,7 +325,7 @@ impl Kept {
         Entry::new(key, id)
     }
 
-    /// Takes note of a job that was touched.
+    /// Adds or updates a touched job.
     #[inline(always)]
     fn add(&mut self, job: &JobRef<'_>) {
         let id = job.id();
@@ -353,7 +354,8 @@ impl Kept {
         self.forget_placed(id);
     }
 
-    /// Its entry, if it has one, is dropped when the placed jobs are ranked.
+    /// Marks the job's entry as stale, if it has one. It is dropped when the placed jobs are
+    /// ranked.
     fn forget_placed(&mut self, id: JobId) {
         self.void += usize::from(self.marks.has(id, Marks::RANKED));
         self.marks.drop(id, Marks::PLACED | Marks::RANKED);
@@ -366,7 +368,7 @@ impl Kept {
         }
     }
 
-    /// Drops jobs that are placed no more and puts the others in order.
+    /// Drops jobs that are no longer placed and sorts the others.
     #[inline(never)]
     fn rank(&mut self, view: View<'_>) {
         if self.ranked {
@@ -379,7 +381,7 @@ impl Kept {
             let known = marks.has(id, Marks::PLACED) && !marks.has(id, Marks::FRESH);
             known && view.job(id).is_some_and(|job| stands(&job))
         });
-        // Those that were stopped were the last; some end before their turn.
+        // Stopped jobs were the last ones. Jobs that ended may be anywhere.
         while self.void > 0 && self.placed.last().is_some_and(|e| !self.is_ranked(e)) {
             self.placed.pop();
             self.void -= 1;
@@ -418,7 +420,7 @@ impl Kept {
             for entry in &mut placed {
                 *entry = self.as_of(view, *entry, at).with_stamp(entry.stamp());
             }
-            // Nearly sorted from the last time: the adaptive sort is the fast one.
+            // Nearly sorted from the last time, so the adaptive sort is the fast one.
             placed.sort();
             self.placed = placed;
         }
@@ -428,12 +430,12 @@ impl Kept {
         self.back = self.placed.len();
     }
 
-    /// Moves newcomers, in ascending order, in among the placed jobs.
+    /// Merges newcomers, in ascending order, into the placed jobs.
     fn merge(&mut self, newcomers: &mut Vec<Entry>) {
         let placed = &mut self.placed;
         let mut rest = placed.len();
         placed.extend_from_slice(newcomers);
-        // From the last on, so that each entry is moved once.
+        // From the last to the first, so that each entry is moved once.
         while rest > 0 {
             let Some(new) = newcomers.pop() else { return };
             let at = placed[..rest].partition_point(|e| *e < new);
@@ -445,7 +447,7 @@ impl Kept {
         newcomers.clear();
     }
 
-    /// Returns whether an entry among the placed jobs counts.
+    /// Returns whether an entry of the placed jobs is valid.
     #[inline]
     fn is_ranked(&self, entry: &Entry) -> bool {
         self.marks.counts(entry, Marks::RANKED)
@@ -470,7 +472,7 @@ impl Kept {
         job.map_or(entry, |job| self.entry(&job.at(at)))
     }
 
-    /// Keeps the candidate, if there is one, for the next walk.
+    /// Keeps the candidate, if there is one, for the next in-order placement.
     #[inline]
     fn pass_over(&mut self) {
         if let Some(entry) = self.candidate.take()
@@ -481,7 +483,8 @@ impl Kept {
     }
 }
 
-/// A moment, not before `now`, that is the same for long: the next power of two of seconds.
+/// Returns a moment, not before `now`, that stays the same for long: the next power of two of
+/// seconds.
 fn reference(now: Time) -> Time {
     let mut next = 1.0;
     while next < now.secs() {
@@ -490,19 +493,18 @@ fn reference(now: Time) -> Time {
     Time::new(next)
 }
 
-/// What a kept order knows of each job: marks, and the stamp of the one entry in the
-/// queue that counts.
+/// Marks of each job in a kept order, and the stamp of its valid queue entry.
 #[derive(Clone, Default)]
 struct Marks(Vec<u32>);
 
 impl Marks {
-    /// Its entry in the queue counts.
+    /// The job has a valid entry in the queue.
     const QUEUED: u32 = 1;
-    /// It is placed.
+    /// The job is placed.
     const PLACED: u32 = 2;
-    /// Its entry among the placed jobs counts.
+    /// The job has a valid entry among the placed jobs.
     const RANKED: u32 = 4;
-    /// It waits to be ranked.
+    /// The job waits to be ranked.
     const FRESH: u32 = 8;
     /// The lowest bit of the stamp.
     const STAMP: u32 = 16;
@@ -521,8 +523,8 @@ impl Marks {
         &mut self.0[i]
     }
 
-    /// The job has a new entry, in the queue or among the placed jobs; those from before do
-    /// not count any more.
+    /// Stamps a new entry of a job, in the queue or among the placed jobs. All earlier entries
+    /// become stale.
     #[inline]
     fn stamp(&mut self, entry: Entry, mark: u32) -> Entry {
         let marks = self.of(entry.job());
@@ -530,7 +532,7 @@ impl Marks {
         entry.with_stamp(*marks / Marks::STAMP)
     }
 
-    /// Returns whether an entry counts: it is not left over from an earlier key or phase.
+    /// Returns whether an entry is valid, not left over from an earlier key or phase.
     #[inline]
     fn counts(&self, entry: &Entry, mark: u32) -> bool {
         let marks = self.0.get(entry.job().index());

@@ -18,9 +18,9 @@ pub(super) struct Exchange {
     launches: Vec<Launch>,
     promotions: Vec<Promotion>,
     passing: Passing,
-    /// By slot: jobs that are launched.
+    /// Launched jobs, by slot.
     entering: Overlay<()>,
-    /// Jobs that leave their GPUs and are launched again.
+    /// Slots of jobs that leave their GPUs and are launched again.
     returning: SmallVec<[u32; 4]>,
 }
 
@@ -86,8 +86,8 @@ impl State {
         plain.then_some(applied)
     }
 
-    /// Returns whether a plan is right and consists of promotions, plain stops and launches, and
-    /// notes these. Of such plans it accepts those that [`State::check`] accepts.
+    /// Returns true if a plan is valid and consists of promotions, plain stops and launches only;
+    /// notes these in `exchange`. Such a plan also passes [`State::check`].
     fn is_plain_exchange(&self, plan: &Plan, exchange: &mut Exchange) -> bool {
         exchange.passing.clear(self.cluster.nodes().len());
         exchange.stops.clear();
@@ -148,7 +148,7 @@ impl State {
         self.exchange.launches.clear();
     }
 
-    /// Notes that a job that runs on what it is promised, and alone, leaves its GPUs.
+    /// Notes that a job leaves its GPUs, if it runs alone on its allocated GPUs.
     #[inline]
     fn vacate(&self, job: JobId, step: usize, exchange: &mut Exchange) -> bool {
         let Some(s) = self.slot(job) else {
@@ -175,7 +175,7 @@ impl State {
         fits
     }
 
-    /// Notes that a job that waits, or that has just left its own, gets GPUs that no job has.
+    /// Notes that a job gets free GPUs, if it waits or has just left its own.
     #[inline]
     fn occupy(
         &self,
@@ -214,7 +214,7 @@ impl State {
         true
     }
 
-    /// Returns whether a step before has stopped the job.
+    /// Returns true if an earlier step stopped the job.
     #[cold]
     fn returns(&self, rec: &Record, exchange: &Exchange) -> bool {
         let left = |a: &Assignment| self.cluster.has_left(&a.gpus, &exchange.passing);

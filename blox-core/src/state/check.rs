@@ -7,31 +7,31 @@ use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
 use crate::job::{Phase, accepts};
 
-/// What a plan would make of the promises, step by step, beside a state that does not change.
+/// Allocations as a plan changes them step by step, beside a state that stays unchanged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
     pub released: Vec<Released>,
-    /// Jobs that would be placed, in the plan's order.
+    /// Placed jobs in the plan's order.
     pub placed: Vec<Placed>,
     /// Indices of steps to leave out, ascending.
     pub left_out: Vec<u32>,
     pub stale: u32,
     /// True if any of its jobs was or is to be beside another.
     pub paired: bool,
-    /// By slot: which of `released` and `placed` is the job's.
+    /// Entries of each job in `released` and `placed`, by slot.
     jobs: Overlay<Entry>,
-    /// By GPU: the jobs that it would be promised to.
+    /// Jobs of each GPU.
     gpus: Overlay<Owners>,
-    /// By node: what would be promised of it.
+    /// Allocated resources of each node.
     nodes: Overlay<Promised>,
 }
 
-/// A promise that a plan takes back.
+/// A job whose allocation a plan takes back.
 #[derive(Clone, Debug)]
 pub(super) struct Released {
     pub slot: u32,
     pub stopped: bool,
-    /// What was promised, once the plan is committed; until then the job's record has it.
+    /// The former allocation, once the plan is committed; until then the job's record has it.
     pub old: Assignment,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Released {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub slot: u32,
-    /// Its step in the plan.
+    /// Index of its step in the plan.
     pub step: u32,
 }
 
@@ -50,7 +50,7 @@ struct Entry {
     placed: u32,
 }
 
-/// What is promised of a node: GPUs as bits, CPUs and GiB.
+/// Allocated resources of a node: GPUs as a bit mask, CPU cores, and memory in GiB.
 #[derive(Clone, Copy, Debug, Default)]
 struct Promised {
     gpus: u64,
@@ -59,9 +59,9 @@ struct Promised {
 }
 
 impl State {
-    /// Returns whether a plan made from version `seen` can be committed, and notes in `trial` what
-    /// it releases and places, and which of its steps later events made impossible. The one place
-    /// that knows what a right plan is; it changes nothing.
+    /// Checks a plan that was made from version `seen`. Notes in `trial` which jobs the plan
+    /// releases and places, and which steps later events made impossible. All rules for plans are
+    /// here; the state stays unchanged.
     pub(super) fn check(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
         for (i, action) in plan.actions.iter().enumerate() {
             let job = action.job();
@@ -230,7 +230,7 @@ impl State {
         self.check_resources(job, a, |node| trial.promised_of(node))
     }
 
-    /// Returns what a job would be promised after the steps that `trial` has noted.
+    /// Returns the allocation of a job after the steps noted in `trial`.
     fn planned<'a>(&'a self, job: JobId, plan: &'a Plan, trial: &Trial) -> Option<&'a Assignment> {
         let s = self.slot(job)?;
         let Entry { released, placed } = trial.entry(s);
@@ -240,8 +240,8 @@ impl State {
         }
     }
 
-    /// Returns whether nodes have the CPUs and the memory of an assignment, beside what is promised
-    /// of them.
+    /// Checks that the nodes have the CPUs and the memory of an assignment, besides what
+    /// `promised_of` returns for them.
     #[inline]
     fn check_resources(
         &self,
@@ -282,7 +282,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether what a job had before a plan can be promised to it again.
+    /// Returns true if the nodes have the CPUs and the memory of an assignment.
     pub(super) fn has_resources(&self, job: JobId, a: &Assignment) -> bool {
         self.check_resources(job, a, Promised::of).is_ok()
     }
@@ -333,7 +333,7 @@ impl Trial {
         }
     }
 
-    /// Returns what a job was promised before the plan, if the committed plan took it back.
+    /// Returns the allocation of a job before the plan, if the committed plan took it back.
     pub fn before(&self, s: usize) -> Option<&Assignment> {
         match self.entry(s).released {
             0 => None,
@@ -341,7 +341,7 @@ impl Trial {
         }
     }
 
-    /// Slots of placed jobs in the plan's order.
+    /// Returns the slots of placed jobs in the plan's order.
     pub fn slots(&self) -> impl Iterator<Item = usize> + '_ {
         self.placed.iter().map(|placed| placed.slot as usize)
     }
@@ -377,7 +377,7 @@ impl Trial {
         planned.map_or_else(|| Promised::of(node), |promised| *promised)
     }
 
-    /// As [`Cluster::promise`], in these books.
+    /// Like [`Cluster::promise`], in this overlay.
     fn promise(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
         for &gpu in &a.gpus {
             let mut owners = self.owners(cluster, gpu);
@@ -388,7 +388,7 @@ impl Trial {
         self.count(cluster, a, 1.0);
     }
 
-    /// As [`Cluster::unpromise`], in these books.
+    /// Like [`Cluster::unpromise`], in this overlay.
     fn unpromise(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
         self.count(cluster, a, -1.0);
         for &gpu in &a.gpus {
@@ -419,7 +419,7 @@ impl Trial {
         }
     }
 
-    /// Changes what is promised of the node of a GPU, which is given as its bit.
+    /// Changes the allocated resources of the node of a GPU; `change` also gets the bit of the GPU.
     fn change(&mut self, cluster: &Cluster, gpu: GpuId, change: impl FnOnce(&mut Promised, u64)) {
         let node = cluster.node_of(gpu).and_then(|id| cluster.node(id));
         if let Some(node) = node {
@@ -451,7 +451,7 @@ impl Promised {
 }
 
 impl Placed {
-    /// What the plan gives the job.
+    /// Returns the assignment that the plan gives the job.
     pub fn assignment(self, plan: &Plan) -> Option<&Assignment> {
         match plan.actions.get(self.step as usize) {
             Some(Action::Place { assignment, .. }) => Some(assignment),
@@ -460,10 +460,10 @@ impl Placed {
     }
 }
 
-/// Values by index that differ from those of the state. To clear it costs nothing.
+/// Values by index that replace those of the state. Clearing takes constant time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlay<T> {
-    /// Each with the round in which it was written.
+    /// Values, each with the round in which it was written.
     values: Vec<(u32, T)>,
     round: u32,
 }
@@ -484,7 +484,7 @@ impl<T: Copy + Default> Overlay<T> {
         (*round == self.round).then_some(value)
     }
 
-    /// The value at an index, which starts as `first`.
+    /// Returns the value at an index. If there is none, `first` gives it.
     #[inline]
     pub fn of(&mut self, i: usize, first: impl FnOnce() -> T) -> &mut T {
         if i >= self.values.len() {

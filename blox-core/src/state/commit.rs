@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// Takes back and gives the GPUs, CPUs and memory of a plan.
+    /// Releases and allocates the GPUs, CPUs and memory of a plan.
     fn exchange_promises(&mut self, plan: &Plan, trial: &mut Trial) {
         for released in &mut trial.released {
             let rec = &mut self.records[released.slot as usize];

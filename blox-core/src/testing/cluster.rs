@@ -1,6 +1,5 @@
-//! A cluster that follows a script, on virtual time: the backend of the
-//! conformance suite. It keeps its own books, and compares them with the
-//! state's after every step.
+//! A scripted cluster on virtual time: the backend of the conformance suite. It keeps its own
+//! accounts and compares them with the state after every step.
 
 use super::conformance::{Place, Problem, Property};
 use super::listed;
@@ -25,17 +24,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// More steps than any scheduler that gets anywhere needs.
+/// Maximum number of steps. A scheduler that makes progress needs fewer.
 const MOST_STEPS: u64 = 100_000;
 
-// What dice are for.
+// Purposes of random numbers.
 const LAUNCH: u64 = 1;
 const STOP: u64 = 2;
 const RUN: u64 = 3;
 const REPORT: u64 = 4;
 const LAG: u64 = 5;
 
-/// What the cluster counted.
+/// Counters of the cluster.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub completed: u64,
@@ -54,13 +53,13 @@ enum What {
     Started(JobId, u64),
     LaunchFails(JobId, u64),
     Stopped(JobId, u64),
-    /// With the part of the work since the launch that a checkpoint kept.
+    /// A crash. The number is the share of the work since the launch that a checkpoint kept.
     Crashes(JobId, u64, f64, Reason),
     Completes(JobId, u64),
-    /// The launch has ended, and nobody hears of it yet.
+    /// The launch has ended, but its end is not reported yet.
     Over(JobId, u64),
     Progress(JobId, u64),
-    /// What the job said while it ran; it may be heard when it runs no more.
+    /// A report of the running job. It may arrive after the job has stopped running.
     Heard(JobId, Event),
     Finishes(JobId),
     Joins(NodeSpec),
@@ -78,7 +77,7 @@ enum Truth {
     Ended(Outcome),
 }
 
-/// A launch whose end is still to be heard of, as it stood at its end.
+/// A launch that has ended but is not reported yet. Holds the values at its end.
 #[derive(Clone, Copy, Debug)]
 struct Over {
     attempt: u32,
@@ -100,20 +99,20 @@ impl fmt::Display for Truth {
     }
 }
 
-/// A job as it really is.
+/// The true state of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     truth: Truth,
-    /// Entries of the queue that are older than this are void.
+    /// Version of the job's launch. Queue entries with an older token are void.
     token: u64,
     attempt: u32,
     gpus: GpuList,
-    /// What it still is on from before a change that is being carried out.
+    /// GPUs that the job still occupies from before an allocation change that is in progress.
     leaving: GpuList,
     held_back: bool,
     over: Option<Over>,
     began: Time,
-    /// Work as of `since`.
+    /// Work done as of `since`.
     pub work: f64,
     /// Work that the state counts.
     told: f64,
@@ -123,9 +122,9 @@ pub(crate) struct Job {
     pub attained: f64,
     attained_gpu: f64,
     crashes: u32,
-    /// True if it goes on working while it checkpoints.
+    /// True if the job continues to work during its checkpoint.
     diligent: bool,
-    // As the state said last.
+    // Progress, attained service and crashes in the state at the last comparison.
     seen: (f64, f64, u32),
 }
 
@@ -146,7 +145,7 @@ enum Node {
 pub(crate) struct ScriptedCluster {
     script: Arc<Script>,
     queue: BTreeMap<(Time, u64), What>,
-    /// Comes next, after the length of the launch that it is about.
+    /// The next entry to process, after the `Ran` event of the launch that it refers to.
     held_up: Option<What>,
     entries: u64,
     pub jobs: Vec<Job>,
@@ -155,9 +154,9 @@ pub(crate) struct ScriptedCluster {
     now: Time,
     steps: u64,
     pub tally: Tally,
-    /// Without it the cluster only executes.
+    /// True if the cluster checks the state. If false, the cluster only executes.
     checks: bool,
-    /// Stops and launches take no time, and no reports.
+    /// True if stops and launches take no time and are not reported.
     pub instant: bool,
     place: Place,
 }
@@ -214,7 +213,7 @@ impl ScriptedCluster {
         self.now
     }
 
-    /// Returns how a job ended, if it did.
+    /// Returns the outcome of a job if it has ended.
     pub fn outcome(&self, job: usize) -> Option<Outcome> {
         match self.jobs[job].truth {
             Truth::Ended(outcome) => Some(outcome),
@@ -231,7 +230,7 @@ impl ScriptedCluster {
         self.at(self.now + Seconds::new(wait), what);
     }
 
-    /// Everything still in the queue about the job's launch is void.
+    /// Voids all queue entries of the job's current launch.
     fn new_token(&mut self, job: JobId) -> u64 {
         let j = &mut self.jobs[job.index()];
         j.token += 1;
@@ -242,7 +241,7 @@ impl ScriptedCluster {
         self.jobs[job.index()].token == token
     }
 
-    /// For how long nobody hears of the end of the job's launch; 0 for most.
+    /// Seconds between the end of the job's launch and its report; 0 for most launches.
     fn lag(&self, job: JobId) -> f64 {
         let attempt = self.jobs[job.index()].attempt;
         let mut dice = self.script.dice(job, attempt, LAG);
@@ -254,7 +253,7 @@ impl ScriptedCluster {
         }
     }
 
-    /// The job's launch ends now; nobody hears of it.
+    /// Ends the job's launch now, without a report.
     fn is_over(&mut self, job: JobId) {
         self.settle(job);
         let now = self.now;
@@ -269,7 +268,7 @@ impl ScriptedCluster {
         }
     }
 
-    /// Takes back what was counted of a launch after its end.
+    /// Withdraws what was counted for a launch after its end.
     fn take_back(&mut self, job: JobId) -> Option<Event> {
         self.settle(job);
         let j = &mut self.jobs[job.index()];
@@ -286,7 +285,7 @@ impl ScriptedCluster {
         })
     }
 
-    /// The job of whose launch an entry tells something that lengths come before.
+    /// Returns the job of the entry if its launch must get its `Ran` event first.
     fn tells_of(&self, what: &What, view: View<'_>) -> Option<JobId> {
         match what {
             What::Started(job, token)
@@ -301,7 +300,7 @@ impl ScriptedCluster {
         }
     }
 
-    /// Brings a job's books up to now.
+    /// Brings a job's accounts up to the current time.
     fn settle(&mut self, job: JobId) {
         let now = self.now;
         let most = self.script.jobs[job.index()].work.iterations;
@@ -349,7 +348,7 @@ impl ScriptedCluster {
         up && !self.broken[gpu.index()]
     }
 
-    /// The jobs on GPUs that have just gone crash, one by one.
+    /// Crashes the jobs on GPUs that have just gone, one by one.
     fn crash_those_on(&mut self, gone: impl Fn(&Self, GpuId) -> bool, why: &Reason) {
         for i in 0..self.jobs.len() {
             if self.jobs[i].all_gpus().any(|g| gone(self, g)) {
@@ -361,7 +360,7 @@ impl ScriptedCluster {
         }
     }
 
-    /// Returns what comes out of an entry of the queue, if it still means anything.
+    /// Returns the event of a queue entry if the entry is still valid.
     fn happen(&mut self, what: What, view: View<'_>) -> Option<Event> {
         match what {
             What::Outside(outside) => self.outside(outside, view),
@@ -421,7 +420,7 @@ impl ScriptedCluster {
                 self.is_current(job, token).then_some(())?;
                 self.settle(job);
                 self.new_token(job);
-                // Up to a rounding error it is there.
+                // All work is done, up to rounding errors.
                 let all = self.script.jobs[job.index()].work.iterations;
                 let j = &mut self.jobs[job.index()];
                 self.tally.executed += all - j.work;
@@ -547,7 +546,7 @@ impl ScriptedCluster {
 
     fn end(&mut self, job: JobId, outcome: Outcome) -> Option<Event> {
         self.new_token(job);
-        // What it did after its checkpoint began, nobody was told of.
+        // Progress after the start of the checkpoint is not reported.
         let j = &mut self.jobs[job.index()];
         if outcome != Outcome::Completed {
             self.tally.lost += j.work - j.told;
@@ -557,7 +556,7 @@ impl ScriptedCluster {
         Some(Event::Ended { job, outcome })
     }
 
-    /// Fewer or more GPUs than asked for, a partner, and the type tell.
+    /// Work rate of a job. Depends on its number of GPUs, their type, and a partner on them.
     fn rate_of(&self, job: JobId, view: View<'_>) -> f64 {
         let spec = &self.script.jobs[job.index()];
         let gpus = &self.jobs[job.index()].gpus;
@@ -575,7 +574,7 @@ impl ScriptedCluster {
         spec.work.rate * share * slowest * if shared { 0.6 } else { 1.0 }
     }
 
-    /// When a running job completes, or crashes before.
+    /// Schedules the completion of a running job, or its earlier crash.
     fn schedule_run(&mut self, job: JobId, first: bool) {
         let token = self.new_token(job);
         let all = self.script.jobs[job.index()].work.iterations;
@@ -597,14 +596,14 @@ impl ScriptedCluster {
         }
         let over = What::Over(job, token);
         self.ends(left, lag, What::Completes(job, token), over);
-        // What is heard may lead to a launch: without an end to it, neither ends.
+        // A report may lead to a launch. Without a limit, both could continue forever.
         let talks = self.jobs[job.index()].attempt <= 4;
         if first && talks && self.script.troubles.has(Trouble::Reports) {
             self.schedule_reports(job, left);
         }
     }
 
-    /// A launch ends after so long, and that is heard of later still.
+    /// Schedules the end of a launch after `wait` seconds and its report `lag` seconds later.
     fn ends(&mut self, wait: f64, lag: f64, what: What, over: What) {
         if lag > 0.0 {
             self.after(wait, over);
@@ -612,7 +611,7 @@ impl ScriptedCluster {
         self.after(wait + lag, what);
     }
 
-    /// What a job says of itself within so many seconds.
+    /// Schedules the reports that a job sends within the next `within` seconds.
     fn schedule_reports(&mut self, job: JobId, within: f64) {
         let j = &self.jobs[job.index()];
         let mut dice = self.script.dice(job, j.attempt, REPORT);
@@ -675,11 +674,11 @@ impl ScriptedCluster {
         let j = &mut self.jobs[job.index()];
         j.truth = Truth::Launching;
         j.attempt = attempt;
-        // A change is on old and new GPUs until it is done.
+        // Until a change is done, the job occupies its old and new GPUs.
         let old = std::mem::replace(&mut j.gpus, gpus);
         j.leaving.extend(old);
         j.leaving.retain(|g| !j.gpus.contains(g));
-        // A change passes through a checkpoint: nothing is lost by it.
+        // A change passes through a checkpoint, so it loses no work.
         j.launched_with = j.work;
         j.since = self.now;
         let token = self.new_token(job);
@@ -720,7 +719,7 @@ impl ScriptedCluster {
         let (diligent, work, rate) = (j.diligent, j.work, j.rate);
         let all = self.script.jobs[job.index()].work.iterations;
         if over && (near(work, all) || dice.chance(0.5)) {
-            // Nothing is left to stop: its end is on its way.
+            // The launch has already ended: its end will be reported, and no stop is needed.
             return Ok(());
         }
         let token = self.new_token(job);
@@ -764,7 +763,7 @@ impl ScriptedCluster {
                 self.node_action(action);
                 Ok(())
             }
-            // The loop has the scheduler asked.
+            // The loop runs the scheduler.
             Command::Ask { .. } => Ok(()),
         }
     }
@@ -793,7 +792,7 @@ impl ScriptedCluster {
         }
     }
 
-    /// Compares the state with itself and with the truth.
+    /// Checks the state for consistency and compares it with the true state.
     fn compare(&mut self, view: View<'_>) -> Result<(), Problem> {
         verify(view)?;
         if view.now() < self.now {
@@ -807,7 +806,7 @@ impl ScriptedCluster {
         for (i, truth) in self.jobs.iter_mut().enumerate() {
             let id = JobId(i as u32);
             let Some(job) = view.job(id) else {
-                // Admission ends jobs too: see the books of what was observed.
+                // Admission also ends jobs; the accounts of the observed events cover this.
                 if !matches!(truth.truth, Truth::Ended(_) | Truth::Absent) {
                     truth.truth = Truth::Ended(Outcome::Rejected);
                 }
@@ -885,10 +884,10 @@ impl ScriptedCluster {
     }
 }
 
-/// Parts of the work since the launch that a checkpoint may have kept.
+/// Shares of the work since the launch that a checkpoint may have kept.
 const KEPT: [f64; 3] = [0.0, 0.5, 1.0];
 
-/// Equal but for rounding.
+/// Returns whether two numbers are equal up to rounding.
 pub(crate) fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * (1.0 + a.abs().max(b.abs()))
 }
@@ -960,7 +959,7 @@ impl Backend for ScriptedCluster {
     }
 
     fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
-        // What the plan stopped left first.
+        // The jobs that the plan stopped leave first.
         for i in 0..self.jobs.len() {
             let id = JobId(i as u32);
             let current = view.job(id);

@@ -1,4 +1,4 @@
-//! Whether a scheduler keeps the rules that every backend relies on.
+//! Checks that a scheduler keeps the rules that every backend relies on.
 
 use super::cluster::{ScriptedCluster, near};
 use super::difference::{self, Steps};
@@ -30,41 +30,40 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A rule that a scheduler, or the core beneath it, broke.
+/// A rule that a scheduler, or the core, broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Property {
     /// The same inputs give the same decisions, byte for byte in the journal.
     Determinism,
-    /// Plans fit the state that they were made from: no GPU is given twice, and neither
-    /// plans nor requests name unknown jobs.
+    /// Plans fit the state that they were made from: no GPU is allocated twice, and neither plans
+    /// nor requests name unknown jobs.
     Plan,
-    /// Verdicts and node actions name jobs and nodes that can take them.
+    /// Verdicts and node actions are possible for their jobs and nodes.
     Answers,
     /// A policy does not panic.
     Panic,
-    /// A policy answers each call, within the suite's [patience](Suite::patience).
+    /// A policy returns from each call within the suite's [time limit](Suite::patience).
     Hang,
-    /// Promised and held GPUs, counts and lists agree with the jobs, and no GPU
-    /// has more jobs than agreed to share it.
+    /// Allocated and bound GPUs, counts and lists agree with the jobs. No GPU has more jobs than
+    /// agreed to share it.
     Ledgers,
-    /// Events and commands follow from each other.
+    /// Events and commands match each other.
     Commands,
-    /// Progress and attained service only grow, except by what a crash is
-    /// reported to lose and what a launch turns out not to have run; what was
-    /// executed is what is accounted for.
+    /// Progress and attained service only grow, except for reported losses of a crash and
+    /// corrections of a launch's running time. Executed work equals accounted work.
     Work,
     /// Time does not run backwards.
     Time,
     /// Every job that fits ends.
     Liveness,
-    /// How jobs end is accounted for.
+    /// The end of every job is accounted for.
     Accounting,
-    /// An [`Outlook`] is true: visiting every decision moment changes nothing.
+    /// An [`Outlook`] is correct: visiting every decision moment gives the same decisions.
     Outlook,
-    /// A clone decides as its original, and leaves the original alone.
+    /// A clone decides like its original and does not affect the original.
     Clone,
-    /// A fresh instance that takes the saved memory back decides as the one that saved it.
+    /// A fresh instance that restores the saved memory decides like the instance that saved it.
     Restore,
     /// A journal replays with the same decisions.
     Replay,
@@ -92,7 +91,7 @@ impl fmt::Display for Property {
     }
 }
 
-/// A broken rule, before it is known where.
+/// A broken rule, before its place in the case is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     property: Property,
@@ -110,7 +109,7 @@ impl Problem {
     }
 }
 
-/// A scheduler that breaks a rule, and the smallest case found in which it does.
+/// A scheduler that breaks a rule, with the smallest failing case found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[error(
@@ -123,56 +122,56 @@ pub struct Failure {
     pub policy: Name,
     /// The seed of the case.
     pub case: u64,
-    /// With how many of the case's jobs.
+    /// Number of jobs of the case.
     pub jobs: usize,
-    /// Inputs before the rule was seen broken.
+    /// Number of inputs before the violation was detected.
     pub step: u64,
-    /// When, in virtual time.
+    /// Virtual time of the violation.
     pub at: Time,
-    /// What the rule expects.
+    /// Expected by the rule.
     pub expected: String,
-    /// What was found.
+    /// Found instead.
     pub found: String,
 }
 
-/// What a suite that found nothing did.
+/// Counters of a suite run that found no violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// Cases.
     pub cases: u64,
-    /// Runs: each case is run in several ways.
+    /// Runs: each case has several.
     pub runs: u64,
-    /// Jobs submitted, in the first run of each case, as all that follows.
+    /// Jobs submitted. This counter and all below count the first run of each case.
     pub jobs: u64,
     /// Jobs that did all their work.
     pub completed: u64,
-    /// Events that the core took.
+    /// Events that the core accepted.
     pub events: u64,
     /// Decisions.
     pub decisions: u64,
-    /// Placements that plans ordered.
+    /// Placements in plans.
     pub placements: u64,
-    /// Stops that plans ordered.
+    /// Stops in plans.
     pub preemptions: u64,
     /// Launches that failed.
     pub failed_launches: u64,
-    /// Launches lost to crashes, lost nodes and broken GPUs.
+    /// Launches lost by crashes, lost nodes and broken GPUs.
     pub crashes: u64,
     /// Nodes lost.
     pub nodes_lost: u64,
-    /// Launches whose end was heard of late.
+    /// Launches with a late report of their end.
     pub late_ends: u64,
     /// Clones and restored instances that were compared with their originals.
     pub shadows: u64,
 }
 
-/// A scheduler with its decision moments, as a suite tests it. Made from a
-/// [`Pipeline`], or from anything that decides together with a cadence.
+/// A scheduler with its decision moments, as a suite tests it. Made from a [`Pipeline`], or from a
+/// scheduler together with a cadence.
 pub struct Subject {
     policy: Box<dyn Decide>,
     cadence: Box<dyn Cadence>,
-    /// Knows which jobs its placement could never place.
+    /// The pipeline, which knows the jobs that its placement could never place.
     pipeline: Option<Pipeline>,
 }
 
@@ -206,7 +205,7 @@ impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
     }
 }
 
-/// A conformance suite for the scheduler that `builder` makes from a seed; see [`Suite`].
+/// Creates a conformance suite for the scheduler that `builder` creates from a seed; see [`Suite`].
 ///
 /// ```
 /// use blox_core::{Composition, order::SortKey, policy::by_key, testing};
@@ -235,25 +234,22 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
     }
 }
 
-/// Runs a scheduler through random small workloads on random small clusters
-/// with every kind of [`Trouble`], and checks every [`Property`] after every
-/// step. Time is virtual: a case follows from its seed. Only who never answers
-/// is told by a real clock; see [`Suite::patience`].
+/// Runs a scheduler through random small workloads on random small clusters with every kind of
+/// [`Trouble`], and checks every [`Property`] after every step. Time is virtual: a case follows
+/// from its seed. Only the check for hanging policies uses a real clock; see [`Suite::patience`].
 ///
-/// Each case is run as it is, again (the journals must be equal), again with
-/// clones and restored instances beside the scheduler (they must decide the
-/// same, and change nothing), with skipped decision moments and with all of
-/// them visited (every job must fare the same), and replayed from its journal.
+/// Each case has several runs. The second run must produce the same journal as the first. A run
+/// with clones and restored instances beside the scheduler must decide the same, and the instances
+/// must change nothing. A run that visits every decision moment must give every job the same
+/// outcome as a run that skips some. Finally, the case is replayed from its journal.
 ///
-/// *Liveness.* All faults heal, users release what they held, launches and jobs
-/// fail at most four times in a row; a round is never longer than the
-/// scheduler's own (or 60 s). Every job that fits must then end, at the latest
-/// after 30 times the length of all jobs one after the other, and 60 rounds a
-/// job, from the last moment at which anything comes from outside. A job fits
-/// unless it asks for more GPUs than there are, or the pipeline's placement says
-/// that it [could never place](crate::PlacementPolicy::can_ever_place) it. A
-/// pipeline turns such jobs away; a scheduler that is none has to see to it
-/// itself that they hold up nobody else.
+/// *Liveness.* All faults heal, users release the jobs that they held, and launches and jobs fail
+/// at most four times in a row. A round is never longer than the scheduler's own (or 60 s). Every
+/// job that fits must then end. Its deadline counts from the last moment with an outside event: 30
+/// times the total length of all jobs, and 60 rounds a job. A job fits unless it requests more GPUs
+/// than the cluster has, or the pipeline's placement states that it [could never
+/// place](crate::PlacementPolicy::can_ever_place) the job. A pipeline rejects such jobs. A
+/// scheduler that is not a pipeline must itself ensure that they do not block other jobs.
 pub struct Suite<'a> {
     build: Box<dyn Fn(u64) -> Subject + Sync + 'a>,
     cases: u64,
@@ -265,55 +261,55 @@ pub struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    /// Returns how many cases; 128 unless said otherwise.
+    /// Sets the number of cases; 128 by default.
     #[must_use]
     pub fn cases(mut self, cases: u64) -> Self {
         self.cases = cases;
         self
     }
 
-    /// Only the case of this seed, as a [`Failure`] names it.
+    /// Runs only the case of this seed, as named by a [`Failure`].
     #[must_use]
     pub fn only(mut self, seed: u64) -> Self {
         (self.first, self.cases) = (seed, 1);
         self
     }
 
-    /// Only the first jobs of each case, at least one.
+    /// Runs only the first jobs of each case, at least one.
     #[must_use]
     pub fn jobs(mut self, most: usize) -> Self {
         self.most_jobs = most.max(1);
         self
     }
 
-    /// Without one kind of trouble.
+    /// Leaves out one kind of trouble.
     #[must_use]
     pub fn without(mut self, trouble: Trouble) -> Self {
         self.troubles = self.troubles.without(trouble);
         self
     }
 
-    /// The scheduler starves jobs on purpose: that a job never ends is no failure.
+    /// Declares that the scheduler starves jobs on purpose: a job that never ends is no failure.
     #[must_use]
     pub fn may_starve(mut self) -> Self {
         self.starves = true;
         self
     }
 
-    /// Returns how long a policy may take to answer one call, in real time; 10 s unless said
-    /// otherwise. Who takes longer [hangs](Property::Hang). Nothing can end such a call: its thread
-    /// is left behind, and lasts until it answers or the process ends.
+    /// Sets the longest real time that a policy may take for one call; 10 s by default. A policy
+    /// that takes longer [hangs](Property::Hang). Such a call cannot be ended: its thread continues
+    /// until the call returns or the process ends.
     #[must_use]
     pub fn patience(mut self, longest: Duration) -> Self {
         self.patience = longest;
         self
     }
 
-    /// Runs all cases, each in a thread of its own.
+    /// Runs all cases, each in its own thread.
     ///
     /// # Errors
-    /// The first rule that the scheduler broke, in the smallest number of jobs
-    /// with which it still does.
+    /// The first rule that the scheduler broke, in the case with the fewest jobs that still breaks
+    /// it.
     pub fn check(&self) -> Result<Report, Failure> {
         let mut report = Report::default();
         for case in self.first..self.first.saturating_add(self.cases) {
@@ -325,10 +321,10 @@ impl Suite<'_> {
         Ok(report)
     }
 
-    /// The same failure with fewer jobs, if there is one.
+    /// Returns the same failure with fewer jobs if one is found.
     fn shrink(&self, failure: Failure) -> Failure {
         if failure.property == Property::Hang {
-            // Each that hangs leaves a thread behind.
+            // Each hanging case leaves a thread behind.
             return failure;
         }
         for jobs in 1..failure.jobs {
@@ -342,7 +338,7 @@ impl Suite<'_> {
         failure
     }
 
-    /// Runs a case; gives the report with what it did.
+    /// Runs a case and adds its counters to the report.
     fn case(&self, seed: u64, jobs: usize, report: Report) -> Result<Report, Failure> {
         let place = Place::default();
         let (sender, messages) = mpsc::channel();
@@ -354,11 +350,11 @@ impl Suite<'_> {
             fresh: Fresh(sender.clone()),
             place: place.clone(),
         };
-        // Whoever waits for a call can only give up if another makes it.
+        // A call can only be abandoned if it runs in another thread.
         std::thread::spawn(move || {
             let result = catch_unwind(AssertUnwindSafe(|| case.run_all(report)));
             let result = result.unwrap_or_else(|panic| Err(panicked(&*panic)));
-            // Nobody listens any more to what took too long.
+            // If the case took too long, its channel has no receiver any more.
             let _ = sender.send(Message::Over(Box::new(result)));
         });
         let problem = match self.attend(&messages, &place) {
@@ -378,8 +374,7 @@ impl Suite<'_> {
         })
     }
 
-    /// Makes schedulers for a case until it is over, or until a call has had no answer
-    /// for too long.
+    /// Builds schedulers for a case until the case ends or a call exceeds the time limit.
     fn attend(&self, messages: &mpsc::Receiver<Message>, place: &Place) -> Result<Report, Problem> {
         const LOOKS: u32 = 10;
         let (mut looks, mut last) = (0, None);
@@ -415,16 +410,16 @@ impl Suite<'_> {
     }
 }
 
-/// What the thread of a case says.
+/// Messages from the thread of a case.
 enum Message {
-    /// It needs the scheduler of a seed.
+    /// The case needs the scheduler of a seed.
     Build(u64, mpsc::Sender<Result<Subject, String>>),
-    /// It has ended.
+    /// The case has ended.
     Over(Box<Result<Report, Problem>>),
 }
 
-/// Has schedulers made, where the suite was asked to check: what makes them may
-/// borrow from there.
+/// Requests schedulers from the thread that called `check`: the builder may borrow from that
+/// thread.
 #[derive(Clone)]
 struct Fresh(mpsc::Sender<Message>);
 
@@ -434,9 +429,9 @@ impl Fresh {
         let _ = self.0.send(Message::Build(seed, sender));
         match answer.recv() {
             Ok(Ok(subject)) => subject,
-            // It has been printed already: the panic goes on here.
+            // The panic has already been printed. It continues here.
             Ok(Err(panic)) => resume_unwind(Box::new(panic)),
-            // The suite has given this case up.
+            // The suite has abandoned this case.
             Err(_) => resume_unwind(Box::new("given up")),
         }
     }
@@ -447,7 +442,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
     Problem::new(Property::Panic, "no panic".to_owned(), found)
 }
 
-/// A case, for a thread of its own.
+/// A case, run in its own thread.
 struct Case {
     seed: u64,
     most_jobs: usize,
@@ -476,7 +471,7 @@ impl Case {
         let again = self.run(&script, self.build(), Mode::Again)?;
         same_journal(Property::Determinism, &plain.journal, &again.journal)?;
 
-        // Clones first: one that shares disturbs whatever else is compared.
+        // Clones first: a clone that shares data disturbs every other comparison.
         for property in [Property::Clone, Property::Restore] {
             let mode = Mode::Shadows(property);
             let beside = self.run(&script, self.build(), mode)?;
@@ -486,7 +481,7 @@ impl Case {
 
         let rounds = |subject: Subject| match own {
             Some(_) => subject,
-            // The outlook must be true whatever the decision moments are.
+            // The outlook must hold for any decision moments.
             None => Subject {
                 cadence: Rounds::every(round).map_or(subject.cadence, |r| Box::new(r)),
                 ..subject
@@ -504,7 +499,7 @@ impl Case {
         same_books(skipped, &visited, &self.place)?;
         report.runs += if own.is_some() { 5 } else { 6 };
 
-        // A scheduler fares the same where stops and launches take no time and no reports.
+        // A scheduler must decide the same if stops and launches take no time and are not reported.
         if script.is_instant() {
             let instant = self.run(&script, self.build(), Mode::Instant)?;
             same_books_at_once(&plain, &instant)?;
@@ -560,7 +555,7 @@ impl Case {
         cluster.instant = mode == Mode::Instant;
         let driven = run_ready(drive(&mut core, &mut watched, &mut cluster));
         self.place.lock().at = cluster.now();
-        // What a shadow says explains what came of it.
+        // A problem of a shadow explains its consequences.
         if let Some((at, step, problem)) = watched.problem.take() {
             let mut place = self.place.lock();
             (place.at, place.step) = (at, step);
@@ -568,8 +563,8 @@ impl Case {
         }
         let counters = core.counters();
         if core.observers().failed() > 0 {
-            // The core goes on without the policy having seen the event: what
-            // came of that is no mistake of its own.
+            // The core continues although the policy has not processed the event. Later violations
+            // may be consequences of that.
             let (at, found) = watched.panicked.take().unwrap_or_default();
             self.place.lock().at = at;
             let expected = "every event to be observed".to_owned();
@@ -595,7 +590,7 @@ impl Case {
         })
     }
 
-    /// Returns what became of every job, at the end.
+    /// Checks the outcome of every job at the end.
     fn account(
         &self,
         script: &Script,
@@ -621,7 +616,8 @@ impl Case {
                 if fits && !self.starves {
                     let decided = core.last_decision() >= Some(job.eligible_since());
                     let why = match job.phase() {
-                        // Plans say why others than those that they stop wait.
+                        // Plans contain the reasons of all waiting jobs except those that they
+                        // stop.
                         Phase::Waiting if decided => core.reason_for(id),
                         _ => job.reason(),
                     };
@@ -670,7 +666,7 @@ impl Case {
             }
         }
         let kept = cluster.tally.executed - cluster.tally.lost;
-        // Jobs that still run have done more than the cluster has settled.
+        // Running jobs have progressed beyond the accounts of the cluster.
         if !near(accounted, kept) && !self.starves {
             return wrong(
                 Property::Work,
@@ -689,7 +685,7 @@ fn state_of(script: &Script) -> Result<State, Problem> {
     })
 }
 
-/// The jobs that the placement says it could never place.
+/// Flags the jobs that the placement states it could never place.
 fn impossible(script: &Script, pipeline: &Pipeline) -> Result<Vec<bool>, Problem> {
     let mut state = state_of(script)?;
     let mut list = Vec::new();
@@ -712,7 +708,7 @@ fn impossible(script: &Script, pipeline: &Pipeline) -> Result<Vec<bool>, Problem
     Ok(list)
 }
 
-/// How a case is run.
+/// The way in which a case is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Plain,
@@ -747,7 +743,7 @@ impl Run {
     }
 }
 
-/// How a job ended, as the state says.
+/// The end of a job according to the state.
 #[derive(Clone, Debug, PartialEq)]
 struct Ending {
     at: Time,
@@ -759,7 +755,7 @@ struct Ending {
     launches: u32,
 }
 
-/// Where a case is, kept apart so that a panic leaves it readable.
+/// The current position in a case. It is shared so that it stays readable after a panic.
 #[derive(Clone, Default)]
 pub(crate) struct Place(Arc<Mutex<At>>);
 
@@ -769,13 +765,13 @@ pub(crate) struct At {
     jobs: usize,
     step: u64,
     at: Time,
-    /// The call that the policy has not answered yet, with its number.
+    /// The call that the policy has not returned from yet, with its number.
     call: Option<(u64, &'static str)>,
     calls: u64,
 }
 
 impl Place {
-    /// Inputs so far.
+    /// Sets the number of inputs processed.
     pub fn at_step(&self, step: u64) {
         self.lock().step = step;
     }
@@ -784,9 +780,9 @@ impl Place {
         lock(&self.0)
     }
 
-    /// Makes a call of the policy.
+    /// Calls the policy and records the call while it lasts.
     fn during<T>(&self, call: &'static str, now: Time, make: impl FnOnce() -> T) -> T {
-        /// Takes the call for answered, even by a panic.
+        /// Marks the call as returned, even after a panic.
         struct Answered<'a>(&'a Place);
         impl Drop for Answered<'_> {
             fn drop(&mut self) {
@@ -832,7 +828,7 @@ fn same_journal(property: Property, expected: &[u8], found: &[u8]) -> Result<(),
     }
 }
 
-/// Every job fares the same when no decision moment is skipped.
+/// Checks that every job has the same end if no decision moment is skipped.
 fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem> {
     let pairs = skipped.books.iter().zip(&visited.books);
     let Some((job, (a, b))) = pairs.enumerate().find(|(_, (a, b))| a != b) else {
@@ -869,7 +865,8 @@ fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem
     Err(Problem::new(Property::Outlook, expected, found))
 }
 
-/// Every job fares the same when launches and stops are reported one by one.
+/// Checks that every job has the same end whether launches and stops are reported one by one or
+/// not.
 fn same_books_at_once(reported: &Run, instant: &Run) -> Result<(), Problem> {
     let pairs = reported.books.iter().zip(&instant.books);
     match pairs.enumerate().find(|(_, (a, b))| a != b) {
@@ -882,20 +879,19 @@ fn same_books_at_once(reported: &Run, instant: &Run) -> Result<(), Problem> {
     }
 }
 
-/// An instance that decides beside the scheduler, with its property.
+/// An instance that decides beside the scheduler, with the property that it checks.
 #[derive(Clone)]
 struct Shadow {
     property: Property,
     policy: Box<dyn Decide>,
 }
 
-// Calls of a policy, as a failure names them.
+// Names of a policy's calls in failures.
 const MANAGE: &str = "manage";
 const ADMIT: &str = "admit";
 const PLAN: &str = "plan (schedule, then place)";
 
-/// The scheduler under test. What it is told and asked, its shadows are told
-/// and asked too.
+/// The scheduler under test. Each of its calls is repeated on its shadows.
 struct Watched {
     inner: Box<dyn Decide>,
     fresh: Fresh,
@@ -903,15 +899,15 @@ struct Watched {
     dice: SplitMix,
     shadows: Vec<Shadow>,
     made: u64,
-    /// The property that shadows are made for, if they are.
+    /// The property that the shadows check; `None` without shadows.
     beside: Option<Property>,
     problem: Option<(Time, u64, Problem)>,
-    /// The first panic in the scheduler as it was told of an event.
+    /// The first panic of the scheduler while it processed an event.
     panicked: Option<(Time, String)>,
     books: Vec<Option<Ending>>,
-    /// Of this decision, as far as it is made.
+    /// The outlook of the current decision, as far as the decision is made.
     outlook: Outlook,
-    /// Of each decision.
+    /// The outlook of each past decision.
     outlooks: Vec<(Time, Outlook)>,
     place: Place,
 }
@@ -943,7 +939,7 @@ impl Watched {
         }
     }
 
-    /// Now and then, a new clone or a restored instance takes the place of an old one.
+    /// Adds a new clone or restored instance at random, in place of an old one.
     fn maybe_shadow(&mut self, view: View<'_>) {
         let Some(property) = self.beside else {
             return;
@@ -964,7 +960,7 @@ impl Watched {
             self.place.during("clone", view.now(), clone)
         };
         self.made += 1;
-        // Young and old ones: some mistakes need time to show.
+        // Keeps young and old shadows: some mistakes take time to show.
         if self.shadows.len() == 2 {
             let i = self.dice.below(2);
             self.shadows.remove(i);
@@ -976,7 +972,7 @@ impl Watched {
         let mut policy = self.fresh.build(self.seed).policy;
         let saved = self.place.during("save", now, || self.inner.save())?;
         if let Some(memory) = saved {
-            // As a daemon does it: through text.
+            // Passes through text, as in a daemon.
             let text = memory.to_string();
             let memory =
                 serde_json::from_str(&text).map_err(|e| MemoryError::Restore(e.to_string()))?;
@@ -1007,8 +1003,8 @@ impl Watched {
     }
 }
 
-/// The first of a decision's answers that nothing could be done about, as they take
-/// effect one after another.
+/// Returns a problem for the first answer of a decision that cannot take effect. The answers are
+/// applied one after another.
 fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Problem> {
     let mut answers = answers.peekable();
     answers.peek()?;
@@ -1035,7 +1031,7 @@ fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Proble
     None
 }
 
-/// Returns what a view shows of the decision in the making is what the state will be.
+/// Checks that the view of an unfinished decision agrees with the resulting state.
 fn agrees(view: View<'_>) -> Result<(), Problem> {
     verify(view)?;
     let state = view.to_state();
@@ -1064,13 +1060,13 @@ fn agrees(view: View<'_>) -> Result<(), Problem> {
     }
 }
 
-/// The first job named by requests that is not there. A placement passes it over in silence.
+/// Returns the first job named by requests that does not exist. A placement skips it silently.
 fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
     let mut named = requests.iter().flat_map(|r| [Some(r.job), r.partner]);
     named.find_map(|job| job.filter(|&j| view.job(j).is_none()))
 }
 
-/// Returns what is known of a job, after "which".
+/// Describes the state of a job. The text follows the word "which".
 fn what_is(view: View<'_>, job: JobId) -> String {
     match view.job(job) {
         Some(job) if job.rec.held_by_user => "a user holds back".to_owned(),
@@ -1114,7 +1110,7 @@ impl Decide for Watched {
         let tell = || self.place.during("on_event", view.now(), tell);
         let told = catch_unwind(AssertUnwindSafe(tell));
         if let Err(panic) = told {
-            // The core catches and counts it, and forgets what it said.
+            // The core catches and counts the panic, but drops its message.
             let said = || (view.now(), crate::core::panic_message(&*panic));
             self.panicked.get_or_insert_with(said);
             resume_unwind(panic);
@@ -1165,7 +1161,7 @@ impl Decide for Watched {
     }
 
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
-        // The core's own verdicts may be in it already.
+        // `out` may already contain verdicts of the core.
         let before = out.clone();
         let ask = || self.inner.admit(view, asking, out);
         let outlook = self.place.during(ADMIT, view.now(), ask);
@@ -1191,7 +1187,7 @@ impl Decide for Watched {
             self.fail(view, problem);
         }
         if self.beside == Some(Property::Clone) && self.dice.chance(0.1) {
-            // A look ahead that is thrown away must leave nothing behind.
+            // A forecast that is discarded must have no effect.
             let look = || {
                 let mut ahead = self.inner.clone();
                 let _ = ahead.plan(view, &mut before.clone());

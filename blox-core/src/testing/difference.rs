@@ -1,4 +1,4 @@
-//! Where two runs, or two answers, part: in words that lead there.
+//! Finds and describes the first difference between two runs or two answers.
 
 use super::listed;
 use crate::decision::{Action, Decision, NodeActions, Outlook, Plan, Verdict, Verdicts};
@@ -8,7 +8,7 @@ use crate::pipeline::DecideError;
 use crate::units::Time;
 use std::fmt;
 
-/// An answer step by step. Two that differ have a step that differs.
+/// An answer as a list of steps. Two answers that differ have a step that differs.
 pub(crate) trait Steps {
     fn steps(&self) -> Vec<String>;
 }
@@ -54,7 +54,7 @@ impl Steps for Decision {
     }
 }
 
-/// A verdict in words.
+/// Describes a verdict.
 pub(crate) fn verdict(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Accept {
@@ -95,15 +95,15 @@ fn outlook(outlook: Outlook) -> String {
     }
 }
 
-/// Where a run that skips decision moments and one that visits them all part.
+/// The first difference between a run that skips decision moments and one that visits all of them.
 pub(crate) struct Parting {
     pub at: Time,
     pub expected: String,
     pub found: String,
 }
 
-/// The first moment at which one of two runs does what the other does not: of their
-/// journals, and the outlooks of the one that skips.
+/// Returns the first moment at which the two runs act differently. Takes both journals, and the
+/// outlooks of the run that skips moments.
 pub(crate) fn of_visits(
     skipping: &[u8],
     outlooks: &[(Time, Outlook)],
@@ -145,7 +145,8 @@ pub(crate) fn of_visits(
     None
 }
 
-/// Returns what each decision of a journal did, without what says again how things are.
+/// Returns the actions of each decision of a journal, without entries that repeat the current
+/// state.
 fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
     let text = String::from_utf8_lossy(journal);
     let (mut list, mut acts, mut managed) = (Vec::new(), Vec::new(), Vec::new());
@@ -177,14 +178,14 @@ fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
     list
 }
 
-/// Returns where two answers differ: what was expected, and what was found.
+/// Describes the first difference of two answers: the expected step and the found step.
 pub(crate) fn of_answers<T: Steps + fmt::Debug>(what: &str, a: &T, b: &T) -> (String, String) {
     let steps = (a.steps(), b.steps());
     let same = steps.0.iter().zip(&steps.1).take_while(|(a, b)| a == b);
     let same = same.count();
     let at = |steps: &[String]| steps.get(same).map_or("nothing", |s| s).to_owned();
     let (which, a, b) = if steps.0 == steps.1 {
-        // Words are fewer than answers.
+        // The steps do not show every field of an answer.
         (String::new(), format!("{a:?}"), format!("{b:?}"))
     } else {
         let which = format!("step {} of ", same + 1);
@@ -194,7 +195,7 @@ pub(crate) fn of_answers<T: Steps + fmt::Debug>(what: &str, a: &T, b: &T) -> (St
     (format!("{which}{what} to be `{a}`"), format!("`{b}`"))
 }
 
-/// The first line in which two journals differ, in words.
+/// Describes the first line in which two journals differ.
 pub(crate) fn of_journals(a: &[u8], b: &[u8]) -> Option<(String, String)> {
     let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
     let (mut a, mut b) = (a.lines(), b.lines());
@@ -227,7 +228,7 @@ pub(crate) fn of_journals(a: &[u8], b: &[u8]) -> Option<(String, String)> {
     Some((expected, format!("`{b}`")))
 }
 
-/// Two long texts from shortly before where they part.
+/// Cuts two long texts to a part that starts shortly before their first difference.
 fn apart(a: &str, b: &str) -> (String, String) {
     const MOST: usize = 240;
     const BEFORE: usize = 40;
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(expected, step);
         assert_eq!(found, "`place job 60 on GPUs 60`");
 
-        // A plan that ends where the other goes on.
+        // A plan that ends earlier than the other.
         let mut shorter = plan(50);
         shorter.1.actions.pop();
         let (_, found) = of_answers("the plan", &plan(50), &shorter);

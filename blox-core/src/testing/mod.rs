@@ -1,5 +1,5 @@
-//! Help for testing schedulers: [`conformance`](conformance()) checks that a scheduler keeps
-//! the rules that every backend relies on.
+//! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
+//! that every backend relies on.
 
 mod cluster;
 mod conformance;
@@ -20,7 +20,7 @@ use crate::request::Requests;
 use crate::units::GpuCount;
 use std::fmt::Display;
 
-/// All of them with blanks between, for messages.
+/// Joins all items with blanks, for messages.
 fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     match items.is_empty() {
@@ -29,8 +29,8 @@ fn listed(items: impl IntoIterator<Item = impl Display>) -> String {
     }
 }
 
-/// The plainest placement: jobs in order take the first free GPUs; the first
-/// that does not fit ends the walk. Never preempts.
+/// The simplest placement: jobs in order take the first free GPUs, until the first job that does
+/// not fit. Never preempts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FirstFit;
 

@@ -1,12 +1,12 @@
-//! A small generator, so that a case follows from its seed alone.
+//! A small random number generator, so that a case follows from its seed alone.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix(u64);
 
 impl SplitMix {
-    /// A generator for one purpose. What it gives depends on the key alone, not
-    /// on what was drawn before: a decision more or less shifts nothing.
+    /// Creates a generator for one purpose. Its numbers depend only on the key, not on earlier
+    /// draws. One decision more or less changes nothing else.
     pub fn keyed(key: &[u64]) -> Self {
         let mut state = 0x51_7c_c1_b7_27_22_0a_95;
         for &part in key {
@@ -23,7 +23,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to, not including, `n`; 0 if `n` is 0.
+    /// Returns a number from 0 to `n - 1`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         if n == 0 {
             return 0;
@@ -31,7 +31,7 @@ impl SplitMix {
         (self.next() % n as u64) as usize
     }
 
-    /// From 0 up to, not including, 1.
+    /// Returns a number from 0 (included) to 1 (excluded).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,4 +1,4 @@
-//! What happens in a case, as far as it does not depend on the scheduler.
+//! The part of a case that does not depend on the scheduler.
 
 use super::random::SplitMix;
 use crate::cluster::spec::{ClusterSpec, NodeSpec};
@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// A kind of trouble that the cases of a conformance suite hold; each can be
-/// left out with [`Suite::without`](super::Suite::without).
+/// A kind of trouble that the cases of a conformance suite contain. Each can be left out with
+/// [`Suite::without`](super::Suite::without).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Trouble {
@@ -23,7 +23,7 @@ pub enum Trouble {
     FailedLaunches,
     /// Jobs crash and lose work.
     Crashes,
-    /// Nodes are lost and come back, others join late.
+    /// Nodes are lost and return; others join late.
     NodeLosses,
     /// GPUs break and are repaired.
     GpuFailures,
@@ -31,19 +31,19 @@ pub enum Trouble {
     Cancels,
     /// Users hold jobs back and release them.
     Holds,
-    /// Jobs report progress, and that they became faster or slower.
+    /// Jobs report progress and changes of their rate.
     Progress,
-    /// Jobs that ask for more GPUs than the cluster has.
+    /// Some jobs request more GPUs than the cluster has.
     Oversized,
-    /// Jobs that ask for more GPUs than any node has.
+    /// Some jobs request more GPUs than any node has.
     MultiNode,
-    /// Partitions of the cluster, and jobs that belong to them.
+    /// The cluster has partitions, and some jobs belong to them.
     Partitions,
-    /// Jobs report numbers such as their loss; some train with a batch of their
-    /// own choosing, and report how fast they are.
+    /// Jobs report metrics such as their loss. Some jobs choose their own batch and report their
+    /// speed.
     Reports,
-    /// Ends of launches are heard of late, after [`Event::Ran`](crate::Event::Ran) has taken
-    /// back what was counted since.
+    /// Ends of launches are reported late. [`Event::Ran`](crate::Event::Ran) first withdraws what
+    /// was counted after the end.
     LateEnds,
 }
 
@@ -75,14 +75,14 @@ impl Troubles {
     }
 }
 
-/// Something that comes from outside the scheduler.
+/// An outside event, independent of the scheduler.
 #[derive(Clone, Debug)]
 pub(crate) enum Outside {
     Submit(JobId),
     Cancel(JobId),
-    /// With how long.
+    /// A hold, with its duration.
     Hold(JobId, Seconds),
-    /// Whatever runs on the node ends, and nobody hears of it until the node is lost.
+    /// Every launch on the node ends. No end is reported until the node is lost.
     Silences(NodeId),
     Lose(NodeId),
     Return(NodeId),
@@ -92,7 +92,7 @@ pub(crate) enum Outside {
     GpuRepaired(GpuId),
 }
 
-/// The longest that launches and checkpoints take, as parts of a round.
+/// Shortest and longest duration of launches and checkpoints, in rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delays {
     pub launch: (f64, f64),
@@ -110,17 +110,17 @@ pub(crate) struct Script {
     pub troubles: Troubles,
     /// The length of a round.
     pub round: f64,
-    /// By when every job that fits must have ended.
+    /// Time at which every job that fits must have ended.
     pub horizon: Time,
 }
 
 const TYPES: [&str; 3] = ["v100", "a100", "t4"];
 
 impl Script {
-    /// The case of a seed. Of four seeds in a row, the first is free of faults
-    /// and delays, the second has delays, the third faults, the fourth both. Of
-    /// eight, the last four have jobs that report; of three, the last has ends that are
-    /// heard of late.
+    /// Creates the case of a seed. Delays and faults follow the two lowest bits of the seed: of
+    /// four consecutive seeds, the first has neither, the second has delays, the third has faults,
+    /// and the fourth has both. Of eight consecutive seeds, the last four have jobs that report.
+    /// Every third seed has ends that are reported late.
     pub fn of(seed: u64, round: Seconds, allowed: Troubles, most_jobs: usize) -> Script {
         let mut r = SplitMix::keyed(&[seed, 1]);
         let round = round.secs();
@@ -178,7 +178,7 @@ impl Script {
             round,
         };
         script.trainings();
-        // First, so that at equal moments a job comes in before anything befalls it.
+        // Submissions come first, so that at equal moments a job is submitted before its faults.
         for (i, spec) in script.jobs.iter().enumerate() {
             let what = Outside::Submit(JobId(i as u32));
             script.outside.push((spec.submit, what));
@@ -204,7 +204,7 @@ impl Script {
         free && !fails.iter().any(|t| self.troubles.has(*t))
     }
 
-    /// Sets the horizon once everything that comes from outside is known.
+    /// Sets the horizon once all outside events are known.
     fn finish(&mut self) {
         let mut last = Time::ZERO;
         for (at, what) in &self.outside {
@@ -219,7 +219,7 @@ impl Script {
         self.horizon = last + Seconds::new(30.0 * work + rounds);
     }
 
-    /// Some of the jobs choose their batch themselves.
+    /// Lets some of the jobs choose their batch themselves.
     fn trainings(&mut self) {
         if !self.troubles.has(Trouble::Reports) {
             return;
@@ -270,7 +270,7 @@ impl Script {
                 }
             }
             if r.chance(0.3) {
-                // A late one, which may leave again: jobs never need it.
+                // A node that joins late and may leave again: no job needs it to fit.
                 let (node, joins) = (NodeId(nodes as u32), at(r));
                 let like = r.pick(&self.cluster.nodes);
                 self.outside.push((joins, Outside::Join(like)));
@@ -304,7 +304,7 @@ impl Script {
         }
     }
 
-    /// Some of the nodes that are lost are lost again and again.
+    /// Lets some of the lost nodes be lost repeatedly.
     fn flaps(&mut self) {
         let r = &mut SplitMix::keyed(&[self.seed, 3]);
         for i in 0..self.outside.len() {
@@ -320,7 +320,7 @@ impl Script {
         }
     }
 
-    /// Some of the nodes that are lost were silent for a while before.
+    /// Makes some of the lost nodes silent for a while before their loss.
     fn silences(&mut self) {
         if !self.troubles.has(Trouble::LateEnds) {
             return;
@@ -337,13 +337,14 @@ impl Script {
         }
     }
 
-    /// Numbers for one purpose of one launch of one job.
+    /// Returns a generator for one purpose of one launch of one job.
     pub fn dice(&self, job: JobId, attempt: u32, purpose: u64) -> SplitMix {
         SplitMix::keyed(&[self.seed, u64::from(job.0), u64::from(attempt), purpose])
     }
 }
 
-/// A moment, often exactly at a round or half a round: ties are where orders show.
+/// Returns a random moment, often exactly at a round or half a round. Ties reveal differences in
+/// order.
 fn on_grid(r: &mut SplitMix, span: f64, round: f64) -> f64 {
     let t = r.unit() * span;
     if r.chance(0.5) {
@@ -363,7 +364,7 @@ fn cluster(r: &mut SplitMix, partitions: bool) -> ClusterSpec {
             node = node.of_type(r.pick(&TYPES[..types]));
         }
         if partitions {
-            // The first two nodes make sure that both exist.
+            // The first two nodes ensure that both partitions exist.
             node = node.in_partition(if i % 2 == 0 { "vc-a" } else { "vc-b" });
         }
         node.cpus = 8.0 * f64::from(node.gpus);
@@ -384,7 +385,7 @@ fn jobs(
     most: usize,
 ) -> Vec<Arc<JobSpec>> {
     let count = 1 + r.below(20);
-    // From a burst to a trickle.
+    // The span ranges from a burst to slow arrivals.
     let span = r.pick(&[2.0, 6.0, 15.0]) * round;
     let total = cluster.total_gpus() as usize;
     let mut submits: Vec<f64> = (0..count).map(|_| on_grid(r, span, round)).collect();
@@ -410,10 +411,10 @@ fn jobs(
             gpus = 1;
         }
         if troubles.has(Trouble::Oversized) && r.chance(0.03) {
-            // Not even with a node that joins late.
+            // More GPUs than the cluster has even with a node that joins late.
             gpus = total + 100;
         }
-        // From a tenth of a round to a dozen, most of them short.
+        // From a tenth of a round to twelve rounds, most of them short.
         let mut length = 0.1 * (120f64).powf(r.unit()) * round;
         if r.chance(0.4) {
             length = (length / round * 2.0).ceil() * round / 2.0;

@@ -1,4 +1,4 @@
-//! The state against itself: counts and ledgers made anew from the jobs.
+//! Consistency checks of the state: counts and ledgers are recomputed from the jobs.
 
 use super::cluster::near;
 use super::conformance::{Problem, Property};
@@ -9,7 +9,7 @@ use crate::ids::{GpuId, JobId};
 use crate::job::{JobRef, Phase};
 use crate::view::View;
 
-/// Checks that the state agrees with itself.
+/// Checks that the state is consistent.
 pub(crate) fn verify(view: View<'_>) -> Result<(), Problem> {
     phases(view)?;
     ledgers(view)
@@ -108,7 +108,7 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
                 enter(view, what, books, gpu, &job)?;
             }
         }
-        // Until a change is done, the job is on its old GPUs too.
+        // Until a change of its allocation is done, the job also occupies its old GPUs.
         for &gpu in &job.rec.leaving {
             if job.phase() == Phase::Running || job.held().is_none_or(|a| a.gpus.contains(&gpu)) {
                 return wrong(
@@ -163,7 +163,7 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Writes a job down for a GPU; more than one only if they agreed to share.
+/// Records a job on a GPU. Several jobs on a GPU must have agreed to share it.
 fn enter(
     view: View<'_>,
     what: &str,
@@ -188,8 +188,8 @@ fn enter(
         return full(format!("job {} beside {others}", job.id()));
     };
     if let Some(other) = places[0] {
-        // Whoever is leaving a GPU was its other job's partner before. That no
-        // newcomer is launched there meanwhile, the cluster's own books say.
+        // A job that leaves a GPU was the partner of the GPU's other job before. The accounts of
+        // the cluster check that no new job is launched there meanwhile.
         let leaves = |j: JobId| view.job(j).is_some_and(|j| j.rec.leaving.contains(&gpu));
         let names = |a: JobId, b: JobId| {
             view.job(a).is_some_and(|j| {

@@ -1,17 +1,17 @@
-//! Elastic shares with deadlines, CPUs that peers give up, shapes and batches.
+//! Elastic shares with deadlines, CPUs given up by peers, shapes and batches.
 
 use crate::harness::*;
 use blox_core::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Iterations a second as profiled at the levels 1, 2 and 4.
+/// Profiled iterations a second at the levels 1, 2 and 4.
 fn profiled(gpus: usize) -> f64 {
     [0.0, 1.0, 1.8, 1.8, 3.0][gpus]
 }
 
-/// Admission and scheduling in one: admission plans for all jobs, and a job
-/// that would make another late is turned away.
+/// Admission and scheduling in one policy: admission plans for all jobs, and rejects a job that
+/// would make another one late.
 struct ElasticFlow;
 
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ impl Policy for ElasticFlow {
 }
 
 impl ElasticFlow {
-    /// The smallest level that meets the deadline from now on.
+    /// Returns the smallest level that meets the deadline from now on.
     fn minimum_share(view: View<'_>, job: JobId) -> Option<u32> {
         let job = view.job(job)?;
         let left = job.deadline()? - view.now();
@@ -43,7 +43,7 @@ impl ElasticFlow {
         levels.find(|l| job.work_left() <= profiled(*l as usize) * left.secs() + 1e-9)
     }
 
-    /// All jobs at their minimum, then what is left over to the first that can double.
+    /// Plans the minimum of all jobs, then assigns the rest to the first jobs that can double.
     fn plan_all(view: View<'_>, jobs: &[JobId]) -> Option<BTreeMap<JobId, u32>> {
         let room = view.usable_gpus().get();
         let mut plan = BTreeMap::new();
@@ -89,7 +89,7 @@ impl AdmissionPolicy for ElasticFlow {
 impl SchedulingPolicy for ElasticFlow {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
         let jobs: Vec<JobId> = memory.plan.keys().copied().collect();
-        // What admission just planned stands; only an end is a reason to plan anew.
+        // The plan of admission stays valid; only the end of a job requires a new one.
         if view.waiting_count() == 0
             && let Some(plan) = ElasticFlow::plan_all(view, &jobs)
         {
@@ -102,7 +102,7 @@ impl SchedulingPolicy for ElasticFlow {
     }
 }
 
-/// Grows and shrinks in place.
+/// Grows and shrinks jobs in place.
 #[derive(Clone)]
 struct InPlace;
 
@@ -160,21 +160,21 @@ fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
         .unwrap();
     let mut b = Bench::new("1x4", OnEvent::default(), policy);
     b.rate = profiled;
-    // The least shares: 1, then 2; a third job would need 2 more.
+    // The minimum shares are 1 and 2; a third job would need 2 more.
     b.submit(0.0, elastic(100.0, 100.0));
     b.submit(0.0, elastic(170.0, 100.0));
     b.submit(0.0, elastic(170.0, 100.0));
     assert_eq!(b.round(0.0), "place 0 on 0 1; place 1 on 2 3");
     assert_eq!(b.phases(), "0 running, 1 running");
-    // Later one comes that fits at its least if job 0 gives back what it had on top:
-    // 82 of 100 are left at 10 s, so that one GPU will do.
+    // A later job fits at its minimum if job 0 returns its additional GPU. At 10 s, 82 of 100
+    // iterations are left, so that one GPU is enough.
     b.submit(10.0, elastic(80.0, 100.0));
     assert_eq!(b.decide(10.0), "place 0 on 0; place 3 on 1");
     assert_eq!(b.take_commands(), "change 0.2");
     b.started(10.0, 0, 2);
     assert_eq!(b.take_commands(), "start 3.1");
     b.started(10.0, 3, 1);
-    // One ends: another grows in place, without a stop.
+    // After the end of a job, another one grows in place, without a stop.
     b.ended(60.0, 3);
     assert_eq!(b.round(60.0), "place 0 on 0 1");
     b.ended(80.0, 0);
@@ -185,8 +185,8 @@ fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
     assert_eq!(j.work_done(), 144.0);
 }
 
-/// First come, first served by GPUs; a job that does not get the CPUs it wants
-/// takes them from peers that have more than their proportional part.
+/// First in, first out by GPUs. A job without its requested CPUs takes them from peers that have
+/// more than their proportional share.
 #[derive(Clone)]
 struct Tune;
 
@@ -228,7 +228,7 @@ impl PlacementPolicy for Tune {
                 draft.reassign(*peer, less)?;
             }
             if draft.free_cpus_on(node) < wanted.cpus {
-                // Even so it does not fit: nobody gives anything up for it.
+                // If it still does not fit, no job gives up anything for it.
                 draft.rollback(before);
                 continue;
             }
@@ -267,15 +267,15 @@ fn synergy_tune_takes_cpus_from_peers_placed_before() {
     b.submit(0.0, with_cpus(8.0));
     b.submit(0.0, with_cpus(6.0));
     b.submit(0.0, with_cpus(12.0));
-    // Job 0 was placed with 8 earlier in this very pass; job 2 gets nothing,
-    // and what was taken for it is given back.
+    // Job 0 was placed with 8 CPUs earlier in this decision. Job 2 gets nothing, and the CPUs taken
+    // for it are returned.
     assert_eq!(
         b.round(0.0),
         "place 0 on 0 with 3 cpus; place 1 on 1 with 6 cpus"
     );
     let node = b.core.state().cluster().node(NodeId(0)).unwrap();
     assert_eq!(node.free_cpus(), 3.0);
-    // A running job gives some up in place: no stop.
+    // A running job gives up some CPUs in place, without a stop.
     b.submit(10.0, with_cpus(5.0));
     assert_eq!(
         b.decide(300.0),
@@ -300,7 +300,8 @@ fn cpus_and_memory_are_not_given_twice() {
         vec![with(0, 0, 8.0, 60.0), with(1, 1, 6.0, 0.0)],
         vec![with(0, 0, 8.0, 60.0), with(1, 1, 4.0, 41.0)],
         vec![with(0, 0, 8.0, 60.0), with(1, 1, 4.0, 40.0)],
-        // What a job gives up in a plan is there for another in it, in whatever order.
+        // CPUs that a job gives up in a plan are free for another job in the same plan, in any
+        // order.
         vec![with(2, 2, 5.0, 0.0), with(0, 0, 3.0, 60.0)],
     ];
     let mut b = Bench::of(node_with_cpus(), rounds(300.0), Scripted::new(plans));
@@ -318,7 +319,7 @@ fn cpus_and_memory_are_not_given_twice() {
     b.round(600.0);
     b.round(900.0);
     assert_eq!(b.phases(), "0 running, 1 running, 2 running");
-    // Nobody knows how many CPUs a node of the shorthand has: nothing to count against.
+    // The shorthand specifies no CPUs of nodes, so they are not counted.
     let mut b = Bench::new(
         "1x1",
         rounds(300.0),
@@ -328,8 +329,7 @@ fn cpus_and_memory_are_not_given_twice() {
     assert_eq!(b.decide(0.0), "place 0 on 0 with 8 cpus");
 }
 
-/// Shapes of (type, count), best goodput first; it depends on the batch that
-/// the job itself chose.
+/// Shapes of (type, count), best goodput first. It depends on the batch that the job itself chose.
 #[derive(Clone)]
 struct Sia;
 
@@ -369,7 +369,7 @@ fn sia_shapes_follow_the_batch_that_a_job_chose() {
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
     }
-    // The third finds no t4 and takes its second shape.
+    // The third job finds no t4 and takes its second shape.
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1; place 2 on 2");
     let config = BatchConfig {
         per_gpu: 64,

@@ -1,4 +1,4 @@
-//! A cluster fed by hand, scripted policies and a toy placement.
+//! A manually driven cluster, scripted policies and a simple placement.
 
 use blox_core::runtime::Runtime;
 use blox_core::*;
@@ -44,7 +44,7 @@ pub fn stop(job: u32) -> Action {
     }
 }
 
-/// `stop 0; place 1 on 2 3 beside 4 with 8 cpus`.
+/// Formats actions, for instance `stop 0; place 1 on 2 3 beside 4 with 8 cpus`.
 pub fn text(actions: &[Action]) -> String {
     let step = |a: &Action| match a {
         Action::Stop { job, .. } => format!("stop {job}"),
@@ -81,7 +81,7 @@ pub struct Bench {
     pub core: Runtime,
     pub policy: Box<dyn Decide>,
     pub commands: Vec<Command>,
-    /// Iterations a second on so many GPUs.
+    /// Iterations a second by number of GPUs.
     pub rate: fn(usize) -> f64,
 }
 
@@ -153,7 +153,7 @@ impl Bench {
         self.event(at, Event::Ended { job, outcome });
     }
 
-    /// The steps of the decision made now.
+    /// Returns the steps of a decision made now.
     pub fn decide(&mut self, at: f64) -> String {
         match self.try_decide(at) {
             Ok(steps) => steps,
@@ -172,8 +172,8 @@ impl Bench {
         all.join("; ")
     }
 
-    /// All commands are carried out at once, and all that follow from them;
-    /// what later plans made of no account is left out.
+    /// Executes all commands at once, and all that follow from them. Skips commands that later
+    /// plans made obsolete.
     pub fn settle(&mut self, at: f64) {
         while !self.commands.is_empty() {
             for c in std::mem::take(&mut self.commands) {
@@ -203,7 +203,7 @@ impl Bench {
         }
     }
 
-    /// Decides, and all is carried out at once.
+    /// Decides and executes all commands at once.
     pub fn round(&mut self, at: f64) -> String {
         let steps = self.decide(at);
         self.settle(at);
@@ -217,7 +217,7 @@ impl Bench {
             .map_or("gone", |j| j.phase().as_str())
     }
 
-    /// `0 running, 1 waiting`.
+    /// Returns the phases, for instance `0 running, 1 waiting`.
     pub fn phases(&self) -> String {
         let known = (0..self.core.state().next_job_id().0)
             .filter(|j| self.core.state().job(JobId(*j)).is_some());
@@ -229,7 +229,7 @@ impl Bench {
         self.core.state().job(JobId(job)).unwrap()
     }
 
-    /// Returns who has a GPU: `promised to 1, held by 0`.
+    /// Returns the ledgers of a GPU, for instance `promised to 1, held by 0`.
     pub fn ledgers(&self, gpu: u32) -> String {
         let list = |ids: &mut dyn Iterator<Item = JobId>| {
             let ids: Vec<String> = ids.map(|j| j.to_string()).collect();
@@ -248,7 +248,7 @@ impl Bench {
     }
 }
 
-/// Answers with plans written down beforehand, by decision from 0.
+/// Returns prepared plans, by number of the decision from 0.
 #[derive(Clone, Default)]
 pub struct Scripted {
     pub plans: BTreeMap<u64, Vec<Action>>,
@@ -283,8 +283,8 @@ impl Decide for Scripted {
     }
 }
 
-/// Gives each request of a list one of its shapes: a job that has what one of
-/// its shapes asks for stays as it is, one that does not is moved.
+/// Assigns one of its shapes to each request of a list. A job whose assignment matches one of its
+/// shapes stays; others are moved.
 #[derive(Clone, Default)]
 pub struct Shapes;
 
@@ -366,7 +366,7 @@ impl PlacementPolicy for Shapes {
     }
 }
 
-/// One whole pipeline for each virtual cluster; nodes are managed by the first.
+/// One complete pipeline for each virtual cluster; the first one manages the nodes.
 #[derive(Clone)]
 pub struct PerVirtualCluster {
     pub pipelines: Vec<(Name, Pipeline)>,

@@ -1,4 +1,4 @@
-//! Launches that fail, wait, are cancelled; pairs; plans that are wrong or late.
+//! Launches that fail, wait or are cancelled; pairs; invalid and late plans.
 
 use crate::harness::*;
 use blox_core::input::Input;
@@ -44,7 +44,7 @@ fn a_launch_that_failed_is_planned_again() {
     assert_eq!(b.core.due(), Some(t(300.0)));
     assert_eq!(b.decide(300.0), "place 0 on 0 1");
     assert_eq!(b.take_commands(), "start 0.2");
-    // A report about the first launch comes late.
+    // A report about the first launch arrives late.
     let late = Event::Started {
         job: JobId(0),
         attempt: 1,
@@ -75,7 +75,7 @@ fn preempt_and_launch_on_the_same_gpus_waits_for_the_checkpoint() {
     assert_eq!(b.phases(), "0 stopping, 1 starting");
     assert_eq!(b.ledgers(0), "promised to 1, held by 0");
     assert_eq!(b.job(1).reason(), &Reason::WaitingForGpus);
-    // It no longer works for its own account while it leaves.
+    // The job does not attain service while it leaves.
     assert_eq!(b.job(0).attained_time(), Seconds::new(100.0));
     b.stopped(130.0, 0, 1);
     assert_eq!(b.take_commands(), "start 1.1");
@@ -111,14 +111,14 @@ fn what_a_launch_did_not_run_is_taken_back_when_its_end_is_heard_of_late() {
     b.round(0.0);
     b.event(600.0, ran(1, 50.0));
     assert_eq!(accounts(&b), (50.0, 100.0, 50.0));
-    // Whether it was told to stop before that was known or not.
+    // The same applies if the job was already stopped at the time of the report.
     b.decide(700.0);
     assert_eq!(accounts(&b), (150.0, 300.0, 150.0));
     b.event(710.0, ran(1, 60.0));
     assert_eq!(accounts(&b), (60.0, 120.0, 60.0));
     b.stopped(710.0, 0, 1);
     assert_eq!(accounts(&b), (60.0, 120.0, 60.0));
-    // The next launch counts for itself, and is never counted for longer than it was seen.
+    // The next launch counts separately, and never for longer than it was observed.
     b.decide(800.0);
     b.started(800.0, 0, 2);
     b.event(820.0, ran(2, 30.0));
@@ -128,7 +128,7 @@ fn what_a_launch_did_not_run_is_taken_back_when_its_end_is_heard_of_late() {
         "a length of launch 1 names job 0, which is running in launch 2"
     );
     assert!(b.try_event(820.0, ran(2, -1.0)).is_err());
-    // What it reported itself stays.
+    // Progress that the job itself reported stays.
     let progress = Event::Progress {
         job: JobId(0),
         attempt: 2,
@@ -160,13 +160,13 @@ fn what_is_taken_back_of_a_job_that_changes_is_news_to_answers_that_stand() {
         let (job, attempt, secs) = (JobId(0), 1, 150.0);
         b.event(310.0, Event::Ran { job, attempt, secs });
         b.started(310.0, 0, 2);
-        // The change goes on from what the launch before it did.
+        // The change continues from the state of the launch before it.
         assert_eq!(b.job(0).attained_gpu_time(), Seconds::new(300.0));
         assert_eq!(b.job(0).work_done(), 150.0);
         b.core.due()
     }
     assert_eq!(due(rounds(100.0)), Some(t(400.0)));
-    // Between events nobody would look anyway.
+    // With decisions after events only, none is due.
     assert_eq!(due(OnEvent::default()), None);
 }
 
@@ -203,7 +203,7 @@ fn a_victim_that_ends_by_itself_makes_room_all_the_same() {
     b.ended(110.0, 0);
     assert_eq!(b.take_commands(), "start 1.1");
     assert_eq!(b.phases(), "1 starting");
-    // The backend's answer to the stop, crossing with the end, is refused.
+    // The backend's answer to the stop, which crossed with the end, is rejected.
     let late = Event::Stopped {
         job: JobId(0),
         attempt: 1,
@@ -248,7 +248,7 @@ fn a_later_plan_cancels_a_launch_that_still_waits() {
     b.round(0.0);
     b.decide(100.0);
     b.decide(110.0);
-    // Nothing of job 1 ever ran: no stop, no preemption.
+    // No process of job 1 ever ran: no stop, no preemption.
     assert_eq!(b.take_commands(), "stop 0.1");
     assert_eq!(b.phases(), "0 stopping, 1 waiting, 2 starting");
     assert_eq!((b.job(1).preemptions(), b.job(1).attempt()), (0, 0));
@@ -261,9 +261,9 @@ fn a_launch_that_waits_may_be_confirmed_or_its_victim_taken_back() {
     let plans = [
         vec![place(0, &[0])],
         vec![stop(0), place(1, &[0])],
-        // Stopped and placed where it was: nothing to do, and it must not be forgotten.
+        // A job stopped and placed on the same GPUs: nothing to do, but the job must not be lost.
         vec![stop(1), place(1, &[0])],
-        // The victim gets its place back before it has left.
+        // The victim gets its GPUs back before it has left.
         vec![stop(1), place(0, &[0])],
     ];
     let mut b = bench("1x1", plans, 2);
@@ -276,7 +276,7 @@ fn a_launch_that_waits_may_be_confirmed_or_its_victim_taken_back() {
     assert_eq!(b.take_commands(), "stop 0.1");
     b.stopped(130.0, 0, 1);
     assert_eq!(b.take_commands(), "start 0.2");
-    // Told to stop once.
+    // The job is stopped only once.
     assert_eq!(b.job(0).preemptions(), 1);
 }
 
@@ -313,7 +313,7 @@ fn a_change_in_place_holds_its_old_gpus_until_it_is_done() {
     b.started(107.0, 0, 2);
     assert_eq!(b.take_commands(), "start 1.1");
     assert_eq!(b.ledgers(1), "promised to 1, held by 1");
-    // What it had until then counts.
+    // Its service until then counts.
     assert_eq!(b.job(0).attained_gpu_time(), Seconds::new(200.0));
 }
 
@@ -327,7 +327,7 @@ fn a_change_that_waits_is_charged_what_it_holds() {
     let mut b = bench("1x2", plans, 2);
     b.round(0.0);
     b.decide(100.0);
-    // It runs on until the other has left.
+    // The job continues until the other has left.
     assert_eq!(b.phases(), "0 running, 1 stopping");
     assert_eq!(b.take_commands(), "stop 1.1");
     b.stopped(150.0, 1, 1);
@@ -362,7 +362,7 @@ fn jobs_that_change_places_do_not_wait_for_one_another() {
     let mut b = bench("1x3", plans, 3);
     b.round(0.0);
     b.decide(100.0);
-    // One has to leave first; the others then change in place.
+    // One job has to leave first; the others then change in place.
     assert_eq!(b.take_commands(), "stop 0.1");
     b.stopped(110.0, 0, 1);
     assert_eq!(b.take_commands(), "change 2.2");
@@ -376,7 +376,7 @@ fn jobs_that_change_places_do_not_wait_for_one_another() {
 
 #[test]
 fn two_jobs_on_one_gpu_and_never_three() {
-    /// The first job that fits, and beside it whoever says `guest`.
+    /// The first job that fits, and the next job beside it.
     #[derive(Clone)]
     struct Guests;
     impl Stateless for Guests {}
@@ -388,7 +388,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
                 if let Some(guest) = jobs.next() {
                     let mut shape = Shape::gpus(guest.gpus());
                     shape.place = Place::ShareWith(host.id());
-                    // It stands where it stands if it has a place.
+                    // A placed guest keeps its GPUs.
                     if guest.assignment().is_none() {
                         out.push(Request::with_shape(guest.id(), shape));
                     }
@@ -436,7 +436,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
     assert_eq!(b.ledgers(0), "promised to 0+1, held by 0+1");
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
     b.ended(100.0, 0);
-    // The other goes on, alone, without a restart.
+    // The other job continues alone, without a restart.
     assert_eq!(b.phases(), "1 running, 2 waiting");
     assert_eq!(b.take_commands(), "");
     assert_eq!(b.job(1).assignment(), Some(&on(&[0])));
@@ -497,7 +497,7 @@ fn pairs_that_swap_gpus_are_not_deadlocked() {
     let mut b = bench("1x2", plans, 4);
     b.round(0.0);
     b.decide(10.0);
-    // One pair leaves, then the other has room.
+    // One pair leaves, then the other pair fits.
     assert_eq!(b.take_commands(), "stop 0.1; stop 1.1");
     assert_eq!(b.phases(), "0 stopping, 1 stopping, 2 running, 3 running");
     b.stopped(20.0, 0, 1);
@@ -605,7 +605,7 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
         assert_eq!(b.ledgers(0), "promised to 0, held by 0");
         assert_eq!(b.take_commands(), "");
         assert_eq!(b.core.counters().refused_plans, 1);
-        // The policy is asked again.
+        // The policy must decide again.
         assert_eq!(b.core.due(), Some(t(11.0)));
     }
 }
@@ -648,7 +648,7 @@ fn answer(b: &mut Bench, at: f64, plan: Plan) -> Result<(), DecideError> {
 fn answer_without_later_news_is_not_due() {
     let mut b = bench("1x2", [vec![]], 1);
     b.round(0.0);
-    // The last news is what the plan was made from.
+    // The last event is included in the state that the plan was made from.
     b.event(5.0, Event::GpuFailed { gpu: GpuId(1) });
     let plan = Plan {
         version: b.core.state().version(),
@@ -657,7 +657,7 @@ fn answer_without_later_news_is_not_due() {
     ask(&mut b, 10.0);
     answer(&mut b, 10.0, plan.clone()).unwrap();
     assert_eq!(b.core.due(), None);
-    // News that came after the question are due at once.
+    // Events after the request make a decision due at once.
     ask(&mut b, 11.0);
     b.event(11.0, Event::GpuRepaired { gpu: GpuId(1) });
     answer(&mut b, 12.0, plan).unwrap();
@@ -681,7 +681,7 @@ fn a_late_plan_is_applied_without_what_became_impossible() {
     };
     ask(&mut b, 0.0);
     assert_eq!(b.core.due(), None);
-    // Job 0 ends, the second node is lost: of five steps two go on.
+    // Job 0 ends and the second node is lost: two of five steps remain.
     b.ended(5.0, 0);
     b.event(6.0, Event::NodeLost { node: NodeId(1) });
     let newcomer = b.submit(7.0, job(1, 1e6));
@@ -693,13 +693,13 @@ fn a_late_plan_is_applied_without_what_became_impossible() {
     assert_eq!(counters.stale_steps, 3);
     assert_eq!((counters.preemptions, counters.placements), (0, 3));
     assert!(b.job(3).promoted());
-    // The change that came too late leaves the job where it is.
+    // The change that was too late leaves the job where it is.
     assert_eq!(b.job(1).assignment(), Some(&on(&[1])));
-    // What came in while the plan was made is due now.
+    // Events that arrived while the plan was made are due now.
     assert_eq!(b.core.due(), Some(t(10.0)));
     b.decide(10.0);
     assert_eq!(b.job(newcomer.0).phase(), Phase::Waiting);
-    // Late does not excuse what was wrong from the start.
+    // Lateness does not excuse an error that existed from the start.
     let wrong = Plan {
         version: b.core.state().version(),
         actions: vec![place(99, &[0])],
@@ -742,8 +742,8 @@ fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
     b.submit(1.0, job(1, 1e6));
     b.submit(1.0, job(1, 1e6));
     assert_eq!(b.round(1.0), "");
-    // The policy beside the loop finds nothing to do; meanwhile a GPU comes
-    // free, one waiting job goes and another is back: as many as before.
+    // The policy beside the loop finds nothing to do. Meanwhile a GPU becomes free, one waiting job
+    // leaves and another one returns: the number is the same as before.
     let mut beside = b.policy.clone();
     let snapshot = b.core.state().clone();
     let mut plan = Plan {
@@ -777,7 +777,7 @@ fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
 fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
     struct Panics;
     impl Policy for Panics {
-        /// How often it was asked.
+        /// Number of calls.
         type Memory = u32;
 
         fn initial(&self, _: u64) -> u32 {
@@ -823,7 +823,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
     };
     b.core.take(&lost, &mut *b.policy).unwrap();
     assert_eq!(b.core.counters().failed_decisions, 2);
-    // Asked again about both, the one that could never run is turned away.
+    // When both jobs are decided again, the one that could never run is rejected.
     assert_eq!(b.round(900.0), "place 1 on 1");
     assert_eq!(b.phases(), "0 running, 1 running");
     b.event(
@@ -858,12 +858,12 @@ fn wrong_place_for_a_job_admitted_in_the_same_decision_is_refused_beside_the_loo
         };
         decision.verdicts.accept(JobId(0));
         decision.plan.actions.push(place(0, &[gpu]));
-        // Something else happens before the answer is there.
+        // Another event occurs before the answer arrives.
         b.event(1.0, Event::Hold { job: JobId(1) });
         let result = b.core.apply(t(2.0), decision, &mut *b.policy);
         assert_eq!(result.is_ok(), applied);
         assert_eq!(b.core.counters().stale_steps, 0);
-        // It was eligible when the question was asked.
+        // The job was eligible at the time of the request.
         assert_eq!(b.job(0).eligible_since(), t(0.0));
         assert_eq!(b.phase(0), if applied { "starting" } else { "waiting" });
     }
@@ -875,7 +875,7 @@ fn panic_while_scheduling_leaves_no_answer_of_admission_behind() {
     impl Stateless for Falls {}
     impl SchedulingPolicy for Falls {
         fn schedule(&self, (): &mut (), view: View<'_>, _: &mut Requests) -> Outlook {
-            // It sees the answer that admission has just given.
+            // The view shows the decision that admission has just made.
             assert_eq!(view.waiting_count(), 0, "a job waits");
             Outlook::NextRound
         }

@@ -1,4 +1,4 @@
-//! Look-ahead over clones, restart from what was saved, journals, drafts.
+//! Forecasts with clones, restarts from saved memory, journals, drafts.
 
 use crate::harness::*;
 use crate::rounds::gavel;
@@ -29,7 +29,7 @@ fn srtf() -> Pipeline {
         .unwrap()
 }
 
-/// Plans of some rounds; in the second, a job ends.
+/// Returns the plans of some rounds; a job ends in the second.
 fn play(b: &mut Bench, from: u32, rounds: u32) -> Vec<String> {
     (from..from + rounds)
         .map(|r| {
@@ -57,7 +57,7 @@ fn a_simulation_ahead_leaves_the_original_as_it_was() {
             commands: Vec::new(),
             rate: |_| 1.0,
         };
-        // What is known makes a decision due, in the clone too.
+        // The known events make a decision due, in the clone too.
         assert!(ahead.core.due().is_some());
         assert_eq!(play(&mut ahead, 2, 4), expected[2..]);
         assert_eq!(serde_json::to_string(b.core.state()).unwrap(), before);
@@ -75,7 +75,7 @@ fn a_restart_from_what_was_saved_decides_the_same() {
             play(&mut b, 0, stop_after);
             let state = serde_json::to_string(b.core.state()).unwrap();
             let memory = b.policy.save().unwrap();
-            // An order that is kept follows from the view: nothing to save.
+            // A kept order follows from the view: it saves nothing.
             assert_eq!(memory.is_some(), remembers);
             let mut policy = make();
             if let Some(memory) = memory {
@@ -127,7 +127,7 @@ impl std::io::Write for Buffer {
     }
 }
 
-/// Refuses what lasts long; errs once.
+/// Rejects long jobs; fails once.
 #[derive(Clone)]
 struct Picky {
     limit: f64,
@@ -187,7 +187,7 @@ fn what_a_user_does_to_a_node_is_replayed_as_news() {
     assert_eq!(equal.unwrap(), 1);
 }
 
-/// Answers nobody.
+/// Makes no decision about any job.
 #[derive(Clone)]
 struct Silent;
 
@@ -220,7 +220,7 @@ fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
     }
 }
 
-/// Keeps jobs back by its load until an hour has passed, and then by a quota.
+/// Defers jobs because of the load until an hour has passed, and then because of a quota.
 #[derive(Clone)]
 struct Closed;
 
@@ -266,16 +266,16 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
         let version = b.core.state().version();
         b.round(at);
         assert_eq!(told(&journal), lines, "at {at}");
-        // A quiet decision is its plan and nothing else.
+        // A decision without events consists only of its plan.
         let quiet = [300.0, 600.0, 3900.0].contains(&at);
         assert_eq!(b.core.state().version() == version + 1, quiet, "at {at}");
     }
-    // Who was released asks again, and is told again.
+    // A released job is decided again.
     b.event(4000.0, Event::Hold { job: JobId(0) });
     b.event(4001.0, Event::Release { job: JobId(0) });
     b.round(4200.0);
     assert_eq!(told(&journal), 5);
-    // Beside the loop there is nothing to be kept of it either.
+    // Beside the loop, repeated deferrals are dropped too.
     let decision = b.core.consult(t(4500.0), &mut closed.clone()).unwrap();
     assert_eq!(decision.verdicts.iter().count(), 0);
     let text = journal.0.lock().unwrap().clone();
@@ -297,7 +297,7 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     }
     b.round(300.0);
     b.ended(400.5, 1);
-    // Late messages are not part of what happened.
+    // Late messages are not part of the history.
     assert!(
         b.try_event(401.0, Event::Release { job: JobId(1) })
             .is_err()
@@ -352,7 +352,7 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
         .iter()
         .position(|e| matches!(e, Input::Decided { .. }))
         .unwrap();
-    // Another order; another word at admission, though nothing is placed otherwise.
+    // Another order; or another admission decision with the same placements.
     for changed in [picky(1000.0, true), picky(10_000.0, false)] {
         match again(changed).unwrap_err() {
             ReplayError::Differs { line, at, .. } => {
@@ -361,7 +361,7 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
             other => panic!("{other}"),
         }
     }
-    // A policy that answers where the journal says that it lost its turn differs as well.
+    // A policy also differs if it answers where the journal records a failed decision.
     let mut fit = picky(1000.0, false);
     fit = fit
         .with_admission(Picky {
@@ -378,10 +378,10 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     }
 }
 
-/// Does whatever comes to mind with its draft, and keeps books of its own.
+/// Performs random operations on its draft, and keeps its own accounts.
 struct Whims;
 
-/// The state of its generator, which must not be 0.
+/// State of its random number generator, which must not be 0.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct Whim(u64);
 
@@ -401,7 +401,7 @@ impl Whim {
         ((self.0 >> 20) % u64::from(n.max(1))) as u32
     }
 
-    /// What is free, counted from what every job has.
+    /// Checks the free GPUs and CPUs against the assignments of all jobs.
     fn check(draft: &Draft<'_>) {
         let view = draft.view();
         let mut taken = std::collections::BTreeMap::<GpuId, u32>::new();
@@ -441,7 +441,7 @@ impl Whim {
         }
     }
 
-    /// The first GPUs of nodes are the same whoever takes them.
+    /// Checks that `assign_on` takes the same GPUs as `take_from`.
     fn on_nodes(&mut self, draft: &mut Draft<'_>, job: JobId) {
         let first = self.below(4);
         let nodes = [first, (first + 1 + self.below(3)) % 4].map(NodeId);
@@ -504,7 +504,7 @@ impl PlacementPolicy for Whims {
         let mut marks = vec![draft.savepoint()];
         for _ in 0..memory.below(25) {
             let job = jobs[memory.below(jobs.len() as u32) as usize];
-            // Most of these are impossible; a refusal must change nothing.
+            // Most of these operations are impossible; a failed one must change nothing.
             match memory.below(9) {
                 8 => memory.on_nodes(draft, job),
                 0 | 1 => {

@@ -1,4 +1,4 @@
-//! Requests are honoured whichever placement serves them.
+//! Every placement fulfills requests in the same way.
 
 use crate::harness::*;
 use blox_core::order::SortKey;
@@ -7,7 +7,7 @@ use blox_core::testing::FirstFit;
 use blox_core::*;
 use std::sync::Arc;
 
-/// Places what [`Requests::all`] gives, on the lowest free GPUs of any type.
+/// Places the jobs of [`Requests::all`] on the lowest free GPUs of any type.
 struct Blind;
 
 impl Stateless for Blind {}
@@ -171,7 +171,7 @@ fn partner_is_put_beside_its_job_by_any_placement() {
     });
     for (gpus, expected) in [
         (2, "place 0 on 0 1; place 1 on 0 1 beside 0"),
-        // It asks for another number of GPUs.
+        // The job requests another number of GPUs.
         (1, "place 0 on 0 1"),
     ] {
         let mut bench = Bench::new("1x2", rounds(300.0), composed(paired.clone(), Blind));
@@ -208,7 +208,7 @@ fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
 
 #[test]
 fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
-    /// Narrows the draft, and leaves it so.
+    /// Narrows the draft and does not widen it again.
     struct Narrowing;
     impl Stateless for Narrowing {}
     impl PlacementPolicy for Narrowing {

@@ -1,4 +1,4 @@
-//! Shares realised over rounds, leases, timers, promotion, eligibility.
+//! Shares over rounds, leases, timers, promotion, eligibility.
 
 use crate::harness::*;
 use blox_core::drive::{Backend, drive, run_ready};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A job, or a pair, on a type of GPU, for this part of the time.
+/// A job, or a pair, on a GPU type for a fraction of the time.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Share {
     jobs: Vec<JobId>,
@@ -20,12 +20,12 @@ pub struct Share {
     fraction: f64,
 }
 
-/// The inner policy: a fractional matrix, kept until the set of jobs changes.
+/// The inner policy: a matrix of time fractions, kept until the set of jobs changes.
 pub trait SharePolicy: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn shares(&mut self, view: View<'_>) -> Vec<Share>;
 }
 
-/// Jobs 0 and 1 share the fast type with job 2 half and half; all take turns on the slow one.
+/// Jobs 0 and 1 share the fast type equally with job 2; all take turns on the slow one.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Halves {
     solved: u32,
@@ -59,12 +59,12 @@ impl SharePolicy for Halves {
     }
 }
 
-/// The round mechanism: first whoever got least of its share.
+/// The round mechanism: jobs that received least of their share come first.
 pub struct ShareRounds<S> {
     inner: S,
 }
 
-/// The inner policy with what it knows, and rounds received, by jobs and type.
+/// The inner policy with its memory, and the rounds received, by jobs and type.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Received<S> {
     inner: S,
@@ -99,7 +99,7 @@ impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
             .enumerate()
             .map(|(i, s)| {
                 let received = memory.received.get(&name(&s)).copied().unwrap_or(0.0);
-                // A share of which nothing was received comes first, larger ones before smaller.
+                // Shares without any received round come first, larger ones before smaller.
                 let priority = if received == 0.0 {
                     1e9 * s.fraction
                 } else {
@@ -152,7 +152,7 @@ fn gavel_shares_over_rounds_with_a_pair() {
         "place 0 on 0; place 1 on 0 beside 0; place 2 on 1"
     );
     assert_eq!(b.phases(), "0 running, 1 running, 2 running");
-    // The link of a pair has two ends.
+    // Both jobs of a pair name each other as partner.
     assert_eq!(b.job(0).assignment().unwrap().partner, Some(JobId(1)));
     assert_eq!(
         b.round(360.0),
@@ -165,8 +165,8 @@ fn gavel_shares_over_rounds_with_a_pair() {
         b.round(1080.0),
         "stop 1; stop 2; place 0 on 0; place 1 on 0 beside 0; place 2 on 1"
     );
-    // Half of a pair ends: the other goes on alone; shares are solved anew and
-    // the round after that it is no longer anybody's pair.
+    // One job of a pair ends, and the other continues alone. Shares are computed again, and in the
+    // next round it belongs to no pair.
     b.ended(1100.0, 1);
     assert_eq!(b.phases(), "0 running, 2 running");
     assert_eq!(b.job(0).assignment().unwrap().partner, None);
@@ -176,8 +176,8 @@ fn gavel_shares_over_rounds_with_a_pair() {
     );
 }
 
-/// GPUs are leased for two rounds; whoever's lease ends goes to the end of the
-/// queue, and keeps its GPUs if nobody else wants them.
+/// GPUs are leased for two rounds. A job whose lease ends goes to the end of the queue, and keeps
+/// its GPUs if no other job needs them.
 struct Leases;
 
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -205,7 +205,7 @@ impl SchedulingPolicy for Leases {
         let over = |ends: &BTreeMap<JobId, Time>, j: JobId| ends.get(&j).is_none_or(|e| *e <= now);
         out.stop_unlisted();
         let mut order: Vec<JobId> = view.active().map(|j| j.id()).collect();
-        // Running leases, then who never had one or waited, then who had.
+        // Running leases first, then jobs without an earlier lease, then the others.
         order.sort_by_key(|j| match memory.ends.get(j) {
             Some(e) if *e > now => (0, *e),
             None => (1, Time::ZERO),
@@ -243,7 +243,7 @@ fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
     b.submit(0.0, job(1, 1e6));
     assert_eq!(b.core.due(), Some(t(0.0)));
     assert_eq!(b.round(0.0), "place 0 on 0");
-    // A plan that changed something is looked at again; then nothing until the lease ends.
+    // A plan with changes is followed by another decision; the next one is at the end of the lease.
     assert_eq!(b.core.due(), Some(t(100.0)));
     assert_eq!(b.round(100.0), "");
     assert_eq!(b.core.due(), Some(t(200.0)));
@@ -259,13 +259,13 @@ fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
         },
     );
     assert_eq!(b.round(500.0), "");
-    // Nobody else wants it: renewed without a step.
+    // No other job needs the GPU: the lease is renewed without a step.
     assert_eq!(b.round(600.0), "");
     assert_eq!(b.core.due(), Some(t(800.0)));
     assert_eq!(b.phases(), "0 running");
 }
 
-/// Lets a job run from its appointed moment on.
+/// Lets each job run from a given moment on.
 #[derive(Clone)]
 struct Appointments(Vec<(JobId, Time)>);
 
@@ -285,7 +285,7 @@ impl SchedulingPolicy for Appointments {
     }
 }
 
-/// Brings events at their moments, answers commands at once, writes decisions down.
+/// Injects events at their moments, answers commands at once, and records decisions.
 struct Script {
     events: std::collections::VecDeque<(Time, Event)>,
     rate: f64,
@@ -379,7 +379,7 @@ fn a_timer_that_has_rung_does_not_ring_for_ever() {
     assert_eq!(b.core.due(), None);
 }
 
-/// Shortest first, but whoever has waited 600 s comes before all others for good.
+/// Shortest job first. A job that has waited for 600 s is promoted permanently.
 #[derive(Clone)]
 struct Guarded {
     key: KeyFn,
@@ -422,7 +422,7 @@ fn a_promoted_job_comes_first_and_stays_first() {
     assert_eq!(b.round(300.0), "");
     assert_eq!(b.round(600.0), "promote 1");
     assert!(b.job(1).promoted());
-    // To go on asking for it is no change.
+    // A repeated promotion is no change.
     assert_eq!(b.round(900.0), "");
     b.ended(1000.0, 0);
     b.submit(1000.0, job(1, 20.0));
@@ -436,7 +436,7 @@ fn a_promoted_job_comes_first_and_stays_first() {
             why: Reason::Crashed,
         },
     );
-    // Shorter jobs came in meanwhile; it is still before them.
+    // Shorter jobs were submitted meanwhile; the promoted job still precedes them.
     b.submit(1310.0, job(1, 1.0));
     assert_eq!(b.round(1500.0), "place 1 on 0");
     b.ended(1600.0, 1);
@@ -455,9 +455,9 @@ fn eligible_since_is_the_first_decision_that_could_have_launched_it() {
     b.submit(10.0, job(1, 1e6));
     b.submit(20.0, job(1, 1e6));
     b.decide(300.0);
-    // New: the decision that first saw it.
+    // A new job: the first decision that considered it.
     assert_eq!(b.job(2).eligible_since(), t(300.0));
-    // Preempted in this decision: the next one, however long it takes to leave.
+    // Preempted in this decision: the next one, however long the job takes to leave.
     assert_eq!(b.take_commands(), "stop 0.1");
     b.stopped(330.0, 0, 1);
     assert_eq!(b.job(0).eligible_since(), t(600.0));
@@ -476,13 +476,13 @@ fn eligible_since_is_the_first_decision_that_could_have_launched_it() {
 
 #[test]
 fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
-    /// Takes the candidates off, then panics once.
+    /// Takes candidates from the requests, then panics once.
     #[derive(Clone)]
     struct Clumsy {
         panics: u32,
     }
     impl Policy for Clumsy {
-        /// Panics that are left.
+        /// Number of remaining panics.
         type Memory = u32;
 
         fn initial(&self, _: u64) -> u32 {

@@ -1,4 +1,4 @@
-//! Nodes that move between partitions; one whole pipeline for each virtual cluster.
+//! Nodes that move between partitions; one complete pipeline for each virtual cluster.
 
 use crate::harness::*;
 use blox_core::testing::FirstFit;
@@ -9,7 +9,7 @@ fn fifo(name: &str) -> Composition {
 }
 
 fn build(c: Composition) -> Pipeline {
-    // Nodes move: what asks for more than its partition has now may wait for them.
+    // Nodes move: a job that requests more than its partition has now may wait for more nodes.
     c.scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
         .placement(FirstFit)
         .build()
@@ -43,7 +43,7 @@ fn a_blocked_head_blocks_its_own_virtual_cluster_only() {
         rounds(100.0),
         both(fifo("fifo-a")),
     );
-    // The head of a asks for more than a has; the one behind it would fit.
+    // The first job of a requests more GPUs than a has; the next one would fit.
     b.submit(0.0, job(3, 1e6).in_virtual_cluster("a"));
     b.submit(1.0, job(1, 1e6).in_virtual_cluster("a"));
     b.submit(2.0, job(1, 1e6).in_virtual_cluster("b"));
@@ -76,7 +76,7 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_gpu() {
     assert_eq!(b.round(100.0), "place 2 on 0");
 }
 
-/// Places on node 0 whoever finds a GPU there, and as many CPUs as it asks for.
+/// Places jobs on node 0 if it has a free GPU and the requested CPUs.
 #[derive(Clone)]
 struct WithCpus;
 
@@ -139,7 +139,7 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_cpus() {
     );
 }
 
-/// Gives node 1 to b at 150 s.
+/// Moves node 1 to b at 150 s.
 #[derive(Clone)]
 struct Lender;
 
@@ -175,14 +175,14 @@ fn a_node_that_moves_keeps_what_runs_and_serves_its_new_partition() {
     b.submit(0.0, job(2, 1e6).in_virtual_cluster("b"));
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1");
     assert_eq!(b.round(100.0), "");
-    // The timer of the manager, at the round that follows it.
+    // The timer of the manager, at the next round.
     assert_eq!(b.core.due(), Some(t(200.0)));
     assert_eq!(b.round(200.0), "");
-    // Job 1 of a runs on where b is served now.
+    // Job 1 of a continues on the node that now serves b.
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
     b.submit(210.0, job(1, 1e6).in_virtual_cluster("a"));
     b.submit(210.0, job(1, 1e6).in_virtual_cluster("b"));
-    // There is a free GPU, but not for a; in b the head waits for two.
+    // There is a free GPU, but not for a; in b the first job needs two.
     assert_eq!(b.round(300.0), "");
     b.ended(310.0, 1);
     assert_eq!(b.round(400.0), "place 2 on 1 2");

@@ -1,18 +1,18 @@
-//! Speed that depends on the type of GPU, and on who shares it.
+//! Speed by GPU type and by the job on the same GPUs.
 
 use super::{ExecutionModel, FixedRate, around, passes_on};
 use blox_core::{Assignment, JobRef, Name, NameId, View};
 
-/// Over another model: a job that says [how fast it is on each GPU type](blox_core::Extras::speeds)
-/// is that fast there, alone or beside the job on the same GPUs; on GPUs of several
-/// types as fast as on the slowest. It does not run where nobody measured it.
+/// Wraps another model. A job with [speeds by GPU type](blox_core::Extras::speeds) runs at its
+/// speed on that type, alone or beside the job on the same GPUs. On GPUs of several types it runs
+/// at the speed of the slowest. It does not run on a type that was not measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByType<M = FixedRate> {
     inner: M,
 }
 
 impl<M> ByType<M> {
-    /// Over a model for jobs that do not say.
+    /// Wraps the model for jobs without such speeds.
     pub fn over(inner: M) -> Self {
         ByType { inner }
     }
@@ -35,7 +35,7 @@ impl<M: ExecutionModel + Clone> ExecutionModel for ByType<M> {
             let Some(other) = &partner else {
                 return speeds.alone(gpu_type).unwrap_or(0.0);
             };
-            // The row of the job that came first says how fast both are.
+            // The entry of the job that was submitted first gives the speeds of both.
             let of = |a: &JobRef<'_>, b: &JobRef<'_>| {
                 let model = b.spec().extras().model.as_ref()?;
                 a.spec().extras().speeds.as_ref()?.beside(gpu_type, model)

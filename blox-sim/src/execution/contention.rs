@@ -1,4 +1,4 @@
-//! Jobs that slow each other on a node.
+//! Contention between jobs on a node.
 
 use super::{ExecutionModel, Stretch, Turn, on_nodes_of};
 use blox_core::{Assignment, GpuId, JobId, JobRef, Part, Phase, RestoreError, Time, View};
@@ -36,7 +36,7 @@ pub struct Contention<M> {
 }
 
 impl<M: ExecutionModel + Clone> Contention<M> {
-    /// Over another model; a `slowdown` below 0 counts as 0.
+    /// Wraps another model. A `slowdown` below 0 counts as 0.
     pub fn over(inner: M, slowdown: f64) -> Self {
         Contention {
             inner,

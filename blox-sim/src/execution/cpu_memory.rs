@@ -1,19 +1,19 @@
-//! Speed that depends on CPUs and memory.
+//! Speed as a function of CPUs and memory.
 
 use super::{ExecutionModel, FixedRate, around, passes_on};
 use blox_core::{Assignment, JobRef, View};
 
-/// Over another model: a job that says how its speed depends on CPUs and
-/// memory ([`Extras::sensitivity`](blox_core::Extras::sensitivity)) is as fast
-/// as what it holds allows, compared with what it asked for. Where nobody
-/// counts CPUs or memory (0 of them), the job has as much as it can use.
+/// Wraps another model. Scales the speed of a job with a
+/// [sensitivity](blox_core::Extras::sensitivity) to CPUs and memory by the amounts that it has,
+/// relative to the amounts that it requested. If CPUs or memory are not counted (0 of them), the
+/// job has as much as it can use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuMemory<M = FixedRate> {
     inner: M,
 }
 
 impl<M> CpuMemory<M> {
-    /// Over a model that says how fast a job is with all that it can use.
+    /// Wraps the model that gives the speed with unlimited CPUs and memory.
     pub fn over(inner: M) -> Self {
         CpuMemory { inner }
     }

@@ -1,22 +1,21 @@
-//! Speed that depends on how the GPUs are linked.
+//! Speed as a function of the links between GPUs.
 
 use super::{ExecutionModel, FixedRate, around, passes_on};
 use blox_core::{Assignment, JobRef, NodeId, View};
 
-/// Jobs that [exchange gradients](blox_core::Extras::communication) are slower on
-/// GPUs that are linked slower.
+/// Slows jobs that [exchange gradients](blox_core::Extras::communication) on GPUs with slower
+/// links.
 ///
-/// Of a step, the share `communication` is spent on exchange where all links are as
-/// fast as the best of the cluster; it takes longer in proportion where the
-/// [bandwidth](blox_core::NodeSpec::bandwidth_of) of the held GPUs is lower, or the
-/// network's where they lie on several nodes. Jobs that do not say, jobs on one GPU,
-/// and clusters in which no node says how its GPUs are linked are as fast as the
-/// model beneath says.
+/// A job spends the fraction `communication` of a step on the exchange if all links are as fast as
+/// the best of the cluster. The exchange takes longer in proportion if the
+/// [bandwidth](blox_core::NodeSpec::bandwidth_of) of the job's GPUs is lower, or the network's if
+/// they are on several nodes. Three cases keep the speed of the inner model: jobs without this
+/// fraction, jobs on one GPU, and clusters without specified links.
 #[derive(Clone, Debug)]
 pub struct LinkBound<M = FixedRate> {
     inner: M,
     network_gb_per_s: f64,
-    /// The best link of the first so many nodes.
+    /// Number of nodes considered so far, and their best link.
     best: (usize, f64),
 }
 
@@ -27,7 +26,7 @@ impl Default for LinkBound {
 }
 
 impl<M> LinkBound<M> {
-    /// Over another model, with a network of 1.25 GB/s (10 Gbit/s) between nodes.
+    /// Wraps another model, with a network of 1.25 GB/s (10 Gbit/s) between nodes.
     pub fn over(inner: M) -> Self {
         LinkBound {
             inner,
@@ -36,7 +35,7 @@ impl<M> LinkBound<M> {
         }
     }
 
-    /// Returns it with another bandwidth between nodes, above 0.
+    /// Sets the bandwidth between nodes, above 0.
     #[must_use]
     pub fn network(mut self, gb_per_s: f64) -> Self {
         self.network_gb_per_s = gb_per_s;
@@ -54,7 +53,7 @@ impl<M> LinkBound<M> {
         self.best.1
     }
 
-    /// GB/s of the held GPUs; `None` where it does not matter or nobody knows.
+    /// Returns the GB/s between the job's GPUs; `None` if it is irrelevant or unknown.
     fn held(&self, view: View<'_>, assignment: &Assignment) -> Option<f64> {
         let mut parts: Vec<(NodeId, Vec<u32>)> = Vec::new();
         for gpu in &assignment.gpus {
@@ -125,12 +124,12 @@ mod tests {
 
     #[test]
     fn slower_links_take_longer_in_proportion_to_what_is_sent() {
-        // First fit takes GPUs 0 and 1: one NVLink where the best pair has two.
+        // First fit takes GPUs 0 and 1, which have one NVLink; the best pair has two.
         assert_eq!(took("1x4@p3.8xlarge", 2, 0.25), 1250.0);
         assert_eq!(took("1x4@p3.8xlarge", 4, 0.25), 1000.0);
         assert_eq!(took("1x4@p3.8xlarge", 2, 0.0), 1000.0);
         assert_eq!(took("1x4@p3.8xlarge", 1, 0.25), 1000.0);
-        // Between nodes 1.25 GB/s of 50.
+        // 1.25 of 50 GB/s between nodes.
         assert_eq!(
             took("2x4@p3.8xlarge", 8, 0.25),
             1000.0 * (0.75 + 0.25 * 40.0)

@@ -1,4 +1,4 @@
-//! What a job really does on an assignment.
+//! Execution models: the real speed of a job on an assignment.
 
 mod by_type;
 mod contention;
@@ -18,7 +18,8 @@ pub use shared::Shared;
 pub use training::Training;
 pub use variability::Variability;
 
-/// A model around another remembers what that one does.
+/// Implements saving and restoring for a model that wraps another: its memory is that of the inner
+/// model.
 macro_rules! around {
     ($model:ident) => {
         impl<M: $crate::execution::ExecutionModel + Clone> blox_core::Part for $model<M> {
@@ -37,7 +38,7 @@ macro_rules! around {
 }
 use around;
 
-/// What such a model leaves to the one that it goes around.
+/// Forwards the remaining methods of a wrapping model to the inner model.
 macro_rules! passes_on {
     () => {
         fn ended(&mut self, job: blox_core::JobId) {
@@ -67,76 +68,75 @@ use passes_on;
 use blox_core::{Assignment, BatchConfig, GpuId, JobId, JobRef, Part, Time, TrainingReport, View};
 use std::sync::Arc;
 
-/// The truth about speed. Policies never see it; they have beliefs.
+/// The true speed of jobs. Policies never see it; they have estimates.
 pub trait ExecutionModel: Part {
-    /// Iterations a second that the job does on the assignment that it starts
-    /// on now, at least 0. Asked again when the job on the same GPUs changes. In which order
-    /// jobs are asked about that are launched at one moment is open.
+    /// Returns the iterations a second, at least 0, of the job on the assignment that it starts on
+    /// now. Called again when the job on the same GPUs changes. The order of calls for jobs that
+    /// are launched at one moment is unspecified.
     fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
 
-    /// Returns what a running job does from now on, if it changes its rate by itself; `None` for
-    /// one that keeps it. Asked after each start and each change of its rate. A stretch follows
-    /// from the rate of the model that says it: such a model goes around others, none goes around
-    /// it.
+    /// Returns the stretch of a running job from now on if the job changes its own rate; `None` if
+    /// it keeps its rate. Called after each start and each change of the rate. A stretch follows
+    /// from the model's own rate: such a model may wrap others, but must not be wrapped itself.
     fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
         let _ = (view, job);
         None
     }
 
-    /// A stretch is over, at `at`, which the view need not have reached: what the job does next.
+    /// Ends a stretch at `at`, which may be later than the view. Returns what the job does next.
     fn turn(&mut self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn> {
         let _ = (view, job, at);
         None
     }
 
-    /// A job has ended: what is remembered of it can go.
+    /// Called when a job has ended, to drop its data.
     fn ended(&mut self, job: JobId) {
         let _ = job;
     }
 
-    /// Returns whether a job that says nothing but its GPUs and its work (it has no
-    /// [extras](blox_core::Extras)) does the rate that it says, and keeps it, wherever it is alone
-    /// on as many GPUs as it asked for. The model need not be asked then.
+    /// Returns whether jobs without [extras](blox_core::Extras) keep their specified rate wherever
+    /// they are alone on the requested number of GPUs. The simulator then need not call this model
+    /// for them.
     fn keeps_plain_rates(&self) -> bool {
         false
     }
 
-    /// Returns whether [`affected`](ExecutionModel::affected) names jobs on other GPUs than the
+    /// Returns whether [`affected`](ExecutionModel::affected) returns jobs on other GPUs than the
     /// job's own.
     ///
-    /// If it returns `true`, the simulator carries out every launch and stop by itself, and asks
-    /// every job for its rate.
+    /// If it returns `true`, the simulator applies every launch and stop separately, and computes
+    /// the rate of every job.
     fn reaches_other_gpus(&self) -> bool {
         false
     }
 
-    /// Returns the jobs whose rate changes if `job` begins to run on `gpus`, or stops running there.
+    /// Returns the jobs whose rate changes if `job` starts or stops running on `gpus`.
     ///
-    /// The simulator asks these jobs for their [rate](ExecutionModel::rate) again, and always the job
-    /// on the same GPUs. It calls this only if
-    /// [`reaches_other_gpus`](ExecutionModel::reaches_other_gpus) returns `true`.
-    /// [`on_nodes_of`] lists the jobs of a node.
+    /// The simulator then updates the [rate](ExecutionModel::rate) of these jobs, and always of the
+    /// job on the same GPUs. It calls this only if
+    /// [`reaches_other_gpus`](ExecutionModel::reaches_other_gpus) returns `true`. [`on_nodes_of`]
+    /// lists the jobs of a node.
     fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
         let _ = (view, job, gpus);
         Vec::new()
     }
 }
 
-/// A time in which a job keeps its rate.
+/// A period in which a job keeps its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// When it is over, not before now.
+    /// End of the stretch, not before now.
     pub until: Time,
-    /// True if all work is done then.
+    /// True if all work is done at its end.
     pub ends: bool,
-    /// The batch in it.
+    /// Batch used in the stretch.
     pub config: Option<BatchConfig>,
 }
 
-/// What a job does after a stretch.
+/// Result of a stretch, and the job's rate after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
-    /// What it learnt in the stretch.
+    /// Measurements made in the stretch.
     pub report: Option<Arc<TrainingReport>>,
     /// Iterations done at the end of the stretch.
     pub work: f64,
@@ -176,8 +176,8 @@ impl ExecutionModel for Box<dyn ExecutionModel> {
     }
 }
 
-/// Every job does its own rate on the GPUs that it asked for, in proportion on
-/// fewer or more, whatever runs beside it.
+/// Every job runs at its own rate on the requested number of GPUs, and in proportion on fewer or
+/// more, regardless of other jobs on them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedRate;
 
@@ -200,22 +200,22 @@ impl ExecutionModel for FixedRate {
     }
 }
 
-/// The model that simulations use unless told otherwise: jobs are as fast as
-/// they say of themselves, [on their own](untrained). Jobs that [train](Training) one of the
-/// [built-in applications](training::built_in) do that.
+/// The default model of simulations: jobs run at their [specified speed](untrained). Jobs that name
+/// one of the [built-in applications](training::built_in) [train](Training) it.
 pub fn as_specified() -> Box<dyn ExecutionModel> {
     Box::new(Training::of(training::built_in()))
 }
 
-/// Of jobs that do not train: rates [by type](ByType) or as [`Profiled`], less where [CPUs or memory](CpuMemory)
-/// are short, [links](LinkBound) slow, or GPUs [shared](Shared).
+/// The model of jobs that do not train: rates [by type](ByType) or as [`Profiled`]. They are
+/// reduced by scarce [CPUs or memory](CpuMemory), slow [links](LinkBound) and [shared](Shared)
+/// GPUs.
 pub fn untrained() -> Box<dyn ExecutionModel> {
     Box::new(Shared::over(LinkBound::over(CpuMemory::over(
         ByType::over(Profiled),
     ))))
 }
 
-/// Returns the jobs that hold GPUs on the nodes of `gpus`, in order of job.
+/// Returns the jobs bound to GPUs on the nodes of `gpus`, in order of job.
 pub fn on_nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<JobId> {
     let cluster = view.cluster();
     let mut nodes: Vec<_> = gpus.iter().filter_map(|g| cluster.node_of(*g)).collect();
@@ -231,7 +231,7 @@ pub fn on_nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<JobId> {
     jobs
 }
 
-/// The other job that holds these GPUs: those that share have the very same.
+/// Returns the other job bound to these GPUs: jobs that share have the same set of GPUs.
 pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Option<JobId> {
     let mut holders = view.cluster().held_by(*gpus.first()?);
     holders.find(|other| *other != job)

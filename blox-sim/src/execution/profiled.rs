@@ -1,11 +1,10 @@
-//! Speed as profiled at each GPU count.
+//! Speed as profiled for each GPU count.
 
 use super::{ExecutionModel, FixedRate};
 use blox_core::{Assignment, JobRef, Part, View};
 
-/// Every job does its profiled rate on the GPUs that it has: at a level of its
-/// own profile what was measured there; on a count between two levels what it
-/// does on the level below; without a profile as [`FixedRate`] says.
+/// Every job runs at its profiled rate for its number of GPUs. Between two profiled counts, the
+/// rate of the lower count applies. Jobs without a profile run as in [`FixedRate`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Profiled;
 

@@ -1,15 +1,15 @@
-//! Two jobs on the same GPUs.
+//! Speed of two jobs on the same GPUs.
 
 use super::{ExecutionModel, around, beside, passes_on};
 use blox_core::perf::{PairTable, gpu_utilisation};
 use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View};
 use std::sync::Arc;
 
-/// What another model says, less where two jobs share GPUs: both are as fast
-/// as alone if what they keep busy alone ([`gpu_utilisation`]) is at most one together;
-/// otherwise each is slower by what it is more than one. Where pairs were [measured](Shared::measured), as
-/// fast as they were. A job that says [how fast it is on each type](blox_core::Extras::speeds) says it
-/// beside others as well: it is as fast as the other model ([`ByType`](super::ByType)) makes it.
+/// Wraps another model and slows jobs that share GPUs. Both run as fast as alone if the sum of
+/// their utilisations ([`gpu_utilisation`]) is at most one. Otherwise both rates are divided by
+/// that sum. If pairs were [measured](Shared::measured), the measured speeds apply. A job with
+/// [speeds by GPU type](blox_core::Extras::speeds) also has speeds beside other jobs: its rate is
+/// the one of the inner model ([`ByType`](super::ByType)).
 #[derive(Clone, Debug, Default)]
 pub struct Shared<M> {
     inner: M,
@@ -17,7 +17,7 @@ pub struct Shared<M> {
 }
 
 impl<M: ExecutionModel + Clone> Shared<M> {
-    /// Over another model.
+    /// Wraps another model.
     pub fn over(inner: M) -> Self {
         Shared {
             inner,
@@ -25,15 +25,15 @@ impl<M: ExecutionModel + Clone> Shared<M> {
         }
     }
 
-    /// Returns it with speeds of pairs as a table has them, and `otherwise` of their speeds alone,
-    /// from 0.01 to 1, for pairs that it does not know.
+    /// Uses the speeds of pairs in a table. Other pairs run at the fraction `otherwise` of their
+    /// speeds alone, from 0.01 to 1.
     #[must_use]
     pub fn measured(mut self, pairs: PairTable, otherwise: f64) -> Self {
         self.measured = Some(Arc::new((pairs, otherwise.clamp(0.01, 1.0))));
         self
     }
 
-    /// Returns what is left of a job's rate alone beside another.
+    /// Returns a job's rate beside another job, given its rate alone.
     fn left(&self, rate: f64, job: &JobRef<'_>, other: &JobRef<'_>) -> f64 {
         let Some((pairs, otherwise)) = self.measured.as_deref() else {
             let both = gpu_utilisation(job.spec()) + gpu_utilisation(other.spec());
@@ -45,7 +45,7 @@ impl<M: ExecutionModel + Clone> Shared<M> {
     }
 }
 
-/// The job that runs on the same GPUs.
+/// Returns the job that runs on the same GPUs.
 fn running_beside<'v>(view: View<'v>, job: JobId, gpus: &[GpuId]) -> Option<JobRef<'v>> {
     let other = view.job(beside(view, job, gpus)?)?;
     (other.phase() == Phase::Running).then_some(other)

@@ -1,11 +1,11 @@
-//! GPUs of one type that are not equally fast.
+//! GPUs of one type with different speeds.
 
 use super::{ExecutionModel, around};
 use blox_core::perf::{app_class, gpu_scores};
 use blox_core::{Assignment, GpuId, JobId, JobRef, View};
 
-/// Slows a job to the [score](gpu_scores) of its slowest GPU, for which the workers of a step wait
-/// (PAL, SC 2024).
+/// Slows a job to the [score](gpu_scores) of its slowest GPU: the workers of a step wait for that
+/// GPU (PAL, SC 2024).
 ///
 /// The rate of the inner model is divided by that score. It is divided by the locality penalty too
 /// if the job spans nodes.
@@ -16,7 +16,7 @@ pub struct Variability<M> {
 }
 
 impl<M: ExecutionModel + Clone> Variability<M> {
-    /// Over another model; a locality penalty below 1 counts as 1.
+    /// Wraps another model. A locality penalty below 1 counts as 1.
     pub fn over(inner: M, locality: f64) -> Self {
         Variability {
             inner,

@@ -1,4 +1,4 @@
-//! Who held which GPUs when.
+//! Assignments of jobs to GPUs over time.
 
 use super::timeline::{Levels, Timeline};
 use blox_core::{
@@ -8,29 +8,29 @@ use blox_core::{
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A job on GPUs, from when it runs until it has left them.
+/// A job on GPUs, from its start until it has left them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssignmentRow {
     /// The job.
     pub job: JobId,
-    /// The number of its launch, from 1.
+    /// Number of the launch, from 1.
     pub launch: u32,
-    /// When a plan gave it the GPUs.
+    /// Time of the plan that allocated the GPUs.
     pub placed: Time,
-    /// When it ran on them.
+    /// Start of the job on the GPUs.
     pub start: Time,
-    /// When it was told to stop or to change; otherwise when it left.
+    /// Time of the command to stop or change; otherwise the time at which the job left.
     pub stop: Time,
-    /// When it had left.
+    /// Time at which the job had left.
     pub end: Time,
     /// Its GPUs in order of number.
     pub gpus: Vec<GpuId>,
-    /// Why it left.
+    /// Reason for leaving.
     pub why: &'static str,
 }
 
 impl AssignmentRow {
-    /// Its GPUs as ranges, both ends included.
+    /// Returns the GPUs as ranges, both ends included.
     pub fn ranges(&self) -> Vec<(u32, u32)> {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for gpu in &self.gpus {
@@ -43,9 +43,9 @@ impl AssignmentRow {
     }
 }
 
-/// Takes assignments as they end, in order of their ends.
+/// Receives assignments when they end, in order of their ends.
 pub trait AssignmentSink: Send {
-    /// Takes one.
+    /// Receives an assignment.
     fn take(&mut self, row: AssignmentRow);
 }
 
@@ -55,10 +55,10 @@ impl AssignmentSink for Vec<AssignmentRow> {
     }
 }
 
-/// A sink that can be asked for what it took once the simulation is over.
+/// A sink that can be read after the simulation.
 pub type SharedSink = Arc<Mutex<dyn AssignmentSink>>;
 
-/// A job that runs.
+/// A running job.
 #[derive(Clone, Debug)]
 struct Open {
     launch: u32,
@@ -68,16 +68,16 @@ struct Open {
     gpus: GpuList,
 }
 
-/// How busy the cluster was and, where somebody asks, who was on which GPUs.
+/// Usage of the cluster over time and, if there is a sink, assignments.
 #[derive(Clone)]
 pub(crate) struct Occupancy {
-    /// Jobs in the system.
+    /// Number of jobs in the system.
     live: u32,
     timeline: Timeline,
     followed: Option<Followed>,
 }
 
-/// Follows jobs onto GPUs and off them.
+/// Tracks the assignments of jobs to GPUs.
 #[derive(Clone)]
 struct Followed {
     open: BTreeMap<JobId, Open>,
@@ -98,7 +98,7 @@ impl Occupancy {
         }
     }
 
-    /// The rest, at the end of a simulation.
+    /// Reports all open assignments at the end of a simulation.
     pub fn finish(mut self, end: Time) -> Timeline {
         if let Some(followed) = &mut self.followed {
             while let Some((&job, _)) = followed.open.first_key_value() {
@@ -137,7 +137,7 @@ impl Followed {
         self.open.insert(id, open);
     }
 
-    /// It is told to leave: it does not run any more.
+    /// Records that the job was ordered to leave: it does not run any more.
     fn told(&mut self, id: JobId, at: Time) {
         if let Some(open) = self.open.get_mut(&id) {
             open.stop.get_or_insert(at);
@@ -168,13 +168,13 @@ impl Followed {
         let now = view.now();
         match event {
             Event::Started { job, .. } => {
-                // A change: what it had before is left with it.
+                // On a change, the job leaves its previous assignment.
                 self.leave(*job, now, "changed");
                 self.enter(view, *job);
             }
             Event::Stopped { job, .. } => self.leave(*job, now, "stopped"),
             Event::Crashed { job, .. } => self.leave(*job, now, "crashed"),
-            // In place, it left what it had for what it did not get.
+            // If a change in place failed, the job left its old GPUs without getting the new ones.
             Event::LaunchFailed { job, .. } => self.leave(*job, now, "launch failed"),
             Event::Ended { job, outcome } => {
                 self.leave(*job, now, outcome.as_str());
@@ -191,7 +191,7 @@ impl Followed {
                 Action::Finish { job, .. } => self.told(*job, now),
                 Action::Stop { job, .. } => {
                     self.told(*job, now);
-                    // Carried out at once, it is over: the job holds nothing, or runs again.
+                    // A stop that took no time is over: the job has no GPUs, or runs again.
                     let holds = |j: &JobRef<'_>| j.held().is_some() && j.phase() != Phase::Running;
                     if !view.job(*job).as_ref().is_some_and(holds) {
                         self.leave(*job, now, "stopped");
@@ -199,8 +199,8 @@ impl Followed {
                 }
                 Action::Place { job, .. } => {
                     self.placed_at.insert(*job, now);
-                    // In place, it runs on or not: its phase says which. One that
-                    // runs and did not was launched at once.
+                    // After a change in place, the phase shows whether the job still runs. A
+                    // running job that did not run before was launched at once.
                     match view.job(*job).map(|j| j.phase()) {
                         Some(Phase::Running) if !self.open.contains_key(job) => {
                             self.enter(view, *job);
@@ -315,7 +315,7 @@ mod tests {
             .iter()
             .map(|r| r.queued_jobs * r.length_s)
             .sum();
-        // 290 s of the second and 580 s of the third.
+        // 290 s of the second job and 580 s of the third.
         assert_eq!(queued, 870.0);
     }
 

@@ -3,24 +3,24 @@
 use super::{JobResult, statistics};
 use serde::Serialize;
 
-/// What rounding may add to the completion time of a job that had its fair share.
+/// Tolerance for rounding of the completion time of a job with its fair share.
 const ROUNDING: f64 = 1e-9;
 
-/// [Finish-time fairness](crate::fairness::FairTimes) over the jobs of which it is known.
+/// [Finish-time fairness](crate::fairness::FairTimes) over the jobs with a known `rho`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Fairness {
-    /// How many there are.
+    /// Number of these jobs.
     pub jobs: u64,
-    /// The mean of `rho`.
+    /// Mean of `rho`.
     pub mean: f64,
-    /// The largest `rho`.
+    /// Largest `rho`.
     pub worst: f64,
-    /// The share of jobs that were treated unfairly, with `rho` above 1.
+    /// Fraction of jobs that were treated unfairly, with `rho` above 1.
     pub unfair: f64,
 }
 
 impl Fairness {
-    /// `None` where it is known of no job.
+    /// Returns the fairness; `None` if `rho` is known for no job.
     pub fn of<'a>(jobs: impl IntoIterator<Item = &'a JobResult>) -> Option<Self> {
         let rho: Vec<f64> = jobs.into_iter().filter_map(|j| j.rho).collect();
         let unfair = rho.iter().filter(|r| **r > 1.0 + ROUNDING).count();

@@ -1,4 +1,4 @@
-//! A hash of all that a run read and decided.
+//! A hash of all inputs and decisions of a run.
 
 use blox_core::{Event, MetricCollector, Plan, View};
 use serde::Serialize;
@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 
 /// Hashes events, state versions and decisions in their order.
 ///
-/// Two builds that give the same fingerprint made the same decisions from the same events.
-/// Launches and stops follow from the plans, and are not hashed apart: plans that take no
-/// time are applied without such events.
+/// Two builds with the same fingerprint made the same decisions from the same events. Launches and
+/// stops follow from the plans and are not hashed separately: plans that take no time are applied
+/// without such events.
 #[derive(Clone, Debug, Default)]
 pub struct Fingerprint {
     hash: Sha256,
@@ -27,7 +27,7 @@ impl Fingerprint {
         self.hash.update(version.to_le_bytes());
         match serde_json::to_writer(&mut self.scratch, what) {
             Ok(()) => self.hash.update(&self.scratch),
-            // Numbers that JSON does not know still make a difference.
+            // Numbers that JSON cannot represent still make a difference.
             Err(e) => self.hash.update(e.to_string()),
         }
     }
@@ -82,7 +82,7 @@ mod tests {
         assert_ne!(fingerprint([1, 2, 1]), fingerprint([2, 1, 1]));
     }
 
-    /// All calls, in words.
+    /// A list of all calls.
     #[derive(Clone, Default)]
     struct Calls(Vec<String>, bool);
 

@@ -1,4 +1,4 @@
-//! What came of a simulation: a row a job, a summary, files.
+//! Results of a simulation: a row for each job, a summary, files.
 
 mod assignments;
 mod fairness;
@@ -26,84 +26,84 @@ pub use write::{AssignmentWriter, WriteError, write_jobs, write_rounds, write_ti
 use blox_core::{JobId, Name, Outcome, Seconds, Time};
 use serde::Serialize;
 
-/// Whose a job is.
+/// Owner of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Owner {
-    /// Who submitted it, if that is known.
+    /// User that submitted the job, if known.
     pub user: Option<Name>,
-    /// The virtual cluster that it belongs to, if to one.
+    /// Virtual cluster of the job, if any.
     pub virtual_cluster: Option<Name>,
 }
 
-/// What became of one job.
+/// Result of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JobResult {
-    /// Its number.
+    /// Number of the job.
     pub job: JobId,
-    /// The trace's own identifier, if it has one.
+    /// Identifier of the job in its trace, if it has one.
     pub name: Option<Name>,
-    /// Whose it is, if anybody's.
+    /// Owner of the job, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Box<Owner>>,
-    /// When it was submitted.
+    /// Time of submission.
     pub submit: Time,
-    /// GPUs that it asked for.
+    /// Number of requested GPUs.
     pub gpus: u32,
-    /// How long it runs on them: the truth.
+    /// True running time on the requested GPUs.
     pub duration: Seconds,
-    /// How it ended; `None` if it had not when the simulation ended.
+    /// Outcome; `None` if the job had not ended when the simulation ended.
     pub outcome: Option<Outcome>,
-    /// When it ran first.
+    /// Time of the first start.
     pub first_start: Option<Time>,
-    /// When its end was seen.
+    /// Time at which the end was seen.
     pub finish: Option<Time>,
-    /// Time for which it ran.
+    /// Attained service: the running time.
     pub attained: Seconds,
-    /// GPU-seconds for which it ran.
+    /// Attained service in GPU-seconds.
     pub attained_gpu: Seconds,
-    /// How often a plan stopped it.
+    /// Number of preemptions by plans.
     pub preemptions: u32,
-    /// How often it was launched.
+    /// Number of launches.
     pub launches: u32,
-    /// How often it crashed or lost its node.
+    /// Number of crashes, including lost nodes.
     pub crashes: u32,
-    /// Why it was turned away, or where it stood at the end.
+    /// Reason for a rejection, or for the phase at the end.
     pub reason: Option<Box<str>>,
-    /// The kind of that reason, without particulars: for counting.
+    /// Kind of that reason without details, for counting.
     pub reason_kind: Option<&'static str>,
-    /// True if it is measured.
+    /// True if the job is measured.
     pub measured: bool,
-    /// The deadline that it was submitted with, unless it was best-effort.
+    /// Deadline at submission, unless the job was best-effort.
     pub deadline: Option<Time>,
-    /// Of a job with a deadline: how long it held GPUs that it did not run on yet,
-    /// because of launches, restarts, migrations, and checkpoints that it waited for.
+    /// For a job with a deadline: time with GPUs before it ran on them. Caused by launches,
+    /// restarts, migrations, and checkpoints that it waited for.
     pub overhead: Seconds,
-    /// Of a job with a deadline: how long it runs at least, on the best of the GPU counts that
-    /// it may have; zero where that depends on more than their number.
+    /// For a job with a deadline: smallest possible running time, on the best of its GPU counts;
+    /// zero if it depends on more than their number.
     pub least: Seconds,
-    /// Of a job that trains: what it was given. Boxed, since there can be a million rows
+    /// For a training job: its allocated resources. Boxed, since there can be a million rows
     /// without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given: Option<Box<Given>>,
-    /// Finish-time fairness, if asked for: its completion time over its
-    /// [fair time](crate::fairness::FairTimes).
+    /// Finish-time fairness, if requested: the completion time over the job's [fair
+    /// time](crate::fairness::FairTimes).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rho: Option<f64>,
 }
 
-/// What became of a deadline.
+/// Result for a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadlineFate {
-    /// All work was done by then, or the scheduler had ended the job at its goal.
+    /// All work was done before the deadline, or the scheduler had ended the job at its goal.
     Met,
     /// The job ended later, or failed, or had not ended.
     Missed,
-    /// Admission turned the job away.
+    /// Admission rejected the job.
     Declined,
 }
 
 impl DeadlineFate {
-    /// The word in files.
+    /// Returns the word used in files.
     pub fn as_str(self) -> &'static str {
         match self {
             DeadlineFate::Met => "met",
@@ -113,29 +113,29 @@ impl DeadlineFate {
     }
 }
 
-/// Why a deadline was missed: the first of these that is so.
+/// Cause of a missed deadline: the first of these that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissCause {
     /// The job failed, or was cancelled.
     Failed,
     /// The job had not ended when the simulation did.
     Unfinished,
-    /// Not even a start at once would have met it.
+    /// Even an immediate start would have missed it.
     Impossible,
-    /// It crashed, or lost a node, at least once.
+    /// The job crashed, or lost a node, at least once.
     Crashes,
-    /// Without its own overheads ([`JobResult::overhead`]) it would have ended in time.
+    /// Without its own overheads ([`JobResult::overhead`]), the job would have ended in time.
     Overheads,
-    /// Without waiting it would have ended in time, or it had fewer or slower GPUs than it
-    /// could have used: others held them, with their own overheads and crashes, or nothing had
+    /// Without waiting, the job would have ended in time, or it had fewer or slower GPUs than it
+    /// could have used. Other jobs had them, with their own overheads and crashes, or nothing had
     /// been guaranteed.
     Waiting,
-    /// It had its GPUs in time, but its end was seen only when a round ended.
+    /// The job had its GPUs in time, but its end was seen only at the end of a round.
     Round,
 }
 
 impl MissCause {
-    /// The word in files.
+    /// Returns the word used in files.
     pub fn as_str(self) -> &'static str {
         match self {
             MissCause::Failed => "failed",
@@ -150,7 +150,7 @@ impl MissCause {
 }
 
 impl JobResult {
-    /// Returns why its deadline was missed; `None` if it was not.
+    /// Returns the cause of a missed deadline; `None` if the deadline was not missed.
     pub fn miss_cause(&self) -> Option<MissCause> {
         if self.deadline_fate() != Some(DeadlineFate::Missed) {
             return None;
@@ -164,7 +164,7 @@ impl JobResult {
         let late = end - due;
         let in_time = |runs: Seconds| self.submit + runs <= due;
         let idle = self.queueing().unwrap_or_default();
-        // Less for what rounding may take from a sum.
+        // Tolerates rounding errors of a sum.
         let asked = self.attained * f64::from(self.gpus) * (1.0 - 1e-9);
         let had_its_gpus = self.attained_gpu >= asked;
         Some(match () {
@@ -179,8 +179,8 @@ impl JobResult {
         })
     }
 
-    /// Job completion time: submission until its end was seen; only of jobs that did all their work,
-    /// or that the scheduler ended because their goal was reached ([`Outcome::Terminated`]).
+    /// Returns the job completion time: from submission until the end was seen. Only for jobs that
+    /// did all their work, or that the scheduler ended at their goal ([`Outcome::Terminated`]).
     pub fn jct(&self) -> Option<Seconds> {
         match self.outcome {
             Some(Outcome::Completed | Outcome::Terminated) => self.finish.map(|f| f - self.submit),
@@ -188,7 +188,7 @@ impl JobResult {
         }
     }
 
-    /// Returns what became of its deadline; `None` if it has none.
+    /// Returns the result for the deadline; `None` without a deadline.
     pub fn deadline_fate(&self) -> Option<DeadlineFate> {
         let deadline = self.deadline?;
         Some(match (self.outcome, self.finish) {
@@ -200,12 +200,12 @@ impl JobResult {
         })
     }
 
-    /// Responsiveness: submission until it ran first.
+    /// Returns the responsiveness: from submission until the first start.
     pub fn responsiveness(&self) -> Option<Seconds> {
         self.first_start.map(|s| s - self.submit)
     }
 
-    /// Queueing: the part of the job completion time in which it did not run.
+    /// Returns the queueing time: the part of the job completion time in which the job did not run.
     pub fn queueing(&self) -> Option<Seconds> {
         self.jct().map(|j| (j - self.attained).max(Seconds::ZERO))
     }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_blamed_only_for_what_it_cost() {
-        // Due at 1000: on one GPU for 600 s, and its end is seen when a round of 300 s ends.
+        // Due at 1000 s: on one GPU for 600 s, and the end is seen at the end of a round of 300 s.
         let job = |least: f64, attained: f64, finish: f64| JobResult {
             outcome: Some(Outcome::Completed),
             gpus: 1,

@@ -1,4 +1,4 @@
-//! Collects what became of jobs and rounds while a simulation runs.
+//! Records results of jobs and rounds while a simulation runs.
 
 use super::training::Account;
 use super::{JobResult, Owner};
@@ -14,45 +14,45 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Crashes and failed launches in a row with nothing gained after which jobs are taken to start in
-/// vain for ever. Of jobs that run ten times as long as their nodes last, one in 22,026 tries ends
-/// well: such jobs still end.
+/// Number of consecutive crashes and failed launches without progress that count as a livelock. If
+/// jobs run ten times as long as their nodes last, one of 22,026 tries succeeds: such jobs still
+/// end.
 const IN_VAIN: u32 = 1_000_000;
 
 /// One decision as a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RoundRow {
-    /// When.
+    /// Time of the decision.
     pub at: Time,
-    /// Jobs that the plan stopped.
+    /// Number of jobs that the plan stopped.
     pub preemptions: u32,
-    /// Jobs that the plan placed.
+    /// Number of jobs that the plan placed.
     pub placements: u32,
-    /// Jobs with GPUs after it.
+    /// Number of jobs with GPUs after the plan.
     pub placed: u32,
-    /// Jobs waiting after it.
+    /// Number of jobs waiting after the plan.
     pub waiting: u32,
-    /// Jobs held back by admission after it.
+    /// Number of jobs held back by admission after the plan.
     pub deferred: u32,
-    /// GPUs promised to nobody after it.
+    /// Number of free GPUs after the plan.
     pub free_gpus: u32,
-    /// GPUs asked for by waiting and placed jobs.
+    /// Number of GPUs requested by waiting and placed jobs.
     pub demand: u64,
 }
 
-/// Something in the life of an explained job.
+/// An event in the history of an explained job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moment {
-    /// When.
+    /// Time of the event.
     pub at: Time,
-    /// What, in words.
+    /// Description of the event.
     pub what: String,
 }
 
-/// Collects results. One a simulation.
+/// Records results; one for each simulation.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// By number.
+    /// Results by job number.
     jobs: Vec<Option<JobResult>>,
     pub(crate) rounds: Vec<RoundRow>,
     pub(crate) story: Vec<Moment>,
@@ -61,29 +61,29 @@ pub struct Recorder {
     explain: Option<JobId>,
     watch: Arc<Watch>,
     last_reason: String,
-    /// True if a job came in that says more of itself than GPUs and work.
+    /// True if a job with extras was submitted.
     with_extras: bool,
-    /// Of jobs with a deadline: when they were given GPUs, and what they lost so far.
+    /// For jobs with a deadline: the time of their last placement, and the overhead so far.
     overheads: BTreeMap<JobId, (Time, Seconds)>,
-    /// Of jobs that train.
+    /// Accounts of training jobs.
     given: BTreeMap<JobId, Account>,
-    /// Of jobs that crashed or were not launched: the most work that was kept.
+    /// Largest amount of preserved work of jobs that crashed or failed to launch.
     kept: BTreeMap<JobId, f64>,
-    /// Crashes and failed launches since a job kept more work than before, or ended.
+    /// Number of crashes and failed launches since a job preserved more work than before, or ended.
     in_vain: u32,
     /// See [`Report::resized`](crate::Report::resized).
     pub(crate) resized: u64,
     /// See [`Report::told`](crate::Report::told).
     pub(crate) told: Told,
     pub(crate) last_end: Time,
-    /// First submission and last end of jobs that were let in.
+    /// First submission and last end of accepted jobs.
     pub(crate) first_submit: Option<Time>,
     pub(crate) last_let_in: Time,
 }
 
 impl Recorder {
-    /// Records the jobs that `measure` names as measured, all jobs as rows;
-    /// rounds and one job's story only if asked.
+    /// Creates a recorder. All jobs get rows, and the jobs selected by `measure` are marked as
+    /// measured. Rounds and the history of one job are only recorded on request.
     pub fn new(
         measure: Measure,
         keep_rounds: bool,
@@ -112,7 +112,7 @@ impl Recorder {
         }
     }
 
-    /// A row a job that was noted, in order of job.
+    /// Returns the rows of all recorded jobs, in order of job.
     #[allow(
         clippy::filter_map_identity,
         reason = "this is done in place, `flatten` copies all rows"
@@ -122,7 +122,7 @@ impl Recorder {
         rows.into_iter().filter_map(|row| row).collect()
     }
 
-    /// Notes a job that has ended, or that the end of the simulation finds.
+    /// Records a job that has ended, or that is still live at the end of the simulation.
     pub(crate) fn note(&mut self, job: &JobRef<'_>, outcome: Option<blox_core::Outcome>, at: Time) {
         let measured = self.measure.includes(job.id(), job.submit());
         let rejected = outcome == Some(blox_core::Outcome::Rejected);
@@ -193,8 +193,8 @@ impl Recorder {
         }
     }
 
-    /// A job that was noted waits though a decision has seen it. What the last plan says of it
-    /// depends on which moments were visited; this does not.
+    /// Marks a recorded job as considered by a decision and still waiting. The reason in the last
+    /// plan depends on the visited moments; this one does not.
     pub(crate) fn passed_over(&mut self, id: JobId) {
         let row = self.jobs.get_mut(id.index()).and_then(Option::as_mut);
         if let Some(row) = row
@@ -216,7 +216,7 @@ impl Recorder {
         }
     }
 
-    /// A job lost what it had not saved.
+    /// Records that a job lost its unsaved work.
     fn loses(&mut self, job: &JobRef<'_>) {
         let most = self.kept.entry(job.id()).or_insert(0.0);
         if job.work_done() > *most {
@@ -234,7 +234,7 @@ impl Recorder {
     }
 }
 
-/// Returns what admission did to a job that it took as a class.
+/// Describes the admission of a job in a class.
 fn admitted(job: &JobRef<'_>, class: Option<ServiceClass>) -> String {
     let lowered = class == Some(ServiceClass::BestEffort)
         && job.spec().extras().class != ServiceClass::BestEffort;
@@ -247,7 +247,7 @@ fn admitted(job: &JobRef<'_>, class: Option<ServiceClass>) -> String {
     }
 }
 
-/// Millions of rows have none: a pointer apart, it takes no room.
+/// Returns the owner, boxed: millions of rows have none, and a pointer takes little space.
 fn owner_of(job: &JobRef<'_>) -> Option<Box<Owner>> {
     let spec = job.spec();
     let some = spec.user.is_some() || spec.virtual_cluster.is_some();
@@ -259,7 +259,7 @@ fn owner_of(job: &JobRef<'_>) -> Option<Box<Owner>> {
     })
 }
 
-/// The deadline that counts as the job was submitted.
+/// Returns the effective deadline at submission.
 fn deadline_of(job: &JobRef<'_>) -> Option<Time> {
     let extras = job.spec().extras.as_ref()?;
     let counts = extras.class == ServiceClass::Guaranteed;
@@ -282,8 +282,8 @@ fn trains(job: &JobRef<'_>) -> bool {
     extras.is_some_and(|e| e.training.is_some())
 }
 
-/// Returns whether a rigid job ran on another number of GPUs than it asked for: its GPU-seconds
-/// tell.
+/// Returns whether a rigid job ran on another number of GPUs than requested, judging by its
+/// GPU-seconds.
 fn is_resized(job: &JobRef<'_>) -> bool {
     let extras = job.spec().extras.as_ref();
     let rigid = extras.is_none_or(|e| e.levels.is_empty() && e.training.is_none());
@@ -355,7 +355,7 @@ impl MetricCollector for Recorder {
 }
 
 impl Recorder {
-    /// A decision was made; the view shows its plan as applied.
+    /// Records a decision. The view shows its plan as applied.
     fn round(&mut self, view: View<'_>, plan: &Plan) {
         if self.keep_rounds {
             let count = |wanted: fn(&Action) -> bool| {

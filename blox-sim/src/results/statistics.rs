@@ -1,29 +1,27 @@
-//! Means with intervals, and jobs compared in pairs.
+//! Means with confidence intervals, and paired comparisons of jobs.
 //!
-//! What is repeated in an experiment is the run, with another seed: runs are
-//! independent of each other, the jobs of one run are not, since they queue
-//! behind each other. So every interval here is over runs (Student's t
-//! distribution with one degree of freedom fewer than there are runs), and a
-//! single run has none: its jobs say how differences are spread, not how sure
-//! their mean is.
+//! Every interval is over independent runs with different seeds: Student's t distribution with one
+//! degree of freedom fewer than there are runs. The jobs of one run are not independent, since they
+//! queue behind each other. Hence a single run has no interval: its jobs show the spread of
+//! differences, not the uncertainty of their mean.
 
 use super::JobResult;
 use serde::Serialize;
 
-/// A mean over independent runs and how sure it is.
+/// A mean over independent runs, with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// Half the width of the confidence interval around it; `None` with fewer than two values.
+    /// Half the width of its confidence interval; `None` with fewer than two values.
     pub half_width: Option<f64>,
-    /// How many values there are.
+    /// Number of values.
     pub n: usize,
 }
 
 impl Estimate {
-    /// The mean of `values` with the interval that has this confidence, such as 0.95,
-    /// if they are independent and about normally distributed. `None` without values.
+    /// Returns the mean of `values` with the interval of this confidence, such as 0.95. Assumes
+    /// values that are independent and about normally distributed. Returns `None` without values.
     ///
     /// ```
     /// use blox_sim::results::statistics::Estimate;
@@ -47,7 +45,7 @@ impl Estimate {
     }
 }
 
-/// The mean; `None` without values.
+/// Returns the mean; `None` without values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() {
         return None;
@@ -55,7 +53,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     Some(values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The standard deviation of a sample (n - 1); `None` with fewer than two values.
+/// Returns the standard deviation of a sample (n - 1); `None` with fewer than two values.
 pub fn std_dev(values: &[f64]) -> Option<f64> {
     let n = values.len();
     if n < 2 {
@@ -66,16 +64,16 @@ pub fn std_dev(values: &[f64]) -> Option<f64> {
     Some((squares / (n - 1) as f64).sqrt())
 }
 
-/// The value at fraction `p` of values in ascending order (nearest rank, so it is
-/// one of them); `None` without values.
+/// Returns the value at fraction `p` of values in ascending order (nearest rank, so it is one of
+/// the values). Returns `None` without values.
 pub fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     let rank = (p * sorted.len() as f64).ceil() as usize;
     let last = sorted.len().checked_sub(1)?;
     sorted.get(rank.saturating_sub(1).min(last)).copied()
 }
 
-/// The value below which Student's t distribution with `df` degrees of freedom
-/// lies with probability `p`, for `p` from 0.5 up to, not including, 1 and `df` of at least 1.
+/// Returns the `p` quantile of Student's t distribution with `df` degrees of freedom. `p` is from
+/// 0.5 to below 1, and `df` at least 1.
 ///
 /// ```
 /// use blox_sim::results::statistics::t_quantile;
@@ -100,17 +98,18 @@ pub fn t_quantile(p: f64, df: f64) -> f64 {
     high
 }
 
-/// The same jobs under two schedulers: other minus base, over measured jobs
-/// that have a completion time under both.
+/// Paired comparison of jobs under two schedulers: other minus base. Covers measured jobs with a
+/// completion time under both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Paired {
-    /// Jobs that have a completion time under both.
+    /// Number of jobs with a completion time under both.
     pub pairs: u64,
-    /// Measured jobs that did so under one of the two only: they are in no figure here.
+    /// Number of measured jobs with a completion time under only one. They are in no other number
+    /// here.
     pub unpaired: u64,
-    /// Pairs whose job completion time is smaller under the other.
+    /// Number of pairs with a smaller job completion time under the other scheduler.
     pub faster: u64,
-    /// Pairs whose job completion time is larger under the other.
+    /// Number of pairs with a larger job completion time under the other scheduler.
     pub slower: u64,
     /// Mean difference of job completion times in seconds; 0 without pairs.
     pub mean_s: f64,
@@ -169,7 +168,7 @@ fn t_cdf(t: f64, df: f64) -> f64 {
     1.0 - 0.5 * incomplete_beta(df / 2.0, 0.5, df / (df + t * t))
 }
 
-/// The regularised incomplete beta function I_x(a, b), by its continued fraction
+/// Returns the regularised incomplete beta function I_x(a, b), by its continued fraction
 /// (Abramowitz and Stegun 26.5.8) with Lentz's method.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 {
@@ -214,7 +213,7 @@ mod tests {
         assert!((found - expected).abs() < 6e-5, "{found} {expected}");
     }
 
-    /// From the table in any textbook.
+    /// Values from textbook tables.
     #[test]
     fn quantiles_of_t_are_those_of_the_tables() {
         for (p, df, t) in [

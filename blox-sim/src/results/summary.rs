@@ -1,13 +1,13 @@
-//! One row of figures a simulation.
+//! Summary metrics of a simulation.
 
 use super::{DeadlineFate, Fairness, JobResult, MissCause, TrainingFigures, statistics};
 use blox_core::Outcome;
 use blox_core::core::Counters;
 use serde::Serialize;
 
-/// The figures of one simulation. Averages and percentiles are over measured jobs that did all
-/// their work, or that the scheduler ended because their goal was reached; not a number, which JSON
-/// has as null, where there are none. Every field says its formula in [`COLUMNS`].
+/// Metrics of one simulation. Averages and percentiles are over measured jobs that did all their
+/// work, or that the scheduler ended at their goal. Without such jobs they are NaN (null in JSON).
+/// [`COLUMNS`] gives the formula of every field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// See [`COLUMNS`].
@@ -44,47 +44,48 @@ pub struct Summary {
     pub rounds: u64,
     /// See [`COLUMNS`].
     pub decisions: u64,
-    /// What became of deadlines; `None` where no measured job had one.
+    /// Results for deadlines; `None` if no measured job had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadlines: Option<Deadlines>,
-    /// Of jobs that train; `None` where no measured job that did all its work does.
+    /// Metrics of training jobs; `None` if no measured training job did all its work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingFigures>,
-    /// Finish-time fairness, if asked for.
+    /// Finish-time fairness, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
 }
 
-/// What became of the measured jobs with a deadline that counts: those of the
-/// guaranteed class as they were submitted, by their first deadline.
+/// Results for the measured jobs with an effective deadline: jobs of the guaranteed class at
+/// submission, with their first deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Deadlines {
-    /// Jobs that did all their work by their deadline, or that the scheduler had ended at their goal.
+    /// Number of jobs that did all their work before their deadline, or that the scheduler had
+    /// ended at their goal.
     pub met: u64,
-    /// Jobs that ended later, or failed, or had not ended.
+    /// Number of jobs that ended later, or failed, or had not ended.
     pub missed: u64,
-    /// Jobs that admission turned away.
+    /// Number of jobs that admission rejected.
     pub declined: u64,
-    /// Why deadlines were missed.
+    /// Causes of missed deadlines.
     pub causes: MissCauses,
 }
 
-/// How many deadlines were missed why; see [`MissCause`].
+/// Number of missed deadlines by cause; see [`MissCause`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MissCauses {
     /// The job failed, or was cancelled.
     pub failed: u64,
     /// The job had not ended.
     pub unfinished: u64,
-    /// Not even a start at once would have met it.
+    /// Even an immediate start would have missed it.
     pub impossible: u64,
     /// The job crashed, or lost a node.
     pub crashes: u64,
-    /// Without the job's own overheads it would have ended in time.
+    /// Without the job's own overheads, it would have ended in time.
     pub overheads: u64,
     /// Without waiting, or with more GPUs, it would have ended in time.
     pub waiting: u64,
-    /// Its end was seen only when a round ended.
+    /// The end was seen only at the end of a round.
     pub round: u64,
 }
 
@@ -123,11 +124,11 @@ impl Deadlines {
 /// A column of the summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name in files.
+    /// Name of the column in files.
     pub name: &'static str,
-    /// Its heading in tables.
+    /// Heading of the column in tables.
     pub heading: &'static str,
-    /// Its formula.
+    /// Formula of the column.
     pub formula: &'static str,
 }
 
@@ -213,7 +214,7 @@ const fn column(name: &'static str, heading: &'static str, formula: &'static str
 }
 
 impl Summary {
-    /// The figures of jobs on so many GPUs. `span` is the makespan in seconds.
+    /// Computes the summary of jobs on `gpus` GPUs. `span` is the makespan in seconds.
     pub fn of(
         scheduler: &str,
         jobs: &[JobResult],
@@ -263,13 +264,13 @@ impl Summary {
     }
 }
 
-/// Not a number if there are none.
+/// Returns the mean; NaN without values.
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.collect();
     statistics::mean(&values).unwrap_or(f64::NAN)
 }
 
-/// Not a number if there are none.
+/// Returns a percentile; NaN without values.
 fn percentile(sorted: &[f64], p: f64) -> f64 {
     statistics::percentile(sorted, p).unwrap_or(f64::NAN)
 }

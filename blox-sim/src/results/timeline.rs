@@ -1,32 +1,32 @@
-//! How busy the cluster was and how long the queue, over time, in bounded memory.
+//! Usage of the cluster and length of the queue over time, in bounded memory.
 
 use serde::Serialize;
 
-/// The most rows of a timeline.
+/// Maximum number of rows of a timeline.
 const ROWS: usize = 2048;
 
-/// Means over a stretch of time. All rows of a timeline are equally long: 1 s,
-/// or the least power of two of it with which at most 2048 rows are needed.
+/// Means over an interval. All rows of a timeline have the same length: 1 s, or the smallest power
+/// of two of it with at most 2048 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TimelineRow {
-    /// Where it begins, in seconds.
+    /// Start of the interval in seconds.
     pub time_s: f64,
-    /// How long it is, in seconds; the last one ends with the simulation.
+    /// Length of the interval in seconds; the last one ends with the simulation.
     pub length_s: f64,
-    /// GPUs on which at least one job ran.
+    /// GPUs with at least one running job.
     pub busy_gpus: f64,
-    /// GPUs that could be used: whole ones, on nodes that were up and not cordoned. The utilisation
-    /// of the [`Summary`](super::Summary) is of all GPUs instead.
+    /// Usable GPUs: not broken, on nodes that are up and not cordoned. The utilisation of the
+    /// [`Summary`](super::Summary) refers to all GPUs instead.
     pub usable_gpus: f64,
     /// Jobs with GPUs: starting, running or stopping.
     pub placed_jobs: f64,
-    /// Jobs in the system without GPUs: waiting, held back, or not judged yet.
+    /// Jobs in the system without GPUs: waiting, held back, or before their admission decision.
     pub queued_jobs: f64,
-    /// Of these, jobs that admission or a user held back.
+    /// Jobs among them that admission or a user held back.
     pub deferred_jobs: f64,
 }
 
-/// What a timeline is made of at one moment.
+/// Values of a timeline at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Levels {
     pub busy_gpus: u32,
@@ -36,18 +36,18 @@ pub(crate) struct Levels {
     pub deferred_jobs: u32,
 }
 
-/// Sums of levels over time.
+/// Sums of values over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
-    /// Where the first stretch begins.
+    /// Start of the first interval.
     origin: Option<f64>,
     length: f64,
     sums: Vec<[f64; 5]>,
     since: f64,
-    /// Where the last stretch ends.
+    /// End of the last interval.
     row_end: f64,
     now: Levels,
-    /// The levels from a moment on at which others may still follow.
+    /// Values from a moment on; later values of the same moment replace them.
     next: Option<(f64, Levels)>,
 }
 
@@ -64,9 +64,8 @@ impl Timeline {
         }
     }
 
-    /// The levels from `at` on. Only changes that lasted are summed, so that neither the
-    /// moments at which somebody looked nor what was so for no time leave a
-    /// trace in the last bits.
+    /// Sets the values from `at` on. Only values that lasted are summed. Hence neither the moments
+    /// of calls nor values that lasted for no time affect the last bits.
     #[inline]
     pub fn set(&mut self, at: f64, levels: Levels) {
         match &mut self.next {
@@ -118,7 +117,7 @@ impl Timeline {
         }
     }
 
-    /// Half as many rows, twice as long.
+    /// Halves the number of rows and doubles their length.
     fn halve(&mut self) {
         let rows = self.sums.len();
         for i in 0..rows.div_ceil(2) {
@@ -135,7 +134,7 @@ impl Timeline {
         self.row_end = f64::NEG_INFINITY;
     }
 
-    /// The rows up to the end of the simulation.
+    /// Returns the rows up to the end of the simulation.
     pub fn rows(mut self, end: f64) -> Vec<TimelineRow> {
         self.settle();
         self.advance(end.max(self.since));

@@ -1,20 +1,21 @@
-//! Figures of jobs that train and are resized while they do.
+//! Metrics of training jobs that are resized while they train.
 
 use super::{JobResult, statistics};
 use blox_core::{Assignment, Seconds, Time};
 use serde::Serialize;
 
-/// What a training job was given.
+/// Resources allocated to a training job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Given {
-    /// GPU-seconds, restarts included: from the plan that gave GPUs until the one that took them,
-    /// or the job's end.
+    /// GPU-seconds, restarts included: from the plan that allocated GPUs until the plan that
+    /// released them, or until the job's end.
     pub gpu: Seconds,
-    /// How often it was given other GPUs than before, but for the first time: launches that failed are counted.
+    /// Number of times that the job was allocated other GPUs, except the first time; includes
+    /// failed launches.
     pub restarts: u32,
 }
 
-/// Keeps count of what a job is given.
+/// Accounts for the resources allocated to a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
     given: Given,
@@ -40,25 +41,26 @@ impl Account {
         }
     }
 
-    /// Returns what it was given until it ends.
+    /// Returns the resources allocated until the job's end.
     pub fn close(mut self, at: Time) -> Given {
         self.takes(at);
         self.given
     }
 }
 
-/// Means over the measured training jobs that have a completion time (Sia, SOSP 2023, tables 3 and 4).
+/// Means over the measured training jobs with a completion time (Sia, SOSP 2023, tables 3 and 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TrainingFigures {
-    /// How many there are.
+    /// Number of these jobs.
     pub jobs: u64,
-    /// Restarts of a job: how often it began to run on other GPUs.
+    /// Restarts of a job on other GPUs.
     pub restarts: f64,
-    /// GPU-hours that a job was given, restarts included.
+    /// GPU-hours allocated to a job, restarts included.
     pub gpu_hours: f64,
-    /// Jobs in the system, running and waiting, of all kinds: the mean from the first submission to the last end.
+    /// Jobs in the system, running and waiting, of all kinds: the mean from the first submission to
+    /// the last end.
     pub contention: f64,
-    /// The most of them at once.
+    /// Maximum number of jobs in the system.
     pub most_contention: u64,
 }
 
@@ -84,15 +86,17 @@ impl TrainingFigures {
     }
 }
 
-/// How many jobs are in the system, running or waiting, over time.
+/// Number of jobs in the system, running or waiting, over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contention {
-    /// When the number changes, ascending; the number from then on; its integral until then.
+    /// Times at which the number changes, ascending, each with the number from then on and its
+    /// integral until then.
     steps: Vec<(f64, u64, f64)>,
 }
 
 impl Contention {
-    /// Of all jobs of a simulation; those that have not ended stay to the end.
+    /// Computes the contention from all jobs of a simulation. Jobs that have not ended stay until
+    /// the end.
     pub fn of(jobs: &[JobResult]) -> Self {
         let mut changes: Vec<(f64, i64)> = Vec::with_capacity(2 * jobs.len());
         for job in jobs {
@@ -116,12 +120,12 @@ impl Contention {
         Contention { steps }
     }
 
-    /// The most at once.
+    /// Returns the maximum.
     pub fn most(&self) -> u64 {
         self.steps.iter().map(|s| s.1).max().unwrap_or(0)
     }
 
-    /// The mean from the first submission to the last change.
+    /// Returns the mean from the first submission to the last change.
     pub fn mean(&self) -> f64 {
         match (self.steps.first(), self.steps.last()) {
             (Some(first), Some(last)) => self.between(Time::new(first.0), Time::new(last.0)),
@@ -129,7 +133,7 @@ impl Contention {
         }
     }
 
-    /// The mean over a span of time, from which on it is that at its begin if it has no length.
+    /// Returns the mean over a period; for an empty period, the number at its start.
     pub fn between(&self, from: Time, to: Time) -> f64 {
         let (from, to) = (from.secs(), to.secs());
         let at = |t: f64| {
@@ -164,7 +168,7 @@ mod tests {
             job(2, 10.0, Some(20.0)),
         ];
         let c = Contention::of(&jobs);
-        // 1 for 5 s, 2 for 10 s (one leaves as another comes), 1 for 5 s.
+        // 1 for 5 s, 2 for 10 s (one job leaves as another one arrives), 1 for 5 s.
         assert_eq!((c.most(), c.mean()), (2, 1.5));
         assert_eq!(c.between(Time::new(0.0), Time::new(10.0)), 1.5);
         assert_eq!(c.between(Time::new(5.0), Time::new(15.0)), 2.0);

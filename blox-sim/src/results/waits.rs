@@ -1,4 +1,4 @@
-//! Why jobs waited, and for how long.
+//! Reasons why jobs waited, and for how long.
 
 use crate::Measure;
 use blox_core::{
@@ -8,43 +8,43 @@ use blox_core::{
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A kind of reason with the jobs that waited for it.
+/// A kind of reason, with the jobs that waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WaitRow {
-    /// The kind of [`Reason`], the text of a reason of a policy's own, or `launching` and
-    /// `leaving its GPUs` for what launches and stops take.
+    /// Kind of [`Reason`], or text of a policy's own reason. The time of launches and stops is
+    /// `launching` and `leaving its GPUs`.
     pub reason: ReasonLabel,
-    /// Measured jobs that waited for it, each counted once.
+    /// Number of measured jobs that waited for this reason, each counted once.
     pub jobs: u64,
-    /// How long they waited for it, all together.
+    /// Total time that these jobs waited for it.
     pub total: Seconds,
 }
 
-/// Collects, for every measured job, how long it waited for which reason: all
-/// of the time between its submission and its end in which it did not run.
+/// Collects the waiting times of every measured job by reason. They cover all of the time between
+/// its submission and its end in which it did not run.
 ///
-/// A reason holds from the decision that gives it until the next one that is
-/// visited: a decision that is skipped would have given the same.
+/// A reason holds from the decision that gives it until the next visited decision: a skipped
+/// decision would have given the same reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
     measure: Measure,
-    /// By number of job; `None` for one that is not measured or has ended.
+    /// Waits by job number; `None` for a job that is not measured or has ended.
     jobs: Vec<Option<Wait>>,
     ended: Vec<(JobId, Vec<Spell>)>,
 }
 
-/// A reason and how long it held.
+/// A reason and its duration.
 type Spell = (ReasonLabel, Seconds);
 
 #[derive(Clone, Debug)]
 struct Wait {
-    /// Why it waits; `None` while it runs.
+    /// Reason for waiting; `None` while the job runs.
     why: Option<ReasonLabel>,
     since: Time,
     spells: Vec<Spell>,
 }
 
-/// Texts of a policy's own that are counted apart; all others count as `other`.
+/// Number of a policy's own texts that are counted separately; all others count as `other`.
 const MOST_TEXTS: usize = 24;
 
 impl Wait {
@@ -91,12 +91,12 @@ impl Waits {
         }
     }
 
-    /// The rows, the longest wait first, when the simulation has ended at `now`.
+    /// Returns the rows, longest wait first, of a simulation that ended at `now`.
     pub(crate) fn rows(mut self, now: Time) -> Vec<WaitRow> {
         for id in 0..self.jobs.len() {
             self.end(JobId(id as u32), now);
         }
-        // Sums do not depend on the order of ends.
+        // In order of job, so that sums do not depend on the order of ends.
         self.ended.sort_by_key(|(id, _)| *id);
         self.fold_rare_texts();
         let mut rows: Vec<WaitRow> = Vec::new();
@@ -161,7 +161,7 @@ impl Waits {
     }
 }
 
-/// Returns why a job waits, going by itself alone.
+/// Returns the reason why a job waits, from its record alone.
 fn why(job: &JobRef<'_>) -> Option<ReasonLabel> {
     match job.phase() {
         Phase::Running | Phase::Ended => None,
@@ -211,7 +211,7 @@ impl MetricCollector for Waits {
 }
 
 impl Waits {
-    /// A decision was made; the view shows its plan as applied.
+    /// Records a decision. The view shows its plan as applied.
     fn round(&mut self, view: View<'_>, plan: &Plan) {
         let now = view.now();
         let otherwise = plan.otherwise.label();

@@ -6,7 +6,7 @@ use super::{
 };
 use std::io::Write;
 
-/// Results that could not be written.
+/// An error while writing results.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write results: {0}")]
 pub struct WriteError(#[from] csv::Error);
@@ -17,22 +17,26 @@ impl From<std::io::Error> for WriteError {
     }
 }
 
-/// A row a job, in order of job:
+/// Writes a row for each job, in order of job, with the columns
 /// `job_id,name,submit_s,first_start_s,finish_s,jct_s,responsiveness_s,attained_s,gpus,duration_s,preemptions,launches,crashes,outcome,reason,measured`.
-/// Where a job has a deadline, the columns `deadline_s`, `deadline` (`met`,
-/// `missed`, `declined`), `missed_by` (the words of [`MissCause`](super::MissCause)) and `overhead_s` follow; where a job trains,
-/// `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system while it was;
-/// where finish-time fairness was asked for, `rho`; where a job has a user or belongs to a virtual
-/// cluster, `user` and `virtual_cluster`. What did not happen is empty. Numbers read back to the
-/// same bits.
+/// More columns follow if a job has the data:
+///
+/// - a deadline: `deadline_s`, `deadline` (`met`, `missed`, `declined`), `missed_by` (the words of
+///   [`MissCause`](super::MissCause)) and `overhead_s`;
+/// - training: `restarts`, `given_gpu_s` and `contention`, the mean number of jobs in the system from
+///   its submission to its end;
+/// - finish-time fairness: `rho`;
+/// - a user or virtual cluster: `user` and `virtual_cluster`.
+///
+/// Missing values are empty. Numbers read back to the same bits.
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     jobs_to(&mut out, jobs)
 }
 
-// Behind one type of writer it is compiled here, optimised, and not anew for each caller.
+// Uses one type of writer, so that it is compiled and optimised here, not again for each caller.
 fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     let mut head = vec![
         "job_id",
@@ -115,12 +119,12 @@ fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
     rows.flush(out)
 }
 
-/// A row a visited decision:
+/// Writes a row for each visited decision, with the columns
 /// `time_s,preemptions,placements,placed_jobs,waiting_jobs,deferred_jobs,free_gpus,demand_gpus`.
 /// Between two rows nothing changes.
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_rounds(mut out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
     rounds_to(&mut out, rounds)
 }
@@ -150,12 +154,12 @@ fn rounds_to(out: &mut dyn Write, rounds: &[RoundRow]) -> Result<(), WriteError>
     rows.flush(out)
 }
 
-/// A row a stretch of time:
-/// `time_s,length_s,busy_gpus,usable_gpus,placed_jobs,queued_jobs,deferred_jobs`, all but the
-/// first two means over the stretch. See [`TimelineRow`].
+/// Writes a row for each interval, with the columns
+/// `time_s,length_s,busy_gpus,usable_gpus,placed_jobs,queued_jobs,deferred_jobs`. All columns but
+/// the first two are means over the interval. See [`TimelineRow`].
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_timeline(mut out: impl Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
     timeline_to(&mut out, timeline)
 }
@@ -183,13 +187,13 @@ fn timeline_to(out: &mut dyn Write, timeline: &[TimelineRow]) -> Result<(), Writ
     rows.flush(out)
 }
 
-/// Writes assignments while a simulation runs, so that they need no memory: a
-/// row each time that a job leaves GPUs, in this order,
+/// Writes assignments while a simulation runs, so that they need no memory. Writes a row whenever a
+/// job leaves GPUs, in this order, with the columns
 /// `job_id,launch,placed_s,start_s,stop_s,end_s,gpus,why`.
 ///
-/// `gpus` are numbers and ranges of numbers through all nodes, separated by
-/// spaces: `0-3 8`. The job ran from `start_s` to `stop_s`; it was promised the
-/// GPUs at `placed_s` and had left them at `end_s`.
+/// `gpus` are numbers and ranges of numbers through all nodes, separated by spaces: `0-3 8`. The
+/// job ran from `start_s` to `stop_s`. The GPUs were allocated to it at `placed_s`, and it had left
+/// them at `end_s`.
 pub struct AssignmentWriter<W: Write> {
     out: W,
     rows: Rows,
@@ -198,7 +202,7 @@ pub struct AssignmentWriter<W: Write> {
 }
 
 impl<W: Write> AssignmentWriter<W> {
-    /// Writes the header. What cannot be written is said by [`AssignmentWriter::finish`].
+    /// Writes the header. [`AssignmentWriter::finish`] returns the first error.
     pub fn new(out: W) -> Self {
         AssignmentWriter {
             out,
@@ -210,10 +214,10 @@ impl<W: Write> AssignmentWriter<W> {
         }
     }
 
-    /// Returns whether all of it was written.
+    /// Flushes the rows and returns the first error, if any.
     ///
     /// # Errors
-    /// The first thing that went wrong.
+    /// The first error of writing.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -261,11 +265,10 @@ impl AssignmentWriter<Vec<u8>> {
     }
 }
 
-/// Bytes that are written at once.
+/// Number of bytes written at once.
 const BLOCK: usize = 1 << 16;
 
-/// Rows in the making. Numbers become the shortest text that reads back to
-/// the same bits.
+/// Rows being formatted. A number is written as the shortest text that reads back to the same bits.
 struct Rows {
     text: Vec<u8>,
     whole: itoa::Buffer,
@@ -299,7 +302,7 @@ impl Rows {
 
     fn whole(&mut self, value: u32) {
         if value < 10 {
-            // Most are.
+            // Most numbers have one digit.
             self.text.extend_from_slice(&[b'0' + value as u8, b',']);
             return;
         }
@@ -311,7 +314,7 @@ impl Rows {
     fn number(&mut self, value: Option<f64>) {
         let text = match value {
             None => "",
-            // Whole seconds, as most times are, without a point.
+            // Whole seconds, which are most times, have no decimal point.
             Some(v) if v.abs() < 9e15 && v as i64 as f64 == v => self.whole.format(v as i64),
             Some(v) => self.float.format(v),
         };
@@ -319,7 +322,7 @@ impl Rows {
         self.text.push(b',');
     }
 
-    /// The comma after the last field becomes the end of the line.
+    /// Replaces the comma after the last field by the end of the line.
     fn close(&mut self) {
         if let Some(last) = self.text.last_mut() {
             *last = b'\n';

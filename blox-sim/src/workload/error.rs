@@ -1,41 +1,41 @@
-//! What can be wrong with a workload.
+//! Errors of workloads.
 
 use super::text::{number_of, one_line, shown};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A workload that cannot be had. Each message is one sentence that names the
-/// file, the line, the field, what was found and what was expected.
+/// An error of reading, generating or writing a workload. Each message is one sentence with the
+/// file, the line, the field, the value and the expected value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// Nothing is at the path.
+    /// The path does not exist.
     #[error("{}: no such file", path.display())]
     Missing {
         /// The path.
         path: PathBuf,
     },
-    /// A directory is at the path.
+    /// The path is a directory.
     #[error("{}: is a directory, expected a workload file", path.display())]
     Directory {
         /// The path.
         path: PathBuf,
     },
-    /// The file has no byte, compressed or not.
+    /// The file is empty, compressed or not.
     #[error("{}: the file is empty, expected a header or a job", path.display())]
     Empty {
         /// The path.
         path: PathBuf,
     },
-    /// The operating system refuses.
+    /// The operating system reported an error.
     #[error("{}: cannot be read: {source}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A device, or a pipe where the content must be there to be read again.
+    /// The file is a device, or a pipe whose content must be read twice.
     #[error("{}: is no regular file, expected one", path.display())]
     NotAFile {
         /// The path.
@@ -47,15 +47,15 @@ pub enum WorkloadError {
         /// The path.
         path: PathBuf,
     },
-    /// A gzip stream with wrong content.
+    /// A gzip stream is damaged.
     #[error("{}: the gzip data is damaged: {source}", path.display())]
     DamagedGzip {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Neither header nor name tell the format.
+    /// Neither header nor name identify the format.
     #[error(
         "{}: the format cannot be told, the first line is `{found}`, expected --format NAME, --map for a table of other columns, or {expected}",
         path.display()
@@ -63,12 +63,12 @@ pub enum WorkloadError {
     UnknownFormat {
         /// The path.
         path: PathBuf,
-        /// The start of the first line.
+        /// Start of the first line.
         found: String,
-        /// The headers that are known, joined by commas.
+        /// Known headers, joined by commas.
         expected: String,
     },
-    /// A header without the columns that the format needs.
+    /// The header lacks columns that the format needs.
     #[error(
         "{}: line 1: the column{} {missing} {} missing, found the columns {found}",
         path.display(),
@@ -78,12 +78,12 @@ pub enum WorkloadError {
     Columns {
         /// The path.
         path: PathBuf,
-        /// The columns that are missing, joined by commas.
+        /// Missing columns, joined by commas.
         missing: String,
         /// The header, joined by commas.
         found: String,
     },
-    /// A field that holds no value of its kind.
+    /// The value of a field is invalid.
     #[error(
         "{}: line {line}: {} is `{}`, expected {expected}",
         path.display(), shown(field), shown(found)
@@ -95,32 +95,32 @@ pub enum WorkloadError {
         line: u64,
         /// The column or field.
         field: String,
-        /// What it holds.
+        /// Its value.
         found: String,
-        /// What was expected.
+        /// Expected value.
         expected: String,
     },
-    /// A line that is no row of its format.
+    /// A line is not a valid row of its format.
     #[error("{}: line {line}: {}", path.display(), one_line(what))]
     Line {
         /// The path.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it, what was expected.
+        /// The problem, and what was expected.
         what: String,
     },
-    /// What makes all that is below it unreadable.
+    /// A problem that makes the rest of the file unreadable.
     #[error("{}: line {line}: {what}", path.display())]
     Unreadable {
         /// The path.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it, what was expected.
+        /// The problem, and what was expected.
         what: &'static str,
     },
-    /// A row that goes on and on.
+    /// A row is too long.
     #[error(
         "{}: line {line}: a row is longer than {} bytes, expected its end before",
         path.display(),
@@ -131,10 +131,10 @@ pub enum WorkloadError {
         path: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// The greatest length of a row, in bytes.
+        /// Maximum length of a row in bytes.
         longest: usize,
     },
-    /// The file was another one when it was read again.
+    /// The file changed between two reads.
     #[error("{}: line {line}: the file has changed while it was read", path.display())]
     Changed {
         /// The path.
@@ -142,52 +142,52 @@ pub enum WorkloadError {
         /// The line, from 1.
         line: u64,
     },
-    /// A generator's setting that makes no sense.
+    /// A setting of a generator is invalid.
     #[error("{field} is {found}, expected {expected}")]
     Parameter {
         /// The setting.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: String,
-        /// What was expected.
+        /// Expected value.
         expected: &'static str,
     },
-    /// A job of a model that was not profiled so.
+    /// The configuration of a job was not profiled.
     #[error(
         "job {job} is {model} with batch size {batch_size} on {}, found no throughput of it, expected one above 0",
         number_of(u64::from(*gpus), "GPU")
     )]
     Unprofiled {
-        /// Its number.
+        /// Number of the job.
         job: usize,
-        /// Its model.
+        /// Model of the job.
         model: String,
-        /// Its batch size.
+        /// Batch size of the job.
         batch_size: u32,
-        /// Its GPUs.
+        /// Number of its GPUs.
         gpus: u32,
     },
-    /// A table of speeds without those of a job that is drawn.
+    /// A table of speeds has no entry for a generated job.
     #[error(
         "the table of speeds says nothing of {model} on {}, expected a speed above 0 on v100",
         number_of(u64::from(*gpus), "GPU")
     )]
     NoSpeed {
-        /// Its model.
+        /// Model of the job.
         model: String,
-        /// Its GPUs.
+        /// Number of its GPUs.
         gpus: u32,
     },
     /// Jobs cannot be written.
     #[error("jobs cannot be written: {source}")]
     Write {
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
 impl WorkloadError {
-    /// From an error of the operating system about the file at `path`.
+    /// Converts an error of the operating system about the file at `path`.
     pub fn file(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -197,7 +197,7 @@ impl WorkloadError {
         }
     }
 
-    /// Returns whether it is about one row, so that the rows below it can still be looked at.
+    /// Returns whether the error concerns a single row, so that the rows below can still be read.
     pub fn is_of_a_row(&self) -> bool {
         matches!(
             self,

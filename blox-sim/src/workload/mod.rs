@@ -1,8 +1,7 @@
-//! Workloads: the jobs that a simulation takes.
+//! Workloads: the jobs of a simulation.
 //!
-//! A workload hands out jobs in the order in which they are submitted; ties
-//! keep the order of the source. [`Jobs`] are a list in memory. The crate
-//! `blox-traces` reads and generates others.
+//! A workload returns jobs in order of submission. Jobs with equal times keep the order of the
+//! source. [`Jobs`] are a list in memory. The crate `blox-traces` reads and generates others.
 
 mod error;
 mod notices;
@@ -14,21 +13,21 @@ pub use notices::{Dropped, Notice, NoticeKind, Notices};
 use blox_core::JobSpec;
 use text::number_of;
 
-/// Jobs in the order in which they are submitted.
+/// Jobs in order of submission.
 ///
 /// The rank of a job in this order, from 0, is its number in a run.
 pub trait Workload: Send {
-    /// The next job; `None` at the end, which a generator may never reach.
+    /// Returns the next job; `None` at the end, which a generator may never reach.
     ///
     /// # Errors
-    /// If the source cannot be read or holds what is no job.
+    /// The source cannot be read or contains invalid jobs.
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError>;
 
-    /// Returns what was dropped, repaired or remarkable so far. A file's notices are complete from
-    /// the start.
+    /// Returns the notices so far: dropped, repaired or remarkable input. A file's notices are
+    /// complete from the start.
     fn notices(&self) -> &Notices;
 
-    /// Returns what this is, in a few words.
+    /// Describes the workload in a few words.
     fn describe(&self) -> String;
 }
 
@@ -62,7 +61,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// These jobs, sorted by submission; equal moments keep their order.
+    /// Creates a workload of jobs, sorted by submission. Jobs with equal times keep their order.
     pub fn new(mut jobs: Vec<JobSpec>) -> Self {
         jobs.sort_by_key(|job| job.submit);
         Jobs {
@@ -72,7 +71,7 @@ impl Jobs {
         }
     }
 
-    /// Returns it with what there is to tell about where they come from.
+    /// Adds notices about the source of the jobs.
     #[must_use]
     pub fn with_notices(mut self, notices: Notices) -> Self {
         self.notices = notices;
@@ -101,7 +100,7 @@ pub struct Limited<W> {
 }
 
 impl<W: Workload> Limited<W> {
-    /// At most `limit` jobs of `inner`.
+    /// Limits `inner` to at most `limit` jobs.
     pub fn new(inner: W, limit: u64) -> Self {
         Limited {
             inner,
@@ -131,10 +130,10 @@ impl<W: Workload> Workload for Limited<W> {
     }
 }
 
-/// All jobs that are left, in memory. An endless workload must be [`Limited`] first.
+/// Returns all remaining jobs in memory. An endless workload must be [`Limited`] first.
 ///
 /// # Errors
-/// The workload's own.
+/// Errors of the workload.
 pub fn collect(workload: &mut (impl Workload + ?Sized)) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut jobs = Vec::new();
     while let Some(job) = workload.next_job()? {
@@ -143,11 +142,11 @@ pub fn collect(workload: &mut (impl Workload + ?Sized)) -> Result<Vec<JobSpec>, 
     Ok(jobs)
 }
 
-/// The names of all jobs that are left as whole numbers, in order of submission; `None` if one has
-/// another name or none. An endless workload must be [`Limited`] first.
+/// Returns the names of all remaining jobs as whole numbers, in order of submission. Returns `None`
+/// if a job has another name or none. An endless workload must be [`Limited`] first.
 ///
 /// # Errors
-/// The workload's own.
+/// Errors of the workload.
 pub fn whole_ids(
     workload: &mut (impl Workload + ?Sized),
 ) -> Result<Option<Vec<u64>>, WorkloadError> {

@@ -1,10 +1,10 @@
-//! What a reader tells about its input besides the jobs.
+//! Notices of readers about their input.
 
 use blox_core::Name;
 use serde::Serialize;
 use std::fmt;
 
-/// What was dropped, repaired or remarkable in an input, counted by kind.
+/// Notices about dropped, repaired or remarkable input, counted by kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Notices {
@@ -12,17 +12,17 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Each kind once, in the order of first occurrence.
+    /// Returns each kind once, in order of first occurrence.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Notice> {
         self.list.iter()
     }
 
-    /// Returns whether there is nothing to tell.
+    /// Returns whether there are no notices.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Returns how often a kind occurred.
+    /// Returns the number of occurrences of a kind.
     pub fn count(&self, kind: &NoticeKind) -> u64 {
         self.list
             .iter()
@@ -30,13 +30,13 @@ impl Notices {
             .map_or(0, |n| n.count)
     }
 
-    /// Returns how many rows became no job.
+    /// Returns the number of rows that did not become jobs.
     pub fn dropped(&self) -> u64 {
         let dropped = |n: &&Notice| matches!(n.kind, NoticeKind::Dropped(_));
         self.list.iter().filter(dropped).map(|n| n.count).sum()
     }
 
-    /// Adds all of another's.
+    /// Adds all notices of another list.
     pub fn extend(&mut self, other: &Notices) {
         for notice in &other.list {
             match self.list.iter_mut().find(|n| n.kind == notice.kind) {
@@ -46,7 +46,7 @@ impl Notices {
         }
     }
 
-    /// Counts one more of a kind; `line` is where it occurred, from 1.
+    /// Adds an occurrence of a kind in line `line`, counted from 1.
     pub fn add(&mut self, kind: NoticeKind, line: u64) {
         match self.list.iter_mut().find(|n| n.kind == kind) {
             Some(notice) => notice.count += 1,
@@ -59,15 +59,15 @@ impl Notices {
     }
 }
 
-/// Something remarkable, how often it occurred, and where first.
+/// A kind of notice, with its number of occurrences and the first of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Notice {
-    /// What it is.
+    /// Kind of the notice.
     pub kind: NoticeKind,
-    /// How many lines, or jobs, it concerns, at least 1.
+    /// Number of affected lines or jobs, at least 1.
     pub count: u64,
-    /// The first of them, from 1; for [`NoticeKind::NoProfile`] the job's number in order of
-    /// submission, from 1.
+    /// Line of the first occurrence, from 1. For [`NoticeKind::NoProfile`] the job's number in
+    /// order of submission, from 1.
     pub first_line: u64,
 }
 
@@ -89,59 +89,59 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What can be remarkable about an input.
+/// Kinds of notices.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NoticeKind {
-    /// Jobs submitted before the line above them; all jobs were sorted.
+    /// Jobs submitted before the job in the line above; all jobs were sorted.
     OutOfOrder,
     /// Jobs without work, kept.
     NoWork,
-    /// A column that the format does not know, left out.
+    /// A column unknown to the format, ignored.
     IgnoredColumn(Name),
     /// A column that `--map` does not name.
     UnmappedColumn(Name),
-    /// Rows whose GPU time is not duration times GPUs; duration and GPUs count.
+    /// Rows whose GPU time differs from duration times GPUs; duration and GPUs count.
     GpuTimeDiffers,
-    /// Cells of a throughput table that hold no number, left out.
+    /// Cells of a throughput table without a number, ignored.
     NoThroughput,
-    /// Cells of a throughput table that hold 0.
+    /// Cells of a throughput table with the value 0.
     ZeroThroughput,
-    /// Cells of a throughput table that hold no more than one for fewer GPUs.
+    /// Cells of a throughput table with no more than the throughput on fewer GPUs.
     NoGain,
-    /// Jobs of which a table that tells more about jobs says nothing.
+    /// Jobs without an entry in a table of additional job data.
     NoProfile,
-    /// Rows of the input that became no job.
+    /// Rows of the input that did not become jobs.
     Dropped(Dropped),
-    /// Jobs that ask for a part of a GPU; it was rounded up to whole GPUs.
+    /// Jobs that request a part of a GPU, rounded up to whole GPUs.
     PartOfGpu,
     /// Jobs whose attempts had different numbers of GPUs; the largest counts.
     GpusDiffer,
-    /// Attempts without start or end, left out of a job with others.
+    /// Attempts without start or end, ignored in a job with others.
     AttemptLeftOut,
-    /// Jobs with the name of a job above, where the format allows it.
+    /// Jobs with the name of an earlier job, where the format allows that.
     RepeatedName,
-    /// Jobs whose names were not compared with the others, being too many.
+    /// Jobs whose names were not compared because there are too many.
     NamesNotCompared,
-    /// Jobs without an entry in the table beside this one.
+    /// Jobs without an entry in the accompanying table.
     NotInOtherTable,
 }
 
-/// Why a row became no job.
+/// Reason why a row did not become a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Dropped {
-    /// It asks for no GPU.
+    /// The job requests no GPU.
     NoGpus,
-    /// It was never started: cancelled while it waited, or waiting still.
+    /// The job never started: it was cancelled while waiting, or still waits.
     NeverStarted,
-    /// It had not ended when the log was taken: nobody knows how long it runs.
+    /// The job had not ended when the log was taken, so its running time is unknown.
     StillRunning,
-    /// The log does not say when it ran.
+    /// The log lacks the start or end of the job.
     NoTimes,
-    /// A step of a job that has a row of its own.
+    /// A step of a job that has its own row.
     Step,
 }
 

@@ -1,6 +1,6 @@
-//! Texts of an input, and counts, as messages show them.
+//! Texts of an input, and counts, for messages.
 
-/// So many of something, as `1 job` or `2 jobs`.
+/// Formats a number of things, as `1 job` or `2 jobs`.
 pub fn number_of(count: u64, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
@@ -8,12 +8,12 @@ pub fn number_of(count: u64, what: &str) -> String {
     }
 }
 
-/// Text of an input as a message shows it: its start, without control characters.
+/// Shortens the text of an input for a message: its start, without control characters.
 pub fn shown(text: &str) -> String {
     start(text, 80)
 }
 
-/// A message that may quote an input, on one line.
+/// Formats a message that may quote an input, on one line.
 pub fn one_line(text: &str) -> String {
     start(text, 400)
 }

@@ -1,63 +1,63 @@
-//! Batches that may be chosen.
+//! Batch sizes that a job may choose from.
 
 use crate::assignment::BatchConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Within what a batch may be chosen.
+/// Limits on the choice of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BatchLimits {
-    /// Samples of a step over all GPUs, at most; but for the least that each GPU takes, and what
-    /// rounding to as many on each adds.
+    /// Largest number of samples of a step over all GPUs. The smallest pass on each GPU, and
+    /// rounding to an equal number on each, may exceed it.
     pub max_batch: u32,
-    /// Samples of a pass on a GPU, at least and at most; at least 1.
+    /// Smallest and largest number of samples of a pass on a GPU; at least 1.
     pub per_gpu: (u32, u32),
-    /// True if gradients of several passes may be added up before a step.
+    /// True if gradients of several passes may be accumulated before a step.
     pub accumulate: bool,
 }
 
-/// A choice of batch.
+/// A chosen batch with its goodput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BestBatch {
-    /// Useful samples a second; 0 where nothing is within the limits.
+    /// Useful samples a second; 0 if no batch is within the limits.
     pub goodput: f64,
     /// The batch.
     pub config: BatchConfig,
 }
 
-/// Batches tried between the least and the greatest.
+/// Number of batches tried between the smallest and the largest.
 const TRIED: u32 = 50;
 
-/// So many choices are kept: jobs of a daemon's whole life may each say others.
+/// Maximum number of cached choices. Over a daemon's lifetime, jobs may each have other limits.
 const MOST_KNOWN: usize = 1 << 12;
 
-/// What rounding may do to a quotient that is a whole number.
+/// Tolerance for the rounding of a quotient that is a whole number.
 const ROUNDING: f64 = 1e-8;
 
-/// The batches that a job may choose from on so many GPUs: see
+/// The batches that a job may choose from on a number of GPUs; see
 /// [`GoodputModel::best_batch`](super::GoodputModel::best_batch).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batches {
     gpus: u32,
-    /// The first of all, whether it is within the limits or not.
+    /// The first batch of all, whether it is within the limits or not.
     first: BatchConfig,
     tried: Vec<Tried>,
 }
 
-/// A batch within the limits, its numbers at hand.
+/// A batch within the limits, with its derived numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tried {
     pub config: BatchConfig,
     pub per_gpu: f64,
     pub accumulation: f64,
-    /// Samples over all GPUs.
+    /// Number of samples over all GPUs.
     pub batch: f64,
-    /// Over the initial batch.
+    /// Batch size divided by the initial batch size.
     pub scale: f64,
 }
 
 impl Batches {
-    /// Of a job that was written for a batch of `initial`, on so many GPUs.
+    /// Returns the batches of a job with an initial batch size of `initial` on `gpus` GPUs.
     pub fn of(initial: u32, gpus: u32, limits: &BatchLimits) -> Self {
         let low = limits.per_gpu.0;
         let gpus = gpus.max(1);
@@ -74,8 +74,8 @@ impl Batches {
         Batches::trying(initial, gpus, limits, configs)
     }
 
-    /// As [`Batches::of`], of these batches in their order, without those that are not within the
-    /// limits.
+    /// Returns the given batches in their order, without those outside the limits. Otherwise like
+    /// [`Batches::of`].
     pub fn trying(
         initial: u32,
         gpus: u32,
@@ -119,7 +119,7 @@ impl Batches {
         &self.tried
     }
 
-    /// Returns what is chosen where nothing is within the limits.
+    /// Returns the choice if no batch is within the limits.
     pub(super) fn none(&self) -> BestBatch {
         BestBatch {
             goodput: 0.0,
@@ -128,20 +128,21 @@ impl Batches {
     }
 }
 
-/// [`Batches`] that were asked for before: they depend on a job's limits and GPUs, and on how they
-/// are tried, alone.
+/// A cache of [`Batches`]. They depend only on the initial batch, the number of GPUs, the limits,
+/// and the way in which batches are tried.
 #[derive(Clone, Debug, Default)]
 pub struct KnownBatches(BTreeMap<(u8, u32, u32, BatchLimits), Arc<Batches>>);
 
 impl KnownBatches {
-    /// As [`Batches::of`].
+    /// Returns the result of [`Batches::of`], cached.
     pub fn of(&mut self, initial: u32, gpus: u32, limits: &BatchLimits) -> Arc<Batches> {
         self.in_way(0, initial, gpus, limits, || {
             Batches::of(initial, gpus, limits)
         })
     }
 
-    /// Those that are tried in another way, which has a number above 0.
+    /// Returns batches that are tried in another way, cached. The number `way` of that way is above
+    /// 0.
     pub fn in_way(
         &mut self,
         way: u8,
@@ -158,8 +159,8 @@ impl KnownBatches {
     }
 }
 
-/// A batch over all GPUs as passes on each of them, as few and as equal as can be and none above
-/// the greatest. On one GPU a batch above the initial one takes at least two.
+/// Splits a batch over all GPUs into passes on each GPU: as few and as equal as possible, none
+/// above the largest. On one GPU, a batch above the initial one takes at least two passes.
 pub fn split(batch: f64, gpus: u32, initial: u32, limits: &BatchLimits) -> BatchConfig {
     let each = batch / f64::from(gpus);
     let mut accumulation = 0.0;

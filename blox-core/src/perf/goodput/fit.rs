@@ -1,46 +1,48 @@
-//! Finding the parameters of a step's duration from observed steps.
+//! Fits the parameters of the step duration to observed steps.
 
 use super::lbfgsb::{Bounds, Settings, minimise};
 use super::{NOTHING, ThroughputParams};
 use serde::{Deserialize, Serialize};
 
-/// How long a step took.
+/// An observed duration of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepTime {
-    /// Nodes that the GPUs lay on, at least 1.
+    /// Number of nodes of the GPUs, at least 1.
     pub nodes: u32,
-    /// GPUs, at least 1.
+    /// Number of GPUs, at least 1.
     pub gpus: u32,
-    /// Samples of a pass on each GPU, at least 1.
+    /// Number of samples of a pass on each GPU, at least 1.
     pub per_gpu: u32,
     /// Seconds of a pass alone, above 0.
     pub compute: f64,
-    /// Seconds of a step of one pass with its exchange of gradients, above 0.
+    /// Seconds of a step of one pass with its gradient exchange, above 0.
     pub step: f64,
 }
 
-/// Parameters and how far they are from what was observed.
+/// Fitted parameters with the value of the objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
     /// The parameters.
     pub params: ThroughputParams,
-    /// The objective there: root mean square errors of the logarithms of both
-    /// durations, and what keeps parameters that nothing determines small.
+    /// The objective at these parameters: root mean square errors of the logarithms of both
+    /// durations, and penalties that keep undetermined parameters small.
     pub objective: f64,
 }
 
-/// Parameters that fit the observations; `None` without any, or with a duration that is not above 0.
+/// Returns the parameters that fit the observations best. Returns `None` without observations, or
+/// if a duration is not above 0.
 ///
-/// Minimises what AdaptDL (the system of Pollux, OSDI 2021) does, from the same start:
-/// the root mean square error of the logarithm of pass durations, that of step durations, `1e-3
-/// (gamma - 1)²` and `1e-2 ((beta_n/alpha_n)² + (beta_r/alpha_r)²)`. What the observations do not
-/// reach is pinned: with one batch size alone half of a pass is constant; an exchange that was never
-/// seen takes nothing, one between nodes at least 1.1 times one within.
+/// Minimises the objective of AdaptDL (the system of Pollux, OSDI 2021) from the same start: the
+/// root mean square error of the logarithm of pass durations, the same error of step durations,
+/// `1e-3 (gamma - 1)²` and `1e-2 ((beta_n/alpha_n)² + (beta_r/alpha_r)²)`. Parameters that the
+/// observations do not determine are fixed. With a single batch size, half of a pass is constant.
+/// An exchange that was never observed takes no time, and an exchange between nodes takes at least
+/// 1.1 times an exchange within a node.
 pub fn fit(observed: &[StepTime]) -> Option<ThroughputParams> {
     fit_from(observed, &Settings::default()).map(|f| f.params)
 }
 
-/// [`fit`] with other settings of the minimisation.
+/// Like [`fit`], with other settings of the minimisation.
 pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
     let positive = |x: f64| x > 0.0 && x.is_finite();
     if observed.is_empty()
@@ -87,16 +89,17 @@ pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
     })
 }
 
-/// Returns how far parameters are from what was observed: what [`fit`] minimises.
+/// Returns the objective that [`fit`] minimises: the distance of parameters from the observations.
 pub fn objective_of(observed: &[StepTime], params: &ThroughputParams) -> f64 {
     Objective::of(observed).at(&params.to_array()).0
 }
 
 struct Objective<'a> {
     observed: &'a [StepTime],
-    /// Logarithms of pass and step.
+    /// Logarithms of the pass and step durations.
     logs: Vec<(f64, f64)>,
-    /// The first observation on as many nodes (one or more) and GPUs: their exchanges are the same.
+    /// Index of the first observation with the same exchange: as many GPUs, and one node or
+    /// several.
     alike: Vec<usize>,
 }
 
@@ -114,10 +117,10 @@ impl<'a> Objective<'a> {
         }
     }
 
-    /// The value and the gradient.
+    /// Returns the value and the gradient.
     ///
-    /// The fit stops early, and after some of its profiles the last bits decide where. Hence
-    /// operations are in the order in which AdaptDL's are differentiated.
+    /// The fit stops early, and for some profiles the last bits decide its result. Hence the
+    /// operations are in the order of AdaptDL's automatic differentiation.
     fn at(&self, x: &[f64; 7]) -> (f64, [f64; 7]) {
         let p = ThroughputParams::from_array(*x);
         let n = self.observed.len();
@@ -153,7 +156,7 @@ impl<'a> Objective<'a> {
             true => 0.5 * libm::pow(square, -0.5) / count,
             false => 0.0,
         });
-        // What each point adds to the slopes.
+        // Contribution of each observation to the slopes.
         let (mut by_gamma, mut by_net, mut by_power) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
         let (mut by_pass, mut by_samples) = (vec![0.0; n], vec![0.0; n]);
         for (i, (q, o)) in points.iter().zip(self.observed).enumerate().rev() {
@@ -186,12 +189,12 @@ impl<'a> Objective<'a> {
     }
 }
 
-/// What some parameters say of an observation.
+/// The predicted durations for an observation, with their errors.
 struct Point {
     pass: f64,
     log_pass: f64,
     exchange: Exchange,
-    /// The pass to the power of gamma, its sum with that of the exchange, and the sum's logarithm.
+    /// The pass to the power of gamma; its sum with the power of the exchange; the sum's logarithm.
     power: f64,
     sum: f64,
     log_sum: f64,
@@ -199,11 +202,11 @@ struct Point {
     step_error: f64,
 }
 
-/// What some parameters say of an exchange.
+/// The predicted duration of an exchange.
 #[derive(Clone, Copy)]
 struct Exchange {
     log: f64,
-    /// To the power of gamma, and of one less.
+    /// The duration to the power of gamma, and to the power of gamma minus one.
     power: f64,
     less: f64,
 }
@@ -243,7 +246,7 @@ impl Point {
     }
 }
 
-/// A sum in the order in which NumPy adds.
+/// Sums in the order in which NumPy adds.
 fn pairwise(all: &[f64]) -> f64 {
     let n = all.len();
     if n > 128 {

@@ -1,10 +1,10 @@
-//! Goodput: how fast a training job makes statistical progress (Pollux, OSDI 2021).
+//! Goodput: the speed of a training job's statistical progress (Pollux, OSDI 2021).
 //!
-//! Goodput is throughput times statistical efficiency. [`ThroughputParams`] predict how
-//! long a step takes, from how many nodes and GPUs and which batch; [`fit()`] finds them from
-//! observed [step times](StepTime). [`GradientNoise`] says how much a larger batch
-//! is worth. [`GoodputModel`] joins both and [chooses](GoodputModel::best_batch) the
-//! batch. Everything here can be used alone:
+//! Goodput is throughput times statistical efficiency. [`ThroughputParams`] predict the duration of
+//! a step from the numbers of nodes and GPUs and the batch. [`fit()`] finds the parameters from
+//! observed [step times](StepTime). [`GradientNoise`] gives the statistical value of a larger
+//! batch. [`GoodputModel`] joins both and [chooses](GoodputModel::best_batch) the batch. Everything
+//! here can be used alone:
 //!
 //! ```
 //! use blox_core::perf::goodput::{BatchLimits, GoodputModel, GradientNoise, StepTime, fit};
@@ -36,12 +36,12 @@ use batches::Tried;
 use rough::{exp2, log2};
 use serde::{Deserialize, Serialize};
 
-/// The seven parameters of a step's duration (Pollux, section 3.2). Seconds, except `gamma`.
+/// The seven parameters of the step duration (Pollux, section 3.2). In seconds, except `gamma`.
 ///
-/// A pass over a batch of `b` on each GPU takes `alpha_c + beta_c * b`. Exchanging gradients
-/// takes nothing on one GPU; `alpha_r + beta_r * (gpus - 2)` within a node,
-/// `alpha_n + beta_n * (gpus - 2)` between nodes. The two overlap as `gamma` says: 1 not at
-/// all, more the larger it is.
+/// A pass over a batch of `b` on each GPU takes `alpha_c + beta_c * b`. An exchange of gradients
+/// takes no time on one GPU. It takes `alpha_r + beta_r * (gpus - 2)` within a node, and between
+/// nodes `alpha_n + beta_n * (gpus - 2)`. `gamma` is the degree of overlap of the two: with 1 they
+/// do not overlap, and larger values overlap more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThroughputParams {
     /// Constant part of a pass.
@@ -60,11 +60,11 @@ pub struct ThroughputParams {
     pub gamma: f64,
 }
 
-/// Stands for a duration of nothing: the model needs logarithms.
+/// Replaces a duration of zero: the model needs logarithms.
 const NOTHING: f64 = 1e-8;
 
 impl ThroughputParams {
-    /// In the order of the fields.
+    /// Takes the parameters in the order of the fields.
     pub fn from_array(p: [f64; 7]) -> Self {
         ThroughputParams {
             alpha_c: p[0],
@@ -77,7 +77,7 @@ impl ThroughputParams {
         }
     }
 
-    /// In the order of the fields.
+    /// Returns the parameters in the order of the fields.
     pub fn to_array(self) -> [f64; 7] {
         [
             self.alpha_c,
@@ -90,12 +90,12 @@ impl ThroughputParams {
         ]
     }
 
-    /// Seconds of a pass over `per_gpu` samples on each GPU.
+    /// Returns the seconds of a pass over `per_gpu` samples on each GPU.
     pub fn pass(&self, per_gpu: f64) -> f64 {
         self.alpha_c + self.beta_c * per_gpu
     }
 
-    /// Seconds of an exchange of gradients.
+    /// Returns the seconds of a gradient exchange.
     pub fn exchange(&self, nodes: u32, gpus: u32) -> f64 {
         let (alpha, beta) = match (nodes > 1, gpus > 1) {
             (true, _) => (self.alpha_n, self.beta_n),
@@ -105,26 +105,27 @@ impl ThroughputParams {
         alpha + beta * (f64::from(gpus) - 2.0).max(NOTHING)
     }
 
-    /// Seconds of an optimiser step: `accumulation` passes and a last one with its exchange.
+    /// Returns the seconds of an optimiser step: `accumulation` passes, and a last pass with its
+    /// exchange.
     pub fn step(&self, nodes: u32, gpus: u32, per_gpu: f64, accumulation: u32) -> f64 {
         let pass = self.pass(per_gpu);
         let last = overlapped(pass, self.exchange(nodes, gpus), self.gamma);
         f64::from(accumulation) * pass + libm::exp(last)
     }
 
-    /// Samples a second.
+    /// Returns the samples a second.
     pub fn throughput(&self, nodes: u32, gpus: u32, per_gpu: u32, accumulation: u32) -> f64 {
         let samples = f64::from(gpus) * f64::from(per_gpu) * (f64::from(accumulation) + 1.0);
         samples / self.step(nodes, gpus, f64::from(per_gpu), accumulation)
     }
 }
 
-/// The logarithm of how long a pass and an exchange take that overlap.
+/// Returns the logarithm of the duration of a pass that overlaps with an exchange.
 fn overlapped(pass: f64, exchange: f64, gamma: f64) -> f64 {
     libm::log(libm::pow(pass, gamma) + libm::pow(exchange, gamma)) / gamma
 }
 
-/// How noisy the gradients of a job are: what a larger batch is worth.
+/// Noise of a job's gradients, which determines the value of a larger batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradientNoise {
     /// Squared norm of the true gradient, at least 0.
@@ -134,8 +135,8 @@ pub struct GradientNoise {
 }
 
 impl GradientNoise {
-    /// Returns what a step with `scale` times the initial batch is worth in steps with the initial
-    /// batch (AdaScale), from 1 to `scale`; 1 where nothing can be said.
+    /// Returns the value of a step with `scale` times the initial batch, in steps with the initial
+    /// batch (AdaScale). From 1 to `scale`; 1 if the noise is unknown.
     pub fn gain(&self, scale: f64) -> f64 {
         let below = self.var / scale + self.sqr;
         if below > 0.0 {
@@ -145,25 +146,25 @@ impl GradientNoise {
         }
     }
 
-    /// The share of the samples of a step with `scale` times the initial batch that counts.
+    /// Returns the fraction of useful samples of a step with `scale` times the initial batch.
     pub fn efficiency(&self, scale: f64) -> f64 {
         self.gain(scale) / scale
     }
 }
 
-/// Throughput and efficiency together.
+/// Model of goodput: throughput and statistical efficiency together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GoodputModel {
-    /// How long steps take.
+    /// Durations of steps.
     pub speed: ThroughputParams,
-    /// What larger batches are worth.
+    /// Gradient noise.
     pub noise: GradientNoise,
-    /// The batch that the job was written for, at least 1.
+    /// Batch size that the job was written for, at least 1.
     pub initial_batch: u32,
 }
 
 impl GoodputModel {
-    /// Useful samples a second. 0 for a batch below the initial one.
+    /// Returns the useful samples a second; 0 for a batch below the initial one.
     pub fn goodput(&self, nodes: u32, gpus: u32, per_gpu: u32, accumulation: u32) -> f64 {
         let batch = f64::from(gpus) * f64::from(per_gpu) * (f64::from(accumulation) + 1.0);
         let scale = batch / f64::from(self.initial_batch);
@@ -173,17 +174,17 @@ impl GoodputModel {
         self.speed.throughput(nodes, gpus, per_gpu, accumulation) * self.noise.efficiency(scale)
     }
 
-    /// The best of 50 batches that lie evenly, on a logarithmic scale, between the least
-    /// (the initial one, and no less than the least pass on each GPU) and the greatest that is allowed.
-    /// Of equally good ones, the smallest.
+    /// Returns the best of 50 batches, spaced evenly on a logarithmic scale from the smallest batch
+    /// to the largest allowed. The smallest is the initial batch, or the smallest pass on each GPU
+    /// if that is larger. Of equally good batches, the smallest is chosen.
     ///
-    /// On one GPU a batch above the initial one is always split: the noise of gradients
-    /// can only be measured with several of them.
+    /// On one GPU a batch above the initial one is always split: gradient noise can only be
+    /// measured with several passes.
     pub fn best_batch(&self, nodes: u32, gpus: u32, limits: &BatchLimits) -> BestBatch {
         self.best_of(nodes, &Batches::of(self.initial_batch, gpus, limits))
     }
 
-    /// As [`GoodputModel::best_batch`], of batches that are at hand.
+    /// Returns the best of the given batches. Otherwise like [`GoodputModel::best_batch`].
     pub fn best_of(&self, nodes: u32, batches: &Batches) -> BestBatch {
         let gpus = batches.gpus();
         let exchange = self.speed.exchange(nodes.max(1), gpus);
@@ -197,7 +198,7 @@ impl GoodputModel {
         let highest = finite.fold(0.0, f64::max);
         let mut best = batches.none();
         for (tried, rough) in batches.tried().iter().zip(rough) {
-            // The estimate is a hundred times better than that.
+            // The estimate is a hundred times more precise.
             if rough < highest * 0.999 {
                 continue;
             }
@@ -210,14 +211,14 @@ impl GoodputModel {
         best
     }
 
-    /// [`GoodputModel::goodput_over`] to one part in a hundred thousand.
+    /// Returns [`GoodputModel::goodput_over`] with a relative error of at most `1e-5`.
     fn rough_goodput(&self, tried: &Tried, exchange: f64) -> f64 {
         let pass = self.speed.pass(tried.per_gpu);
         let gamma = self.speed.gamma;
         let both = exp2(gamma * log2(pass)) + exchange;
         let step = tried.accumulation * pass + exp2(log2(both) / gamma);
         let rough = tried.batch / step * self.noise.efficiency(tried.scale);
-        // What cannot be estimated is looked at.
+        // If the estimate is not finite, computes the exact value.
         if rough.is_finite() {
             rough
         } else {
@@ -225,8 +226,8 @@ impl GoodputModel {
         }
     }
 
-    /// The goodput with this batch over all GPUs, or one a little larger that can be split
-    /// evenly; 0 where its passes are not within the limits.
+    /// Returns the goodput with this batch over all GPUs, or with a slightly larger one that can be
+    /// split evenly; 0 if its passes are not within the limits.
     pub fn at_batch(&self, nodes: u32, gpus: u32, batch: u32, limits: &BatchLimits) -> BestBatch {
         let (nodes, gpus) = (nodes.max(1), gpus.max(1));
         let config = split(f64::from(batch), gpus, self.initial_batch, limits);
@@ -239,7 +240,7 @@ impl GoodputModel {
         BestBatch { goodput, config }
     }
 
-    /// As [`GoodputModel::goodput`], with the exchange's power known.
+    /// Like [`GoodputModel::goodput`], with the exchange already raised to the power of gamma.
     fn goodput_over(&self, gpus: u32, config: BatchConfig, exchange: f64) -> f64 {
         let passes = f64::from(config.accumulation) + 1.0;
         let batch = f64::from(gpus) * f64::from(config.per_gpu) * passes;

@@ -1,9 +1,9 @@
-//! Logarithms and powers to seven digits, to tell what is worth computing exactly.
+//! Logarithms and powers to seven digits, to find the candidates worth an exact computation.
 
-/// The logarithm to base 2 of a positive normal number.
+/// Returns the logarithm to base 2 of a positive normal number.
 pub(super) fn log2(x: f64) -> f64 {
     const MANTISSA: u64 = (1 << 52) - 1;
-    // From half the square root of 2 on, so that the series is short.
+    // Starts at half the square root of 2, so that the series is short.
     const HALF_ROOT: u64 = 0x0009_5f61_9980_c433;
     let bits = x.to_bits().wrapping_add(HALF_ROOT);
     let exponent = (bits >> 52) as i64 - 1023;
@@ -18,7 +18,7 @@ pub(super) fn log2(x: f64) -> f64 {
     exponent as f64 + 2.0 * std::f64::consts::LOG2_E * s * series
 }
 
-/// 2 to the power of a number whose result is normal.
+/// Returns 2 to the power of a number whose result is normal.
 pub(super) fn exp2(x: f64) -> f64 {
     let whole = (x + 1024.5) as i64 - 1024;
     let f = (x - whole as f64) * std::f64::consts::LN_2;

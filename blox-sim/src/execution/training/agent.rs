@@ -1,4 +1,4 @@
-//! What runs beside a training job: it measures, fits and tunes.
+//! Agent of a training job: measures steps, fits the speed model, and tunes the batch.
 
 use super::application::{Application, OnType, StepTimes};
 use super::fits::KnownFits;
@@ -10,42 +10,43 @@ use blox_core::{BatchConfig, GpuCount, Name, Seconds, SpeedReport, Time, Trainin
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// When an epoch ends.
+/// Rule for the end of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EpochEnds {
-    /// When its work is done.
+    /// The epoch ends when its work is done.
     #[default]
     Exact,
-    /// So many whole seconds after its start, or after the last turn in it, as are nearest to that.
+    /// The duration from the start of the epoch, or from the last turn in it, is rounded to whole
+    /// seconds.
     WholeSeconds,
 }
 
-/// How large a pass may be.
+/// Limit on the size of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassLimit {
-    /// As large as was measured on the placement.
+    /// The largest pass measured on the placement.
     #[default]
     Placement,
-    /// As large as was measured on any placement.
+    /// The largest pass measured on any placement.
     Application,
 }
 
-/// What a profile is about.
+/// Scope of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profiles {
-    /// One type of GPU each.
+    /// One profile for each GPU type.
     #[default]
     ByType,
-    /// All types, told apart by nobody: what was measured once on any type is not
-    /// measured again. It is kept under the nameless type.
+    /// One profile for all types: a configuration measured on any type is not measured again. The
+    /// profile has an empty name.
     OfAll,
 }
 
-/// An epoch that takes no whole second at all is over this long after a round's begin: the round's
-/// decision comes first.
+/// Seconds after the start of a round at which an epoch of zero whole seconds ends: the decision of
+/// the round comes first.
 const MOMENT: f64 = 1e-6;
 
-/// The whole second that such a moment belongs to.
+/// Returns the whole second that such a moment belongs to.
 fn whole(seconds: f64) -> f64 {
     let nearest = seconds.round();
     if (seconds - nearest).abs() < 10.0 * MOMENT {
@@ -55,20 +56,20 @@ fn whole(seconds: f64) -> f64 {
     }
 }
 
-/// What a job knows of itself.
+/// A job's knowledge of its own speed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Agent {
     profiles: BTreeMap<Name, Profile>,
     noise: Option<GradientNoise>,
     gpu_type: Option<Name>,
-    /// The name of its profile there.
+    /// Name of its current profile.
     profile: Option<Name>,
     placement: Vec<u32>,
     config: Option<BatchConfig>,
-    /// Samples of a pass, and what its steps take.
+    /// Number of samples of a pass, and its step times.
     steps: Option<(u32, (f64, f64))>,
     rate: f64,
-    /// What it does now: measured when it is over.
+    /// The current stretch, which is measured at its end.
     now: Option<Doing>,
 }
 
@@ -86,14 +87,14 @@ struct Doing {
 }
 
 impl Agent {
-    /// Steps that it has done on a type of GPU, each way of running once.
+    /// Returns the steps observed on a GPU type, one for each configuration.
     pub fn observed(&self, gpu_type: &str) -> &[StepTime] {
         self.profiles
             .get(gpu_type)
             .map_or(&[], |p| p.observed.as_slice())
     }
 
-    /// The batch that it runs with.
+    /// Returns the current batch.
     pub fn config(&self) -> Option<BatchConfig> {
         self.config
     }
@@ -109,14 +110,14 @@ impl Agent {
         self.now = None;
     }
 
-    /// Nodes and replicas that it runs on.
+    /// Returns the numbers of nodes and replicas that the job runs on.
     fn spread(&self, on: &OnType) -> (u32, u32) {
         let replicas = on.replicas(self.placement.iter().sum());
         let nodes = self.placement.len() as u32;
         (nodes.min(replicas), replicas)
     }
 
-    /// Chooses the batch: as the scheduler gave it, as the job insists, or the best.
+    /// Chooses the batch: the scheduler's, else the one that the job requires, else the best.
     pub(super) fn tune(
         &mut self,
         app: &Application,
@@ -181,7 +182,7 @@ impl Agent {
         self.config = Some(config);
     }
 
-    /// Iterations of the initial batch a second.
+    /// Updates and returns the rate in iterations of the initial batch a second.
     pub(super) fn rate(&mut self, app: &Application, epoch: usize) -> f64 {
         let known = self.steps.map(|(per_gpu, _)| per_gpu);
         if let (Some(config), Some(gpu_type)) = (self.config, &self.gpu_type)
@@ -206,7 +207,7 @@ impl Agent {
         Some((rate, noise, steps))
     }
 
-    /// Returns what it does until it turns to something else.
+    /// Returns the stretch until the next round, or until the end of the epoch.
     pub(super) fn stretch(
         &mut self,
         app: &Application,
@@ -256,7 +257,8 @@ impl Agent {
         }
     }
 
-    /// Takes in what the last stretch showed. The work at its end; `None` if it has not run.
+    /// Records the measurements of the last stretch. Returns the work at its end; `None` if there
+    /// was none.
     pub(super) fn measure(&mut self, app: &Application, fits: &mut KnownFits) -> Option<f64> {
         let doing = self.now.take()?;
         let Some((_, noise, (step, sync))) = self.run(app, doing.epoch) else {

@@ -1,4 +1,4 @@
-//! What trains.
+//! Applications that jobs train.
 
 use super::agent::{Agent, PassLimit, Profiles};
 use super::curves::Curves;
@@ -10,18 +10,17 @@ use blox_core::{Adapts, Extras, JobSpec, Name, Seconds, TrainingSpec, TypeLimits
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How long steps take on one type of GPU.
+/// Step times on one GPU type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepTimes {
-    /// As measured.
+    /// A table of measured step times.
     Measured(Box<StepTable>),
-    /// As fitted parameters say.
+    /// A model with fitted parameters.
     Fitted(ThroughputParams),
 }
 
 impl StepTimes {
-    /// Seconds of a step of one pass and of its exchange of gradients; `None` where
-    /// nothing is known.
+    /// Returns the seconds of a step of one pass, and of its gradient exchange; `None` if unknown.
     pub fn step(&self, placement: &[u32], per_gpu: u32) -> Option<(f64, f64)> {
         match self {
             StepTimes::Measured(table) => table.step(placement, per_gpu),
@@ -37,24 +36,24 @@ impl StepTimes {
 /// An application on one type of GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnType {
-    /// Its limits there.
+    /// Limits on that type.
     pub limits: TypeLimits,
-    /// Its step times there.
+    /// Step times on that type.
     pub steps: StepTimes,
 }
 
 impl OnType {
-    /// Replicas on so many GPUs.
+    /// Returns the number of replicas on `gpus` GPUs.
     pub(super) fn replicas(&self, gpus: u32) -> u32 {
         gpus / self.limits.stages.max(1)
     }
 
-    /// Seconds of a step of one pass, `per_replica` samples on each replica, and of its exchange of
-    /// gradients; `None` where nothing is known, or where no replica fits.
+    /// Returns the seconds of a step of one pass with `per_replica` samples on each replica, and of
+    /// its gradient exchange. Returns `None` if the times are unknown, or if no replica fits.
     ///
-    /// A pipeline's pass is that of `per_replica` micro-batches of one sample through all of its
-    /// stages, forth and back: as measured of one stage, forth, times `3 (stages - 1 +
-    /// per_replica)`; its exchange is not hidden.
+    /// A pass of a pipeline runs `per_replica` micro-batches of one sample forward and backward
+    /// through all stages. It takes `3 (stages - 1 + per_replica)` times the measured forward pass
+    /// of one stage. Its exchange does not overlap with computing.
     pub fn step(&self, placement: &[u32], per_replica: u32) -> Option<(f64, f64)> {
         let stages = self.limits.stages;
         if stages <= 1 {
@@ -80,7 +79,7 @@ impl OnType {
         }
     }
 
-    /// The greatest pass on a placement.
+    /// Returns the largest number of samples of a pass on a placement.
     pub fn most_per_gpu(&self, placement: &[u32]) -> u32 {
         match &self.steps {
             StepTimes::Measured(table) if self.limits.stages <= 1 => table.most_per_gpu(placement),
@@ -90,26 +89,25 @@ impl OnType {
     }
 }
 
-/// An application: a model with its data.
+/// An application: a model with its data set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Application {
-    /// The batch that it was written for.
+    /// Batch size that the application was written for.
     pub initial_batch: u32,
-    /// The greatest batch.
+    /// Largest batch size.
     pub max_batch: u32,
-    /// How it trains.
+    /// Training curves.
     pub curves: Curves,
-    /// From a checkpoint until it trains again.
+    /// Duration of a restart from a checkpoint.
     pub restart: Seconds,
-    /// What a step takes beyond what was measured, as a factor: input, validation,
-    /// checkpoints.
+    /// Factor on measured step times for input, validation and checkpoints.
     pub slowdown: f64,
-    /// By type of GPU.
+    /// Limits and step times by GPU type.
     pub types: BTreeMap<Name, OnType>,
 }
 
 impl Application {
-    /// Returns what its jobs say of themselves.
+    /// Returns the training specification of the application's jobs.
     pub fn spec(&self, adapts: Adapts) -> TrainingSpec {
         TrainingSpec {
             initial_batch: self.initial_batch,
@@ -124,8 +122,8 @@ impl Application {
         }
     }
 
-    /// Iterations of the initial batch a second, and the noise of gradients, in an epoch, with
-    /// steps of so many seconds.
+    /// Returns the iterations of the initial batch a second in an epoch, and the gradient noise.
+    /// `step` and `sync` are the seconds of a step and of its exchange.
     pub(super) fn rate(
         &self,
         replicas: u32,
@@ -148,22 +146,22 @@ impl Application {
 pub struct Applications(BTreeMap<Name, Arc<Application>>);
 
 impl Applications {
-    /// Adds one.
+    /// Adds an application.
     pub fn insert(&mut self, name: impl Into<Name>, application: Application) {
         self.0.insert(name.into(), Arc::new(application));
     }
 
-    /// One of them.
+    /// Returns an application.
     pub fn get(&self, name: &str) -> Option<&Arc<Application>> {
         self.0.get(name)
     }
 
-    /// All of them in order of their names.
+    /// Returns all applications in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &Application)> {
         self.0.iter().map(|(name, a)| (name, &**a))
     }
 
-    /// The same applications, each changed.
+    /// Returns the applications with a change applied to each.
     #[must_use]
     pub fn map(self, mut change: impl FnMut(&Name, &mut Application)) -> Self {
         let changed = self.0.into_iter().map(|(name, a)| {
@@ -174,15 +172,15 @@ impl Applications {
         Applications(changed.collect())
     }
 
-    /// Lets a job train the application that it names as its model: its work becomes that of the
-    /// application, its rate that on what it asks for; where it changes nothing about itself, it
-    /// says that of each type of GPU. `false`, and nothing changed, where there is none of that
-    /// name.
+    /// Makes a job train the application named as its model. The job's work becomes the
+    /// application's work, and its rate the rate on the requested GPUs. If the job is rigid, its
+    /// speed on each GPU type is set as well. Returns false and changes nothing if there is no
+    /// application with this name.
     pub fn describe(&self, job: &mut JobSpec, adapts: Adapts) -> bool {
         let named = job.extras().model.as_ref().and_then(|m| self.0.get(m));
         let Some(app) = named else { return false };
         let asked = job.extras().batch_size.unwrap_or(app.initial_batch);
-        // Nobody has more: a job that asks for more never runs.
+        // No cluster has more: a job that requests more never runs.
         let gpus = job.gpus.get().min(1 << 20);
         let mut batches = KnownBatches::default();
         let mut on_each = |name: &Name| {
@@ -194,7 +192,7 @@ impl Applications {
                 agent.tune(app, Some(asked), PassLimit::Placement, None, &mut batches);
                 Some(agent.rate(app, 0)).filter(|r| *r > 0.0)
             };
-            // On nodes of four GPUs, or of eight.
+            // On nodes of four GPUs, else of eight.
             rate(4).or_else(|| rate(8))
         };
         let rate = app.types.keys().find_map(&mut on_each);
@@ -219,8 +217,8 @@ impl Applications {
     }
 }
 
-/// Jobs that train applications of a set, as [`Applications::describe`] says of each that
-/// names one; others stay as they are, and are counted.
+/// Jobs that train applications of a set. Jobs that name an application are changed by
+/// [`Applications::describe`]; others stay unchanged and are counted.
 #[derive(Clone, Debug)]
 pub struct WithApplications<W> {
     jobs: W,
@@ -230,7 +228,7 @@ pub struct WithApplications<W> {
 }
 
 impl<W: Workload> WithApplications<W> {
-    /// These jobs, by these applications.
+    /// Wraps a workload with a set of applications.
     pub fn new(jobs: W, applications: Applications) -> Self {
         WithApplications {
             notices: jobs.notices().clone(),

@@ -1,21 +1,21 @@
-/// What Sia's simulator knows of an application besides its tables.
+/// Constants of an application in Sia's simulator, besides its tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Constants {
-    /// Epochs of training; `None` for all of the validation curves.
+    /// Number of epochs of training; `None` for all epochs of the validation curves.
     pub epochs: Option<usize>,
-    /// Seconds from a checkpoint until it trains again.
+    /// Seconds of a restart from a checkpoint.
     pub restart_s: f64,
-    /// What a step takes beyond what was measured, as a factor.
+    /// Factor on measured step times.
     pub slowdown: f64,
-    /// The greatest pass on a type of GPU, where it is not that of the tables.
+    /// Largest pass on a GPU type if it differs from the tables.
     pub most_per_gpu: fn(&str) -> Option<u32>,
-    /// GPUs of a replica on a type of GPU.
+    /// Number of GPUs of a replica on a GPU type.
     pub stages: fn(&str) -> u32,
-    /// Samples of a pass of a replica of several stages, each a micro-batch of its own.
+    /// Number of samples of a pass of a replica with several stages; each sample is a micro-batch.
     pub micro_batches: u32,
 }
 
-/// The constants of an application (Sia's artifact, `applications.py`).
+/// Returns the constants of an application (Sia's artifact, `applications.py`).
 pub fn constants(application: &str) -> Constants {
     let (epochs, restart_s, slowdown) = match application {
         "bert" => (Some(2), 120.0, 1.2),

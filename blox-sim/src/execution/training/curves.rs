@@ -1,30 +1,31 @@
-//! How training goes on with each batch.
+//! Training progress for each batch size.
 
 use blox_core::perf::goodput::GradientNoise;
 
-/// An epoch with a batch.
+/// An epoch with a batch size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Epoch {
-    /// Iterations of the initial batch that its end is worth, counted from the start of training.
+    /// Training progress at its end, in iterations of the initial batch since the start of
+    /// training.
     pub progress: f64,
-    /// Iterations done at its end.
+    /// Number of iterations done at its end.
     pub iteration: f64,
-    /// The noise of gradients during it.
+    /// Gradient noise during the epoch.
     pub noise: GradientNoise,
 }
 
-/// Validation curves: a list of epochs for each of some batches.
+/// Validation curves: a list of epochs for each of several batch sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
-    /// Ascending by batch.
+    /// Ascending by batch size.
     by_batch: Vec<(u32, Vec<Epoch>)>,
-    /// Progress at which epochs begin; the last is the end of training.
+    /// Progress at the start of each epoch; the last value is the end of training.
     starts: Vec<f64>,
 }
 
 impl Curves {
-    /// Of these batches, for so many epochs; what batches say beyond is not looked at. `None` where
-    /// a batch has fewer, or none is there, or progress does not grow.
+    /// Creates curves from the first `epochs` epochs of each batch size. Returns `None` if a batch
+    /// size has fewer epochs, there is none, or progress does not increase.
     pub fn new(mut by_batch: Vec<(u32, Vec<Epoch>)>, epochs: usize) -> Option<Self> {
         by_batch.sort_by_key(|(batch, _)| *batch);
         let enough = by_batch.iter().all(|(_, e)| e.len() >= epochs);
@@ -40,34 +41,34 @@ impl Curves {
         grows.then_some(Curves { by_batch, starts })
     }
 
-    /// The least and the greatest batch.
+    /// Returns the smallest and the largest batch size.
     pub fn batches(&self) -> (u32, u32) {
         let batch = |of: Option<&(u32, Vec<Epoch>)>| of.map_or(0, |(batch, _)| *batch);
         (batch(self.by_batch.first()), batch(self.by_batch.last()))
     }
 
-    /// Iterations of the initial batch that all of training is worth.
+    /// Returns the progress at the end of training, in iterations of the initial batch.
     pub fn total(&self) -> f64 {
         self.starts.last().copied().unwrap_or(0.0)
     }
 
-    /// Epochs of training.
+    /// Returns the number of epochs.
     pub fn epochs(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// The epoch in which this progress lies, from 0; the number of epochs once all is done.
+    /// Returns the epoch at a progress, from 0; the number of epochs once all is done.
     pub fn epoch_at(&self, progress: f64) -> usize {
         self.starts.partition_point(|s| *s <= progress).max(1) - 1
     }
 
-    /// The progress at the end of an epoch.
+    /// Returns the progress at the end of an epoch.
     pub fn end_of(&self, epoch: usize) -> f64 {
         self.starts[(epoch + 1).min(self.epochs())]
     }
 
-    /// The noise of gradients in an epoch with a batch, interpolated between batches;
-    /// beyond the outermost that of the nearest.
+    /// Returns the gradient noise in an epoch with a batch size, interpolated between batch sizes.
+    /// Beyond the outermost sizes, the noise of the nearest applies.
     pub fn noise(&self, epoch: usize, batch: f64) -> GradientNoise {
         let around = self.around(batch);
         let at = |curve: usize| self.by_batch[curve].1[epoch.min(self.epochs() - 1)].noise;
@@ -78,7 +79,8 @@ impl Curves {
         }
     }
 
-    /// Iterations done at the end of an epoch with a batch, interpolated between batches.
+    /// Returns the iterations done at the end of an epoch with a batch size, interpolated between
+    /// sizes.
     pub fn iterations(&self, epoch: usize, batch: f64) -> f64 {
         let around = self.around(batch);
         let at = |curve: usize| {
@@ -107,17 +109,17 @@ impl Curves {
     }
 }
 
-/// The curves on both sides of a batch.
+/// The curves on both sides of a batch size.
 struct Around {
     low: usize,
     high: usize,
-    /// How near each of them is.
+    /// Weights of both curves.
     parts: (f64, f64),
 }
 
 impl Around {
-    /// In the order of operations of the programs that the curves come from: the last bit counts
-    /// where a duration is rounded to whole seconds.
+    /// Uses the order of operations of the programs that the curves come from: the last bit counts
+    /// when a duration is rounded to whole seconds.
     fn mix(&self, low: f64, high: f64) -> f64 {
         if self.low == self.high {
             return low;

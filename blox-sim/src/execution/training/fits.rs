@@ -1,13 +1,13 @@
-//! Finding the parameters of a job's speed.
+//! Fits of the parameters of a job's speed.
 
 use blox_core::perf::goodput::{StepTime, ThroughputParams, fit};
 use dyn_clone::DynClone;
 use std::collections::BTreeMap;
 
-/// Finds the parameters of a job's speed.
+/// Fits the parameters of a job's speed.
 pub trait Fitter: DynClone + Send {
-    /// From the steps that it did on one type of GPU, in the order of their first measurement. Equal steps
-    /// have equal parameters.
+    /// Fits the steps observed on one GPU type, in the order of their first measurement. Equal
+    /// steps must give equal parameters.
     fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams>;
 }
 dyn_clone::clone_trait_object!(Fitter);
@@ -22,14 +22,14 @@ impl Fitter for LeastSquares {
     }
 }
 
-/// A fitter, and what it found before: about half of all profiles are those of another job before, since
-/// jobs of an application begin alike. No decision depends on what is here.
+/// A fitter with a cache. About half of all profiles equal a profile of an earlier job, since jobs
+/// of an application begin alike. No decision depends on this cache.
 #[derive(Clone)]
 pub(super) struct KnownFits {
     fitter: Box<dyn Fitter>,
-    /// A profile is a path from 0 on: from one number, by a step, to the next.
+    /// Paths of profiles, starting at 0: maps a number and a step to the next number.
     paths: BTreeMap<(usize, [u64; 5]), usize>,
-    /// By number; `None` where it was not asked for.
+    /// Results by number; `None` if not computed yet.
     found: Vec<Option<Option<ThroughputParams>>>,
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Counts how often it is asked.
+    /// Counts its calls.
     #[derive(Clone, Default)]
     struct Counting(Arc<AtomicU32>);
 

@@ -1,4 +1,4 @@
-//! Applications that need no files.
+//! Built-in applications, without files.
 
 use super::application::{Application, Applications, OnType, StepTimes};
 use super::constants::constants;
@@ -6,15 +6,14 @@ use super::curves::{Curves, Epoch};
 use blox_core::perf::goodput::{GradientNoise, ThroughputParams};
 use blox_core::{Seconds, TypeLimits};
 
-/// The applications of Pollux and Sia, described by some numbers each instead of
-/// by their tables.
+/// The applications of Pollux and Sia, described by a few numbers each instead of tables.
 ///
-/// The speeds were fitted, to tight tolerances, to all step times that Sia's authors published
-/// (artifact of SOSP 2023, `traces/APPLICATION`) for the types `aws` (T4), `dgx-ext` (A100)
-/// and `rtx` (2080 Ti); the nameless type, of clusters that do not say, is `aws`. The noise of gradients is the median, over all batches, of
-/// each eighth of the epochs in their validation curves. On the whole a step is predicted to 5 to
-/// 20 %; `yolov3` is the worst. Epochs, work, limits, delays and slowdowns are
-/// theirs.
+/// The speeds were fitted, with tight tolerances, to all step times that Sia's authors published
+/// (artifact of SOSP 2023, `traces/APPLICATION`). The types are `aws` (T4), `dgx-ext` (A100) and
+/// `rtx` (2080 Ti). The type without a name, for clusters without specified types, is `aws`. The
+/// gradient noise is the median, over all batch sizes, of each eighth of the epochs in their
+/// validation curves. Typical errors of predicted steps are 5 to 20 %; `yolov3` is the worst.
+/// Epochs, work, limits, delays and slowdowns are copied from Sia.
 pub fn built_in() -> Applications {
     let mut all = Applications::default();
     for row in ROWS {
@@ -31,12 +30,12 @@ struct Row {
     epochs: usize,
     /// Iterations of the initial batch.
     work: f64,
-    /// Variance over square of gradients, in equal parts of the epochs.
+    /// Variance over squared norm of gradients, in equal parts of the epochs.
     noise: &'static [f64],
     types: &'static [On],
 }
 
-/// A type's name, its least and greatest pass, samples a second of one replica, parameters.
+/// Name of a type, its smallest and largest pass, samples a second of one replica, parameters.
 type On = (&'static str, (u32, u32), f64, [f64; 7]);
 
 impl Row {
@@ -65,7 +64,8 @@ impl Row {
             (batch, (0..self.epochs).map(epoch).collect())
         };
         let curves = vec![epochs(initial_batch), epochs(max_batch)];
-        // Pipelines are cut for a type: of a cluster that does not say there is none.
+        // Pipelines are split for a specific type. There is none for a cluster without specified
+        // types.
         let unnamed = self.types.iter().filter(|on| on.0 == "aws");
         let unnamed = unnamed.map(|on| ("", on));
         let named = self.types.iter().map(|on| (on.0, on));

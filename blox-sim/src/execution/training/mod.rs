@@ -1,5 +1,5 @@
-//! Jobs that train, tune their batch, and learn how fast they are (Pollux, OSDI 2021;
-//! Sia, SOSP 2023).
+//! Jobs that train, tune their batch, and measure their own speed (Pollux, OSDI 2021; Sia, SOSP
+//! 2023).
 
 mod agent;
 mod application;
@@ -27,14 +27,14 @@ use blox_core::{Adapts, Assignment, JobId, JobRef, Name, Part, RestoreError, Sec
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Jobs that train an [`Application`] do its iterations, at a rate that follows from
-/// their placement, batch and epoch; others are as fast as another model says.
+/// Jobs that train an [`Application`] perform its iterations. Their rate follows from their
+/// placement, batch and epoch. Other jobs run as in another model.
 ///
-/// A job's [`Agent`] keeps a profile of the steps that it did by type of GPU, fits the
-/// [parameters](blox_core::perf::goodput::ThroughputParams) of its speed to it, and
-/// chooses the batch of the best goodput when it starts, at the end of each epoch, and
-/// at the end of each of its own rounds (60 s). It reports what it learnt
-/// ([`Event::Reported`](blox_core::Event::Reported)) at the end of what it measured.
+/// A job's [`Agent`] keeps a profile of its observed steps by GPU type and fits the
+/// [parameters](blox_core::perf::goodput::ThroughputParams) of the job's speed to it. It chooses
+/// the batch with the best goodput when the job starts, at the end of each epoch, and at the end of
+/// each of its own rounds (60 s). It reports its results
+/// ([`Event::Reported`](blox_core::Event::Reported)) at the end of each measurement.
 #[derive(Clone)]
 pub struct Training {
     applications: Arc<Applications>,
@@ -50,7 +50,7 @@ pub struct Training {
 }
 
 impl Training {
-    /// Of these applications; other jobs are as fast as they say of themselves.
+    /// Creates a model of these applications. Other jobs run at their specified speed.
     pub fn of(applications: Applications) -> Self {
         Training {
             applications: Arc::new(applications),
@@ -66,7 +66,7 @@ impl Training {
         }
     }
 
-    /// Returns it with another length of the rounds in which batches are tuned, above 0.
+    /// Sets the length of the rounds in which batches are tuned, above 0.
     #[must_use]
     pub fn round(mut self, round: Seconds) -> Self {
         if round > Seconds::ZERO {
@@ -75,43 +75,43 @@ impl Training {
         self
     }
 
-    /// Returns it with another rule for when an epoch ends.
+    /// Sets the rule for the end of an epoch.
     #[must_use]
     pub fn epoch_ends(mut self, ends: EpochEnds) -> Self {
         self.ends = ends;
         self
     }
 
-    /// Returns it with another rule for how large a pass may be.
+    /// Sets the limit on the size of a pass.
     #[must_use]
     pub fn pass_limit(mut self, limit: PassLimit) -> Self {
         self.limit = limit;
         self
     }
 
-    /// On more nodes of a type than this a job is as fast as on so many, among which its GPUs
-    /// are divided evenly ([`gathered`]).
+    /// Limits the number of nodes of a type. On more nodes, a job runs as fast as on that many
+    /// nodes with its GPUs divided evenly among them ([`gathered`]).
     #[must_use]
     pub fn most_nodes(mut self, most: MostNodes) -> Self {
         self.most_nodes = most;
         self
     }
 
-    /// Returns it with another way to keep profiles.
+    /// Sets the scope of profiles.
     #[must_use]
     pub fn profiles(mut self, profiles: Profiles) -> Self {
         self.profiles = profiles;
         self
     }
 
-    /// Returns it with other fits.
+    /// Sets the fitter.
     #[must_use]
     pub fn fitter(mut self, fitter: impl Fitter + 'static) -> Self {
         self.fits = KnownFits::by(fitter);
         self
     }
 
-    /// Returns what its agent knows of a job that trains and has started.
+    /// Returns the agent of a training job that has started.
     pub fn agent(&self, job: JobId) -> Option<&Agent> {
         self.agents.get(&job)
     }
@@ -123,11 +123,11 @@ impl Training {
     }
 }
 
-/// How many nodes of a type of GPU are told apart; `None` for all of them.
+/// Maximum number of nodes of a GPU type that affects the speed; `None` for no limit.
 pub type MostNodes = fn(&str) -> Option<u32>;
 
-/// GPUs on each of at most `most` nodes: as they are where they lie on no more, else as many on
-/// each, and on the last what is left.
+/// Returns the GPUs on each of at most `most` nodes. A placement on no more nodes stays unchanged.
+/// Otherwise the GPUs are divided evenly, and the last node has the remainder.
 pub fn gathered(placement: Vec<u32>, most: Option<u32>) -> Vec<u32> {
     let most = most.filter(|most| placement.len() > *most as usize);
     let Some(most) = most.filter(|most| *most > 0) else {
@@ -140,7 +140,8 @@ pub fn gathered(placement: Vec<u32>, most: Option<u32>) -> Vec<u32> {
     evenly
 }
 
-/// The type of the GPUs of an assignment, and how many each node gives, in the order of the GPUs.
+/// Returns the GPU type of an assignment, and the number of its GPUs on each node, in order of the
+/// GPUs.
 pub fn lie_of<'a>(view: View<'a>, assignment: &Assignment) -> (Option<&'a Name>, Vec<u32>) {
     let cluster = view.cluster();
     let mut last = None;
@@ -217,7 +218,7 @@ impl ExecutionModel for Training {
     }
 }
 
-/// The batch that a job insists on, if it does not tune it.
+/// Returns the batch that a job requires if it does not tune its batch.
 fn wish(job: &JobRef<'_>) -> Option<u32> {
     let extras = job.spec().extras();
     let training = extras.training.as_ref()?;

@@ -3,58 +3,57 @@
 use super::triangulated::{self, Between, Point};
 use std::collections::BTreeMap;
 
-/// A measured step: samples of a pass on each GPU, seconds of a step of one pass, and
-/// seconds of it in which gradients are exchanged and nothing else is done.
+/// A measured step: its samples, its duration, and its exchange that does not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Samples of a pass on each GPU.
+    /// Number of samples of a pass on each GPU.
     pub per_gpu: u32,
-    /// Seconds of a step.
+    /// Seconds of a step of one pass.
     pub step: f64,
-    /// Seconds of the exchange that are not hidden behind computing.
+    /// Seconds of the gradient exchange that do not overlap with computing.
     pub sync: f64,
 }
 
-/// Step times of one application on one type of GPU, by how many GPUs each node gives.
+/// Step times of one application on one GPU type, by the number of GPUs on each node.
 ///
 /// Between two measured passes of a placement, times are interpolated linearly. A placement that
 /// was not measured is interpolated linearly in a Delaunay triangulation of nodes, GPUs and samples
-/// of a pass, as the programs of Pollux and Sia do; beyond what was measured it is as fast as the
+/// of a pass, as in the programs of Pollux and Sia. Beyond the measurements, it is as fast as the
 /// same number of GPUs on the same number of nodes, else as the nearest such numbers. (On a grid a
-/// triangulation is not unique: what those programs found can be [added](StepTable::add_point).)
+/// triangulation is not unique: results of those programs can be [added](StepTable::add_point).)
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepTable {
     placements: BTreeMap<Vec<u32>, Vec<Measured>>,
-    /// By nodes and GPUs.
+    /// Rows by numbers of nodes and GPUs.
     spread: BTreeMap<(u32, u32), Vec<Measured>>,
     points: BTreeMap<(Vec<u32>, u32), (f64, f64)>,
 }
 
 impl StepTable {
-    /// Adds a row of a placement: GPUs on each node.
+    /// Adds a row for a placement: the GPUs on each node.
     pub fn add_placement(&mut self, placement: &[u32], row: Measured) {
         insert(self.placements.entry(rotated(placement)).or_default(), row);
     }
 
-    /// Adds a row of a number of nodes and GPUs, however they lie.
+    /// Adds a row for numbers of nodes and GPUs, in any placement.
     pub fn add_spread(&mut self, nodes: u32, gpus: u32, row: Measured) {
         insert(self.spread.entry((nodes, gpus)).or_default(), row);
     }
 
-    /// Adds a single point, which comes before any interpolation.
+    /// Adds a single point, which has precedence over interpolation.
     pub fn add_point(&mut self, placement: &[u32], row: Measured) {
         let at = (rotated(placement), row.per_gpu);
         self.points.insert(at, (row.step, row.sync));
     }
 
-    /// The least and the greatest pass that was measured on any placement; `None` without any.
+    /// Returns the smallest and the largest pass measured on any placement; `None` without any.
     pub fn per_gpu(&self) -> Option<(u32, u32)> {
         let all = || self.placements.values().flatten().map(|r| r.per_gpu);
         Some((all().min()?, all().max()?))
     }
 
-    /// The greatest pass on this placement: as measured there, else on at least as
-    /// many nodes and GPUs.
+    /// Returns the largest pass on this placement: measured there, else on at least as many nodes
+    /// and GPUs.
     pub fn most_per_gpu(&self, placement: &[u32]) -> Option<u32> {
         if let Some(rows) = self.placements.get(&rotated(placement)) {
             return rows.last().map(|r| r.per_gpu);
@@ -69,26 +68,27 @@ impl StepTable {
             .max()
     }
 
-    /// The greatest pass that was measured on any placement of so many GPUs.
+    /// Returns the largest pass measured on any placement of this number of GPUs.
     pub fn most_per_gpu_on(&self, gpus: u32) -> Option<u32> {
         let same = self.placements.iter().filter(|(p, _)| size(p).1 == gpus);
         same.filter_map(|(_, rows)| Some(rows.last()?.per_gpu))
             .max()
     }
 
-    /// Samples a second on one GPU: the greatest pass over the longest step.
+    /// Returns the samples a second on one GPU: the largest pass over the longest step.
     pub fn one_gpu_rate(&self) -> Option<f64> {
         self.rate_of(1)
     }
 
-    /// Samples a second of so many GPUs of one node, in the same way.
+    /// Returns the samples a second of `gpus` GPUs of one node, computed in the same way.
     pub fn rate_of(&self, gpus: u32) -> Option<f64> {
         let rows = self.placements.get([gpus].as_slice())?;
         let longest = rows.iter().map(|r| r.step).fold(0.0, f64::max);
         Some(f64::from(rows.last()?.per_gpu) / longest)
     }
 
-    /// Seconds of a step and of its exchange; `None` where the pass lies outside what was measured.
+    /// Returns the seconds of a step and of its exchange; `None` if the pass is outside the
+    /// measurements.
     pub fn step(&self, placement: &[u32], per_gpu: u32) -> Option<(f64, f64)> {
         let placement = rotated(placement);
         if let Some(rows) = self.placements.get(&placement) {
@@ -104,14 +104,16 @@ impl StepTable {
             .or_else(|| self.nearest(nodes, gpus, per_gpu))
     }
 
-    /// A placement as if it had not been measured, from the others; `None` where it lies beyond them.
+    /// Interpolates a placement from the others, as if it had not been measured. Returns `None` if
+    /// it is beyond them.
     pub fn interpolated(&self, placement: &[u32], per_gpu: u32) -> Option<Between> {
         let (nodes, gpus) = size(placement);
         let place = [nodes, gpus, per_gpu].map(f64::from);
         triangulated::interpolated(&self.scattered(), place)
     }
 
-    /// Means of all placements alike, then what was measured however GPUs lie.
+    /// Returns the means of all placements with equal numbers of nodes and GPUs. Other numbers use
+    /// the rows for any placement.
     fn scattered(&self) -> Vec<Point> {
         let mut alike: BTreeMap<(u32, u32, u32), (f64, f64, f64)> = BTreeMap::new();
         for (placement, rows) in &self.placements {
@@ -158,7 +160,7 @@ fn size(placement: &[u32]) -> (u32, u32) {
     (placement.len() as u32, placement.iter().sum())
 }
 
-/// The least of all rotations: where the first node lies does not matter.
+/// Returns the smallest of all rotations: the order of nodes starts anywhere.
 fn rotated(placement: &[u32]) -> Vec<u32> {
     let mut least = placement.to_vec();
     let mut turned = least.clone();
@@ -171,8 +173,8 @@ fn rotated(placement: &[u32]) -> Vec<u32> {
     least
 }
 
-/// In the order of operations of the programs that the tables come from, at what was measured too:
-/// there the last bit may differ from it.
+/// Uses the order of operations of the programs that the tables come from, even at a measured
+/// point: the last bit may differ from the measurement there.
 fn between(rows: &[Measured], per_gpu: u32) -> Option<(f64, f64)> {
     let above = rows.partition_point(|r| r.per_gpu < per_gpu).max(1);
     let low = rows.get(above - 1)?;

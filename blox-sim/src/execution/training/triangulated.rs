@@ -1,38 +1,42 @@
 //! Linear interpolation between scattered points.
 
-/// A point of a table: nodes, GPUs and samples of a pass; seconds of a step and of its exchange.
+/// A point of a table: nodes, GPUs and samples of a pass, with the seconds of a step and of its
+/// exchange.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub at: [f64; 3],
     pub times: (f64, f64),
 }
 
-/// Numbers below this are rounding: coordinates are whole numbers.
+/// Smaller numbers are rounding errors: coordinates are whole numbers.
 const ROUNDING: f64 = 1e-9;
-/// What an artificial column costs, far above every squared distance.
+/// Cost of an artificial column, far above every squared distance.
 const ARTIFICIAL: f64 = 1e12;
 /// Corners with reduced costs below this may be on the sphere.
 const TIED: f64 = 1e-6;
-/// Steps after which the first improving column is taken, so that the search cannot go in circles.
+/// Number of steps after which the first improving column is taken, so that the search does not
+/// cycle.
 const GREEDY: u32 = 200;
 const STEPS: u32 = 5_000;
 
-/// Times that were not measured.
+/// Interpolated times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Between {
-    /// Seconds of a step, and of its exchange of gradients.
+    /// Seconds of a step, and of its gradient exchange.
     pub times: (f64, f64),
-    /// True if every Delaunay triangulation says so.
+    /// True if all Delaunay triangulations give the same times.
     pub unique: bool,
 }
 
-/// The times in a place: those of the corners of the simplex of a Delaunay triangulation that it lies in, by its
-/// barycentric coordinates. `None` outside of what the points enclose.
+/// Interpolates the times at a place. The weights are the barycentric coordinates in the simplex of
+/// a Delaunay triangulation that contains the place. Returns `None` outside the convex hull of the
+/// points.
 ///
-/// The simplex is found by itself: of all that the place lies in it has the least weighted mean of squared distances
-/// from the place to its corners (the triangulation is the lower hull of the points, lifted onto a
-/// paraboloid), which is a linear program with four rows. Where more corners than that lie on one
-/// sphere, as on a grid, there are several triangulations; one is taken, always the same.
+/// Only the simplex at the place is computed. Of all simplices with the place inside, it has the
+/// smallest weighted mean of squared distances from the place to its corners, since the
+/// triangulation is the lower hull of the points lifted onto a paraboloid. This is a linear program
+/// with four rows. If more than four corners are on one sphere, as on a grid, there are several
+/// triangulations; the choice is deterministic.
 pub(super) fn interpolated(points: &[Point], place: [f64; 3]) -> Option<Between> {
     let n = points.len();
     let column = |j: usize| -> [f64; 4] {
@@ -55,7 +59,7 @@ pub(super) fn interpolated(points: &[Point], place: [f64; 3]) -> Option<Between>
         let prices: [f64; 4] =
             std::array::from_fn(|k| (0..4).map(|i| cost(basis[i]) * inverse[i][k]).sum());
         let mut best: Option<(usize, f64)> = None;
-        // Prices of artificial columns are large, and so is their rounding.
+        // Prices of artificial columns are large, and so are their rounding errors.
         let enough = -ROUNDING * prices.iter().fold(100.0, |m, p| f64::max(m, p.abs()));
         unique = true;
         for j in 0..n {
@@ -157,8 +161,8 @@ mod tests {
             at,
             times: (step, 0.0),
         };
-        // Five corners: the place lies in the simplex of the first four, whose sphere the fifth is
-        // outside of.
+        // Five corners: the place is in the simplex of the first four, and the fifth is outside its
+        // sphere.
         let points = [
             point([0.0, 0.0, 0.0], 1.0),
             point([4.0, 0.0, 0.0], 2.0),
@@ -169,7 +173,7 @@ mod tests {
         let found = interpolated(&points, [1.0, 1.0, 1.0]).unwrap();
         assert!((found.times.0 - 2.5).abs() < 1e-12, "{found:?}");
         assert!(found.unique);
-        // With a corner of the same cube beside them it could be another four.
+        // With another corner of the same cube, another four could be chosen.
         let cube = points.into_iter().chain([point([4.0, 4.0, 0.0], 9.0)]);
         let cube: Vec<Point> = cube.collect();
         assert!(!interpolated(&cube, [1.5, 1.5, 0.0]).unwrap().unique);

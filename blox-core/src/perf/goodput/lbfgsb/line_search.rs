@@ -1,20 +1,20 @@
 //! The line search of Moré and Thuente (ACM Trans. Math. Softw. 20, 1994).
 
-/// A sufficient decrease, and a slope that is small enough, as shares of the first slope.
+/// Required decrease and required slope, as fractions of the first slope.
 const DECREASE: f64 = 1e-3;
 const CURVATURE: f64 = 0.9;
-/// The width of the bracket, as a share of its upper end, at which it is given up.
+/// Relative width of the bracket, as a fraction of its upper end, at which the search stops.
 const WIDTH: f64 = 0.1;
 
-/// What to do next.
+/// The next step of the line search.
 pub(super) enum Advice {
-    /// The last step is good, or nothing better will be found.
+    /// The last step is good, or no better one will be found.
     Stop,
     /// Try this step.
     Try(f64),
 }
 
-/// A step, the value and the slope there.
+/// A step with the value and the slope there.
 #[derive(Clone, Copy)]
 struct Point {
     step: f64,
@@ -23,7 +23,7 @@ struct Point {
 }
 
 impl Point {
-    /// Less a line of this slope through the origin.
+    /// Subtracts a line of this slope through the origin.
     fn below(self, slope: f64) -> Point {
         Point {
             step: self.step,
@@ -35,11 +35,11 @@ impl Point {
 
 pub(super) struct LineSearch {
     first: Point,
-    /// The best so far, and the other end of the bracket.
+    /// The best point so far, and the other end of the bracket.
     best: Point,
     other: Point,
     bracketed: bool,
-    /// True if a point was low enough and rising.
+    /// True once a point was low enough and had a rising slope.
     second_stage: bool,
     step: f64,
     least: f64,
@@ -50,7 +50,7 @@ pub(super) struct LineSearch {
 }
 
 impl LineSearch {
-    /// `None` if the direction does not descend, or the first step is too long.
+    /// Returns `None` if the direction does not descend, or if the first step is too long.
     pub(super) fn new(step: f64, longest: f64, value: f64, slope: f64) -> Option<Self> {
         if slope.is_nan() || slope >= 0.0 || !(0.0..=longest).contains(&step) {
             return None;
@@ -79,7 +79,7 @@ impl LineSearch {
         self.step
     }
 
-    /// With the value and the slope at the last step.
+    /// Returns the next step, given the value and the slope at the last step.
     pub(super) fn advise(&mut self, value: f64, slope: f64) -> Advice {
         let tried = Point {
             step: self.step,
@@ -101,7 +101,7 @@ impl LineSearch {
             return Advice::Stop;
         }
         if !self.second_stage && value <= self.best.value && value > low_enough {
-            // The decrease itself is what is searched for first.
+            // At first, the search is for the decrease itself.
             let (mut best, mut other) = (self.best.below(wanted), self.other.below(wanted));
             self.shrink(&mut best, &mut other, tried.below(wanted));
             (self.best, self.other) = (best.below(-wanted), other.below(-wanted));

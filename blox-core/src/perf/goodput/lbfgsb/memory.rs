@@ -2,7 +2,7 @@
 
 use super::{Bounds, dot};
 
-/// Steps that are remembered.
+/// Number of steps kept.
 const M: usize = 10;
 
 type Square = [[f64; M]; M];
@@ -10,7 +10,7 @@ type Pair = [f64; 2 * M];
 type Wide = [[f64; 2 * M]; 2 * M];
 
 pub(super) struct Memory<const N: usize> {
-    /// Steps and the changes of the gradient over them, oldest first.
+    /// Steps and the changes of the gradient along them, oldest first.
     s: Vec<[f64; N]>,
     y: Vec<[f64; N]>,
     theta: f64,
@@ -19,15 +19,16 @@ pub(super) struct Memory<const N: usize> {
     ss: Square,
     /// The Cholesky factor (upper) of `theta S'S + L D^-1 L'`.
     wt: Square,
-    /// Products of steps and changes over free and over other variables, from which the matrix
-    /// of the subspace is formed. They follow who becomes free and who does not, as
-    /// the published program keeps them: sums differ in their last bits from those of new products.
+    /// Products of steps and changes over free variables and over other variables. The matrix of
+    /// the subspace is formed from them. As in the published program, they are updated when
+    /// variables become free or bound: recomputed products would differ in their last bits.
     products: Wide,
     /// The factor of the matrix of the subspace.
     k: Wide,
-    /// The free variables of the last iteration, ascending, and the others, descending; none before the first.
+    /// The free variables of the last iteration, ascending, and the others, descending; `None`
+    /// before the first iteration.
     split: Option<(Vec<usize>, Vec<usize>)>,
-    /// Whether a step was taken in since the matrix was formed, and whether another had to go for it.
+    /// True if a step was added since the matrix was formed; true if that step displaced another.
     taken_in: bool,
     shifted: bool,
 }
@@ -55,7 +56,7 @@ impl<const N: usize> Memory<N> {
         self.s.is_empty()
     }
 
-    /// Forgets all steps.
+    /// Removes all steps.
     pub(super) fn clear(&mut self) {
         self.s.clear();
         self.y.clear();
@@ -63,13 +64,13 @@ impl<const N: usize> Memory<N> {
         self.taken_in = false;
     }
 
-    /// The last step was not taken in.
+    /// Notes that the last step was not added.
     pub(super) fn pass_over(&mut self) {
         self.taken_in = false;
     }
 
-    /// Takes in a step, the change of the gradient over it, their product and the
-    /// step's square. `false` if the matrix is not positive definite any more.
+    /// Adds a step: the change of the gradient along it, their product and the square of the step.
+    /// Returns false if the matrix is not positive definite any more.
     pub(super) fn update(
         &mut self,
         step: [f64; N],
@@ -112,8 +113,8 @@ impl<const N: usize> Memory<N> {
         cholesky(n, &mut self.wt)
     }
 
-    /// Returns where the quadratic model is least, nearly: the Cauchy point, then the minimum over
-    /// the variables that are free there. `None` if the matrix has gone bad.
+    /// Returns the approximate minimum of the quadratic model: the Cauchy point, then the minimum
+    /// over the free variables there. Returns `None` if the matrix has become singular.
     pub(super) fn target(
         &mut self,
         x: &[f64; N],
@@ -132,7 +133,7 @@ impl<const N: usize> Memory<N> {
         self.subspace(x, gradient, bounds, &cauchy)
     }
 
-    /// The middle matrix times a vector; `None` where it is singular.
+    /// Multiplies the middle matrix by a vector. Returns `None` if the matrix is singular.
     fn middle(&self, v: &Pair) -> Option<Pair> {
         let n = self.s.len();
         let mut p = [0.0; 2 * M];
@@ -161,7 +162,7 @@ impl<const N: usize> Memory<N> {
         Some(p)
     }
 
-    /// A row of `W`.
+    /// Returns a row of `W`.
     fn row(&self, i: usize) -> Pair {
         let n = self.s.len();
         let mut row = [0.0; 2 * M];
@@ -172,7 +173,7 @@ impl<const N: usize> Memory<N> {
         row
     }
 
-    /// The first minimum of the model along the projected gradient.
+    /// Returns the first minimum of the model along the projected gradient.
     fn cauchy(&self, x: &[f64; N], gradient: &[f64; N], bounds: &Bounds<N>) -> Option<Cauchy<N>> {
         let n = self.s.len();
         let mut free = [true; N];
@@ -257,14 +258,14 @@ impl<const N: usize> Memory<N> {
             free[i] = false;
             let zi = at.x[i] - x[i];
             if left == 0 && breaks.len() == N {
-                // Every variable has met its bound.
+                // Every variable has reached its bound.
                 for (c, p) in at.c.iter_mut().zip(p) {
                     *c += dt * p;
                 }
                 return Some(());
             }
             let square = di * di;
-            // From left to right: what cancels here decides where a step ends.
+            // From left to right: cancellation here decides the end of a step.
             f1 = f1 + dt * f2 + square - self.theta * di * zi;
             f2 -= self.theta * square;
             if n > 0 {
@@ -296,7 +297,7 @@ impl<const N: usize> Memory<N> {
         Some(())
     }
 
-    /// The minimum of the model over the free variables, projected into the bounds.
+    /// Returns the minimum of the model over the free variables, projected into the bounds.
     fn subspace(
         &self,
         x: &[f64; N],
@@ -345,7 +346,8 @@ impl<const N: usize> Memory<N> {
         Some(within(x, gradient, bounds, cauchy, &d))
     }
 
-    /// Notes which variables are free; those that became free, and those that ceased to be.
+    /// Records the free variables. Returns the variables that became free and those that ceased to
+    /// be free.
     fn divide(&mut self, free: &[usize]) -> (Vec<usize>, Vec<usize>) {
         let is_free = |i: &usize| free.contains(i);
         let changes = match &self.split {
@@ -365,7 +367,7 @@ impl<const N: usize> Memory<N> {
         changes
     }
 
-    /// Brings the products up to date: the last step, and variables that enter and leave.
+    /// Updates the products for the last step and for variables that enter or leave.
     fn follow(&mut self, enter: &[usize], leave: &[usize]) {
         let Some((free, others)) = &self.split else {
             return;
@@ -421,7 +423,7 @@ impl<const N: usize> Memory<N> {
         }
     }
 
-    /// The factor of the matrix of the subspace.
+    /// Returns the factor of the matrix of the subspace.
     fn factor(&self) -> Option<Wide> {
         let n = self.s.len();
         let w = &self.products;
@@ -469,11 +471,11 @@ struct Cauchy<const N: usize> {
     x: [f64; N],
     /// `W'(x_cauchy - x)`.
     c: Pair,
-    /// Variables that are not at a bound.
+    /// Variables not at a bound.
     free: Vec<usize>,
 }
 
-/// A step from the Cauchy point, projected into the bounds; cut short where the
+/// Returns a step from the Cauchy point, projected into the bounds. The step is shortened if the
 /// projection would not descend.
 fn within<const N: usize>(
     x: &[f64; N],
@@ -537,8 +539,8 @@ fn cholesky(n: usize, a: &mut Square) -> bool {
     cholesky_at(0, n, a)
 }
 
-/// Replaces the upper half of a block of `n` rows from `from` on by its factor.
-/// `false` if it is not positive definite.
+/// Replaces the upper half of a block of `n` rows, starting at row `from`, by its Cholesky factor.
+/// Returns false if the block is not positive definite.
 fn cholesky_at<const K: usize>(from: usize, n: usize, a: &mut [[f64; K]; K]) -> bool {
     for j in from..from + n {
         let mut square = 0.0;

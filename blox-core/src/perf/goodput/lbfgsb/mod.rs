@@ -1,8 +1,8 @@
-//! Minimising a smooth function within bounds: the limited-memory quasi-Newton method
-//! L-BFGS-B of Byrd, Lu, Nocedal and Zhu (SIAM J. Sci. Comput. 16, 1995), with the projection of
-//! the subspace step of its version 3.0 (Morales and Nocedal, 2011) and the line search of
-//! Moré and Thuente. Steps and stopping rules are those of the published program, since the
-//! [fit](super::fit()) stops early, and where it stops is part of its result.
+//! Minimises a smooth function within bounds by the limited-memory quasi-Newton method L-BFGS-B of
+//! Byrd, Lu, Nocedal and Zhu (SIAM J. Sci. Comput. 16, 1995). It uses the subspace projection of
+//! version 3.0 (Morales and Nocedal, 2011) and the line search of Moré and Thuente. Steps and
+//! stopping rules equal those of the published program: the [fit](super::fit()) stops early, so the
+//! stopping point is part of its result.
 
 mod line_search;
 #[allow(
@@ -14,12 +14,12 @@ mod memory;
 use line_search::{Advice, LineSearch};
 use memory::Memory;
 
-/// Bounds of each variable, infinite where there is none.
+/// Bounds of each variable; infinite for an unbounded variable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds<const N: usize> {
-    /// The least values.
+    /// Smallest values.
     pub low: [f64; N],
-    /// The greatest values; where equal to the least, the variable is fixed.
+    /// Largest values. A variable is fixed if both its values are equal.
     pub high: [f64; N],
 }
 
@@ -32,15 +32,15 @@ impl<const N: usize> Bounds<N> {
     }
 }
 
-/// When to stop.
+/// Stopping rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Stops when an iteration lowers the value by less than this share of it (of 1, if it
-    /// is below 1).
+    /// Stops if an iteration lowers the value by less than this fraction of the value (of 1, if the
+    /// value is below 1).
     pub value_tolerance: f64,
-    /// Stops when no part of the projected gradient is above this.
+    /// Stops if no component of the projected gradient is above this value.
     pub gradient_tolerance: f64,
-    /// Stops after so many iterations.
+    /// Maximum number of iterations.
     pub max_iterations: u32,
 }
 
@@ -55,21 +55,21 @@ impl Default for Settings {
     }
 }
 
-/// Where the minimisation stopped.
+/// Result of a minimisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Minimum<const N: usize> {
-    /// The variables.
+    /// The variables at the minimum.
     pub at: [f64; N],
     /// The value there.
     pub value: f64,
-    /// Iterations done.
+    /// Number of iterations.
     pub iterations: u32,
 }
 
-/// Trials of a line search before it is given up.
+/// Maximum number of trials of a line search.
 const TRIALS: u32 = 20;
 
-/// Minimises `f`, which gives value and gradient, from `start` within bounds.
+/// Minimises `f` from `start` within bounds. `f` returns the value and the gradient.
 pub fn minimise<const N: usize>(
     f: impl Fn(&[f64; N]) -> (f64, [f64; N]),
     start: [f64; N],
@@ -84,7 +84,7 @@ pub fn minimise<const N: usize>(
     let mut steepest = projected(&x, &gradient, bounds);
     while steepest > settings.gradient_tolerance && iterations < settings.max_iterations {
         let Some(target) = memory.target(&x, &gradient, bounds) else {
-            // Rounding has spoilt the memory.
+            // Rounding errors have spoilt the memory.
             if memory.is_empty() {
                 break;
             }
@@ -155,7 +155,7 @@ pub fn minimise<const N: usize>(
     }
 }
 
-/// What a line search found.
+/// Result of a line search.
 struct Found<const N: usize> {
     x: [f64; N],
     value: f64,
@@ -164,7 +164,7 @@ struct Found<const N: usize> {
     slope: f64,
 }
 
-/// `None` if no point was good enough.
+/// Runs a line search. Returns `None` if no point was good enough.
 fn follow<const N: usize>(
     f: &impl Fn(&[f64; N]) -> (f64, [f64; N]),
     from: &[f64; N],
@@ -198,7 +198,7 @@ fn follow<const N: usize>(
     None
 }
 
-/// Returns how far one may go before the first bound.
+/// Returns the longest step before the first bound.
 fn longest_step<const N: usize>(
     x: &[f64; N],
     direction: &[f64; N],
@@ -227,7 +227,7 @@ fn longest_step<const N: usize>(
     longest
 }
 
-/// The greatest part of the gradient, as far as bounds let one follow it.
+/// Returns the largest component of the gradient, projected to the bounds.
 fn projected<const N: usize>(x: &[f64; N], gradient: &[f64; N], bounds: &Bounds<N>) -> f64 {
     let mut greatest = 0.0;
     for i in 0..N {
