@@ -129,6 +129,21 @@ pub enum Exit {
     BadFile,
 }
 
+impl Exit {
+    /// Returns the name of the status, for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Exit::NeverRan => "never-ran",
+            Exit::Completed => "completed",
+            Exit::Yielded => "yielded",
+            Exit::Failed { .. } => "failed",
+            Exit::Cut => "cut",
+            Exit::Lost => "lost",
+            Exit::BadFile => "bad-file",
+        }
+    }
+}
+
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -105,6 +105,11 @@ pub enum Record {
         /// The step time.
         steps: StepTime,
     },
+    /// Ended jobs are in the archive. The scheduler keeps only their totals.
+    Archived {
+        /// The jobs.
+        jobs: Vec<JobId>,
+    },
     /// A launch is over on all nodes.
     Closed {
         /// The launch.

@@ -31,6 +31,8 @@ pub enum Heard {
     Late(DecideError),
     /// A user request.
     Request(Request),
+    /// Ended jobs are in the archive.
+    Archived(Vec<JobId>),
     /// A timeout may have passed.
     Tick,
 }
@@ -76,6 +78,9 @@ pub enum RequestError {
         /// Its outcome.
         became: &'static str,
     },
+    /// The job ended long ago.
+    #[error("job {0} has ended and is in the archive: `blox show {0}` prints it")]
+    Archived(JobId),
     /// There is no such node.
     #[error("there is no node {0}")]
     NoNode(NodeId),
@@ -269,6 +274,19 @@ impl Scheduler {
         &self.launches
     }
 
+    /// Returns ended jobs to archive if the scheduler keeps more than `keep`: the oldest, and at most
+    /// a few hundred at once. A batch is due only when it is large enough to be worth a file access.
+    pub fn to_archive(&self, keep: usize) -> Vec<JobId> {
+        const BATCH: usize = 512;
+        let durable = self.launches.durable();
+        let live = self.core.state().live_jobs() as usize;
+        let excess = durable.jobs.len().saturating_sub(live + keep);
+        match excess >= BATCH.min(keep / 4 + 1) {
+            true => durable.oldest_ended(excess.min(BATCH)),
+            false => Vec::new(),
+        }
+    }
+
     /// Returns the number of events that contradicted the core's state. It should be zero, because
     /// delayed messages are filtered.
     pub fn refused_events(&self) -> u64 {
@@ -326,6 +344,7 @@ impl Scheduler {
                     self.tell(Input::Lost { at, question, why }, &mut step);
                 }
             }
+            Heard::Archived(jobs) => self.fact(Record::Archived { jobs }, &mut step),
             Heard::Request(request) => {
                 step.reply = Some(self.request(at, request, &mut out, &mut step));
             }
@@ -469,7 +488,7 @@ impl Scheduler {
             Request::Submit { key, spec } => self.submit(at, key, spec, step),
             Request::Cancel(job) => match self.phase(job) {
                 // The job has ended, as requested.
-                Err(RequestError::Ended { .. }) => Ok(job),
+                Err(RequestError::Ended { .. } | RequestError::Archived(_)) => Ok(job),
                 phase => {
                     phase?;
                     let view = self.core.view();
@@ -557,6 +576,7 @@ impl Scheduler {
         let live = self.core.view().job(job).map(|j| j.phase());
         let ended = || match self.launches.durable().became(job) {
             Some(became) => RequestError::Ended { job, became },
+            None if job < self.core.state().next_job_id() => RequestError::Archived(job),
             None => RequestError::NoJob(job),
         };
         live.filter(|p| *p != Phase::Ended).ok_or_else(ended)

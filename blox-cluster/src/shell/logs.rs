@@ -5,6 +5,7 @@ use super::files;
 use super::room::{end_of, share};
 use super::scheduler::Handle;
 use super::shim::LaunchFile;
+use crate::protocol::launches::Past;
 use crate::protocol::scheduler::Scheduler;
 use crate::protocol::{AttemptId, Millis, Session};
 use crate::wire::pb;
@@ -101,11 +102,17 @@ struct Place {
     why: String,
 }
 
-fn place(s: &Scheduler, job: JobId, launch: Option<u32>) -> Option<Place> {
+/// Returns the location of a launch's logs. `past` is the job if it is archived.
+fn place(s: &Scheduler, job: JobId, launch: Option<u32>, past: Option<&Past>) -> Option<Place> {
     let durable = s.launches().durable();
-    let brief = durable.jobs.get(&job)?;
+    let brief = durable.jobs.get(&job).or(past.map(|past| &past.brief))?;
+    let archived = past.iter().flat_map(|past| &past.accounts);
+    let accounts = || {
+        let archived = archived.clone().map(|(part, end)| (*part, end));
+        durable.accounts_of(job).chain(archived)
+    };
     let last_open = durable.of_job(job).map(|(id, _)| id.attempt).last();
-    let last_over = durable.accounts_of(job).map(|(p, _)| p.id.attempt).last();
+    let last_over = accounts().map(|(p, _)| p.id.attempt).last();
     let launch = launch.or(last_open.max(last_over));
     let mut nodes: Vec<_> = Vec::new();
     let (mut ranks, mut open) = (0, false);
@@ -118,8 +125,7 @@ fn place(s: &Scheduler, job: JobId, launch: Option<u32>) -> Option<Place> {
                 ranks += task.ranks.len() as u32;
             }
         } else {
-            let parts = durable.accounts_of(job);
-            for (part, end) in parts.filter(|(p, _)| p.id == id) {
+            for (part, end) in accounts().filter(|(p, _)| p.id == id) {
                 nodes.push(part.node);
                 // Each GPU has one rank.
                 ranks += end.gpus;
@@ -163,10 +169,22 @@ async fn copy(
     // A resumed request may arrive before the nodes reconnect.
     let patient_until = clock::now() + RETURN;
     let mut answered = after.is_none();
+    let mut past: Option<Arc<Past>> = None;
     loop {
-        let look = move |s: &Scheduler, _: Millis| (place(s, job, launch), place(s, job, None));
+        let archived = past.clone();
+        let look = move |s: &Scheduler, _: Millis| {
+            let past = archived.as_deref();
+            (place(s, job, launch, past), place(s, job, None, past))
+        };
         let (place, newest) = match handle.look(look).await {
             Some((Some(place), Some(newest))) => (place, newest),
+            Some(_) if past.is_none() => match handle.archived(job).await? {
+                Some(found) => {
+                    past = Some(Arc::new(found));
+                    continue;
+                }
+                None => return Err(Status::not_found(format!("there is no job {job}"))),
+            },
             Some(_) => return Err(Status::not_found(format!("there is no job {job}"))),
             // A reader that follows a log can wait.
             None if wanted.follow && handle.counters.why_no_room().is_some() => {

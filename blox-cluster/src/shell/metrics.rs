@@ -1,10 +1,9 @@
 //! Metrics for Prometheus, as text over HTTP.
 
 use super::scheduler::Handle;
-use crate::protocol::Exit;
 use crate::protocol::Millis;
 use crate::protocol::scheduler::Scheduler;
-use blox_core::{JobId, NodeStatus};
+use blox_core::NodeStatus;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,8 +124,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
     room(&mut out, true);
 
     let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
-    let known = (0..s.core().state().next_job_id().0).map(JobId);
-    for job in known.filter_map(|id| s.view().job(id)) {
+    for job in durable.jobs.keys().filter_map(|id| s.view().job(*id)) {
         *jobs.entry(job.phase().to_string()).or_default() += 1;
     }
     put(
@@ -136,7 +134,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         "Jobs that have not ended.",
         &by("phase", jobs),
     );
-    let mut ended: BTreeMap<String, u64> = BTreeMap::new();
+    let mut ended = durable.archived.jobs.clone();
     for outcome in durable.jobs.keys().filter_map(|job| durable.became(*job)) {
         *ended.entry(outcome.to_owned()).or_default() += 1;
     }
@@ -184,19 +182,10 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
     let help = "Seconds since a node was heard.";
     put(&mut out, "heartbeat_age_seconds", "gauge", help, &silent);
 
-    let (mut parts, mut gpu_s) = (BTreeMap::new(), 0.0);
+    let (mut parts, mut gpu_s) = (durable.archived.parts.clone(), durable.archived.gpu_s);
     for end in durable.accounts.values() {
-        let exit = match end.exit {
-            Exit::NeverRan => "never-ran",
-            Exit::Completed => "completed",
-            Exit::Yielded => "yielded",
-            Exit::Failed { .. } => "failed",
-            Exit::Cut => "cut",
-            Exit::Lost => "lost",
-            Exit::BadFile => "bad-file",
-        };
-        *parts.entry(exit.to_owned()).or_default() += 1;
-        gpu_s += end.ran.as_secs() * f64::from(end.gpus);
+        *parts.entry(end.exit.as_str().to_owned()).or_default() += 1;
+        gpu_s += end.gpu_seconds();
     }
     let help = "Launches that are over, counted on each node.";
     put(

@@ -1,10 +1,11 @@
 //! The scheduler process: one thread for the state machine and its log, one for the policy, and the
 //! network runtime.
 
+use super::archive::Archive;
 use super::clock;
 use super::metrics::Counters;
 use crate::log::{Log, LogError, Page};
-use crate::protocol::launches::Durable;
+use crate::protocol::launches::{Durable, Past};
 use crate::protocol::scheduler::{Effect, Heard, RequestError, Saved, Scheduler, Settings, Step};
 use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record, Session};
 use crate::wire::pb;
@@ -184,6 +185,8 @@ pub struct Limits {
     pub policy: Duration,
     /// Number of bytes by which the log grows before it is compacted.
     pub log_bytes: u64,
+    /// Number of ended jobs in the scheduler's memory. Older ones are archived.
+    pub ended_jobs: usize,
 }
 
 impl Default for Limits {
@@ -191,6 +194,7 @@ impl Default for Limits {
         Limits {
             policy: Duration::from_secs(60),
             log_bytes: 64 << 20,
+            ended_jobs: 10_000,
         }
     }
 }
@@ -200,6 +204,7 @@ impl Default for Limits {
 pub struct Handle {
     pub(super) to: mpsc::Sender<Message>,
     pub(super) counters: Arc<Counters>,
+    pub(super) archive: Archive,
 }
 
 impl Handle {
@@ -220,6 +225,15 @@ impl Handle {
         let look = move |s: &Scheduler, now: Millis| drop(tx.send(f(s, now)));
         self.to.send(Message::Look(Box::new(look))).ok()?;
         rx.await.ok()
+    }
+
+    /// Reads a job from the archive.
+    pub(super) async fn archived(&self, job: JobId) -> Result<Option<Past>, tonic::Status> {
+        let archive = self.archive.clone();
+        let found = tokio::task::spawn_blocking(move || archive.find(job)).await;
+        let failed = |why: String| tonic::Status::internal(format!("the archive: {why}"));
+        let found = found.map_err(|e| failed(e.to_string()))?;
+        found.map_err(|e| failed(e.to_string()))
     }
 
     /// Returns the error for a missing answer.
@@ -319,14 +333,21 @@ pub fn start(
         limits,
         compacting: false,
         compact_from: Millis(0),
+        archive: Archive::in_dir(dir),
+        archive_from: Millis(0),
         counters: Arc::default(),
     };
+    let archive = shell.archive.clone();
     let counters = Arc::clone(&shell.counters);
     shell.take(vec![(first, None)])?;
     shell.persist()?;
     let thread = std::thread::spawn(move || shell.serve(&from));
     Ok(Running {
-        handle: Handle { to, counters },
+        handle: Handle {
+            to,
+            counters,
+            archive,
+        },
         notices: for_people,
         thread,
     })
@@ -478,6 +499,9 @@ struct Shell {
     compacting: bool,
     /// Earliest time of the next compaction.
     compact_from: Millis,
+    archive: Archive,
+    /// Earliest time at which jobs are archived again.
+    archive_from: Millis,
     counters: Arc<Counters>,
 }
 
@@ -526,6 +550,9 @@ impl Shell {
             if !stop && now - last_tick >= Millis(TICK.as_millis() as u64) {
                 last_tick = now;
                 steps.push((self.machine.step(now, Heard::Tick), None));
+                if let Some(archived) = self.archive(now) {
+                    steps.push((self.machine.step(now, archived), None));
+                }
                 if self
                     .asked_at
                     .is_some_and(|a| (now - a).as_secs() > self.limits.policy.as_secs_f64())
@@ -658,6 +685,29 @@ impl Shell {
         let durable = Box::new(self.machine.launches().durable().clone());
         let _ = self.to_policy.send(ToPolicy::Compact(durable, page));
         Ok(())
+    }
+
+    /// Moves old ended jobs to the archive. If the archive cannot be written, they stay in memory
+    /// until the next attempt.
+    fn archive(&mut self, now: Millis) -> Option<Heard> {
+        if now < self.archive_from {
+            return None;
+        }
+        let jobs = self.machine.to_archive(self.limits.ended_jobs);
+        if jobs.is_empty() {
+            return None;
+        }
+        let durable = self.machine.launches().durable();
+        let past: Vec<_> = jobs.iter().filter_map(|job| durable.past(*job)).collect();
+        if let Err(error) = self.archive.add(&past) {
+            self.archive_from = now + COMPACT_AGAIN;
+            // The receiver may have been dropped.
+            let _ = self
+                .notices
+                .send(format!("the archive of ended jobs: {error}"));
+            return None;
+        }
+        Some(Heard::Archived(jobs))
     }
 
     /// Returns the operator's message for an event about a node.

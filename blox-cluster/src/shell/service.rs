@@ -328,12 +328,15 @@ impl pb::jobs_server::Jobs for Service {
             .look(look)
             .await
             .ok_or_else(|| self.handle.gone())?;
-        match job {
-            Some(job) if jobs.is_empty() => {
-                Err(Status::not_found(format!("there is no job {job}")))
-            }
-            _ => Ok(Response::new(pb::ListReply { jobs })),
-        }
+        let Some(job) = job.filter(|_| jobs.is_empty()) else {
+            return Ok(Response::new(pb::ListReply { jobs }));
+        };
+        let none = || Status::not_found(format!("there is no job {job}"));
+        let past = self.handle.archived(JobId(job)).await?.ok_or_else(none)?;
+        let look = move |s: &Scheduler, _: Millis| vec![shown::archived(s, &past)];
+        let jobs = self.handle.look(look).await;
+        let jobs = jobs.ok_or_else(|| self.handle.gone())?;
+        Ok(Response::new(pb::ListReply { jobs }))
     }
 
     type LogsStream = ReceiverStream<Result<pb::LogsReply, Status>>;

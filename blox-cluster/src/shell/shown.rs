@@ -1,59 +1,66 @@
 //! Job and node listings for users.
 
-use crate::protocol::launches::Goal;
+use crate::protocol::launches::{Brief, End, Goal, Past};
 use crate::protocol::scheduler::Scheduler;
-use crate::protocol::{Exit, Millis};
+use crate::protocol::{Exit, Millis, PartId};
 use crate::wire::pb;
 use blox_core::{JobId, JobRef, Name, NodeStatus, Phase, Reason};
 use std::collections::BTreeSet;
 
-/// Lists one job, all jobs that have not ended, or all jobs.
+/// Lists one job, all jobs that have not ended, or all jobs that are not archived.
 pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
     let view = s.view();
-    let known = 0..s.core().state().next_job_id().0;
-    let wanted = known.map(JobId).filter(|j| only.is_none_or(|o| o == *j));
+    let durable = s.launches().durable();
+    let known = durable.jobs.keys().copied();
+    let wanted = known.filter(|job| only.is_none_or(|o| o == *job));
     let lines = wanted.filter_map(|id| match view.job(id) {
         Some(job) => Some(line(s, now, &job)),
-        None if all || only.is_some() => Some(past(s, id)),
+        None if all || only.is_some() => durable.past(id).map(|job| past(s, &job)),
         None => None,
     });
     let mut lines: Vec<_> = lines.collect();
-    // In a list, commands and metrics would exceed the message size.
-    if let Some(brief) = only.and_then(|id| s.launches().durable().jobs.get(&id)) {
-        for line in &mut lines {
-            line.command.clone_from(&brief.command);
-            line.working_directory.clone_from(&brief.directory);
-            let metrics = brief.metrics.iter();
-            line.metrics = metrics.map(|(n, v)| (n.to_string(), *v)).collect();
-        }
+    if let Some(brief) = only.and_then(|id| durable.jobs.get(&id)) {
+        lines.iter_mut().for_each(|line| add_details(line, brief));
     }
     lines
 }
 
+/// Returns the line of one archived job.
+pub(super) fn archived(s: &Scheduler, job: &Past) -> pb::JobLine {
+    let mut line = past(s, job);
+    add_details(&mut line, &job.brief);
+    line
+}
+
+/// Adds the command and the metrics, which would exceed the message size in a list.
+fn add_details(line: &mut pb::JobLine, brief: &Brief) {
+    line.command.clone_from(&brief.command);
+    line.working_directory.clone_from(&brief.directory);
+    let metrics = brief.metrics.iter();
+    line.metrics = metrics.map(|(n, v)| (n.to_string(), *v)).collect();
+}
+
 /// Returns the line of an ended job.
-fn past(s: &Scheduler, id: JobId) -> pb::JobLine {
-    let durable = s.launches().durable();
-    let phase = durable.became(id).unwrap_or("rejected");
+fn past(s: &Scheduler, job: &Past) -> pb::JobLine {
+    let (phase, brief) = (job.became(), &job.brief);
     let mut line = pb::JobLine {
-        job: id.0,
+        job: job.job.0,
         phase: phase.to_owned(),
-        accounts: accounts(s, id),
+        accounts: accounts(s, job.accounts.iter().map(|(part, end)| (*part, end))),
+        name: brief.name.clone(),
+        user: brief.user.clone(),
+        gpus: brief.gpus,
+        reason: brief.why.clone(),
+        submitted_s: brief.submit.secs(),
+        ended_s: brief.ended.map_or(0.0, blox_core::Time::secs),
         ..pb::JobLine::default()
     };
-    if let Some(brief) = durable.jobs.get(&id) {
-        line.name = brief.name.clone();
-        line.user = brief.user.clone();
-        line.gpus = brief.gpus;
-        line.reason = brief.why.clone();
-        line.submitted_s = brief.submit.secs();
-        line.ended_s = brief.ended.map_or(0.0, blox_core::Time::secs);
-        if let Some(done) = brief.done {
-            (line.iterations_done, line.iterations) = (done, brief.iterations);
-        }
+    if let Some(done) = brief.done {
+        (line.iterations_done, line.iterations) = (done, brief.iterations);
     }
     // Running time of each launch, and whether it was stopped, as opposed to failed or lost.
     let mut launches = std::collections::BTreeMap::new();
-    for (part, end) in durable.accounts_of(id) {
+    for (part, end) in &job.accounts {
         let (ran, stopped) = launches.entry(part.id.attempt).or_insert((0.0f64, true));
         *ran = ran.max(end.ran.as_secs());
         *stopped &= matches!(end.exit, Exit::Yielded | Exit::Cut);
@@ -107,7 +114,7 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         iterations: spec.work.iterations,
         nodes,
         preemptions: job.preemptions(),
-        accounts: accounts(s, job.id()),
+        accounts: accounts(s, s.launches().durable().accounts_of(job.id())),
         ..pb::JobLine::default()
     }
 }
@@ -131,13 +138,15 @@ fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
     why.to_string()
 }
 
-fn accounts(s: &Scheduler, job: JobId) -> Vec<pb::AccountLine> {
+fn accounts<'a>(
+    s: &Scheduler,
+    all: impl Iterator<Item = (PartId, &'a End)>,
+) -> Vec<pb::AccountLine> {
     // The name in the node listing.
     let name = |node| {
         let said = s.view().node(node).and_then(|n| n.spec().name.clone());
         said.map_or_else(|| node.to_string(), |name| name.to_string())
     };
-    let all = s.launches().durable().accounts_of(job);
     all.map(|(part, end)| pb::AccountLine {
         id: Some(part.id.into()),
         node: name(part.node),

@@ -16,7 +16,7 @@ use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId
 use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
 use super::record::Record;
 use super::timers::Timers;
-use blox_core::{Event, Input, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
+use blox_core::{Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
 use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,8 +104,15 @@ pub struct End {
     pub exited_zero: bool,
 }
 
+impl End {
+    /// Returns the GPU time in GPU-seconds.
+    pub fn gpu_seconds(&self) -> f64 {
+        self.ran.as_secs() * f64::from(self.gpus)
+    }
+}
+
 /// Summary of a job for users. It is kept after the end of the job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Brief {
     /// The job's name; empty if it has none.
     pub name: String,
@@ -138,6 +145,39 @@ pub struct Brief {
     /// Iterations that the job last reported as done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<f64>,
+}
+
+/// An ended job, as the scheduler shows and archives it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Past {
+    /// The job.
+    pub job: JobId,
+    /// Its summary.
+    pub brief: Brief,
+    /// Its outcome; `None` if it was rejected.
+    #[serde(default)]
+    pub outcome: Option<blox_core::Outcome>,
+    /// Accounting records of its launches, oldest launch first.
+    #[serde(default)]
+    pub accounts: Vec<(PartId, End)>,
+}
+
+impl Past {
+    /// Returns the outcome as text.
+    pub fn became(&self) -> &'static str {
+        self.outcome.map_or("rejected", |o| o.as_str())
+    }
+}
+
+/// Totals of archived jobs, so that counters never fall.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Archived {
+    /// Number of jobs by outcome.
+    pub jobs: BTreeMap<String, u64>,
+    /// Number of launch parts by exit status; see [`Exit::as_str`].
+    pub parts: BTreeMap<String, u64>,
+    /// GPU time in GPU-seconds.
+    pub gpu_s: f64,
 }
 
 /// Maximum length of a stored command in bytes.
@@ -199,22 +239,25 @@ pub struct Durable {
     pub accounts: BTreeMap<PartId, End>,
     /// Number of failures of jobs that have not ended.
     #[serde(with = "pairs")]
-    pub failures: BTreeMap<blox_core::JobId, u32>,
+    pub failures: BTreeMap<JobId, u32>,
     /// Outcome of each ended job that was not rejected.
     #[serde(with = "pairs", default)]
-    pub ended: BTreeMap<blox_core::JobId, blox_core::Outcome>,
+    pub ended: BTreeMap<JobId, blox_core::Outcome>,
     /// Summary of each job.
     #[serde(with = "pairs", default)]
-    pub jobs: BTreeMap<blox_core::JobId, Brief>,
+    pub jobs: BTreeMap<JobId, Brief>,
     /// Failed jobs in their retry delay, and the time of their retry.
     #[serde(with = "pairs", default)]
-    pub backing_off: BTreeMap<blox_core::JobId, Time>,
+    pub backing_off: BTreeMap<JobId, Time>,
     /// Measured step times of training jobs that have not ended, by GPU type.
     #[serde(with = "pairs", default)]
-    pub steps: BTreeMap<blox_core::JobId, Steps>,
-    /// Submitted jobs by idempotency key.
+    pub steps: BTreeMap<JobId, Steps>,
+    /// Submitted jobs by idempotency key, without archived jobs.
     #[serde(with = "pairs")]
-    pub keys: BTreeMap<Name, blox_core::JobId>,
+    pub keys: BTreeMap<Name, JobId>,
+    /// Totals of archived jobs.
+    #[serde(default)]
+    pub archived: Archived,
 }
 
 impl Durable {
@@ -311,6 +354,7 @@ impl Durable {
                 gpu_type,
                 steps,
             } => self.steps.entry(*job).or_default().add(gpu_type, *steps),
+            Record::Archived { jobs } => self.drop_archived(jobs),
             Record::Closed { id, failed } => {
                 self.attempts.remove(id);
                 if *failed {
@@ -370,6 +414,45 @@ impl Durable {
         }
     }
 
+    fn drop_archived(&mut self, jobs: &[JobId]) {
+        for job in jobs {
+            let Some(past) = self.past(*job) else {
+                continue;
+            };
+            let totals = &mut self.archived;
+            *totals.jobs.entry(past.became().to_owned()).or_default() += 1;
+            for (part, end) in &past.accounts {
+                let exit = end.exit.as_str().to_owned();
+                *totals.parts.entry(exit).or_default() += 1;
+                totals.gpu_s += end.gpu_seconds();
+                self.accounts.remove(part);
+            }
+            self.jobs.remove(&past.job);
+            self.ended.remove(&past.job);
+        }
+        let known = &self.jobs;
+        self.keys.retain(|_, job| known.contains_key(job));
+    }
+
+    /// Returns a job if it has ended and is not archived.
+    pub fn past(&self, job: JobId) -> Option<Past> {
+        let brief = self.jobs.get(&job).filter(|brief| brief.ended.is_some())?;
+        let accounts = self.accounts_of(job).map(|(part, end)| (part, end.clone()));
+        Some(Past {
+            job,
+            brief: brief.clone(),
+            outcome: self.ended.get(&job).copied(),
+            accounts: accounts.collect(),
+        })
+    }
+
+    /// Returns the oldest `count` ended jobs of which no launch is open.
+    pub fn oldest_ended(&self, count: usize) -> Vec<JobId> {
+        let ended = self.jobs.iter().filter(|(_, brief)| brief.ended.is_some());
+        let over = ended.filter(|(job, _)| self.of_job(**job).next().is_none());
+        over.map(|(job, _)| *job).take(count).collect()
+    }
+
     /// Returns the persistent name of a node, also if the node was removed.
     pub fn key_of(&self, node: NodeId) -> Option<&Name> {
         let known = self.nodes.get(&node).map(|n| &n.key);
@@ -377,13 +460,13 @@ impl Durable {
     }
 
     /// Returns the outcome of a job that has ended or was rejected.
-    pub fn became(&self, job: blox_core::JobId) -> Option<&'static str> {
+    pub fn became(&self, job: JobId) -> Option<&'static str> {
         self.jobs.get(&job)?.ended?;
         Some(self.ended.get(&job).map_or("rejected", |o| o.as_str()))
     }
 
     /// Returns the accounting records of a job, oldest launch first.
-    pub fn accounts_of(&self, job: blox_core::JobId) -> impl Iterator<Item = (PartId, &End)> {
+    pub fn accounts_of(&self, job: JobId) -> impl Iterator<Item = (PartId, &End)> {
         let at = |attempt, node| PartId {
             id: AttemptId { job, attempt },
             node: NodeId(node),
@@ -393,7 +476,7 @@ impl Durable {
     }
 
     /// Returns the launches of a job that are not over, oldest first.
-    pub fn of_job(&self, job: blox_core::JobId) -> impl Iterator<Item = (AttemptId, &Attempt)> {
+    pub fn of_job(&self, job: JobId) -> impl Iterator<Item = (AttemptId, &Attempt)> {
         let range = AttemptId { job, attempt: 0 }..=AttemptId {
             job,
             attempt: u32::MAX,
@@ -434,7 +517,7 @@ pub struct Outcome {
     /// Orders to send once the records are on disk.
     pub orders: Vec<Orders>,
     /// Failed jobs that are retried, with their number of failures.
-    pub failed: Vec<(blox_core::JobId, u32)>,
+    pub failed: Vec<(JobId, u32)>,
     /// Reason why the reporting node is not admitted.
     pub refused: Option<String>,
     /// Nodes that need orders.
@@ -639,7 +722,7 @@ impl Launches {
     }
 
     /// Returns a job that may still run on a node.
-    pub fn job_on(&self, node: NodeId) -> Option<blox_core::JobId> {
+    pub fn job_on(&self, node: NodeId) -> Option<JobId> {
         self.open_on(node).first().map(|part| part.id.job)
     }
 

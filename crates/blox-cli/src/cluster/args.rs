@@ -74,6 +74,15 @@ pub(crate) struct SchedulerArgs {
         help_heading = "Cluster"
     )]
     pub log_kib: u64,
+    /// Number of ended jobs that the scheduler keeps in memory; older ones move to the folder
+    /// `archive`, where `blox show` and `blox logs` find them
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000,
+        help_heading = "Cluster"
+    )]
+    pub keep_ended: usize,
     /// Number of registered nodes required for the first decision; jobs that request more GPUs than
     /// are registered then are rejected
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]

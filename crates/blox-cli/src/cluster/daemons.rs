@@ -85,6 +85,7 @@ pub(super) fn scheduler(
     let limits = scheduler::Limits {
         policy: Duration::from_secs(a.policy_limit),
         log_bytes: a.log_kib.saturating_mul(1024),
+        ended_jobs: a.keep_ended,
     };
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);
