@@ -1,5 +1,5 @@
-//! The one machine of both backends: state, decisions and when they are due. It performs no
-//! input or output and reads no clock.
+//! State machine of a scheduler, shared by the simulator and real clusters. It performs no input or
+//! output and reads no clock.
 
 use crate::cadence::Cadence;
 use crate::decision::{Command, Decision, Outlook, Plan, Verdict};
@@ -19,40 +19,42 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Counters of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Events taken. A plan that is carried out without commands counts one a stop and a launch.
+    /// Number of applied events. If a plan is applied without commands, each stop and launch counts
+    /// as an event.
     pub events: u64,
-    /// Events refused because they contradicted the state (late or repeated messages).
+    /// Number of events refused because they contradicted the state (late or repeated messages).
     pub refused_events: u64,
-    /// Questions to the scheduler.
+    /// Number of decisions requested from the scheduler.
     pub decisions: u64,
-    /// Plans refused because they contradicted the state that they were made from.
+    /// Number of plans refused because they contradicted the state that they were made from.
     pub refused_plans: u64,
-    /// Questions without an answer: the scheduler panicked, erred, or took too long.
+    /// Number of failed decisions: the scheduler panicked, returned an error, took too long, or was
+    /// stopped.
     pub failed_decisions: u64,
-    /// Steps left out because later events had made them impossible.
+    /// Number of steps left out because later events had made them impossible.
     pub stale_steps: u64,
-    /// Stops that plans ordered and that were carried out.
+    /// Number of stops that were applied from plans.
     pub preemptions: u64,
-    /// Placements that plans ordered and that were carried out.
+    /// Number of placements that were applied from plans.
     pub placements: u64,
 }
 
-/// Hears what the core does, in its order. `()` hears nothing.
+/// Receives the actions of a core in order. `()` ignores them.
 pub trait Observer {
-    /// Called after the state has taken an event, which the view shows. `own` events are those
-    /// that a decision made: answers of admission and node actions.
+    /// Called after an event was applied; the view shows its effect. `own` is true for the events
+    /// of a decision: admission decisions and node actions.
     fn on_event(&mut self, view: View<'_>, event: &Event, own: bool) {
         let _ = (view, event, own);
     }
 
-    /// Called for each decision. The view shows its node actions and the answers of admission,
-    /// not its plan.
+    /// Called for each decision before its plan is applied. The view shows its node actions and
+    /// admission decisions.
     fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
         let _ = (view, plan);
     }
 
-    /// Called after each plan that has steps. The view shows what it promises, and jobs that run
-    /// already where launches take no time.
+    /// Called after each plan that has steps. The view shows the plan's allocations. If launches
+    /// take no time, the launched jobs are already running.
     fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
         let _ = (view, plan);
     }
@@ -60,16 +62,16 @@ pub trait Observer {
 
 impl Observer for () {}
 
-/// A question that the scheduler has not answered.
+/// A request for a decision that the scheduler has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// Its number, from 1.
+    /// Number of the question, from 1.
     pub number: u64,
     /// The decision moment.
     pub at: Time,
 }
 
-/// All of a [`Core`] but its cadence.
+/// Contents of a [`Core`] without its cadence.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Saved {
     state: State,
@@ -91,12 +93,12 @@ impl Saved {
     }
 }
 
-/// Knows the state, says when decisions are due, checks and applies them, and turns them into
-/// commands.
+/// State machine of a scheduler: determines when decisions are due, checks and applies them, and
+/// issues commands.
 ///
-/// It changes by [`Core::handle`] alone. A backend hands over its events, and [`Input::Due`] at
-/// the moment that [`Core::due`] names. The core then gives [`Command::Ask`]: the scheduler's
-/// answer ([`Core::decide`]) comes back as [`Input::Decided`].
+/// Only [`Core::handle`] changes the core. A backend passes it each event, and [`Input::Due`] at
+/// the time that [`Core::due`] returns. The core then issues [`Command::Ask`]. The caller obtains a
+/// decision from [`Core::decide`] and passes it back as [`Input::Decided`].
 ///
 /// ```
 /// use blox_core::core::Core;
@@ -132,24 +134,24 @@ pub struct Core {
     questions: u64,
     open: Option<Question>,
     last_decision: Option<Time>,
-    /// The last question to the cadence, and its answer.
+    /// Arguments and result of the last call of the cadence.
     moment: ((Time, Option<Time>), Time),
     due: Option<Time>,
     visit_every_round: bool,
-    /// The last decision had steps, and they were carried out without commands.
+    /// True if the last decision had steps and they were applied without commands.
     instant: bool,
     counters: Counters,
-    /// The outlook of the last decision.
+    /// Validity of the last decision.
     outlook: Outlook,
-    /// Why jobs wait, by the last decision.
+    /// Reasons why jobs wait, from the last decision.
     waits: Vec<(JobId, Reason)>,
     otherwise: Reason,
 }
 
 impl Core {
-    /// A core over a state, with decisions due by `cadence`.
+    /// Creates a core with a state. `cadence` determines when decisions are due.
     ///
-    /// In a state that was cloned to look ahead, live jobs make a decision due at the first
+    /// If the state already contains live jobs, as in a forecast, a decision is due at the first
     /// decision moment.
     pub fn new(state: State, cadence: Box<dyn Cadence>) -> Self {
         let live = state.count(Phase::Waiting) + state.count(Phase::Deferred) > 0
@@ -164,7 +166,7 @@ impl Core {
         Core::restore(saved, cadence)
     }
 
-    /// The core that [`Core::save`] saved, with decisions due by `cadence`.
+    /// Restores a core that [`Core::save`] saved. `cadence` determines when decisions are due.
     pub fn restore(saved: Saved, cadence: Box<dyn Cadence>) -> Self {
         let moment = cadence.first_from(Time::ZERO, None);
         Core {
@@ -185,7 +187,7 @@ impl Core {
         }
     }
 
-    /// Returns all of it but its cadence.
+    /// Returns the contents of the core without its cadence.
     pub fn save(&self) -> Saved {
         Saved {
             state: self.state.clone(),
@@ -201,15 +203,15 @@ impl Core {
         }
     }
 
-    /// Asks at every decision moment, whatever the outlook. The results are the same; tests
-    /// compare the two.
+    /// Requests a decision at every decision moment, even if the last decision is still valid. The
+    /// results are the same; tests compare both.
     #[must_use]
     pub fn visiting_every_round(mut self, yes: bool) -> Self {
         self.visit_every_round = yes;
         self
     }
 
-    /// Takes an input, calls `watch` in order, and appends to `out` what must be done now.
+    /// Applies an input, notifies `watch`, and appends the resulting commands to `out`.
     ///
     /// # Errors
     /// The input contradicts the state or the open question; see [`Refused`].
@@ -237,7 +239,7 @@ impl Core {
                 self.counters.failed_decisions += 1;
                 self.waits.clear();
                 self.otherwise = Reason::NotChosen;
-                // What was touched stays so: no decision came of it.
+                // Touched jobs stay marked, because no decision has considered them.
                 self.state.close_decision(0, false);
                 self.state.next_moment = self.moment_from(self.state.now);
                 self.lose_turn();
@@ -251,14 +253,16 @@ impl Core {
         result
     }
 
-    /// Lets `scheduler` decide from the state. The state does not change: a decision is a pure
-    /// function of the state and of the memory of the scheduler. `lens` is memory between
-    /// decisions; `out` is emptied first.
+    /// Makes a decision of `scheduler` from the state, which does not change. A decision is a pure
+    /// function of the state and of the scheduler's memory. `lens` is a reusable buffer; `out` is
+    /// cleared first.
     ///
-    /// The scheduler hears its own node actions and answers here, one after another.
+    /// The scheduler is notified of its own node actions and admission decisions here, one after
+    /// another.
     ///
     /// # Errors
-    /// The scheduler panicked, or a part of it misused what it was given: for [`Input::Lost`].
+    /// The scheduler panicked, or its placement policy misused the draft. The caller passes the
+    /// error to [`Core::handle`] as [`Input::Lost`].
     pub fn decide(
         &self,
         scheduler: &mut dyn Decide,
@@ -306,19 +310,19 @@ impl Core {
         Ok(())
     }
 
-    /// The state.
+    /// Returns the state.
     #[inline]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The state as policies see it.
+    /// Returns the state as policies see it.
     #[inline]
     pub fn view(&self) -> View<'_> {
         View::of(&self.state)
     }
 
-    /// Returns what was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -329,23 +333,23 @@ impl Core {
         its.map_or(&self.otherwise, |(_, why)| why)
     }
 
-    /// The moment of the last question.
+    /// Returns the time of the last question.
     pub fn last_decision(&self) -> Option<Time> {
         self.last_decision
     }
 
-    /// The question that the scheduler has not answered.
+    /// Returns the question that the scheduler has not answered.
     pub fn open(&self) -> Option<Question> {
         self.open
     }
 
-    /// When decisions are due.
+    /// Returns the cadence, which determines when decisions are due.
     pub fn cadence(&self) -> &dyn Cadence {
         &*self.cadence
     }
 
-    /// The moment of the next decision, as far as is known; `None` if only an event can make one
-    /// necessary, or if a question is open.
+    /// Returns the time of the next decision, if it is known. Returns `None` if only an event can
+    /// make a decision due, or if a question is open.
     #[inline]
     pub fn due(&self) -> Option<Time> {
         self.due
@@ -357,13 +361,14 @@ impl Core {
         self.instant
     }
 
-    /// The jobs that the last input launched without commands.
+    /// Returns the jobs that the last input launched without commands.
     pub fn launched(&self) -> impl Iterator<Item = JobRef<'_>> {
         self.state.launched()
     }
 }
 
-/// Has admission's answers told, and adds those that it left out.
+/// Notifies the scheduler of its admission decisions. Defers each job in `asking` for which there
+/// is none.
 fn judge_all(
     scheduler: &mut dyn Decide,
     state: &State,
@@ -377,7 +382,7 @@ fn judge_all(
         if result.is_err() {
             return true;
         }
-        // Said at every decision of every job that waits outside: nothing happens.
+        // Admission may repeat this decision for each deferred job. It has no effect.
         if says_so_already(View::of_changed(state, lens), *job, verdict) {
             return false;
         }
@@ -389,7 +394,8 @@ fn judge_all(
     for &job in asking {
         let asks = |j: JobRef<'_>| j.phase() == Phase::Submitted;
         if View::of_changed(state, lens).job(job).is_some_and(asks) {
-            // No answer means not yet, wherever the decision is applied.
+            // A job without an admission decision is deferred, for every core that applies this
+            // decision.
             let verdict = Verdict::Defer(Reason::NotYetDecided);
             judge(scheduler, state, lens, job, &verdict)?;
             out.verdicts.list.push((job, verdict));
@@ -405,7 +411,7 @@ fn judge(
     job: JobId,
     verdict: &Verdict,
 ) -> Result<(), DecideError> {
-    // What the state cannot take is left out when the decision is applied, and counted there.
+    // An invalid admission decision is left out and counted when the decision is applied.
     if lens.judge(state, job, verdict) {
         let verdict = verdict.clone();
         let event = Event::Judged { job, verdict };
@@ -417,7 +423,7 @@ fn judge(
     Ok(())
 }
 
-/// Returns whether the job is kept back already, for the very reason of the verdict.
+/// Returns whether the job is already deferred for the reason of the verdict.
 fn says_so_already(view: View<'_>, job: JobId, verdict: &Verdict) -> bool {
     let Verdict::Defer(why) = verdict else {
         return false;
@@ -426,7 +432,7 @@ fn says_so_already(view: View<'_>, job: JobId, verdict: &Verdict) -> bool {
     job.is_some_and(|j| j.phase() == Phase::Deferred && j.reason() == why)
 }
 
-/// Returns whether a job still waits for an answer of admission.
+/// Returns whether a job still waits for an admission decision.
 fn may_be_asked(state: &State, job: JobId) -> bool {
     state
         .job(job)
@@ -443,7 +449,7 @@ impl Core {
         self.counters.events += 1;
         if self.is_news(event) {
             self.news = self.state.version;
-            // One question at a time: until it is answered, nothing is due.
+            // While a question is open, no other decision is due.
             if self.open.is_none() {
                 let due = self.state.next_moment;
                 self.due = Some(self.due.map_or(due, |d| d.min(due)));
@@ -456,7 +462,7 @@ impl Core {
         Ok(())
     }
 
-    /// A decision moment has come.
+    /// Opens a question at a decision moment.
     fn ask(&mut self, at: Time, out: &mut Vec<Command>) -> Result<(), Refused> {
         if let Some(open) = self.open {
             return Err(Refused::Open { open: open.number });
@@ -476,7 +482,7 @@ impl Core {
         Ok(())
     }
 
-    /// The open question is answered, or never will be.
+    /// Closes the open question.
     fn close(&mut self, at: Time, question: u64) -> Result<(), Refused> {
         if self.open.is_none_or(|open| open.number != question) {
             return Err(Refused::NotAsked { found: question });
@@ -493,13 +499,13 @@ impl Core {
         watch: &mut dyn Observer,
     ) -> Result<(), Refused> {
         let seen = decision.version;
-        // Whether it was made from the very state that it is applied to.
+        // True if the state has not changed since the decision was made.
         let quiet = self.state.version == seen;
         self.own_events(decision, watch);
         watch.on_decision(View::of(&self.state), &decision.plan);
         let now = self.state.now;
         self.outlook = decision.outlook;
-        // What this decision changes is touched for the next one.
+        // Jobs that the plan changes are then marked as touched for the next decision.
         self.state.close_decision(seen, quiet);
         self.state.next_moment = self.moment_from(now);
         self.waits.clone_from(&decision.plan.waits);
@@ -517,7 +523,7 @@ impl Core {
         if applied.instant {
             let reports = applied.stops + applied.placements;
             self.instant = reports > 0;
-            // A report each.
+            // Each stop and launch counts as an event.
             self.counters.events += u64::from(reports);
         }
         self.counters.stale_steps += u64::from(applied.stale);
@@ -528,15 +534,15 @@ impl Core {
         }
         self.due = self.due_after(decision.plan.is_empty());
         if self.news > seen {
-            // The decision knew nothing of what happened while it was made.
+            // The decision did not consider events that arrived while it was made.
             let due = self.moment_from(self.state.now);
             self.due = Some(self.due.map_or(due, |d| d.min(due)));
         }
         Ok(())
     }
 
-    /// Applies node actions and answers at the moment of the question. Later events may have made
-    /// them stale.
+    /// Applies the node actions and admission decisions of a decision at the time of its question.
+    /// Later events may have made them stale.
     fn own_events(&mut self, decision: &Decision, watch: &mut dyn Observer) {
         let moment = self.last_decision.unwrap_or(self.state.now);
         for action in decision.actions.iter() {
@@ -565,10 +571,10 @@ impl Core {
         watch.on_event(View::of(&self.state), event, true);
     }
 
-    /// The next decision moment, if nothing happens.
+    /// Returns the time of the next decision if no event arrives.
     fn due_after(&mut self, nothing_changed: bool) -> Option<Time> {
         let now = self.state.now;
-        // A plan that changed something may leave room for the next one.
+        // After a plan with steps, the next decision may place more jobs.
         let next = if !nothing_changed || self.visit_every_round {
             self.cadence.following(now)
         } else {
@@ -578,7 +584,7 @@ impl Core {
             }
         };
         let timer = match self.outlook {
-            // A timer that has rung must not ring for ever at one moment.
+            // An expired timer must not make decisions due at the same time forever.
             Outlook::Until(t) if t <= now => self.cadence.following(now),
             Outlook::Until(t) => Some(self.moment_from(t)),
             _ => None,
@@ -589,21 +595,21 @@ impl Core {
         }
     }
 
-    /// Makes the next question due at the next decision moment.
+    /// Makes a decision due at the next decision moment after a lost turn.
     fn lose_turn(&mut self) {
         self.state.break_continuity();
         let now = self.state.now;
         self.due = Some(match self.cadence.following(now) {
             Some(t) => t,
-            // Without rounds, soon enough and not at once.
+            // Without rounds, the core retries after one second.
             None => now + Seconds::new(1.0),
         });
     }
 
-    /// The first decision moment from `t` on that comes after the last decision.
+    /// Returns the first decision moment at or after `t` that comes after the last decision.
     #[inline]
     fn moment_from(&mut self, t: Time) -> Time {
-        // Most events share their moment with the one before.
+        // Most events have the same time as the event before.
         let asked = (t, self.last_decision);
         if self.moment.0 != asked {
             self.moment = (asked, self.cadence.first_from(t, self.last_decision));
@@ -611,13 +617,13 @@ impl Core {
         self.moment.1
     }
 
-    /// Returns whether an event can change a decision. What a decision itself led to, and knew, is
-    /// no news.
+    /// Returns whether an event can change a decision. Results that the last decision expected
+    /// cannot.
     fn is_news(&self, event: &Event) -> bool {
         match event {
             Event::Started { .. } => false,
-            // Answers that stand until a round may rest on what was taken back. Where decisions
-            // follow events, each move of a job would lead to the next.
+            // With rounds, a valid decision may be based on running time that this event withdraws.
+            // Without rounds, each move of a job would cause the next one.
             Event::Ran { .. } => self.cadence.following(self.state.now).is_some(),
             Event::Stopped { job, .. } => {
                 let awaited = self.state.job(*job).is_some_and(|j| j.is_placed());
@@ -628,7 +634,7 @@ impl Core {
     }
 }
 
-/// Calls a policy; a panic in it is an answer like any other.
+/// Calls a scheduler, and returns an error if it panics.
 pub(crate) fn guarded<T>(
     policy: &mut dyn Decide,
     call: impl FnOnce(&mut dyn Decide) -> T,
@@ -639,7 +645,7 @@ pub(crate) fn guarded<T>(
     })
 }
 
-/// Returns what a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()

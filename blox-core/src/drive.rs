@@ -1,4 +1,4 @@
-//! The loop that simulators share: a backend's inputs to the core, the core's commands to the
+//! Main loop of simulators: passes a backend's inputs to the core and the core's commands to the
 //! backend.
 
 use crate::decision::Command;
@@ -11,7 +11,7 @@ use crate::state::EventError;
 use crate::units::Time;
 use crate::view::View;
 
-/// A cluster: inputs in, commands out.
+/// A cluster that delivers inputs and carries out commands.
 ///
 /// The functions are `async` for backends that wait; a simulator is always ready.
 #[allow(
@@ -19,50 +19,51 @@ use crate::view::View;
     reason = "used generically, never as a trait object"
 )]
 pub trait Backend {
-    /// Why it cannot go on.
+    /// Error that ends the loop.
     type Error;
 
-    /// Waits for what comes first: an event, or the moment `due`. Events at `due` itself come
-    /// before it. `None` if there will be nothing more.
+    /// Waits for the next event, or until `due` for [`Input::Due`], whichever is first. Events at
+    /// `due` itself come before it. Returns `None` if there are no more inputs.
     async fn next(
         &mut self,
         due: Option<Time>,
         view: View<'_>,
     ) -> Result<Option<Input>, Self::Error>;
 
-    /// Carries commands out. What becomes of them comes back as events.
+    /// Carries out commands. The results are later inputs.
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), Self::Error>;
 
-    /// Returns whether stops and launches take no time and cannot fail. Plans of such steps are
-    /// then carried out without commands and reports, unless a collector wants to hear of them.
+    /// Returns whether stops and launches take no time and cannot fail. If so, the core applies
+    /// plans without commands and reports, unless a collector observes each launch and stop.
     fn is_instant(&self) -> bool {
         false
     }
 
-    /// A plan was carried out without commands. `jobs` are those that it launched, in its order:
-    /// those that run at another rate than their own go into `rates`, in that order.
+    /// Called after a plan was applied without commands. `jobs` are the launched jobs in the plan's
+    /// order. The backend adds each job that does not run at its own rate to `rates`, in the same
+    /// order.
     fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
         let _ = (view, jobs, rates);
     }
 
-    /// The view shows the rates that [`Backend::launched`] gave.
+    /// Called after the rates of [`Backend::launched`] were applied. The view shows them.
     fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
         let _ = (view, rates);
     }
 
-    /// An event contradicted the state and was dropped. An error ends the loop.
+    /// Called if an event contradicted the state and was dropped. An error ends the loop.
     fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), Self::Error>;
 
-    /// The scheduler lost its turn, or panicked when it was told of an event. An error ends the
-    /// loop.
+    /// Called if the scheduler lost its turn, or panicked while it was notified of an event or
+    /// plan. An error ends the loop.
     fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), Self::Error>;
 }
 
-/// The jobs that a plan launched without commands.
+/// Jobs that a plan launched without commands.
 pub struct Launched<'a>(&'a Runtime);
 
 impl<'a> Launched<'a> {
-    /// In the order of the plan.
+    /// Returns the jobs in the order of the plan.
     pub fn jobs(&self) -> impl Iterator<Item = crate::job::JobRef<'a>> + use<'a> {
         self.0.core().launched()
     }
@@ -71,7 +72,7 @@ impl<'a> Launched<'a> {
 /// Runs a scheduler on a backend until the backend ends.
 ///
 /// # Errors
-/// The backend cannot go on.
+/// The error that the backend returns.
 pub async fn drive<B: Backend>(
     runtime: &mut Runtime,
     scheduler: &mut dyn Decide,
@@ -82,18 +83,18 @@ pub async fn drive<B: Backend>(
     Ok(())
 }
 
-/// Memory between turns.
+/// Buffers that are reused in each turn.
 #[derive(Debug, Default)]
 pub struct Turn {
     commands: Vec<Command>,
     rates: Vec<(JobId, f64)>,
 }
 
-/// One turn of [`drive`]: one input, and what follows from it. `false` once the backend has
-/// ended.
+/// Runs one turn of [`drive`]: one input with its decision and commands. Returns `false` if the
+/// backend has ended.
 ///
 /// # Errors
-/// The backend cannot go on.
+/// The error that the backend returns.
 #[inline]
 pub async fn turn<B: Backend>(
     runtime: &mut Runtime,
@@ -110,13 +111,13 @@ pub async fn turn<B: Backend>(
                 backend.refused(*at, event, error)?;
             }
         }
-        // A backend that answers itself lost the turn.
+        // The backend delivered the decision itself, and its plan is invalid.
         Err(Refused::Plan(error)) => {
             let policy = scheduler.name().into();
             let error = DecideError::Plan { policy, error };
             backend.lost_turn(runtime.state().now(), error)?;
         }
-        // Said twice or too late: nothing has changed.
+        // A repeated or late input has changed nothing.
         Ok(()) | Err(_) => {}
     }
     if let Input::Due { at } = input
@@ -162,10 +163,10 @@ fn decide<B: Backend>(
     Ok(())
 }
 
-/// Runs a future that never waits, such as [`drive`] over a simulator, to its
-/// end on this thread.
+/// Runs a future that never waits, such as [`drive`] over a simulator, to completion on this
+/// thread.
 ///
-/// A future that does wait is polled again at once: correct, but busy.
+/// A future that waits is polled again immediately. This is correct, but uses CPU time.
 pub fn run_ready<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

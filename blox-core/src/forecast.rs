@@ -1,34 +1,33 @@
-//! Simulating ahead from a state.
+//! Forecasts: simulations of the future that start from a state.
 
 use crate::ids::JobId;
 use crate::pipeline::Decide;
 use crate::state::State;
 use crate::units::{Seconds, Time};
 
-/// How far to look ahead.
+/// Horizon of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Horizon {
-    /// Until all jobs known now have ended.
+    /// Until all jobs in the state have ended.
     UntilDrained,
-    /// For this long.
+    /// For a duration.
     For(Seconds),
 }
 
-/// What looking ahead showed. Nothing arrives in it, and nothing breaks.
+/// Result of a forecast. A forecast assumes no new jobs and no failures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
-    /// When each job would end, in order of ending.
+    /// End time of each job that ends, in order of time.
     pub ends: Vec<(JobId, Time)>,
-    /// How much later than its submission each of those jobs ends, on average;
-    /// 0 if none ends.
+    /// Average job completion time of these jobs, from submission to end; 0 if no job ends.
     pub average_jct: Seconds,
-    /// Jobs that would still be there at the horizon.
+    /// Number of jobs that have not ended at the horizon.
     pub unfinished: u32,
 }
 
-/// Simulates ahead. Implemented by a simulator and handed to policies that look
-/// ahead when they are built.
+/// Makes forecasts. A simulator implements this trait. Policies that use forecasts get it when they
+/// are created.
 pub trait Forecaster: Send + Sync {
-    /// Returns what would become of `state` under `policy`, which is left as it is.
+    /// Simulates a copy of `policy` from a copy of `state` up to the horizon.
     fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast;
 }

@@ -10,48 +10,49 @@ use serde::{Deserialize, Serialize};
 
 /// An input of the [core](crate::core::Core), from a backend, a log or a journal.
 ///
-/// Two cores that take the same inputs are equal, whichever backend brought them.
+/// Two cores that take the same inputs from the start are equal, even if the inputs come from
+/// different backends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Input {
-    /// Something happened, or a user wants something.
+    /// An event of the cluster, or a user's request.
     Event {
-        /// When.
+        /// Time of the event.
         at: Time,
-        /// What.
+        /// The event.
         event: Event,
     },
-    /// A decision moment has come; all that arrived up to it was handed over. The core answers
-    /// with [`Command::Ask`](crate::Command::Ask).
+    /// A decision moment. The core has received all events up to it, and responds with
+    /// [`Command::Ask`](crate::Command::Ask).
     Due {
-        /// The moment.
+        /// Time of the decision moment.
         at: Time,
     },
-    /// The answer to the open question.
+    /// The scheduler's decision for the open question.
     Decided {
-        /// When it is applied: the moment of the question, or later.
+        /// Time at which the decision is applied: the time of the question or later.
         at: Time,
         /// The number of the question.
         question: u64,
-        /// The answer.
+        /// The decision.
         decision: Box<Decision>,
-        /// True if stops and launches take no time. If so, and if nothing speaks against it, the
-        /// core carries the plan out itself and gives no commands for it.
+        /// True if stops and launches take no time. If possible, the core then applies the plan
+        /// completely and issues no commands for it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         instant: bool,
     },
-    /// The scheduler lost its turn: the open question has no answer.
+    /// The scheduler lost its turn: the open question gets no decision.
     Lost {
-        /// When.
+        /// Time of the loss.
         at: Time,
         /// The number of the question.
         question: u64,
-        /// Why.
+        /// The reason.
         why: DecideError,
     },
-    /// Rates of jobs that the last decision launched without commands, in iterations a second.
-    /// A job that is not listed runs at its [own rate](crate::JobRef::own_rate).
+    /// Rates of jobs that the last decision launched without commands, in iterations per second. A
+    /// job that is not listed runs at its [own rate](crate::JobRef::own_rate).
     Launched {
         /// Each job with its rate, in the order of the plan.
         rates: Vec<(JobId, f64)>,
@@ -59,7 +60,8 @@ pub enum Input {
 }
 
 impl Input {
-    /// Returns the moment; `None` for what belongs to the input before it.
+    /// Returns the time of the input. Returns `None` for [`Input::Launched`], which belongs to the
+    /// input before it.
     pub fn at(&self) -> Option<Time> {
         match self {
             Input::Event { at, .. }
@@ -71,7 +73,7 @@ impl Input {
     }
 }
 
-/// An input that the core refuses.
+/// Error for an input that the core refuses.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -87,14 +89,13 @@ pub enum Refused {
         /// The number of the open question.
         open: u64,
     },
-    /// An answer to a question that is not open. Nothing has changed.
+    /// The decision is for a question that is not open. Nothing has changed.
     #[error("found an answer to question {found}, which is not open")]
     NotAsked {
         /// The number of the question.
         found: u64,
     },
-    /// A rate of a job that the last decision did not launch, or that is no rate. Nothing has
-    /// changed.
+    /// A rate is invalid, or its job was not launched by the last decision. Nothing has changed.
     #[error("job {job} is said to run at {rate} iterations/s, expected a launched job and a rate")]
     NotLaunched {
         /// The job.

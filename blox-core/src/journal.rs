@@ -1,7 +1,7 @@
 //! Journals of the inputs of a core.
 //!
-//! One [`Input`] a line, as JSON. A journal of either backend, replayed, gives the same
-//! decisions: [`replay`](crate::replay::replay()) checks it.
+//! Each line is one [`Input`] as JSON. A replay repeats the decisions of a journal from either
+//! backend; [`replay`](crate::replay::replay()) checks this.
 
 use crate::core::Saved;
 use crate::ids::Name;
@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::Write;
 
-/// Keeps the inputs that a core took. It may not fail: an implementation that writes keeps its
-/// first error for its last flush.
+/// Records the inputs that a core accepts. Recording cannot fail: an implementation that writes
+/// keeps its first error for [`Journal::flush`].
 pub trait Journal: Send {
-    /// Takes how the scheduler is, before the first input. A journal that need not be replayed
-    /// has no use for it.
+    /// Records the initial state of core and scheduler, before the first input. Only replays need
+    /// it.
     fn start(&mut self, start: &Start) {
         let _ = start;
     }
 
-    /// Takes an input.
+    /// Records an input.
     fn record(&mut self, input: &Input);
 
-    /// Brings what was taken to where it lasts.
+    /// Flushes all recorded inputs to the output.
     ///
     /// # Errors
     /// The first error since the journal was opened.
     fn flush(&mut self) -> std::io::Result<()>;
 }
 
-/// The state of core and scheduler at the start of a journal: its first line.
+/// Initial state of core and scheduler: the first line of a journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The name of the scheduler.
@@ -47,7 +47,7 @@ pub struct JsonLines<W> {
 }
 
 impl<W: Write> JsonLines<W> {
-    /// Onto `out`, which should buffer.
+    /// Creates a journal that writes to `out`, which should be buffered.
     pub fn new(out: W) -> Self {
         JsonLines { out, error: None }
     }
@@ -76,7 +76,7 @@ impl<W: Write + Send> Journal for JsonLines<W> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         match &self.error {
-            // It stays: what comes later would follow a hole.
+            // The error stays, because later lines would follow a gap.
             Some(e) => Err(std::io::Error::new(e.kind(), e.to_string())),
             None => self.out.flush(),
         }

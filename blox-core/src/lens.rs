@@ -1,4 +1,4 @@
-//! Changes of a decision that is not applied yet, laid over the state.
+//! Overlay with the changes of a decision that is not applied yet.
 
 use crate::cluster::Cluster;
 use crate::decision::{NodeAction, Verdict};
@@ -7,37 +7,38 @@ use crate::ids::{JobId, NameId, Names};
 use crate::job::{Phase, Record};
 use crate::state::State;
 
-/// Node actions and answers of admission of a decision in the making, laid over the state; and
-/// the virtual cluster that a view is narrowed to. The state itself does not change until the
-/// decision is applied.
+/// Overlay on the state with the node actions and admission decisions of an unfinished decision. It
+/// also contains the virtual cluster that a view is restricted to. The state itself does not change
+/// until the decision is applied.
 #[derive(Clone, Debug, Default)]
 pub struct Lens {
     /// The virtual cluster in view; `None` for all.
     scope: Option<NameId>,
-    /// Jobs that admission answered about, in order of submission.
+    /// Jobs with an admission decision, in order of submission.
     jobs: Vec<(JobId, Record)>,
-    /// The job that admission has just rejected. The view shows it until policies know.
+    /// The job that admission has just rejected. The view shows it until the policies are notified.
     leaving: Option<JobId>,
-    /// The jobs in `jobs` that wait now, in order of submission.
+    /// Jobs in `jobs` that wait now, in order of submission.
     accepted: Vec<JobId>,
-    /// The jobs in `jobs` that are deferred now and were not before.
+    /// Jobs in `jobs` that are deferred now and were not before, in order of submission.
     deferred: Vec<JobId>,
-    /// The counts of the state, while `changes` is above 0.
+    /// Number of jobs in each phase after the changes. Like the demand, it is valid only if `own`
+    /// is not empty.
     counts: [u32; 7],
     demand: u64,
     demand_of_vc: Vec<u64>,
-    /// Jobs that were not touched before.
+    /// Jobs that the changes touched and that were not touched before.
     touched: Vec<JobId>,
-    /// Nodes and names, where a node action changed them.
+    /// Nodes and names, if a node action changed them.
     cluster: Option<Box<(Cluster, Names)>>,
-    /// Node actions and answers that the state can take.
+    /// Valid node actions and admission decisions, in order.
     own: Vec<Event>,
-    /// Memory of [`Core::decide`](crate::core::Core::decide).
+    /// Buffer of [`Core::decide`](crate::core::Core::decide).
     pub(crate) asking: Vec<JobId>,
 }
 
 impl Lens {
-    /// Takes everything off.
+    /// Removes all changes and the scope.
     pub(crate) fn clear(&mut self) {
         self.scope = None;
         self.jobs.clear();
@@ -49,18 +50,18 @@ impl Lens {
         self.own.clear();
     }
 
-    /// Returns whether it changes nothing.
+    /// Returns whether the lens has no changes and no scope.
     #[inline]
     pub(crate) fn is_clear(&self) -> bool {
         self.own.is_empty() && self.scope.is_none()
     }
 
-    /// Returns how many events the state will have taken.
+    /// Returns the version that the state will have with the changes.
     pub(crate) fn version(&self, state: &State) -> u64 {
         state.version() + self.own.len() as u64
     }
 
-    /// Lays a node action over the state. Whether the state will take it.
+    /// Adds a node action. Returns whether the action is valid.
     pub(crate) fn manage(&mut self, state: &State, action: &NodeAction) -> bool {
         let version = self.version(state) + 1;
         let cluster = self.cluster.get_or_insert_with(|| {
@@ -78,7 +79,7 @@ impl Lens {
         true
     }
 
-    /// Lays an answer of admission over the state. Whether the state will take it.
+    /// Adds an admission decision. Returns whether the decision is valid.
     pub(crate) fn judge(&mut self, state: &State, job: JobId, verdict: &Verdict) -> bool {
         let at = self.jobs.binary_search_by_key(&job, |(id, _)| *id);
         let known = match at {
@@ -132,7 +133,7 @@ impl Lens {
         self.leaving = None;
     }
 
-    /// Before the first change, counts are the state's.
+    /// Copies the counts of the state before the first change.
     fn begin(&mut self, state: &State) {
         if self.own.is_empty() {
             let (counts, demand, of_vc) = state.counted();
@@ -143,7 +144,7 @@ impl Lens {
         }
     }
 
-    /// The same, narrowed to a virtual cluster.
+    /// Returns a copy of the lens that is restricted to a virtual cluster.
     pub(crate) fn narrowed(&self, scope: NameId) -> Lens {
         Lens {
             scope: Some(scope),
@@ -151,13 +152,14 @@ impl Lens {
         }
     }
 
-    /// The virtual cluster in view.
+    /// Returns the virtual cluster in view, or `None` for all.
     #[inline]
     pub(crate) fn scope(&self) -> Option<NameId> {
         self.scope
     }
 
-    /// Returns what has become of a job that was submitted or deferred; `None` if it is gone.
+    /// Returns the record of a job with the changes, given its record in the state. Returns `None`
+    /// if admission has rejected the job.
     #[inline]
     pub(crate) fn record<'a>(&'a self, was: &'a Record) -> Option<&'a Record> {
         let found = self.jobs.binary_search_by_key(&was.id, |(id, _)| *id);
@@ -167,28 +169,29 @@ impl Lens {
         there.then_some(rec)
     }
 
-    /// Jobs that wait now and did not before.
+    /// Returns the jobs that wait now and did not before.
     pub(crate) fn accepted(&self) -> &[JobId] {
         &self.accepted
     }
 
-    /// Jobs that are deferred now and were not before.
+    /// Returns the jobs that are deferred now and were not before.
     pub(crate) fn deferred(&self) -> &[JobId] {
         &self.deferred
     }
 
-    /// Jobs that were not touched before.
+    /// Returns the jobs that the changes touched and that were not touched before.
     pub(crate) fn touched(&self) -> &[JobId] {
         &self.touched
     }
 
-    /// Returns how many jobs are in a phase; `None` if as before.
+    /// Returns the number of jobs in a phase, or `None` if there are no changes.
     #[inline]
     pub(crate) fn count(&self, phase: Phase) -> Option<u32> {
         (!self.own.is_empty()).then(|| self.counts[phase as usize])
     }
 
-    /// The GPUs that are asked for, by one virtual cluster or all; `None` if as before.
+    /// Returns the number of GPUs requested in one virtual cluster or in all, or `None` if there
+    /// are no changes.
     pub(crate) fn demand(&self, of: Option<NameId>) -> Option<u64> {
         (!self.own.is_empty()).then(|| match of {
             None => self.demand,
@@ -196,19 +199,19 @@ impl Lens {
         })
     }
 
-    /// Nodes and names, if they changed.
+    /// Returns nodes and names, or `None` if no node action changed them.
     #[inline]
     pub(crate) fn cluster(&self) -> Option<&(Cluster, Names)> {
         self.cluster.as_deref()
     }
 
-    /// Node actions and answers that the state can take.
+    /// Returns the valid node actions and admission decisions in order.
     pub(crate) fn own(&self) -> &[Event] {
         &self.own
     }
 }
 
-/// Into a list in order of submission.
+/// Inserts a job into a list in order of submission, unless it is listed.
 fn insert(list: &mut Vec<JobId>, job: JobId) {
     if let Err(i) = list.binary_search(&job) {
         list.insert(i, job);

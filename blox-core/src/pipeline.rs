@@ -1,4 +1,4 @@
-//! From four parts and a cadence to one scheduler.
+//! Schedulers that are composed of four policies and a cadence.
 
 use crate::cadence::{Cadence, OnEvent, Rounds};
 use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};
@@ -22,7 +22,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// A decision that went wrong inside the policy.
+/// Error of a scheduler that made no valid decision.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -32,7 +32,7 @@ pub enum DecideError {
     Draft {
         /// The policy.
         policy: Name,
-        /// What it did.
+        /// Misuse of the draft.
         error: DraftError,
     },
     /// The plan contradicts the state that it was made from.
@@ -48,38 +48,39 @@ pub enum DecideError {
     Panicked {
         /// The policy.
         policy: Name,
-        /// What it said.
+        /// Message of the panic.
         message: String,
     },
-    /// The daemon that asked was stopped before the answer.
+    /// The daemon was stopped before the scheduler answered.
     #[error("the scheduler was stopped before it answered")]
     Restarted,
-    /// The policy gave no answer within its limit.
+    /// The policy gave no answer within the time limit.
     #[error("policy `{policy}` gave no answer within {limit} s")]
     TimedOut {
         /// The policy.
         policy: Name,
-        /// The limit that the backend keeps.
+        /// Time limit of the backend.
         limit: Seconds,
     },
 }
 
-/// A whole scheduler as one thing: what the loop calls, with what its policies remember.
-/// Build a [`Pipeline`] from policies; implement it only for what swaps whole pipelines.
+/// A complete scheduler with the memory of its policies. Build a [`Pipeline`] from policies.
+/// Implement this trait only for schedulers that replace or combine whole pipelines.
 pub trait Decide: Send + DynClone {
-    /// Its name in messages.
+    /// Returns the name for messages.
     fn name(&self) -> &str;
 
-    /// Returns what to do with nodes.
+    /// Adds actions on nodes to `out`, and returns how long they stay valid.
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook;
 
-    /// Which jobs may enter.
+    /// Adds admission decisions about the jobs in `asking` to `out`, and returns how long they stay
+    /// valid.
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook;
 
-    /// Returns who runs where.
+    /// Writes the allocation of GPUs to jobs into `out`, and returns how long it stays valid.
     ///
     /// # Errors
-    /// A part misused what it was given.
+    /// The placement policy misused its draft.
     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError>;
 
     /// See [`Policy::on_event`].
@@ -92,15 +93,15 @@ pub trait Decide: Send + DynClone {
         let _ = (view, plan);
     }
 
-    /// Returns what it remembers beyond the view; `None` if nothing.
+    /// Returns the memory of the scheduler, or `None` if it has none.
     ///
     /// # Errors
-    /// A memory cannot be saved.
+    /// The memory of a policy cannot be saved.
     fn save(&self) -> Result<Option<Value>, MemoryError> {
         Ok(None)
     }
 
-    /// Returns whether it remembers anything. If not, [`Decide::save`] returns `None`.
+    /// Returns whether the scheduler has memory. If it has none, [`Decide::save`] returns `None`.
     fn remembers(&self) -> bool {
         true
     }
@@ -108,7 +109,7 @@ pub trait Decide: Send + DynClone {
     /// Restores what [`Decide::save`] returned.
     ///
     /// # Errors
-    /// Another scheduler saved it.
+    /// The memory is not from this scheduler.
     fn restore(&mut self, saved: Value) -> Result<(), MemoryError> {
         Err(MemoryError::Restore(format!(
             "found {}, but `{}` remembers nothing",
@@ -117,25 +118,25 @@ pub trait Decide: Send + DynClone {
         )))
     }
 
-    /// Returns what its scheduling policy asked for in the last [`Decide::plan`], for tests to look
-    /// at; empty if it has none, or if that keeps an order.
+    /// Returns the list of requests in the last [`Decide::plan`], for tests. The list is empty if
+    /// the scheduler has no scheduling policy, or if this policy keeps an order.
     fn requested(&self) -> &[Request] {
         &[]
     }
 }
 dyn_clone::clone_trait_object!(Decide);
 
-/// What a policy does in a composition.
+/// Role of a policy in a composition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Role {
-    /// It manages the cluster.
+    /// The policy manages the cluster.
     Cluster,
-    /// It admits jobs.
+    /// The policy admits jobs.
     Admission,
-    /// It orders jobs.
+    /// The policy orders jobs.
     Scheduling,
-    /// It places jobs.
+    /// The policy places jobs.
     Placement,
 }
 
@@ -150,11 +151,11 @@ impl fmt::Display for Role {
     }
 }
 
-/// Parts that make no scheduler together.
+/// Error for policies that do not form a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ComposeError {
-    /// Two parts claim one role.
+    /// Two policies take the same role.
     #[error("scheduler `{name}`: two parts take the role `{role}`, expected one")]
     Twice {
         /// The scheduler.
@@ -162,7 +163,7 @@ pub enum ComposeError {
         /// The role.
         role: Role,
     },
-    /// No part takes a role that has no default.
+    /// No policy takes a role that has no default.
     #[error("scheduler `{name}`: no part takes the role `{role}`, expected one")]
     Missing {
         /// The scheduler.
@@ -170,13 +171,13 @@ pub enum ComposeError {
         /// The role.
         role: Role,
     },
-    /// A part takes no role.
+    /// A policy takes no role.
     #[error("scheduler `{name}`: a part takes no role, expected one at least")]
     NoRole {
         /// The scheduler.
         name: Name,
     },
-    /// A role cannot be given to another part, because one part takes it with others.
+    /// A role cannot be given to another policy, because its policy takes other roles, too.
     #[error(
         "scheduler `{name}`: one part takes the roles {roles}, so `{role}` cannot be another's"
     )]
@@ -185,14 +186,15 @@ pub enum ComposeError {
         name: Name,
         /// The role.
         role: Role,
-        /// All roles of the part.
+        /// All roles of the policy.
         roles: String,
     },
 }
 
-/// A role and who takes it: a policy, and the place of its memory.
+/// The policy of a role, and the slot of its memory.
 ///
-/// The pointer is a policy too, of another memory: calls go to what it points to.
+/// Calls must dereference the `Arc`: an `Arc` of a policy is itself a policy, with another type of
+/// memory.
 struct Taken<T: ?Sized> {
     policy: Arc<T>,
     slot: usize,
@@ -207,7 +209,7 @@ impl<T: ?Sized> Clone for Taken<T> {
     }
 }
 
-/// Builds a [`Pipeline`]: only scheduling and placement have to be named.
+/// Builder of a [`Pipeline`]. Only scheduling and placement are required.
 ///
 /// ```
 /// use blox_core::{order::SortKey, policy::by_key, testing::FirstFit, Composition};
@@ -225,15 +227,15 @@ pub struct Composition {
     admission: Option<Taken<dyn AnyAdmission>>,
     scheduling: Option<Taken<dyn AnyScheduling>>,
     placement: Option<Taken<dyn AnyPlacement>>,
-    /// The first role that was given twice.
+    /// The first role that two policies take.
     twice: Option<Role>,
     cadence: Option<Box<dyn Cadence>>,
     seed: u64,
 }
 
 impl Composition {
-    /// A scheduler of this name: everything is admitted, the cluster is as its
-    /// nodes make it, decisions fall in rounds of 300 s.
+    /// Creates a composition with a name. By default, all jobs are admitted, nodes are not managed,
+    /// and decisions are made in rounds of 300 s.
     pub fn new(name: impl Into<Name>) -> Self {
         Composition {
             name: name.into(),
@@ -248,31 +250,31 @@ impl Composition {
         }
     }
 
-    /// Returns it with a cluster manager.
+    /// Sets the cluster manager.
     #[must_use]
     pub fn cluster(self, manager: impl ClusterManager) -> Self {
         self.joint(manager, Joint::cluster)
     }
 
-    /// Returns it with an admission policy.
+    /// Sets the admission policy.
     #[must_use]
     pub fn admission(self, policy: impl AdmissionPolicy) -> Self {
         self.joint(policy, Joint::admission)
     }
 
-    /// Returns it with a scheduling policy.
+    /// Sets the scheduling policy.
     #[must_use]
     pub fn scheduling(self, policy: impl SchedulingPolicy) -> Self {
         self.joint(policy, Joint::scheduling)
     }
 
-    /// Returns it with a placement policy.
+    /// Sets the placement policy.
     #[must_use]
     pub fn placement(self, policy: impl PlacementPolicy) -> Self {
         self.joint(policy, Joint::placement)
     }
 
-    /// Returns it with one policy for several roles, which share one memory.
+    /// Sets one policy for several roles, which share its memory.
     ///
     /// ```
     /// # use blox_core::policy::{AcceptAll, StaticCluster};
@@ -295,15 +297,15 @@ impl Composition {
         roles(joint).into
     }
 
-    /// Returns it with decision moments of its own.
+    /// Sets the decision moments.
     #[must_use]
     pub fn cadence(mut self, cadence: impl Cadence + 'static) -> Self {
         self.cadence = Some(Box::new(cadence));
         self
     }
 
-    /// Returns it with a decision on every multiple of `period`; where that is not above 0, at
-    /// every event.
+    /// Sets a decision moment at every multiple of `period`. If `period` is not above 0, a decision
+    /// is made at every event.
     #[must_use]
     pub fn in_rounds(self, period: Seconds) -> Self {
         match Rounds::every(period) {
@@ -312,7 +314,7 @@ impl Composition {
         }
     }
 
-    /// Returns it with a seed for the random generators of its policies; 0 otherwise.
+    /// Sets the seed for the random generators of the policies. The default is 0.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -322,7 +324,8 @@ impl Composition {
     /// Builds the scheduler.
     ///
     /// # Errors
-    /// Two parts take one role, a part takes none, or no part schedules or places.
+    /// Two policies take the same role, a policy takes no role, or scheduling or placement is
+    /// missing.
     pub fn build(mut self) -> Result<Pipeline, ComposeError> {
         if self.cluster.is_none() {
             self = self.cluster(StaticCluster);
@@ -369,7 +372,7 @@ impl Composition {
     }
 }
 
-/// The roles that one policy takes in a [`Composition`].
+/// Roles that one policy takes in a [`Composition`].
 pub struct Joint<P> {
     policy: Arc<P>,
     slot: usize,
@@ -377,7 +380,7 @@ pub struct Joint<P> {
 }
 
 impl<P: Policy> Joint<P> {
-    /// It manages the cluster.
+    /// Gives the policy the role of the cluster manager.
     #[must_use]
     pub fn cluster(mut self) -> Self
     where
@@ -389,7 +392,7 @@ impl<P: Policy> Joint<P> {
         self.taken(before.map(|b| b.slot), Role::Cluster)
     }
 
-    /// It admits jobs.
+    /// Gives the policy the role of admission.
     #[must_use]
     pub fn admission(mut self) -> Self
     where
@@ -401,7 +404,7 @@ impl<P: Policy> Joint<P> {
         self.taken(before.map(|b| b.slot), Role::Admission)
     }
 
-    /// It orders jobs.
+    /// Gives the policy the role of scheduling.
     #[must_use]
     pub fn scheduling(mut self) -> Self
     where
@@ -413,7 +416,7 @@ impl<P: Policy> Joint<P> {
         self.taken(before.map(|b| b.slot), Role::Scheduling)
     }
 
-    /// It places jobs.
+    /// Gives the policy the role of placement.
     #[must_use]
     pub fn placement(mut self) -> Self
     where
@@ -425,7 +428,8 @@ impl<P: Policy> Joint<P> {
         self.taken(before.map(|b| b.slot), Role::Placement)
     }
 
-    /// A part that names a role twice has it once.
+    /// Records the role as taken twice if another policy had it. A policy may name a role
+    /// repeatedly.
     fn taken(mut self, before: Option<usize>, role: Role) -> Self {
         if before.is_some_and(|slot| slot != self.slot) {
             self.into.twice.get_or_insert(role);
@@ -434,12 +438,12 @@ impl<P: Policy> Joint<P> {
     }
 }
 
-/// A policy with what it remembers.
+/// A policy with its memory.
 #[derive(Clone)]
 struct Slot {
     policy: Arc<dyn AnyPolicy>,
     memory: AnyMemory,
-    /// True if its hooks are to be called.
+    /// True if the hooks of the policy must be called.
     listens: bool,
 }
 
@@ -453,8 +457,8 @@ impl Slot {
     }
 }
 
-/// The four deciding parts of a scheduler in their order (cluster manager,
-/// admission, scheduling, placement), with what they remember.
+/// A scheduler of four policies with their memory. A decision calls them in this order: cluster
+/// manager, admission, scheduling, placement.
 #[derive(Clone)]
 pub struct Pipeline {
     name: Name,
@@ -472,24 +476,24 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Returns whether its placement policy could place a job on the empty cluster.
+    /// Checks whether the placement policy could place a job on the empty cluster.
     ///
     /// # Errors
-    /// The reason if it could not.
+    /// The reason why the policy could not place the job.
     pub fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         (*self.placement.policy).any_can_ever_place(view, job)
     }
 
-    /// Calls its scheduling policy alone.
+    /// Calls only the scheduling policy.
     pub fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
         let Taken { policy, slot } = &self.scheduling;
         (**policy).any_schedule(&mut self.slots[*slot].memory, view, out)
     }
 
-    /// Calls its placement policy alone.
+    /// Calls only the placement policy.
     ///
     /// # Errors
-    /// Those of [`PlacementPolicy::place`].
+    /// The errors of [`PlacementPolicy::place`].
     pub fn place(
         &mut self,
         requests: &mut Requests,
@@ -499,7 +503,8 @@ impl Pipeline {
         (**policy).any_place(&mut self.slots[*slot].memory, requests, draft)
     }
 
-    /// Returns the policy of a type with its memory; `None` if the scheduler has none.
+    /// Returns the policy of type `P` with its memory, or `None` if the scheduler has no such
+    /// policy.
     pub fn policy<P: Policy>(&self) -> Option<(&P, &P::Memory)> {
         let slots = self.slots.iter();
         slots
@@ -507,26 +512,26 @@ impl Pipeline {
             .find_map(|(policy, memory)| of_type::<P>(policy, memory))
     }
 
-    /// Returns the roles that one policy takes together with a role, that role included.
+    /// Returns all roles of the policy that takes `role`.
     pub fn roles_beside(&self, role: Role) -> Vec<Role> {
         let of = self.slot_of(role);
         let all = ROLES.into_iter();
         all.filter(|r| self.slot_of(*r) == of).collect()
     }
 
-    /// When its decisions are due.
+    /// Returns the cadence, which determines when decisions are due.
     pub fn cadence(&self) -> Box<dyn Cadence> {
         self.cadence.clone()
     }
 
-    /// The same scheduler with other decision moments.
+    /// Replaces the decision moments.
     #[must_use]
     pub fn with_cadence(mut self, cadence: impl Cadence + 'static) -> Self {
         self.cadence = Box::new(cadence);
         self
     }
 
-    /// The same scheduler at its start, with another seed for the generators of its policies.
+    /// Replaces the seed for the random generators, and resets the memory of all policies.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -536,52 +541,52 @@ impl Pipeline {
         self
     }
 
-    /// The same scheduler with another admission policy.
+    /// Replaces the admission policy.
     ///
     /// # Errors
-    /// Its admission policy takes other roles, too.
+    /// The present admission policy takes other roles, too.
     pub fn with_admission(mut self, policy: impl AdmissionPolicy) -> Result<Self, ComposeError> {
         let (policy, slot) = self.replace(Role::Admission, policy)?;
         self.admission = Taken { policy, slot };
         Ok(self)
     }
 
-    /// The same scheduler with another cluster manager.
+    /// Replaces the cluster manager.
     ///
     /// # Errors
-    /// Its cluster manager takes other roles, too.
+    /// The present cluster manager takes other roles, too.
     pub fn with_cluster(mut self, manager: impl ClusterManager) -> Result<Self, ComposeError> {
         let (policy, slot) = self.replace(Role::Cluster, manager)?;
         self.cluster = Taken { policy, slot };
         Ok(self)
     }
 
-    /// The same scheduler with another placement policy.
+    /// Replaces the placement policy.
     ///
     /// # Errors
-    /// Its placement policy takes other roles, too.
+    /// The present placement policy takes other roles, too.
     pub fn with_placement(mut self, policy: impl PlacementPolicy) -> Result<Self, ComposeError> {
         let (policy, slot) = self.replace(Role::Placement, policy)?;
         self.placement = Taken { policy, slot };
         Ok(self)
     }
 
-    /// The same scheduler on a cluster that may grow: jobs that ask for more
-    /// than it has wait. Otherwise they are turned away when they come in.
+    /// Sets whether the cluster may grow. If so, jobs that could never be placed on the present
+    /// cluster may wait. Otherwise admission rejects them.
     #[must_use]
     pub fn awaiting_growth(mut self, yes: bool) -> Self {
         self.awaits_growth = yes;
         self
     }
 
-    /// The same scheduler under another name.
+    /// Replaces the name.
     #[must_use]
     pub fn renamed(mut self, name: impl Into<Name>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Puts a policy into the slot of a role.
+    /// Replaces the policy of a role.
     fn replace<P: Policy>(
         &mut self,
         role: Role,
@@ -610,7 +615,7 @@ impl Pipeline {
         }
     }
 
-    /// The name under which the memory of a slot is saved: its roles.
+    /// Returns the name under which the memory of a slot is saved: the roles of its policy.
     fn saved_as(&self, slot: usize) -> String {
         let here = |role: &Role| self.slot_of(*role) == slot;
         let roles: Vec<Role> = ROLES.into_iter().filter(here).collect();
@@ -618,7 +623,7 @@ impl Pipeline {
     }
 }
 
-/// A policy as the type that it is, behind pointers too.
+/// Returns a policy and its memory as their types. Follows policies that are an `Arc` of a policy.
 fn of_type<'a, P: Policy>(
     policy: &'a dyn Any,
     memory: &'a AnyMemory,
@@ -636,7 +641,7 @@ fn of_type<'a, P: Policy>(
     of_type::<P>(pointed, memory.get()?)
 }
 
-/// All, in the order in which a decision asks them.
+/// All roles, in the order in which a decision calls their policies.
 const ROLES: [Role; 4] = [
     Role::Cluster,
     Role::Admission,
@@ -680,12 +685,12 @@ impl Decide for Pipeline {
         let Taken { policy, slot } = &self.scheduling;
         let memory = &mut self.slots[*slot].memory;
         let outlook = (**policy).any_schedule(memory, view, &mut self.requests);
-        // Promotion is for life: to repeat it is no change.
+        // Promotion is permanent, so repeating it is no change.
         let fresh = |id: &&JobId| view.job(**id).is_none_or(|j| !j.promoted());
         for &job in self.requests.promotions().iter().filter(fresh) {
             out.actions.push(Action::Promote { job });
         }
-        // Another pipeline may have planned for its part of the cluster before.
+        // Another pipeline may already have planned its part of the cluster.
         let mut draft = Draft::begin(view, &mut self.draft, out);
         for (job, why) in self.requests.finishes() {
             draft.finish(*job, why.clone());
@@ -778,12 +783,12 @@ fn place(
         }
     }
     requests.start_walk(draft.view());
-    // The first reason of a job counts.
+    // The first reason of a job takes precedence.
     for (job, why) in requests.take_explained() {
         draft.explain(job, why);
     }
     let outlook = placement.any_place(memory, requests, draft)?;
-    // A placement need not look at partners.
+    // Placement policies may ignore partners.
     for (job, partner) in requests.pairs() {
         draft.put_beside(job, partner);
     }

@@ -1,4 +1,4 @@
-//! Journals read again: with the scheduler that decided, or for collectors alone.
+//! Replays of journals, with a scheduler or only for collectors.
 
 use crate::cadence::Cadence;
 use crate::core::Core;
@@ -16,39 +16,39 @@ use std::io::BufRead;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// It cannot be read.
+    /// The journal cannot be read.
     #[error("line {line}: {error}")]
     Read {
         /// The line, from 1.
         line: usize,
-        /// What went wrong.
+        /// The read error.
         error: std::io::Error,
     },
-    /// A line is no input.
+    /// A line is not a valid input.
     #[error("line {line}: not an input of a journal: {error}")]
     Input {
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parse error.
         error: serde_json::Error,
     },
-    /// An input contradicts what came before it.
+    /// An input contradicts the inputs before it.
     #[error("line {line}: {error}")]
     Refused {
         /// The line, from 1.
         line: usize,
-        /// How.
+        /// The contradiction.
         error: Refused,
     },
-    /// The scheduler does not take what the journal says that it remembered.
+    /// The scheduler cannot restore its memory from the journal.
     #[error("line {line}: {error}")]
     Memory {
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// The reason.
         error: MemoryError,
     },
-    /// An answer without a question.
+    /// A decision for a question that is not open.
     #[error("line {line}: an answer to question {question}, which was not asked")]
     NotAsked {
         /// The line, from 1.
@@ -56,16 +56,16 @@ pub enum ReplayError {
         /// The number of the question.
         question: u64,
     },
-    /// The policy decided otherwise than the journal says.
+    /// The scheduler's decision differs from the decision in the journal.
     #[error("line {line}: at {at} the journal holds {expected}, the policy decides {found}")]
     Differs {
         /// The line, from 1.
         line: usize,
-        /// When.
+        /// Time of the decision.
         at: Time,
-        /// What the journal holds.
+        /// Decision in the journal.
         expected: String,
-        /// What the policy decides now.
+        /// Decision of the scheduler in the replay.
         found: String,
     },
 }
@@ -80,7 +80,7 @@ fn lines(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Line), Re
     })
 }
 
-/// Reads the inputs of a journal, each with its line from 1.
+/// Reads the inputs of a journal, each with its line number from 1.
 pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Input), ReplayError>> {
     lines(journal).filter_map(|read| match read {
         Ok((line, Line::Input(input))) => Some(Ok((line, input))),
@@ -89,16 +89,16 @@ pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Inpu
     })
 }
 
-/// Feeds a journal to a core, has each question answered again, and compares the answers. The
-/// core begins with `state`, or as the journal says that it began.
+/// Replays a journal, repeats each decision, and compares it with the journal. The core starts from
+/// the first line of the journal, or from `state` if that line is an input.
 ///
-/// Returns how many are equal: node actions and answers of admission as well as plans, and turns
-/// that were lost. A turn that was lost because an answer took too long is not compared.
+/// Returns the number of equal decisions, lost turns included. Node actions, admission decisions
+/// and plans are compared. A turn that was lost by a timeout or a restart counts as equal.
 ///
-/// Collectors in `observers` hear what they heard in the run that wrote the journal.
+/// Collectors in `observers` get the same calls as in the run that wrote the journal.
 ///
 /// # Errors
-/// The first line that cannot be read, or whose answer differs.
+/// The first line that is invalid, or whose decision differs.
 pub fn replay(
     journal: impl BufRead,
     state: State,
@@ -133,8 +133,9 @@ pub fn replay(
     Ok(equal)
 }
 
-/// Compares an answer with what the scheduler answers now; `found` is that from one input to the
-/// next. Whether there was an answer.
+/// Applies one input of a journal, and compares a decision with the scheduler's. `found` stores the
+/// scheduler's decision from one input to the next. Returns whether the input was a decision or a
+/// lost turn.
 fn replay_one(
     follower: &mut Follower,
     input: &Input,
@@ -168,7 +169,7 @@ fn replay_one(
             }
         }
         Input::Lost { at, why, .. } => {
-            // What an answer would have been is not known.
+            // The missing decision is unknown, so it cannot be compared.
             let unanswered = matches!(why, DecideError::TimedOut { .. } | DecideError::Restarted);
             if !unanswered && found.as_ref().err() != Some(why) {
                 return Err(differs(*at, why.to_string(), found));
@@ -187,11 +188,11 @@ fn replay_one(
     Ok(matches!(input, Input::Decided { .. } | Input::Lost { .. }))
 }
 
-/// Feeds a journal to collectors, without a scheduler: they hear what they would have heard in
-/// the run that wrote it. Returns the core as it is then.
+/// Replays a journal for collectors, without a scheduler. Collectors get the same calls as in the
+/// run that wrote the journal. Returns the core after the last input.
 ///
 /// # Errors
-/// The first line that cannot be read, or that contradicts what came before it.
+/// The first line that cannot be read, or that contradicts the lines before it.
 pub fn watch(
     journal: impl BufRead,
     state: State,

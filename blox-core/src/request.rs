@@ -196,10 +196,10 @@ pub struct Requests {
 impl Requests {
     /// Appends a request.
     ///
-    /// If the job runs and its GPUs meet none of the shapes, the job moves, grows or shrinks, where
-    /// the placement policy supports it and finds GPUs. Otherwise the job keeps its GPUs. If the job
-    /// does not exist or has ended, the request is skipped; the
-    /// [conformance suite](crate::testing::conformance) reports it as an error.
+    /// If the job runs and its GPUs meet none of the shapes, the job moves, grows or shrinks if the
+    /// placement policy supports it and finds GPUs. Otherwise the job keeps its GPUs. If the job
+    /// does not exist or has ended, the request is skipped; the [conformance
+    /// suite](crate::testing::conformance) reports it as an error.
     pub fn push(&mut self, request: Request) {
         self.list.push(request);
     }
@@ -384,7 +384,7 @@ impl Requests {
                 kept.settle(draft, true);
             }
         } else {
-            // A victim with an undone release is behind the mark: look again.
+            // A victim with an undone release is before the mark, so it is tried again.
             self.back = if self.any_spared(draft) {
                 self.back_mark
             } else {
@@ -416,7 +416,7 @@ impl Requests {
         self.explained.clear();
     }
 
-    /// Moves promoted jobs to the front, and starts there.
+    /// Moves promoted jobs to the front, and starts the in-order placement there.
     pub(crate) fn start_walk(&mut self, view: View<'_>) {
         if let Some(kept) = self.kept.as_mut().filter(|_| self.use_kept) {
             kept.promote(view, &self.promoted);

@@ -17,14 +17,15 @@ use crate::view::View;
 use serde_json::Value;
 use std::ops::Deref;
 
-/// Collectors and a journal. They hear the same on every backend, in the same order.
+/// Metric collectors and a journal. Their calls and the order of the calls are the same on every
+/// backend.
 #[derive(Default)]
 pub struct Observers {
     collectors: Vec<Box<dyn MetricCollector>>,
     journal: Option<Box<dyn Journal>>,
-    /// True if some of the collectors hear of each launch and stop.
+    /// True if a collector observes each launch and stop.
     each: bool,
-    /// The launches that the last plan stopped, if they do.
+    /// Launches that the last plan stopped, if `each`.
     stops: Vec<(JobId, u32)>,
     missed: Option<Box<DecideError>>,
     failed: u64,
@@ -37,7 +38,8 @@ impl Observers {
         self.collectors.push(collector);
     }
 
-    /// Tells the journal, if there is one, how core and scheduler are, before the first input.
+    /// Records the initial state of core and scheduler in the journal, if there is one. Call it
+    /// before the first input.
     ///
     /// # Errors
     /// The scheduler's memory cannot be saved.
@@ -52,34 +54,34 @@ impl Observers {
         Ok(())
     }
 
-    /// Returns whether nothing watches.
+    /// Returns whether there are no collectors and no journal.
     pub fn is_empty(&self) -> bool {
         self.collectors.is_empty() && self.journal.is_none()
     }
 
-    /// Sets the journal of all inputs.
+    /// Sets the journal that records all inputs.
     pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
         self.journal = Some(journal);
     }
 
-    /// Returns whether launches and stops are to be reported one by one.
+    /// Returns whether launches and stops must be reported one by one.
     pub fn hear_each_launch(&self) -> bool {
         self.each
     }
 
-    /// The collectors.
+    /// Returns the collectors.
     pub fn collectors(&self) -> &[Box<dyn MetricCollector>] {
         &self.collectors
     }
 
-    /// Returns how often the scheduler panicked in [`Decide::on_event`] or
+    /// Returns the number of panics of the scheduler in [`Decide::on_event`] or
     /// [`Decide::on_launches`].
     pub fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Hands an input to a core, and to the journal if the core takes it. `scheduler`, if there is
-    /// one, hears of everything but its own answers.
+    /// Passes an input to a core, and records it in the journal if the core accepts it. `scheduler`
+    /// is notified of plans and of all events except launches, stops and its own decisions.
     ///
     /// # Errors
     /// See [`Core::handle`].
@@ -97,7 +99,7 @@ impl Observers {
         };
         let result = core.handle(input, &mut all, out);
         if let Some(journal) = &mut self.journal
-            // A turn that is lost by a wrong plan is lost again when the journal is replayed.
+            // A turn that is lost by an invalid plan must be lost again in a replay.
             && matches!(result, Ok(()) | Err(Refused::Plan(_)))
         {
             journal.record(input);
@@ -108,8 +110,8 @@ impl Observers {
         result
     }
 
-    /// A plan was carried out in one step: collectors that hear of each launch and stop hear of
-    /// them now, as they would if each had been reported.
+    /// Notifies collectors that observe each launch and stop, after a plan was applied without
+    /// commands. They get the same events as if each launch and stop had been reported.
     fn tell_launches(&mut self, core: &Core) {
         let stops = self.stops.iter().map(|&(job, attempt)| Event::Stopped {
             job,
@@ -131,14 +133,14 @@ impl Observers {
     }
 }
 
-/// All that hear what a core does.
+/// The scheduler and the observers of a core.
 struct Hearing<'a, 's> {
     scheduler: Option<&'a mut (dyn Decide + 's)>,
     observers: &'a mut Observers,
 }
 
 impl Hearing<'_, '_> {
-    /// Counts a panic of the scheduler. The state has taken the event all the same.
+    /// Calls the scheduler, and counts a panic. The event is applied in any case.
     fn tell(&mut self, call: impl FnOnce(&mut dyn Decide)) {
         if let Some(scheduler) = &mut self.scheduler
             && let Err(error) = guarded(&mut **scheduler, call)
@@ -152,7 +154,7 @@ impl Hearing<'_, '_> {
 impl Observer for Hearing<'_, '_> {
     #[inline]
     fn on_event(&mut self, view: View<'_>, event: &Event, own: bool) {
-        // Schedulers hear of launches and stops once a plan.
+        // Schedulers are notified of launches and stops once per plan.
         let launch = matches!(event, Event::Started { .. } | Event::Stopped { .. });
         if !launch && !own {
             self.tell(|s| s.on_event(view, event));
@@ -218,14 +220,14 @@ impl Runtime {
         }
     }
 
-    /// Returns it with a collector.
+    /// Adds a collector.
     #[must_use]
     pub fn with_collector(mut self, collector: Box<dyn MetricCollector>) -> Self {
         self.observers.add(collector);
         self
     }
 
-    /// Returns it with a journal of all inputs.
+    /// Sets the journal that records all inputs.
     #[must_use]
     pub fn with_journal(mut self, journal: Box<dyn Journal>) -> Self {
         self.observers.set_journal(journal);
@@ -247,23 +249,24 @@ impl Runtime {
         self
     }
 
-    /// The core.
+    /// Returns the core.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Returns what watches it.
+    /// Returns the observers.
     pub fn observers(&self) -> &Observers {
         &self.observers
     }
 
-    /// The plan of the last decision, applied or refused; empty if the last turn was lost.
+    /// Returns the plan of the last decision, applied or refused. The plan is empty if the last
+    /// decision failed.
     pub fn plan(&self) -> &Plan {
         static NONE: Plan = Plan::NONE;
         self.decision.as_ref().map_or(&NONE, |d| &d.plan)
     }
 
-    /// Hands an event over.
+    /// Passes an event to the core.
     ///
     /// # Errors
     /// The event contradicts the state, which is unchanged.
@@ -277,23 +280,23 @@ impl Runtime {
         match self.take(&Input::Event { at, event }, scheduler) {
             Ok(()) => Ok(()),
             Err(Refused::Event(error)) => Err(error),
-            // Nothing else is said of an event.
+            // An event causes no other errors.
             Err(_) => Ok(()),
         }
     }
 
-    /// Has a decision made now and applies it.
+    /// Makes a decision at `at` and applies it.
     ///
     /// # Errors
     /// The scheduler lost its turn; nothing of the decision is applied.
     pub fn decide(&mut self, at: Time, scheduler: &mut dyn Decide) -> Result<(), DecideError> {
-        // While a question is open, it is that which is answered.
+        // If a question is open already, this call is refused and the open question is answered.
         let _ = self.take(&Input::Due { at }, scheduler);
         self.answer(at, false, scheduler)
     }
 
-    /// Takes an input. What it leads to is left to the caller: see [`Runtime::answer`] and
-    /// [`Runtime::take_commands`].
+    /// Passes an input to the core. The caller then answers an open question with
+    /// [`Runtime::answer`], and carries out the commands from [`Runtime::take_commands`].
     ///
     /// # Errors
     /// See [`Core::handle`].
@@ -304,7 +307,8 @@ impl Runtime {
             .handle(core, Some(scheduler), input, commands)
     }
 
-    /// Has the open question answered, if one is, and applies the answer.
+    /// Makes a decision for the open question and applies it. Without an open question, it has no
+    /// effect.
     ///
     /// # Errors
     /// The scheduler lost its turn.
@@ -325,18 +329,18 @@ impl Runtime {
             decision.clear();
             self.decision = Some(decision);
             let why = error.clone();
-            // The question is open.
+            // This cannot fail, because the question is open.
             let _ = self.take(&Input::Lost { at, question, why }, scheduler);
             return Err(error);
         }
         self.apply_to(question, at, decision, instant, scheduler)
     }
 
-    /// Has the scheduler decide at `at` and leaves its answer to the caller. The question is open
-    /// until [`Runtime::apply`] or [`Input::Lost`].
+    /// Returns the scheduler's decision at `at` without applying it. The question stays open until
+    /// [`Runtime::apply`] or [`Input::Lost`].
     ///
     /// # Errors
-    /// The scheduler panicked, or a part of it misused what it was given.
+    /// The scheduler panicked, or its placement policy misused the draft.
     pub fn consult(
         &mut self,
         at: Time,
@@ -350,10 +354,10 @@ impl Runtime {
             .map(|()| decision)
     }
 
-    /// Applies the answer to the open question.
+    /// Applies a decision for the open question.
     ///
     /// # Errors
-    /// Its plan contradicts the state that it was made from.
+    /// The plan contradicts the state that it was made from.
     pub fn apply(
         &mut self,
         at: Time,
@@ -409,43 +413,44 @@ impl Runtime {
         into.append(&mut self.commands);
     }
 
-    /// Returns why the scheduler missed something since the last call: it panicked. What it
-    /// remembers may be half of what it should.
+    /// Returns the scheduler's last panic while it was notified, since the last call. After a
+    /// panic, the scheduler's memory may be half updated.
     #[inline]
     pub fn take_missed(&mut self) -> Option<DecideError> {
         self.observers.missed.take().map(|why| *why)
     }
 
-    /// Takes the collectors back.
+    /// Removes and returns the collectors.
     pub fn take_collectors(&mut self) -> Vec<Box<dyn MetricCollector>> {
         std::mem::take(&mut self.observers.collectors)
     }
 }
 
-/// A scheduler whose answer counts only once it is applied: the memory that led to an answer is
-/// dropped with it. For daemons and replays, where a turn may be lost after the answer.
+/// A scheduler that can withdraw its last decision. If the turn is lost after the decision, the
+/// memory from before the decision is restored. Daemons and replays use it.
 #[derive(Clone)]
 pub struct Tentative {
     policy: Box<dyn Decide>,
-    /// The scheduler without the answer to the open question.
+    /// The scheduler with the memory from before the open question.
     before: Option<Box<dyn Decide>>,
 }
 
 impl Tentative {
-    /// Around a scheduler.
+    /// Wraps a scheduler.
     pub fn new(policy: Box<dyn Decide>) -> Self {
         let before = None;
         Tentative { policy, before }
     }
 
-    /// Returns the scheduler, to be asked; what it remembered until now is kept.
+    /// Saves the scheduler's memory, and returns the scheduler to make a decision.
     pub fn ask(&mut self) -> &mut dyn Decide {
-        // Without a memory there is nothing to drop.
+        // A scheduler without memory has nothing to restore.
         self.before = self.policy.remembers().then(|| self.policy.clone());
         &mut *self.policy
     }
 
-    /// Keeps or drops the memory of the last answer, where the input says what became of it.
+    /// Keeps the memory of the last decision if `input` applies the decision. Restores the earlier
+    /// memory if `input` is a lost turn.
     pub fn settle(&mut self, input: &Input) {
         match input {
             Input::Decided { .. } => self.before = None,
@@ -507,8 +512,8 @@ impl Decide for Tentative {
     }
 }
 
-/// A copy of a core with its own scheduler. It takes the inputs that the other core took, so both
-/// are equal.
+/// A copy of a core with its own scheduler. It takes the inputs that the original core accepted, so
+/// both are equal.
 pub struct Follower {
     core: Core,
     scheduler: Tentative,
@@ -519,7 +524,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A copy that begins as `core` is.
+    /// Creates a copy that starts from `core`.
     pub fn new(core: Core, scheduler: Box<dyn Decide>) -> Self {
         Follower {
             core,
@@ -530,10 +535,11 @@ impl Follower {
         }
     }
 
-    /// Takes an input that the other took. Its commands are the other's to carry out.
+    /// Applies an input that the original core accepted. Only the original core's commands are
+    /// carried out.
     ///
     /// # Errors
-    /// The other core refused the input, too.
+    /// The core refuses the input, as the original core did.
     pub fn follow(&mut self, input: &Input) -> Result<(), Refused> {
         self.scheduler.settle(input);
         self.commands.clear();
@@ -542,23 +548,23 @@ impl Follower {
         self.observers.handle(core, scheduler, input, commands)
     }
 
-    /// Has the scheduler answer the open question. What it remembers of the answer stands once
-    /// the answer is fed back as [`Input::Decided`].
+    /// Makes a decision for the open question. The scheduler's new memory is final when the
+    /// decision is passed back as [`Input::Decided`].
     ///
     /// # Errors
-    /// The scheduler panicked, or a part of it misused what it was given.
+    /// The scheduler panicked, or its placement policy misused the draft.
     pub fn decide(&mut self, mut into: Box<Decision>) -> Result<Box<Decision>, DecideError> {
         self.core
             .decide(self.scheduler.ask(), &mut self.lens, &mut into)?;
         Ok(into)
     }
 
-    /// The core.
+    /// Returns the core.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// The scheduler.
+    /// Returns the scheduler.
     pub fn scheduler(&self) -> &dyn Decide {
         &self.scheduler
     }

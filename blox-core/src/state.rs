@@ -1,4 +1,5 @@
-//! The scheduler's knowledge. It changes in one place: [`State::apply`].
+//! State of jobs and cluster. Events change it with [`State::apply`], plans with
+//! [`State::apply_plan`].
 
 use crate::cluster::Cluster;
 use crate::cluster::spec::{ClusterSpec, ClusterSpecError};
@@ -20,19 +21,19 @@ pub(crate) mod live;
 
 const NO_SLOT: u32 = u32::MAX;
 
-/// An event that the state cannot take. The state is unchanged.
+/// Error for an event that contradicts the state. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
-    /// It lies before what the state already knows.
+    /// The event is earlier than the state's time.
     #[error("an event at {at} came after the state had reached {now}")]
     TimeBackwards {
-        /// The event's moment.
+        /// Time of the event.
         at: Time,
-        /// The state's.
+        /// Time of the state.
         now: Time,
     },
-    /// The job is unknown, or ended long ago.
+    /// The job is unknown or has ended.
     #[error("{event} names job {job}, which is unknown or has ended")]
     UnknownJob {
         /// Kind of event.
@@ -40,40 +41,40 @@ pub enum EventError {
         /// The job.
         job: JobId,
     },
-    /// A submission whose number is not the next.
+    /// The number of a submitted job is not the next one.
     #[error("a submission is numbered {found}, expected {expected}")]
     JobNumber {
-        /// What it is numbered.
+        /// Number of the submitted job.
         found: JobId,
-        /// What was expected.
+        /// Number that was expected.
         expected: JobId,
     },
-    /// About a launch that is over, or in a phase in which it means nothing.
+    /// The event is about another launch, or does not apply in the job's phase.
     #[error("{event} of launch {attempt} names job {job}, which is {phase} in launch {current}")]
     Stale {
         /// Kind of event.
         event: &'static str,
         /// The job.
         job: JobId,
-        /// The launch that it is about.
+        /// Launch that the event is about.
         attempt: u32,
-        /// The job's phase.
+        /// Phase of the job.
         phase: Phase,
-        /// The job's launch.
+        /// Current launch of the job.
         current: u32,
     },
-    /// The node or GPU is unknown, or in no condition for it.
+    /// The node or GPU is unknown, or the event does not apply in its status.
     #[error("{event} names {what}, which is unknown or in no condition for it")]
     UnknownNode {
         /// Kind of event.
         event: &'static str,
-        /// Which.
+        /// The node or GPU.
         what: String,
     },
-    /// A specification that makes no sense.
+    /// The specification of a job or node is invalid.
     #[error("{0}")]
     BadSpec(String),
-    /// A metric that is not finite.
+    /// The value of a metric is not finite.
     #[error("metric `{name}` of job {job} is {value}, expected a finite number")]
     NotFinite {
         /// The job.
@@ -83,7 +84,7 @@ pub enum EventError {
         /// The number.
         value: f64,
     },
-    /// A number that is not finite or is negative.
+    /// A number of the event is negative, too large or not finite.
     #[error("{event} of job {job} says {value}, expected a finite number that is not negative")]
     BadNumber {
         /// Kind of event.
@@ -95,25 +96,25 @@ pub enum EventError {
     },
 }
 
-/// What came of a plan that was found right.
+/// Result of applying a valid plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Steps that events later than the plan made impossible, and that were left out.
+    /// Number of steps left out because events later than the plan made them impossible.
     pub stale: u32,
-    /// Stops among those that were carried out.
+    /// Number of stops that were applied.
     pub stops: u32,
-    /// Placements among those that were carried out.
+    /// Number of placements that were applied.
     pub placements: u32,
-    /// True if the stops and launches took no time and are complete.
+    /// True if all stops and launches took no time and are complete.
     pub instant: bool,
 }
 
-/// Everything known about jobs and the cluster.
+/// State of all jobs and of the cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
     pub(crate) now: Time,
     pub(crate) version: u64,
-    /// The first decision moment from now on that comes after the last decision.
+    /// First decision moment at or after `now` that comes after the last decision.
     pub(crate) next_moment: Time,
     pub(crate) decision: u64,
     slots: live::Slots,
@@ -126,20 +127,20 @@ pub struct State {
     counts: [u32; 7],
     demand: u64,
     demand_of_vc: Vec<u64>,
-    /// GPUs on which a job runs.
+    /// Number of GPUs on which at least one job runs.
     busy: u32,
     pub(crate) touched: Vec<JobId>,
     gone: Vec<(JobId, u64)>,
-    /// Jobs that admission has not been asked about, in the order in which they ask.
+    /// Jobs without an admission decision, in the order in which admission gets them.
     #[serde(default)]
     pub(crate) asking: Vec<JobId>,
     pub(crate) names: Names,
     pub(crate) cluster: Cluster,
     commands: Vec<Command>,
-    /// Memory of the last plan's check, kept for the next.
+    /// Buffers of plan checks, reused by the next check.
     #[serde(skip)]
     scratch: check::Trial,
-    /// Memory of the last plan that was carried out at once.
+    /// Jobs of the last plan that was applied at once. Its buffers are reused.
     #[serde(skip)]
     exchange: at_once::Exchange,
 }
@@ -174,10 +175,10 @@ impl Default for State {
 }
 
 impl State {
-    /// A cluster at time 0 without jobs.
+    /// Creates the state of a cluster without jobs at time 0.
     ///
     /// # Errors
-    /// When the specification makes no sense.
+    /// The specification is invalid.
     pub fn new(cluster: &ClusterSpec) -> Result<Self, ClusterSpecError> {
         cluster.check()?;
         let mut state = State::default();
@@ -188,35 +189,35 @@ impl State {
         Ok(state)
     }
 
-    /// The moment that it has reached.
+    /// Returns the time of the state.
     #[inline]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Returns how many events it has taken.
+    /// Returns the version of the state. Every event and every plan increases it.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     #[inline]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The names of users, virtual clusters and partitions.
+    /// Returns the names of users, virtual clusters and partitions.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// The number that the next submission gets.
+    /// Returns the number of the next submitted job.
     pub fn next_job_id(&self) -> JobId {
         self.slots.next()
     }
 
-    /// A live job, or one that ended in the last event.
+    /// Returns a job that is live, or that has ended and is not [retired](State::retire) yet.
     #[inline]
     pub fn job(&self, id: JobId) -> Option<JobRef<'_>> {
         let rec = self.record(id)?;
@@ -224,30 +225,30 @@ impl State {
         Some(JobRef { rec, now })
     }
 
-    /// Returns how many live jobs are in a phase.
+    /// Returns the number of jobs in a phase; for [`Phase::Ended`], of all jobs that have ended.
     #[inline]
     pub fn count(&self, phase: Phase) -> u32 {
         self.counts[phase as usize]
     }
 
-    /// Returns how many jobs have come in and not ended.
+    /// Returns the number of submitted jobs that have not ended.
     pub fn live_jobs(&self) -> u32 {
         self.counts[..Phase::Ended as usize].iter().sum()
     }
 
-    /// GPUs on which at least one job runs.
+    /// Returns the number of GPUs on which at least one job runs.
     #[inline]
     pub fn busy_gpus(&self) -> u32 {
         self.busy
     }
 
-    /// GPUs asked for by all jobs that wait or are placed.
+    /// Returns the number of GPUs requested by all waiting and placed jobs.
     #[inline]
     pub fn demand(&self) -> u64 {
         self.demand
     }
 
-    /// GPUs asked for by the waiting and placed jobs of one virtual cluster.
+    /// Returns the number of GPUs requested by the waiting and placed jobs of one virtual cluster.
     pub fn demand_of(&self, virtual_cluster: NameId) -> u64 {
         self.demand_of_vc
             .get(virtual_cluster.index())
@@ -255,11 +256,11 @@ impl State {
             .unwrap_or(0)
     }
 
-    /// Takes an event. Commands that follow are in [`State::take_commands`].
+    /// Applies an event. [`State::take_commands`] returns the resulting commands.
     ///
     /// # Errors
-    /// The event contradicts the state, which is then unchanged. On a real
-    /// cluster that is a late or repeated message: count it and go on.
+    /// The event contradicts the state, which is then unchanged. On a real cluster, such an event
+    /// is a late or repeated message: count it and continue.
     pub fn apply(&mut self, at: Time, event: &Event) -> Result<(), EventError> {
         if at < self.now {
             return Err(EventError::TimeBackwards { at, now: self.now });
@@ -275,7 +276,7 @@ impl State {
         result
     }
 
-    /// Moves on to a moment without an event.
+    /// Advances the time to `at` without an event.
     pub(crate) fn advance(&mut self, at: Time) {
         self.now = self.now.max(at);
     }
@@ -285,12 +286,12 @@ impl State {
         !self.commands.is_empty()
     }
 
-    /// The commands that events and plans led to since the last call.
+    /// Appends the commands that events and plans caused since the last call to `into`.
     pub fn take_commands(&mut self, into: &mut Vec<Command>) {
         into.append(&mut self.commands);
     }
 
-    /// Forgets a job that has ended. Its number is never given again.
+    /// Removes a job if it has ended. Its number is never reused.
     pub fn retire(&mut self, id: JobId) {
         if let Some(s) = self.slot(id)
             && self.records[s].phase == Phase::Ended
@@ -304,8 +305,9 @@ impl State {
         }
     }
 
-    /// A decision made from version `seen` is over: what was touched until then
-    /// is old news. What was touched later, no decision has seen yet; nothing was if `quiet`.
+    /// Ends a decision that was made from version `seen`. Jobs that changed later stay marked as
+    /// touched for the next decision; all other marks are cleared. `quiet` states that nothing
+    /// changed later.
     pub(crate) fn close_decision(&mut self, seen: u64, quiet: bool) {
         let mut touched = std::mem::take(&mut self.touched);
         for &id in &touched {
@@ -327,12 +329,12 @@ impl State {
         self.gone.retain(|(_, version)| *version > seen);
     }
 
-    /// A turn was lost: what was kept from decision to decision may hold half of it.
+    /// Invalidates the orders kept between decisions. After a lost turn they may be half updated.
     pub(crate) fn break_continuity(&mut self) {
         self.decision += 1;
     }
 
-    /// Jobs that admission has answered about ask no more.
+    /// Removes jobs with an admission decision from the list of jobs for admission.
     pub(crate) fn forget_askers(&mut self) {
         if self.asking.is_empty() {
             return;
@@ -345,32 +347,31 @@ impl State {
         self.asking = asking;
     }
 
-    /// Returns how many jobs are in each phase, and the GPUs that all ask for and each virtual
-    /// cluster.
+    /// Returns the number of jobs in each phase, the requested GPUs of all jobs, and the requested
+    /// GPUs of each virtual cluster.
     pub(crate) fn counted(&self) -> (&[u32; 7], u64, &[u64]) {
         (&self.counts, self.demand, &self.demand_of_vc)
     }
 
-    /// Marks a job so that kept orders look at it again.
+    /// Marks a job as touched, so that kept orders update it.
     pub(crate) fn touch(&mut self, id: JobId) {
         if let Some(s) = self.slot(id) {
             self.touch_slot(s);
         }
     }
 
-    /// Returns whether `plan` is right for the version that it was made from, and if so applies it:
-    /// the steps that later events made impossible are left out.
+    /// Checks `plan` against the version that it was made from, and applies it. Steps that later
+    /// events made impossible are left out.
     ///
     /// # Errors
-    /// The plan contradicts the very version that it was made from; nothing of
-    /// it is applied.
+    /// The plan contradicts the version that it was made from. No step is applied.
     pub fn apply_plan(&mut self, plan: &Plan) -> Result<Applied, PlanError> {
         self.commit(plan, plan.version, false)
     }
 
-    /// As [`State::apply_plan`], for a plan made from version `seen` and from what its own
-    /// decision changed before it. If `instant`, stops and launches take no time, where the plan
-    /// consists of nothing else; `seen` must then be the state's version.
+    /// Like [`State::apply_plan`], for a plan made from version `seen` and the earlier changes of
+    /// its own decision. If `instant`, `seen` must be the state's version. If the plan then
+    /// consists of promotions and plain stops and launches only, they take no time.
     pub(crate) fn commit(
         &mut self,
         plan: &Plan,
@@ -414,7 +415,7 @@ fn records<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Record>, D::Error> {
     Ok(records)
 }
 
-/// Stands in for the specification of a job that is gone, so that its memory is free.
+/// Returns the specification that replaces the one of a removed job, whose memory is freed.
 fn ended_spec() -> Arc<JobSpec> {
     static NONE: std::sync::OnceLock<Arc<JobSpec>> = std::sync::OnceLock::new();
     Arc::clone(NONE.get_or_init(|| {

@@ -96,7 +96,7 @@ impl Kept {
                             job.phase() == Phase::Waiting && self.marks.has(id, Marks::QUEUED);
                         if queued && promoted_before.binary_search(&id).is_ok() {
                             // The job was promoted. It may also have run in between and have
-                            // another key: the queue does not know.
+                            // another key than in the queue.
                             self.forget_queued(id);
                         } else {
                             // A waiting job reported something, so its key may have changed.
@@ -114,7 +114,8 @@ impl Kept {
             let counts = view.virtual_cluster().is_some() || self.queued_count == expected;
             let settled = counts && !rekeyed;
             if self.fresh.len() > 64 + 2 * view.placed_count() as usize {
-                // An order that never needs a victim is never ranked.
+                // If no candidate needs a victim, the placed jobs are never ranked and the list
+                // would grow.
                 let marks = &mut self.marks;
                 self.fresh.retain(|&id| {
                     let stays = marks.has(id, Marks::PLACED);

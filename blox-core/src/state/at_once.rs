@@ -1,4 +1,4 @@
-//! Plans that are carried out in no time: with what would be reported of them, in one pass.
+//! Plans that take no time: applies a plan and the reports of its stops and launches in one pass.
 
 use super::check::Overlay;
 use super::{Applied, State};
@@ -11,7 +11,7 @@ use crate::job::{Held, JobRef, Phase, Record, accepts_all};
 use crate::reason::Reason;
 use smallvec::SmallVec;
 
-/// The jobs of a plan that is carried out at once.
+/// Jobs of a plan that is applied at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     stops: Vec<Stop>,
@@ -26,50 +26,49 @@ pub(super) struct Exchange {
 
 #[derive(Clone, Copy, Debug)]
 struct Stop {
-    /// Its step in the plan.
+    /// Index of the step in the plan.
     step: u32,
     slot: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Promotion {
-    /// Its step in the plan.
+    /// Index of the step in the plan.
     step: u32,
     job: JobId,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Launch {
-    /// True if it waits for GPUs that others leave.
+    /// True if the job waited, and other jobs of the plan leave its GPUs.
     waits: bool,
-    /// Its step in the plan.
+    /// Index of the step in the plan.
     step: u32,
     slot: u32,
     on: Option<OnNode>,
 }
 
-/// Neither CPUs nor memory nor another job are part of it.
+/// Returns true if an assignment has only GPUs: no CPUs, memory or partner.
 fn is_plain(a: &Assignment) -> bool {
     a.partner.is_none() && a.cpus == 0.0 && a.memory_gib == 0.0
 }
 
 impl State {
-    /// Applies a plan of promotions, plain stops and launches together with all that would be
-    /// reported of it if neither took any time. The state is then the one to which
-    /// [`State::apply_plan`] and these reports lead: first every stop in the plan's
-    /// order, then every launch. What they change has changed at the last of them: nobody has
-    /// seen the state in between. Launched jobs run at their own rates until
-    /// [`State::set_rates`] says others.
+    /// Applies a plan of promotions, plain stops and plain launches, and the reports of its stops
+    /// and launches as if they took no time. The result is the same as [`State::apply_plan`]
+    /// followed by the reports: first each stop in the plan's order, then each launch. Stopped and
+    /// launched jobs count as changed at the last report, because no decision sees the state in
+    /// between. Launched jobs run at their own rates until [`State::set_rates`] sets other rates.
     ///
-    /// `None`, and nothing has changed, where the plan is wrong or does more than that. The plan
-    /// must be made from this very state.
+    /// Returns `None` without any change if the plan is invalid or contains other steps. The plan
+    /// must be made from the current version of the state.
     pub(super) fn carry_out(&mut self, plan: &Plan) -> Option<Applied> {
         let mut exchange = std::mem::take(&mut self.exchange);
         let plain = self.is_plain_exchange(plan, &mut exchange);
         if plain {
             self.cluster.settle(&mut exchange.passing);
             let planned = self.version + 1;
-            // Each report is an event of its own.
+            // Each report counts as one event.
             self.version = planned + (exchange.stops.len() + exchange.launches.len()) as u64;
             self.let_leave(plan, planned, &exchange);
             self.let_run(plan, &exchange);
@@ -86,8 +85,8 @@ impl State {
         plain.then_some(applied)
     }
 
-    /// Returns true if a plan is valid and consists of promotions, plain stops and launches only;
-    /// notes these in `exchange`. Such a plan also passes [`State::check`].
+    /// Returns true if a plan is valid and consists only of promotions, plain stops and plain
+    /// launches. Records these in `exchange`. Such a plan also passes [`State::check`].
     fn is_plain_exchange(&self, plan: &Plan, exchange: &mut Exchange) -> bool {
         exchange.passing.clear(self.cluster.nodes().len());
         exchange.stops.clear();
@@ -111,7 +110,8 @@ impl State {
         fits && !self.cluster.counts_resources(&exchange.passing)
     }
 
-    /// Jobs that the last plan launched at once, in its order, until the next event.
+    /// Returns the jobs that the last plan launched at once, in the plan's order. They are kept
+    /// until the next event.
     pub(crate) fn launched(&self) -> impl Iterator<Item = JobRef<'_>> {
         let now = self.now;
         let launches = self.exchange.launches.iter();
@@ -121,10 +121,10 @@ impl State {
         })
     }
 
-    /// Sets the rates of jobs among [`State::launched`], in that order.
+    /// Sets the rates of some of the jobs in [`State::launched`], in the same order.
     ///
     /// # Errors
-    /// A job is none of them, or its rate is no rate. Nothing has changed.
+    /// A job is not in the list or out of order, or a rate is invalid. The state is unchanged.
     pub(crate) fn set_rates(&mut self, rates: &[(JobId, f64)]) -> Result<(), Refused> {
         let mut launched = self.launched();
         for &(job, rate) in rates {
@@ -142,13 +142,14 @@ impl State {
         Ok(())
     }
 
-    /// Nothing was launched by the last input.
+    /// Clears the list of jobs that the last plan launched.
     #[inline]
     pub(crate) fn forget_launched(&mut self) {
         self.exchange.launches.clear();
     }
 
-    /// Notes that a job leaves its GPUs, if it runs alone on its allocated GPUs.
+    /// Records that a job leaves its GPUs. Returns false unless it runs alone on exactly its
+    /// allocated GPUs.
     #[inline]
     fn vacate(&self, job: JobId, step: usize, exchange: &mut Exchange) -> bool {
         let Some(s) = self.slot(job) else {
@@ -158,7 +159,8 @@ impl State {
         let Some(promised) = &rec.promised else {
             return false;
         };
-        // Each of as many is among those that it holds: they are the same.
+        // `Cluster::vacate` checks that each allocated GPU is bound. With equal numbers, the GPUs
+        // are the same.
         let same = |held: &Assignment| held.gpus.len() == promised.gpus.len();
         let fits = rec.phase == Phase::Running
             && !rec.pending
@@ -175,7 +177,8 @@ impl State {
         fits
     }
 
-    /// Notes that a job gets free GPUs, if it waits or has just left its own.
+    /// Records that a job gets free GPUs. Returns false unless the job waits or an earlier step
+    /// stopped it, and the GPUs are valid for it.
     #[inline]
     fn occupy(
         &self,
@@ -221,7 +224,7 @@ impl State {
         rec.phase == Phase::Running && rec.promised.as_ref().is_some_and(left)
     }
 
-    /// Stops and promotions, in the plan's order.
+    /// Applies stops and promotions in the plan's order.
     fn let_leave(&mut self, plan: &Plan, planned: u64, exchange: &Exchange) {
         let (now, version) = (self.now, self.version);
         let mut promotions = exchange.promotions.iter().peekable();
@@ -259,7 +262,7 @@ impl State {
 
     fn promote(&mut self, job: JobId, version: u64) {
         let Some(s) = self.slot(job) else { return };
-        // Reports of its own stop are later than the plan.
+        // A report of the job's own stop is later than the plan.
         let changed = self.records[s].changed.max(version);
         self.records[s].promoted = true;
         self.touch_slot(s);
@@ -323,7 +326,7 @@ mod tests {
         1.0 + f64::from(job.0) / 8.0
     }
 
-    /// Applies a plan, and reports what its commands lead to, as a simulator without overheads does.
+    /// Applies a plan and reports the results of its commands, like a simulator without overheads.
     fn step_by_step(state: &mut State, plan: &Plan) -> Option<Applied> {
         let applied = state.apply_plan(plan).ok()?;
         let (mut reports, mut commands) = (VecDeque::new(), Vec::new());
@@ -354,7 +357,7 @@ mod tests {
             .collect()
     }
 
-    /// Stops and launches, some of them impossible.
+    /// Creates a random plan of stops, launches and promotions. Some steps are invalid.
     fn plan(state: &State, random: &mut Random) -> Plan {
         let mut free: Vec<GpuId> = state
             .cluster
@@ -482,13 +485,13 @@ mod tests {
                 if done.is_some() {
                     assert_eq!(state.touched, long.touched);
                 }
-                // At which of the reports between two decisions a job changed makes no difference.
+                // It is irrelevant at which report between two decisions a job changed.
                 for state in [&mut state, &mut long] {
                     let (planned, last) = (plan.version + 1, state.version);
                     let late = state.records.iter_mut().filter(|r| r.changed > planned);
                     late.for_each(|r| r.changed = last);
                 }
-                // The order in which nodes were touched makes none either.
+                // The order in which nodes were touched is irrelevant, too.
                 state.close_decision(state.version, true);
                 long.close_decision(long.version, true);
                 let same = text(&state) == text(&long);

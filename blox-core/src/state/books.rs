@@ -1,4 +1,4 @@
-//! What every change of a job writes down.
+//! Accounting of job changes: lists of jobs, counts, demand and busy GPUs.
 
 use super::live::JobSet;
 use super::{NO_SLOT, State};
@@ -6,7 +6,7 @@ use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
 use prefetch_index::prefetch_index;
 
-/// The lists that the state keeps of jobs.
+/// Job lists of the state. A job is in at most one of them.
 #[derive(Clone, Copy, PartialEq)]
 enum List {
     None,
@@ -26,7 +26,7 @@ impl List {
         }
     }
 
-    /// Returns whether the GPUs that its jobs ask for are demanded.
+    /// Returns whether the requested GPUs of jobs in the list count as demand.
     #[inline(always)]
     fn demands(self) -> bool {
         matches!(self, List::Waiting | List::Placed)
@@ -34,7 +34,7 @@ impl List {
 }
 
 impl State {
-    /// The ledger is the truth about who runs beside whom.
+    /// Sets the partner of a job from the GPU ledger, which is authoritative.
     pub(super) fn pair_up(&mut self, id: JobId) {
         let Some(s) = self.slot(id) else { return };
         let Some(a) = self.records[s].promised.as_ref() else {
@@ -50,8 +50,8 @@ impl State {
         }
     }
 
-    /// Counts the GPUs of a job that runs from now on, or that will not run any more, while it
-    /// is in that phase and holds them. Those on which another runs do not change.
+    /// Adds the GPUs of a job to the busy GPUs if `more`, else subtracts them. GPUs on which
+    /// another job runs stay as counted. Call it while the job is running and its GPUs are bound.
     pub(super) fn count_busy(&mut self, s: usize, more: bool) {
         let rec = &self.records[s];
         let Some(held) = rec.held().filter(|_| rec.phase == Phase::Running) else {
@@ -78,8 +78,8 @@ impl State {
         self.set_phase(s, Phase::Waiting);
     }
 
-    /// A job goes over into a phase. Plans that are carried out at once write down the same, for
-    /// all jobs that leave or begin together.
+    /// Changes the phase of a job and the accounting. [`State::carry_out`] does the same for all
+    /// jobs of a plan together.
     pub(super) fn set_phase(&mut self, s: usize, phase: Phase) {
         let rec = &mut self.records[s];
         let old = std::mem::replace(&mut rec.phase, phase);
@@ -138,16 +138,16 @@ impl State {
 
     #[inline]
     pub(crate) fn record(&self, id: JobId) -> Option<&Record> {
-        // No record lies where the slot of a job that is gone points.
+        // The slot of a removed job, `NO_SLOT`, is beyond the records.
         self.records.get(self.slots.get(id) as usize)
     }
 
-    /// Has a job's record brought near ahead of its use: queues of tens of thousands of jobs lie
-    /// beyond the caches.
+    /// Prefetches the record of a job. Queues of tens of thousands of jobs do not fit in the
+    /// caches.
     #[inline]
     pub(crate) fn fetch_ahead(&self, id: JobId) {
         if let Some(rec) = self.record(id) {
-            // One field of each line that a launch needs.
+            // One field of each cache line that a launch needs.
             fetch(&rec.id);
             fetch(&rec.work);
             fetch(&rec.iterations);

@@ -1,4 +1,4 @@
-//! Whether a plan is right for the version that it was made from.
+//! Checks of plans against the version that they were made from.
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
@@ -7,7 +7,7 @@ use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
 use crate::job::{Phase, accepts};
 
-/// Allocations as a plan changes them step by step, beside a state that stays unchanged.
+/// Overlay with the allocations after each step of a plan. The state itself stays unchanged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
     pub released: Vec<Released>,
@@ -16,7 +16,7 @@ pub(super) struct Trial {
     /// Indices of steps to leave out, ascending.
     pub left_out: Vec<u32>,
     pub stale: u32,
-    /// True if any of its jobs was or is to be beside another.
+    /// True if a job of the plan shares GPUs, before the plan or after it.
     pub paired: bool,
     /// Entries of each job in `released` and `placed`, by slot.
     jobs: Overlay<Entry>,
@@ -26,12 +26,13 @@ pub(super) struct Trial {
     nodes: Overlay<Promised>,
 }
 
-/// A job whose allocation a plan takes back.
+/// A job whose allocation a plan releases.
 #[derive(Clone, Debug)]
 pub(super) struct Released {
     pub slot: u32,
     pub stopped: bool,
-    /// The former allocation, once the plan is committed; until then the job's record has it.
+    /// The former allocation. Empty until the plan is committed; until then, it is in the job's
+    /// record.
     pub old: Assignment,
 }
 
@@ -59,9 +60,9 @@ struct Promised {
 }
 
 impl State {
-    /// Checks a plan that was made from version `seen`. Notes in `trial` which jobs the plan
+    /// Checks a plan that was made from version `seen`. Records in `trial` which jobs the plan
     /// releases and places, and which steps later events made impossible. All rules for plans are
-    /// here; the state stays unchanged.
+    /// here. The state stays unchanged.
     pub(super) fn check(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
         for (i, action) in plan.actions.iter().enumerate() {
             let job = action.job();
@@ -141,8 +142,8 @@ impl State {
             if partner != rec.id && owners.contains(partner) {
                 continue;
             }
-            // A partner that went meanwhile, or whose own step came too late,
-            // leaves the job alone on its GPUs.
+            // If the partner changed meanwhile, or its own step was left out, the job has its GPUs
+            // alone.
             let late = |&i: &u32| plan.actions[i as usize].job() == partner;
             let gone = self.ended_after(partner, seen)
                 || self.record(partner).is_some_and(|p| p.changed > seen)
@@ -195,7 +196,7 @@ impl State {
                 return Err(PlanError::UnusableGpu { job, gpu });
             };
             let bit = 1u64 << (gpu.0 - node.first_gpu);
-            // A job may stay where it is on a node that takes nothing new.
+            // A job may keep its GPUs on a node that accepts no new jobs.
             let stays = before.is_some_and(|b| b.gpus.contains(&gpu));
             if node.status != NodeStatus::Up
                 || (!stays && (node.cordon.is_some() || node.failed & bit != 0))
@@ -230,7 +231,7 @@ impl State {
         self.check_resources(job, a, |node| trial.promised_of(node))
     }
 
-    /// Returns the allocation of a job after the steps noted in `trial`.
+    /// Returns the allocation of a job after the steps recorded in `trial`.
     fn planned<'a>(&'a self, job: JobId, plan: &'a Plan, trial: &Trial) -> Option<&'a Assignment> {
         let s = self.slot(job)?;
         let Entry { released, placed } = trial.entry(s);
@@ -240,8 +241,8 @@ impl State {
         }
     }
 
-    /// Checks that the nodes have the CPUs and the memory of an assignment, besides what
-    /// `promised_of` returns for them.
+    /// Checks that the nodes have enough CPUs and memory for an assignment, in addition to the
+    /// allocations that `promised_of` returns.
     #[inline]
     fn check_resources(
         &self,
@@ -282,7 +283,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns true if the nodes have the CPUs and the memory of an assignment.
+    /// Returns true if the nodes have enough CPUs and memory for an assignment.
     pub(super) fn has_resources(&self, job: JobId, a: &Assignment) -> bool {
         self.check_resources(job, a, Promised::of).is_ok()
     }
@@ -294,7 +295,8 @@ impl State {
         recently || self.gone.iter().any(|(j, v)| *j == job && *v > version)
     }
 
-    /// Returns whether the job, or anything that it would be placed on, changed after `version`.
+    /// Returns whether the job changed after `version`, or a node or job on the GPUs of its
+    /// assignment.
     fn changed_since(&self, a: &Assignment, job: JobId, version: u64, trial: &Trial) -> bool {
         let job_changed = |j: JobId| self.record(j).is_some_and(|r| r.changed > version);
         job_changed(job)
@@ -460,7 +462,7 @@ impl Placed {
     }
 }
 
-/// Values by index that replace those of the state. Clearing takes constant time.
+/// Values by index that override values of the state. Clearing takes constant time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlay<T> {
     /// Values, each with the round in which it was written.
@@ -484,7 +486,7 @@ impl<T: Copy + Default> Overlay<T> {
         (*round == self.round).then_some(value)
     }
 
-    /// Returns the value at an index. If there is none, `first` gives it.
+    /// Returns the value at an index. If there is none, inserts the result of `first`.
     #[inline]
     pub fn of(&mut self, i: usize, first: impl FnOnce() -> T) -> &mut T {
         if i >= self.values.len() {

@@ -1,4 +1,4 @@
-//! Applying plans that were found right: the one place where a plan changes the state.
+//! Applying of checked plans, except plans that are applied at once.
 
 use super::State;
 use super::check::{Released, Trial};
@@ -17,7 +17,7 @@ impl State {
                 continue;
             };
             if trial.is_left_out(i) {
-                // Whoever planned it takes it for done.
+                // The policy assumes that the step was applied, so the job counts as changed.
                 self.touch_slot(s);
                 continue;
             }
@@ -40,8 +40,8 @@ impl State {
         for s in trial.slots() {
             self.commit_place(s, trial);
         }
-        // What launches wait for changes where jobs were placed or taken away;
-        // there, only those placed and their partners have promises.
+        // Blockers change only on GPUs whose allocation changed. Such GPUs are now allocated only
+        // to placed jobs and their partners.
         let mut in_place = false;
         if trial.paired {
             self.recount_all(trial);
@@ -54,7 +54,7 @@ impl State {
         }
         if trial.paired || in_place {
             for s in trial.slots() {
-                // Jobs that change places would wait for one another for ever.
+                // Jobs that swap GPUs in place would wait for each other forever.
                 if self.waits_in_a_circle(s) {
                     self.commit_stop(s, &Reason::WaitingForGpus);
                 }
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// Names partners anew wherever the plan made or broke a pair.
+    /// Updates the partners of jobs where the plan made or broke a pair.
     fn pair_up_all(&mut self, trial: &Trial) {
         for released in &trial.released {
             if let Some(p) = released.old.partner {
@@ -95,7 +95,8 @@ impl State {
         }
     }
 
-    /// Counts anew what launches wait for, with partners, and starts those that wait for nothing.
+    /// Recounts the blockers of placed jobs and of partners, and dispatches launches without
+    /// blockers.
     fn recount_all(&mut self, trial: &Trial) {
         for s in trial.slots() {
             self.recount(s);
@@ -116,8 +117,8 @@ impl State {
         }
     }
 
-    /// A change in place that came too late leaves the job where it is, or
-    /// stops it if what it has is given away.
+    /// Handles a job whose change in place was left out as stale. The job keeps its old allocation.
+    /// If that allocation is no longer available, the job is stopped.
     fn commit_release(&mut self, released: &Released) {
         let s = released.slot as usize;
         if self.records[s].promised.is_some() || released.stopped {
@@ -151,7 +152,7 @@ impl State {
         }
         let (job, attempt) = (rec.id, rec.attempt);
         if rec.held().is_none() {
-            // Never started: there is nothing to stop.
+            // The job never started, so there is nothing to stop.
             if rec.promised.is_none() {
                 self.let_wait(s);
             }
@@ -178,7 +179,7 @@ impl State {
             return;
         }
         if goes_on && rec.held().is_some_and(|h| h.same_grant(new)) {
-            // Back to what it has before the change was carried out.
+            // The plan withdraws a change that is still pending: the job keeps its bound GPUs.
             rec.pending = false;
             self.touch_slot(s);
             return;
@@ -192,8 +193,8 @@ impl State {
         }
     }
 
-    /// Counts what a pending launch waits for: holds, by others, of its GPUs
-    /// that are not promised to them any more.
+    /// Counts the blockers of a pending launch: bindings of its GPUs to other jobs that no longer
+    /// have these GPUs allocated.
     fn recount(&mut self, s: usize) {
         let rec = &self.records[s];
         if !rec.pending {
@@ -220,7 +221,8 @@ impl State {
         rec.pending && rec.held().is_some() && rec.phase != Phase::Stopping
     }
 
-    /// Returns whether a change in place waits for GPUs that come free only after it.
+    /// Returns whether a change in place is in a deadlock: it waits for GPUs that are unbound only
+    /// after the change itself.
     fn waits_in_a_circle(&self, start: usize) -> bool {
         let waits = |s: usize| self.waits_in_place(s);
         if !waits(start) {
@@ -258,7 +260,7 @@ impl State {
         let Some(new) = rec.promised.clone() else {
             return;
         };
-        // Until now it had what it held.
+        // Until now the job used its bound GPUs.
         rec.settle(now);
         rec.pending = false;
         rec.attempt += 1;
@@ -277,7 +279,7 @@ impl State {
         rec.held = Held::AsPromised;
         match old {
             Some(old) => {
-                // It has left these only when it says that the change is done.
+                // The job leaves these GPUs when it reports that the change is complete.
                 for gpu in &old.gpus {
                     if !rec.leaving.contains(gpu) {
                         rec.leaving.push(*gpu);

@@ -29,7 +29,7 @@ impl State {
                 rec.began();
                 self.set_phase(s, Phase::Running);
                 self.count_busy(s, true);
-                // A change is done: what it had before is left now.
+                // The change is complete, so the previous GPUs are unbound.
                 let (id, left) = (
                     self.records[s].id,
                     std::mem::take(&mut self.records[s].leaving),
@@ -38,7 +38,7 @@ impl State {
                 Ok(())
             }
             Event::LaunchFailed { job, attempt, why } => {
-                // A stop may have been ordered while the failure was on its way.
+                // A stop may have been ordered before the failure was reported.
                 let starting = [Phase::Starting, Phase::Stopping];
                 let s = self.current("a failed launch", *job, *attempt, &starting)?;
                 self.records[s].failed_launches += 1;
@@ -108,7 +108,7 @@ impl State {
                 rec.settle(now);
                 rec.work = *work;
                 rec.rate = *rate;
-                // As if it had gone at this rate all the time.
+                // Assumes that the whole launch ran at this rate.
                 rec.before.work = *work - *rate * (rec.service - rec.before.service);
                 self.touch_slot(s);
                 Ok(())
@@ -121,7 +121,7 @@ impl State {
             }
             Event::Metric { job, name, value } => {
                 let s = self.known("a metric", *job)?;
-                // Losses do become NaN; JSON, and so the journal, cannot hold it.
+                // A loss can become NaN. JSON, and thus the journal, cannot represent it.
                 if !value.is_finite() {
                     return Err(EventError::NotFinite {
                         job: *job,
@@ -175,7 +175,7 @@ impl State {
                     self.let_wait(s);
                 } else {
                     self.set_phase(s, Phase::Submitted);
-                    // Held and released since it came in: it asks already.
+                    // If the job was held and released before a decision, it is already listed.
                     if !self.asking.contains(job) {
                         self.asking.push(*job);
                     }
@@ -293,8 +293,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes what a decision made before its plan, as of the decision's `moment`. What it changes
-    /// counts as changed by the decision, which was made from version `seen`.
+    /// Applies an event that a decision produced before its plan, at the decision's `moment`. The
+    /// change counts as made at version `seen`, from which the decision was made.
     pub(crate) fn apply_own(
         &mut self,
         event: &Event,
@@ -403,7 +403,7 @@ impl State {
         Ok(())
     }
 
-    /// A job that lost its launch waits again.
+    /// Releases the GPUs of a failed or crashed launch. The job waits again.
     fn fall_back(&mut self, s: usize, why: Reason) {
         self.count_busy(s, false);
         self.leave(s);
@@ -416,7 +416,7 @@ impl State {
         let now = self.now;
         self.records[s].settle(now);
         if outcome == Outcome::Completed {
-            // What the rate says may miss the end by a rounding error.
+            // Work computed from the rate may miss the total by a rounding error.
             let rec = &mut self.records[s];
             rec.work = rec.iterations.max(rec.work);
         }
@@ -426,7 +426,7 @@ impl State {
         self.set_phase(s, Phase::Ended);
     }
 
-    /// Gives up what the job holds. Launches that waited for it go on.
+    /// Unbinds all GPUs of a job, and dispatches the launches that waited for them.
     fn leave(&mut self, s: usize) {
         let rec = &mut self.records[s];
         let id = rec.id;
@@ -443,7 +443,7 @@ impl State {
             self.cluster.unhold(id, gpu);
             let promised = self.cluster.promised_owners(gpu);
             if promised.contains(id) {
-                // Nobody waited for it here: see `recount`.
+                // No launch waits for this job on this GPU: see `recount`.
                 continue;
             }
             for owner in promised.iter() {
@@ -481,7 +481,7 @@ impl State {
     ) -> Result<usize, EventError> {
         let s = self.known(event, job)?;
         let rec = &self.records[s];
-        // A pending launch has no attempt of its own yet: nothing can be reported of it.
+        // A pending launch has no number yet, so no report can be about it.
         let silent = rec.held().is_none();
         if rec.attempt != attempt || !phases.contains(&rec.phase) || silent {
             return Err(stale(event, rec, attempt));
@@ -490,7 +490,7 @@ impl State {
     }
 }
 
-/// The largest number that an event may say: sums and products of such stay finite.
+/// Largest number that is valid in an event. Sums and products of such numbers stay finite.
 pub(super) const MOST: f64 = 1e30;
 
 fn number(event: &'static str, job: JobId, value: f64) -> Result<(), EventError> {

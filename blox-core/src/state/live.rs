@@ -1,11 +1,12 @@
-//! Slots and sets of jobs by number. Memory and scans follow live jobs, not all numbers.
+//! Slots and sets of jobs by number. Memory and scan time depend on the number of live jobs, not of
+//! all jobs ever submitted.
 
 use super::NO_SLOT;
 use crate::ids::JobId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The last numbers that stay in a dense list, live or not.
+/// Number of latest job numbers that stay in the dense list, live or not.
 const RECENT: u32 = 8192;
 
 /// Slots of the records of live jobs.
@@ -20,13 +21,13 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The number that the next job gets.
+    /// Returns the number of the next job.
     #[inline]
     pub fn next(&self) -> JobId {
         JobId(self.base + self.recent.len() as u32)
     }
 
-    /// The slot of a job; [`NO_SLOT`] if it is not there.
+    /// Returns the slot of a job, or [`NO_SLOT`] if there is none.
     #[inline(always)]
     pub fn get(&self, id: JobId) -> u32 {
         match self.recent.get(id.0.wrapping_sub(self.base) as usize) {
@@ -41,13 +42,13 @@ impl Slots {
         self.old.get(&id.0).copied().unwrap_or(NO_SLOT)
     }
 
-    /// Gives the next job its slot.
+    /// Sets the slot of the next job.
     pub fn push(&mut self, slot: u32) {
         self.recent.push(slot);
         self.live += 1;
     }
 
-    /// The job is gone.
+    /// Removes a job.
     pub fn remove(&mut self, id: JobId) {
         self.live -= 1;
         match self.recent.get_mut(id.0.wrapping_sub(self.base) as usize) {
@@ -58,7 +59,8 @@ impl Slots {
         }
     }
 
-    /// The new first recent number, if most of the recent jobs are gone: [`JobSet::shift`] follows.
+    /// Shortens the dense list if most of its jobs are removed. Returns its new first number, for
+    /// [`JobSet::shift`].
     pub fn shift(&mut self) -> Option<u32> {
         let len = self.recent.len() as u32;
         if len < 2 * RECENT || len / 8 < self.live {
@@ -108,7 +110,7 @@ impl<'de> Deserialize<'de> for Slots {
         };
         let mut slots = Slots {
             base,
-            // Grown by the entries below: a wrong `next` must not take memory.
+            // Grows with the entries below, so that an invalid `next` allocates no memory.
             recent: Vec::new(),
             old: BTreeMap::new(),
             live: live.len() as u32,
@@ -167,7 +169,7 @@ impl JobSet {
 
     #[cold]
     fn grow(&mut self, word: usize) {
-        // Grown in steps: each growth would copy it otherwise.
+        // Grows in powers of two, because each growth copies the list.
         self.recent
             .resize((word + 1).next_power_of_two().max(16), 0);
     }
@@ -177,7 +179,7 @@ impl JobSet {
         self.old.insert(id.0);
     }
 
-    /// Takes a job out.
+    /// Removes a job.
     #[inline]
     pub fn remove(&mut self, id: JobId) {
         match id.0.checked_sub(self.base) {
@@ -195,12 +197,12 @@ impl JobSet {
         self.old.remove(&id.0);
     }
 
-    /// Returns whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.old.is_empty() && self.recent.iter().all(|word| *word == 0)
     }
 
-    /// The jobs, in order of submission.
+    /// Iterates over the jobs in order of submission.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = JobId> + use<'_> {
         let (base, words) = (self.base, &self.recent[..]);
@@ -218,7 +220,7 @@ impl JobSet {
         self.old.iter().map(|id| JobId(*id)).chain(recent)
     }
 
-    /// Only numbers from `base` on are recent; see [`Slots::shift`].
+    /// Moves the members below `base` out of the dense list; see [`Slots::shift`].
     pub fn shift(&mut self, base: u32) {
         let lower: Vec<JobId> = self.iter().take_while(|id| id.0 < base).collect();
         let words = (base - self.base) as usize / 64;
@@ -264,7 +266,7 @@ mod tests {
     #[test]
     fn slots_and_sets_follow_live_jobs() {
         let (mut slots, mut set) = (Slots::default(), JobSet::default());
-        // One job in a thousand stays for ever.
+        // One job in a thousand is never removed.
         let stays = |id: u32| id % 1000 == 7;
         for id in 0..100_000 {
             assert_eq!(slots.next(), JobId(id));
@@ -298,7 +300,7 @@ mod tests {
     }
 
     mod erased {
-        /// As JSON.
+        /// Serialization to JSON.
         pub trait Text {
             fn text(&self) -> String;
         }

@@ -1,5 +1,4 @@
-//! Everything that the state counts as it goes, counted anew after every step
-//! of random runs.
+//! Random runs that recompute all counters of the state after every step.
 
 use super::*;
 use crate::assignment::Assignment;
@@ -12,7 +11,7 @@ use crate::job::spec::Extras;
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds};
 
-/// Random numbers that are the same in every run.
+/// Random numbers that are the same in every test run.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -30,7 +29,7 @@ impl Random {
     }
 }
 
-/// Recomputes from the records alone.
+/// Compares lists, counters and GPU ledgers with values recomputed from the records.
 pub(super) fn check(state: &State) {
     let gpus: u32 = state.cluster.nodes().iter().map(|n| n.gpu_count()).sum();
     let mut promised = vec![Vec::new(); gpus as usize];
@@ -190,7 +189,7 @@ pub(super) fn check(state: &State) {
     }
 }
 
-/// A backend that answers in random order.
+/// A backend that reports in random order.
 struct Run {
     state: State,
     random: Random,
@@ -240,7 +239,7 @@ impl Run {
         let old = self.commands.len();
         self.state.take_commands(&mut self.commands);
         for c in &self.commands[old..] {
-            // A launch never meets anybody but its partner.
+            // A launch shares its GPUs only with its partner.
             if let Command::Start { job, .. } | Command::Change { job, .. } = c
                 && let Some(rec) = self.state.record(*job)
                 && rec.phase == Phase::Starting
@@ -295,7 +294,7 @@ impl Run {
         self.apply(Event::Judged { job, verdict });
     }
 
-    /// Answers one command, perhaps oddly.
+    /// Reports the result of one random command, sometimes an unusual result.
     fn answer(&mut self) {
         if self.commands.is_empty() {
             return;
@@ -447,14 +446,13 @@ impl Run {
         }
     }
 
-    /// A plan that is right: stops, moves, changes in place, pairs, launches,
-    /// changes of places.
+    /// Creates a valid plan: stops, moves, changes in place, pairs, launches and swaps.
     fn plan(&mut self) -> Plan {
         let mut plan = Plan {
             version: self.state.version,
             ..Plan::default()
         };
-        // What each job has once the plan is through.
+        // Allocation of each job after the plan.
         let mut after: Vec<(JobId, Assignment)> = Vec::new();
         let mut free: Vec<GpuId> = Vec::new();
         for n in self.state.cluster.nodes() {
@@ -482,7 +480,7 @@ impl Run {
                 continue;
             };
             if a.partner.is_some() || self.random.chance(60) {
-                // Pairs are stopped as one or left alone here.
+                // Pairs are stopped together or not changed.
                 if a.partner.is_some_and(|p| p > job) && self.random.chance(20) {
                     for j in [job, a.partner.unwrap()] {
                         plan.actions.push(Action::Stop {
@@ -509,7 +507,7 @@ impl Run {
             } else if a.gpus.iter().any(|g| !usable(&self.state, *g)) {
                 after.push((job, a));
             } else {
-                // Changed in place: must be placed whatever comes.
+                // A job that changes in place must be placed again in any case.
                 free.extend(&a.gpus);
                 moved.insert(0, job);
             }
@@ -594,7 +592,7 @@ impl Run {
         self.state.close_decision(self.state.version, true);
     }
 
-    /// A plan of random steps: refused or not, the books stay right.
+    /// Applies a plan of random steps. The counters stay correct even if the plan is refused.
     fn nonsense(&mut self) {
         let jobs = self.state.next_job_id().0 as usize + 2;
         let mut plan = Plan {
@@ -635,7 +633,7 @@ impl Run {
         self.after();
     }
 
-    /// When all commands are answered, all that is placed runs.
+    /// Reports the results of all commands. After that, all placed jobs must run.
     fn drain(&mut self) {
         for _ in 0..500 {
             if self.commands.is_empty() {
@@ -681,7 +679,7 @@ fn books_stay_right_in_random_runs() {
         stale += run.stale;
         circles += run.circles;
     }
-    // The runs reach what they are for.
+    // The runs must cover refusals, stale steps and deadlocks.
     assert!(
         refused > 1000 && stale > 1000 && circles > 10,
         "{refused} {stale} {circles}"

@@ -101,7 +101,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
         let by_count = self.rule.takes_any();
         let mut blocked = None;
         loop {
-            // By reference: to move what has just been written is slow.
+            // Matched by reference: moving the candidate right after writing it is slow.
             let next = requests.next_in_line(draft);
             let Some(next) = &next else { break };
             let (job, fits) = match next {
@@ -447,8 +447,8 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
     }
 }
 
-/// Gives a running job other GPUs, its own and free ones, by the first shape that fits. If none
-/// fits, or the job shares its GPUs, it keeps what it has.
+/// Places a running job again with the first shape that fits, on its own and free GPUs. If no shape
+/// fits or the job shares its GPUs, it keeps them.
 #[cold]
 fn moves<R: Rule>(rule: &R, request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
     let Some(has) = changeable(draft, request.job) else {
@@ -456,7 +456,7 @@ fn moves<R: Rule>(rule: &R, request: &Request, draft: &mut Draft<'_>) -> Result<
     };
     let with_config = |shape: &&Shape| shape.config.is_some() && shape.config != has.config;
     for shape in request.shapes.iter().filter(with_config) {
-        // Only the batch may have to change.
+        // A new batch alone may meet the shape.
         let config = shape.config;
         let to = Assignment {
             config,
@@ -482,12 +482,12 @@ fn moves<R: Rule>(rule: &R, request: &Request, draft: &mut Draft<'_>) -> Result<
     }
 }
 
-/// Returns what a job has, if that can be changed: it shares its GPUs with no other job, and no
-/// node of them is lost.
+/// Returns the allocation of a job if it can be changed: the job shares no GPU, and its nodes are
+/// up.
 pub(super) fn changeable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
     let here = draft.current(job).cloned()?;
     let cluster = draft.view().cluster();
-    // From a node that is lost, a launch that still waits can only be taken away.
+    // A pending launch on a lost node can be stopped, but not changed.
     let reachable = here.gpus.iter().all(|gpu| {
         let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
         node.is_some_and(|n| n.status() == NodeStatus::Up)
@@ -681,8 +681,8 @@ mod tests {
         }
     }
 
-    /// A job of two GPUs on the first node and one of a GPU on the second run; then `asks` names
-    /// requests. Returns what the second decision does.
+    /// Runs a job of two GPUs on the first node and a job of one GPU on the second node. Then
+    /// requests the jobs as `asks` returns, and returns the steps of the second decision.
     fn second_decision(
         asks: impl Fn(&JobRef<'_>) -> Option<Request> + Send + Sync + 'static,
     ) -> Vec<Action> {
@@ -767,10 +767,10 @@ mod tests {
         };
         let moved = second_decision(asks_for(0, place_on(vec![(NodeId(1), 2)])));
         assert_eq!(moved, [place(0, &[5, 6])]);
-        // Part of what it has may stay.
+        // The job may keep some of its GPUs.
         let moved = second_decision(asks_for(0, place_on(vec![(NodeId(0), 1), (NodeId(1), 1)])));
         assert_eq!(moved, [place(0, &[0, 5])]);
-        // Four are not free there: it keeps what it has.
+        // The second node has no four free GPUs, so the job keeps its GPUs.
         let crowded = Shape {
             gpus: GpuCount(4),
             ..place_on(vec![(NodeId(1), 4)])
