@@ -349,6 +349,7 @@ fn part_of(dir: &Path, wanted: &pb::LogWanted) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::archive::Archive;
     use super::super::scheduler::Message;
     use super::*;
     use crate::protocol::ClusterId;
@@ -380,9 +381,11 @@ mod tests {
                 look(&s, Millis(2));
             }
         });
+        let dir = tempfile::tempdir().unwrap();
         let handle = Handle {
             to,
             counters: Arc::default(),
+            archive: Archive::in_dir(dir.path()),
         };
         let wanted = pb::LogsRequest {
             follow: true,
