@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// How many pixels of a PNG a unit of the picture has.
 #[cfg(feature = "png")]
-const PNG_SCALE: f32 = 2.0;
+const PNG_SCALE: f32 = 3.0;
 
 pub(super) fn run(args: &PlotArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let out = match (&args.output_dir, args.dirs.as_slice()) {

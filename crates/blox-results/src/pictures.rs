@@ -89,17 +89,18 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
         distribution(title, &about, axis, all, values),
     );
     let title = "Queueing time";
-    let axis = Axis::seconds("queueing: JCT without the time running").log();
+    let text = format!("{about}. Queueing time: JCT without the time with GPUs");
+    let axis = Axis::seconds("queueing time").log();
     let values = |c: &Contestant<'_>| c.run.measured().filter_map(|j| j.queueing_s()).collect();
     draw(
         "queueing-cdf",
         title,
-        distribution(title, &about, axis, all, values),
+        distribution(title, &text, axis, all, values),
     );
     let title = "Finish-time fairness";
     let text = format!(
-        "{about}. ρ = JCT / (duration × max(1, mean GPU demand in its time / GPUs)): above 1, \
-         sharing cost the job more than its part"
+        "{about}. ρ = JCT / (duration × max(1, mean GPU demand / GPUs)); ρ > 1: the job lost \
+         more than its share"
     );
     let values =
         |c: &Contestant<'_>| finish_time_fairness(&c.run.jobs, c.folder.gpus(), c.run.end_s());
@@ -110,13 +111,13 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
         distribution(title, &text, axis, all, values),
     );
     let title = "GPU utilisation";
-    let axis = Axis::fraction("GPUs with a running job, of those usable");
+    let axis = Axis::fraction("usable GPUs with a running job");
     // What runs on a node that takes nothing new goes on.
     let share = |r: &blox_sim::results::TimelineRow| (r.busy_gpus, r.usable_gpus.max(r.busy_gpus));
     draw(
         "utilisation",
         title,
-        over_time(title, axis.from(0.0).to(1.0), all, share),
+        over_time(title, axis.from(0.0), all, share),
     );
     let title = "Queue length";
     let axis = Axis::new("jobs without GPUs").from(0.0);
@@ -236,10 +237,9 @@ fn over_time(
     let panels = series.len() > IN_ONE_FRAME;
     let mut subtitle = format!("All jobs, means over {}", span(longest));
     if panels {
-        subtitle.push_str("; in grey the other schedulers");
+        subtitle.push_str("; other schedulers in grey");
     }
-    let end = all.iter().map(|c| c.run.end_s()).fold(1.0, f64::max);
-    let time = Axis::seconds("time").from(0.0).to(end);
+    let time = Axis::seconds("time").from(0.0);
     let chart = Chart::new(title, time, axis).subtitle(subtitle);
     Some(chart.with_all(series).in_panels(panels).svg())
 }
@@ -264,7 +264,7 @@ fn gantt(c: &Contestant<'_>) -> Result<Picture, FolderError> {
     })?;
     let title = format!("{}: GPUs over time", c.name);
     let chart = Gantt::new(title.as_str(), c.folder.node_gpus())
-        .subtitle("A row a GPU, colours tell neighbouring jobs apart.")
+        .subtitle("One row per GPU; colours separate neighbouring jobs.")
         .with_all(bars);
     Ok(Picture {
         name: format!("gantt-{}", c.run.folder),

@@ -214,9 +214,7 @@ fn told(zero_everywhere: impl Fn(&str) -> bool) -> (Vec<&'static Column>, String
 fn figures(pictures: &[Picture]) -> String {
     let mut html = String::new();
     for p in pictures {
-        // Panels need all the width that there is.
-        let wide = if p.svg.contains("<use ") { " wide" } else { "" };
-        let _ = writeln!(html, "<div class=\"card{wide}\">{}</div>", p.svg);
+        let _ = writeln!(html, "<div class=\"card\">{}</div>", p.svg);
     }
     html
 }

@@ -48,7 +48,7 @@ impl Scale {
     fn axis(self) -> Axis {
         match self {
             Scale::Seconds(label) => Axis::seconds(label).from(0.0),
-            Scale::Fraction(label) => Axis::fraction(label).from(0.0).to(1.0),
+            Scale::Fraction(label) => Axis::fraction(label).from(0.0),
         }
     }
 }
