@@ -1,35 +1,35 @@
-//! From result folders to charts.
+//! Pictures of result folders.
 
 use super::fairness::finish_time_fairness;
 use super::folder::{Folder, FolderError, RunResults};
 use super::{number_of, sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 
-/// A drawn picture.
+/// A picture as SVG.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// Its name in paths.
+    /// The name of the file, without extension.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// The picture itself.
+    /// The SVG.
     pub svg: String,
 }
 
-/// More series than this that go up and down get a panel each.
+/// The most series over time in one frame. More series get a panel each.
 const IN_ONE_FRAME: usize = 4;
 /// The most points of a line over time.
 const POINTS: usize = 240;
 
-/// A scheduler of a folder under a name that no other one has.
+/// A scheduler of a folder, under a unique name.
 pub(super) struct Contestant<'a> {
     pub name: String,
     pub folder: &'a Folder,
     pub run: &'a RunResults,
 }
 
-/// All schedulers of all folders. Those of one name in several folders get the
-/// folder's name added.
+/// Returns all schedulers of all folders. If two have the same name, the name of the folder is
+/// added.
 pub(super) fn contestants(folders: &[Folder]) -> Vec<Contestant<'_>> {
     let all = || {
         folders
@@ -49,7 +49,7 @@ pub(super) fn contestants(folders: &[Folder]) -> Vec<Contestant<'_>> {
         .collect()
 }
 
-/// Everything that these folders have the data for, Gantt charts included.
+/// Draws every picture that the folders have data for, with Gantt charts.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -67,7 +67,7 @@ pub fn pictures(folders: &[Folder]) -> Result<Vec<Picture>, FolderError> {
     Ok(list)
 }
 
-/// Everything but the Gantt charts.
+/// Draws every picture except Gantt charts.
 pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     let about = about(all);
     let mut list = Vec::new();
@@ -112,7 +112,7 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     );
     let title = "GPU utilisation";
     let axis = Axis::fraction("usable GPUs with a running job");
-    // What runs on a node that takes nothing new goes on.
+    // Jobs on a drained node continue, so busy GPUs may exceed usable ones.
     let share = |r: &blox_sim::results::TimelineRow| (r.busy_gpus, r.usable_gpus.max(r.busy_gpus));
     draw(
         "utilisation",
@@ -135,7 +135,7 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     list
 }
 
-/// Returns what the figures are about, in one line.
+/// Returns the jobs, the workload and the cluster in one line.
 fn about(all: &[Contestant<'_>]) -> String {
     let Some(first) = all.first() else {
         return String::new();
@@ -153,7 +153,7 @@ fn about(all: &[Contestant<'_>]) -> String {
             whole(*most as u64)
         ),
     };
-    // Of several folders, only what they share.
+    // Only facts that all folders share.
     let same = |what: fn(&Folder) -> String| {
         let text = what(first.folder);
         all.iter().all(|c| what(c.folder) == text).then_some(text)
@@ -177,7 +177,7 @@ fn averages(title: &str, about: &str, all: &[Contestant<'_>]) -> String {
     chart.svg()
 }
 
-/// `None` if there are no values at all.
+/// Draws distributions. Returns `None` without values.
 fn distribution(
     title: &str,
     about: &str,
@@ -196,7 +196,7 @@ fn distribution(
     Some(chart.with_all(series).svg())
 }
 
-/// A ratio of two means over time; `None` if no run has a timeline.
+/// Draws the ratio of two means over time. Returns `None` if no run has a timeline.
 fn over_time(
     title: &str,
     axis: Axis,
