@@ -228,6 +228,9 @@ impl Axis {
         } else {
             scale.ticks = best;
         }
+        if scale.ticks.len() < 3 && high / low < 10.0 {
+            self.even_ticks(&mut scale, room);
+        }
         if scale.ticks.len() < 2 {
             let found = std::mem::take(&mut scale.ticks);
             scale.ticks = vec![named(low, clamped), named(high, false)];
@@ -238,6 +241,34 @@ impl Axis {
             }
         }
         scale
+    }
+
+    /// Replaces the ticks of a short logarithmic axis by multiples of one step, if more fit.
+    fn even_ticks(&self, scale: &mut Scale, room: &Room) {
+        let unit = match (self.unit, scale.high) {
+            (Unit::Seconds, high) if high >= DAY => DAY,
+            (Unit::Seconds, high) if high >= HOUR => HOUR,
+            (Unit::Seconds, high) if high >= MINUTE => MINUTE,
+            _ => 1.0,
+        };
+        let before = std::mem::take(&mut scale.ticks);
+        let most = room.most_ticks();
+        let mut step = nice_step((scale.high - scale.low) / unit / (most * 2.5));
+        while scale.low < scale.high && step * unit < scale.high {
+            let (first, last) = (scale.low / unit / step, scale.high / unit / step);
+            scale.ticks = ((first - 1e-9).ceil() as i64..=(last + 1e-9).floor() as i64)
+                .take(100)
+                .map(|i| i as f64 * step * unit)
+                .map(|v| (v, self.unit.name(v)))
+                .collect();
+            if scale.ticks.len() as f64 <= most + 1.0 && room.holds(scale) {
+                break;
+            }
+            step = nice_step(step * 1.5);
+        }
+        if scale.ticks.len() <= before.len() || !room.holds(scale) {
+            scale.ticks = before;
+        }
     }
 
     /// Chooses from ticks that overlap: of times, the units come first; of other values, every
@@ -589,6 +620,9 @@ mod tests {
             .fit([0.0, 5.0, 50.0].into_iter(), &ACROSS);
         assert_eq!(names(&s)[0], "≤ 5 s");
         assert_eq!(s.at(0.0), 0.0);
+        // A short axis has even ticks.
+        let s = Axis::new("rho").log().fit([1.0, 1.14].into_iter(), &ACROSS);
+        assert_eq!(names(&s).len(), 8, "{:?}", names(&s));
         // Six decades at most.
         let s = Axis::new("x").log().fit([1e-9, 1.0].into_iter(), &ACROSS);
         assert_eq!((s.low, names(&s)[0]), (1e-6, "≤ 0.000001"));

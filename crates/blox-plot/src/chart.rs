@@ -9,8 +9,8 @@ use crate::svg::Page;
 
 /// Series over two axes, with a legend below them.
 ///
-/// A horizontal axis without an upper bound ends at the largest x of the data, and for
-/// [`Series::steps`] at the last visible change.
+/// A horizontal axis without an upper bound ends at the largest x of the data. A timeline of
+/// [`Series::steps`] that falls to zero ends there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     pub(crate) title: String,
@@ -41,7 +41,7 @@ impl Chart {
 
     /// Returns a chart of cumulative shares, for [`Series::distribution`].
     pub fn distribution(title: impl Into<String>, x: Axis) -> Self {
-        let shares = Axis::fraction("share of jobs at most x").from(0.0).to(1.0);
+        let shares = Axis::fraction("share of jobs").from(0.0).to(1.0);
         Chart::new(title, x, shares)
     }
 
@@ -212,7 +212,7 @@ mod tests {
         let long = Chart::distribution("JCT", Axis::seconds("JCT").log())
             .with(Series::distribution("a", [60.0, 300.0, 900_000.0]));
         assert_eq!(line(&long.svg()).last().unwrap().0, WIDTH - RIGHT);
-        // A timeline ends at its last change.
+        // A timeline ends where all is zero.
         let idle = Chart::new("Queue", Axis::seconds("time").from(0.0), Axis::new("jobs")).with(
             Series::steps("a", [(0.0, 3.0), (50.0, 1.0), (100.0, 0.001), (900.0, 0.0)]),
         );

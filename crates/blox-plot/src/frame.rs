@@ -105,7 +105,7 @@ impl Label {
 /// Returns the space that the names of vertical ticks take.
 pub(crate) fn width_of_ticks(y: &Scale) -> f64 {
     let names = y.ticks.iter().map(|(_, n)| width_of(n, SMALL));
-    names.fold(0.0, f64::max) + 9.0
+    names.fold(0.0, f64::max) + 11.0
 }
 
 /// Title and subtitle, wrapped to the width of the page.

@@ -23,7 +23,8 @@ pub struct Bar {
 /// GPUs over time: a row for each GPU, a bar for each job.
 ///
 /// With more than 8,000 bars or 256 GPUs, the chart has cells, each for several bars. The
-/// subtitle then states the size of a cell. The time axis ends at the last end of a bar.
+/// subtitle then states the size of a cell. The time axis ends at the last end of a bar. Idle
+/// nodes at the end are left out if they are a quarter of the GPUs or more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gantt {
     title: String,
@@ -63,20 +64,36 @@ impl Gantt {
         self
     }
 
-    /// Returns the number of GPUs of the nodes, or more if a bar has a higher GPU.
-    fn rows(&self) -> u32 {
-        let named = self
-            .bars
-            .iter()
-            .flat_map(|b| &b.gpus)
-            .map(|(_, last)| last + 1);
-        let all = named.max().unwrap_or(0);
-        all.max(self.nodes.iter().sum()).max(1)
+    /// Returns the number of rows, and a note about nodes without a row.
+    ///
+    /// A bar may name a GPU beyond the nodes. If no job ran on the last nodes, and these are a
+    /// quarter of the GPUs or more, the chart ends before them.
+    fn rows(&self) -> (u32, String) {
+        let named = self.bars.iter().flat_map(|b| &b.gpus);
+        let used = named.map(|(_, last)| last + 1).max().unwrap_or(0);
+        let all = used.max(self.nodes.iter().sum()).max(1);
+        let mut until = 0;
+        for (node, gpus) in self.nodes.iter().enumerate() {
+            until += gpus;
+            let idle = all.saturating_sub(until);
+            if used > 0 && until >= used && idle > 0 && idle >= all / 4 {
+                let note = match self.nodes.len() - 1 - node {
+                    1 => format!(" Not drawn: node {}, without a job.", node + 1),
+                    _ => format!(
+                        " Not drawn: nodes {} to {}, without a job.",
+                        node + 1,
+                        self.nodes.len() - 1
+                    ),
+                };
+                return (until, note);
+            }
+        }
+        (all, String::new())
     }
 
     /// Returns the picture.
     pub fn svg(&self) -> String {
-        let rows = self.rows();
+        let (rows, note) = self.rows();
         let rects: usize = self.bars.iter().map(|b| b.gpus.len()).sum();
         let merged = rects > BARS || rows > ROWS;
         let end = self.bars.iter().map(|b| b.end_s).fold(0.0, f64::max);
@@ -102,6 +119,7 @@ impl Gantt {
                  longest stay in it; cells with idle GPUs are paler."
             );
         }
+        subtitle.push_str(&note);
         let heading = Heading::of(&self.title, &subtitle, WIDTH);
         let label = Label::of(&x.label, width);
         let frame = Frame {
@@ -217,6 +235,9 @@ impl Gantt {
         for (node, gpus) in self.nodes.iter().enumerate() {
             let top = frame.top + f64::from(first) * row;
             let height = f64::from(*gpus) * row;
+            if first >= rows {
+                break;
+            }
             if node > 0 && height > 4.0 {
                 page.grid_line(frame.left, top, frame.right(), top);
             }
@@ -276,7 +297,22 @@ mod tests {
         assert!(!svg.contains("fill-opacity=\"1\""));
         assert!(svg.len() < 200_000, "{}", svg.len());
         let wide = Gantt::new("big", [8; 1024]).with_all([bar(0, 0, 4095, 0.0, 10.0)]);
-        assert!(wide.svg().contains("64 GPUs"));
+        assert!(wide.svg().contains("32 GPUs"), "{}", &wide.svg()[..900]);
+    }
+
+    #[test]
+    fn nodes_without_a_job_at_the_end_are_not_drawn() {
+        let svg = Gantt::new("las", [2, 2, 2, 2]).with_all([bar(0, 0, 2, 0.0, 9.0)]);
+        let svg = svg.svg();
+        assert!(
+            svg.contains("Not drawn: nodes 2 to 3, without a job."),
+            "{svg}"
+        );
+        assert!(svg.contains(">node 1<") && !svg.contains(">node 2<"));
+        // Without any job, and with few idle nodes, every node is drawn.
+        assert!(!Gantt::new("las", [2, 2]).svg().contains("Not drawn"));
+        let most = Gantt::new("las", [2; 8]).with_all([bar(0, 0, 13, 0.0, 9.0)]);
+        assert!(most.svg().contains(">node 7<"));
     }
 
     #[test]

@@ -67,15 +67,18 @@ impl Series {
         self
     }
 
-    /// Returns each x; of steps, each x until the last visible change.
+    /// Returns each x. Steps that end at zero have no x after the fall to zero.
     pub(crate) fn xs(&self) -> impl Iterator<Item = f64> {
-        let count = match (self.kind, self.points.last()) {
-            (Kind::Steps, Some(last)) => {
-                let ys = || self.points.iter().map(|p| p.1).filter(|y| y.is_finite());
-                let span = ys().fold(f64::MIN, f64::max) - ys().fold(f64::MAX, f64::min);
-                let differs = |p: &(f64, f64)| (p.1 - last.1).abs() > span / 400.0;
-                let change = self.points.iter().rposition(differs).map(|i| i + 2);
-                change.unwrap_or(self.points.len())
+        let count = match self.kind {
+            Kind::Steps => {
+                let ys = || self.points.iter().map(|p| p.1.abs());
+                let highest = ys().filter(|y| y.is_finite()).fold(0.0, f64::max);
+                // Half a pixel of the frame is not visible.
+                let busy = self
+                    .points
+                    .iter()
+                    .rposition(|p| p.1.abs() > highest / 400.0);
+                busy.map_or(self.points.len(), |i| i + 2)
             }
             _ => self.points.len(),
         };
