@@ -261,7 +261,7 @@ impl Axis {
                 .map(|i| i as f64 * step * unit)
                 .map(|v| (v, self.unit.name(v)))
                 .collect();
-            if scale.ticks.len() as f64 <= most + 1.0 && room.holds(scale) {
+            if scale.ticks.len() as f64 <= most + 2.0 && room.holds(scale) {
                 break;
             }
             step = nice_step(step * 1.5);

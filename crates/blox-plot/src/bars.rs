@@ -3,7 +3,7 @@
 use crate::axis::{Axis, Room, short};
 use crate::frame::{Frame, Heading, Label, Legend};
 use crate::style::{self, SMALL, WIDTH};
-use crate::svg::{Anchor, Escaped, Page, fitted, width_of};
+use crate::svg::{Anchor, Escaped, Page, fitted_name, width_of};
 
 /// Horizontal bars: a named group, and in it a bar for each category.
 ///
@@ -130,7 +130,7 @@ impl BarChart {
             let height = height(bars);
             let mut first = y + 3.0;
             if above {
-                let text = fitted(name, SMALL, WIDTH - left - 8.0);
+                let text = fitted_name(name, SMALL, WIDTH - left - 8.0);
                 page.text(left + 3.0, y + 12.0, Anchor::Start, SMALL, &text);
                 first += NAME_LINE;
             } else {
@@ -171,7 +171,8 @@ fn draw_bar(page: &mut Page, frame: &Frame, bar: &Value, y: f64, category: usize
     );
     let width = (b - a).abs().max(0.5);
     style::tile(page, category, a.min(b), y, width, BAR - 3.0, &hint);
-    let mut end = b;
+    // The value of a bar below zero stands on the other side of zero.
+    let mut end = a.max(b);
     if let Some((low, high)) = bar.interval.filter(|(l, h)| l.is_finite() && h.is_finite()) {
         let (low, high) = (frame.place(low, 0.0).0, frame.place(high, 0.0).0);
         let m = y + (BAR - 3.0) / 2.0;
@@ -218,6 +219,19 @@ mod tests {
                 .svg()
                 .ends_with("</svg>\n")
         );
+    }
+
+    #[test]
+    fn the_value_of_a_negative_bar_stands_beside_it() {
+        let chart = BarChart::new("effect", Axis::new("effect")).with("a", [("x", -1.5)]);
+        let svg = chart.with("b", [("x", 3.0)]).svg();
+        let number = |what: &str, name: &str| -> f64 {
+            let line = svg.lines().find(|l| l.contains(what)).unwrap();
+            let from = line.find(name).unwrap() + name.len();
+            line[from..].split('"').next().unwrap().parse().unwrap()
+        };
+        let bar = number("<title>x -1.5", " x=\"") + number("<title>x -1.5", " width=\"");
+        assert!(number(">-1.5</text>", " x=\"") > bar, "{svg}");
     }
 
     #[test]

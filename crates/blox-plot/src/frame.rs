@@ -2,7 +2,7 @@
 
 use crate::axis::{Room, Scale};
 use crate::style::{LARGE, MEDIUM, SMALL};
-use crate::svg::{Anchor, Escaped, Num, Page, fitted, width_of};
+use crate::svg::{Anchor, Escaped, Num, Page, fitted, fitted_name, width_of};
 
 /// The rectangle that holds the data.
 pub(crate) struct Frame {
@@ -221,7 +221,7 @@ impl<'a> Legend<'a> {
             draw(page, i, x, y);
             let room = self.column - self.sample - 5.0;
             let (x, y) = (x + self.sample + 5.0, y + SMALL * 0.35);
-            page.text(x, y, Anchor::Start, SMALL, &fitted(name, SMALL, room));
+            page.text(x, y, Anchor::Start, SMALL, &fitted_name(name, SMALL, room));
             page.put(format_args!("</g>\n"));
         }
     }

@@ -4,7 +4,7 @@ use crate::axis::Room;
 use crate::chart::{Chart, RIGHT};
 use crate::frame::{Frame, Heading, Label, width_of_ticks};
 use crate::style::{SMALL, WIDTH};
-use crate::svg::{Anchor, Num, Page, fitted};
+use crate::svg::{Anchor, Num, Page, fitted_name};
 
 const HEIGHT: f64 = 76.0;
 /// Distances between panels, across and down.
@@ -62,7 +62,7 @@ pub(crate) fn svg(chart: &Chart) -> String {
             page.put(format_args!("<use href=\"#{id}\" x=\"{x}\" y=\"{y}\"/>\n"));
         }
         series.draw_plain(&mut page, &frame, i);
-        let name = fitted(&series.name, SMALL, width + GAP.0 - 6.0);
+        let name = fitted_name(&series.name, SMALL, width + GAP.0 - 6.0);
         let (x, y) = (frame.left + 1.0, frame.top - 5.0);
         page.text(x, y, Anchor::Start, SMALL, &name);
     }

@@ -177,6 +177,27 @@ pub(crate) fn fitted(text: &str, size: f64, room: f64) -> String {
     short
 }
 
+/// Cuts a name to the width `room`, with an ellipsis in its middle: names of variants differ at
+/// their ends.
+pub(crate) fn fitted_name(name: &str, size: f64, room: f64) -> String {
+    if width_of(name, size) <= room {
+        return name.to_owned();
+    }
+    let letters: Vec<char> = name.chars().collect();
+    let mut short = String::from("…");
+    for kept in 1..letters.len() {
+        let (first, last) = (kept.div_ceil(2), kept / 2);
+        let head = letters.iter().take(first);
+        let tail = letters.iter().skip(letters.len() - last);
+        let longer: String = head.chain(&['…']).chain(tail).collect();
+        if width_of(&longer, size) + size * 0.4 > room {
+            break;
+        }
+        short = longer;
+    }
+    short
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +219,17 @@ mod tests {
             "a&lt;b &amp; &quot;c&quot; "
         );
         assert_eq!(fitted("las", 12.0, 100.0), "las");
+        let name = fitted_name("las{guard_h=500,gpu_time=true}", 12.0, 100.0);
+        assert!(
+            name.starts_with("las{gu") && name.ends_with("true}"),
+            "{name}"
+        );
+        assert!(
+            width_of(&name, 12.0) <= 100.0 && name.contains('…'),
+            "{name}"
+        );
+        assert_eq!(fitted_name("las", 12.0, 100.0), "las");
+        assert_eq!(fitted_name("tiresias", 12.0, 1.0), "…");
         let cut = fitted("las{guard_h=500,gpu_time=true}", 12.0, 100.0);
         assert!(cut.ends_with('…') && width_of(&cut, 12.0) <= 102.0, "{cut}");
     }
