@@ -46,16 +46,17 @@ pub(super) enum Format {
 
 impl Format {
     /// Returns the format that the extension of a path names.
-    fn of(path: &Path) -> Result<Self, Failure> {
-        let extension = path.extension().unwrap_or_default().to_string_lossy();
+    fn of(path: &Path) -> Result<Self, FormatError> {
+        let found = path.extension().unwrap_or_default().to_string_lossy();
         let known = [Format::Svg, Format::Png, Format::Pdf];
-        let named = |f: &Format| extension.eq_ignore_ascii_case(f.extension());
-        known.into_iter().find(named).ok_or_else(|| {
-            Failure::new(format!(
-                "{}: the extension is `{extension}`, expected svg, png or pdf",
-                path.display()
-            ))
-        })
+        let named = |f: &Format| found.eq_ignore_ascii_case(f.extension());
+        known
+            .into_iter()
+            .find(named)
+            .ok_or_else(|| FormatError::Unknown {
+                path: path.to_owned(),
+                found: found.into_owned(),
+            })
     }
 
     fn extension(self) -> &'static str {
@@ -67,20 +68,16 @@ impl Format {
     }
 
     /// Fails for formats that this build cannot write.
-    fn check(self) -> Result<(), Failure> {
-        if self != Format::Svg && !cfg!(feature = "png") {
-            return Err(Failure::new(format!(
-                "--{0}: this program was built without it, expected a build with `--features png`, \
-                 which writes PNG and PDF",
-                self.extension()
-            )));
+    fn check(self) -> Result<(), FormatError> {
+        match self == Format::Svg || cfg!(feature = "png") {
+            true => Ok(()),
+            false => Err(FormatError::NotBuilt(self.extension())),
         }
-        Ok(())
     }
 
     /// Writes a picture into a file of this format.
     fn write(self, picture: &Picture, path: &Path) -> Result<(), Failure> {
-        self.check()?;
+        self.check().map_err(Failure::new)?;
         #[cfg(feature = "png")]
         let wrong = |e: &dyn std::fmt::Display| Failure::new(format!("{}: {e}", path.display()));
         let bytes = match self {
@@ -92,6 +89,19 @@ impl Format {
         };
         write_whole(path, |f| f.write_all(&bytes))
     }
+}
+
+/// A format that cannot be written.
+#[derive(Debug, thiserror::Error)]
+enum FormatError {
+    /// The extension names no format of pictures.
+    #[error("{path}: the extension is `{found}`, expected svg, png or pdf")]
+    Unknown { path: PathBuf, found: String },
+    /// The build lacks the feature.
+    #[error(
+        "this program was built without pictures as {0}, expected a build with `--features png`, which writes png and pdf"
+    )]
+    NotBuilt(&'static str),
 }
 
 /// Pixels of a PNG for each unit of the picture: 364 dpi if the picture is 3.3 inch wide.
@@ -107,7 +117,7 @@ pub(super) fn draw(
     formats: &[Format],
 ) -> Result<Vec<(Picture, PathBuf)>, Failure> {
     for format in formats {
-        format.check()?;
+        format.check().map_err(Failure::new)?;
     }
     let list = chosen(dirs, only)?;
     std::fs::create_dir_all(out)
@@ -126,8 +136,8 @@ pub(super) fn draw(
 
 /// Draws one picture into a file, in the format that its extension names.
 fn draw_one(dirs: &[PathBuf], path: &Path, only: &[String]) -> Result<Picture, Failure> {
-    let format = Format::of(path)?;
-    format.check()?;
+    let format = Format::of(path).map_err(Failure::new)?;
+    format.check().map_err(Failure::new)?;
     let mut list = chosen(dirs, only)?;
     match (list.pop(), list.len()) {
         (Some(picture), 0) => {
