@@ -85,6 +85,7 @@ Examples:
   blox plot results
   blox plot monday tuesday --output-dir pictures
   blox plot results --only jct-cdf --only utilisation
+  blox plot results --only jct-cdf --output jct.pdf
 
 Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length, gantt-SCHEDULER
 (simulated with --assignments or --plots). Of a sweep: load-jct, load-p99-jct, load-responsiveness,
@@ -298,9 +299,15 @@ pub(super) struct PlotArgs {
     /// Draw only the picture of this name; may be given several times
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
+    /// Draw one picture into this file; the extension is svg, png or pdf
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["output_dir", "png", "pdf"])]
+    pub output: Option<PathBuf>,
     /// Write PNG in addition to SVG (in builds with the feature `png`)
     #[arg(long)]
     pub png: bool,
+    /// Write PDF in addition to SVG (in builds with the feature `png`)
+    #[arg(long)]
+    pub pdf: bool,
 }
 
 #[derive(Args)]

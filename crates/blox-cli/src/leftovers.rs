@@ -104,7 +104,10 @@ fn settings(dir: &Path) -> Vec<String> {
 }
 
 fn is_picture(path: &Path, settings: &[String]) -> bool {
-    let drawn = path.extension().is_some_and(|e| e == "svg" || e == "png");
+    let formats = ["svg", "png", "pdf"];
+    let drawn = path
+        .extension()
+        .is_some_and(|e| formats.iter().any(|f| e == *f));
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let of_runs = [
         "avg-jct",

@@ -7,11 +7,12 @@ use blox_results::{Folder, Picture, pictures};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Pixels of a PNG for each unit of the SVG.
-#[cfg(feature = "png")]
-const PNG_SCALE: f32 = 2.0;
-
 pub(super) fn run(args: &PlotArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    if let Some(path) = &args.output {
+        let picture = draw_one(&args.dirs, path, &args.only)?;
+        writeln!(terminal.out, "{}  {}", path.display(), picture.title)?;
+        return Ok(OK);
+    }
     let out = match (&args.output_dir, args.dirs.as_slice()) {
         (Some(out), _) => out.clone(),
         (None, [dir]) => dir.join("plots"),
@@ -21,7 +22,10 @@ pub(super) fn run(args: &PlotArgs, terminal: &mut Terminal<'_>) -> Result<i32, F
             ));
         }
     };
-    let drawn = draw(&args.dirs, &out, &args.only, args.png)?;
+    let mut formats = vec![Format::Svg];
+    formats.extend(args.png.then_some(Format::Png));
+    formats.extend(args.pdf.then_some(Format::Pdf));
+    let drawn = draw(&args.dirs, &out, &args.only, &formats)?;
     if drawn.is_empty() {
         let why = "nothing to draw: no job has ended, or a sweep has fewer than two settings";
         let _ = writeln!(terminal.err, "{why}");
@@ -32,18 +36,123 @@ pub(super) fn run(args: &PlotArgs, terminal: &mut Terminal<'_>) -> Result<i32, F
     Ok(OK)
 }
 
-/// Draws all pictures for which the folders have data, and returns their paths.
+/// The format of a file with a picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Format {
+    Svg,
+    Png,
+    Pdf,
+}
+
+impl Format {
+    /// Returns the format that the extension of a path names.
+    fn of(path: &Path) -> Result<Self, FormatError> {
+        let found = path.extension().unwrap_or_default().to_string_lossy();
+        let known = [Format::Svg, Format::Png, Format::Pdf];
+        let named = |f: &Format| found.eq_ignore_ascii_case(f.extension());
+        known
+            .into_iter()
+            .find(named)
+            .ok_or_else(|| FormatError::Unknown {
+                path: path.to_owned(),
+                found: found.into_owned(),
+            })
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            Format::Svg => "svg",
+            Format::Png => "png",
+            Format::Pdf => "pdf",
+        }
+    }
+
+    /// Fails for formats that this build cannot write.
+    fn check(self) -> Result<(), FormatError> {
+        match self == Format::Svg || cfg!(feature = "png") {
+            true => Ok(()),
+            false => Err(FormatError::NotBuilt(self.extension())),
+        }
+    }
+
+    /// Writes a picture into a file of this format.
+    fn write(self, picture: &Picture, path: &Path) -> Result<(), Failure> {
+        self.check().map_err(Failure::new)?;
+        #[cfg(feature = "png")]
+        let wrong = |e: &dyn std::fmt::Display| Failure::new(format!("{}: {e}", path.display()));
+        let bytes = match self {
+            #[cfg(feature = "png")]
+            Format::Png => blox_plot::png(&picture.svg, PNG_SCALE).map_err(|e| wrong(&e))?,
+            #[cfg(feature = "png")]
+            Format::Pdf => blox_plot::pdf(&picture.svg).map_err(|e| wrong(&e))?,
+            _ => picture.svg.clone().into_bytes(),
+        };
+        write_whole(path, |f| f.write_all(&bytes))
+    }
+}
+
+/// A format that cannot be written.
+#[derive(Debug, thiserror::Error)]
+enum FormatError {
+    /// The extension names no format of pictures.
+    #[error("{path}: the extension is `{found}`, expected svg, png or pdf")]
+    Unknown { path: PathBuf, found: String },
+    /// The build lacks the feature.
+    #[error(
+        "this program was built without pictures as {0}, expected a build with `--features png`, which writes png and pdf"
+    )]
+    NotBuilt(&'static str),
+}
+
+/// Pixels of a PNG for each unit of the picture: 364 dpi if the picture is 3.3 inch wide.
+#[cfg(feature = "png")]
+const PNG_SCALE: f32 = 3.0;
+
+/// Draws the pictures that the folders have data for, each in these formats. Returns the
+/// pictures with the paths of the first format.
 pub(super) fn draw(
     dirs: &[PathBuf],
     out: &Path,
     only: &[String],
-    png: bool,
+    formats: &[Format],
 ) -> Result<Vec<(Picture, PathBuf)>, Failure> {
-    if png && !cfg!(feature = "png") {
-        return Err(Failure::new(
-            "--png: this program was built without it, expected a build with `--features png`",
-        ));
+    for format in formats {
+        format.check().map_err(Failure::new)?;
     }
+    let list = chosen(dirs, only)?;
+    std::fs::create_dir_all(out)
+        .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", out.display())))?;
+    let mut drawn = Vec::new();
+    for picture in list {
+        let path = |format: &Format| out.join(format!("{}.{}", picture.name, format.extension()));
+        for format in formats {
+            format.write(&picture, &path(format))?;
+        }
+        let first = path(formats.first().unwrap_or(&Format::Svg));
+        drawn.push((picture, first));
+    }
+    Ok(drawn)
+}
+
+/// Draws one picture into a file, in the format that its extension names.
+fn draw_one(dirs: &[PathBuf], path: &Path, only: &[String]) -> Result<Picture, Failure> {
+    let format = Format::of(path).map_err(Failure::new)?;
+    format.check().map_err(Failure::new)?;
+    let mut list = chosen(dirs, only)?;
+    match (list.pop(), list.len()) {
+        (Some(picture), 0) => {
+            format.write(&picture, path)?;
+            Ok(picture)
+        }
+        (last, rest) => Err(Failure::new(format!(
+            "--output holds one picture, but there are {}, expected --only NAME once",
+            rest + usize::from(last.is_some())
+        ))),
+    }
+}
+
+/// Returns the pictures of the folders that `only` names, or all of them.
+fn chosen(dirs: &[PathBuf], only: &[String]) -> Result<Vec<Picture>, Failure> {
     let mut list = pictures(&open(dirs)?).map_err(Failure::new)?;
     unlike_names(&mut list);
     if let Some(name) = only.iter().find(|n| list.iter().all(|p| p.name != **n)) {
@@ -53,24 +162,8 @@ pub(super) fn draw(
             known.join(", ")
         )));
     }
-    std::fs::create_dir_all(out)
-        .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", out.display())))?;
-    let mut drawn = Vec::new();
-    for picture in list {
-        if !only.is_empty() && !only.contains(&picture.name) {
-            continue;
-        }
-        let path = out.join(format!("{}.svg", picture.name));
-        write_whole(&path, |f| f.write_all(picture.svg.as_bytes()))?;
-        #[cfg(feature = "png")]
-        if png {
-            let bytes = blox_plot::png(&picture.svg, PNG_SCALE)
-                .map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-            write_whole(&path.with_extension("png"), |f| f.write_all(&bytes))?;
-        }
-        drawn.push((picture, path));
-    }
-    Ok(drawn)
+    list.retain(|p| only.is_empty() || only.contains(&p.name));
+    Ok(list)
 }
 
 /// Adds a number to the names of pictures that several folders share.
@@ -97,6 +190,54 @@ pub(super) fn open(dirs: &[PathBuf]) -> Result<Vec<Folder>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn format_of_an_unknown_extension_lists_the_known() {
+        for (path, format) in [
+            ("a.svg", Format::Svg),
+            ("b/a.PNG", Format::Png),
+            ("a.b.pdf", Format::Pdf),
+        ] {
+            assert_eq!(Format::of(Path::new(path)).ok(), Some(format));
+        }
+        let error = Format::of(Path::new("a.gif")).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "a.gif: the extension is `gif`, expected svg, png or pdf"
+        );
+        assert!(Format::of(Path::new("pdf")).is_err());
+    }
+
+    #[test]
+    fn format_without_the_feature_names_the_feature() {
+        let checked = Format::Pdf.check();
+        assert_eq!(checked.is_ok(), cfg!(feature = "png"));
+        if let Err(error) = checked {
+            assert!(error.to_string().contains("--features png"));
+        }
+        assert!(Format::Svg.check().is_ok());
+    }
+
+    #[cfg(feature = "png")]
+    #[test]
+    fn each_format_writes_its_own_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let svg = blox_plot::Outline::new("t", [(0, "a".to_owned())]).svg();
+        let picture = Picture {
+            name: "a".to_owned(),
+            title: "t".to_owned(),
+            svg,
+        };
+        for (format, start) in [
+            (Format::Svg, &b"<svg"[..]),
+            (Format::Png, b"\x89PNG"),
+            (Format::Pdf, b"%PDF"),
+        ] {
+            let path = dir.path().join("a").with_extension(format.extension());
+            format.write(&picture, &path).unwrap();
+            assert!(std::fs::read(path).unwrap().starts_with(start));
+        }
+    }
 
     #[test]
     fn pictures_of_one_name_are_numbered() {

@@ -1,10 +1,11 @@
-//! Axes: what they show, their scale and ticks.
+//! Axes: label, unit, bounds, scale and ticks.
 
-const MINUTE: f64 = 60.0;
-const HOUR: f64 = 3600.0;
-const DAY: f64 = 86_400.0;
+use crate::svg::width_of;
 
-/// An axis: its name and unit, linear or logarithmic.
+/// An axis: a label with a unit, linear or logarithmic.
+///
+/// The axis ends at the data. A vertical axis, and a horizontal axis of lines, have a margin of
+/// 4 % at both ends. [`from`](Axis::from) and [`to`](Axis::to) extend the axis beyond the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     label: String,
@@ -12,6 +13,448 @@ pub struct Axis {
     log: bool,
     min: Option<f64>,
     max: Option<f64>,
+}
+
+impl Axis {
+    /// Shows plain numbers. State the unit in the label: `load (jobs/h)`.
+    pub fn new(label: impl Into<String>) -> Self {
+        Axis {
+            label: label.into(),
+            unit: Unit::Plain,
+            log: false,
+            min: None,
+            max: None,
+        }
+    }
+
+    /// Takes seconds and shows seconds, minutes, hours or days, by the largest value.
+    /// The axis adds the unit to the label.
+    pub fn seconds(label: impl Into<String>) -> Self {
+        Axis {
+            unit: Unit::Seconds,
+            ..Axis::new(label)
+        }
+    }
+
+    /// Takes fractions of one and shows percentages.
+    pub fn fraction(label: impl Into<String>) -> Self {
+        Axis {
+            unit: Unit::Fraction,
+            ..Axis::new(label)
+        }
+    }
+
+    /// Makes the axis logarithmic, over at most six decades. Smaller values, zero and negative
+    /// values are drawn at the lower end, and the first tick then reads `≤`.
+    #[must_use]
+    pub fn log(mut self) -> Self {
+        self.log = true;
+        self
+    }
+
+    /// Extends the axis down to `min`.
+    #[must_use]
+    pub fn from(mut self, min: f64) -> Self {
+        self.min = Some(min);
+        self
+    }
+
+    /// Extends the axis up to `max`.
+    #[must_use]
+    pub fn to(mut self, max: f64) -> Self {
+        self.max = Some(max);
+        self
+    }
+
+    /// Chooses bounds for the data, and ticks with names that do not overlap.
+    pub(crate) fn fit(&self, data: impl Iterator<Item = f64>, room: &Room) -> Scale {
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        let mut clamped = false;
+        for v in data.chain(self.min).chain(self.max) {
+            if !v.is_finite() {
+                continue;
+            }
+            if self.log && v <= 0.0 {
+                clamped = true;
+                continue;
+            }
+            low = low.min(v);
+            high = high.max(v);
+        }
+        if low > high {
+            (low, high) = if self.log { (1.0, 10.0) } else { (0.0, 1.0) };
+        }
+        if self.log {
+            self.log_scale(low, high, clamped, room)
+        } else {
+            self.linear_scale(low, high, room)
+        }
+    }
+
+    fn linear_scale(&self, low: f64, high: f64, room: &Room) -> Scale {
+        let (unit, name, symbol) = match self.unit {
+            Unit::Seconds if high.abs() >= 3.0 * DAY => (DAY, "days", " d"),
+            Unit::Seconds if high.abs() >= 3.0 * HOUR => (HOUR, "hours", " h"),
+            Unit::Seconds if high.abs() >= 3.0 * MINUTE => (MINUTE, "minutes", " min"),
+            Unit::Seconds => (1.0, "s", " s"),
+            Unit::Fraction => (0.01, "", " %"),
+            Unit::Plain => (1.0, "", ""),
+        };
+        let (mut a, mut b) = (low / unit, high / unit);
+        if a == b {
+            // One value: from zero, or a step above zero.
+            (a, b) = if a == 0.0 {
+                (0.0, 1.0)
+            } else {
+                (a.min(0.0), b.max(0.0))
+            };
+        }
+        if room.margin > 0.0 {
+            let margin = (b - a) * room.margin;
+            if self.min.is_none() && a != 0.0 {
+                a -= margin;
+            }
+            if self.max.is_none() && b != 0.0 {
+                // Nothing is above 100 %.
+                let full = self.unit == Unit::Fraction && b <= 100.0;
+                b = if full {
+                    (b + margin).min(100.0)
+                } else {
+                    b + margin
+                };
+            }
+        }
+        let suffix = if self.unit == Unit::Fraction {
+            " %"
+        } else {
+            ""
+        };
+        let mut scale = Scale {
+            low: a * unit,
+            high: b * unit,
+            log: false,
+            ticks: Vec::new(),
+            label: match name {
+                "" => self.label.clone(),
+                name => format!("{} ({name})", self.label),
+            },
+            unit: Shown::In(unit, symbol),
+        };
+        let most = room.most_ticks();
+        let mut step = nice_step((b - a) / (most * 2.5));
+        // From fine to coarse: the finest step that is not crowded.
+        for _ in 0..8 {
+            let places = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
+            let (first, last) = (a / step - 1e-9, b / step + 1e-9);
+            let ticks: Vec<(f64, String)> = (first.ceil() as i64..=last.floor() as i64)
+                .take(100)
+                .map(|i| {
+                    let v = i as f64 * step;
+                    (v * unit, format!("{}{suffix}", grouped(v, places)))
+                })
+                .collect();
+            if ticks.is_empty() {
+                // The step is longer than the axis: one tick of the step before.
+                scale.ticks.truncate(1);
+                break;
+            }
+            scale.ticks = ticks;
+            if scale.ticks.len() as f64 <= most + 1.0 && room.holds(&scale) {
+                break;
+            }
+            step = nice_step(step * 1.5);
+        }
+        scale
+    }
+
+    fn log_scale(&self, low: f64, high: f64, clamped: bool, room: &Room) -> Scale {
+        let (mut low, mut high) = (low, high);
+        let clamped = clamped || low < high / DECADES;
+        low = low.max(high / DECADES);
+        if low == high {
+            (low, high) = (low / 2.0, high * 2.0);
+        }
+        let all = |set: &[f64]| match self.unit {
+            Unit::Seconds => time_ticks(set),
+            _ => decimal_ticks(set),
+        };
+        if clamped {
+            // The first tick names the bound: a round one, if it is near.
+            let fine = all(&FINEST);
+            let round = fine.iter().rev().find(|t| **t <= low * (1.0 + 1e-9));
+            low = round.copied().unwrap_or(low);
+        } else {
+            let margin = (high / low).powf(room.margin);
+            (low, high) = (low / margin, high * margin);
+        }
+        let mut scale = Scale {
+            low,
+            high,
+            log: true,
+            ticks: Vec::new(),
+            label: format!("{} (log scale)", self.label),
+            unit: Shown::Fitting(self.unit),
+        };
+        let named = |v: f64, below: bool| {
+            let below = if below { "≤ " } else { "" };
+            (v, format!("{below}{}", self.unit.name(v)))
+        };
+        let within = |t: &f64| *t >= low * (1.0 - 1e-9) && *t <= high * (1.0 + 1e-9);
+        // From coarse to fine: the finest set that is not crowded.
+        let sets: [&[f64]; 4] = [&[1.0], &[1.0, 3.0], &[1.0, 2.0, 5.0], &FINEST];
+        let mut best = Vec::new();
+        for set in sets {
+            let ticks = all(set).into_iter().filter(within);
+            scale.ticks = if clamped {
+                let above = ticks.filter(|t| *t > low * (1.0 + 1e-9));
+                let mut ticks = vec![named(low, true)];
+                ticks.extend(above.map(|t| named(t, false)));
+                ticks
+            } else {
+                ticks.map(|t| named(t, false)).collect()
+            };
+            if clamped && !room.holds(&scale) && scale.ticks.len() > 1 {
+                // The neighbour of the first tick gives way.
+                scale.ticks.remove(1);
+            }
+            if !room.holds(&scale) {
+                break;
+            }
+            best = std::mem::take(&mut scale.ticks);
+        }
+        if best.is_empty() {
+            let all = std::mem::take(&mut scale.ticks);
+            self.thin_out(&mut scale, &all, room);
+        } else {
+            scale.ticks = best;
+        }
+        if scale.ticks.len() < 3 && high / low < 10.0 {
+            self.even_ticks(&mut scale, room);
+        }
+        if scale.ticks.len() < 2 {
+            let found = std::mem::take(&mut scale.ticks);
+            scale.ticks = vec![named(low, clamped), named(high, false)];
+            if !room.holds(&scale) && !found.is_empty() {
+                scale.ticks = found;
+            } else if !room.holds(&scale) {
+                scale.ticks.truncate(1);
+            }
+        }
+        scale
+    }
+
+    /// Replaces the ticks of a short logarithmic axis by multiples of one step, if more fit.
+    fn even_ticks(&self, scale: &mut Scale, room: &Room) {
+        let unit = match (self.unit, scale.high) {
+            (Unit::Seconds, high) if high >= DAY => DAY,
+            (Unit::Seconds, high) if high >= HOUR => HOUR,
+            (Unit::Seconds, high) if high >= MINUTE => MINUTE,
+            _ => 1.0,
+        };
+        let before = std::mem::take(&mut scale.ticks);
+        let most = room.most_ticks();
+        let mut step = nice_step((scale.high - scale.low) / unit / (most * 2.5));
+        while scale.low < scale.high && step * unit < scale.high {
+            let (first, last) = (scale.low / unit / step, scale.high / unit / step);
+            scale.ticks = ((first - 1e-9).ceil() as i64..=(last + 1e-9).floor() as i64)
+                .take(100)
+                .map(|i| i as f64 * step * unit)
+                .map(|v| (v, self.unit.name(v)))
+                .collect();
+            if scale.ticks.len() as f64 <= most + 2.0 && room.holds(scale) {
+                break;
+            }
+            step = nice_step(step * 1.5);
+        }
+        if scale.ticks.len() <= before.len() || !room.holds(scale) {
+            scale.ticks = before;
+        }
+    }
+
+    /// Chooses from ticks that overlap: of times, the units come first; of other values, every
+    /// second, every third, and so on.
+    fn thin_out(&self, scale: &mut Scale, all: &[(f64, String)], room: &Room) {
+        if self.unit == Unit::Seconds {
+            let is_unit = |t: f64| [1.0, MINUTE, HOUR, DAY].contains(&t);
+            for units in [true, false] {
+                for tick in all.iter().filter(|t| is_unit(t.0) == units) {
+                    let at = scale.ticks.partition_point(|t| t.0 < tick.0);
+                    scale.ticks.insert(at, tick.clone());
+                    if !room.holds(scale) {
+                        scale.ticks.remove(at);
+                    }
+                }
+            }
+            return;
+        }
+        for skip in 2..=all.len().max(2) {
+            scale.ticks = all.iter().step_by(skip).cloned().collect();
+            if room.holds(scale) {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn is_log(&self) -> bool {
+        self.log
+    }
+}
+
+/// The space for the names of the ticks of an axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Length of the axis in pixels.
+    pub length: f64,
+    /// Font size of the names.
+    pub size: f64,
+    /// True for a horizontal axis.
+    pub across: bool,
+    /// Margin at ends without a bound, as a share of the span of the data.
+    pub margin: f64,
+}
+
+/// Distance in pixels that a name may extend beyond an end of a horizontal axis.
+pub(crate) const SPILL: f64 = 10.0;
+
+impl Room {
+    /// A horizontal axis that ends at the data.
+    pub fn across(length: f64, size: f64) -> Self {
+        Room {
+            length,
+            size,
+            across: true,
+            margin: 0.0,
+        }
+    }
+
+    /// A vertical axis.
+    pub fn upwards(length: f64, size: f64) -> Self {
+        Room {
+            across: false,
+            ..Room::across(length, size).with_margin()
+        }
+    }
+
+    /// Adds a margin at both ends.
+    pub fn with_margin(mut self) -> Self {
+        self.margin = MARGIN;
+        self
+    }
+
+    /// Returns the middle of a tick's name in pixels from the start of a horizontal axis.
+    pub fn middle(&self, at: f64, name: &str) -> f64 {
+        let half = width_of(name, self.size) / 2.0;
+        let (first, last) = (half - SPILL, self.length + SPILL - half);
+        (at * self.length).min(last).max(first)
+    }
+
+    fn most_ticks(&self) -> f64 {
+        (self.length / if self.across { 48.0 } else { 32.0 }).clamp(2.0, 8.0)
+    }
+
+    /// Returns whether the names of the ticks are apart.
+    fn holds(&self, scale: &Scale) -> bool {
+        scale.ticks.windows(2).all(|pair| {
+            let [(a, first), (b, second)] = pair else {
+                return true;
+            };
+            let (a, b) = (scale.at(*a), scale.at(*b));
+            if self.across {
+                let widths = width_of(first, self.size) + width_of(second, self.size);
+                self.middle(b, second) - self.middle(a, first) >= widths / 2.0 + 6.0
+            } else {
+                (b - a) * self.length >= self.size * 1.6
+            }
+        })
+    }
+}
+
+/// An axis fitted to data.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scale {
+    pub low: f64,
+    pub high: f64,
+    pub log: bool,
+    /// Values with their names.
+    pub ticks: Vec<(f64, String)>,
+    /// The label with its unit.
+    pub label: String,
+    unit: Shown,
+}
+
+/// The unit of single values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shown {
+    /// One unit for all values: its size and symbol.
+    In(f64, &'static str),
+    /// The largest unit of each value.
+    Fitting(Unit),
+}
+
+impl Scale {
+    /// Returns a value with its unit, as text.
+    pub fn value_name(&self, value: f64) -> String {
+        match self.unit {
+            Shown::In(unit, symbol) => format!("{}{symbol}", short(value / unit)),
+            Shown::Fitting(unit) => unit.name(value),
+        }
+    }
+
+    /// Returns the position of a value on the axis, from 0 to 1.
+    pub fn at(&self, value: f64) -> f64 {
+        let (low, high, v) = if self.log {
+            (self.low.ln(), self.high.ln(), value.max(self.low).ln())
+        } else {
+            (self.low, self.high, value)
+        };
+        ((v - low) / (high - low)).clamp(0.0, 1.0)
+    }
+}
+
+/// Formats a number to `places` decimal places, with a comma between thousands.
+///
+/// ```
+/// assert_eq!(blox_plot::grouped(-188_995.176, 1), "-188,995.2");
+/// ```
+pub fn grouped(v: f64, places: usize) -> String {
+    let text = format!("{:.places$}", v.abs());
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut out = String::new();
+    if v < 0.0 && text.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+        out.push('-');
+    }
+    for (i, d) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(d);
+    }
+    out + rest
+}
+
+/// Formats a duration in its largest unit.
+pub(crate) fn duration(s: f64) -> String {
+    match s.abs() {
+        a if a >= DAY => format!("{} d", short(s / DAY)),
+        a if a >= HOUR => format!("{} h", short(s / HOUR)),
+        a if a >= MINUTE => format!("{} min", short(s / MINUTE)),
+        _ => format!("{} s", short(s)),
+    }
+}
+
+/// Formats a number with three significant digits, or as an integer from 100 on.
+pub(crate) fn short(v: f64) -> String {
+    let a = v.abs();
+    let places = match a {
+        _ if a == 0.0 || a >= 100.0 => 0,
+        _ => (2 - a.log10().floor() as i32).clamp(0, 12) as usize,
+    };
+    let text = grouped(v, places);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,214 +474,17 @@ impl Unit {
     }
 }
 
-impl Axis {
-    /// Numbers as they are. Say the unit in the label: `load (jobs/h)`.
-    pub fn new(label: impl Into<String>) -> Self {
-        Axis {
-            label: label.into(),
-            unit: Unit::Plain,
-            log: false,
-            min: None,
-            max: None,
-        }
-    }
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 3600.0;
+const DAY: f64 = 86_400.0;
 
-    /// Seconds, shown as seconds, minutes, hours or days, whichever suits.
-    /// The label does not say the unit.
-    pub fn seconds(label: impl Into<String>) -> Self {
-        Axis {
-            unit: Unit::Seconds,
-            ..Axis::new(label)
-        }
-    }
+/// The margin of an axis that has one, as a share of the span of the data.
+const MARGIN: f64 = 0.04;
+/// The most that the ends of a logarithmic axis differ.
+const DECADES: f64 = 1e6;
+const FINEST: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
 
-    /// Fractions of one, shown as percentages.
-    pub fn fraction(label: impl Into<String>) -> Self {
-        Axis {
-            unit: Unit::Fraction,
-            ..Axis::new(label)
-        }
-    }
-
-    /// Logarithmic. What is zero or below is drawn at the lower end.
-    #[must_use]
-    pub fn log(mut self) -> Self {
-        self.log = true;
-        self
-    }
-
-    /// Reaches down to this, whatever the data.
-    #[must_use]
-    pub fn from(mut self, min: f64) -> Self {
-        self.min = Some(min);
-        self
-    }
-
-    /// Reaches up to this, whatever the data.
-    #[must_use]
-    pub fn to(mut self, max: f64) -> Self {
-        self.max = Some(max);
-        self
-    }
-
-    pub(crate) fn is_log(&self) -> bool {
-        self.log
-    }
-
-    /// Bounds and ticks for these data, with about so many ticks.
-    pub(crate) fn fit(&self, data: impl Iterator<Item = f64>, ticks: usize) -> Scale {
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        let mut clamped = false;
-        for v in data.chain(self.min).chain(self.max) {
-            if !v.is_finite() {
-                continue;
-            }
-            if self.log && v <= 0.0 {
-                clamped = true;
-                continue;
-            }
-            low = low.min(v);
-            high = high.max(v);
-        }
-        if low > high {
-            (low, high) = if self.log { (1.0, 10.0) } else { (0.0, 1.0) };
-        }
-        if self.log {
-            self.log_scale(low, high, clamped)
-        } else {
-            self.linear_scale(low, high, ticks)
-        }
-    }
-
-    fn linear_scale(&self, low: f64, high: f64, ticks: usize) -> Scale {
-        let (unit, name) = match self.unit {
-            Unit::Seconds if high.abs() >= 3.0 * DAY => (DAY, "days"),
-            Unit::Seconds if high.abs() >= 3.0 * HOUR => (HOUR, "hours"),
-            Unit::Seconds if high.abs() >= 3.0 * MINUTE => (MINUTE, "minutes"),
-            Unit::Seconds => (1.0, "s"),
-            Unit::Fraction => (0.01, ""),
-            Unit::Plain => (1.0, ""),
-        };
-        let (mut a, mut b) = (low / unit, high / unit);
-        if a == b {
-            // One value: from zero, or a step around zero.
-            (a, b) = if a == 0.0 {
-                (0.0, 1.0)
-            } else {
-                (a.min(0.0), b.max(0.0))
-            };
-        }
-        let step = nice_step((b - a) / ticks.max(1) as f64);
-        // A bound that was asked for stays where it is.
-        let lo = self.min.map_or((a / step).floor(), |m| m / unit / step);
-        let hi = self
-            .max
-            .map_or((b / step - 1e-9).ceil(), |m| m / unit / step);
-        let places = (-step.log10().floor()).max(0.0) as usize;
-        let suffix = if self.unit == Unit::Fraction {
-            " %"
-        } else {
-            ""
-        };
-        let ticks = (lo.ceil() as i64..=hi.floor() as i64)
-            .map(|i| {
-                let v = i as f64 * step;
-                (v * unit, format!("{}{suffix}", grouped(v, places)))
-            })
-            .collect();
-        let label = match name {
-            "" => self.label.clone(),
-            name => format!("{} ({name})", self.label),
-        };
-        Scale {
-            low: lo * step * unit,
-            high: hi * step * unit,
-            log: false,
-            ticks,
-            label,
-            unit: self.unit,
-        }
-    }
-
-    fn log_scale(&self, low: f64, high: f64, clamped: bool) -> Scale {
-        // From coarse to fine: the finest that is not crowded.
-        let sets: [&[f64]; 3] = [&[1.0], &[1.0, 3.0], &[1.0, 2.0, 5.0]];
-        let mut best: Option<Vec<f64>> = None;
-        for set in sets {
-            let all = match self.unit {
-                Unit::Seconds => time_ticks(set),
-                _ => decimal_ticks(set),
-            };
-            let first = all.iter().rposition(|t| *t <= low).unwrap_or(0);
-            let last = all
-                .iter()
-                .position(|t| *t >= high)
-                .unwrap_or(all.len() - 1)
-                .max(first + 1)
-                .min(all.len() - 1);
-            let chosen = &all[first..=last];
-            if best.is_none() || chosen.len() <= 8 {
-                best = Some(chosen.to_vec());
-            }
-        }
-        let ticks = best.unwrap_or_default();
-        let skip = ticks.len().div_ceil(9).max(1);
-        let name = |v: f64| self.unit.name(v);
-        let bounds = (
-            ticks.first().copied().unwrap_or(1.0),
-            ticks.last().copied().unwrap_or(10.0),
-        );
-        let ticks = ticks
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| i % skip == 0)
-            .map(|(i, v)| {
-                let below = if clamped && i == 0 { "≤ " } else { "" };
-                (*v, format!("{below}{}", name(*v)))
-            })
-            .collect();
-        Scale {
-            low: bounds.0,
-            high: bounds.1,
-            log: true,
-            ticks,
-            label: format!("{} (log scale)", self.label),
-            unit: self.unit,
-        }
-    }
-}
-
-/// An axis that fits data.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Scale {
-    pub low: f64,
-    pub high: f64,
-    pub log: bool,
-    /// Values with their names.
-    pub ticks: Vec<(f64, String)>,
-    /// With its unit.
-    pub label: String,
-    unit: Unit,
-}
-
-impl Scale {
-    /// A value with its unit.
-    pub fn value_name(&self, value: f64) -> String {
-        self.unit.name(value)
-    }
-
-    /// Returns where a value lies, from 0 to 1.
-    pub fn at(&self, value: f64) -> f64 {
-        let (low, high, v) = if self.log {
-            (self.low.ln(), self.high.ln(), value.max(self.low).ln())
-        } else {
-            (self.low, self.high, value)
-        };
-        ((v - low) / (high - low)).clamp(0.0, 1.0)
-    }
-}
-
-/// 1, 2 or 5 times a power of ten, at least this.
+/// Returns the smallest 1, 2 or 5 times a power of ten that is at least `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10f64.powi(least.log10().floor() as i32);
     [1.0, 2.0, 5.0, 10.0]
@@ -268,103 +514,122 @@ fn time_ticks(set: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// A duration as a person says it.
-pub(crate) fn duration(s: f64) -> String {
-    match s.abs() {
-        a if a >= DAY => format!("{} d", short(s / DAY)),
-        a if a >= HOUR => format!("{} h", short(s / HOUR)),
-        a if a >= MINUTE => format!("{} min", short(s / MINUTE)),
-        _ => format!("{} s", short(s)),
-    }
-}
-
-/// A number with about three digits that matter.
-pub(crate) fn short(v: f64) -> String {
-    let a = v.abs();
-    let places = match a {
-        _ if a == 0.0 || a >= 100.0 => 0,
-        _ => (2 - a.log10().floor() as i32).clamp(0, 12) as usize,
-    };
-    let text = grouped(v, places);
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
-/// A number to some places, with a comma between thousands.
-///
-/// ```
-/// assert_eq!(blox_plot::grouped(-188_995.176, 1), "-188,995.2");
-/// ```
-pub fn grouped(v: f64, places: usize) -> String {
-    let text = format!("{:.places$}", v.abs());
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut out = String::new();
-    if v < 0.0 && text.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
-        out.push('-');
-    }
-    for (i, d) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(d);
-    }
-    out + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ACROSS: Room = Room {
+        length: 330.0,
+        size: 11.0,
+        across: true,
+        margin: 0.0,
+    };
+    const UPWARDS: Room = Room {
+        length: 210.0,
+        size: 11.0,
+        across: false,
+        margin: MARGIN,
+    };
 
     fn names(scale: &Scale) -> Vec<&str> {
         scale.ticks.iter().map(|(_, n)| n.as_str()).collect()
     }
 
     #[test]
-    fn linear_axes_have_round_ticks() {
-        let s = Axis::new("load").fit([1.0, 9.0].into_iter(), 5);
-        assert_eq!(names(&s), ["0", "2", "4", "6", "8", "10"]);
-        let s = Axis::new("x").fit([0.0, 0.25].into_iter(), 5);
+    fn linear_axis_ticks_are_round() {
+        let s = Axis::new("load").fit([0.0, 9.0].into_iter(), &ACROSS);
+        assert_eq!(names(&s), ["0", "2", "4", "6", "8"]);
+        let s = Axis::new("x").fit([0.0, 0.25].into_iter(), &ACROSS);
         assert_eq!(names(&s), ["0.00", "0.05", "0.10", "0.15", "0.20", "0.25"]);
         let s = Axis::fraction("util")
             .from(0.0)
             .to(1.0)
-            .fit([0.5].into_iter(), 5);
+            .fit([0.5].into_iter(), &UPWARDS);
         assert_eq!(names(&s), ["0 %", "20 %", "40 %", "60 %", "80 %", "100 %"]);
-        // One value, no value, and none that is finite.
-        assert_eq!(Axis::new("x").fit([5.0].into_iter(), 5).low, 0.0);
-        assert_eq!(Axis::new("x").fit([f64::NAN].into_iter(), 5).high, 1.0);
+        // One value, no value, and no finite value.
+        assert_eq!(Axis::new("x").fit([5.0].into_iter(), &ACROSS).low, 0.0);
+        assert_eq!(
+            Axis::new("x").fit([f64::NAN].into_iter(), &ACROSS).high,
+            1.0
+        );
     }
 
     #[test]
-    fn seconds_are_shown_in_a_unit_that_suits() {
-        let s = Axis::seconds("time").fit([0.0, 10.0 * DAY].into_iter(), 5);
+    fn axis_without_bounds_ends_at_the_data() {
+        let s = Axis::new("load").fit([1.0, 9.3].into_iter(), &ACROSS);
+        assert_eq!((s.low, s.high), (1.0, 9.3));
+        // A long tail: the axis ends at the largest value, not at 100 days.
+        let s = Axis::seconds("JCT")
+            .log()
+            .fit([30.0, 12.0 * DAY].into_iter(), &ACROSS);
+        assert_eq!((s.low, s.high), (30.0, 12.0 * DAY));
+        let s = Axis::new("jobs")
+            .from(0.0)
+            .fit([50.0].into_iter(), &UPWARDS);
+        assert_eq!((s.low, s.high), (0.0, 52.0));
+        // Percentages have no margin above 100 %.
+        let s = Axis::fraction("busy")
+            .from(0.0)
+            .fit([0.99].into_iter(), &UPWARDS);
+        assert_eq!(s.high, 1.0);
+    }
+
+    #[test]
+    fn tick_names_never_overlap() {
+        let bounds = [
+            (0.0, 1.0),
+            (1.0, 7.0),
+            (0.1, 3e5),
+            (0.0, 8e6),
+            (90.0, 4e7),
+            (0.2, 0.3),
+        ];
+        for (low, high) in bounds {
+            for axis in [Axis::new("x"), Axis::seconds("x"), Axis::fraction("x")] {
+                for length in [90.0, 160.0, 330.0] {
+                    let room = Room::across(length, 11.0);
+                    for axis in [axis.clone(), axis.clone().log()] {
+                        let s = axis.fit([low, high].into_iter(), &room);
+                        assert!(room.holds(&s), "{low} {high} {length} {:?}", names(&s));
+                        assert!(!s.ticks.is_empty(), "{low} {high} {length} {axis:?} {s:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn seconds_are_shown_in_a_fitting_unit() {
+        let s = Axis::seconds("time").fit([0.0, 10.0 * DAY].into_iter(), &ACROSS);
         assert_eq!((s.label.as_str(), names(&s).len()), ("time (days)", 6));
-        let s = Axis::seconds("time").fit([0.0, 100.0].into_iter(), 5);
+        // Single values have the unit of the axis.
+        assert_eq!(s.value_name(3.0 * HOUR), "0.125 d");
+        let s = Axis::seconds("time").fit([0.0, 100.0].into_iter(), &ACROSS);
         assert_eq!(s.label, "time (s)");
     }
 
     #[test]
-    fn logarithmic_time_has_ticks_that_people_know() {
-        let s = Axis::seconds("JCT").log().fit([30.0, 2e6].into_iter(), 5);
-        assert_eq!(
-            names(&s),
-            [
-                "10 s", "1 min", "10 min", "1 h", "10 h", "1 d", "10 d", "100 d"
-            ]
-        );
-        assert_eq!((s.at(10.0), s.at(8_640_000.0)), (0.0, 1.0));
+    fn log_time_axis_ticks_are_common_times() {
+        let s = Axis::seconds("JCT")
+            .log()
+            .fit([30.0, 2e6].into_iter(), &ACROSS);
+        assert_eq!(names(&s), ["1 min", "10 min", "1 h", "1 d", "10 d"]);
+        assert_eq!((s.at(30.0), s.at(2e6)), (0.0, 1.0));
         let s = Axis::seconds("wait")
             .log()
-            .fit([0.0, 5.0, 50.0].into_iter(), 5);
+            .fit([0.0, 5.0, 50.0].into_iter(), &ACROSS);
         assert_eq!(names(&s)[0], "≤ 5 s");
         assert_eq!(s.at(0.0), 0.0);
+        // A short axis has even ticks.
+        let s = Axis::new("rho").log().fit([1.0, 1.14].into_iter(), &ACROSS);
+        assert_eq!(names(&s).len(), 8, "{:?}", names(&s));
+        // Six decades at most.
+        let s = Axis::new("x").log().fit([1e-9, 1.0].into_iter(), &ACROSS);
+        assert_eq!((s.low, names(&s)[0]), (1e-6, "≤ 0.000001"));
     }
 
     #[test]
-    fn durations_are_said_shortly() {
+    fn durations_are_short() {
         assert_eq!(duration(90.0), "1.5 min");
         assert_eq!(duration(188_995.2), "2.19 d");
         assert_eq!(short(1_234_567.8), "1,234,568");

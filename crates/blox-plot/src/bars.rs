@@ -1,11 +1,13 @@
-//! A few numbers side by side.
+//! Horizontal bars that compare a few numbers.
 
-use crate::axis::{Axis, short};
-use crate::frame::{Frame, heading, heading_height};
-use crate::style;
-use crate::svg::{Anchor, Escaped, Num, Page, fitted, width_of};
+use crate::axis::{Axis, Room, short};
+use crate::frame::{Frame, Heading, Label, Legend};
+use crate::style::{self, SMALL, WIDTH};
+use crate::svg::{Anchor, Escaped, Page, fitted_name, width_of};
 
-/// Horizontal bars: a group a name, a bar a category of the group.
+/// Horizontal bars: a named group, and in it a bar for each category.
+///
+/// Each bar has its value behind it. Categories differ by colour and by hatching.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarChart {
     title: String,
@@ -21,11 +23,15 @@ struct Value {
     interval: Option<(f64, f64)>,
 }
 
-const WIDTH: f64 = 460.0;
+/// Height of a bar with the gap below it.
 const BAR: f64 = 15.0;
+/// Names of groups up to this width stand left of the bars, longer names above the bars.
+const NAME: f64 = 110.0;
+/// Height of a name above the bars.
+const NAME_LINE: f64 = 15.0;
 
 impl BarChart {
-    /// Without bars yet; the axis is that of the values, from zero.
+    /// Returns a chart without bars. A linear axis starts at zero.
     pub fn new(title: impl Into<String>, axis: Axis) -> Self {
         BarChart {
             title: title.into(),
@@ -35,15 +41,15 @@ impl BarChart {
         }
     }
 
-    /// Returns what the reader has to know, below the title.
+    /// Sets the text below the title.
     #[must_use]
     pub fn subtitle(mut self, text: impl Into<String>) -> Self {
         self.subtitle = text.into();
         self
     }
 
-    /// Adds a group, such as a scheduler: `(category, value)` a bar. Bars of one
-    /// category have one colour in all groups.
+    /// Adds a group, for example a scheduler, with its bars `(category, value)`. Bars of one
+    /// category look the same in all groups.
     #[must_use]
     pub fn with<C: Into<String>>(
         mut self,
@@ -59,7 +65,7 @@ impl BarChart {
         self
     }
 
-    /// Gives the last group's bars intervals `(low, high)`, in their order.
+    /// Adds intervals `(low, high)` to the bars of the last group, in the order of the bars.
     #[must_use]
     pub fn between(mut self, intervals: impl IntoIterator<Item = (f64, f64)>) -> Self {
         if let Some((_, bars)) = self.groups.last_mut() {
@@ -70,112 +76,103 @@ impl BarChart {
         self
     }
 
-    /// The picture.
+    /// Returns the picture.
     pub fn svg(&self) -> String {
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
         let ends = |b: &Value| {
-            [
-                Some(b.value),
-                b.interval.map(|i| i.0),
-                b.interval.map(|i| i.1),
-            ]
+            let interval = b.interval.into_iter().flat_map(|(low, high)| [low, high]);
+            interval.chain([b.value])
         };
-        let x = self.axis.fit(bars().flat_map(ends).flatten(), 5);
         let mut categories: Vec<&str> = Vec::new();
         for b in bars() {
             if !categories.contains(&b.category.as_str()) {
                 categories.push(&b.category);
             }
         }
-        let names = self.groups.iter().map(|(n, _)| width_of(n, 11.0));
-        let left = 16.0 + names.fold(0.0, f64::max).min(230.0) + 8.0;
-        let legend: f64 = match categories.len() {
-            0 | 1 => 0.0,
-            _ => {
-                categories
-                    .iter()
-                    .map(|c| width_of(c, 11.0))
-                    .fold(0.0, f64::max)
-                    + 24.0
-            }
+        let widest = self.groups.iter().map(|(n, _)| width_of(n, SMALL));
+        let widest = widest.fold(0.0, f64::max);
+        let above = widest > NAME;
+        let left = if above { 10.0 } else { widest + 16.0 };
+        // Room for the values behind the bars: names of values need no bounds of the axis.
+        let unfitted = self
+            .axis
+            .fit(bars().flat_map(ends), &Room::across(1.0, SMALL));
+        let values = bars().map(|b| width_of(&unfitted.value_name(b.value), SMALL));
+        let width = WIDTH - left - values.fold(14.0, f64::max) - 10.0;
+        let x = self
+            .axis
+            .fit(bars().flat_map(ends), &Room::across(width, SMALL));
+        let name = if above { NAME_LINE } else { 0.0 };
+        let height = |bars: &[Value]| name + bars.len().max(1) as f64 * BAR + 6.0;
+        let heights: f64 = self.groups.iter().map(|(_, b)| height(b)).sum();
+        let label = Label::of(&x.label, width);
+        let heading = Heading::of(&self.title, &self.subtitle, WIDTH);
+        let shown: &[&str] = if categories.len() > 1 {
+            &categories
+        } else {
+            &[]
         };
-        let width = left + WIDTH + 84.0 + legend;
-        let top = heading_height(&self.subtitle, width) + 4.0;
-        let heights: f64 = self.groups.iter().map(|(_, b)| group_height(b.len())).sum();
-        let mut page = Page::new(width, top + heights + 52.0, &self.title);
-        heading(&mut page, &self.title, &self.subtitle, width);
-        let label = x.label.clone();
+        let legend = Legend::of(shown.iter().copied(), SAMPLE, WIDTH - 16.0);
         let frame = Frame {
             left,
-            top,
-            width: WIDTH,
+            top: heading.height(),
+            width,
             height: heights.max(1.0),
             x,
-            y: Axis::new("").from(0.0).to(1.0).fit(std::iter::empty(), 0),
+            y: Axis::new("").fit(std::iter::empty(), &Room::upwards(1.0, SMALL)),
         };
-        for (value, name) in &frame.x.ticks {
-            let (x, _) = frame.place(*value, 0.0);
-            page.grid_line(x, top, x, frame.bottom());
-            page.text(x, frame.bottom() + 16.0, Anchor::Middle, 11.0, name);
-        }
-        let mut y = top;
+        let below = frame.bottom() + label.below();
+        let mut page = Page::new(WIDTH, below + legend.height() + 4.0, &self.title);
+        heading.draw(&mut page);
+        frame.draw_x(&mut page, true);
+        let mut y = frame.top;
         for (name, bars) in &self.groups {
-            let height = group_height(bars.len());
-            let text = fitted(name, 11.0, 230.0);
-            page.text(left - 8.0, y + height / 2.0 + 4.0, Anchor::End, 11.0, &text);
+            let height = height(bars);
+            let mut first = y + 3.0;
+            if above {
+                let text = fitted_name(name, SMALL, WIDTH - left - 8.0);
+                page.text(left + 3.0, y + 12.0, Anchor::Start, SMALL, &text);
+                first += NAME_LINE;
+            } else {
+                let middle = y + height / 2.0 + SMALL * 0.35;
+                page.text(left - 6.0, middle, Anchor::End, SMALL, name);
+            }
             for (k, bar) in bars.iter().enumerate() {
-                let colour = categories.iter().position(|c| *c == bar.category);
-                let at = y + 4.0 + k as f64 * BAR;
-                draw_bar(&mut page, &frame, bar, at, colour.unwrap_or(0));
+                let category = categories.iter().position(|c| *c == bar.category);
+                let at = first + k as f64 * BAR;
+                draw_bar(&mut page, &frame, bar, at, category.unwrap_or(0));
             }
             y += height;
         }
-        page.axis_line(left, top, left, frame.bottom());
-        page.text(
-            left + WIDTH / 2.0,
-            frame.bottom() + 38.0,
-            Anchor::Middle,
-            12.0,
-            &label,
-        );
-        if categories.len() > 1 {
-            for (i, category) in categories.iter().enumerate() {
-                let (x, y) = (left + WIDTH + 76.0, top + 18.0 * i as f64);
-                page.put(format_args!(
-                    "<rect x=\"{}\" y=\"{}\" width=\"11\" height=\"11\" fill=\"{}\"/>\n",
-                    Num(x),
-                    Num(y),
-                    style::colour(i)
-                ));
-                page.text(x + 16.0, y + 10.0, Anchor::Start, 11.0, category);
-            }
-        }
+        page.axis_line(left, frame.top, left, frame.bottom());
+        label.draw_below(&mut page, left + width / 2.0, frame.bottom());
+        legend.draw(&mut page, 8.0, below, |page, i, x, y| {
+            style::tile(page, i, x, y - 5.5, SAMPLE, 11.0, "");
+        });
         page.finish()
     }
 }
 
-fn group_height(bars: usize) -> f64 {
-    bars.max(1) as f64 * BAR + 8.0
-}
+/// Width of a sample in the legend.
+const SAMPLE: f64 = 20.0;
 
-fn draw_bar(page: &mut Page, frame: &Frame, bar: &Value, y: f64, colour: usize) {
+fn draw_bar(page: &mut Page, frame: &Frame, bar: &Value, y: f64, category: usize) {
+    let base_line = y + (BAR - 3.0) / 2.0 + SMALL * 0.35;
     if !bar.value.is_finite() {
-        page.soft_text(frame.left + 5.0, y + 10.5, Anchor::Start, 10.0, "none");
+        page.soft_text(frame.left + 5.0, base_line, Anchor::Start, SMALL, "none");
         return;
     }
     let base = if frame.x.log { frame.x.low } else { 0.0 };
     let (a, b) = (frame.place(base, 0.0).0, frame.place(bar.value, 0.0).0);
-    page.put(format_args!(
-        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"><title>{} {}</title></rect>\n",
-        Num(a.min(b)),
-        Num(y),
-        Num((b - a).abs().max(0.5)),
-        Num(BAR - 3.0),
-        style::colour(colour),
+    let hint = format!(
+        "<title>{} {}</title>",
         Escaped(&bar.category),
         short(bar.value)
-    ));
-    let mut end = b;
+    );
+    let width = (b - a).abs().max(0.5);
+    style::tile(page, category, a.min(b), y, width, BAR - 3.0, &hint);
+    // The value of a bar below zero stands on the other side of zero.
+    let mut end = a.max(b);
     if let Some((low, high)) = bar.interval.filter(|(l, h)| l.is_finite() && h.is_finite()) {
         let (low, high) = (frame.place(low, 0.0).0, frame.place(high, 0.0).0);
         let m = y + (BAR - 3.0) / 2.0;
@@ -185,22 +182,36 @@ fn draw_bar(page: &mut Page, frame: &Frame, bar: &Value, y: f64, colour: usize) 
         end = end.max(high);
     }
     let text = frame.x.value_name(bar.value);
-    page.text(end + 5.0, y + 10.0, Anchor::Start, 10.0, &text);
+    page.text(end + 5.0, base_line, Anchor::Start, SMALL, &text);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Returns the widths of the bars.
+    fn widths(svg: &str) -> Vec<f64> {
+        let bars = svg.lines().filter(|l| l.contains("</title></rect>"));
+        bars.map(|l| {
+            let width = l.split(" width=\"").nth(1).unwrap();
+            width.split('"').next().unwrap().parse().unwrap()
+        })
+        .collect()
+    }
+
     #[test]
     fn bars_are_as_long_as_their_values() {
-        let svg = BarChart::new("Average JCT", Axis::new("JCT (h)").to(10.0))
+        let svg = BarChart::new("Average JCT", Axis::new("JCT (h)"))
             .with("fifo", [("load 4", 5.0), ("load 8", 10.0)])
             .between([(4.0, 6.0), (9.0, 10.0)])
             .with("las", [("load 4", f64::NAN)])
             .svg();
-        assert!(svg.contains("width=\"230\""), "{svg}");
-        assert!(svg.contains("width=\"460\""));
+        let bars = widths(&svg);
+        // A unit goes into the outline of each bar.
+        assert!(
+            (bars[1] + 1.0 - 2.0 * (bars[0] + 1.0)).abs() < 0.02,
+            "{bars:?}"
+        );
         assert!(svg.contains(">none</text>") && svg.contains(">las</text>"));
         assert!(!svg.contains("NaN"));
         assert!(
@@ -208,5 +219,42 @@ mod tests {
                 .svg()
                 .ends_with("</svg>\n")
         );
+    }
+
+    #[test]
+    fn the_value_of_a_negative_bar_stands_beside_it() {
+        let chart = BarChart::new("effect", Axis::new("effect")).with("a", [("x", -1.5)]);
+        let svg = chart.with("b", [("x", 3.0)]).svg();
+        let number = |what: &str, name: &str| -> f64 {
+            let line = svg.lines().find(|l| l.contains(what)).unwrap();
+            let from = line.find(name).unwrap() + name.len();
+            line[from..].split('"').next().unwrap().parse().unwrap()
+        };
+        let bar = number("<title>x -1.5", " x=\"") + number("<title>x -1.5", " width=\"");
+        assert!(number(">-1.5</text>", " x=\"") > bar, "{svg}");
+    }
+
+    #[test]
+    fn the_longest_bar_ends_at_the_frame() {
+        for (name, value) in [("fifo", 10.3), ("a scheduler with many parameters", 7e6)] {
+            let chart = BarChart::new("JCT", Axis::seconds("JCT"));
+            let svg = chart
+                .with(name, [("average", value), ("median", 1.0)])
+                .svg();
+            let axis = svg.lines().filter(|l| l.contains("\"ink-line\""));
+            let ends = axis.filter_map(|l| l.split(['L', ' ']).nth(4)?.parse::<f64>().ok());
+            let left = svg.lines().find(|l| l.contains("</title></rect>")).unwrap();
+            let left = left
+                .split(" x=\"")
+                .nth(1)
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap();
+            let right = left.parse::<f64>().unwrap() + widths(&svg)[0] + 0.5;
+            assert!(ends.fold(0.0, f64::max) <= right + 0.02, "{svg}");
+            // The value behind the bar is on the page.
+            assert!(right + 5.0 + width_of(&crate::axis::duration(value), SMALL) < WIDTH);
+        }
     }
 }

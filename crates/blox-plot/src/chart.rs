@@ -1,12 +1,16 @@
 //! Series over two axes.
 
-use crate::axis::Axis;
-use crate::frame::{Frame, heading, heading_height, legend, legend_size, room_of};
+use crate::axis::{Axis, Room};
+use crate::frame::{Frame, Heading, Label, Legend, width_of_ticks};
 use crate::panels;
-use crate::series::Series;
+use crate::series::{self, Series};
+use crate::style::{SMALL, WIDTH};
 use crate::svg::Page;
 
-/// Series over two axes, with a legend.
+/// Series over two axes, with a legend below them.
+///
+/// A horizontal axis without an upper bound ends at the largest x of the data. A timeline of
+/// [`Series::steps`] that falls to zero ends there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     pub(crate) title: String,
@@ -17,11 +21,13 @@ pub struct Chart {
     panels: bool,
 }
 
-const WIDTH: f64 = 540.0;
-const HEIGHT: f64 = 330.0;
+/// Height of the frame.
+const HEIGHT: f64 = 200.0;
+/// Distance from the frame to the right side of the page.
+pub(crate) const RIGHT: f64 = 14.0;
 
 impl Chart {
-    /// Without series yet.
+    /// Returns a chart without series.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Chart {
             title: title.into(),
@@ -33,13 +39,13 @@ impl Chart {
         }
     }
 
-    /// Shares of values up to x, for [`Series::distribution`].
+    /// Returns a chart of cumulative shares, for [`Series::distribution`].
     pub fn distribution(title: impl Into<String>, x: Axis) -> Self {
-        let shares = Axis::fraction("share of jobs at most x").from(0.0).to(1.0);
+        let shares = Axis::fraction("share of jobs").from(0.0).to(1.0);
         Chart::new(title, x, shares)
     }
 
-    /// Returns what the reader has to know, below the title.
+    /// Sets the text below the title.
     #[must_use]
     pub fn subtitle(mut self, text: impl Into<String>) -> Self {
         self.subtitle = text.into();
@@ -60,48 +66,63 @@ impl Chart {
         self
     }
 
-    /// A small panel a series with all others in grey behind it: for many
-    /// series that go up and down and would hide each other.
+    /// Draws each series in a panel, with the other series in grey behind it. Choose panels for
+    /// many series that would hide each other.
     #[must_use]
     pub fn in_panels(mut self, yes: bool) -> Self {
         self.panels = yes;
         self
     }
 
-    /// The picture.
+    /// Returns the picture.
     pub fn svg(&self) -> String {
-        let x = self.x.fit(self.series.iter().flat_map(Series::xs), 6);
-        let y = self.y.fit(self.series.iter().flat_map(Series::ys), 6);
         if self.panels {
-            return panels::svg(self, x, y);
+            return panels::svg(self);
         }
-        let names = || self.series.iter().map(|s| s.name.as_str());
-        let (legend_width, legend_height) = legend_size(names());
-        let left = 16.0 + room_of(&y);
-        let width = left + WIDTH + 24.0 + legend_width + 16.0;
-        let top = heading_height(&self.subtitle, width) + 4.0;
-        let height = HEIGHT.max(legend_height);
-        let mut page = Page::new(width, top + height + 52.0, &self.title);
-        heading(&mut page, &self.title, &self.subtitle, width);
+        let y = self.y.fit(self.ys(), &Room::upwards(HEIGHT, SMALL));
+        let y_label = Label::of(&y.label, HEIGHT);
+        let left = y_label.beside() + width_of_ticks(&y);
+        let width = WIDTH - left - RIGHT;
+        let mut room = Room::across(width, SMALL);
+        if self.series.iter().any(Series::is_line) {
+            // Markers and intervals need room beside the axis.
+            room = room.with_margin();
+        }
+        let x = self.x.fit(self.xs(), &room);
+        let x_label = Label::of(&x.label, width);
+        let heading = Heading::of(&self.title, &self.subtitle, WIDTH);
+        let legend = Legend::of(self.names(), series::SAMPLE, WIDTH - 16.0);
         let frame = Frame {
             left,
-            top,
-            width: WIDTH,
-            height,
+            top: heading.height(),
+            width,
+            height: HEIGHT,
             x,
             y,
         };
-        frame.draw(&mut page, 11.0, true, true);
-        frame.draw_labels(&mut page);
+        let below = frame.bottom() + x_label.below();
+        let mut page = Page::new(WIDTH, below + legend.height() + 4.0, &self.title);
+        heading.draw(&mut page);
+        frame.draw(&mut page, true, true);
+        x_label.draw_below(&mut page, frame.left + width / 2.0, frame.bottom());
+        y_label.draw_beside(&mut page, frame.top + HEIGHT / 2.0);
         for (i, series) in self.series.iter().enumerate() {
             series.draw(&mut page, &frame, i);
         }
-        legend(&mut page, frame.right() + 24.0, top, names());
+        legend.draw(&mut page, 8.0, below, series::sample);
         page.finish()
     }
 
-    pub(crate) fn is_log_x(&self) -> bool {
-        self.x.is_log()
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.series.iter().map(|s| s.name.as_str())
+    }
+
+    pub(crate) fn xs(&self) -> impl Iterator<Item = f64> {
+        self.series.iter().flat_map(Series::xs)
+    }
+
+    pub(crate) fn ys(&self) -> impl Iterator<Item = f64> {
+        self.series.iter().flat_map(Series::ys)
     }
 }
 
@@ -120,7 +141,7 @@ mod tests {
             }))
     }
 
-    /// A well-formed page, as far as counting can tell.
+    /// Checks that a page is well-formed, by counting its tags.
     pub(crate) fn well_formed(svg: &str) {
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
@@ -130,6 +151,18 @@ mod tests {
             let closed = svg.matches(&format!("</{tag}>")).count();
             assert_eq!(opened, closed, "{tag}");
         }
+    }
+
+    /// Returns the points of the first line with round joins.
+    fn line(svg: &str) -> Vec<(f64, f64)> {
+        let mut lines = svg.split(" d=\"M");
+        let d = lines.find(|d| d.contains("linejoin")).unwrap();
+        let points = d.split('"').next().unwrap().split('L');
+        let point = |p: &str| {
+            let (x, y) = p.split_once(' ').unwrap();
+            (x.parse().unwrap(), y.parse().unwrap())
+        };
+        points.map(point).collect()
     }
 
     #[test]
@@ -167,19 +200,38 @@ mod tests {
         )
         .svg();
         well_formed(&svg);
-        let d = svg
-            .split(" d=\"M")
-            .find(|d| d.contains("L") && d.contains("linejoin"));
-        let points: Vec<f64> = d
-            .unwrap()
-            .split('"')
-            .next()
-            .unwrap()
-            .split(['L', ' '])
-            .map(|n| n.parse().unwrap())
-            .collect();
-        assert_eq!(points[4] - points[0], 540.0);
-        assert_eq!(points[1] - points[5], 330.0);
-        assert_eq!(points[3], (points[1] + points[5]) / 2.0);
+        let points = line(&svg);
+        assert_eq!(points[2].0, WIDTH - RIGHT);
+        assert_eq!(points[0].1 - points[2].1, HEIGHT);
+        assert_eq!(points[1].1, (points[0].1 + points[2].1) / 2.0);
+    }
+
+    #[test]
+    fn a_chart_ends_where_its_data_end() {
+        // The largest value of a long tail lies at the right side of the frame.
+        let long = Chart::distribution("JCT", Axis::seconds("JCT").log())
+            .with(Series::distribution("a", [60.0, 300.0, 900_000.0]));
+        assert_eq!(line(&long.svg()).last().unwrap().0, WIDTH - RIGHT);
+        // A timeline ends where all is zero.
+        let idle = Chart::new("Queue", Axis::seconds("time").from(0.0), Axis::new("jobs")).with(
+            Series::steps("a", [(0.0, 3.0), (50.0, 1.0), (100.0, 0.001), (900.0, 0.0)]),
+        );
+        let points = line(&idle.svg());
+        assert_eq!(points.last().unwrap().0, WIDTH - RIGHT);
+        assert_eq!(points[1].0 - points[0].0, points[3].0 - points[2].0);
+    }
+
+    #[test]
+    fn the_legend_stands_below_the_axes() {
+        let svg = chart(5).svg();
+        let number = |line: &str, name: &str| -> f64 {
+            let from = line.find(name).unwrap() + name.len();
+            line[from..].split('"').next().unwrap().parse().unwrap()
+        };
+        let text = |what: &str| svg.lines().find(|l| l.contains(what)).unwrap();
+        let label = number(text("log scale"), " y=\"");
+        for i in 0..5 {
+            assert!(number(text(&format!(">s{i}</text>")), " y=\"") > label);
+        }
     }
 }

@@ -1,26 +1,30 @@
-//! Which job held which GPUs when.
+//! GPUs over time: the jobs on each GPU.
 
-use crate::axis::{Axis, duration};
-use crate::frame::{Frame, heading, heading_height};
-use crate::style;
+use crate::axis::{Axis, Room, duration};
+use crate::chart::RIGHT;
+use crate::frame::{Frame, Heading, Label};
+use crate::style::{self, SMALL, WIDTH};
 use crate::svg::{Anchor, Num, Page, width_of};
 use std::collections::BTreeMap;
 
-/// A job on GPUs for a while.
+/// A job on GPUs for an interval of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// The job: gives the colour.
+    /// The number of the job. It determines the colour.
     pub job: u32,
-    /// Its GPUs as ranges, both ends included, numbered through all nodes.
+    /// The GPUs as ranges with both ends included, numbered through all nodes.
     pub gpus: Vec<(u32, u32)>,
-    /// From when, in seconds.
+    /// Start in seconds.
     pub start_s: f64,
-    /// Until when, in seconds.
+    /// End in seconds.
     pub end_s: f64,
 }
 
-/// GPUs over time: a row a GPU, a bar a job. Where that would be too fine to
-/// see, a cell stands for many bars, and the picture says how.
+/// GPUs over time: a row for each GPU, a bar for each job.
+///
+/// With more than 8,000 bars or 256 GPUs, the chart has cells, each for several bars. The
+/// subtitle then states the size of a cell. The time axis ends at the last end of a bar. Idle
+/// nodes at the end are left out if they are a quarter of the GPUs or more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gantt {
     title: String,
@@ -29,14 +33,13 @@ pub struct Gantt {
     bars: Vec<Bar>,
 }
 
-const WIDTH: f64 = 760.0;
 /// The most bars, and the most rows, that are drawn one by one.
 const BARS: usize = 8000;
 const ROWS: u32 = 256;
-const CELLS: usize = 380;
+const CELLS: usize = 330;
 
 impl Gantt {
-    /// Without bars yet; `nodes` has the number of GPUs of each node.
+    /// Returns a chart without bars; `nodes` has the number of GPUs of each node.
     pub fn new(title: impl Into<String>, nodes: impl IntoIterator<Item = u32>) -> Self {
         Gantt {
             title: title.into(),
@@ -46,14 +49,14 @@ impl Gantt {
         }
     }
 
-    /// Returns what the reader has to know, below the title.
+    /// Sets the text below the title.
     #[must_use]
     pub fn subtitle(mut self, text: impl Into<String>) -> Self {
         self.subtitle = text.into();
         self
     }
 
-    /// Adds bars.
+    /// Adds bars, except bars without a finite start and an end after it.
     #[must_use]
     pub fn with_all(mut self, bars: impl IntoIterator<Item = Bar>) -> Self {
         let sound = |b: &Bar| b.start_s.is_finite() && b.end_s.is_finite() && b.end_s >= b.start_s;
@@ -61,30 +64,47 @@ impl Gantt {
         self
     }
 
-    /// All rows: those of the nodes, and of GPUs that bars name beyond them.
-    fn rows(&self) -> u32 {
-        let named = self
-            .bars
-            .iter()
-            .flat_map(|b| &b.gpus)
-            .map(|(_, last)| last + 1);
-        let all = named.max().unwrap_or(0);
-        all.max(self.nodes.iter().sum()).max(1)
+    /// Returns the number of rows, and a note about nodes without a row.
+    ///
+    /// A bar may name a GPU beyond the nodes. If no job ran on the last nodes, and these are a
+    /// quarter of the GPUs or more, the chart ends before them.
+    fn rows(&self) -> (u32, String) {
+        let named = self.bars.iter().flat_map(|b| &b.gpus);
+        let used = named.map(|(_, last)| last + 1).max().unwrap_or(0);
+        let all = used.max(self.nodes.iter().sum()).max(1);
+        let mut until = 0;
+        for (node, gpus) in self.nodes.iter().enumerate() {
+            until += gpus;
+            let idle = all.saturating_sub(until);
+            if used > 0 && until >= used && idle > 0 && idle >= all / 4 {
+                let note = match self.nodes.len() - 1 - node {
+                    1 => format!(" Not drawn: node {}, without a job.", node + 1),
+                    _ => format!(
+                        " Not drawn: nodes {} to {}, without a job.",
+                        node + 1,
+                        self.nodes.len() - 1
+                    ),
+                };
+                return (until, note);
+            }
+        }
+        (all, String::new())
     }
 
-    /// The picture.
+    /// Returns the picture.
     pub fn svg(&self) -> String {
-        let rows = self.rows();
+        let (rows, note) = self.rows();
         let rects: usize = self.bars.iter().map(|b| b.gpus.len()).sum();
         let merged = rects > BARS || rows > ROWS;
         let end = self.bars.iter().map(|b| b.end_s).fold(0.0, f64::max);
         let end = if end > 0.0 { end } else { 1.0 };
+        let last = format!("node {}", self.nodes.len().saturating_sub(1));
+        let left = width_of(&last, SMALL) + 12.0;
+        let width = WIDTH - left - RIGHT;
         let x = Axis::seconds("time")
             .from(0.0)
             .to(end)
-            .fit(std::iter::empty(), 8);
-        let left = 16.0 + width_of("node 0000", 10.0) + 8.0;
-        let width = left + WIDTH + 24.0;
+            .fit(std::iter::empty(), &Room::across(width, SMALL));
         // GPUs that share a row of cells.
         let per_row = if merged { rows.div_ceil(128) } else { 1 };
         let mut subtitle = self.subtitle.clone();
@@ -95,46 +115,36 @@ impl Gantt {
                 n => format!("{n} GPUs"),
             };
             subtitle = format!(
-                "{subtitle} Too fine for a bar a job: each cell ({cell} of {gpus}) has the colour of the job \
-                 that was there longest at a stretch, and is paler where GPUs idled."
+                "{subtitle} Each cell ({cell} of {gpus}) has the colour of the job with the \
+                 longest stay in it; cells with idle GPUs are paler."
             );
         }
-        let top = heading_height(&subtitle, width) + 4.0;
-        let height = (f64::from(rows) * 14.0).clamp(60.0, 512.0);
-        let mut page = Page::new(width, top + height + 52.0, &self.title);
-        heading(&mut page, &self.title, &subtitle, width);
+        subtitle.push_str(&note);
+        let heading = Heading::of(&self.title, &subtitle, WIDTH);
+        let label = Label::of(&x.label, width);
         let frame = Frame {
             left,
-            top,
-            width: WIDTH,
-            height,
+            top: heading.height(),
+            width,
+            height: (f64::from(rows) * 14.0).clamp(60.0, 360.0),
             x,
             y: Axis::new("")
                 .from(0.0)
                 .to(f64::from(rows))
-                .fit(std::iter::empty(), 1),
+                .fit(std::iter::empty(), &Room::upwards(1.0, SMALL)),
         };
-        for (value, name) in &frame.x.ticks {
-            let (x, _) = frame.place(*value, 0.0);
-            page.grid_line(x, top, x, frame.bottom());
-            page.text(x, frame.bottom() + 17.0, Anchor::Middle, 11.0, name);
-        }
+        let height = frame.bottom() + label.below() + 4.0;
+        let mut page = Page::new(WIDTH, height, &self.title);
+        heading.draw(&mut page);
+        frame.draw_x(&mut page, true);
         if merged {
             self.draw_cells(&mut page, &frame, rows, per_row);
         } else {
             self.draw_bars(&mut page, &frame, rows);
         }
         self.draw_nodes(&mut page, &frame, rows);
-        page.axis_line(left, frame.bottom(), frame.right(), frame.bottom());
-        page.axis_line(left, top, left, frame.bottom());
-        let middle = left + WIDTH / 2.0;
-        page.text(
-            middle,
-            frame.bottom() + 38.0,
-            Anchor::Middle,
-            12.0,
-            &frame.x.label,
-        );
+        page.axis_line(left, frame.top, left, frame.bottom());
+        label.draw_below(&mut page, left + width / 2.0, frame.bottom());
         page.finish()
     }
 
@@ -168,7 +178,7 @@ impl Gantt {
 
     fn draw_cells(&self, page: &mut Page, frame: &Frame, rows: u32, per_row: u32) {
         let lines = rows.div_ceil(per_row) as usize;
-        // How busy each cell was, and who was there longest.
+        // For each cell: busy time, longest stay, and the job with the longest stay.
         let mut cells = vec![(0.0, 0.0, 0); lines * CELLS];
         for bar in &self.bars {
             let cell = |t: f64| frame.x.at(t) * CELLS as f64;
@@ -184,7 +194,7 @@ impl Gantt {
                 }
             }
         }
-        let (w, h) = (WIDTH / CELLS as f64, frame.height / lines as f64);
+        let (w, h) = (frame.width / CELLS as f64, frame.height / lines as f64);
         // A path for each colour and shade is far shorter than a rectangle a cell.
         let mut paths: BTreeMap<(usize, u32), String> = BTreeMap::new();
         for line in 0..lines {
@@ -218,24 +228,26 @@ impl Gantt {
         }
     }
 
-    /// A line between nodes, and names as far as there is room.
+    /// Draws a line between nodes, and the names of nodes that have room.
     fn draw_nodes(&self, page: &mut Page, frame: &Frame, rows: u32) {
         let row = frame.height / f64::from(rows);
         let (mut first, mut free) = (0, frame.top);
         for (node, gpus) in self.nodes.iter().enumerate() {
             let top = frame.top + f64::from(first) * row;
             let height = f64::from(*gpus) * row;
+            if first >= rows {
+                break;
+            }
             if node > 0 && height > 4.0 {
                 page.grid_line(frame.left, top, frame.right(), top);
             }
             let middle = top + height / 2.0;
-            if middle - 6.0 >= free {
+            let half = SMALL * 0.6;
+            if middle - half >= free || node == 0 {
                 let name = format!("node {node}");
-                page.text(frame.left - 7.0, middle + 3.5, Anchor::End, 10.0, &name);
-                free = middle + 6.0;
-            } else if node == 0 {
-                page.text(frame.left - 7.0, top + 9.0, Anchor::End, 10.0, "node 0");
-                free = top + 14.0;
+                let y = middle.max(frame.top + half) + SMALL * 0.35;
+                page.text(frame.left - 6.0, y, Anchor::End, SMALL, &name);
+                free = middle.max(frame.top + half) + half;
             }
             first += gpus;
         }
@@ -260,9 +272,17 @@ mod tests {
         let svg = Gantt::new("las", [2, 2])
             .with_all([bar(0, 0, 1, 0.0, 100.0), bar(1, 2, 2, 50.0, 100.0)])
             .svg();
-        // Four rows of 15 pixels; all of the width, and half of it.
-        assert!(svg.contains("width=\"759.4\" height=\"29.4\""), "{svg}");
-        assert!(svg.contains("width=\"379.4\" height=\"14.4\""), "{svg}");
+        // Four rows of 15 pixels; the whole width, and half of it.
+        let width = WIDTH - RIGHT - 12.0 - width_of("node 1", SMALL);
+        let (whole, half) = (Num(width - 0.6), Num(width / 2.0 - 0.6));
+        assert!(
+            svg.contains(&format!("width=\"{whole}\" height=\"29.4\"")),
+            "{svg}"
+        );
+        assert!(
+            svg.contains(&format!("width=\"{half}\" height=\"14.4\"")),
+            "{svg}"
+        );
         assert!(svg.contains("<title>job 1: 1 GPU, 50 to 100 s</title>"));
         assert!(svg.contains("node 1"));
     }
@@ -277,7 +297,22 @@ mod tests {
         assert!(!svg.contains("fill-opacity=\"1\""));
         assert!(svg.len() < 200_000, "{}", svg.len());
         let wide = Gantt::new("big", [8; 1024]).with_all([bar(0, 0, 4095, 0.0, 10.0)]);
-        assert!(wide.svg().contains("64 GPUs"));
+        assert!(wide.svg().contains("32 GPUs"), "{}", &wide.svg()[..900]);
+    }
+
+    #[test]
+    fn nodes_without_a_job_at_the_end_are_not_drawn() {
+        let svg = Gantt::new("las", [2, 2, 2, 2]).with_all([bar(0, 0, 2, 0.0, 9.0)]);
+        let svg = svg.svg();
+        assert!(
+            svg.contains("Not drawn: nodes 2 to 3, without a job."),
+            "{svg}"
+        );
+        assert!(svg.contains(">node 1<") && !svg.contains(">node 2<"));
+        // Without any job, and with few idle nodes, every node is drawn.
+        assert!(!Gantt::new("las", [2, 2]).svg().contains("Not drawn"));
+        let most = Gantt::new("las", [2; 8]).with_all([bar(0, 0, 13, 0.0, 9.0)]);
+        assert!(most.svg().contains(">node 7<"));
     }
 
     #[test]

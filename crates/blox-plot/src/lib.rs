@@ -1,10 +1,10 @@
-//! Charts of scheduling results as SVG, and with the feature `png` as PNG.
+//! Charts of scheduling results as SVG, and with the feature `png` as PNG and PDF.
 //!
-//! - [`Chart`] draws [`Series`] over two axes: lines with intervals, steps,
-//!   cumulative distributions; in one frame, or as a panel a series.
+//! - [`Chart`] draws [`Series`] over two axes: lines with intervals, steps and cumulative
+//!   distributions, in one frame or in a panel for each series.
 //! - [`BarChart`] compares a few numbers.
-//! - [`Gantt`] shows which job held which GPUs when.
-//! - [`Outline`] shows a tree, a line a node.
+//! - [`Gantt`] shows the jobs on each GPU over time.
+//! - [`Outline`] shows a tree, with a line for each node.
 //!
 //! ```
 //! use blox_plot::{Axis, BarChart, Chart, Series};
@@ -22,14 +22,14 @@
 //! # let _ = (load.svg(), bars.svg());
 //! ```
 //!
-//! # What holds for every picture
+//! # Properties of every picture
 //! - The same data give the same bytes. Points that are not finite are left out.
-//! - Twenty series stay apart without colour: seven colours that the
-//!   colour-blind can tell apart (Okabe and Ito 2008, without yellow, which is
-//!   too light for lines on white), times three dashes, and eight markers.
-//! - Axes name their unit. Seconds are shown in the unit that a person would choose.
-//! - Light by itself; a page with a dark background can say otherwise through the
-//!   classes `bg`, `ink`, `soft`, `grid` and `ink-line`.
+//! - A picture is 400 units wide. In a column of 3.3 inch, its smallest text has 6.5 pt.
+//! - Axes end at the data and name their unit. Legends stand below the axes.
+//! - Twenty series differ without colour, by dash and marker; bars differ by hatching.
+//! - Colours are those of Okabe and Ito (2008), without yellow.
+//! - The background is white. A dark page can restyle the classes `bg`, `ink`, `soft`, `grid`
+//!   and `ink-line`.
 
 #![warn(missing_docs)]
 
@@ -41,6 +41,10 @@ mod gantt;
 mod outline;
 mod panels;
 #[cfg(feature = "png")]
+mod parsed;
+#[cfg(feature = "png")]
+mod pdf;
+#[cfg(feature = "png")]
 mod png;
 mod series;
 mod style;
@@ -51,6 +55,8 @@ pub use bars::BarChart;
 pub use chart::Chart;
 pub use gantt::{Bar, Gantt};
 pub use outline::Outline;
+#[cfg(feature = "png")]
+pub use pdf::{PdfError, pdf};
 #[cfg(feature = "png")]
 pub use png::{PngError, png};
 pub use series::Series;

@@ -1,10 +1,11 @@
 //! A tree as lines.
 
-use crate::frame::{heading, heading_height};
+use crate::frame::Heading;
+use crate::style::{MEDIUM as SIZE, WIDTH};
 use crate::svg::{Anchor, Page, fitted, width_of};
 
-/// A tree, a line a node: children below their parent and further right, each
-/// joined to it.
+/// A tree with a line for each node. A line joins each child to its parent, which stands above
+/// and to the left.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
     title: String,
@@ -12,15 +13,15 @@ pub struct Outline {
     lines: Vec<(usize, String)>,
 }
 
-const LINE: f64 = 21.0;
-const STEP: f64 = 26.0;
-const LEFT: f64 = 16.0;
-const SIZE: f64 = 12.0;
-/// Longer lines are cut.
-const ROOM: f64 = 560.0;
+const LINE: f64 = 19.0;
+/// Width of an indentation.
+const STEP: f64 = 18.0;
+const LEFT: f64 = 8.0;
+/// Each line has at least this room, also far to the right. Longer lines are cut.
+const ROOM: f64 = 180.0;
 
 impl Outline {
-    /// Of nodes with their depths, from the root on, each before its children.
+    /// Takes `(depth, text)` of each node, the root first, and each node before its children.
     pub fn new(title: impl Into<String>, lines: impl IntoIterator<Item = (usize, String)>) -> Self {
         Outline {
             title: title.into(),
@@ -29,26 +30,28 @@ impl Outline {
         }
     }
 
-    /// Returns what the reader has to know, below the title.
+    /// Sets the text below the title.
     #[must_use]
     pub fn subtitle(mut self, text: impl Into<String>) -> Self {
         self.subtitle = text.into();
         self
     }
 
-    /// The picture.
+    /// Returns the picture.
     pub fn svg(&self) -> String {
         let x = |depth: usize| LEFT + STEP * depth as f64;
+        let room = |depth: usize| (WIDTH - LEFT - x(depth)).max(ROOM);
         let ends = self
             .lines
             .iter()
-            .map(|(depth, text)| x(*depth) + width_of(text, SIZE).min(ROOM));
-        let width = ends.fold(300.0, f64::max) + 24.0;
-        let top = heading_height(&self.subtitle, width) + 12.0;
+            .map(|(depth, text)| x(*depth) + width_of(text, SIZE).min(room(*depth)));
+        let width = ends.fold(WIDTH - LEFT, f64::max) + LEFT;
+        let heading = Heading::of(&self.title, &self.subtitle, width);
+        let top = heading.height() + 12.0;
         let y = |i: usize| top + LINE * i as f64;
         let mut page = Page::new(width, y(self.lines.len()) + 8.0, &self.title);
-        heading(&mut page, &self.title, &self.subtitle, width);
-        // The last line of each depth on the way to here: what a child joins.
+        heading.draw(&mut page);
+        // The ancestors of this line, by depth.
         let mut above: Vec<usize> = Vec::new();
         for (i, (depth, text)) in self.lines.iter().enumerate() {
             above.truncate(*depth);
@@ -64,7 +67,7 @@ impl Outline {
                 y(i),
                 Anchor::Start,
                 SIZE,
-                &fitted(text, SIZE, ROOM),
+                &fitted(text, SIZE, room(*depth)),
             );
         }
         page.finish()

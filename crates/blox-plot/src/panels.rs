@@ -1,58 +1,57 @@
-//! A chart as a panel a series.
+//! A chart with a panel for each series.
 
-use crate::axis::Scale;
-use crate::chart::Chart;
-use crate::frame::{Frame, heading, heading_height, room_of};
-use crate::series::Series;
-use crate::svg::{Anchor, Num, Page, fitted};
+use crate::axis::Room;
+use crate::chart::{Chart, RIGHT};
+use crate::frame::{Frame, Heading, Label, width_of_ticks};
+use crate::style::{SMALL, WIDTH};
+use crate::svg::{Anchor, Num, Page, fitted_name};
 
-const WIDTH: f64 = 210.0;
-const HEIGHT: f64 = 110.0;
-const GAP: (f64, f64) = (22.0, 30.0);
+const HEIGHT: f64 = 76.0;
+/// Distances between panels, across and down.
+const GAP: (f64, f64) = (22.0, 24.0);
 
-pub(crate) fn svg(chart: &Chart, x: Scale, y: Scale) -> String {
+/// Draws the panels, in two columns up to eight series, otherwise in three.
+pub(crate) fn svg(chart: &Chart) -> String {
     let count = chart.series.len().max(1);
     let columns = match count {
-        1..=4 => count.min(2),
-        5..=9 => 3,
-        _ => 4,
+        1..=8 => count.min(2),
+        _ => 3,
     };
     let rows = count.div_ceil(columns);
-    // Small panels have room for few ticks.
-    let x = if chart.is_log_x() {
-        x
-    } else {
-        chart.x.fit(chart.series.iter().flat_map(Series::xs), 3)
-    };
-    let y_few = chart.y.fit(chart.series.iter().flat_map(Series::ys), 4);
-    let left = 16.0 + room_of(&y);
-    let width = left + columns as f64 * (WIDTH + GAP.0) + 12.0;
-    let top = heading_height(&chart.subtitle, width) + 16.0;
-    let height = top + rows as f64 * (HEIGHT + GAP.1) + 32.0;
-    let mut page = Page::new(width, height, &chart.title);
-    heading(&mut page, &chart.title, &chart.subtitle, width);
-    // Several pictures may share a page, and so their names of elements.
+    let y = chart.y.fit(chart.ys(), &Room::upwards(HEIGHT, SMALL));
+    let down = rows as f64 * (HEIGHT + GAP.1) - GAP.1;
+    let y_label = Label::of(&y.label, down.max(150.0));
+    let left = y_label.beside() + width_of_ticks(&y);
+    let gaps = GAP.0 * (columns - 1) as f64;
+    let width = (WIDTH - left - RIGHT - gaps) / columns as f64;
+    let x = chart.x.fit(chart.xs(), &Room::across(width, SMALL));
+    let x_label = Label::of(&x.label, WIDTH - left - RIGHT);
+    let heading = Heading::of(&chart.title, &chart.subtitle, WIDTH);
+    let top = heading.height() + SMALL;
+    let bottom = top + down;
+    let mut page = Page::new(WIDTH, bottom + x_label.below() + 4.0, &chart.title);
+    heading.draw(&mut page);
+    // Several pictures may share a page and its identifiers.
     let letters = chart
         .title
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
     let id: String = "all-".chars().chain(letters).collect();
-    let mut last = None;
     for (i, series) in chart.series.iter().enumerate() {
         let (row, column) = (i / columns, i % columns);
         let frame = Frame {
-            left: left + column as f64 * (WIDTH + GAP.0),
+            left: left + column as f64 * (width + GAP.0),
             top: top + row as f64 * (HEIGHT + GAP.1),
-            width: WIDTH,
+            width,
             height: HEIGHT,
             x: x.clone(),
-            y: y_few.clone(),
+            y: y.clone(),
         };
-        // The lowest panel of its column names the ticks.
+        // The lowest panel of each column has the names of the ticks.
         let lowest = i + columns >= count;
-        frame.draw(&mut page, 10.0, lowest, column == 0);
+        frame.draw(&mut page, lowest, column == 0);
         if i == 0 {
-            // All series in grey, drawn once; every other panel shows them again.
+            // All series in grey, drawn once and repeated in the other panels.
             page.put(format_args!("<g id=\"{id}\">\n"));
             for behind in &chart.series {
                 behind.draw_behind(&mut page, &frame);
@@ -63,22 +62,13 @@ pub(crate) fn svg(chart: &Chart, x: Scale, y: Scale) -> String {
             page.put(format_args!("<use href=\"#{id}\" x=\"{x}\" y=\"{y}\"/>\n"));
         }
         series.draw_plain(&mut page, &frame, i);
-        let name = fitted(&series.name, 11.0, WIDTH);
-        page.text(
-            frame.left + 2.0,
-            frame.top - 5.0,
-            Anchor::Start,
-            11.0,
-            &name,
-        );
-        last = Some(frame);
+        let name = fitted_name(&series.name, SMALL, width + GAP.0 - 6.0);
+        let (x, y) = (frame.left + 1.0, frame.top - 5.0);
+        page.text(x, y, Anchor::Start, SMALL, &name);
     }
-    if let Some(frame) = last {
-        let middle = left + (width - left) / 2.0;
-        page.text(middle, height - 12.0, Anchor::Middle, 12.0, &frame.x.label);
-        let y = top + rows as f64 * (HEIGHT + GAP.1) / 2.0;
-        page.upward_text(left - room_of(&frame.y) + 4.0, y, &frame.y.label);
-    }
+    let across = (WIDTH - RIGHT - left) / 2.0;
+    x_label.draw_below(&mut page, left + across, bottom);
+    y_label.draw_beside(&mut page, top + down / 2.0);
     page.finish()
 }
 
@@ -94,10 +84,21 @@ mod tests {
             .with_all((0..10).map(steps))
             .in_panels(true);
         let svg = chart.svg();
-        // Ten lines of their own; ten grey ones, shown behind each.
+        // Ten coloured lines; ten grey ones, repeated in nine panels.
         assert_eq!(svg.matches("stroke-linejoin").count(), 10);
         assert_eq!(svg.matches("stroke-width=\"0.7\"/>").count(), 10);
         assert_eq!(svg.matches("<use href=\"#all-Queue\"").count(), 9);
         assert!(svg.contains(">s9</text>"));
+    }
+
+    #[test]
+    fn panels_have_the_width_of_other_pictures() {
+        let series = |i: usize| Series::steps(format!("s{i}"), [(0.0, 1.0), (9.0, 2.0)]);
+        for count in [0, 1, 2, 5, 9, 20] {
+            let chart = Chart::new("Queue", Axis::seconds("time"), Axis::new("jobs"))
+                .with_all((0..count).map(series))
+                .in_panels(true);
+            assert!(chart.svg().contains("viewBox=\"0 0 400 "));
+        }
     }
 }

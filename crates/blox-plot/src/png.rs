@@ -1,42 +1,15 @@
 //! Pictures as PNG.
 
+use crate::parsed;
 use resvg::tiny_skia::{Pixmap, Transform};
-use resvg::usvg::{Options, Tree};
 
-/// A picture that could not be drawn.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PngError {
-    /// The text is no SVG.
-    #[error("the picture is no SVG: {0}")]
-    Svg(String),
-    /// The picture has no size, or one that does not fit into memory.
-    #[error("the picture of {width} x {height} pixels cannot be drawn")]
-    Size {
-        /// Its width.
-        width: f32,
-        /// Its height.
-        height: f32,
-    },
-    /// The pixels could not be encoded.
-    #[error("the picture cannot be encoded: {0}")]
-    Encoding(String),
-}
-
-/// An SVG of this crate as PNG, `scale` pixels a unit, with the font DejaVu Sans.
+/// Converts an SVG of this crate to PNG, with `scale` pixels for each unit and the font
+/// DejaVu Sans. The same SVG gives the same bytes.
 ///
 /// # Errors
-/// When it is no SVG, or too large.
+/// The text is not SVG, or the picture is too large.
 pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, PngError> {
-    let mut options = Options {
-        font_family: "DejaVu Sans".to_owned(),
-        ..Options::default()
-    };
-    let fonts = options.fontdb_mut();
-    fonts.load_font_data(dejavu::sans::regular().to_vec());
-    fonts.load_font_data(dejavu::sans::bold().to_vec());
-    fonts.set_sans_serif_family("DejaVu Sans");
-    let tree = Tree::from_str(svg, &options).map_err(|e| PngError::Svg(e.to_string()))?;
+    let tree = parsed::tree(svg).map_err(PngError::Svg)?;
     let (width, height) = (tree.size().width() * scale, tree.size().height() * scale);
     let mut pixels = Pixmap::new(width.ceil() as u32, height.ceil() as u32)
         .ok_or(PngError::Size { width, height })?;
@@ -48,6 +21,26 @@ pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, PngError> {
     pixels
         .encode_png()
         .map_err(|e| PngError::Encoding(e.to_string()))
+}
+
+/// An error of [`png`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PngError {
+    /// The text is not SVG.
+    #[error("the picture is no SVG: {0}")]
+    Svg(String),
+    /// The picture has no size, or does not fit into memory.
+    #[error("the picture of {width} x {height} pixels cannot be drawn")]
+    Size {
+        /// The width in pixels.
+        width: f32,
+        /// The height in pixels.
+        height: f32,
+    },
+    /// The pixels cannot be encoded.
+    #[error("the picture cannot be encoded: {0}")]
+    Encoding(String),
 }
 
 #[cfg(test)]

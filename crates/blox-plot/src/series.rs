@@ -1,4 +1,4 @@
-//! A series of data under one name, and its way through a frame.
+//! A series of data under one name, and its line in a frame.
 
 use crate::frame::Frame;
 use crate::style;
@@ -9,7 +9,7 @@ use crate::svg::{Num, Page};
 pub struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
-    /// Lower and upper ends, a pair a point; empty if there are none.
+    /// Lower and upper ends, one pair for each point. Empty without intervals.
     pub(crate) intervals: Vec<(f64, f64)>,
     kind: Kind,
 }
@@ -22,7 +22,7 @@ enum Kind {
 }
 
 impl Series {
-    /// A line through points `(x, y)`, in this order.
+    /// Returns a line through points `(x, y)`, in this order.
     pub fn line(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Series {
             name: name.into(),
@@ -32,7 +32,7 @@ impl Series {
         }
     }
 
-    /// A value `(x, y)` that holds until the next one.
+    /// Returns a step function: each value `(x, y)` holds until the next one.
     pub fn steps(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Series {
             kind: Kind::Steps,
@@ -40,7 +40,7 @@ impl Series {
         }
     }
 
-    /// The share of these values that is at most x, for each x.
+    /// Returns a cumulative distribution: for each x, the share of values that are at most x.
     pub fn distribution(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -59,16 +59,34 @@ impl Series {
         }
     }
 
-    /// Returns it with an interval `(low, high)` a point, such as a confidence interval: as many,
-    /// and in the order of the points.
+    /// Adds an interval `(low, high)` to each point, for example a confidence interval. The
+    /// intervals are in the order of the points.
     #[must_use]
     pub fn between(mut self, intervals: impl IntoIterator<Item = (f64, f64)>) -> Self {
         self.intervals = intervals.into_iter().collect();
         self
     }
 
+    /// Returns each x. Steps that end at zero have no x after the fall to zero.
     pub(crate) fn xs(&self) -> impl Iterator<Item = f64> {
-        self.points.iter().map(|p| p.0)
+        let count = match self.kind {
+            Kind::Steps => {
+                let ys = || self.points.iter().map(|p| p.1.abs());
+                let highest = ys().filter(|y| y.is_finite()).fold(0.0, f64::max);
+                // Half a pixel of the frame is not visible.
+                let busy = self
+                    .points
+                    .iter()
+                    .rposition(|p| p.1.abs() > highest / 400.0);
+                busy.map_or(self.points.len(), |i| i + 2)
+            }
+            _ => self.points.len(),
+        };
+        self.points.iter().take(count).map(|p| p.0)
+    }
+
+    pub(crate) fn is_line(&self) -> bool {
+        self.kind == Kind::Line
     }
 
     pub(crate) fn ys(&self) -> impl Iterator<Item = f64> {
@@ -76,7 +94,7 @@ impl Series {
         self.points.iter().map(|p| p.1).chain(ends)
     }
 
-    /// The vertices of its line in pixels.
+    /// Returns the vertices of the line in pixels.
     fn vertices(&self, frame: &Frame) -> Vec<(f64, f64)> {
         let mut list: Vec<(f64, f64)> = Vec::new();
         let finite = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite();
@@ -92,12 +110,12 @@ impl Series {
         thinned(list)
     }
 
-    /// Draws it as the `i`th series.
+    /// Draws the series as number `i`.
     pub(crate) fn draw(&self, page: &mut Page, frame: &Frame, i: usize) {
         let vertices = self.vertices(frame);
         polyline(page, &vertices, |page, d| {
             page.put(format_args!(
-                "<path{} d=\"{d}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"{}/>\n",
+                "<path{} d=\"{d}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"{}/>\n",
                 style::class(i),
                 style::colour(i),
                 style::dash(i)
@@ -109,18 +127,18 @@ impl Series {
         }
     }
 
-    /// Draws its line alone, as the `i`th series: for a panel of its own.
+    /// Draws the line without dashes and markers, as number `i`: for a panel.
     pub(crate) fn draw_plain(&self, page: &mut Page, frame: &Frame, i: usize) {
         polyline(page, &self.vertices(frame), |page, d| {
             page.put(format_args!(
-                "<path{} d=\"{d}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"/>\n",
+                "<path{} d=\"{d}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.3\" stroke-linejoin=\"round\"/>\n",
                 style::class(i),
                 style::colour(i)
             ));
         });
     }
 
-    /// Draws it thin and grey, behind others.
+    /// Draws the line thin and grey, behind others.
     pub(crate) fn draw_behind(&self, page: &mut Page, frame: &Frame) {
         polyline(page, &self.vertices(frame), |page, d| {
             page.put(format_args!(
@@ -131,14 +149,14 @@ impl Series {
 
     fn draw_intervals(&self, page: &mut Page, frame: &Frame, i: usize) {
         // Whiskers of several series at one x stand side by side, the first in the middle.
-        let shift = [0.0, 7.0, -7.0, 14.0, -14.0][i % 5];
+        let shift = [0.0, 4.0, -4.0, 8.0, -8.0][i % 5];
         for (p, (low, high)) in self.points.iter().zip(&self.intervals) {
             if ![p.0, *low, *high].iter().all(|v| v.is_finite()) {
                 continue;
             }
             let (x, bottom) = frame.place(p.0, *low);
             let (_, top) = frame.place(p.0, *high);
-            let (a, m, b) = (Num(x + shift - 3.0), Num(x + shift), Num(x + shift + 3.0));
+            let (a, m, b) = (Num(x + shift - 2.0), Num(x + shift), Num(x + shift + 2.0));
             let (bottom, top) = (Num(bottom), Num(top));
             page.put(format_args!(
                 "<path{} d=\"M{a} {bottom}L{b} {bottom}M{m} {bottom}L{m} {top}M{a} {top}L{b} {top}\" \
@@ -149,14 +167,14 @@ impl Series {
         }
     }
 
-    /// Returns where its markers are: at every point if there are few, otherwise far apart and
-    /// elsewhere than those of its neighbours.
+    /// Returns the places of the markers. A line of at most 40 points has a marker at each
+    /// point. Other series have markers far apart, not beside those of their neighbours.
     fn marks(&self, vertices: &[(f64, f64)], i: usize) -> Vec<(f64, f64)> {
-        const APART: f64 = 110.0;
+        const APART: f64 = 84.0;
         if self.kind == Kind::Line && vertices.len() <= 40 {
             return vertices.to_vec();
         }
-        let mut next = (i as f64 * 31.0) % APART + 12.0;
+        let mut next = (i as f64 * 25.0) % APART + 10.0;
         let mut gone = 0.0;
         let mut list = Vec::new();
         for pair in vertices.windows(2) {
@@ -177,6 +195,22 @@ impl Series {
     }
 }
 
+/// Width of a sample in a legend.
+pub(crate) const SAMPLE: f64 = 28.0;
+
+/// Draws the sample of series `i` in a legend.
+pub(crate) fn sample(page: &mut Page, i: usize, left: f64, y: f64) {
+    let (a, b) = (Num(left), Num(left + SAMPLE));
+    page.put(format_args!(
+        "<path{} d=\"M{a} {y}L{b} {y}\" stroke=\"{}\" stroke-width=\"1.5\" fill=\"none\"{}/>\n",
+        style::class(i),
+        style::colour(i),
+        style::dash(i),
+        y = Num(y)
+    ));
+    style::marker(page, i, left + SAMPLE / 2.0, y);
+}
+
 fn polyline(page: &mut Page, vertices: &[(f64, f64)], draw: impl Fn(&mut Page, &str)) {
     if vertices.is_empty() {
         return;
@@ -188,8 +222,8 @@ fn polyline(page: &mut Page, vertices: &[(f64, f64)], draw: impl Fn(&mut Page, &
     draw(page, &format!("M{}", list.join("L")));
 }
 
-/// Of what falls into one half pixel of x, the first, the lowest, the highest
-/// and the last: the picture stays as it is.
+/// Keeps the first, lowest, highest and last vertex of each half pixel of x. The picture does
+/// not change.
 fn thinned(vertices: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let column = |v: &(f64, f64)| (v.0 * 2.0).floor();
     let mut out: Vec<(f64, f64)> = Vec::new();

@@ -1,15 +1,15 @@
-//! Writing SVG: a page of elements, numbers that are short, text that is escaped.
+//! Writes SVG: a page of elements, short numbers, escaped text.
 
 use std::fmt::{self, Display, Write};
 
 pub(crate) const FONT: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
 
-/// A page in the making.
+/// A page under construction.
 pub(crate) struct Page {
     out: String,
 }
 
-/// Where text stands against its point.
+/// The position of text relative to its point.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -18,7 +18,7 @@ pub(crate) enum Anchor {
 }
 
 impl Page {
-    /// With a background and what readers of the screen are told.
+    /// Starts a page with a background and a title for screen readers.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
         let mut page = Page { out: String::new() };
         let (w, h) = (Num(width), Num(height));
@@ -32,18 +32,18 @@ impl Page {
         page
     }
 
-    /// Writes markup as it is.
+    /// Appends markup without escaping.
     pub fn put(&mut self, what: fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         let _ = self.out.write_fmt(what);
     }
 
-    /// Text in the main colour; `size` in pixels.
+    /// Draws text in the main colour; `size` is in pixels.
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
         self.label(x, y, anchor, size, "ink", "#1a1a1a", text);
     }
 
-    /// Text that matters less.
+    /// Draws text in the colour of notes.
     pub fn soft_text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
         self.label(x, y, anchor, size, "soft", "#5a5a5a", text);
     }
@@ -73,22 +73,22 @@ impl Page {
         ));
     }
 
-    /// Text that runs upwards, centred on its point.
-    pub fn upward_text(&mut self, x: f64, y: f64, text: &str) {
-        let (x, y) = (Num(x), Num(y));
+    /// Draws text that runs upwards, centred on its point.
+    pub fn upward_text(&mut self, x: f64, y: f64, size: f64, text: &str) {
+        let (x, y, size) = (Num(x), Num(y), Num(size));
         self.put(format_args!(
-            "<text class=\"ink\" x=\"{x}\" y=\"{y}\" fill=\"#1a1a1a\" text-anchor=\"middle\" \
+            "<text class=\"ink\" x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"#1a1a1a\" text-anchor=\"middle\" \
              transform=\"rotate(-90 {x} {y})\">{}</text>\n",
             Escaped(text)
         ));
     }
 
-    /// A thin line of the grid.
+    /// Draws a line of the grid.
     pub fn grid_line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64) {
         self.stroke("grid", "#dddddd", x1, y1, x2, y2);
     }
 
-    /// A line of an axis.
+    /// Draws a line of an axis.
     pub fn axis_line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64) {
         self.stroke("ink-line", "#1a1a1a", x1, y1, x2, y2);
     }
@@ -100,14 +100,14 @@ impl Page {
         ));
     }
 
-    /// The whole picture.
+    /// Returns the picture.
     pub fn finish(mut self) -> String {
         self.out.push_str("</svg>\n");
         self.out
     }
 }
 
-/// A number with at most two places.
+/// Displays a number with at most two decimal places.
 pub(crate) struct Num(pub f64);
 
 impl Display for Num {
@@ -125,7 +125,7 @@ impl Display for Num {
     }
 }
 
-/// Text as XML and HTML have it: what would be markup is escaped.
+/// Displays text with the markup of XML and HTML escaped.
 pub struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
@@ -145,7 +145,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// About how wide a text is, in pixels: enough to leave room for it.
+/// Estimates the width of a text in pixels, rather too wide than too narrow.
 pub(crate) fn width_of(text: &str, size: f64) -> f64 {
     let em: f64 = text
         .chars()
@@ -160,7 +160,7 @@ pub(crate) fn width_of(text: &str, size: f64) -> f64 {
     em * size
 }
 
-/// A text that is no wider than `room`, cut with an ellipsis if need be.
+/// Cuts a text to the width `room`, with an ellipsis.
 pub(crate) fn fitted(text: &str, size: f64, room: f64) -> String {
     if width_of(text, size) <= room {
         return text.to_owned();
@@ -174,6 +174,27 @@ pub(crate) fn fitted(text: &str, size: f64, room: f64) -> String {
         }
     }
     short.push('…');
+    short
+}
+
+/// Cuts a name to the width `room`, with an ellipsis in its middle: names of variants differ at
+/// their ends.
+pub(crate) fn fitted_name(name: &str, size: f64, room: f64) -> String {
+    if width_of(name, size) <= room {
+        return name.to_owned();
+    }
+    let letters: Vec<char> = name.chars().collect();
+    let mut short = String::from("…");
+    for kept in 1..letters.len() {
+        let (first, last) = (kept.div_ceil(2), kept / 2);
+        let head = letters.iter().take(first);
+        let tail = letters.iter().skip(letters.len() - last);
+        let longer: String = head.chain(&['…']).chain(tail).collect();
+        if width_of(&longer, size) + size * 0.4 > room {
+            break;
+        }
+        short = longer;
+    }
     short
 }
 
@@ -198,6 +219,17 @@ mod tests {
             "a&lt;b &amp; &quot;c&quot; "
         );
         assert_eq!(fitted("las", 12.0, 100.0), "las");
+        let name = fitted_name("las{guard_h=500,gpu_time=true}", 12.0, 100.0);
+        assert!(
+            name.starts_with("las{gu") && name.ends_with("true}"),
+            "{name}"
+        );
+        assert!(
+            width_of(&name, 12.0) <= 100.0 && name.contains('…'),
+            "{name}"
+        );
+        assert_eq!(fitted_name("las", 12.0, 100.0), "las");
+        assert_eq!(fitted_name("tiresias", 12.0, 1.0), "…");
         let cut = fitted("las{guard_h=500,gpu_time=true}", 12.0, 100.0);
         assert!(cut.ends_with('…') && width_of(&cut, 12.0) <= 102.0, "{cut}");
     }

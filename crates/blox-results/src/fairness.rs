@@ -2,15 +2,15 @@
 
 use super::JobRow;
 
-/// Finish-time fairness ρ of each measured job that did all its work or was ended at its goal, in
-/// order of job (Themis, NSDI 2020, section 3): its completion time over what it
-/// would have been on a fair share of the cluster. Above 1, sharing has cost
-/// the job more than its part.
+/// Returns the finish-time fairness ρ of each measured job with a completion time, in order of
+/// job (Themis, NSDI 2020, section 3).
 ///
-/// ρ = JCT / (duration × max(1, contention)), where contention is the mean, over
-/// the job's time in the system, of GPUs asked for by all jobs in the system
-/// over the GPUs of the cluster; `end_s` is the end of jobs that have not ended.
-/// Rejected jobs ask for nothing.
+/// ρ is the completion time divided by the time that the job needs on a fair share of the
+/// cluster. With ρ above 1, the job lost more than its share.
+///
+/// ρ = JCT / (duration × max(1, contention)). Contention is the number of GPUs that all jobs in
+/// the system request, divided by the GPUs of the cluster. It is a mean over the job's time in
+/// the system. Jobs without an end count until `end_s`. Rejected jobs request no GPUs.
 pub fn finish_time_fairness(jobs: &[JobRow], gpus: u32, end_s: f64) -> Vec<f64> {
     let demand = Demand::of(jobs, end_s);
     let done = jobs.iter().filter(|j| j.measured);
@@ -25,9 +25,9 @@ pub fn finish_time_fairness(jobs: &[JobRow], gpus: u32, end_s: f64) -> Vec<f64> 
     .collect()
 }
 
-/// GPUs asked for by jobs in the system, summed over time.
+/// The GPUs that jobs in the system request, summed over time.
 struct Demand {
-    /// Moment, GPU-seconds until then, GPUs from then on; in order of moment.
+    /// Time, GPU-seconds before it, GPUs after it; in order of time.
     steps: Vec<(f64, f64, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading what `simulate` and `compare` wrote.
+//! Reads result folders of `simulate`, `compare` and `sweep`.
 
 use super::sweep::Sweep;
 use super::table::Table;
@@ -6,18 +6,18 @@ use blox_sim::results::TimelineRow;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A folder that cannot be used.
+/// An error in a result folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// No whole result lies there.
+    /// The folder holds no complete result.
     #[error(
         "{path}: no {what}, expected a folder that `blox simulate`, `blox compare` or `blox sweep` wrote with --output-dir"
     )]
     NotAResult {
         /// The folder.
         path: PathBuf,
-        /// What is missing.
+        /// The missing file or entry.
         what: &'static str,
     },
     /// A file cannot be read.
@@ -25,21 +25,21 @@ pub enum FolderError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// A field makes no sense.
+    /// A field has a value of the wrong kind.
     #[error("{path}: line {line}: {field} is `{found}`, expected {expected}")]
     Field {
         /// The file.
         path: PathBuf,
-        /// Its line.
+        /// The line, from 1.
         line: u64,
-        /// Its column.
+        /// The name of the column.
         field: String,
-        /// What stands there.
+        /// The value in the file.
         found: String,
-        /// What should.
+        /// The expected kind of value.
         expected: &'static str,
     },
 }
@@ -56,38 +56,38 @@ impl FolderError {
 /// A row of `jobs.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRow {
-    /// Its number.
+    /// The number of the job.
     pub job: u32,
-    /// The trace's own identifier.
+    /// The identifier in the trace.
     pub name: Option<Box<str>>,
-    /// When it was submitted, in seconds.
+    /// Submission time in seconds.
     pub submit_s: f64,
-    /// When it ran first.
+    /// Time of the first launch, in seconds.
     pub first_start_s: Option<f64>,
-    /// When its end was seen.
+    /// Time at which the scheduler observed the end, in seconds.
     pub finish_s: Option<f64>,
-    /// Job completion time, of jobs that did all their work or were ended at their goal.
+    /// Job completion time in seconds, of jobs that completed or reached their goal.
     pub jct_s: Option<f64>,
-    /// Time for which it ran.
+    /// Time with GPUs, in seconds.
     pub attained_s: f64,
-    /// GPUs that it asked for.
+    /// Requested GPUs.
     pub gpus: u32,
-    /// How long it runs on them.
+    /// Duration on the requested GPUs, in seconds.
     pub duration_s: f64,
-    /// How often a plan stopped it.
+    /// Number of preemptions.
     pub preemptions: u32,
-    /// How often it was launched.
+    /// Number of launches.
     pub launches: u32,
-    /// How it ended.
+    /// The outcome, for example `completed` or `rejected`.
     pub outcome: Box<str>,
-    /// Why it was turned away, or where it stood at the end.
+    /// The reason of a rejection, or the state at the end.
     pub reason: Option<Box<str>>,
-    /// True if it is measured.
+    /// True for a measured job.
     pub measured: bool,
 }
 
 impl JobRow {
-    /// The part of the job completion time in which it did not run.
+    /// Returns the job completion time without the time with GPUs, in seconds.
     pub fn queueing_s(&self) -> Option<f64> {
         self.jct_s.map(|jct| (jct - self.attained_s).max(0.0))
     }
@@ -96,28 +96,28 @@ impl JobRow {
 /// A row of `assignments.csv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssignmentSpan {
-    /// The job.
+    /// The number of the job.
     pub job: u32,
-    /// From when it ran, in seconds.
+    /// Start in seconds.
     pub start_s: f64,
-    /// When it had left.
+    /// End in seconds.
     pub end_s: f64,
-    /// Its GPUs as ranges, both ends included.
+    /// The GPUs as ranges with both ends included.
     pub gpus: Vec<(u32, u32)>,
 }
 
-/// One scheduler's results.
+/// The results of one scheduler.
 #[derive(Clone, Debug)]
 pub struct RunResults {
-    /// Its name with parameters.
+    /// The name of the scheduler with its parameters.
     pub name: String,
-    /// Its name in paths.
+    /// The name of the folder.
     pub folder: String,
     /// The figures of `summary.json`.
     pub summary: Value,
-    /// A row a job, in order of job.
+    /// One row for each job, in order of job.
     pub jobs: Vec<JobRow>,
-    /// How busy the cluster was; empty if that was not recorded.
+    /// Use of the cluster over time. Empty if it was not recorded.
     pub timeline: Vec<TimelineRow>,
     dir: PathBuf,
 }
@@ -125,21 +125,21 @@ pub struct RunResults {
 /// A result folder.
 #[derive(Clone, Debug)]
 pub struct Folder {
-    /// Where it lies.
+    /// The path of the folder.
     pub path: PathBuf,
-    /// What `manifest.json` says; null for the folder of a sweep, which has rows alone.
+    /// The content of `manifest.json`. Null for the folder of a sweep.
     pub manifest: Value,
-    /// Its schedulers, in the order of the command line.
+    /// The schedulers, in the order of the command line.
     pub runs: Vec<RunResults>,
     /// The runs of a sweep.
     pub(super) sweep: Option<Sweep>,
 }
 
 impl Folder {
-    /// Reads all but the assignments.
+    /// Reads a folder, except the assignments.
     ///
     /// # Errors
-    /// It is no result folder, or a file in it cannot be read.
+    /// The path is no result folder, or a file in it cannot be read.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
         let missing = |what| FolderError::NotAResult {
             path: path.to_owned(),
@@ -176,12 +176,12 @@ impl Folder {
         })
     }
 
-    /// GPUs of the cluster.
+    /// Returns the number of GPUs of the cluster.
     pub fn gpus(&self) -> u32 {
         self.manifest["gpus"].as_u64().unwrap_or(0) as u32
     }
 
-    /// GPUs of each node that the cluster began with.
+    /// Returns the number of GPUs of each node at the start.
     pub fn node_gpus(&self) -> Vec<u32> {
         let mut list = Vec::new();
         for kind in self.manifest["cluster"].as_array().into_iter().flatten() {
@@ -191,7 +191,7 @@ impl Folder {
         list
     }
 
-    /// The workload in a few words.
+    /// Returns a short description of the workload.
     pub fn workload(&self) -> &str {
         self.manifest["workload"].as_str().unwrap_or("")
     }
@@ -219,22 +219,22 @@ impl RunResults {
         })
     }
 
-    /// When the simulation ended, in seconds.
+    /// Returns the end of the simulation in seconds.
     pub fn end_s(&self) -> f64 {
         self.summary["end_s"].as_f64().unwrap_or(0.0)
     }
 
-    /// Measured jobs that have a completion time.
+    /// Returns the measured jobs that have a completion time.
     pub fn measured(&self) -> impl Iterator<Item = &JobRow> {
         self.jobs.iter().filter(|j| j.measured && j.jct_s.is_some())
     }
 
-    /// Returns whether it was recorded who held which GPUs when.
+    /// Returns whether the folder records the jobs on each GPU over time.
     pub fn has_assignments(&self) -> bool {
         self.dir.join("assignments.csv").is_file()
     }
 
-    /// Reads who held which GPUs when, a row at a time: there may be millions.
+    /// Reads the jobs on each GPU over time, row by row, without a copy of all rows in memory.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -1,5 +1,5 @@
-//! Result folders, as `simulate` and `compare` write them: read again, drawn,
-//! and as one page.
+//! Reads result folders of `simulate`, `compare` and `sweep`, draws pictures, and writes an
+//! HTML page.
 //!
 //! ```no_run
 //! use blox_results::{Folder, pictures};
@@ -23,12 +23,12 @@ pub use folder::{AssignmentSpan, Folder, FolderError, JobRow, RunResults};
 pub use pictures::{Picture, pictures};
 pub use report::report;
 
-/// With a comma between thousands.
+/// Formats a number with a comma between thousands.
 pub fn whole(n: u64) -> String {
     blox_plot::grouped(n as f64, 0)
 }
 
-/// A text that fits a path.
+/// Replaces the characters of a text that do not fit into a path.
 pub fn in_paths(text: &str) -> String {
     let fit = |c| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '=' => c,
@@ -37,7 +37,7 @@ pub fn in_paths(text: &str) -> String {
     text.chars().map(fit).collect()
 }
 
-/// So many of something, as `1 node` or `2 nodes`.
+/// Formats a count with its noun: `1 node`, `2 nodes`.
 pub fn number_of(count: impl Into<u64>, what: &str) -> String {
     match count.into() {
         1 => format!("1 {what}"),

@@ -1,35 +1,35 @@
-//! From result folders to charts.
+//! Pictures of result folders.
 
 use super::fairness::finish_time_fairness;
 use super::folder::{Folder, FolderError, RunResults};
 use super::{number_of, sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 
-/// A drawn picture.
+/// A picture as SVG.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// Its name in paths.
+    /// The name of the file, without extension.
     pub name: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// The picture itself.
+    /// The SVG.
     pub svg: String,
 }
 
-/// More series than this that go up and down get a panel each.
+/// The most series over time in one frame. More series get a panel each.
 const IN_ONE_FRAME: usize = 4;
 /// The most points of a line over time.
 const POINTS: usize = 240;
 
-/// A scheduler of a folder under a name that no other one has.
+/// A scheduler of a folder, under a unique name.
 pub(super) struct Contestant<'a> {
     pub name: String,
     pub folder: &'a Folder,
     pub run: &'a RunResults,
 }
 
-/// All schedulers of all folders. Those of one name in several folders get the
-/// folder's name added.
+/// Returns all schedulers of all folders. If two have the same name, the name of the folder is
+/// added.
 pub(super) fn contestants(folders: &[Folder]) -> Vec<Contestant<'_>> {
     let all = || {
         folders
@@ -49,7 +49,7 @@ pub(super) fn contestants(folders: &[Folder]) -> Vec<Contestant<'_>> {
         .collect()
 }
 
-/// Everything that these folders have the data for, Gantt charts included.
+/// Draws every picture that the folders have data for, with Gantt charts.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -67,7 +67,7 @@ pub fn pictures(folders: &[Folder]) -> Result<Vec<Picture>, FolderError> {
     Ok(list)
 }
 
-/// Everything but the Gantt charts.
+/// Draws every picture except Gantt charts.
 pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     let about = about(all);
     let mut list = Vec::new();
@@ -89,17 +89,18 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
         distribution(title, &about, axis, all, values),
     );
     let title = "Queueing time";
-    let axis = Axis::seconds("queueing: JCT without the time running").log();
+    let text = format!("{about}. Queueing time: JCT without the time with GPUs");
+    let axis = Axis::seconds("queueing time").log();
     let values = |c: &Contestant<'_>| c.run.measured().filter_map(|j| j.queueing_s()).collect();
     draw(
         "queueing-cdf",
         title,
-        distribution(title, &about, axis, all, values),
+        distribution(title, &text, axis, all, values),
     );
     let title = "Finish-time fairness";
     let text = format!(
-        "{about}. ρ = JCT / (duration × max(1, mean GPU demand in its time / GPUs)): above 1, \
-         sharing cost the job more than its part"
+        "{about}. ρ = JCT / (duration × max(1, mean GPU demand / GPUs)); ρ > 1: the job lost \
+         more than its share"
     );
     let values =
         |c: &Contestant<'_>| finish_time_fairness(&c.run.jobs, c.folder.gpus(), c.run.end_s());
@@ -110,13 +111,13 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
         distribution(title, &text, axis, all, values),
     );
     let title = "GPU utilisation";
-    let axis = Axis::fraction("GPUs with a running job, of those usable");
-    // What runs on a node that takes nothing new goes on.
+    let axis = Axis::fraction("usable GPUs with a running job");
+    // Jobs on a drained node continue, so busy GPUs may exceed usable ones.
     let share = |r: &blox_sim::results::TimelineRow| (r.busy_gpus, r.usable_gpus.max(r.busy_gpus));
     draw(
         "utilisation",
         title,
-        over_time(title, axis.from(0.0).to(1.0), all, share),
+        over_time(title, axis.from(0.0), all, share),
     );
     let title = "Queue length";
     let axis = Axis::new("jobs without GPUs").from(0.0);
@@ -134,7 +135,7 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     list
 }
 
-/// Returns what the figures are about, in one line.
+/// Returns the jobs, the workload and the cluster in one line.
 fn about(all: &[Contestant<'_>]) -> String {
     let Some(first) = all.first() else {
         return String::new();
@@ -152,7 +153,7 @@ fn about(all: &[Contestant<'_>]) -> String {
             whole(*most as u64)
         ),
     };
-    // Of several folders, only what they share.
+    // Only facts that all folders share.
     let same = |what: fn(&Folder) -> String| {
         let text = what(first.folder);
         all.iter().all(|c| what(c.folder) == text).then_some(text)
@@ -176,7 +177,7 @@ fn averages(title: &str, about: &str, all: &[Contestant<'_>]) -> String {
     chart.svg()
 }
 
-/// `None` if there are no values at all.
+/// Draws distributions. Returns `None` without values.
 fn distribution(
     title: &str,
     about: &str,
@@ -195,7 +196,7 @@ fn distribution(
     Some(chart.with_all(series).svg())
 }
 
-/// A ratio of two means over time; `None` if no run has a timeline.
+/// Draws the ratio of two means over time. Returns `None` if no run has a timeline.
 fn over_time(
     title: &str,
     axis: Axis,
@@ -236,10 +237,9 @@ fn over_time(
     let panels = series.len() > IN_ONE_FRAME;
     let mut subtitle = format!("All jobs, means over {}", span(longest));
     if panels {
-        subtitle.push_str("; in grey the other schedulers");
+        subtitle.push_str("; other schedulers in grey");
     }
-    let end = all.iter().map(|c| c.run.end_s()).fold(1.0, f64::max);
-    let time = Axis::seconds("time").from(0.0).to(end);
+    let time = Axis::seconds("time").from(0.0);
     let chart = Chart::new(title, time, axis).subtitle(subtitle);
     Some(chart.with_all(series).in_panels(panels).svg())
 }
@@ -264,7 +264,7 @@ fn gantt(c: &Contestant<'_>) -> Result<Picture, FolderError> {
     })?;
     let title = format!("{}: GPUs over time", c.name);
     let chart = Gantt::new(title.as_str(), c.folder.node_gpus())
-        .subtitle("A row a GPU, colours tell neighbouring jobs apart.")
+        .subtitle("One row per GPU; colours separate neighbouring jobs.")
         .with_all(bars);
     Ok(Picture {
         name: format!("gantt-{}", c.run.folder),

@@ -1,4 +1,4 @@
-//! CSV by column names, with errors that say where.
+//! Reads CSV by column names. Errors name file, line and column.
 
 use super::FolderError;
 use std::fs::File;
@@ -13,7 +13,7 @@ pub(super) struct Table {
     row: csv::StringRecord,
 }
 
-/// Where a column stands.
+/// The position of a column.
 #[derive(Clone, Copy)]
 pub(super) struct ColumnAt(usize);
 
@@ -35,7 +35,7 @@ impl Table {
         })
     }
 
-    /// A column that must be there.
+    /// Returns a required column.
     pub fn column(&self, name: &'static str) -> Result<ColumnAt, FolderError> {
         self.find(name).ok_or_else(|| FolderError::Field {
             path: self.path.clone(),
@@ -46,12 +46,12 @@ impl Table {
         })
     }
 
-    /// A column that may be there.
+    /// Returns an optional column.
     pub fn find(&self, name: &str) -> Option<ColumnAt> {
         self.header.iter().position(|h| h == name).map(ColumnAt)
     }
 
-    /// All columns in order.
+    /// Returns all columns in order.
     pub fn columns(&self) -> impl Iterator<Item = (&str, ColumnAt)> {
         self.header
             .iter()
@@ -59,7 +59,7 @@ impl Table {
             .map(|(i, h)| (h, ColumnAt(i)))
     }
 
-    /// Goes to the next row; false at the end.
+    /// Moves to the next row. Returns false at the end.
     pub fn advance(&mut self) -> Result<bool, FolderError> {
         self.csv
             .read_record(&mut self.row)
@@ -70,7 +70,7 @@ impl Table {
         self.row.get(column.0).unwrap_or("")
     }
 
-    /// A number; `None` if the field is empty.
+    /// Returns a number, or `None` if the field is empty.
     pub fn maybe(&self, column: ColumnAt) -> Result<Option<f64>, FolderError> {
         let text = self.text(column);
         if text.is_empty() {

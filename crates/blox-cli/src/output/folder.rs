@@ -40,7 +40,7 @@ pub(crate) fn nowhere(what: &str) -> Failure {
 pub(crate) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure> {
     let dirs = [dir.to_owned()];
     if plots {
-        plot::draw(&dirs, &dir.join("plots"), &[], false)?;
+        plot::draw(&dirs, &dir.join("plots"), &[], &[plot::Format::Svg])?;
     }
     if report {
         report::write(&dirs, &dir.join("report.html"))?;

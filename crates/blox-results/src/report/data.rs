@@ -1,4 +1,4 @@
-//! What the page's script works on: jobs and GPUs over time, as columns.
+//! The data of the script of the page: jobs and GPUs over time, as columns.
 
 use crate::folder::{FolderError, JobRow, RunResults};
 use crate::pictures::Contestant;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The most rows of jobs in a page, all schedulers together.
 const JOBS: usize = 100_000;
-/// Jobs of a scheduler with the longest JCT, which a sample holds in any case.
+/// The number of jobs with the longest JCT that every sample of a scheduler holds.
 const LONGEST: usize = 100;
 /// The most bars in a page, all schedulers together.
 const BARS: usize = 150_000;
@@ -58,13 +58,13 @@ struct Spans {
     end: Number,
     rows: u32,
     nodes: Vec<u32>,
-    /// A digit a cell, from idle to busy all the time; only if bars are left out.
+    /// A digit for each cell, from 0 (idle) to 9 (busy). Absent if all bars are present.
     shades: Option<Vec<String>>,
     per_row: u32,
     rule: String,
 }
 
-/// Seconds with one place: the page shows no more.
+/// Seconds with one decimal place, the precision of the page.
 #[derive(Clone, Copy)]
 struct Number(f64);
 
@@ -79,7 +79,7 @@ impl Serialize for Number {
     }
 }
 
-/// The data as JSON that may stand in HTML, and by what rule jobs were left out.
+/// Returns the data as JSON for HTML, and the rule by which jobs were left out.
 pub(super) fn of(all: &[Contestant<'_>]) -> Result<(String, String), FolderError> {
     let mut words = Words::default();
     let mut rules = Vec::new();
@@ -116,9 +116,9 @@ pub(super) fn of(all: &[Contestant<'_>]) -> Result<(String, String), FolderError
         words: words.list,
         runs,
     };
-    // Of numbers and text alone: this cannot fail.
+    // Numbers and text always serialize.
     let json = serde_json::to_string(&data).unwrap_or_else(|_| "{\"runs\":[]}".to_owned());
-    // No text can end the script that it stands in.
+    // No text can end the script element around it.
     Ok((json.replace('<', "\\u003c"), rule))
 }
 
@@ -139,7 +139,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// All jobs, or an even sample by number with those of the longest JCT.
+/// Returns all jobs, or an even sample by number with the jobs of the longest JCT.
 fn sample(jobs: &[JobRow], most: usize) -> Vec<&JobRow> {
     if jobs.len() <= most {
         return jobs.iter().collect();
@@ -204,8 +204,8 @@ impl Rect {
     }
 }
 
-/// The most that each may have so that all together have at most `total`; those
-/// with less leave the rest to the others.
+/// Returns the largest part for each count so that all counts together have at most `total`.
+/// Counts below the part leave the rest to the others.
 fn fair_part(counts: &[usize], total: usize) -> usize {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable();
@@ -244,7 +244,7 @@ fn spans(mut rects: Vec<Rect>, nodes: Vec<u32>, most: usize) -> Spans {
     let mut rule = "Every bar is here.".to_owned();
     if total > most {
         shades = Some(shaded(&rects, rows, per_row, end));
-        // Those with most GPU time; ties in the order of the file.
+        // The bars with most GPU time; ties in the order of the file.
         rects.sort_by(|a, b| b.gpu_seconds().total_cmp(&a.gpu_seconds()));
         rects.truncate(most);
         rule = format!(
@@ -270,7 +270,7 @@ fn spans(mut rects: Vec<Rect>, nodes: Vec<u32>, most: usize) -> Spans {
     }
 }
 
-/// Returns how busy GPUs were, a digit from 0 to 9 a cell.
+/// Returns the use of GPUs, a digit from 0 to 9 for each cell.
 fn shaded(rects: &[Rect], rows: u32, per_row: u32, end: f64) -> Vec<String> {
     let lines = rows.div_ceil(per_row) as usize;
     let mut busy = vec![0.0; lines * CELLS];

@@ -1,4 +1,4 @@
-//! One self-contained page of results.
+//! One self-contained HTML page of results.
 
 mod data;
 mod sweep;
@@ -15,12 +15,12 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Of a sweep, jobs and GPUs over time are those of so many runs at most.
+/// The most runs of a sweep with jobs and GPUs over time in the page.
 const RUNS_OF_A_SWEEP: usize = 24;
 
-/// One HTML page of these folders' schedulers: figures, pictures, GPUs over
-/// time, jobs. It needs nothing but itself, and stays small enough to open:
-/// what it leaves out of large results, it says.
+/// Returns one HTML page of result folders: figures, pictures, GPUs over time, and jobs.
+///
+/// The page needs no other file. Of large results, the page holds a part and states which part.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -41,7 +41,7 @@ pub fn report(folders: &[Folder]) -> Result<String, FolderError> {
         rule.push_str(&sweep::rule(sweep, runs.len()));
         of_sweeps.extend(runs);
     }
-    // The runs of a sweep can be looked at as those of a comparison can.
+    // The page shows runs of a sweep like runs of a comparison.
     let mut all = compared;
     let title = title(&all, &sweeps);
     all.extend(contestants(&of_sweeps));
@@ -69,7 +69,7 @@ fn title(all: &[Contestant<'_>], sweeps: &[&Sweep]) -> String {
     }
 }
 
-/// The page with its gaps filled, in one pass: what is filled in may hold anything.
+/// Fills the gaps of the page in one pass, so that fillings may hold any text.
 fn filled(parts: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = PAGE;
@@ -86,7 +86,7 @@ fn filled(parts: &[(&str, &str)]) -> String {
     page
 }
 
-/// Returns where the results come from, and what the reader must know first.
+/// Returns the origin of the results, and notices.
 fn about(folders: &[Folder]) -> String {
     let mut html = String::new();
     for folder in folders.iter().filter(|f| !f.manifest.is_null()) {
@@ -127,7 +127,7 @@ fn about(folders: &[Folder]) -> String {
     html
 }
 
-/// A heading that sorts; its hint says the formula.
+/// Appends a heading that sorts its column. Its hint is the formula.
 fn heading(html: &mut String, name: &str, formula: &str, kind: &str) {
     let (name, formula) = (Escaped(name), Escaped(formula));
     // Writing to a string cannot fail.
@@ -137,7 +137,7 @@ fn heading(html: &mut String, name: &str, formula: &str, kind: &str) {
     );
 }
 
-/// A figure as it is read, by the name of its column.
+/// Formats a figure by the name of its column.
 fn figure(column: &str, value: f64) -> String {
     match column {
         "utilisation" => format!("{:.1} %", 100.0 * value),
@@ -147,7 +147,7 @@ fn figure(column: &str, value: f64) -> String {
     }
 }
 
-/// The table of figures, a row a scheduler.
+/// Returns the table of figures, with a row for each scheduler.
 fn summary(all: &[Contestant<'_>]) -> String {
     let mut html =
         String::from("<div class=\"card\"><table class=\"sorts\" id=\"summary\"><thead><tr>");
@@ -196,7 +196,7 @@ fn summary(all: &[Contestant<'_>]) -> String {
     html + &note
 }
 
-/// The columns to show, and a note of the others: what went well everywhere takes no room.
+/// Returns the columns to show, and a note about hidden columns with zeros only.
 fn told(zero_everywhere: impl Fn(&str) -> bool) -> (Vec<&'static Column>, String) {
     let mut hidden = vec!["rejected", "failed", "unfinished"];
     hidden.retain(|name| zero_everywhere(name));
@@ -214,9 +214,7 @@ fn told(zero_everywhere: impl Fn(&str) -> bool) -> (Vec<&'static Column>, String
 fn figures(pictures: &[Picture]) -> String {
     let mut html = String::new();
     for p in pictures {
-        // Panels need all the width that there is.
-        let wide = if p.svg.contains("<use ") { " wide" } else { "" };
-        let _ = writeln!(html, "<div class=\"card{wide}\">{}</div>", p.svg);
+        let _ = writeln!(html, "<div class=\"card\">{}</div>", p.svg);
     }
     html
 }

@@ -8,7 +8,7 @@ const element = (name, text, kind) => {
   return e;
 };
 
-// Light or dark: as the system has it, until somebody says otherwise.
+// Light or dark: the setting of the system, until the button changes it.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const setDark = (on) => { document.body.classList.toggle("dark", on); drawGantt(); };
 $("theme").onclick = () => setDark(!document.body.classList.contains("dark"));

@@ -1,4 +1,4 @@
-//! What the page says of a sweep.
+//! The part of the page about a sweep.
 
 use super::super::sweep::{Group, Sweep};
 use super::{figure, grouped, heading, told};
@@ -7,7 +7,7 @@ use blox_sim::results::COLUMNS;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Figures of the table of means, with their columns of [`COLUMNS`].
+/// The figures of the table of means, by their names in [`COLUMNS`].
 const MEANS: [&str; 6] = [
     "median_jct_s",
     "p99_jct_s",
@@ -17,7 +17,7 @@ const MEANS: [&str; 6] = [
     "preemptions",
 ];
 
-/// Returns where the runs come from, and what the reader must know first.
+/// Returns the origin of the runs, and notices.
 pub(super) fn about(sweeps: &[&Sweep]) -> String {
     let mut html = String::new();
     for sweep in sweeps {
@@ -71,7 +71,7 @@ pub(super) fn about(sweeps: &[&Sweep]) -> String {
     html
 }
 
-/// Of which runs jobs and GPUs over time are here.
+/// Returns the rule that chose the runs with jobs and GPUs over time.
 pub(super) fn rule(sweep: &Sweep, shown: usize) -> String {
     let (runs, are) = match shown {
         1 => ("run".to_owned(), "is"),
@@ -87,7 +87,7 @@ pub(super) fn rule(sweep: &Sweep, shown: usize) -> String {
     }
 }
 
-/// Means over seeds, a row a scheduler and setting; behind them every run.
+/// Returns the table of means over seeds, and below it the table of runs.
 pub(super) fn tables(sweep: &Sweep) -> String {
     let groups = sweep.groups();
     let mut html = means(sweep, &groups);

@@ -1,4 +1,4 @@
-//! The folder of a sweep, read again.
+//! Reads the folder of a sweep.
 
 mod pictures;
 
@@ -22,17 +22,17 @@ const CONFIDENCE: f64 = 0.95;
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
     pub path: PathBuf,
-    /// What `sweep.json` says; null without one.
+    /// The content of `sweep.json`. Null without the file.
     pub index: Value,
     /// The settings that vary, in order of their columns, without the seed.
     pub varied: Vec<String>,
     pub runs: Vec<Run>,
 }
 
-/// One run: what it was told and what came of it.
+/// One run: its settings and its figures.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    /// Its name and that of its folder.
+    /// The name of the run and of its folder.
     pub name: String,
     pub scheduler: String,
     pub seed: String,
@@ -42,7 +42,7 @@ pub(super) struct Run {
     figures: Vec<Option<f64>>,
 }
 
-/// Runs that differ in their seeds alone.
+/// Runs that differ only in their seeds.
 pub(super) struct Group<'a> {
     pub scheduler: &'a str,
     pub settings: &'a [String],
@@ -50,7 +50,7 @@ pub(super) struct Group<'a> {
 }
 
 impl Run {
-    /// A column of [`COLUMNS`].
+    /// Returns the figure of a column of [`COLUMNS`].
     pub fn figure(&self, name: &str) -> Option<f64> {
         let at = COLUMNS.iter().position(|c| c.name == name)?;
         self.figures.get(at).copied().flatten()
@@ -58,7 +58,7 @@ impl Run {
 }
 
 impl Group<'_> {
-    /// The mean over seeds; `None` where no run has the figure.
+    /// Returns the mean over seeds, or `None` if no run has the figure.
     pub fn estimate(&self, name: &str) -> Option<Estimate> {
         let values: Vec<f64> = self.runs.iter().filter_map(|r| r.figure(name)).collect();
         Estimate::of(&values, CONFIDENCE)
@@ -71,7 +71,7 @@ impl Sweep {
         dir.join(TABLE).is_file()
     }
 
-    /// Reads the table of the runs; what they wrote is read when it is needed.
+    /// Reads the table of the runs, without the files of each run.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -94,7 +94,7 @@ impl Sweep {
         })
     }
 
-    /// In order of their first runs.
+    /// Returns the groups in order of their first runs.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for run in &self.runs {
@@ -112,7 +112,7 @@ impl Sweep {
         groups
     }
 
-    /// Settings that vary, as `load 4, cluster 8x4`.
+    /// Formats settings, for example as `load 4, cluster 8x4`.
     pub fn told(&self, settings: &[String]) -> String {
         let named = self.varied.iter().zip(settings);
         let parts: Vec<String> = named
@@ -121,7 +121,7 @@ impl Sweep {
         parts.join(", ")
     }
 
-    /// Returns what a run wrote; `None` where only the table is left.
+    /// Reads the files of a run. Returns `None` if only the table is left.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -133,7 +133,7 @@ impl Sweep {
         }
     }
 
-    /// At most so many runs of the first seed, each as a folder of its own.
+    /// Returns at most `most` runs of the first seed, each as a folder.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -161,7 +161,7 @@ impl Sweep {
     }
 }
 
-/// Names of the settings, and the runs that have an average.
+/// Returns the names of the settings, and the runs that have an average.
 fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
     let mut table = Table::open(path)?;
     let scheduler = table.column("scheduler")?;

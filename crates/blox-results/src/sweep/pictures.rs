@@ -1,4 +1,4 @@
-//! What a sweep varied against what came of it.
+//! Pictures of a sweep: figures over the settings.
 
 use super::super::folder::FolderError;
 use super::super::pictures::Picture;
@@ -7,7 +7,7 @@ use super::{Group, Sweep};
 use blox_plot::{Axis, BarChart, Chart, Series};
 use blox_sim::results::statistics::Estimate;
 
-/// Figures that are drawn: their column, name in paths, title and axis.
+/// The drawn figures: column, name in paths, title and axis.
 const FIGURES: [(&str, &str, &str, Scale); 4] = [
     (
         "avg_jct_s",
@@ -35,7 +35,7 @@ const FIGURES: [(&str, &str, &str, Scale); 4] = [
     ),
 ];
 
-/// More settings than these get no distributions of their own.
+/// The most settings for which distributions are drawn.
 const MOST_SETTINGS: usize = 12;
 
 #[derive(Clone, Copy)]
@@ -48,17 +48,18 @@ impl Scale {
     fn axis(self) -> Axis {
         match self {
             Scale::Seconds(label) => Axis::seconds(label).from(0.0),
-            Scale::Fraction(label) => Axis::fraction(label).from(0.0).to(1.0),
+            Scale::Fraction(label) => Axis::fraction(label).from(0.0),
         }
     }
 }
 
-/// Averages and other figures over the load, or over the first number that was
-/// varied where loads were not, or side by side where no number was; and the
-/// completion times at each setting.
+/// Draws figures over the load, and the completion times at each setting.
+///
+/// If the sweep does not vary the load, the horizontal axis is the first setting that is a
+/// number. If no setting is a number, the averages are bars.
 ///
 /// # Errors
-/// What a run wrote cannot be read.
+/// A file of a run cannot be read.
 pub(crate) fn pictures(sweep: &Sweep) -> Result<Vec<Picture>, FolderError> {
     let groups = sweep.groups();
     if groups.len() < 2 {
@@ -72,7 +73,7 @@ pub(crate) fn pictures(sweep: &Sweep) -> Result<Vec<Picture>, FolderError> {
     Ok(list)
 }
 
-/// The setting on the horizontal axis.
+/// Returns the setting on the horizontal axis.
 fn over(sweep: &Sweep) -> Option<usize> {
     let rank = |k: &usize| match sweep.varied[*k].as_str() {
         "load" => 0,
@@ -87,7 +88,7 @@ fn value(text: &str) -> Option<f64> {
     text.parse().ok().filter(|v: &f64| v.is_finite())
 }
 
-/// A picture a figure, a line a scheduler and other settings.
+/// Draws a picture for each figure, with a line for each scheduler and its other settings.
 fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
     let (what, axis) = match sweep.varied[x].as_str() {
         "load" => ("Load", Axis::new("load (jobs per hour)")),
@@ -137,13 +138,13 @@ fn series(name: String, mut points: Vec<(f64, Estimate)>) -> Series {
     Series::line(name, means).between(points.iter().map(|(_, e)| ends(e)))
 }
 
-/// One run has no interval, and draws none.
+/// Returns the ends of the interval, which are NaN for one run.
 fn ends(e: &Estimate) -> (f64, f64) {
     let half = e.half_width.unwrap_or(f64::NAN);
     (e.mean - half, e.mean + half)
 }
 
-/// Returns what the points and whiskers are.
+/// Returns the meaning of points and whiskers.
 fn means_of(groups: &[Group<'_>]) -> String {
     let sizes = groups.iter().map(|g| g.runs.len());
     match (sizes.clone().min(), sizes.max()) {
@@ -178,7 +179,7 @@ fn bars(sweep: &Sweep, groups: &[Group<'_>]) -> Picture {
     }
 }
 
-/// Completion times at each setting, a line a scheduler.
+/// Draws the completion times at each setting, with a line for each scheduler.
 fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, FolderError> {
     let mut settings: Vec<&[String]> = Vec::new();
     for group in groups {
@@ -228,7 +229,7 @@ fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, Fo
     Ok(list)
 }
 
-/// As in `jct-cdf_load=4`.
+/// Returns a name such as `jct-cdf_load=4`.
 fn name_of(varied: &[String], setting: &[String]) -> String {
     let mut name = "jct-cdf".to_owned();
     for (what, value) in varied.iter().zip(setting) {
