@@ -2,7 +2,7 @@
 //! runs to its end, or its error names the role that is already taken. Every component also passes
 //! one test on both backends.
 
-use blox::core::registry::{Named, Shelf};
+use blox::core::registry::{Named, Seeded, Shelf};
 use blox::core::{
     ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline,
     Seconds, Time,
@@ -184,9 +184,6 @@ fn every_scheduler_behind_every_admission_and_cluster_manager_runs_to_its_end() 
 /// A backend that runs a scheduler over [`jobs`] and returns their outcomes.
 type Backend = fn(Pipeline) -> Result<Vec<Outcome>, String>;
 
-/// Cluster managers that switch nodes on: the daemon cannot yet carry that out.
-const NEEDS_PROVIDER: [&str; 0] = [];
-
 fn every_part(backend: Backend, parts: Vec<(String, Pipeline)>) {
     let mut failures = Vec::new();
     let count = parts.len();
@@ -244,7 +241,7 @@ fn scheduling_policies() -> Vec<(String, Pipeline)> {
 }
 
 /// Returns `fifo` with each component that `with` adds to it.
-fn fifo_with<T>(
+fn fifo_with<T: Seeded>(
     shelf: &Shelf<T>,
     with: impl Fn(Pipeline, T) -> Result<Pipeline, ComposeError>,
 ) -> Vec<(String, Pipeline)> {
@@ -274,9 +271,7 @@ fn admission_policies() -> Vec<(String, Pipeline)> {
 }
 
 fn cluster_managers() -> Vec<(String, Pipeline)> {
-    let mut all = fifo_with(&blox::registry().cluster, |fifo, part| {
+    fifo_with(&blox::registry().cluster, |fifo, part| {
         fifo.with_cluster(part)
-    });
-    all.retain(|(name, _)| !NEEDS_PROVIDER.contains(&name.as_str()));
-    all
+    })
 }

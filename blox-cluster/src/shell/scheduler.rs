@@ -984,6 +984,65 @@ mod tests {
     }
 
     #[test]
+    fn old_ended_jobs_are_in_the_archive_also_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let begin = || {
+            let fifo = Composition::new("fifo")
+                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+                .placement(FirstFit)
+                .build()
+                .unwrap();
+            let limits = Limits {
+                ended_jobs: 4,
+                ..Limits::default()
+            };
+            let settings = Settings::default();
+            start(dir.path(), settings, fifo, limits, Watch::default()).unwrap()
+        };
+        let request = |handle: &Handle, request| {
+            let (tx, rx) = oneshot::channel();
+            let input = Box::new(Heard::Request(request));
+            handle.to.send(Message::Input(input, Some(tx))).unwrap();
+            rx.blocking_recv().unwrap()
+        };
+        let kept = |handle: &Handle| {
+            let (tx, rx) = oneshot::channel();
+            let look = move |s: &Scheduler, _: Millis| {
+                let durable = s.launches().durable();
+                let archived: u64 = durable.archived.jobs.values().sum();
+                let _ = tx.send((durable.jobs.len(), archived));
+            };
+            handle.to.send(Message::Look(Box::new(look))).unwrap();
+            rx.blocking_recv().unwrap()
+        };
+        let first = begin();
+        for job in 0..12 {
+            let submit = Request::Submit {
+                key: format!("{job}").into(),
+                spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
+            };
+            assert_eq!(request(&first.handle, submit), Ok(JobId(job)));
+            let cancel = Request::Cancel(JobId(job));
+            assert_eq!(request(&first.handle, cancel), Ok(JobId(job)));
+        }
+        until("old jobs are archived", || kept(&first.handle).0 <= 5);
+        let (jobs, archived) = kept(&first.handle);
+        assert_eq!(jobs as u64 + archived, 12);
+        first.handle.stop();
+        first.thread.join().unwrap().unwrap();
+        let again = begin();
+        assert_eq!(kept(&again.handle), (jobs, archived));
+        let find = |job| again.handle.archive.find(JobId(job)).unwrap();
+        let past = find(0).unwrap();
+        assert_eq!((past.job, past.became()), (JobId(0), "cancelled"));
+        assert_eq!(find(11), None);
+        let hold = request(&again.handle, Request::Hold(JobId(0)));
+        assert_eq!(hold, Err(RequestError::Archived(JobId(0))));
+        again.handle.stop();
+        again.thread.join().unwrap().unwrap();
+    }
+
+    #[test]
     fn log_of_another_format_is_refused_and_left_as_it_is() {
         let header =
             |format: u32| serde_json::json!([{ "header": { "format": format, "program": "9.9" } }]);
