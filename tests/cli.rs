@@ -303,6 +303,10 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             "scheduler `las` has no parameter `x`; it has: gpu_time, guard_h, backfill",
         ),
         (
+            "simulate -s las{gard_h=1}",
+            "scheduler `las` has no parameter `gard_h`, did you mean `guard_h`? it has: gpu_time, guard_h, backfill",
+        ),
+        (
             "simulate -s las{guard_h=-1}",
             "`las{guard_h=-1}`: parameter `guard_h` is `-1`, expected a number of hours above 0",
         ),
@@ -342,7 +346,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia",
+            "--format: `xml` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
@@ -354,7 +358,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload x",
-            "--workload is `x`, expected blox, poisson, bursty, diurnal",
+            "--workload is `x`, expected one of blox, poisson, bursty, diurnal",
         ),
         (
             "simulate -s las --workload poisson",

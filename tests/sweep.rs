@@ -480,7 +480,7 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
         ),
         (
             "compare fifo las --baseline sjf",
-            "--baseline is `sjf`, expected one of the schedulers: fifo, las",
+            "--baseline is `sjf`, expected one of fifo, las",
         ),
         (
             "compare fifo las --output-format xml",

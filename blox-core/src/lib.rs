@@ -46,6 +46,7 @@ pub mod replay;
 pub mod request;
 pub mod runtime;
 pub mod state;
+pub mod suggest;
 pub mod testing;
 pub mod units;
 pub mod view;

@@ -4,6 +4,7 @@ use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
 use super::reading;
 use blox_core::ClusterSpec;
+use blox_core::suggest::{for_serde, one_of};
 use blox_traces::cluster_file::is_path;
 use clap::Args;
 use serde_json::Value;
@@ -41,6 +42,16 @@ impl Given {
             "{} is `{found}`, expected {expected}",
             self.name(key)
         ))
+    }
+
+    /// A value that is not among these names.
+    pub fn unknown<'a>(
+        &self,
+        key: &str,
+        found: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Failure {
+        self.wrong(key, found, &one_of(found, known))
     }
 
     /// Returns what is wrong with what a key names.
@@ -347,7 +358,11 @@ fn read(path: &Path) -> Result<Options, Failure> {
             .take(60)
             .collect();
         let what = e.message().replace('\n', ", ");
-        Failure::new(format!("{shown}: line {} is `{found}`: {what}", line + 1))
+        let meant = for_serde(&what);
+        Failure::new(format!(
+            "{shown}: line {} is `{found}`: {what}{meant}",
+            line + 1
+        ))
     })?;
     // Paths are meant from where the file lies.
     let base = path.parent().unwrap_or(Path::new(""));

@@ -168,7 +168,6 @@ pub(super) fn baseline(given: &Given, contestants: &[Contestant]) -> Result<usiz
         .position(|c| Ok(&c.label) == label.as_ref());
     found.ok_or_else(|| {
         let known: Vec<&str> = contestants.iter().map(|c| c.label.as_str()).collect();
-        let expected = format!("one of the schedulers: {}", known.join(", "));
-        given.wrong("baseline", text, &expected)
+        given.unknown("baseline", text, known)
     })
 }
