@@ -354,9 +354,32 @@ fn a_key_never_stands_for_another_job() {
 }
 
 #[test]
+fn submit_too_large_for_the_cluster_fails_at_once() {
+    let c = Cluster::start("fifo", &[1, 2]);
+    let submit = |gpus: &str| {
+        let args = ["submit", "--at", &c.at, "--gpus", gpus, "--", "true"];
+        blox().args(args).output().unwrap()
+    };
+    let seen = submit("9");
+    let err = String::from_utf8_lossy(&seen.stderr).into_owned();
+    assert_eq!((seen.status.code(), &*seen.stdout), (Some(2), &b""[..]));
+    assert_eq!(
+        err,
+        "error: the job asks for 9 GPUs, at most 3 are possible; ask for less, or add nodes first; \
+         if nodes were still to come, start the scheduler with --wait-for-nodes N\n"
+    );
+    assert_eq!(c.run(&["queue", "--all", "--json"]).unwrap().trim(), "[]");
+    assert_eq!(submit("3").stdout, b"0\n");
+    c.until_phase(0, "completed");
+}
+
+#[test]
 fn a_job_that_is_too_large_for_the_nodes_that_came_is_told_how_to_wait_for_more() {
-    let c = Cluster::start("fifo", &[1]);
+    let mut c = Cluster::start("fifo", &[]);
+    // Without a node, any job may still fit.
     let job = c.submit(&["--gpus", "2", "--", "true"]);
+    c.nodes.push(None);
+    c.start_node(0, 1);
     c.until_phase(job, "rejected");
     let why = c.run(&["why", "0"]).unwrap();
     assert_eq!(

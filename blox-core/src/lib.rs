@@ -30,6 +30,7 @@ pub mod draft;
 pub mod drive;
 pub mod estimate;
 pub mod event;
+pub mod feasibility;
 pub mod forecast;
 pub mod ids;
 pub mod input;
@@ -62,6 +63,7 @@ pub use decision::{
 };
 pub use draft::{Draft, DraftError, Savepoint};
 pub use event::{Event, Outcome};
+pub use feasibility::Feasibility;
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 pub use input::{Input, Refused};
 pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};

@@ -4,6 +4,7 @@ use crate::cadence::{Cadence, OnEvent, Rounds};
 use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
+use crate::feasibility::Feasibility;
 use crate::ids::{JobId, Name};
 use crate::job::JobRef;
 use crate::policy::{
@@ -478,6 +479,13 @@ impl Pipeline {
     /// The reason if it could not.
     pub fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         (*self.placement.policy).any_can_ever_place(view, job)
+    }
+
+    /// The rule by which it rejects jobs that its cluster can never hold. A cluster whose manager
+    /// is not [`StaticCluster`] may grow.
+    pub fn feasibility(&self) -> Feasibility {
+        let may_grow = self.awaits_growth || self.policy::<StaticCluster>().is_none();
+        Feasibility::new(Arc::clone(&self.placement.policy), may_grow)
     }
 
     /// Calls its scheduling policy alone.

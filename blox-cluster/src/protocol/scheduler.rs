@@ -13,8 +13,8 @@ use super::timers::Timers;
 use blox_core::cadence::Cadence;
 use blox_core::core::{self, Core, Question};
 use blox_core::{
-    Command, DecideError, Decision, Event, Input, JobId, JobSpec, Name, NodeAction, NodeId,
-    NodeStatus, Phase, Refused, Time, View,
+    Command, DecideError, Decision, Event, Feasibility, Input, JobId, JobSpec, Name, NodeAction,
+    NodeId, NodeStatus, Phase, Reason, Refused, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -111,7 +111,14 @@ pub enum RequestError {
     /// The job makes no sense.
     #[error("{0}")]
     BadSpec(String),
+    /// The cluster can never hold it.
+    #[error("the job {0}; ask for less, or add nodes first{MORE_NODES}")]
+    NeverFits(Reason),
 }
+
+/// The advice for a job that is too large for the nodes that came.
+pub(super) const MORE_NODES: &str =
+    "; if nodes were still to come, start the scheduler with --wait-for-nodes N";
 
 /// What is to be done once the facts are on the disk.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,6 +184,8 @@ pub struct Scheduler {
     clock: ClusterClock,
     refused_events: u64,
     last_refused: String,
+    /// Refuses submissions, once the nodes that are waited for have come.
+    feasibility: Option<Feasibility>,
 }
 
 impl Scheduler {
@@ -238,6 +247,7 @@ impl Scheduler {
             clock,
             refused_events: 0,
             last_refused: String::new(),
+            feasibility: None,
         };
         // Nobody knows any more from what it would have been answered.
         if let Some(Question { number, .. }) = open {
@@ -245,6 +255,11 @@ impl Scheduler {
             scheduler.tell(Input::Lost { at, question, why }, &mut step);
         }
         (scheduler, step)
+    }
+
+    /// Refuses from now on what the cluster can never hold, as the scheduler's decisions do later.
+    pub fn refuse_by(&mut self, rule: Feasibility) {
+        self.feasibility = Some(rule);
     }
 
     /// Everything that lasts.
@@ -440,8 +455,7 @@ impl Scheduler {
         let Some(due) = self.core.due().filter(|due| by(*due, at)) else {
             return;
         };
-        let nodes = self.core.state().cluster().nodes().len();
-        if self.late || nodes < self.settings.wait_for_nodes {
+        if self.late || !self.has_nodes() {
             return;
         }
         // Of the moments that have passed while there was no scheduler, or while it was not asked,
@@ -459,6 +473,11 @@ impl Scheduler {
         // The policy is asked by the fact itself.
         self.commands
             .retain(|command| !matches!(command, Command::Ask { .. }));
+    }
+
+    /// Returns whether the nodes that are waited for have come.
+    fn has_nodes(&self) -> bool {
+        self.core.state().cluster().nodes().len() >= self.settings.wait_for_nodes
     }
 
     fn request(
@@ -542,11 +561,13 @@ impl Scheduler {
         let spec = submitted(spec, at);
         spec.check()
             .map_err(|e| RequestError::BadSpec(e.to_string()))?;
+        let spec = Arc::new(spec);
+        if let Some(rule) = self.feasibility.as_ref().filter(|_| self.has_nodes()) {
+            let fits = rule.check(self.core.state(), &spec);
+            fits.map_err(RequestError::NeverFits)?;
+        }
         let job = self.core.state().next_job_id();
-        let event = Event::Submitted {
-            job,
-            spec: Arc::new(spec),
-        };
+        let event = Event::Submitted { job, spec };
         if !self.tell(Input::Event { at, event }, step) {
             return Err(RequestError::BadSpec(
                 "the scheduler cannot take it".to_owned(),

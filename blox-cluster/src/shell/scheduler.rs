@@ -277,6 +277,7 @@ pub fn start(
         why: e.to_string(),
     };
     let cadence = pipeline.cadence();
+    let feasibility = pipeline.feasibility();
     if let Some(memory) = memory {
         pipeline.restore(memory).map_err(policy_error)?;
     }
@@ -290,8 +291,9 @@ pub fn start(
         .unwrap_or_default();
     let at = Time::new(wall.as_secs_f64());
     let new = new_cluster()?;
-    let (machine, first) =
+    let (mut machine, first) =
         Scheduler::begin(settings, saved, &records, new, cadence.clone(), now, at);
+    machine.refuse_by(feasibility);
     if !records.is_empty() {
         // What was read is written as one, so that the next start is quick.
         let mut saved = machine.save();

@@ -15,6 +15,7 @@ mod training;
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
 use super::record::Record;
+use super::scheduler::MORE_NODES;
 use super::timers::Timers;
 use blox_core::{Event, Input, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
 use crc32c::crc32c;
@@ -232,9 +233,7 @@ impl Durable {
                     if let (Verdict::Reject(why), Some(brief)) = (verdict, self.jobs.get_mut(job)) {
                         // Half a cluster turns away what all of it could run.
                         let hint = match why {
-                            Reason::NeverFits { .. } => {
-                                "; if nodes were still to come, start the scheduler with --wait-for-nodes N"
-                            }
+                            Reason::NeverFits { .. } => MORE_NODES,
                             _ => "",
                         };
                         (brief.ended, brief.why) = (Some(*at), format!("{why}{hint}"));
