@@ -121,7 +121,7 @@ fn a_trace_is_simulated_with_its_notices_and_rejections() {
     for line in [
         "cluster    1x4: 1 node, 4 GPUs",
         "workload   jobs.csv (csv, 4 jobs)",
-        "measured   all 4 jobs\n",
+        "measured   all 4 jobs; averages: of 3 that completed\n",
         "rounds     300 s",
         "fifo       1 rejected (never fits: 1)",
         "notice     not in order of submission: sorted (once, on line 4)",
@@ -132,7 +132,51 @@ fn a_trace_is_simulated_with_its_notices_and_rejections() {
         dir.path(),
         "simulate -q -s fifo --trace jobs.csv --cluster 1x4".split(' '),
     );
-    assert_eq!((quiet.out.lines().count(), quiet.err.as_str()), (3, ""));
+    assert_eq!(quiet.out.lines().count(), 3);
+    assert_eq!(quiet.err, "notice: fifo: 1 rejected (never fits: 1)\n");
+}
+
+#[test]
+fn quiet_counts_losses_and_replaced_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = "id,when,n,dur,extra\na,0,1,100,x\nb,0,1,200,y\nc,10,9,300,z\nd,20,0,100,z\n";
+    fs::write(dir.path().join("own.csv"), rows).unwrap();
+    let map = "--trace own.csv --map submit=when,gpus=n,duration=dur --cluster 1x4 -q";
+    let own = "notice: 2 columns ignored (`id`, `extra`)\n\
+               notice: 1 row dropped (asks for no GPU: 1)\n";
+    let placement = "notice: --placement buddy replaces each scheduler's own placement policy\n";
+    for (line, losses) in [
+        (
+            "simulate tiresias --placement buddy --measure 1..2",
+            format!(
+                "{own}notice: 1 of 3 jobs not measured\n\
+                 notice: tiresias: 1 rejected (never fits: 1)\n{placement}"
+            ),
+        ),
+        (
+            "compare fifo --seeds 1,2",
+            format!("{own}notice: fifo: 2 rejected in 2 of 2 runs\n"),
+        ),
+        (
+            "sweep fifo las --placement buddy",
+            format!("notice: 2 rejected in 2 of 2 runs\n{placement}"),
+        ),
+    ] {
+        let seen = support::good(dir.path(), &format!("{line} {map}"));
+        assert_eq!(seen.err, losses, "{line}");
+    }
+    let shown = support::good(
+        dir.path(),
+        &format!("simulate las --placement buddy {map}").replace(" -q", ""),
+    );
+    let line = "notice     --placement buddy replaces each scheduler's own placement policy\n";
+    assert!(shown.out.contains(line), "{}", shown.out);
+    let shown = support::good(
+        dir.path(),
+        "compare sia fifo --load 8 --jobs 20 --cluster 1x4",
+    );
+    let line = "notice     sia: none of 20 measured jobs tells how it adapts (extras.training), and is rigid\n";
+    assert!(shown.out.contains(line), "{}", shown.out);
 }
 
 #[test]

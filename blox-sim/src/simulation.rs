@@ -97,6 +97,8 @@ pub struct Told {
     pub brought: u64,
     /// Jobs that reported a loss, or say how they would.
     pub losses: u64,
+    /// Jobs that say how their speed depends on GPUs and batch size.
+    pub trainings: u64,
 }
 
 /// The collectors that a simulation was given, after its run.

@@ -626,7 +626,7 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub json: bool,
-    /// No progress and no notes
+    /// No progress and no notes; what the figures leave out is counted on standard error
     #[arg(long, short, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,

@@ -22,6 +22,7 @@ mod generated;
 mod grid;
 mod leftovers;
 mod lock;
+mod losses;
 mod new;
 mod output;
 mod plot;

@@ -7,7 +7,7 @@ use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::resolve::Experiment;
-use super::{Failure, INTERRUPTED, OK, Terminal, pool, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, losses, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::{Named, Registry};
@@ -26,6 +26,8 @@ pub(super) struct Run {
     pub report: Report,
     /// What was dropped or repaired in the workload, a line each.
     pub notices: Vec<String>,
+    /// What of the workload no job has, a counted line each.
+    pub lost: Vec<String>,
     /// The workload in a few words.
     pub workload: String,
     /// The length of a round, where there are rounds.
@@ -108,10 +110,13 @@ pub(super) fn simulate(
         // A table has no place for it; JSON has it as a field.
         let _ = terminal.err.write_all(table::stories(id, &done).as_bytes());
     }
-    if format.is_data() && !o.quiet {
-        for notice in table::notices(&experiment, &done) {
-            let _ = writeln!(terminal.err, "notice: {notice}");
-        }
+    let notices = match (o.quiet, format.is_data()) {
+        (true, _) => losses::of_runs(&experiment, &done),
+        (false, true) => table::notices(&experiment, &done),
+        (false, false) => Vec::new(),
+    };
+    for notice in notices {
+        let _ = writeln!(terminal.err, "notice: {notice}");
     }
     kept?;
     if !o.quiet {
@@ -264,6 +269,7 @@ pub(super) fn run_one(
         collected: names.zip(report.collected.figures()).collect(),
         report,
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
+        lost: losses::of_input(workload.notices()),
         workload: label,
         period_s,
     })

@@ -7,6 +7,7 @@
 
 use super::config::Given;
 use super::grid::{self, Form, Grid, decimal, number_of};
+use super::losses;
 use super::output::{self, OutputFormat};
 use super::run::human_duration;
 use super::sweep::plan::Plan;
@@ -26,6 +27,8 @@ struct Kept {
     /// Job completion times of measured jobs, by number of job.
     times: Vec<(u32, f64)>,
     notices: Vec<String>,
+    /// What of the workload no job has.
+    lost: Vec<String>,
     /// Measured jobs that the scheduler ended.
     ended_early: u64,
     /// Measured rigid jobs on other numbers of GPUs than they asked for.
@@ -113,6 +116,7 @@ pub(super) fn compare(
                     ended_early: table::ended_by_scheduler(&run),
                     resized: run.report.resized,
                     nothing_measured: run.nothing_measured(experiment),
+                    lost: run.lost,
                     workload: run.workload,
                 })
             }
@@ -157,12 +161,15 @@ pub(super) fn compare(
     };
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;
+    let notices = match (plan.base.quiet, format.is_data()) {
+        (true, _) => lost(&plan, &entries),
+        (false, true) => notices(&plan, &entries, &left_out),
+        (false, false) => Vec::new(),
+    };
+    for notice in notices {
+        let _ = writeln!(terminal.err, "notice: {notice}");
+    }
     if !plan.base.quiet {
-        if format.is_data() {
-            for notice in notices(&entries, &left_out) {
-                let _ = writeln!(terminal.err, "notice: {notice}");
-            }
-        }
         let took = human_duration(start.elapsed());
         let _ = writeln!(terminal.err, "wall time {took}");
     }
@@ -307,7 +314,7 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
             number_of(seeds.len() as u64, "seed")
         ),
     );
-    for notice in notices(entries, left_out) {
+    for notice in notices(plan, entries, left_out) {
         say("notice", notice);
     }
     lines
@@ -323,8 +330,25 @@ fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
 pub(super) const ALIKE: &str =
     "every seed gives the same results: nothing here depends on it, and ± says nothing";
 
+/// Counted lines that `--quiet` does not hide: of the input, of each scheduler, of options.
+fn lost(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
+    let first = entries.first().and_then(|e| e.runs.first());
+    let mut lines = first.map(|kept| kept.lost.clone()).unwrap_or_default();
+    lines.extend(incomplete(entries));
+    lines.extend(losses::replaced(&plan.base));
+    lines
+}
+
+/// Measured jobs that did not complete, a line a scheduler.
+fn incomplete(entries: &[Entry<'_>]) -> impl Iterator<Item = String> {
+    entries.iter().filter_map(|e| {
+        let line = losses::of_figures(e.runs.iter().map(|k| &k.figures))?;
+        Some(format!("{}: {line}", e.label))
+    })
+}
+
 /// Notices are mostly those of every seed: each is said once.
-fn notices(entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
+fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
     let mut list: Vec<(String, usize)> = Vec::new();
     for kept in entries.iter().flat_map(|e| &e.runs) {
         for notice in &kept.notices {
@@ -347,6 +371,8 @@ fn notices(entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
             n => format!("{notice} (in {n} of {runs} runs)"),
         })
         .collect();
+    lines.extend(incomplete(entries));
+    lines.extend(losses::replaced(&plan.base));
     lines.extend(entries.iter().filter_map(|e| {
         let of_all_seeds = e.runs.iter().map(|k| k.ended_early).sum();
         table::ended_early(e.label, of_all_seeds)

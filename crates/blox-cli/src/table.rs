@@ -1,6 +1,7 @@
 //! The results as a table for people.
 
 use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
+use super::losses;
 use super::output::reasons;
 use super::resolve::{Experiment, parse_measure};
 use super::run::Run;
@@ -200,6 +201,11 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     say("workload", first.workload.clone());
     say("measured", measured(experiment, runs));
     say("rounds", rounds(runs));
+    let completion = experiment.options.completion.as_deref();
+    if runs.iter().any(|r| r.period_s.is_some()) && completion.is_none_or(|c| c == "round") {
+        let line = "at ends of rounds; with --completion exact, when the work is done";
+        say("jobs end", line.to_owned());
+    }
     if experiment.compares
         && runs.len() > 1
         && let Some(base) = base(experiment, runs)
@@ -353,10 +359,16 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             )
         }
     };
-    match which(&as_given(experiment)) {
+    let text = match which(&as_given(experiment)) {
         None if first == 1 => format!("{jobs}, which is all"),
         None => format!("all {jobs}"),
         Some(which) => format!("{jobs}, {which}; {OF_ALL}"),
+    };
+    // If schedulers completed different numbers of jobs, a notice says so.
+    let completed = runs.first().map_or(0, |r| r.report.summary.completed);
+    match summaries().all(|s| s.completed == completed && s.completed < s.measured) {
+        true => format!("{text}; averages: of {} that completed", whole(completed)),
+        false => text,
     }
 }
 
@@ -417,7 +429,7 @@ pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
 }
 
 /// Measured jobs that did not complete.
-fn leftovers(run: &Run) -> Option<String> {
+pub(super) fn leftovers(run: &Run) -> Option<String> {
     let s = &run.report.summary;
     let mut parts = Vec::new();
     if s.rejected > 0 {
@@ -453,6 +465,7 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
     let early = |run: &&Run| ended_early(&run.report.summary.scheduler, ended_by_scheduler(run));
     let sizes = |run: &&Run| resized(&run.report.summary.scheduler, run.report.resized);
     let mut list = about_runs(experiment, runs);
+    list.extend(losses::replaced(&experiment.options));
     list.extend(runs.iter().filter_map(early));
     list.extend(runs.iter().filter_map(sizes));
     list
@@ -476,6 +489,10 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
         "user" => (told.user_estimates, "how long they run (user_estimate_s)"),
         "brought" => (told.brought, "an estimate (the attribute estimate_s)"),
         _ if named.name == "loss-termination" => (told.losses, "a loss"),
+        _ if ["sia", "pollux"].contains(&&*named.name) => (
+            told.trainings,
+            "how it adapts (extras.training), and is rigid",
+        ),
         _ => return None,
     };
     let jobs = number_of(s.measured, "measured job");
