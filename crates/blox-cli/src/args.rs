@@ -129,6 +129,11 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   blox completions zsh > ~/.zfunc/_blox
   blox completions fish > ~/.config/fish/completions/blox.fish")]
     Completions(CompletionsArgs),
+    /// Explain an error code, or list all
+    #[command(after_help = "Examples:
+  blox explain E0203
+  blox explain")]
+    Explain(ExplainArgs),
     /// Look at workload files, check, convert, sample and generate them
     #[command(
         arg_required_else_help = true,
@@ -186,6 +191,13 @@ pub(super) struct SimulateArgs {
     pub scheduler: Option<String>,
     #[command(flatten)]
     pub options: Options,
+}
+
+#[derive(Args)]
+pub(super) struct ExplainArgs {
+    /// The code at the end of an error message, such as E0203
+    #[arg(value_name = "CODE")]
+    pub code: Option<String>,
 }
 
 #[derive(Args)]

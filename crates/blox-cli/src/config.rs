@@ -2,6 +2,7 @@
 
 use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
+use super::failure::Coded;
 use super::reading;
 use blox_core::ClusterSpec;
 use blox_core::suggest::{for_serde, one_of};
@@ -55,8 +56,8 @@ impl Given {
     }
 
     /// Returns what is wrong with what a key names.
-    pub fn because(&self, key: &str, why: impl std::fmt::Display) -> Failure {
-        Failure::new(format!("{}: {why}", self.name(key)))
+    pub fn because(&self, key: &str, why: impl Coded) -> Failure {
+        Failure::of(why.code(), format!("{}: {why}", self.name(key)))
     }
 
     fn name_schedulers(&mut self, on_command_line: Vec<String>) -> Result<(), Failure> {

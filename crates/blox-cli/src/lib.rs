@@ -17,6 +17,8 @@ mod args;
 mod cluster;
 mod config;
 mod estimate;
+mod explain;
+mod failure;
 mod files;
 mod generated;
 mod grid;
@@ -51,39 +53,11 @@ use args::{Cli, Command};
 use blox_core::registry::Registry;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
+use failure::{Code, Failure};
 use grid::Form;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
-
-/// Why a command could not do what it was told.
-#[derive(Clone, Debug)]
-enum Failure {
-    /// One clear sentence for the user.
-    Message(String),
-    /// The scheduler of a real cluster does not answer.
-    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
-    Unreachable(String),
-    /// Nobody reads the output any more: no reason to complain.
-    ClosedPipe,
-}
-
-impl Failure {
-    fn new(message: impl fmt::Display) -> Self {
-        Failure::Message(message.to_string())
-    }
-}
-
-impl From<io::Error> for Failure {
-    /// Of writing to standard output; files have their own messages.
-    fn from(e: io::Error) -> Self {
-        match e.kind() {
-            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::Message(format!("the output cannot be written: {e}")),
-        }
-    }
-}
 
 /// The answer of commands that need released programs, in a build without them.
 #[cfg(not(feature = "released"))]
@@ -177,6 +151,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
         Some(Ok(Command::New(a))) => new::run(registry, &a, terminal),
         Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
+        Some(Ok(Command::Explain(a))) => explain::run(a.code.as_deref(), terminal),
         Some(Ok(Command::Step(a))) => step::run(registry, config::step(a)?, terminal),
         Some(Ok(Command::Replay(a))) => replay::run(registry, config::replay(a)?, terminal),
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
@@ -196,13 +171,13 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
     match result {
         Ok(code) => code,
         Err(Failure::ClosedPipe) => OK,
-        Err(Failure::Message(message)) => {
+        Err(Failure::Message { code, text }) => {
             // If even this cannot be written there is nobody to tell.
-            let _ = writeln!(terminal.err, "error: {message}");
+            let _ = writeln!(terminal.err, "error: {text} [{code}]");
             BAD_INPUT
         }
-        Err(Failure::Unreachable(message)) => {
-            let _ = writeln!(terminal.err, "error: {message}");
+        Err(Failure::Unreachable(text)) => {
+            let _ = writeln!(terminal.err, "error: {text} [{}]", Code::Unreachable);
             UNREACHABLE
         }
     }

@@ -2,6 +2,7 @@
 //! the cores that there are.
 
 use super::config::Given;
+use super::failure::Coded;
 use super::grid::{Form, number_of};
 use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
@@ -248,7 +249,10 @@ pub(super) fn run_one(
         Ok::<_, Failure>(FairTimes::of(&simulation, &scheduler).watched_by(Arc::clone(watch)))
     });
     let fair = fair.transpose()?;
-    let failed = |e: SimError| Failure::new(format!("{}: {e}", experiment.contestants[i].label));
+    let failed = |e: SimError| {
+        let label = &experiment.contestants[i].label;
+        Failure::of(e.code(), format!("{label}: {e}"))
+    };
     let mut report = experiment
         .simulation(i)?
         .assignments_to(assignments)

@@ -117,9 +117,7 @@ impl<'r> Experiment<'r> {
         let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
         let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
             cluster_file::ClusterFileError::Shorthand(_)
-            | cluster_file::ClusterFileError::Spec(_) => {
-                Failure::new(format!("{}: {e}", given.name("cluster")))
-            }
+            | cluster_file::ClusterFileError::Spec(_) => given.because("cluster", e),
             e => Failure::new(e),
         })?;
         let cluster = match &o.virtual_cluster {

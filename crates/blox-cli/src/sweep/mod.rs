@@ -162,7 +162,7 @@ pub(super) fn run_all(
                 }
                 Ok(run)
             }
-            Err(Failure::Message(why)) => Err(why),
+            Err(Failure::Message { text, code }) => Err(format!("{text} [{code}]")),
             Err(other) => return Err(other),
         };
         finish(todo[i], result)?;
