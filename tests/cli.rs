@@ -559,6 +559,50 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
 }
 
 #[test]
+fn messages_end_with_codes_that_explain_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    fs::write(d.join("own.csv"), "id,when\n").unwrap();
+    fs::write(d.join("bad.csv"), "submit_s,gpus,duration_s\n0,x,1\n").unwrap();
+    for (line, code) in [
+        ("simulate", "E0101"),
+        ("simulate las --trace none.csv", "E0201"),
+        ("simulate las --trace own.csv", "E0202"),
+        ("simulate las --trace own.csv --format csv", "E0203"),
+        ("simulate las --trace own.csv --map user=id", "E0203"),
+        ("simulate las --trace bad.csv", "E0204"),
+        ("simulate none", "E0301"),
+        ("simulate las{x=1}", "E0302"),
+        ("simulate las --admission load{threshold=x}", "E0302"),
+        ("simulate las --cluster 4by4", "E0401"),
+        ("report none", "E0601"),
+    ] {
+        let seen = support::blox().current_dir(d).args(line.split(' ')).output();
+        let err = String::from_utf8(seen.unwrap().stderr).unwrap();
+        assert!(err.ends_with(&format!(" [{code}]\n")), "{line}: {err}");
+        let entry = support::good(d, &format!("explain {code}")).out;
+        assert!(entry.starts_with(&format!("{code}  ")), "{entry}");
+        assert_eq!(entry.lines().count(), 2);
+    }
+    assert!(support::good(d, "explain").out.lines().count() > 10);
+    let wrong = at(d, ["explain", "E030"]);
+    assert!(wrong.err.starts_with("error: `E030` is no error code, expected one of E0101"));
+}
+
+#[test]
+fn man_pages_are_written_for_each_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = support::good(dir.path(), "man pages");
+    let page = |name: &str| fs::read_to_string(dir.path().join("pages").join(name)).unwrap();
+    assert!(page("blox.1").contains(".TH blox 1"));
+    assert!(page("blox-simulate.1").contains("scheduler"));
+    assert!(page("blox-trace-check.1").contains("blox trace check"));
+    assert!(seen.out.lines().any(|l| l == "pages/blox-simulate.1"), "{}", seen.out);
+    assert!(!dir.path().join("pages/blox-shim.1").exists());
+    assert_eq!(at(dir.path(), ["man", "pages"]).code, Some(0));
+}
+
+#[test]
 fn an_empty_trace_is_a_table_without_averages() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("none.csv"), "submit_s,gpus,duration_s\n").unwrap();

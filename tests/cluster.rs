@@ -2,6 +2,9 @@
 #![cfg(feature = "cluster")]
 #![allow(clippy::disallowed_methods, reason = "patience has an end")]
 
+#[path = "support/codes.rs"]
+mod codes;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -180,7 +183,7 @@ impl Cluster {
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         match out.status.success() {
             true => Ok(text(&out.stdout)),
-            false => Err(text(&out.stderr)),
+            false => Err(codes::without(&out.stderr)),
         }
     }
 
@@ -361,7 +364,7 @@ fn submit_too_large_for_the_cluster_fails_at_once() {
         blox().args(args).output().unwrap()
     };
     let seen = submit("9");
-    let err = String::from_utf8_lossy(&seen.stderr).into_owned();
+    let err = codes::without(&seen.stderr);
     assert_eq!((seen.status.code(), &*seen.stdout), (Some(2), &b""[..]));
     assert_eq!(
         err,
@@ -930,7 +933,7 @@ fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
     }
     std::io::Read::read_to_string(&mut out, &mut text).unwrap();
     let left = follow.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&left.stderr).into_owned();
+    let said = codes::without(&left.stderr);
     assert!(left.status.success(), "{said}");
     let expected: String = (1..=50).map(|i| format!("line {i}\n")).collect();
     assert_eq!(text, expected, "{said}");
@@ -1337,14 +1340,14 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
         .output()
         .unwrap();
     assert_eq!(out.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let said = codes::without(&out.stderr);
     assert!(said.contains("give --token-file, or --insecure"), "{said}");
     let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = at.local_addr().unwrap().to_string();
     drop(at);
     let queue = |at: &str| {
         let out = blox().args(["queue", "--at", at]).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let said = codes::without(&out.stderr);
         (out.status.code(), said)
     };
     let said = format!("error: the scheduler at {address} does not answer: Connection refused\n");
@@ -1354,7 +1357,7 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
         .arg(dir.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let said = codes::without(&out.stderr);
     let meaningless = "error: --explain has no meaning with `blox scheduler`\n";
     assert_eq!((out.status.code(), said.as_str()), (Some(2), meaningless));
     // An address that is taken costs the log nothing.
@@ -1366,7 +1369,7 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
         .arg(&never)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let said = codes::without(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(
         said.contains(&format!("{taken}: Address already in use")),
@@ -1967,7 +1970,7 @@ fn every_example_runs_on_real_processes() {
                     let out = out.unwrap_or_else(|e| panic!("{}: {e}", program.display()));
                     print!("{}", String::from_utf8_lossy(&out.stdout));
                     if !out.status.success() {
-                        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+                        let said = codes::without(&out.stderr);
                         let name = program.file_name().unwrap().to_string_lossy().into_owned();
                         wrong.lock().unwrap().push(format!("{name}: {said}"));
                     }

@@ -1,5 +1,8 @@
 //! Parts of the world and collectors by name: those that ship, and those of an outside crate.
 
+#[path = "support/codes.rs"]
+mod codes;
+
 use blox::core::registry::{ParamDoc, Registry};
 use blox::core::{Assignment, JobRef, MetricCollector, Part, Plan, View};
 use blox::sim::execution::ExecutionModel;
@@ -66,7 +69,7 @@ fn run_in(line: &str) -> (i32, String) {
     let args = std::iter::once("blox").chain(line.split_whitespace());
     let code = blox::cli::run_with(&registry(), args, &mut out, &mut err);
     let text = if code == 0 { out } else { err };
-    (code, String::from_utf8_lossy(&text).into_owned())
+    (code, codes::without(&text))
 }
 
 const JOBS: &str = "--workload poisson --load 4 --jobs 20 --durations fixed:6000 --cluster 4x4 \

@@ -129,6 +129,10 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   blox completions zsh > ~/.zfunc/_blox
   blox completions fish > ~/.config/fish/completions/blox.fish")]
     Completions(CompletionsArgs),
+    /// Write man pages, one a command
+    #[command(after_help = "Examples:
+  blox man ~/.local/share/man/man1")]
+    Man(ManArgs),
     /// Explain an error code, or list all
     #[command(after_help = "Examples:
   blox explain E0203
@@ -191,6 +195,13 @@ pub(super) struct SimulateArgs {
     pub scheduler: Option<String>,
     #[command(flatten)]
     pub options: Options,
+}
+
+#[derive(Args)]
+pub(super) struct ManArgs {
+    /// The folder for the pages; pages of the same names are replaced
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
 }
 
 #[derive(Args)]

@@ -25,6 +25,7 @@ mod grid;
 mod leftovers;
 mod lock;
 mod losses;
+mod man;
 mod new;
 mod output;
 mod plot;
@@ -151,6 +152,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
         Some(Ok(Command::New(a))) => new::run(registry, &a, terminal),
         Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
+        Some(Ok(Command::Man(a))) => man::run(&a.dir, terminal),
         Some(Ok(Command::Explain(a))) => explain::run(a.code.as_deref(), terminal),
         Some(Ok(Command::Step(a))) => step::run(registry, config::step(a)?, terminal),
         Some(Ok(Command::Replay(a))) => replay::run(registry, config::replay(a)?, terminal),
