@@ -66,7 +66,7 @@ mod tests {
 
     fn fifo() -> Pipeline {
         Composition::new("fifo")
-            .scheduling(by_key(|job| SortKey::by(job.submitted().secs())))
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
             .placement(FirstFit)
             .build()
             .unwrap()
