@@ -577,7 +577,10 @@ fn messages_end_with_codes_that_explain_knows() {
         ("simulate las --cluster 4by4", "E0401"),
         ("report none", "E0601"),
     ] {
-        let seen = support::blox().current_dir(d).args(line.split(' ')).output();
+        let seen = support::blox()
+            .current_dir(d)
+            .args(line.split(' '))
+            .output();
         let err = String::from_utf8(seen.unwrap().stderr).unwrap();
         assert!(err.ends_with(&format!(" [{code}]\n")), "{line}: {err}");
         let entry = support::good(d, &format!("explain {code}")).out;
@@ -586,7 +589,11 @@ fn messages_end_with_codes_that_explain_knows() {
     }
     assert!(support::good(d, "explain").out.lines().count() > 10);
     let wrong = at(d, ["explain", "E030"]);
-    assert!(wrong.err.starts_with("error: `E030` is no error code, expected one of E0101"));
+    assert!(
+        wrong
+            .err
+            .starts_with("error: `E030` is no error code, expected one of E0101")
+    );
 }
 
 #[test]
@@ -597,7 +604,11 @@ fn man_pages_are_written_for_each_command() {
     assert!(page("blox.1").contains(".TH blox 1"));
     assert!(page("blox-simulate.1").contains("scheduler"));
     assert!(page("blox-trace-check.1").contains("blox trace check"));
-    assert!(seen.out.lines().any(|l| l == "pages/blox-simulate.1"), "{}", seen.out);
+    assert!(
+        seen.out.lines().any(|l| l == "pages/blox-simulate.1"),
+        "{}",
+        seen.out
+    );
     assert!(!dir.path().join("pages/blox-shim.1").exists());
     assert_eq!(at(dir.path(), ["man", "pages"]).code, Some(0));
 }

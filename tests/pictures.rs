@@ -16,7 +16,11 @@ fn blox(dir: &Path, line: &str) -> (Option<i32>, String, String) {
         .output()
         .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (seen.status.code(), text(seen.stdout), codes::without(&seen.stderr))
+    (
+        seen.status.code(),
+        text(seen.stdout),
+        codes::without(&seen.stderr),
+    )
 }
 
 fn done(dir: &Path, line: &str) -> String {

@@ -25,7 +25,11 @@ fn blox(dir: &Path, args: &[&str], input: &str) -> (Option<i32>, String, String)
     }
     let seen = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (seen.status.code(), text(seen.stdout), codes::without(&seen.stderr))
+    (
+        seen.status.code(),
+        text(seen.stdout),
+        codes::without(&seen.stderr),
+    )
 }
 
 const TRACE: &str = "job_id,submit_s,gpus,duration_s\n\
