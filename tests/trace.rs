@@ -236,7 +236,7 @@ fn what_is_no_workload_file_is_one_sentence() {
 fn offered_map_and_other_separators_read_the_table() {
     let rows = "job_id,submit_s,gpus,duration_s,prioriy\na,0,2,300,1\n";
     let dir = folder(&[
-        ("own.csv", &OWN.replace("n;", "num_gpus;")),
+        ("own.csv", &OWN.replace(";n;", ";num_gpus;")),
         ("semicolons.csv", &rows.replace(',', ";")),
         ("tabs.tsv", &rows.replace(',', "\t")),
     ]);
@@ -251,7 +251,7 @@ fn offered_map_and_other_separators_read_the_table() {
     assert!(
         good(d, &format!("trace info own.csv --map {}", map))
             .out
-            .contains("1 job")
+            .contains("jobs       1\n")
     );
     for file in ["semicolons.csv", "tabs.tsv"] {
         let seen = good(d, &format!("trace check {file}"));

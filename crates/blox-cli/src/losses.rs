@@ -2,10 +2,6 @@
 
 use super::args::Options;
 use super::grid::{number_of, whole};
-use super::resolve::Experiment;
-use super::run::Run;
-use super::table;
-use blox_sim::Ended;
 use blox_sim::workload::{NoticeKind, Notices};
 use serde_json::{Map, Value};
 
@@ -31,31 +27,6 @@ pub(super) fn of_input(notices: &Notices) -> Vec<String> {
         let count = number_of(notices.dropped(), "row");
         lines.push(format!("{count} dropped ({})", dropped.join(", ")));
     }
-    lines
-}
-
-/// Returns a counted line for each loss of a comparison.
-pub(super) fn of_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let Some(first) = runs.first() {
-        lines.extend(first.lost.iter().cloned());
-        let s = &first.report.summary;
-        let unmeasured = s.jobs.saturating_sub(s.measured);
-        if unmeasured > 0 && first.report.ended != Ended::Interrupted {
-            let all = number_of(s.jobs, "job");
-            lines.push(format!("{} of {all} not measured", whole(unmeasured)));
-        }
-    }
-    if experiment.left_out > 0 {
-        let jobs = number_of(experiment.left_out, "job");
-        lines.push(format!("{jobs} of other virtual clusters left out"));
-    }
-    for run in runs {
-        if let Some(line) = table::leftovers(run) {
-            lines.push(format!("{}: {line}", run.report.summary.scheduler));
-        }
-    }
-    lines.extend(replaced(&experiment.options));
     lines
 }
 

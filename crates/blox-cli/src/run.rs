@@ -112,7 +112,7 @@ pub(super) fn simulate(
         let _ = terminal.err.write_all(table::stories(id, &done).as_bytes());
     }
     let notices = match (o.quiet, format.is_data()) {
-        (true, _) => losses::of_runs(&experiment, &done),
+        (true, _) => table::losses(&experiment, &done),
         (false, true) => table::notices(&experiment, &done),
         (false, false) => Vec::new(),
     };

@@ -429,7 +429,7 @@ pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
 }
 
 /// Measured jobs that did not complete.
-pub(super) fn leftovers(run: &Run) -> Option<String> {
+fn leftovers(run: &Run) -> Option<String> {
     let s = &run.report.summary;
     let mut parts = Vec::new();
     if s.rejected > 0 {
@@ -458,6 +458,31 @@ fn counted(reasons: &BTreeMap<&str, u64>) -> String {
         .map(|(kind, n)| format!("{kind}: {}", whole(*n)))
         .collect();
     list.join(", ")
+}
+
+/// Returns a counted line for each loss of a comparison.
+pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(first) = runs.first() {
+        lines.extend(first.lost.iter().cloned());
+        let s = &first.report.summary;
+        let unmeasured = s.jobs.saturating_sub(s.measured);
+        if unmeasured > 0 && first.report.ended != Ended::Interrupted {
+            let all = number_of(s.jobs, "job");
+            lines.push(format!("{} of {all} not measured", whole(unmeasured)));
+        }
+    }
+    if experiment.left_out > 0 {
+        let jobs = number_of(experiment.left_out, "job");
+        lines.push(format!("{jobs} of other virtual clusters left out"));
+    }
+    for run in runs {
+        if let Some(line) = leftovers(run) {
+            lines.push(format!("{}: {line}", run.report.summary.scheduler));
+        }
+    }
+    lines.extend(losses::replaced(&experiment.options));
+    lines
 }
 
 /// Returns what the reader must know before trusting the figures.

@@ -3,7 +3,7 @@
 use super::file::{Clock, Rows};
 use super::formats::{blox_jobs, gavel, sia, synergy, tiresias};
 use super::guess::{PLACE, map_text};
-use super::source::Source;
+use super::source::{Source, first_lines};
 use super::table::separator;
 use super::{ColumnMap, FileWorkload, ReadOptions, Trace};
 use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
@@ -11,7 +11,6 @@ use blox_core::suggest::one_of;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{Notices, Workload, WorkloadError};
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -342,25 +341,6 @@ fn known_headers() -> String {
         .collect();
     let headers = headers.join(", ");
     format!("--format NAME, --map for a table of other columns, or {headers}")
-}
-
-/// The first line that is not blank, at most the start of it.
-pub(crate) fn first_line(source: &Source) -> Result<String, WorkloadError> {
-    let [line, _] = first_lines(source)?;
-    Ok(line)
-}
-
-/// The first line that is not blank and the line below it, at most the start of them.
-fn first_lines(source: &Source) -> Result<[String; 2], WorkloadError> {
-    let mut start = Vec::new();
-    source
-        .text()?
-        .take(1 << 16)
-        .read_to_end(&mut start)
-        .map_err(|e| crate::source::reading_error(source.path(), e))?;
-    let text = String::from_utf8_lossy(&start);
-    let mut lines = text.trim_start().lines();
-    Ok([(); 2].map(|()| lines.next().unwrap_or("").trim().to_owned()))
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use super::map::ATTRIBUTE;
 use super::moment::parse_date;
-use super::open::first_line;
-use super::source::{Lines, Source};
+use super::source::{Lines, Source, first_line};
 use blox_core::Name;
 use blox_core::suggest::nearest;
 use blox_sim::workload::text::number_of;
