@@ -262,7 +262,7 @@ fn offered_map_and_other_separators_read_the_table() {
             seen.out
         );
         let notice = "unknown column `prioriy`: ignored; did you mean `priority`?";
-        assert!(seen.err.contains(notice), "{}", seen.err);
+        assert!(seen.out.contains(notice), "{}", seen.out);
     }
 }
 
