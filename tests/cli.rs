@@ -121,7 +121,7 @@ fn a_trace_is_simulated_with_its_notices_and_rejections() {
     for line in [
         "cluster    1x4: 1 node, 4 GPUs",
         "workload   jobs.csv (csv, 4 jobs)",
-        "measured   all 4 jobs\n",
+        "measured   all 4 jobs; averages: of 3 that completed\n",
         "rounds     300 s",
         "fifo       1 rejected (never fits: 1)",
         "notice     not in order of submission: sorted (once, on line 4)",
@@ -132,7 +132,51 @@ fn a_trace_is_simulated_with_its_notices_and_rejections() {
         dir.path(),
         "simulate -q -s fifo --trace jobs.csv --cluster 1x4".split(' '),
     );
-    assert_eq!((quiet.out.lines().count(), quiet.err.as_str()), (3, ""));
+    assert_eq!(quiet.out.lines().count(), 3);
+    assert_eq!(quiet.err, "notice: fifo: 1 rejected (never fits: 1)\n");
+}
+
+#[test]
+fn quiet_counts_losses_and_replaced_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = "id,when,n,dur,extra\na,0,1,100,x\nb,0,1,200,y\nc,10,9,300,z\nd,20,0,100,z\n";
+    fs::write(dir.path().join("own.csv"), rows).unwrap();
+    let map = "--trace own.csv --map submit=when,gpus=n,duration=dur --cluster 1x4 -q";
+    let own = "notice: 2 columns ignored (`id`, `extra`)\n\
+               notice: 1 row dropped (asks for no GPU: 1)\n";
+    let placement = "notice: --placement buddy replaces each scheduler's own placement policy\n";
+    for (line, losses) in [
+        (
+            "simulate tiresias --placement buddy --measure 1..2",
+            format!(
+                "{own}notice: 1 of 3 jobs not measured\n\
+                 notice: tiresias: 1 rejected (never fits: 1)\n{placement}"
+            ),
+        ),
+        (
+            "compare fifo --seeds 1,2",
+            format!("{own}notice: fifo: 2 rejected in 2 of 2 runs\n"),
+        ),
+        (
+            "sweep fifo las --placement buddy",
+            format!("notice: 2 rejected in 2 of 2 runs\n{placement}"),
+        ),
+    ] {
+        let seen = support::good(dir.path(), &format!("{line} {map}"));
+        assert_eq!(seen.err, losses, "{line}");
+    }
+    let shown = support::good(
+        dir.path(),
+        &format!("simulate las --placement buddy {map}").replace(" -q", ""),
+    );
+    let line = "notice     --placement buddy replaces each scheduler's own placement policy\n";
+    assert!(shown.out.contains(line), "{}", shown.out);
+    let shown = support::good(
+        dir.path(),
+        "compare sia fifo --load 8 --jobs 20 --cluster 1x4",
+    );
+    let line = "notice     sia: none of 20 measured jobs tells how it adapts (extras.training), and is rigid\n";
+    assert!(shown.out.contains(line), "{}", shown.out);
 }
 
 #[test]
@@ -303,6 +347,10 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             "scheduler `las` has no parameter `x`; it has: gpu_time, guard_h, backfill",
         ),
         (
+            "simulate -s las{gard_h=1}",
+            "scheduler `las` has no parameter `gard_h`, did you mean `guard_h`? it has: gpu_time, guard_h, backfill",
+        ),
+        (
             "simulate -s las{guard_h=-1}",
             "`las{guard_h=-1}`: parameter `guard_h` is `-1`, expected a number of hours above 0",
         ),
@@ -342,7 +390,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia",
+            "--format: `xml` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia",
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
@@ -354,7 +402,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload x",
-            "--workload is `x`, expected blox, poisson, bursty, diurnal",
+            "--workload is `x`, expected one of blox, poisson, bursty, diurnal",
         ),
         (
             "simulate -s las --workload poisson",
@@ -508,6 +556,61 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         let args = line.split(' ').filter(|a| !a.is_empty());
         assert_eq!(at(d, args).code, Some(2), "{line}");
     }
+}
+
+#[test]
+fn messages_end_with_codes_that_explain_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    fs::write(d.join("own.csv"), "id,when\n").unwrap();
+    fs::write(d.join("bad.csv"), "submit_s,gpus,duration_s\n0,x,1\n").unwrap();
+    for (line, code) in [
+        ("simulate", "E0101"),
+        ("simulate las --trace none.csv", "E0201"),
+        ("simulate las --trace own.csv", "E0202"),
+        ("simulate las --trace own.csv --format csv", "E0203"),
+        ("simulate las --trace own.csv --map user=id", "E0203"),
+        ("simulate las --trace bad.csv", "E0204"),
+        ("simulate none", "E0301"),
+        ("simulate las{x=1}", "E0302"),
+        ("simulate las --admission load{threshold=x}", "E0302"),
+        ("simulate las --cluster 4by4", "E0401"),
+        ("report none", "E0601"),
+    ] {
+        let seen = support::blox()
+            .current_dir(d)
+            .args(line.split(' '))
+            .output();
+        let err = String::from_utf8(seen.unwrap().stderr).unwrap();
+        assert!(err.ends_with(&format!(" [{code}]\n")), "{line}: {err}");
+        let entry = support::good(d, &format!("explain {code}")).out;
+        assert!(entry.starts_with(&format!("{code}  ")), "{entry}");
+        assert_eq!(entry.lines().count(), 2);
+    }
+    assert!(support::good(d, "explain").out.lines().count() > 10);
+    let wrong = at(d, ["explain", "E030"]);
+    assert!(
+        wrong
+            .err
+            .starts_with("error: `E030` is no error code, expected one of E0101")
+    );
+}
+
+#[test]
+fn man_pages_are_written_for_each_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = support::good(dir.path(), "man pages");
+    let page = |name: &str| fs::read_to_string(dir.path().join("pages").join(name)).unwrap();
+    assert!(page("blox.1").contains(".TH blox 1"));
+    assert!(page("blox-simulate.1").contains("scheduler"));
+    assert!(page("blox-trace-check.1").contains("blox trace check"));
+    assert!(
+        seen.out.lines().any(|l| l == "pages/blox-simulate.1"),
+        "{}",
+        seen.out
+    );
+    assert!(!dir.path().join("pages/blox-shim.1").exists());
+    assert_eq!(at(dir.path(), ["man", "pages"]).code, Some(0));
 }
 
 #[test]

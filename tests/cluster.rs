@@ -2,6 +2,9 @@
 #![cfg(feature = "cluster")]
 #![allow(clippy::disallowed_methods, reason = "patience has an end")]
 
+#[path = "support/codes.rs"]
+mod codes;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -180,7 +183,7 @@ impl Cluster {
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         match out.status.success() {
             true => Ok(text(&out.stdout)),
-            false => Err(text(&out.stderr)),
+            false => Err(codes::without(&out.stderr)),
         }
     }
 
@@ -354,9 +357,32 @@ fn a_key_never_stands_for_another_job() {
 }
 
 #[test]
+fn submit_too_large_for_the_cluster_fails_at_once() {
+    let c = Cluster::start("fifo", &[1, 2]);
+    let submit = |gpus: &str| {
+        let args = ["submit", "--at", &c.at, "--gpus", gpus, "--", "true"];
+        blox().args(args).output().unwrap()
+    };
+    let seen = submit("9");
+    let err = codes::without(&seen.stderr);
+    assert_eq!((seen.status.code(), &*seen.stdout), (Some(2), &b""[..]));
+    assert_eq!(
+        err,
+        "error: the job asks for 9 GPUs, at most 3 are possible; ask for less, or add nodes first; \
+         if nodes were still to come, start the scheduler with --wait-for-nodes N\n"
+    );
+    assert_eq!(c.run(&["queue", "--all", "--json"]).unwrap().trim(), "[]");
+    assert_eq!(submit("3").stdout, b"0\n");
+    c.until_phase(0, "completed");
+}
+
+#[test]
 fn a_job_that_is_too_large_for_the_nodes_that_came_is_told_how_to_wait_for_more() {
-    let c = Cluster::start("fifo", &[1]);
+    let mut c = Cluster::start("fifo", &[]);
+    // Without a node, any job may still fit.
     let job = c.submit(&["--gpus", "2", "--", "true"]);
+    c.nodes.push(None);
+    c.start_node(0, 1);
     c.until_phase(job, "rejected");
     let why = c.run(&["why", "0"]).unwrap();
     assert_eq!(
@@ -908,7 +934,7 @@ fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
     }
     std::io::Read::read_to_string(&mut out, &mut text).unwrap();
     let left = follow.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&left.stderr).into_owned();
+    let said = codes::without(&left.stderr);
     assert!(left.status.success(), "{said}");
     let expected: String = (1..=50).map(|i| format!("line {i}\n")).collect();
     assert_eq!(text, expected, "{said}");
@@ -1315,14 +1341,14 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
         .output()
         .unwrap();
     assert_eq!(out.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let said = codes::without(&out.stderr);
     assert!(said.contains("give --token-file, or --insecure"), "{said}");
     let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = at.local_addr().unwrap().to_string();
     drop(at);
     let queue = |at: &str| {
         let out = blox().args(["queue", "--at", at]).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let said = codes::without(&out.stderr);
         (out.status.code(), said)
     };
     let said = format!("error: the scheduler at {address} does not answer: Connection refused\n");
@@ -1332,7 +1358,7 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
         .arg(dir.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let said = codes::without(&out.stderr);
     let meaningless = "error: --explain has no meaning with `blox scheduler`\n";
     assert_eq!((out.status.code(), said.as_str()), (Some(2), meaningless));
     // An address in use is an error before the log is opened.
@@ -1344,7 +1370,7 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
         .arg(&never)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let said = codes::without(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(
         said.contains(&format!("{taken}: Address already in use")),
@@ -1945,7 +1971,7 @@ fn every_example_runs_on_real_processes() {
                     let out = out.unwrap_or_else(|e| panic!("{}: {e}", program.display()));
                     print!("{}", String::from_utf8_lossy(&out.stdout));
                     if !out.status.success() {
-                        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+                        let said = codes::without(&out.stderr);
                         let name = program.file_name().unwrap().to_string_lossy().into_owned();
                         wrong.lock().unwrap().push(format!("{name}: {said}"));
                     }

@@ -65,7 +65,7 @@ const CRATES: [(&str, &[&str]); 13] = [
 
 /// Limits on import cycles and on files in a cycle. Both may only decrease.
 const MOST_CIRCLES: usize = 14;
-const MOST_FILES_IN_CIRCLES: usize = 48;
+const MOST_FILES_IN_CIRCLES: usize = 46;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,10 +1,13 @@
 //! A crate from `blox new` builds, passes its tests and runs.
 
+#[path = "support/codes.rs"]
+mod codes;
+
 use std::path::Path;
 use std::process::Command;
 
 fn text(output: &std::process::Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    String::from_utf8_lossy(&output.stdout).into_owned() + &codes::without(&output.stderr)
 }
 
 fn new(dir: &Path, args: &[&str]) -> (Option<i32>, String) {

@@ -1,5 +1,8 @@
 //! Tests of recordings, plots and the page.
 
+#[path = "support/codes.rs"]
+mod codes;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +16,11 @@ fn blox(dir: &Path, line: &str) -> (Option<i32>, String, String) {
         .output()
         .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (seen.status.code(), text(seen.stdout), text(seen.stderr))
+    (
+        seen.status.code(),
+        text(seen.stdout),
+        codes::without(&seen.stderr),
+    )
 }
 
 fn done(dir: &Path, line: &str) -> String {

@@ -481,11 +481,11 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
         ),
         (
             "compare fifo las --baseline sjf",
-            "--baseline is `sjf`, expected one of the schedulers: fifo, las",
+            "--baseline is `sjf`, expected one of fifo, las",
         ),
         (
             "compare fifo las --output-format xml",
-            "--output-format is `xml`, expected table, markdown, csv or json",
+            "--output-format is `xml`, expected one of table, markdown, csv, json",
         ),
         (
             "compare fifo las --seeds 0..1 --output-dir out",

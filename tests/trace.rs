@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use support::{Seen, at, blox};
+use support::{Seen, at, blox, good};
 
 /// Runs a command line, split at spaces.
 fn line(dir: &Path, line: &str) -> Seen {
@@ -28,6 +28,8 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     gz.finish().unwrap()
 }
 
+/// A table of no known format.
+const OWN: &str = "id;when;n;minutes\na;2024-01-01 00:00:00;2;5\n";
 const HEAD: &str = "job_id,submit_s,gpus,duration_s\n";
 
 /// Every kind of invalid row gives one sentence, exit code 2 and nothing on standard output.
@@ -41,7 +43,7 @@ fn bad_input_is_one_sentence_and_exit_2() {
         ),
         (
             "job_id,submit_s,gpus,duration\na,0,1,5\n".to_owned(),
-            "line 1: the column duration_s is missing, found the columns job_id, submit_s, gpus, duration".to_owned(),
+            "line 1: the column duration_s is missing, found the columns job_id, submit_s, gpus, duration; is `duration` meant for duration_s?".to_owned(),
         ),
         (
             "submit_s,gpus,duration_s,gpus\n0,1,5,1\n".to_owned(),
@@ -114,7 +116,7 @@ fn bad_input_is_one_sentence_and_exit_2() {
 
 #[test]
 fn what_is_no_workload_file_is_one_sentence() {
-    let dir = folder(&[("t.csv", HEAD), ("other.txt", "hello\n")]);
+    let dir = folder(&[("t.csv", HEAD), ("other.txt", "hello\n"), ("own.csv", OWN)]);
     let d = dir.path();
     fs::create_dir(d.join("folder")).unwrap();
     let whole = gzip(format!("{HEAD}a,0,1,5\n").repeat(50).as_bytes());
@@ -140,7 +142,7 @@ fn what_is_no_workload_file_is_one_sentence() {
         ),
         (
             "info t.csv --format xml",
-            "--format: `xml` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy",
+            "--format: `xml` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy",
         ),
         (
             "info t.csv --format csv --map submit=a",
@@ -152,7 +154,23 @@ fn what_is_no_workload_file_is_one_sentence() {
         ),
         (
             "info t.csv --format slurm",
-            "t.csv: line 1: the columns JobID, Elapsed, Submit, State, ReqTRES are missing, found the columns job_id,submit_s,gpus,duration_s",
+            "t.csv: line 1: the columns JobID, Elapsed, Submit, State, ReqTRES are missing, found the columns job_id,submit_s,gpus,duration_s; cells are separated by `,`, expected `|`",
+        ),
+        (
+            "info t.csv --format phily",
+            "--format: `phily` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia; did you mean `philly`?",
+        ),
+        (
+            "info t.csv --map submit=submit_s,gpu=gpus,duration=duration_s",
+            "--map: unknown field `gpu`, did you mean `gpus`? known: submit, gpus,",
+        ),
+        (
+            "info t.csv --map submit=submit_s,gpus=gpu,duration=duration_s",
+            "t.csv: line 1: the column gpu is missing, found the columns job_id, submit_s, gpus, duration_s; is `gpus` meant for gpu?",
+        ),
+        (
+            "info own.csv",
+            "own.csv: the format cannot be told, the first line is `id;when;n;minutes`, expected --map 'submit=when:date,gpus=COLUMN,duration=minutes:min,job_id=id' with the name of a column for each COLUMN, or --format with one of csv,",
         ),
         (
             "info t.csv --cluster 3",
@@ -198,6 +216,10 @@ fn what_is_no_workload_file_is_one_sentence() {
             "generate --jobs 5 --workload x",
             "--workload is `x`, expected",
         ),
+        (
+            "generate --jobs 5 --workload poison",
+            "--workload is `poison`, expected one of blox, poisson, bursty, diurnal; did you mean `poisson`?",
+        ),
     ] {
         let seen = line(d, &format!("trace {args}"));
         let expected = format!("error: {sentence}");
@@ -208,6 +230,40 @@ fn what_is_no_workload_file_is_one_sentence() {
     let seen = line(d, "trace check other.txt");
     assert!(seen.err.starts_with("error: other.txt: the format cannot be told, the first line is `hello`, expected --format NAME, --map for a table of other columns, or a header with"), "{}", seen.err);
     assert_eq!(seen.code, Some(2));
+}
+
+#[test]
+fn offered_map_and_other_separators_read_the_table() {
+    let rows = "job_id,submit_s,gpus,duration_s,prioriy\na,0,2,300,1\n";
+    let dir = folder(&[
+        ("own.csv", &OWN.replace(";n;", ";num_gpus;")),
+        ("semicolons.csv", &rows.replace(',', ";")),
+        ("tabs.tsv", &rows.replace(',', "\t")),
+    ]);
+    let d = dir.path();
+    let seen = line(d, "trace info own.csv");
+    let map = seen.err.split('\'').nth(1).unwrap_or_default();
+    assert_eq!(
+        map, "submit=when:date,gpus=num_gpus,duration=minutes:min,job_id=id",
+        "{}",
+        seen.err
+    );
+    assert!(
+        good(d, &format!("trace info own.csv --map {}", map))
+            .out
+            .contains("jobs       1\n")
+    );
+    for file in ["semicolons.csv", "tabs.tsv"] {
+        let seen = good(d, &format!("trace check {file}"));
+        assert!(
+            seen.out
+                .contains(&format!("{file} (csv): no problem, 1 job")),
+            "{}",
+            seen.out
+        );
+        let notice = "unknown column `prioriy`: ignored; did you mean `priority`?";
+        assert!(seen.out.contains(notice), "{}", seen.out);
+    }
 }
 
 #[cfg(target_os = "linux")]

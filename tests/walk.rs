@@ -1,5 +1,8 @@
 //! Tests of `blox step`, of shell completions, and of the examples in every help text.
 
+#[path = "support/codes.rs"]
+mod codes;
+
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +26,11 @@ fn blox(dir: &Path, args: &[&str], input: &str) -> (Option<i32>, String, String)
     }
     let seen = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (seen.status.code(), text(seen.stdout), text(seen.stderr))
+    (
+        seen.status.code(),
+        text(seen.stdout),
+        codes::without(&seen.stderr),
+    )
 }
 
 const TRACE: &str = "job_id,submit_s,gpus,duration_s\n\

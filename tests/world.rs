@@ -1,6 +1,9 @@
 //! Tests of execution models, other world components and collectors by name, both built-in and
 //! external.
 
+#[path = "support/codes.rs"]
+mod codes;
+
 use blox::core::registry::{ParamDoc, Registry};
 use blox::core::{Assignment, JobRef, MetricCollector, Part, Plan, View};
 use blox::sim::execution::ExecutionModel;
@@ -67,7 +70,7 @@ fn run_in(line: &str) -> (i32, String) {
     let args = std::iter::once("blox").chain(line.split_whitespace());
     let code = blox::cli::run_with(&registry(), args, &mut out, &mut err);
     let text = if code == 0 { out } else { err };
-    (code, String::from_utf8_lossy(&text).into_owned())
+    (code, codes::without(&text))
 }
 
 const JOBS: &str = "--workload poisson --load 4 --jobs 20 --durations fixed:6000 --cluster 4x4 \

@@ -4,6 +4,7 @@ use crate::cadence::{Cadence, OnEvent, Rounds};
 use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
+use crate::feasibility::Feasibility;
 use crate::ids::{JobId, Name};
 use crate::job::JobRef;
 use crate::policy::{
@@ -482,6 +483,13 @@ impl Pipeline {
     /// The reason why the policy could not place the job.
     pub fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         (*self.placement.policy).any_can_ever_place(view, job)
+    }
+
+    /// Returns the rule that rejects jobs that can never fit the cluster. A cluster may grow if its
+    /// manager is not [`StaticCluster`].
+    pub fn feasibility(&self) -> Feasibility {
+        let may_grow = self.awaits_growth || self.policy::<StaticCluster>().is_none();
+        Feasibility::new(Arc::clone(&self.placement.policy), may_grow)
     }
 
     /// Calls only the scheduling policy.

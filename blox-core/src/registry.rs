@@ -5,6 +5,7 @@ use crate::pipeline::Pipeline;
 use crate::policy::{
     AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling, MetricCollector,
 };
+use crate::suggest::{did_you_mean, one_of};
 use crate::units::Seconds;
 use dyn_clone::DynClone;
 use serde_json::Value;
@@ -20,19 +21,19 @@ use std::sync::Arc;
 #[non_exhaustive]
 pub enum RegistryError {
     /// Unknown name.
-    #[error("unknown {kind} `{name}`{}known: {known}", meant(.nearest))]
+    #[error("unknown {kind} `{name}`{suggestion}known: {known}")]
     UnknownName {
         /// Scheduler, placement, ...
         kind: &'static str,
         /// The name.
         name: String,
-        /// The known name that was probably meant.
-        nearest: Option<String>,
+        /// Suggestion of [`did_you_mean`].
+        suggestion: String,
         /// All known names.
         known: String,
     },
     /// Unknown parameter.
-    #[error("{kind} `{name}` has no parameter `{param}`; it has: {known}")]
+    #[error("{kind} `{name}` has no parameter `{param}`{suggestion}it has: {known}")]
     UnknownParam {
         /// Scheduler, placement, ...
         kind: &'static str,
@@ -40,6 +41,8 @@ pub enum RegistryError {
         name: String,
         /// The parameter.
         param: String,
+        /// What [`did_you_mean`] says about it.
+        suggestion: String,
         /// All its parameters.
         known: String,
     },
@@ -302,7 +305,7 @@ impl Params {
         };
         let word = words.iter().find(|w| value.written == **w);
         word.copied()
-            .ok_or_else(|| self.wrong(name, format!("one of {}", words.join(", "))))
+            .ok_or_else(|| self.wrong(name, one_of(&value.written, words.iter().copied())))
     }
 
     /// Returns the error for a parameter whose value is not as `expected`.
@@ -487,18 +490,14 @@ impl<T> Shelf<T> {
         filled
     }
 
+    /// Returns all names in ascending order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
     /// Returns all entries in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Registered<T>)> {
         self.entries.iter().map(|(n, e)| (n.as_str(), e))
-    }
-
-    /// Returns the known name with the smallest edit distance, if the distance is small enough for
-    /// a typing error.
-    fn nearest(&self, name: &str) -> Option<&str> {
-        let slips = |known: &&String| strsim::osa_distance(name, known);
-        let nearest = self.entries.keys().min_by_key(slips)?;
-        let most = 1.max(name.chars().count() / 4);
-        (slips(&nearest) <= most).then_some(nearest)
     }
 }
 
@@ -514,8 +513,8 @@ impl<T: Seeded> Shelf<T> {
             .ok_or_else(|| RegistryError::UnknownName {
                 kind: self.kind,
                 name: named.name.clone(),
-                nearest: self.nearest(&named.name).map(str::to_owned),
-                known: join(self.entries.keys().map(String::as_str)),
+                suggestion: did_you_mean(&named.name, self.names(), "; "),
+                known: join(self.names()),
             })?;
         for param in named.params.names() {
             if !entry.params.iter().any(|p| p.name == param) {
@@ -523,18 +522,12 @@ impl<T: Seeded> Shelf<T> {
                     kind: self.kind,
                     name: named.name.clone(),
                     param: param.to_owned(),
+                    suggestion: did_you_mean(param, entry.params.iter().map(|p| p.name), "; "),
                     known: join(entry.params.iter().map(|p| p.name)),
                 });
             }
         }
         Ok((entry.build)(&named.params, seed)?.seeded(seed))
-    }
-}
-
-fn meant(nearest: &Option<String>) -> String {
-    match nearest {
-        Some(name) => format!(", did you mean `{name}`? "),
-        None => "; ".to_owned(),
     }
 }
 
@@ -648,7 +641,7 @@ mod tests {
         }
         assert_eq!(
             text(build("one{bye=3}")),
-            "thing `one` has no parameter `bye`; it has: by"
+            "thing `one` has no parameter `bye`, did you mean `by`? it has: by"
         );
         assert_eq!(
             text(build("one{by=-3}")),

@@ -99,6 +99,8 @@ pub struct Told {
     pub brought: u64,
     /// Jobs that reported a loss, or have a loss curve.
     pub losses: u64,
+    /// Jobs that say how their speed depends on GPUs and batch size.
+    pub trainings: u64,
 }
 
 /// Collectors of a simulation after its run.

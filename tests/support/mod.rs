@@ -1,5 +1,7 @@
 //! Helpers to run the real binary.
 
+pub mod codes;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -17,7 +19,7 @@ pub struct Seen {
     pub code: Option<i32>,
     /// Standard output.
     pub out: String,
-    /// Standard error.
+    /// Standard error, without the codes of errors.
     pub err: String,
 }
 
@@ -26,7 +28,7 @@ impl From<Output> for Seen {
         Seen {
             code: output.status.code(),
             out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
+            err: codes::without(&output.stderr),
         }
     }
 }

@@ -13,8 +13,8 @@ use super::timers::Timers;
 use blox_core::cadence::Cadence;
 use blox_core::core::{self, Core, Question};
 use blox_core::{
-    Command, DecideError, Decision, Event, Input, JobId, JobSpec, Name, NodeAction, NodeId,
-    NodeStatus, Phase, Refused, Time, View,
+    Command, DecideError, Decision, Event, Feasibility, Input, JobId, JobSpec, Name, NodeAction,
+    NodeId, NodeStatus, Phase, Reason, Refused, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -116,7 +116,14 @@ pub enum RequestError {
     /// The specification is invalid.
     #[error("{0}")]
     BadSpec(String),
+    /// The job can never fit the cluster.
+    #[error("the job {0}; ask for less, or add nodes first{MORE_NODES}")]
+    NeverFits(Reason),
 }
+
+/// Advice for a job that is too large for the registered nodes.
+pub(super) const MORE_NODES: &str =
+    "; if nodes were still to come, start the scheduler with --wait-for-nodes N";
 
 /// Actions to execute once the records are on disk.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +189,8 @@ pub struct Scheduler {
     clock: ClusterClock,
     refused_events: u64,
     last_refused: String,
+    /// Refuses submissions, once the nodes that are waited for have come.
+    feasibility: Option<Feasibility>,
 }
 
 impl Scheduler {
@@ -242,6 +251,7 @@ impl Scheduler {
             clock,
             refused_events: 0,
             last_refused: String::new(),
+            feasibility: None,
         };
         // The question that was open at the shutdown can no longer be answered.
         if let Some(Question { number, .. }) = open {
@@ -249,6 +259,12 @@ impl Scheduler {
             scheduler.tell(Input::Lost { at, question, why }, &mut step);
         }
         (scheduler, step)
+    }
+
+    /// Refuses submissions of jobs that can never fit the cluster, by the rule of the scheduler's
+    /// decisions.
+    pub fn refuse_by(&mut self, rule: Feasibility) {
+        self.feasibility = Some(rule);
     }
 
     /// Returns the persistent state.
@@ -457,8 +473,7 @@ impl Scheduler {
         let Some(due) = self.core.due().filter(|due| by(*due, at)) else {
             return;
         };
-        let nodes = self.core.state().cluster().nodes().len();
-        if self.late || nodes < self.settings.wait_for_nodes {
+        if self.late || !self.has_nodes() {
             return;
         }
         // If several decision times have passed without a question, only the present time counts.
@@ -475,6 +490,11 @@ impl Scheduler {
         // The record itself queries the policy.
         self.commands
             .retain(|command| !matches!(command, Command::Ask { .. }));
+    }
+
+    /// Returns whether the nodes that are waited for have come.
+    fn has_nodes(&self) -> bool {
+        self.core.state().cluster().nodes().len() >= self.settings.wait_for_nodes
     }
 
     fn request(
@@ -558,11 +578,13 @@ impl Scheduler {
         let spec = submitted(spec, at);
         spec.check()
             .map_err(|e| RequestError::BadSpec(e.to_string()))?;
+        let spec = Arc::new(spec);
+        if let Some(rule) = self.feasibility.as_ref().filter(|_| self.has_nodes()) {
+            let fits = rule.check(self.core.state(), &spec);
+            fits.map_err(RequestError::NeverFits)?;
+        }
         let job = self.core.state().next_job_id();
-        let event = Event::Submitted {
-            job,
-            spec: Arc::new(spec),
-        };
+        let event = Event::Submitted { job, spec };
         if !self.tell(Input::Event { at, event }, step) {
             return Err(RequestError::BadSpec(
                 "the scheduler cannot take it".to_owned(),

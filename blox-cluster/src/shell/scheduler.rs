@@ -291,6 +291,7 @@ pub fn start(
         why: e.to_string(),
     };
     let cadence = pipeline.cadence();
+    let feasibility = pipeline.feasibility();
     if let Some(memory) = memory {
         pipeline.restore(memory).map_err(policy_error)?;
     }
@@ -304,8 +305,9 @@ pub fn start(
         .unwrap_or_default();
     let at = Time::new(wall.as_secs_f64());
     let new = new_cluster()?;
-    let (machine, first) =
+    let (mut machine, first) =
         Scheduler::begin(settings, saved, &records, new, cadence.clone(), now, at);
+    machine.refuse_by(feasibility);
     if !records.is_empty() {
         // Replace the records by a snapshot, so that the next start is fast.
         let mut saved = machine.save();

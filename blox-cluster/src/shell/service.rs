@@ -168,6 +168,7 @@ fn refused(e: &RequestError) -> Status {
         RequestError::WrongPhase { .. }
         | RequestError::Ended { .. }
         | RequestError::WrongNode { .. }
+        | RequestError::NeverFits(_)
         | RequestError::NotTakenIn(_) => Status::failed_precondition(e.to_string()),
         RequestError::OtherJob { .. } => Status::already_exists(e.to_string()),
         _ => Status::invalid_argument(e.to_string()),

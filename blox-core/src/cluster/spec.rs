@@ -261,8 +261,8 @@ impl ClusterSpec {
 pub fn links_of(layout: &str, gpus: u32) -> Result<Vec<Link>, String> {
     use super::topology::Layout;
     let Some(found) = Layout::named(layout) else {
-        let names: Vec<&str> = Layout::ALL.iter().map(|(name, _)| *name).collect();
-        return Err(format!("one of {}", names.join(", ")));
+        let names = Layout::ALL.map(|(name, _)| name);
+        return Err(crate::suggest::one_of(layout, names));
     };
     if gpus > MAX_GPUS_PER_NODE {
         // Another check reports this number; links for all pairs would exhaust memory.

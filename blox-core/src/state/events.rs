@@ -6,9 +6,9 @@ use crate::cluster::NodeStatus;
 use crate::cluster::spec::ClusterSpec;
 use crate::decision::{Command, NodeAction, Verdict};
 use crate::event::{Event, Outcome};
-use crate::ids::{GpuId, JobId, NodeId};
+use crate::ids::{GpuId, JobId, Name, NameId, NodeId};
 use crate::job::spec::JobSpec;
-use crate::job::{Before, Held, Phase, Record};
+use crate::job::{Before, Held, JobRef, Phase, Record};
 use crate::reason::Reason;
 use crate::units::Time;
 use std::sync::Arc;
@@ -228,6 +228,52 @@ impl State {
             .map_err(|e| EventError::BadSpec(format!("job {job}: {e}")))?;
         let user = spec.user.as_ref().map(|n| self.names.intern(n));
         let virtual_cluster = spec.virtual_cluster.as_ref().map(|n| self.names.intern(n));
+        let record = self.fresh(job, spec, user, virtual_cluster);
+        self.counts[Phase::Submitted as usize] += 1;
+        let slot = match self.vacant.pop() {
+            Some(s) => {
+                self.records[s as usize] = record;
+                s
+            }
+            None => {
+                self.records.push(record);
+                (self.records.len() - 1) as u32
+            }
+        };
+        self.slots.push(slot);
+        if let Some(base) = self.slots.shift() {
+            for set in [&mut self.deferred, &mut self.waiting, &mut self.placed] {
+                set.shift(base);
+            }
+        }
+        self.asking.push(job);
+        self.touch_slot(slot as usize);
+        Ok(())
+    }
+
+    /// Shows a job as it would be if it were submitted now. The state does not take it.
+    ///
+    /// A name that the state does not know is shown as none.
+    pub(crate) fn with_candidate<T>(
+        &self,
+        spec: &Arc<JobSpec>,
+        look: impl FnOnce(JobRef<'_>) -> T,
+    ) -> T {
+        let known = |name: &Option<Name>| self.names.find(name.as_ref()?);
+        let (user, virtual_cluster) = (known(&spec.user), known(&spec.virtual_cluster));
+        let record = self.fresh(self.next_job_id(), spec, user, virtual_cluster);
+        let (rec, now) = (&record, self.now);
+        look(JobRef { rec, now })
+    }
+
+    /// A job that has just been submitted.
+    fn fresh(
+        &self,
+        job: JobId,
+        spec: &Arc<JobSpec>,
+        user: Option<NameId>,
+        virtual_cluster: Option<NameId>,
+    ) -> Record {
         let extras = spec.extras.as_deref();
         let mut record = Record {
             id: job,
@@ -271,26 +317,7 @@ impl State {
             changed: self.version,
         };
         record.note_spec();
-        self.counts[Phase::Submitted as usize] += 1;
-        let slot = match self.vacant.pop() {
-            Some(s) => {
-                self.records[s as usize] = record;
-                s
-            }
-            None => {
-                self.records.push(record);
-                (self.records.len() - 1) as u32
-            }
-        };
-        self.slots.push(slot);
-        if let Some(base) = self.slots.shift() {
-            for set in [&mut self.deferred, &mut self.waiting, &mut self.placed] {
-                set.shift(base);
-            }
-        }
-        self.asking.push(job);
-        self.touch_slot(slot as usize);
-        Ok(())
+        record
     }
 
     /// Applies an event that a decision produced before its plan, at the decision's `moment`. The

@@ -141,6 +141,7 @@ impl Recorder {
             let told = &mut self.told;
             told.user_estimates += u64::from(extras.user_estimate.is_some());
             told.brought += u64::from(extras.attributes.contains_key(ESTIMATE));
+            told.trainings += u64::from(extras.training.is_some());
             told.losses += u64::from(extras.loss.is_some() || !job.metric(LOSS).is_empty());
         }
         let i = job.id().index();

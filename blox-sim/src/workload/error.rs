@@ -57,7 +57,7 @@ pub enum WorkloadError {
     },
     /// Neither header nor name identify the format.
     #[error(
-        "{}: the format cannot be told, the first line is `{found}`, expected --format NAME, --map for a table of other columns, or {expected}",
+        "{}: the format cannot be told, the first line is `{found}`, expected {expected}",
         path.display()
     )]
     UnknownFormat {
@@ -65,12 +65,12 @@ pub enum WorkloadError {
         path: PathBuf,
         /// Start of the first line.
         found: String,
-        /// Known headers, joined by commas.
+        /// Options and headers that identify a format.
         expected: String,
     },
     /// The header lacks columns that the format needs.
     #[error(
-        "{}: line 1: the column{} {missing} {} missing, found the columns {found}",
+        "{}: line 1: the column{} {missing} {} missing, found the columns {found}{meant}",
         path.display(),
         if missing.contains(',') { "s" } else { "" },
         if missing.contains(',') { "are" } else { "is" }
@@ -82,6 +82,8 @@ pub enum WorkloadError {
         missing: String,
         /// The header, joined by commas.
         found: String,
+        /// Which of them may be misspelt, or empty.
+        meant: String,
     },
     /// The value of a field is invalid.
     #[error(

@@ -100,6 +100,13 @@ pub enum NoticeKind {
     NoWork,
     /// A column unknown to the format, ignored.
     IgnoredColumn(Name),
+    /// A column that the format does not know, left out, with a name like that of a known one.
+    MisspeltColumn {
+        /// The column.
+        column: Name,
+        /// The known column, which the file does not have.
+        known: Name,
+    },
     /// A column that `--map` does not name.
     UnmappedColumn(Name),
     /// Rows whose GPU time differs from duration times GPUs; duration and GPUs count.
@@ -151,6 +158,10 @@ impl fmt::Display for NoticeKind {
             NoticeKind::OutOfOrder => f.write_str("not in order of submission: sorted"),
             NoticeKind::NoWork => f.write_str("no work: kept as a job that ends at once"),
             NoticeKind::IgnoredColumn(name) => write!(f, "unknown column `{name}`: ignored"),
+            NoticeKind::MisspeltColumn { column, known } => write!(
+                f,
+                "unknown column `{column}`: ignored; did you mean `{known}`?"
+            ),
             NoticeKind::UnmappedColumn(name) => write!(
                 f,
                 "column `{name}`: not mapped, ignored; attributes.NAME=COLUMN keeps it"

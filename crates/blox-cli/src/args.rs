@@ -130,6 +130,15 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   blox completions zsh > ~/.zfunc/_blox
   blox completions fish > ~/.config/fish/completions/blox.fish")]
     Completions(CompletionsArgs),
+    /// Write one man page for each command
+    #[command(after_help = "Examples:
+  blox man ~/.local/share/man/man1")]
+    Man(ManArgs),
+    /// Explain an error code, or list all
+    #[command(after_help = "Examples:
+  blox explain E0203
+  blox explain")]
+    Explain(ExplainArgs),
     /// Inspect, check, convert, sample and generate workload files
     #[command(
         arg_required_else_help = true,
@@ -187,6 +196,20 @@ pub(super) struct SimulateArgs {
     pub scheduler: Option<String>,
     #[command(flatten)]
     pub options: Options,
+}
+
+#[derive(Args)]
+pub(super) struct ManArgs {
+    /// The folder for the pages; pages of the same names are replaced
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+#[derive(Args)]
+pub(super) struct ExplainArgs {
+    /// The code at the end of an error message, such as E0203
+    #[arg(value_name = "CODE")]
+    pub code: Option<String>,
 }
 
 #[derive(Args)]
@@ -645,7 +668,7 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub json: bool,
-    /// Print no progress and no notes
+    /// Print no progress and no notes; standard error still counts what the figures leave out
     #[arg(long, short, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,

@@ -2,8 +2,10 @@
 
 use super::Failure;
 use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
+use super::failure::Coded;
 use super::reading;
 use blox_core::ClusterSpec;
+use blox_core::suggest::{for_serde, one_of};
 use blox_traces::cluster_file::is_path;
 use clap::Args;
 use serde_json::Value;
@@ -43,9 +45,19 @@ impl Given {
         ))
     }
 
+    /// Returns an error for a value that is not among the known names.
+    pub fn unknown<'a>(
+        &self,
+        key: &str,
+        found: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Failure {
+        self.wrong(key, found, &one_of(found, known))
+    }
+
     /// Returns an error about the value of a key.
-    pub fn because(&self, key: &str, why: impl std::fmt::Display) -> Failure {
-        Failure::new(format!("{}: {why}", self.name(key)))
+    pub fn because(&self, key: &str, why: impl Coded) -> Failure {
+        Failure::of(why.code(), format!("{}: {why}", self.name(key)))
     }
 
     fn name_schedulers(&mut self, on_command_line: Vec<String>) -> Result<(), Failure> {
@@ -347,7 +359,11 @@ fn read(path: &Path) -> Result<Options, Failure> {
             .take(60)
             .collect();
         let what = e.message().replace('\n', ", ");
-        Failure::new(format!("{shown}: line {} is `{found}`: {what}", line + 1))
+        let meant = for_serde(&what);
+        Failure::new(format!(
+            "{shown}: line {} is `{found}`: {what}{meant}",
+            line + 1
+        ))
     })?;
     // Paths are relative to the folder of the file.
     let base = path.parent().unwrap_or(Path::new(""));

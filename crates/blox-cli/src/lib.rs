@@ -20,11 +20,15 @@ mod args;
 mod cluster;
 mod config;
 mod estimate;
+mod explain;
+mod failure;
 mod files;
 mod generated;
 mod grid;
 mod leftovers;
 mod lock;
+mod losses;
+mod man;
 mod new;
 mod output;
 mod plot;
@@ -53,39 +57,11 @@ use args::{Cli, Command};
 use blox_core::registry::Registry;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
+use failure::{Code, Failure};
 use grid::Form;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
-
-/// Reason why a command failed.
-#[derive(Clone, Debug)]
-enum Failure {
-    /// One clear sentence for the user.
-    Message(String),
-    /// The scheduler of a real cluster does not answer.
-    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
-    Unreachable(String),
-    /// The reader has closed the output; this is no error.
-    ClosedPipe,
-}
-
-impl Failure {
-    fn new(message: impl fmt::Display) -> Self {
-        Failure::Message(message.to_string())
-    }
-}
-
-impl From<io::Error> for Failure {
-    /// Converts an error of writing to standard output. Files have their own messages.
-    fn from(e: io::Error) -> Self {
-        match e.kind() {
-            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::Message(format!("the output cannot be written: {e}")),
-        }
-    }
-}
 
 /// Message of commands that need released programs, in a build without them.
 #[cfg(not(feature = "released"))]
@@ -178,6 +154,8 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
         Some(Ok(Command::New(a))) => new::run(registry, &a, terminal),
         Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
+        Some(Ok(Command::Man(a))) => man::run(&a.dir, terminal),
+        Some(Ok(Command::Explain(a))) => explain::run(a.code.as_deref(), terminal),
         Some(Ok(Command::Step(a))) => step::run(registry, config::step(a)?, terminal),
         Some(Ok(Command::Replay(a))) => replay::run(registry, config::replay(a)?, terminal),
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
@@ -197,13 +175,13 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
     match result {
         Ok(code) => code,
         Err(Failure::ClosedPipe) => OK,
-        Err(Failure::Message(message)) => {
+        Err(Failure::Message { code, text }) => {
             // If this cannot be written, there is no other way to report the error.
-            let _ = writeln!(terminal.err, "error: {message}");
+            let _ = writeln!(terminal.err, "error: {text} [{code}]");
             BAD_INPUT
         }
-        Err(Failure::Unreachable(message)) => {
-            let _ = writeln!(terminal.err, "error: {message}");
+        Err(Failure::Unreachable(text)) => {
+            let _ = writeln!(terminal.err, "error: {text} [{}]", Code::Unreachable);
             UNREACHABLE
         }
     }

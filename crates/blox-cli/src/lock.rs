@@ -1,6 +1,6 @@
 //! Locks an output folder against other processes.
 
-use super::Failure;
+use super::failure::{Code, Failure};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -26,16 +26,22 @@ impl Lock {
                 true => "it is a file".to_owned(),
                 false => e.to_string(),
             };
-            Failure::new(format!(
-                "{}: the output folder cannot be written: {e}",
-                dir.display()
-            ))
+            Failure::of(
+                Code::Output,
+                format!(
+                    "{}: the output folder cannot be written: {e}",
+                    dir.display()
+                ),
+            )
         })?;
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(Failure::new(format!(
-                "{}: another process writes here, expected another --output-dir, or to wait for its end",
-                dir.display()
-            )));
+            return Err(Failure::of(
+                Code::Output,
+                format!(
+                    "{}: another process writes here, expected another --output-dir, or to wait for its end",
+                    dir.display()
+                ),
+            ));
         }
         Ok(Lock { path, _file: file })
     }

@@ -3,6 +3,7 @@
 use super::args::PlotArgs;
 use super::files::write_whole;
 use super::{Failure, OK, Terminal};
+use blox_core::suggest::did_you_mean;
 use blox_results::{Folder, Picture, pictures};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -158,7 +159,8 @@ fn chosen(dirs: &[PathBuf], only: &[String]) -> Result<Vec<Picture>, Failure> {
     if let Some(name) = only.iter().find(|n| list.iter().all(|p| p.name != **n)) {
         let known: Vec<&str> = list.iter().map(|p| p.name.as_str()).collect();
         return Err(Failure::new(format!(
-            "--only is `{name}`, expected a picture that there are data for: {}",
+            "--only is `{name}`{}expected a picture that there are data for: {}",
+            did_you_mean(name, known.iter().copied(), ", "),
             known.join(", ")
         )));
     }

@@ -2,6 +2,7 @@
 
 use super::{Failure, OK, Terminal};
 use blox_core::registry::{Registry, Shelf};
+use blox_core::suggest::did_you_mean;
 use blox_sim::registry::World;
 use std::fmt::Write;
 
@@ -44,9 +45,10 @@ pub(super) fn run(
     if text.is_empty() {
         known.sort();
         known.dedup();
+        let name = name.unwrap_or_default();
         return Err(Failure::new(format!(
-            "nothing is called `{}`; known: {}",
-            name.unwrap_or_default(),
+            "nothing is called `{name}`{}known: {}",
+            did_you_mean(name, known.iter().map(String::as_str), "; "),
             known.join(", ")
         )));
     }

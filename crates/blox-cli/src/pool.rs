@@ -61,7 +61,7 @@ mod tests {
             3 => Err(Failure::new("three")),
             i => Ok(i),
         });
-        assert!(matches!(error, Err(Failure::Message(m)) if m == "three"));
+        assert!(matches!(error, Err(Failure::Message { text, .. }) if text == "three"));
         // The error stopped all other watches.
         assert!(
             each(&watches, None, |i, _| Ok(i))

@@ -1,6 +1,7 @@
 //! Read options of workload files, and files named in other options.
 
 use super::Failure;
+use super::failure::Coded;
 use blox_traces::{ColumnMap, Format, ReadOptions};
 use std::path::Path;
 
@@ -17,16 +18,15 @@ pub(super) fn read_options(
             name("map")
         )));
     }
-    let of = |key: &str, e: &dyn std::fmt::Display| Failure::new(format!("{}: {e}", name(key)));
     Ok(ReadOptions {
         format: format
             .map(str::parse::<Format>)
             .transpose()
-            .map_err(|e| of("format", &e))?,
+            .map_err(|e| Failure::of(e.code(), format!("{}: {e}", name("format"))))?,
         columns: map
             .map(str::parse::<ColumnMap>)
             .transpose()
-            .map_err(|e| of("map", &e))?,
+            .map_err(|e| Failure::of(e.code(), format!("{}: {e}", name("map"))))?,
     })
 }
 

@@ -2,12 +2,13 @@
 //! cores.
 
 use super::config::Given;
+use super::failure::Coded;
 use super::grid::{Form, number_of};
 use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::resolve::Experiment;
-use super::{Failure, INTERRUPTED, OK, Terminal, pool, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, losses, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::{Named, Registry};
@@ -26,6 +27,8 @@ pub(super) struct Run {
     pub report: Report,
     /// Notices about dropped or repaired jobs of the workload, one line for each.
     pub notices: Vec<String>,
+    /// Parts of the workload that no job has, one counted line for each.
+    pub lost: Vec<String>,
     /// Short description of the workload.
     pub workload: String,
     /// Length of a round, if there are rounds.
@@ -109,10 +112,13 @@ pub(super) fn simulate(
         // A table has no place for it; JSON has a field.
         let _ = terminal.err.write_all(table::stories(id, &done).as_bytes());
     }
-    if format.is_data() && !o.quiet {
-        for notice in table::notices(&experiment, &done) {
-            let _ = writeln!(terminal.err, "notice: {notice}");
-        }
+    let notices = match (o.quiet, format.is_data()) {
+        (true, _) => table::losses(&experiment, &done),
+        (false, true) => table::notices(&experiment, &done),
+        (false, false) => Vec::new(),
+    };
+    for notice in notices {
+        let _ = writeln!(terminal.err, "notice: {notice}");
     }
     kept?;
     if !o.quiet {
@@ -244,7 +250,10 @@ pub(super) fn run_one(
         Ok::<_, Failure>(FairTimes::of(&simulation, &scheduler).watched_by(Arc::clone(watch)))
     });
     let fair = fair.transpose()?;
-    let failed = |e: SimError| Failure::new(format!("{}: {e}", experiment.contestants[i].label));
+    let failed = |e: SimError| {
+        let label = &experiment.contestants[i].label;
+        Failure::of(e.code(), format!("{label}: {e}"))
+    };
     let mut report = experiment
         .simulation(i)?
         .assignments_to(assignments)
@@ -265,6 +274,7 @@ pub(super) fn run_one(
         collected: names.zip(report.collected.figures()).collect(),
         report,
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
+        lost: losses::of_input(workload.notices()),
         workload: label,
         period_s,
     })

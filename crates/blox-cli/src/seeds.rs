@@ -6,6 +6,7 @@
 
 use super::config::Given;
 use super::grid::{self, Form, Grid, decimal, number_of};
+use super::losses;
 use super::output::{self, OutputFormat};
 use super::run::human_duration;
 use super::sweep::plan::Plan;
@@ -25,6 +26,8 @@ struct Kept {
     /// Job completion times of measured jobs, with job numbers.
     times: Vec<(u32, f64)>,
     notices: Vec<String>,
+    /// Parts of the workload that no job has.
+    lost: Vec<String>,
     /// Number of measured jobs that the scheduler ended.
     ended_early: u64,
     /// Number of measured rigid jobs that ran on other numbers of GPUs than requested.
@@ -112,6 +115,7 @@ pub(super) fn compare(
                     ended_early: table::ended_by_scheduler(&run),
                     resized: run.report.resized,
                     nothing_measured: run.nothing_measured(experiment),
+                    lost: run.lost,
                     workload: run.workload,
                 })
             }
@@ -156,12 +160,15 @@ pub(super) fn compare(
     };
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;
+    let notices = match (plan.base.quiet, format.is_data()) {
+        (true, _) => lost(&plan, &entries),
+        (false, true) => notices(&plan, &entries, &left_out),
+        (false, false) => Vec::new(),
+    };
+    for notice in notices {
+        let _ = writeln!(terminal.err, "notice: {notice}");
+    }
     if !plan.base.quiet {
-        if format.is_data() {
-            for notice in notices(&entries, &left_out) {
-                let _ = writeln!(terminal.err, "notice: {notice}");
-            }
-        }
         let took = human_duration(start.elapsed());
         let _ = writeln!(terminal.err, "wall time {took}");
     }
@@ -306,7 +313,7 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
             number_of(seeds.len() as u64, "seed")
         ),
     );
-    for notice in notices(entries, left_out) {
+    for notice in notices(plan, entries, left_out) {
         say("notice", notice);
     }
     lines
@@ -322,8 +329,25 @@ fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
 pub(super) const ALIKE: &str =
     "every seed gives the same results: nothing here depends on it, and ± says nothing";
 
+/// Returns counted lines that `--quiet` does not hide: of the input, each scheduler and options.
+fn lost(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
+    let first = entries.first().and_then(|e| e.runs.first());
+    let mut lines = first.map(|kept| kept.lost.clone()).unwrap_or_default();
+    lines.extend(incomplete(entries));
+    lines.extend(losses::replaced(&plan.base));
+    lines
+}
+
+/// Returns one line for each scheduler with measured jobs that did not complete.
+fn incomplete(entries: &[Entry<'_>]) -> impl Iterator<Item = String> {
+    entries.iter().filter_map(|e| {
+        let line = losses::of_figures(e.runs.iter().map(|k| &k.figures))?;
+        Some(format!("{}: {line}", e.label))
+    })
+}
+
 /// Returns the notices of all runs without repetitions; most are the same for every seed.
-fn notices(entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
+fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
     let mut list: Vec<(String, usize)> = Vec::new();
     for kept in entries.iter().flat_map(|e| &e.runs) {
         for notice in &kept.notices {
@@ -346,6 +370,8 @@ fn notices(entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
             n => format!("{notice} (in {n} of {runs} runs)"),
         })
         .collect();
+    lines.extend(incomplete(entries));
+    lines.extend(losses::replaced(&plan.base));
     lines.extend(entries.iter().filter_map(|e| {
         let of_all_seeds = e.runs.iter().map(|k| k.ended_early).sum();
         table::ended_early(e.label, of_all_seeds)

@@ -1,6 +1,7 @@
 //! Results as tables for users.
 
 use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
+use super::losses;
 use super::output::reasons;
 use super::resolve::{Experiment, parse_measure};
 use super::run::Run;
@@ -201,6 +202,11 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     say("workload", first.workload.clone());
     say("measured", measured(experiment, runs));
     say("rounds", rounds(runs));
+    let completion = experiment.options.completion.as_deref();
+    if runs.iter().any(|r| r.period_s.is_some()) && completion.is_none_or(|c| c == "round") {
+        let line = "at ends of rounds; with --completion exact, when the work is done";
+        say("jobs end", line.to_owned());
+    }
     if experiment.compares
         && runs.len() > 1
         && let Some(base) = base(experiment, runs)
@@ -355,10 +361,16 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
             )
         }
     };
-    match which(&as_given(experiment)) {
+    let text = match which(&as_given(experiment)) {
         None if first == 1 => format!("{jobs}, which is all"),
         None => format!("all {jobs}"),
         Some(which) => format!("{jobs}, {which}; {OF_ALL}"),
+    };
+    // If schedulers completed different numbers of jobs, a notice says so.
+    let completed = runs.first().map_or(0, |r| r.report.summary.completed);
+    match summaries().all(|s| s.completed == completed && s.completed < s.measured) {
+        true => format!("{text}; averages: of {} that completed", whole(completed)),
+        false => text,
     }
 }
 
@@ -451,11 +463,37 @@ fn counted(reasons: &BTreeMap<&str, u64>) -> String {
     list.join(", ")
 }
 
+/// Returns a counted line for each loss of a comparison.
+pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(first) = runs.first() {
+        lines.extend(first.lost.iter().cloned());
+        let s = &first.report.summary;
+        let unmeasured = s.jobs.saturating_sub(s.measured);
+        if unmeasured > 0 && first.report.ended != Ended::Interrupted {
+            let all = number_of(s.jobs, "job");
+            lines.push(format!("{} of {all} not measured", whole(unmeasured)));
+        }
+    }
+    if experiment.left_out > 0 {
+        let jobs = number_of(experiment.left_out, "job");
+        lines.push(format!("{jobs} of other virtual clusters left out"));
+    }
+    for run in runs {
+        if let Some(line) = leftovers(run) {
+            lines.push(format!("{}: {line}", run.report.summary.scheduler));
+        }
+    }
+    lines.extend(losses::replaced(&experiment.options));
+    lines
+}
+
 /// Returns notices that affect the interpretation of the figures.
 pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let early = |run: &&Run| ended_early(&run.report.summary.scheduler, ended_by_scheduler(run));
     let sizes = |run: &&Run| resized(&run.report.summary.scheduler, run.report.resized);
     let mut list = about_runs(experiment, runs);
+    list.extend(losses::replaced(&experiment.options));
     list.extend(runs.iter().filter_map(early));
     list.extend(runs.iter().filter_map(sizes));
     list
@@ -480,6 +518,10 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
         "user" => (told.user_estimates, "how long they run (user_estimate_s)"),
         "brought" => (told.brought, "an estimate (the attribute estimate_s)"),
         _ if named.name == "loss-termination" => (told.losses, "a loss"),
+        _ if ["sia", "pollux"].contains(&&*named.name) => (
+            told.trainings,
+            "how it adapts (extras.training), and is rigid",
+        ),
         _ => return None,
     };
     let jobs = number_of(s.measured, "measured job");

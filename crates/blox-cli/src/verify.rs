@@ -3,6 +3,7 @@
 use super::args::VerifyArgs;
 use super::grid::number_of;
 use super::{DIFFERS, Failure, OK, Terminal};
+use blox_core::suggest::did_you_mean;
 use blox_released::verify;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,8 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
     {
         let known = verify::names().join(", ");
         return Err(Failure::new(format!(
-            "unknown system `{name}`; known: {known}"
+            "unknown system `{name}`{}known: {known}",
+            did_you_mean(name, verify::names(), "; ")
         )));
     }
     let cases = verify::find_cases(&args.dir).map_err(Failure::new)?;

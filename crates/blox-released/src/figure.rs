@@ -11,6 +11,7 @@
 //! ```
 
 use blox_core::Pipeline;
+use blox_core::suggest::did_you_mean;
 use blox_sim::workload::{Workload, WorkloadError};
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -222,10 +223,12 @@ pub struct Picture {
 #[non_exhaustive]
 pub enum ReproduceError {
     /// The figure is unknown.
-    #[error("unknown figure `{name}`; known: {known}")]
+    #[error("unknown figure `{name}`{suggestion}known: {known}")]
     Unknown {
         /// Requested name.
         name: String,
+        /// Suggestion of [`blox_core::suggest::did_you_mean`].
+        suggestion: String,
         /// All known names.
         known: String,
     },
@@ -317,12 +320,12 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
 pub fn figure(name: &str) -> Result<Box<dyn Figure>, ReproduceError> {
     let all = figures();
     let known: Vec<&str> = all.iter().map(|f| f.name()).collect();
-    let known = known.join(", ");
     all.into_iter()
         .find(|f| f.name() == name)
         .ok_or_else(|| ReproduceError::Unknown {
             name: name.to_owned(),
-            known,
+            suggestion: did_you_mean(name, known.iter().copied(), "; "),
+            known: known.join(", "),
         })
 }
 
@@ -482,6 +485,9 @@ mod tests {
         let known = names.join(", ");
         let expected = format!("unknown figure `fig99`; known: {known}");
         assert_eq!(error, Some(expected));
+        let slip = figure("blox-fig-12").err().map(|e| e.to_string());
+        let start = "unknown figure `blox-fig-12`, did you mean `blox-fig12`? known: ";
+        assert!(slip.is_some_and(|e| e.starts_with(start)));
     }
 
     /// A figure that needs a missing file.

@@ -1,7 +1,7 @@
 //! A whole table as text.
 
 use super::source::Source;
-use super::table::{Table, shown_header};
+use super::table::{Table, meant, shown_header};
 use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::shown;
 use std::path::{Path, PathBuf};
@@ -81,6 +81,7 @@ impl Cells {
             path: self.path.clone(),
             missing: name.to_owned(),
             found: shown_header(&self.header),
+            meant: meant(&[name], &self.header),
         })
     }
 

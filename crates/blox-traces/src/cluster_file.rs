@@ -29,6 +29,7 @@
 
 use crate::words::found_and_expected;
 use blox_core::cluster::spec::{MAX_NODES, links_of};
+use blox_core::suggest::for_serde;
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
 use blox_sim::workload::text::{one_line, shown};
 use serde::Deserialize;
@@ -101,7 +102,7 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             found: found.chars().take(60).collect(),
             what: match found_and_expected(e.message()) {
                 Some((found, expected)) => format!("found `{found}`, expected {expected}"),
-                None => e.message().replace('\n', ", "),
+                None => e.message().replace('\n', ", ") + &for_serde(e.message()),
             },
         }
     })?;

@@ -557,7 +557,7 @@ mod tests {
         );
         assert_eq!(
             message("submit_s,gpus,duration\n"),
-            "jobs.csv: line 1: the column duration_s is missing, found the columns submit_s, gpus, duration"
+            "jobs.csv: line 1: the column duration_s is missing, found the columns submit_s, gpus, duration; is `duration` meant for duration_s?"
         );
         assert_eq!(
             message("submit_s,gpus,duration_s,communication\n0,1,60,1\n"),

@@ -11,6 +11,7 @@ use super::open::{Format, open_file};
 use super::source::Source;
 use crate::words::found_and_expected;
 use blox_core::JobSpec;
+use blox_core::suggest::for_serde;
 use blox_sim::workload::{Notices, WorkloadError};
 use std::io::Write;
 use std::path::Path;
@@ -81,7 +82,7 @@ fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
         (Some((found, _)), None) => line(format!(
             "the line is {found}, expected a job such as {EXAMPLE}"
         )),
-        (None, Some(field)) => line(format!("{field}: {text}")),
+        (None, Some(field)) => line(format!("{field}: {text}{}", for_serde(text))),
         (None, None) => line(text.to_owned()),
     }
 }

@@ -25,6 +25,7 @@ pub mod csv;
 pub(crate) mod file;
 pub mod formats;
 pub mod generate;
+mod guess;
 pub mod helios;
 pub mod itp;
 pub mod jsonl;

@@ -38,6 +38,7 @@
 //! (never started), `end` (still running) or `duration`.
 
 use blox_core::Name;
+use blox_core::suggest::did_you_mean;
 use std::fmt;
 use std::str::FromStr;
 
@@ -104,7 +105,7 @@ pub(super) fn attribute(text: &str) -> serde_json::Value {
     }
 }
 
-const FIELDS: [(Field, &str, &[Unit]); 16] = [
+pub(super) const FIELDS: [(Field, &str, &[Unit]); 16] = [
     (Submit, "submit", MOMENTS),
     (Gpus, "gpus", PARTS),
     (Duration, "duration", LENGTHS),
@@ -371,7 +372,11 @@ pub enum MapError {
         found: String,
     },
     /// An unknown field.
-    #[error("unknown field `{found}`; known: {}, attributes.NAME", FIELDS.map(|(_, name, _)| name).join(", "))]
+    #[error(
+        "unknown field `{found}`{}known: {}, attributes.NAME",
+        did_you_mean(found, FIELDS.map(|(_, name, _)| name), "; "),
+        FIELDS.map(|(_, name, _)| name).join(", ")
+    )]
     Field {
         /// The field.
         found: String,

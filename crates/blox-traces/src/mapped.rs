@@ -3,9 +3,8 @@
 use super::file::{Clock, Rows, SharedNames, makes_sense, sensible};
 use super::map::{ColumnMap, Field, How, Mapping, attribute};
 use super::moment::{parse_date, parse_elapsed};
-use super::open::first_line;
 use super::source::Source;
-use super::table::{Column, Layout, Table};
+use super::table::{Column, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::collections::BTreeMap;
@@ -24,21 +23,7 @@ pub(crate) fn open_rows(
     source: &Source,
     notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
-    let line = first_line(source)?;
-    let mut delimiter = b',';
-    let count = |d: u8| line.bytes().filter(|b| *b == d).count();
-    for other in [b';', b'\t', b'|'] {
-        if count(other) > count(delimiter) {
-            delimiter = other;
-        }
-    }
-    let table = Table::open_as(
-        source,
-        Layout {
-            delimiter,
-            ..Layout::CSV
-        },
-    )?;
+    let table = Table::open(source)?;
     let names: Vec<_> = map.columns.iter().map(|m| m.column.as_str()).collect();
     let columns = table.require_all(&names)?;
     table.note_unmapped(&names, notices);

@@ -2,13 +2,15 @@
 
 use super::file::{Clock, Rows};
 use super::formats::{blox_jobs, gavel, sia, synergy, tiresias};
-use super::source::Source;
+use super::guess::{PLACE, map_text};
+use super::source::{Source, first_lines};
+use super::table::separator;
 use super::{ColumnMap, FileWorkload, ReadOptions, Trace};
 use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
+use blox_core::suggest::one_of;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{Notices, Workload, WorkloadError};
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -137,7 +139,7 @@ impl Format {
         match self {
             Format::Slurm => '|',
             Format::Tiresias => tiresias::delimiter(header).into(),
-            _ => ',',
+            _ => separator(header).into(),
         }
     }
 }
@@ -163,7 +165,7 @@ impl FromStr for Format {
 
 /// An unknown workload format.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("`{found}` is no workload format, expected {}", Format::ALL.map(Format::name).join(", "))]
+#[error("`{found}` is no workload format, expected {}", one_of(found, Format::ALL.map(Format::name)))]
 pub struct FormatError {
     /// The name.
     pub found: String,
@@ -275,7 +277,7 @@ impl fmt::Display for Reader {
 }
 
 fn detect(source: &Source) -> Result<Format, WorkloadError> {
-    let line = first_line(source)?;
+    let [line, row] = first_lines(source)?;
     if line.starts_with('{') {
         return Ok(Format::Jsonl);
     }
@@ -283,10 +285,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
         return Ok(Format::PhillyLog);
     }
     let told = Format::ALL.into_iter().find(|format| {
-        let columns: Vec<_> = line
-            .split(format.delimiter(&line))
-            .map(|name| name.trim().trim_matches('"'))
-            .collect();
+        let columns: Vec<_> = line.split(format.delimiter(&line)).map(unquoted).collect();
         let has_all = |names: &&[&str]| names.iter().all(|name| columns.contains(name));
         format.telling_columns().iter().any(has_all)
     });
@@ -302,6 +301,34 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     if name.contains("pai_task_table") {
         return Ok(Format::Pai);
     }
+    Err(WorkloadError::UnknownFormat {
+        path: source.path().to_owned(),
+        found: shown(&line),
+        expected: map_for(&line, &row).unwrap_or_else(known_headers),
+    })
+}
+
+/// Names the `--map` of a table whose columns have names that logs use.
+fn map_for(header: &str, row: &str) -> Option<String> {
+    let separator = char::from(separator(header));
+    let cells = |line| Vec::from_iter(str::split(line, separator).map(unquoted));
+    let map = map_text(&cells(header), &cells(row))?;
+    let place = match map.contains(&format!("={PLACE}")) {
+        true => format!(" with the name of a column for each {PLACE}"),
+        false => String::new(),
+    };
+    let formats = Format::ALL.map(Format::name).join(", ");
+    Some(format!(
+        "--map '{map}'{place}, or --format with one of {formats}"
+    ))
+}
+
+fn unquoted(cell: &str) -> &str {
+    cell.trim().trim_matches('"')
+}
+
+/// Names the options and the start of each format.
+fn known_headers() -> String {
     let headers: Vec<_> = Format::ALL
         .into_iter()
         .filter(|format| !matches!(format, Format::Synergy | Format::Gavel))
@@ -311,29 +338,8 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
             [] => format!("a JSON array ({format})"),
         })
         .collect();
-    Err(WorkloadError::UnknownFormat {
-        path: source.path().to_owned(),
-        found: shown(&line),
-        expected: headers.join(", "),
-    })
-}
-
-/// Returns the first line that is not blank, or its start if it is long.
-pub(crate) fn first_line(source: &Source) -> Result<String, WorkloadError> {
-    let mut start = Vec::new();
-    source
-        .text()?
-        .take(1 << 16)
-        .read_to_end(&mut start)
-        .map_err(|e| crate::source::reading_error(source.path(), e))?;
-    let text = String::from_utf8_lossy(&start);
-    Ok(text
-        .trim_start()
-        .lines()
-        .next()
-        .unwrap_or("")
-        .trim()
-        .to_owned())
+    let headers = headers.join(", ");
+    format!("--format NAME, --map for a table of other columns, or {headers}")
 }
 
 #[cfg(test)]
@@ -470,8 +476,10 @@ mod tests {
         }
         assert_eq!(
             "parquet".parse::<Format>().unwrap_err().to_string(),
-            "`parquet` is no workload format, expected csv, jsonl, philly, philly-log, itp, helios, \
+            "`parquet` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, helios, \
              pai, openb, slurm, blox-jobs, tiresias, synergy, gavel, sia"
         );
+        let slip = "phily".parse::<Format>().unwrap_err().to_string();
+        assert!(slip.ends_with("; did you mean `philly`?"), "{slip}");
     }
 }

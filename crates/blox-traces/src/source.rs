@@ -358,6 +358,25 @@ fn peek(text: &mut dyn BufRead) -> io::Result<&[u8]> {
     text.fill_buf()
 }
 
+/// The first line that is not blank, at most the start of it.
+pub(crate) fn first_line(source: &Source) -> Result<String, WorkloadError> {
+    let [line, _] = first_lines(source)?;
+    Ok(line)
+}
+
+/// The first line that is not blank and the line below it, at most the start of them.
+pub(crate) fn first_lines(source: &Source) -> Result<[String; 2], WorkloadError> {
+    let mut start = Vec::new();
+    source
+        .text()?
+        .take(1 << 16)
+        .read_to_end(&mut start)
+        .map_err(|e| reading_error(source.path(), e))?;
+    let text = String::from_utf8_lossy(&start);
+    let mut lines = text.trim_start().lines();
+    Ok([(); 2].map(|()| lines.next().unwrap_or("").trim().to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,9 @@
 
 use super::map::ATTRIBUTE;
 use super::moment::parse_date;
-use super::source::{Lines, Source};
+use super::source::{Lines, Source, first_line};
 use blox_core::Name;
+use blox_core::suggest::nearest;
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
@@ -55,9 +56,13 @@ impl Layout {
 }
 
 impl Table {
-    /// Opens comma-separated values and reads the header.
+    /// Opens a table and reads the header, whose [separator](separator()) splits all rows.
     pub fn open(source: &Source) -> Result<Self, WorkloadError> {
-        Self::open_as(source, Layout::CSV)
+        let layout = Layout {
+            delimiter: separator(&first_line(source)?),
+            ..Layout::CSV
+        };
+        Self::open_as(source, layout)
     }
 
     /// Opens a table and reads the header. If the first row is no header, the columns of the layout
@@ -124,16 +129,42 @@ impl Table {
             path: self.path.clone(),
             missing: missing.join(", "),
             found: shown_header(&self.header),
+            meant: match self.other_separator() {
+                Some(other) => format!(
+                    "; cells are separated by `{}`, expected `{}`",
+                    char::from(other).escape_default(),
+                    char::from(self.layout.delimiter).escape_default()
+                ),
+                None => meant(&missing, &self.header),
+            },
         })
+    }
+
+    /// Returns the separator that the header seems to have, if the layout found one cell in it.
+    fn other_separator(&self) -> Option<u8> {
+        let [only] = self.header.as_slice() else {
+            return None;
+        };
+        let other = separator(only);
+        (only.contains(char::from(other)) && other != self.layout.delimiter).then_some(other)
     }
 
     /// Adds a notice for each column that is not among `known`.
     pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
         for name in &self.header {
             let is_own = name.starts_with(ATTRIBUTE);
-            if !name.is_empty() && !is_own && !known.contains(&name.as_str()) {
-                notices.add(NoticeKind::IgnoredColumn(name.as_str().into()), 1);
+            if name.is_empty() || is_own || known.contains(&name.as_str()) {
+                continue;
             }
+            let free = known.iter().copied().filter(|k| self.find(k).is_none());
+            let notice = match nearest(name, free) {
+                Some(known) => NoticeKind::MisspeltColumn {
+                    column: name.as_str().into(),
+                    known: known.into(),
+                },
+                None => NoticeKind::IgnoredColumn(name.as_str().into()),
+            };
+            notices.add(notice, 1);
         }
     }
 
@@ -323,6 +354,28 @@ pub fn is_null(text: &str) -> bool {
     NULLS
         .iter()
         .any(|null| text.trim().eq_ignore_ascii_case(null))
+}
+
+/// Returns what splits the cells of a header: the comma, semicolon, tab or bar that is most common
+/// in it.
+pub fn separator(header: &str) -> u8 {
+    let count = |d: u8| header.bytes().filter(|b| *b == d).count();
+    let mut most = b',';
+    for other in [b';', b'\t', b'|'] {
+        if count(other) > count(most) {
+            most = other;
+        }
+    }
+    most
+}
+
+/// Returns the end of a message about missing columns: which columns may be misspelt.
+pub fn meant(missing: &[&str], header: &[String]) -> String {
+    let found = |name: &&str| {
+        let similar = nearest(name, header.iter().map(String::as_str))?;
+        Some(format!("; is `{}` meant for {name}?", shown(similar)))
+    };
+    missing.iter().filter_map(found).collect()
 }
 
 /// Formats a header as messages show it.

@@ -15,6 +15,7 @@ mod training;
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
 use super::record::Record;
+use super::scheduler::MORE_NODES;
 use super::timers::Timers;
 use blox_core::{Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
 use crc32c::crc32c;
@@ -279,9 +280,7 @@ impl Durable {
                         // If only some nodes have joined, a job that all nodes could run is
                         // rejected.
                         let hint = match why {
-                            Reason::NeverFits { .. } => {
-                                "; if nodes were still to come, start the scheduler with --wait-for-nodes N"
-                            }
+                            Reason::NeverFits { .. } => MORE_NODES,
                             _ => "",
                         };
                         (brief.ended, brief.why) = (Some(*at), format!("{why}{hint}"));

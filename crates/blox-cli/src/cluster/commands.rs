@@ -3,6 +3,7 @@
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
 use super::daemons::{runtime, token};
 use super::plain;
+use crate::failure::Coded;
 use crate::grid::{Grid, number_of};
 use crate::trace::info::date;
 use crate::{Failure, OK, Terminal};
@@ -23,7 +24,7 @@ impl From<ClientError> for Failure {
             ClientError::Unreachable { .. } | ClientError::NoRoom(_) => {
                 Failure::Unreachable(plain(&e.to_string()))
             }
-            _ => Failure::new(plain(&e.to_string())),
+            _ => Failure::of(e.code(), plain(&e.to_string())),
         }
     }
 }

@@ -44,25 +44,20 @@ pub fn backend(
         [] | ["--backend", "simulator"] => Ok(Some(pipeline)),
         #[cfg(feature = "cluster")]
         ["shim", dir] => {
-            daemons::shim(dir.as_ref()).map_err(text)?;
+            daemons::shim(dir.as_ref()).map_err(Failure::into_text)?;
             Ok(None)
         }
         #[cfg(feature = "cluster")]
         ["--backend", "cluster"] => {
-            println!("{}", backend::rehearse(pipeline).map_err(text)?);
+            println!(
+                "{}",
+                backend::rehearse(pipeline).map_err(Failure::into_text)?
+            );
             Ok(None)
         }
         #[cfg(not(feature = "cluster"))]
         ["--backend", "cluster"] => Err(MISSING.into()),
         _ => Err("expected nothing, or --backend simulator, or --backend cluster".into()),
-    }
-}
-
-#[cfg(feature = "cluster")]
-fn text(failure: Failure) -> String {
-    match failure {
-        Failure::Message(text) | Failure::Unreachable(text) => text,
-        Failure::ClosedPipe => "nobody reads the output".to_owned(),
     }
 }
 

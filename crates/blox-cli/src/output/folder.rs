@@ -1,6 +1,7 @@
 //! Result folders, in which each file is complete or missing.
 
 use super::super::args::Options;
+use super::super::failure::Code;
 use super::super::files::write_whole;
 use super::super::leftovers::{self, RUN_FILES};
 use super::super::lock::{LOCK, Lock};
@@ -31,9 +32,10 @@ pub(crate) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
 
 /// Returns the error for an option that needs an output folder.
 pub(crate) fn nowhere(what: &str) -> Failure {
-    Failure::new(format!(
-        "--{what} has nowhere to write, expected --output-dir DIR with it"
-    ))
+    Failure::of(
+        Code::Output,
+        format!("--{what} has nowhere to write, expected --output-dir DIR with it"),
+    )
 }
 
 /// Draws the pictures and the report of a result folder, if requested.
@@ -82,10 +84,13 @@ pub(crate) fn spare<'a>(
     }
     match replaced {
         None => Ok(()),
-        Some(file) => Err(Failure::new(format!(
-            "{}: is read, and the results would replace it, expected another --output-dir",
-            file.display()
-        ))),
+        Some(file) => Err(Failure::of(
+            Code::Output,
+            format!(
+                "{}: is read, and the results would replace it, expected another --output-dir",
+                file.display()
+            ),
+        )),
     }
 }
 
@@ -110,20 +115,26 @@ pub(crate) fn prepare(dir: &Path, force: bool) -> Result<Lock, Failure> {
 /// Does the same as [`prepare`], for a caller that holds the lock.
 pub(crate) fn clear(dir: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |e: io::Error| {
-        Failure::new(format!(
-            "{}: the output folder cannot be written: {e}",
-            dir.display()
-        ))
+        Failure::of(
+            Code::Output,
+            format!(
+                "{}: the output folder cannot be written: {e}",
+                dir.display()
+            ),
+        )
     };
     let mut full = false;
     for entry in std::fs::read_dir(dir).map_err(cannot)? {
         full |= entry.map_err(cannot)?.file_name() != LOCK;
     }
     if full && !force {
-        return Err(Failure::new(format!(
-            "{}: the output folder is not empty, expected a new one, or --force",
-            dir.display()
-        )));
+        return Err(Failure::of(
+            Code::Output,
+            format!(
+                "{}: the output folder is not empty, expected a new one, or --force",
+                dir.display()
+            ),
+        ));
     }
     leftovers::clear(dir)
 }
@@ -136,8 +147,12 @@ pub(crate) fn write_run(
     experiment: &Experiment<'_>,
 ) -> Result<(), Failure> {
     let dir = dir.join(folder);
-    std::fs::create_dir_all(&dir)
-        .map_err(|e| Failure::new(format!("{}: cannot be made: {e}", dir.display())))?;
+    std::fs::create_dir_all(&dir).map_err(|e| {
+        Failure::of(
+            Code::Output,
+            format!("{}: cannot be made: {e}", dir.display()),
+        )
+    })?;
     let o = &experiment.options;
     // A file of an earlier run must not be mistaken for a new one.
     for (file, asked) in [

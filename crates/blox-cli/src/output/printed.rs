@@ -30,7 +30,10 @@ impl OutputFormat {
             Some("markdown") => Ok(OutputFormat::Markdown),
             Some("csv") => Ok(OutputFormat::Csv),
             Some("json") => Ok(OutputFormat::Json),
-            Some(other) => Err(given.wrong("output-format", other, "table, markdown, csv or json")),
+            Some(other) => {
+                let known = ["table", "markdown", "csv", "json"];
+                Err(given.unknown("output-format", other, known))
+            }
         }
     }
 

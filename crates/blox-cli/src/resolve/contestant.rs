@@ -2,6 +2,7 @@
 
 use super::super::Failure;
 use super::super::config::Given;
+use super::super::failure::Coded;
 use super::world::Tempo;
 use blox_core::registry::{Named, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Role};
@@ -30,7 +31,7 @@ impl Overrides {
             text.as_deref()
                 .map(|t| t.parse::<Named>())
                 .transpose()
-                .map_err(|e| Failure::new(format!("{}: {e}", given.name(key))))
+                .map_err(|e| given.because(key, e))
         };
         let o = &given.options;
         Ok(Overrides {
@@ -62,10 +63,11 @@ impl Contestant {
                 true => "; alternatives with `|` belong to `blox sweep`",
                 false => "",
             };
-            match e {
-                RegistryError::BadValue { .. } => Failure::new(format!("`{label}`: {e}{hint}")),
-                e => Failure::new(format!("{e}{hint}")),
-            }
+            let place = match e {
+                RegistryError::BadValue { .. } => format!("`{label}`: "),
+                _ => String::new(),
+            };
+            Failure::of(e.code(), format!("{place}{e}{hint}"))
         };
         let mut pipeline = if !has(&r.schedulers, &named.name) && has(&r.scheduling, &named.name) {
             // A scheduling policy alone gets the placement of most schedulers.
@@ -80,7 +82,7 @@ impl Contestant {
             r.schedulers.build(named, seed).map_err(of)?
         };
         let of = |key: &str, e: RegistryError| match e {
-            RegistryError::BadValue { .. } => Failure::new(format!("--{key}: {e}")),
+            RegistryError::BadValue { .. } => Failure::of(e.code(), format!("--{key}: {e}")),
             e => Failure::new(e),
         };
         let shared = pipeline.roles_beside(Role::Scheduling);
@@ -168,7 +170,6 @@ pub(super) fn baseline(given: &Given, contestants: &[Contestant]) -> Result<usiz
         .position(|c| Ok(&c.label) == label.as_ref());
     found.ok_or_else(|| {
         let known: Vec<&str> = contestants.iter().map(|c| c.label.as_str()).collect();
-        let expected = format!("one of the schedulers: {}", known.join(", "));
-        given.wrong("baseline", text, &expected)
+        given.unknown("baseline", text, known)
     })
 }

@@ -42,8 +42,8 @@ pub(super) fn source(
         (None, Some(other)) => match generated::KINDS.iter().find(|k| **k == other) {
             Some(kind) => kind,
             None => {
-                let expected = format!("blox, {}", generated::KINDS.join(", "));
-                return Err(given.wrong("workload", other, &expected));
+                let known = std::iter::once("blox").chain(generated::KINDS);
+                return Err(given.unknown("workload", other, known));
             }
         },
     };

@@ -17,6 +17,7 @@ use super::config::Given;
 use super::generated;
 use super::output::OutputFormat;
 use blox_core::registry::{Named, Registry};
+use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Pipeline};
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, WithApplications};
@@ -116,16 +117,14 @@ impl<'r> Experiment<'r> {
         let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
         let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
             cluster_file::ClusterFileError::Shorthand(_)
-            | cluster_file::ClusterFileError::Spec(_) => {
-                Failure::new(format!("{}: {e}", given.name("cluster")))
-            }
+            | cluster_file::ClusterFileError::Spec(_) => given.because("cluster", e),
             e => Failure::new(e),
         })?;
         let cluster = match &o.virtual_cluster {
             Some(name) => virtual_clusters::nodes_of(&cluster, name).map_err(|known| {
-                let expected = match known.join(", ") {
-                    none if none.is_empty() => "a cluster whose nodes have partitions".to_owned(),
-                    known => format!("one of {known}"),
+                let expected = match known.is_empty() {
+                    true => "a cluster whose nodes have partitions".to_owned(),
+                    false => one_of(name, known.iter().map(|name| &**name)),
                 };
                 given.wrong("virtual-cluster", name, &expected)
             })?,

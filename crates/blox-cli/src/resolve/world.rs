@@ -316,10 +316,8 @@ pub(super) fn world(
         }
         (Some(rule), _) if rule == Named::plain("round") => None,
         (Some(rule), _) if rules.get(&rule.name).is_none() => {
-            let mut known: Vec<&str> = rules.iter().map(|(name, _)| name).collect();
-            known.insert(0, "round");
-            let expected = format!("one of {}", known.join(", "));
-            return Err(given.wrong("completion", rule, &expected));
+            let known = std::iter::once("round").chain(rules.names());
+            return Err(given.unknown("completion", &rule.to_string(), known));
         }
         (rule, _) => filled(given, "completion", rule, &rules, o.load, seed)?,
     };

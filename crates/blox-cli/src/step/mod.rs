@@ -8,6 +8,7 @@ use super::resolve::{Experiment, parse_time};
 use super::table::cut_short;
 use super::{Failure, OK, Terminal};
 use blox_core::registry::Registry;
+use blox_core::suggest::nearest;
 use blox_core::{Event, JobId, Outcome, Phase, Time, View};
 use blox_sim::stepping::{Step, Stepper};
 use blox_sim::workload::{Limited, Workload};
@@ -110,6 +111,12 @@ enum Say {
 /// Default number of jobs in a list.
 const SHOWN: usize = 20;
 
+/// The commands, for suggestions.
+const COMMANDS: [&str; 12] = [
+    "help", "next", "until", "end", "finish", "queue", "running", "nodes", "job", "why", "plan",
+    "quit",
+];
+
 fn parse(line: &str) -> Result<Say, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let job = |text: &str| {
@@ -143,7 +150,12 @@ fn parse(line: &str) -> Result<Say, String> {
         ["why", j] => Say::Why(job(j)?),
         ["plan"] => Say::Plan,
         ["quit" | "exit"] => Say::Quit,
-        _ => return Err(format!("`{}` is no command", line.trim())),
+        [first, ..] => {
+            let meant = nearest(first, COMMANDS)
+                .map(|command| format!(" (did you mean `{command}`?)"))
+                .unwrap_or_default();
+            return Err(format!("`{}` is no command{meant}", line.trim()));
+        }
     })
 }
 
@@ -374,6 +386,7 @@ mod tests {
         }
         for (line, why) in [
             ("jump", "`jump` is no command"),
+            ("nxt 3", "`nxt 3` is no command (did you mean `next`?)"),
             ("next x", "`x` is no whole number"),
             ("why me", "`me` is no number of a job"),
             (

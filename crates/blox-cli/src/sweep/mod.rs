@@ -10,7 +10,7 @@ use super::output::{self, OutputFormat};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::run::{self, Run};
-use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, pool, table};
+use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, losses, pool, table};
 use blox_core::registry::Registry;
 use blox_sim::results::statistics::Estimate;
 use blox_sim::{Ended, Watch};
@@ -163,7 +163,7 @@ pub(super) fn run_all(
                 }
                 Ok(run)
             }
-            Err(Failure::Message(why)) => Err(why),
+            Err(Failure::Message { text, code }) => Err(format!("{text} [{code}]")),
             Err(other) => return Err(other),
         };
         finish(todo[i], result)?;
@@ -180,6 +180,10 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
         if let Some(Err(why)) = row {
             let _ = writeln!(terminal.err, "error: run {}: {why}", run.name);
         }
+    }
+    let lost = losses::of_figures(finished_rows(rows));
+    for notice in lost.into_iter().chain(losses::replaced(&plan.base)) {
+        let _ = writeln!(terminal.err, "notice: {notice}");
     }
     let finished = finished_rows(rows).count();
     if rows.iter().any(Option::is_none) {

@@ -8,6 +8,7 @@ use super::super::output;
 use super::super::resolve::{Experiment, Known};
 use super::values;
 use blox_core::registry::Registry;
+use blox_core::suggest::one_of;
 use blox_results::in_paths;
 use clap::Args;
 use serde_json::{Value, json};
@@ -241,9 +242,9 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
         let known = settings();
         if !known.contains(key) {
             return Err(Failure::new(format!(
-                "{} names `{key}`, expected one of {}",
+                "{} names `{key}`, expected {}",
                 given.name("vary"),
-                known.join(", ")
+                one_of(key, known.iter().map(String::as_str))
             )));
         }
         let twice = list.iter().enumerate().any(|(i, v)| list[..i].contains(v));

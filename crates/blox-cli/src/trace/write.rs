@@ -1,5 +1,6 @@
 //! `blox trace convert`, `sample` and `generate`: write jobs into files.
 
+use super::super::failure::{Code, Coded};
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
 use crate::files::write_whole;
 use crate::grid::number_of;
@@ -209,18 +210,19 @@ impl Target<'_> {
 /// An error while reading or writing.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
-    #[error("{0}")]
-    Read(String),
+    #[error("{1}")]
+    Read(Code, String),
     #[error(transparent)]
     Write(io::Error),
 }
 
 impl From<Failure> for Failed {
     fn from(failure: Failure) -> Self {
-        Failed::Read(match failure {
-            Failure::Message(text) | Failure::Unreachable(text) => text,
-            Failure::ClosedPipe => "nobody reads it".to_owned(),
-        })
+        let code = match &failure {
+            Failure::Message { code, .. } => *code,
+            _ => Code::Output,
+        };
+        Failed::Read(code, failure.into_text())
     }
 }
 
@@ -228,7 +230,7 @@ impl From<WorkloadError> for Failed {
     fn from(e: WorkloadError) -> Self {
         match e {
             WorkloadError::Write { source } => Failed::Write(source),
-            e => Failed::Read(e.to_string()),
+            e => Failed::Read(e.code(), e.to_string()),
         }
     }
 }
@@ -236,7 +238,7 @@ impl From<WorkloadError> for Failed {
 impl From<Failed> for Failure {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Read(text) => Failure::Message(text),
+            Failed::Read(code, text) => Failure::of(code, text),
             Failed::Write(e) => e.into(),
         }
     }

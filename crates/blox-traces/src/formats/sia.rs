@@ -16,6 +16,7 @@ use crate::file::{FileWorkload, Rows, SharedNames, sensible};
 use crate::open::{Format, open_file};
 use crate::source::Source;
 use crate::table::{Column, Table};
+use blox_core::suggest::one_of;
 use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::execution::training::{Applications, built_in};
 use blox_sim::workload::{Notices, WorkloadError};
@@ -85,8 +86,8 @@ impl Rows for SiaRows {
             job = job.named(table.text(name));
         }
         if !self.applications.describe(&mut job, adapts) {
-            let names: Vec<_> = self.applications.iter().map(|(n, _)| n.as_str()).collect();
-            return Err(table.wrong(application, &format!("one of {}", names.join(", "))));
+            let names = self.applications.iter().map(|(n, _)| n.as_str());
+            return Err(table.wrong(application, &one_of(table.text(application), names)));
         }
         sensible(table.path(), table.line(), job, notices).map(Some)
     }

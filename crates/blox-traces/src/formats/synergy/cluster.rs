@@ -2,6 +2,7 @@
 
 use crate::cluster_file::ClusterFileError;
 use blox_core::cluster::spec::MAX_NODES;
+use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, MAX_GPUS_PER_NODE, Name, NodeSpec};
 use std::path::Path;
 
@@ -63,8 +64,8 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
         }
         let key = key.trim().to_ascii_lowercase();
         let Some(at) = SETTINGS.iter().position(|(name, _)| *name == key) else {
-            let known = SETTINGS.map(|(name, _)| name).join(", ");
-            return Err(wrong(i, line, format!("expected one of {known}")));
+            let known = one_of(&key, SETTINGS.map(|(name, _)| name));
+            return Err(wrong(i, line, format!("expected {known}")));
         };
         let number = value.trim().parse::<u32>().ok().filter(|n| *n > 0);
         values[at] =

@@ -4,6 +4,7 @@ use super::profiles::{Model, Profiles};
 use crate::file::{Rows, sensible};
 use crate::line_rows::LineRows;
 use crate::source::Source;
+use blox_core::suggest::one_of;
 use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
@@ -139,8 +140,7 @@ impl Line<'_> {
             _ => return Err(self.wrong("gpus", gpus, "1, 2, 4, 8 or 16")),
         };
         let Some(profile) = profiles.get(model) else {
-            let known = profiles.names().collect::<Vec<_>>().join(", ");
-            return Err(self.wrong("model", model, &format!("one of {known}")));
+            return Err(self.wrong("model", model, &one_of(model, profiles.names())));
         };
         let mut job = JobSpec::new(arrival, GpuCount(gpus), Seconds::ZERO).named(id);
         job.work = Work {

@@ -22,8 +22,7 @@ pub(crate) use jobs::open_rows;
 pub use jobs::{read_jobs, read_rows};
 pub use samples::read_samples;
 
-use crate::open::first_line;
-use crate::source::Source;
+use crate::source::{Source, first_line};
 use crate::table::{Layout, Table};
 use blox_sim::workload::WorkloadError;
 

@@ -1,0 +1,342 @@
+//! Why a command failed: one sentence with a stable code.
+
+use blox_core::registry::RegistryError;
+use std::fmt;
+use std::io;
+
+/// Why a command could not do what it was told.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// One clear sentence for the user.
+    Message {
+        /// The family of the error.
+        code: Code,
+        /// The sentence.
+        text: String,
+    },
+    /// The scheduler of a real cluster does not answer.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
+    Unreachable(String),
+    /// Nobody reads the output any more: no reason to complain.
+    ClosedPipe,
+}
+
+impl Failure {
+    /// An error in the family of its type.
+    pub fn new(error: impl Coded) -> Self {
+        Failure::of(error.code(), error)
+    }
+
+    /// An error in a family.
+    pub fn of(code: Code, text: impl fmt::Display) -> Self {
+        let text = text.to_string();
+        Failure::Message { code, text }
+    }
+
+    /// The sentence without its code.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        allow(dead_code, reason = "for its commands")
+    )]
+    pub fn into_text(self) -> String {
+        match self {
+            Failure::Message { text, .. } | Failure::Unreachable(text) => text,
+            Failure::ClosedPipe => "nobody reads the output".to_owned(),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Of writing to standard output; files have their own messages.
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
+            _ => Failure::of(Code::Output, format!("the output cannot be written: {e}")),
+        }
+    }
+}
+
+/// A family of errors. Codes are stable: a code is never given to another family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// Options and arguments.
+    Usage,
+    /// Output files and folders.
+    Output,
+    /// A workload file that cannot be read.
+    WorkloadFile,
+    /// A workload file of no known format.
+    Format,
+    /// Columns of a table.
+    Columns,
+    /// A row of a workload.
+    Row,
+    /// A workload that cannot be made.
+    Workload,
+    /// A name that is not registered.
+    Name,
+    /// A parameter of a component.
+    Parameter,
+    /// Components that make no scheduler.
+    Composition,
+    /// A description of a cluster.
+    Cluster,
+    /// A simulation or replay that cannot go on.
+    Simulation,
+    /// A result folder.
+    Results,
+    /// A model of durations or load.
+    Model,
+    /// A published case or figure.
+    #[cfg_attr(not(feature = "released"), allow(dead_code, reason = "there is none"))]
+    Released,
+    /// A request that the scheduler of a cluster refuses.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
+    Request,
+    /// A daemon of a cluster.
+    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
+    Daemon,
+    /// A scheduler that does not answer.
+    Unreachable,
+}
+
+impl Code {
+    /// Every family, by code.
+    pub const ALL: [Code; 18] = [
+        Code::Usage,
+        Code::Output,
+        Code::WorkloadFile,
+        Code::Format,
+        Code::Columns,
+        Code::Row,
+        Code::Workload,
+        Code::Name,
+        Code::Parameter,
+        Code::Composition,
+        Code::Cluster,
+        Code::Simulation,
+        Code::Results,
+        Code::Model,
+        Code::Released,
+        Code::Request,
+        Code::Daemon,
+        Code::Unreachable,
+    ];
+
+    /// The code.
+    pub fn name(self) -> &'static str {
+        self.entry().0
+    }
+
+    /// What went wrong.
+    pub fn meaning(self) -> &'static str {
+        self.entry().1
+    }
+
+    /// What to do about it.
+    pub fn advice(self) -> &'static str {
+        self.entry().2
+    }
+
+    fn entry(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Code::Usage => (
+                "E0101",
+                "An option or argument has a wrong value, is missing, or contradicts another.",
+                "Use a value that the message names. `blox COMMAND --help` lists all options.",
+            ),
+            Code::Output => (
+                "E0102",
+                "An output file or folder cannot be written, or would replace what is there.",
+                "Name another path, or use `--force` for a folder of earlier results.",
+            ),
+            Code::WorkloadFile => (
+                "E0201",
+                "A workload file cannot be read: it is missing, empty, damaged or no regular file.",
+                "Check the path and the permissions. Compress a damaged gzip file again.",
+            ),
+            Code::Format => (
+                "E0202",
+                "The format of a workload file is unknown.",
+                "Name the format with `--format`, or the columns with `--map`.",
+            ),
+            Code::Columns => (
+                "E0203",
+                "A table lacks columns, or `--map` is not understood.",
+                "Rename the columns, or name them with `--map`.",
+            ),
+            Code::Row => (
+                "E0204",
+                "A row of a workload is no job.",
+                "Correct the line. `blox trace check` lists all such lines.",
+            ),
+            Code::Workload => (
+                "E0205",
+                "A workload cannot be made from its settings or tables.",
+                "Use a value that the message names.",
+            ),
+            Code::Name => (
+                "E0301",
+                "No component has this name.",
+                "Use a name that the message lists. `blox policies` lists all names.",
+            ),
+            Code::Parameter => (
+                "E0302",
+                "A parameter of a component is unknown or has a wrong value.",
+                "`blox policies NAME` lists the parameters of a component.",
+            ),
+            Code::Composition => (
+                "E0303",
+                "Components do not make a scheduler together.",
+                "Replace the component that the message names.",
+            ),
+            Code::Cluster => (
+                "E0401",
+                "A cluster file or shorthand describes no cluster.",
+                "Write `NODESxGPUS`, or correct the line of the file.",
+            ),
+            Code::Simulation => (
+                "E0501",
+                "A simulation or replay cannot go on.",
+                "The message names the policy or the job. Run the conformance suite on a policy of your own.",
+            ),
+            Code::Results => (
+                "E0601",
+                "A folder holds no results, or incomplete results.",
+                "Name a folder that was written with `--output-dir`, and run what was interrupted again.",
+            ),
+            Code::Model => (
+                "E0602",
+                "A model cannot be trained or applied.",
+                "Check the log, the target and the features that the message names.",
+            ),
+            Code::Released => (
+                "E0603",
+                "A published case or figure cannot be repeated.",
+                "Get the data that the message names, and pass its folder with `--data`.",
+            ),
+            Code::Request => (
+                "E0701",
+                "The scheduler of a cluster refuses a request.",
+                "`blox queue` and `blox nodes` show jobs and nodes as the scheduler knows them.",
+            ),
+            Code::Daemon => (
+                "E0702",
+                "A daemon of a cluster cannot start, or cannot go on.",
+                "Check the address, the state folder and the free space of its disk.",
+            ),
+            Code::Unreachable => (
+                "E0703",
+                "The scheduler of a cluster does not answer. The exit code is 3.",
+                "Check `--at`, the token file, and whether `blox scheduler` runs.",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An error with a family.
+pub(super) trait Coded: fmt::Display {
+    /// The family.
+    fn code(&self) -> Code;
+}
+
+macro_rules! families {
+    ($($code:ident: $($error:ty),*;)*) => {
+        $($(impl Coded for $error {
+            fn code(&self) -> Code {
+                Code::$code
+            }
+        })*)*
+    };
+}
+
+families! {
+    Usage: String, &str, &String;
+    Output: io::Error, serde_json::Error;
+    Format: blox_traces::FormatError;
+    Columns: blox_traces::MapError;
+    Composition: blox_core::ComposeError;
+    Cluster: blox_core::ClusterSpecError, blox_traces::cluster_file::ClusterFileError;
+    Simulation: blox_sim::SimError, blox_core::replay::ReplayError, blox_core::DecideError;
+    Results: blox_results::FolderError;
+    Model: blox_schedulers::estimate::EstimateError;
+}
+
+#[cfg(feature = "released")]
+families! {
+    Released: blox_released::figure::ReproduceError, blox_released::verify::VerifyError;
+}
+
+#[cfg(feature = "cluster")]
+families! {
+    Request: blox_cluster::client::ClientError;
+    Daemon: blox_cluster::shell::scheduler::SchedulerError, tokio::task::JoinError,
+        tokio::sync::oneshot::error::RecvError;
+}
+
+impl Coded for blox_sim::workload::WorkloadError {
+    fn code(&self) -> Code {
+        use blox_sim::workload::WorkloadError as E;
+        match self {
+            E::Missing { .. }
+            | E::Directory { .. }
+            | E::Empty { .. }
+            | E::Io { .. }
+            | E::NotAFile { .. }
+            | E::TruncatedGzip { .. }
+            | E::DamagedGzip { .. }
+            | E::Changed { .. } => Code::WorkloadFile,
+            E::UnknownFormat { .. } => Code::Format,
+            E::Columns { .. } => Code::Columns,
+            E::Field { .. } | E::Line { .. } | E::Unreadable { .. } | E::RowTooLong { .. } => {
+                Code::Row
+            }
+            E::Write { .. } => Code::Output,
+            _ => Code::Workload,
+        }
+    }
+}
+
+impl Coded for RegistryError {
+    fn code(&self) -> Code {
+        match self {
+            RegistryError::UnknownName { .. } => Code::Name,
+            RegistryError::Compose(_) => Code::Composition,
+            _ => Code::Parameter,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_different_and_in_order() {
+        let names = Code::ALL.map(Code::name);
+        assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+    }
+
+    #[test]
+    fn page_lists_every_code_and_no_other() {
+        let page = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/src/reference/errors.md"
+        );
+        // A package has no page.
+        let Ok(page) = std::fs::read_to_string(page) else {
+            return;
+        };
+        let rows = page.lines().filter(|line| line.starts_with("| E0"));
+        let expected = Code::ALL
+            .iter()
+            .map(|code| format!("| {code} | {} | {} |", code.meaning(), code.advice()));
+        assert_eq!(rows.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,39 @@
+//! `blox man`: man pages of all commands.
+
+use super::args::Cli;
+use super::failure::Code;
+use super::files::write_whole;
+use super::{Failure, OK, Terminal};
+use clap::CommandFactory;
+use clap_mangen::Man;
+use std::path::Path;
+
+/// Writes a page for the program and one for each command that the help lists.
+pub(super) fn run(dir: &Path, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    std::fs::create_dir_all(dir).map_err(|e| {
+        let text = format!("{}: cannot be made: {e}", dir.display());
+        Failure::of(Code::Output, text)
+    })?;
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    pages(&program, "blox", dir, terminal)?;
+    Ok(OK)
+}
+
+/// Writes the page of a command, then those of its commands.
+fn pages(
+    command: &clap::Command,
+    name: &str,
+    dir: &Path,
+    terminal: &mut Terminal<'_>,
+) -> Result<(), Failure> {
+    let path = dir.join(format!("{name}.1"));
+    let man = Man::new(command.clone()).title(name);
+    write_whole(&path, |out| man.render(out))?;
+    writeln!(terminal.out, "{}", path.display())?;
+    for inner in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        let name = format!("{name}-{}", inner.get_name());
+        pages(inner, &name, dir, terminal)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! A [`ColumnMap`] for a table of no known format, from the names of its columns.
+
+use super::map::{ColumnMap, FIELDS, Field, How, Mapping, Unit};
+use super::moment::{parse_date, parse_elapsed};
+use blox_core::suggest::nearest;
+
+use Field::*;
+
+/// Stands for a column that was not recognised.
+pub(crate) const PLACE: &str = "COLUMN";
+
+/// Names that columns have in logs, without units.
+const NAMES: [(Field, &[&str]); 16] = [
+    (
+        Submit,
+        &[
+            "submit",
+            "submit_time",
+            "submitted",
+            "submitted_at",
+            "submission",
+            "submission_time",
+            "arrival",
+            "arrival_time",
+            "arrived",
+            "timestamp",
+            "time",
+            "when",
+            "queued",
+            "queued_at",
+            "created",
+            "created_at",
+            "creation_time",
+        ],
+    ),
+    (
+        Gpus,
+        &[
+            "gpus",
+            "gpu",
+            "num_gpus",
+            "num_gpu",
+            "gpu_num",
+            "n_gpus",
+            "ngpus",
+            "gpu_count",
+            "gpus_requested",
+            "requested_gpus",
+            "req_gpus",
+            "plan_gpu",
+            "num_replicas",
+        ],
+    ),
+    (
+        Duration,
+        &[
+            "duration",
+            "runtime",
+            "run_time",
+            "elapsed",
+            "elapsed_time",
+            "execution_time",
+            "service_time",
+            "length",
+            "walltime",
+            "wall_time",
+            "seconds",
+            "minutes",
+            "hours",
+        ],
+    ),
+    (Start, &["start", "start_time", "started", "started_at"]),
+    (
+        End,
+        &[
+            "end",
+            "end_time",
+            "ended",
+            "ended_at",
+            "finish",
+            "finish_time",
+            "finished",
+            "completion_time",
+        ],
+    ),
+    (JobId, &["job_id", "jobid", "id", "job", "job_name", "name"]),
+    (User, &["user", "owner", "user_id", "username", "user_name"]),
+    (
+        VirtualCluster,
+        &["virtual_cluster", "vc", "partition", "queue"],
+    ),
+    (Group, &["group", "team"]),
+    (
+        Model,
+        &["model", "model_name", "network", "net", "application"],
+    ),
+    (Priority, &["priority", "prio"]),
+    (BatchSize, &["batch_size", "batch"]),
+    (Cpus, &["cpus", "cpu", "num_cpus", "cpu_num", "cpu_count"]),
+    (Memory, &["memory", "mem"]),
+    (Deadline, &["deadline", "due"]),
+    (
+        UserEstimate,
+        &["user_estimate", "estimate", "time_limit", "timelimit"],
+    ),
+];
+
+/// Ends of names, and the units that they say.
+const ENDS: [(&str, &str); 20] = [
+    ("_seconds", "s"),
+    ("_secs", "s"),
+    ("_sec", "s"),
+    ("_s", "s"),
+    ("_ms", "ms"),
+    ("_us", "us"),
+    ("_ns", "ns"),
+    ("_minutes", "min"),
+    ("_mins", "min"),
+    ("_min", "min"),
+    ("_hours", "h"),
+    ("_h", "h"),
+    ("_days", "d"),
+    ("_d", "d"),
+    ("_gib", "gib"),
+    ("_mib", "mib"),
+    ("_gb", "gb"),
+    ("_mb", "mb"),
+    ("_bytes", "bytes"),
+    ("_milli", "milli"),
+];
+
+/// Returns the value of `--map` for a table with this header and first row, as far as its columns
+/// are recognised. [`PLACE`] stands for each needed column that is not.
+///
+/// `None` if neither submission, GPUs nor duration is recognised.
+pub(crate) fn map_text(header: &[&str], row: &[&str]) -> Option<String> {
+    let mut columns = exact(header, row);
+    for field in [Submit, Gpus, Duration] {
+        if !has(&columns, field) {
+            columns.extend(similar(header, row, field, &columns));
+        }
+    }
+    if ![Submit, Gpus, Duration].iter().any(|f| has(&columns, *f)) {
+        return None;
+    }
+    let spans = has(&columns, Start) && has(&columns, End);
+    if has(&columns, Duration) || !spans {
+        columns.retain(|m| m.field != Start && m.field != End);
+    }
+    for field in [Submit, Gpus, Duration] {
+        let is_told = has(&columns, field) || (field == Duration && has(&columns, Start));
+        if !is_told {
+            columns.extend(mapping(field, PLACE, ""));
+        }
+    }
+    columns.sort_by_key(|m| FIELDS.iter().position(|(field, ..)| *field == m.field));
+    Some(ColumnMap { columns }.to_string())
+}
+
+fn has(columns: &[Mapping], field: Field) -> bool {
+    columns.iter().any(|m| m.field == field)
+}
+
+/// The columns whose names are known.
+fn exact(header: &[&str], row: &[&str]) -> Vec<Mapping> {
+    let mut columns: Vec<Mapping> = Vec::new();
+    for (at, column) in header.iter().enumerate() {
+        let name = plain(column);
+        let of = |known: &str| known == name || known == stem(&name).0;
+        let known = NAMES.iter().find(|(_, names)| names.iter().any(|n| of(n)));
+        if let Some((field, _)) = known.filter(|(field, _)| !has(&columns, *field)) {
+            columns.extend(mapping(*field, column, row.get(at).unwrap_or(&"")));
+        }
+    }
+    columns
+}
+
+/// The free column whose name is most like those of a field.
+fn similar(header: &[&str], row: &[&str], field: Field, taken: &[Mapping]) -> Option<Mapping> {
+    let (_, names) = NAMES.iter().find(|(known, _)| *known == field)?;
+    let is_free = |column: &str| taken.iter().all(|m| m.column != column);
+    let mut header = header.iter().enumerate();
+    let (at, column) = header.find(|(_, column)| {
+        let name = plain(column);
+        is_free(column) && nearest(stem(&name).0, names.iter().copied()).is_some()
+    })?;
+    mapping(field, column, row.get(at).unwrap_or(&""))
+}
+
+fn plain(column: &str) -> String {
+    let fold = |c: char| if c.is_alphanumeric() { c } else { '_' };
+    column.trim().to_lowercase().chars().map(fold).collect()
+}
+
+/// A name without its unit, and the unit.
+fn stem(name: &str) -> (&str, &'static str) {
+    match name {
+        "minutes" => return (name, "min"),
+        "hours" => return (name, "h"),
+        _ => {}
+    }
+    let ends = ENDS.iter().find_map(|(end, unit)| {
+        let stem = name.strip_suffix(end)?;
+        (!stem.is_empty()).then_some((stem, *unit))
+    });
+    ends.unwrap_or((name, ""))
+}
+
+/// A field in a column, in the unit that a cell of the column or the column's name says.
+fn mapping(field: Field, column: &str, cell: &str) -> Option<Mapping> {
+    let (_, _, units) = FIELDS.iter().find(|(known, ..)| *known == field)?;
+    let named = |name: &str| units.iter().find(|u| u.name == name && !name.is_empty());
+    let unit = of_cell(cell, units).or_else(|| named(stem(&plain(column)).1));
+    Some(Mapping {
+        field,
+        attribute: None,
+        column: column.to_owned(),
+        unit: unit.or(units.first())?,
+    })
+}
+
+/// The unit that a cell cannot be without: a date, a clock, or seconds since 1970.
+fn of_cell(cell: &str, units: &'static [Unit]) -> Option<&'static Unit> {
+    let with = |is: &dyn Fn(How) -> bool| units.iter().find(|u| is(u.how));
+    match cell.trim().parse::<f64>() {
+        Ok(number) => {
+            let of = [(1e18, 1e9), (1e15, 1e6), (1e12, 1e3), (1e9, 1.0)];
+            let (_, of) = of.into_iter().find(|(least, _)| number >= *least)?;
+            with(&|how| how == How::Epoch(of))
+        }
+        Err(_) if parse_date(cell).is_some() => with(&|how| how == How::Date),
+        Err(_) if parse_elapsed(cell).is_some() => with(&|how| how == How::Clock),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn map_text_names_recognised_columns_with_units() {
+        for (header, row, map) in [
+            (
+                "id,when,n_gpus,minutes,owner",
+                "a,2024-01-01 00:00:00,2,5,ada",
+                Some("submit=when:date,gpus=n_gpus,duration=minutes:min,job_id=id,user=owner"),
+            ),
+            (
+                "Submit Time,GPU count,start,end",
+                "1700000000,1,1700000001,1700000100",
+                Some("submit=Submit Time:epoch,gpus=GPU count,start=start:epoch,end=end:epoch"),
+            ),
+            (
+                "arrival_ms,gpu_nums,run_time_h,start",
+                "5,1,2,3",
+                Some("submit=arrival_ms:ms,gpus=gpu_nums,duration=run_time_h:h"),
+            ),
+            (
+                "timestmp,elapsed",
+                "3,01:02:03",
+                Some("submit=timestmp,gpus=COLUMN,duration=elapsed:clock"),
+            ),
+            ("hello,world", "", None),
+        ] {
+            let split = |text: &'static str| text.split(',').collect::<Vec<_>>();
+            let guess = map_text(&split(header), &split(row));
+            assert_eq!(guess.as_deref(), map, "{header}");
+            if let Some(map) = guess {
+                assert!(map.parse::<ColumnMap>().is_ok(), "{map}");
+            }
+        }
+    }
+}
