@@ -1,6 +1,6 @@
 //! A scheduler that has seen many jobs costs what one costs that has seen few.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "measures times")]
 
 use blox_cluster::protocol::scheduler::{Heard, Request, RequestError, Saved, Scheduler, Settings};
 use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, Record, Report, Session};

@@ -1,6 +1,7 @@
 //! `blox plot`: plots of result folders.
 
 use super::args::PlotArgs;
+use super::failure::{Code, Coded};
 use super::files::write_whole;
 use super::{Failure, OK, Terminal};
 use blox_core::suggest::did_you_mean;
@@ -103,6 +104,12 @@ enum FormatError {
         "this program was built without pictures as {0}, expected a build with `--features png`, which writes png and pdf"
     )]
     NotBuilt(&'static str),
+}
+
+impl Coded for FormatError {
+    fn code(&self) -> Code {
+        Code::Usage
+    }
 }
 
 /// Pixels of a PNG for each unit of the picture: 364 dpi if the picture is 3.3 inch wide.
