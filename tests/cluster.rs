@@ -434,6 +434,25 @@ fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
 }
 
 #[test]
+fn drain_with_eviction_moves_a_job_to_another_node() {
+    let c = Cluster::start("fifo", &[1, 1]);
+    let job = c.submit(&["--", "sleep", "600"]);
+    c.until_phase(job, "running");
+    let nodes = |c: &Cluster| c.job(job)["nodes"].clone();
+    let first = nodes(&c)[0].as_str().unwrap().to_owned();
+    let drain = ["drain", &first, "--why", "upgrade", "--evict-after"];
+    let wrong = c.run(&[&drain[..], &["-1"]].concat());
+    assert!(wrong.unwrap_err().contains("at least 0"));
+    c.run(&[&drain[..], &["1"]].concat()).unwrap();
+    c.until("the job runs on the other node", |c| {
+        let now = nodes(c);
+        c.phase(job) == "running" && now[0].as_str().is_some_and(|n| n != first)
+    });
+    assert_eq!(c.job(job)["preemptions"], 1);
+    c.run(&["cancel", &job.to_string()]).unwrap();
+}
+
+#[test]
 fn who_waits_says_why_and_who_runs_for_how_long() {
     let c = Cluster::start("fifo", &[1]);
     let job = c.submit(&["--", "sleep", "600"]);

@@ -4,6 +4,7 @@ use crate::protocol::Millis;
 use crate::shell::clock;
 pub use crate::shell::token::Token;
 use crate::wire::{LARGEST, pb};
+use blox_core::Seconds;
 use pb::jobs_client::JobsClient;
 use std::time::Duration;
 use tonic::service::interceptor::InterceptedService;
@@ -263,12 +264,23 @@ impl Client {
         }
     }
 
-    /// Places nothing new on a node.
+    /// Places nothing new on a node. With `evict_after`, jobs that still run on it after that time
+    /// are preempted; without, they continue.
     ///
     /// # Errors
     /// The scheduler does not answer, there is no such node, or the reason is empty.
-    pub async fn drain(&mut self, node: String, why: String) -> Result<(), ClientError> {
-        match self.jobs.drain(soon(pb::DrainRequest { node, why })).await {
+    pub async fn drain(
+        &mut self,
+        node: String,
+        why: String,
+        evict_after: Option<Seconds>,
+    ) -> Result<(), ClientError> {
+        let request = pb::DrainRequest {
+            node,
+            why,
+            evict_after_s: evict_after.map(Seconds::secs),
+        };
+        match self.jobs.drain(soon(request)).await {
             Ok(_) => Ok(()),
             Err(e) => Err(self.failed(&e)),
         }

@@ -1,6 +1,7 @@
 //! Answers of policies (verdicts, node actions, plans), and the commands that follow from them.
 
 use crate::assignment::Assignment;
+use crate::cluster::spec::NodeSpec;
 use crate::ids::{JobId, Name, NodeId};
 use crate::job::spec::ServiceClass;
 use crate::reason::Reason;
@@ -134,10 +135,22 @@ pub enum NodeAction {
         /// True to power on.
         on: bool,
     },
-    /// Requests more nodes of a kind that the cluster has.
+    /// Places no new jobs on the node. Jobs that still run on it at `by` are preempted. Once the
+    /// node is idle, it does what `then` states. [`NodeAction::Uncordon`] cancels the drain.
+    Drain {
+        /// The node.
+        node: NodeId,
+        /// Time of the preemption. Each job then has its own grace period.
+        by: Time,
+        /// The next step of the idle node.
+        then: AfterDrain,
+        /// The reason.
+        why: Name,
+    },
+    /// Requests more nodes of a specification.
     Grow {
-        /// A node of that kind.
-        like: NodeId,
+        /// The specification of each node.
+        spec: Box<NodeSpec>,
         /// Number of nodes.
         count: u32,
     },
@@ -148,16 +161,31 @@ pub enum NodeAction {
     },
 }
 
+/// Next step of a drained node that is idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum AfterDrain {
+    /// The node stays in the cluster and takes no new jobs.
+    #[default]
+    Stay,
+    /// The node is powered off.
+    Off,
+    /// The node is returned to its provider.
+    Leave,
+}
+
 impl NodeAction {
-    /// Returns the node of the action; for [`NodeAction::Grow`] the node whose kind is requested.
-    pub fn node(&self) -> NodeId {
+    /// Returns the node of the action; `None` for [`NodeAction::Grow`].
+    pub fn node(&self) -> Option<NodeId> {
         match self {
             NodeAction::Cordon { node, .. }
             | NodeAction::Uncordon { node }
             | NodeAction::Move { node, .. }
             | NodeAction::Power { node, .. }
-            | NodeAction::Grow { like: node, .. }
-            | NodeAction::Shrink { node } => *node,
+            | NodeAction::Drain { node, .. }
+            | NodeAction::Shrink { node } => Some(*node),
+            NodeAction::Grow { .. } => None,
         }
     }
 }

@@ -57,9 +57,10 @@ pub use cadence::{Cadence, OnEvent, Rounds};
 pub use cluster::spec::{
     ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, NodeSpec,
 };
-pub use cluster::{Cluster, Node, NodeStatus};
+pub use cluster::{Cluster, Drain, Node, NodeStatus};
 pub use decision::{
-    Action, Command, Decision, NodeAction, NodeActions, Outlook, Plan, PlanError, Verdict, Verdicts,
+    Action, AfterDrain, Command, Decision, NodeAction, NodeActions, Outlook, Plan, PlanError,
+    Verdict, Verdicts,
 };
 pub use draft::{Draft, DraftError, Savepoint};
 pub use event::{Event, Outcome};

@@ -1,7 +1,10 @@
 //! Schedulers that are composed of four policies and a cadence.
 
+use crate::assignment::Assignment;
 use crate::cadence::{Cadence, OnEvent, Rounds};
-use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};
+use crate::decision::{
+    Action, AfterDrain, NodeAction, NodeActions, Outlook, Plan, PlanError, Verdicts,
+};
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::Feasibility;
@@ -669,7 +672,8 @@ impl Decide for Pipeline {
 
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
         let Taken { policy, slot } = &self.cluster;
-        (**policy).any_manage(&mut self.slots[*slot].memory, view, out)
+        let outlook = (**policy).any_manage(&mut self.slots[*slot].memory, view, out);
+        outlook.and(continue_drains(view, out))
     }
 
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
@@ -778,6 +782,52 @@ impl Decide for Pipeline {
     }
 }
 
+/// Adds the next step of each drained node that is idle. The outlook names the next time at which
+/// jobs are to be preempted.
+fn continue_drains(view: View<'_>, out: &mut NodeActions) -> Outlook {
+    let mut outlook = Outlook::Stable;
+    for (node, drain) in view.cluster().draining() {
+        let id = node.id();
+        if out.iter().any(|action| action.node() == Some(id)) {
+            continue;
+        }
+        let idle = view.cluster().is_idle(node);
+        match drain.then {
+            AfterDrain::Off if idle => out.push(NodeAction::Power {
+                node: id,
+                on: false,
+            }),
+            AfterDrain::Leave if idle => out.push(NodeAction::Shrink { node: id }),
+            AfterDrain::Stay | AfterDrain::Off | AfterDrain::Leave => {}
+        }
+        if !idle {
+            outlook = outlook.and(Outlook::Until(drain.by.max(view.now())));
+        }
+    }
+    outlook
+}
+
+/// Releases jobs of drained nodes whose time is over, whatever the placement policy did.
+fn preempt_drained(view: View<'_>, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+    let cluster = view.cluster();
+    for (node, _) in cluster.draining().filter(|(_, d)| d.by <= view.now()) {
+        let mut jobs: Vec<JobId> = node.gpus().flat_map(|g| cluster.promised_to(g)).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        for job in jobs {
+            let on_it = |a: &Assignment| {
+                a.gpus
+                    .iter()
+                    .any(|g| cluster.node_of(*g) == Some(node.id()))
+            };
+            if view.job(job).is_some() && draft.current(job).is_some_and(on_it) {
+                draft.release(job, Reason::NodeDrained)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn place(
     requests: &mut Requests,
     placement: &dyn AnyPlacement,
@@ -800,5 +850,6 @@ fn place(
     for (job, partner) in requests.pairs() {
         draft.put_beside(job, partner);
     }
+    preempt_drained(view, draft)?;
     Ok(outlook)
 }

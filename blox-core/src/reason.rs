@@ -61,6 +61,8 @@ pub enum Reason {
     LaunchFailed(Name),
     /// The job's node was lost.
     NodeLost,
+    /// A node of the job was drained.
+    NodeDrained,
     /// The job crashed and will be retried.
     Crashed,
     /// The scheduler ended the job because its goal was reached.
@@ -142,6 +144,7 @@ impl Reason {
             Reason::WaitingForGpus => "GPUs still being left",
             Reason::LaunchFailed(_) => "launch failed",
             Reason::NodeLost => "node lost",
+            Reason::NodeDrained => "node drained",
             Reason::Crashed => "crashed",
             Reason::GoalReached => "goal reached",
             Reason::Other(_) => "other",

@@ -4,8 +4,8 @@ use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
 use blox_core::testing::{self, Failure, FirstFit, Property, Report, Suite, Trouble, conformance};
 use blox_core::{
-    Assignment, Composition, Draft, DraftError, GpuList, JobRef, OnEvent, Outlook, Pipeline,
-    PlacementPolicy, Policy, Reason, Request, Requests, Rounds, Seconds, Stateless,
+    AfterDrain, Assignment, Composition, Draft, DraftError, GpuList, JobRef, OnEvent, Outlook,
+    Pipeline, PlacementPolicy, Policy, Reason, Request, Requests, Rounds, Seconds, Stateless,
 };
 use serde::{Deserialize, Serialize};
 
@@ -1328,6 +1328,16 @@ impl ClusterManager for Meddler {
                 }
                 Some(1) => out.push(NodeAction::Cordon { node, why }),
                 Some(2) | None if on => out.push(NodeAction::Power { node, on }),
+                Some(4) if n.status() == NodeStatus::Up => {
+                    let by = view.now() + Seconds::new(f64::from(node.0 % 3) * 400.0);
+                    let then = [AfterDrain::Stay, AfterDrain::Off][node.0 as usize % 2];
+                    out.push(NodeAction::Drain {
+                        node,
+                        by,
+                        then,
+                        why,
+                    });
+                }
                 Some(3) | None if n.cordoned().is_some() => {
                     out.push(NodeAction::Uncordon { node });
                 }

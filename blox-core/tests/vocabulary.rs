@@ -9,6 +9,8 @@ mod harness;
 mod launches;
 #[path = "vocabulary/memory.rs"]
 mod memory;
+#[path = "vocabulary/nodes.rs"]
+mod nodes;
 #[path = "vocabulary/requests.rs"]
 mod requests;
 #[path = "vocabulary/rounds.rs"]

@@ -953,13 +953,10 @@ impl Simulator<'_> {
                 self.now_events
                     .push_back(Event::NodeReturned { node: *node });
             }
-            NodeAction::Grow { like, count } => {
-                if let Some(node) = view.node(*like) {
-                    for _ in 0..*count {
-                        self.now_events.push_back(Event::NodeJoined {
-                            spec: Box::new(node.spec().clone()),
-                        });
-                    }
+            NodeAction::Grow { spec, count } => {
+                for _ in 0..*count {
+                    self.now_events
+                        .push_back(Event::NodeJoined { spec: spec.clone() });
                 }
             }
             NodeAction::Shrink { node } => {

@@ -13,8 +13,8 @@ use super::timers::Timers;
 use blox_core::cadence::Cadence;
 use blox_core::core::{self, Core, Question};
 use blox_core::{
-    Command, DecideError, Decision, Event, Feasibility, Input, JobId, JobSpec, Name, NodeAction,
-    NodeId, NodeStatus, Phase, Reason, Refused, Time, View,
+    AfterDrain, Command, DecideError, Decision, Event, Feasibility, Input, JobId, JobSpec, Name,
+    NodeAction, NodeId, NodeStatus, Phase, Reason, Refused, Seconds, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -56,7 +56,15 @@ pub enum Request {
     /// Make a running job release its GPUs and wait again.
     Requeue(JobId),
     /// Place nothing new on a node.
-    Drain(NodeId, Name),
+    Drain {
+        /// The node.
+        node: NodeId,
+        /// The reason.
+        why: Name,
+        /// Time after which jobs that still run on the node are preempted; `None` lets them
+        /// continue.
+        evict_after: Option<Seconds>,
+    },
     /// Use a drained node again.
     Resume(NodeId),
     /// Remove a node permanently. The node must be lost or drained, and empty.
@@ -544,8 +552,21 @@ impl Scheduler {
                     expected: "it waits already",
                 })
             }
-            Request::Drain(node, why) => {
-                self.node_action(at, node, NodeAction::Cordon { node, why }, step)
+            Request::Drain {
+                node,
+                why,
+                evict_after,
+            } => {
+                let action = match evict_after {
+                    None => NodeAction::Cordon { node, why },
+                    Some(time) => NodeAction::Drain {
+                        node,
+                        by: at + time,
+                        then: AfterDrain::Stay,
+                        why,
+                    },
+                };
+                self.node_action(at, node, action, step)
             }
             Request::Resume(node) => {
                 self.node_action(at, node, NodeAction::Uncordon { node }, step)

@@ -10,7 +10,7 @@ use crate::client::root;
 use crate::protocol::scheduler::{Heard, Request as Ask, RequestError, Scheduler};
 use crate::protocol::{Millis, Report, Session};
 use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
-use blox_core::{JobId, Name, NodeId, NodeStatus};
+use blox_core::{JobId, Name, NodeId, NodeStatus, Seconds};
 use prost::Message as _;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -363,12 +363,29 @@ impl pb::jobs_server::Jobs for Service {
         &self,
         request: Request<pb::DrainRequest>,
     ) -> Result<Response<pb::NodesReply>, Status> {
-        let pb::DrainRequest { node, why } = request.into_inner();
+        let pb::DrainRequest {
+            node,
+            why,
+            evict_after_s,
+        } = request.into_inner();
         if why.trim().is_empty() {
             return Err(Status::invalid_argument("why is empty, expected a reason"));
         }
-        let id = self.node(node).await?;
-        self.ask(Ask::Drain(id, why.into())).await?;
+        let seconds = |s: f64| match s.is_finite() && s >= 0.0 {
+            true => Ok(Seconds::new(s)),
+            false => Err(Status::invalid_argument(format!(
+                "evict_after_s is {s}, expected a number of seconds"
+            ))),
+        };
+        let evict_after = evict_after_s.map(seconds).transpose()?;
+        let node = self.node(node).await?;
+        let why = why.into();
+        self.ask(Ask::Drain {
+            node,
+            why,
+            evict_after,
+        })
+        .await?;
         self.all_nodes().await
     }
 

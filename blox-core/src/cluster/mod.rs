@@ -8,11 +8,12 @@ pub mod spec;
 pub mod topology;
 
 use crate::assignment::Assignment;
-use crate::decision::NodeAction;
+use crate::decision::{AfterDrain, NodeAction};
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use spec::NodeSpec;
+use spec::{ClusterSpec, NodeSpec};
 
 /// Maximum number of jobs that share a GPU.
 pub const MAX_JOBS_PER_GPU: usize = 2;
@@ -152,6 +153,15 @@ pub enum NodeStatus {
     Left,
 }
 
+/// A drain of a node; see [`NodeAction::Drain`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Time at which the remaining jobs are preempted.
+    pub by: Time,
+    /// The next step of the idle node.
+    pub then: AfterDrain,
+}
+
 /// A node in the scheduler's state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
@@ -162,6 +172,8 @@ pub struct Node {
     pub(crate) partition: Option<NameId>,
     pub(crate) status: NodeStatus,
     pub(crate) cordon: Option<Name>,
+    #[serde(default)]
+    pub(crate) drain: Option<Drain>,
     pub(crate) failed: u64,
     pub(crate) promised: u64,
     /// Usable GPUs, allocated ones included.
@@ -174,6 +186,11 @@ pub struct Node {
     dirty: bool,
     /// GPUs that two jobs share, or that a job has in only one of the ledgers.
     pub(crate) mixed: u64,
+}
+
+fn is_valid(spec: &NodeSpec) -> bool {
+    let nodes = vec![spec.clone()];
+    ClusterSpec { nodes }.check().is_ok()
 }
 
 /// Returns whether an amount is more than the rest of a capacity. Allows for rounding errors in
@@ -206,6 +223,10 @@ impl Node {
     /// Returns the reason of a cordon: nothing new is placed on a cordoned node.
     pub fn cordoned(&self) -> Option<&Name> {
         self.cordon.as_ref()
+    }
+    /// Returns the drain of the node, until it is complete or cancelled.
+    pub fn drain(&self) -> Option<Drain> {
+        self.drain
     }
     /// Returns whether new jobs may be placed on the node.
     pub fn is_usable(&self) -> bool {
@@ -267,6 +288,9 @@ pub struct Cluster {
     usable: u32,
     free: u32,
     dirty: Vec<NodeId>,
+    /// Nodes with a drain, in the order of their drains.
+    #[serde(default)]
+    draining: Vec<NodeId>,
 }
 
 impl Cluster {
@@ -367,6 +391,7 @@ impl Cluster {
             partition,
             status: NodeStatus::Up,
             cordon: None,
+            drain: None,
             failed: 0,
             promised: 0,
             usable: 0,
@@ -389,7 +414,12 @@ impl Cluster {
     /// false and changes nothing if the node is unknown or its condition does not permit the
     /// action.
     pub(crate) fn manage(&mut self, names: &mut Names, version: u64, action: &NodeAction) -> bool {
-        let id = action.node();
+        let Some(id) = action.node() else {
+            return match action {
+                NodeAction::Grow { spec, count } => *count > 0 && is_valid(spec),
+                _ => false,
+            };
+        };
         let Some(node) = self.node(id) else {
             return false;
         };
@@ -410,21 +440,35 @@ impl Cluster {
             NodeAction::Cordon { why, .. } => {
                 self.change_node(id, version, |n| n.cordon = Some(why.clone()));
             }
-            NodeAction::Uncordon { .. } => self.change_node(id, version, |n| n.cordon = None),
+            NodeAction::Uncordon { .. } => {
+                self.change_node(id, version, |n| (n.cordon, n.drain) = (None, None));
+            }
+            NodeAction::Drain { by, then, why, .. } => {
+                let drain = Drain {
+                    by: *by,
+                    then: *then,
+                };
+                self.change_node(id, version, |n| {
+                    (n.cordon, n.drain) = (Some(why.clone()), Some(drain));
+                });
+            }
             NodeAction::Move { partition, .. } => {
                 let partition = partition.as_ref().map(|p| names.intern(p));
                 self.change_node(id, version, |n| n.partition = partition);
             }
             NodeAction::Power { on: false, .. } => {
-                self.change_node(id, version, |n| n.status = NodeStatus::Off);
+                self.change_node(id, version, |n| {
+                    (n.status, n.drain) = (NodeStatus::Off, None);
+                });
             }
-            NodeAction::Power { .. } | NodeAction::Grow { .. } | NodeAction::Shrink { .. } => {}
+            NodeAction::Shrink { .. } => self.change_node(id, version, |n| n.drain = None),
+            NodeAction::Power { .. } | NodeAction::Grow { .. } => {}
         }
         true
     }
 
     /// Returns whether no GPU of a node is allocated or bound.
-    fn is_idle(&self, node: &Node) -> bool {
+    pub(crate) fn is_idle(&self, node: &Node) -> bool {
         let held = |g: GpuId| self.held_by(g).next().is_some();
         node.promised == 0 && !node.gpus().any(held)
     }
@@ -450,7 +494,18 @@ impl Cluster {
         node.changed = version;
         node.usable = node.usable_mask();
         self.usable += node.usable_count();
+        let drains = node.drain.is_some() && node.status == NodeStatus::Up;
+        self.draining.retain(|other| *other != id);
+        if drains {
+            self.draining.push(id);
+        }
         self.refresh(id);
+    }
+
+    /// Returns the nodes that are up and have a drain.
+    pub(crate) fn draining(&self) -> impl Iterator<Item = (&Node, Drain)> {
+        let nodes = self.draining.iter().filter_map(|id| self.node(*id));
+        nodes.filter_map(|node| Some((node, node.drain?)))
     }
 
     #[inline]

@@ -339,9 +339,13 @@ impl State {
                 result
             }
             Event::NodeManaged { action } => {
-                let before = self.cluster.node(action.node()).map_or(0, |n| n.changed);
+                let node = action.node();
+                let known = node.and_then(|id| self.cluster.node(id));
+                let before = known.map_or(0, |n| n.changed);
                 let result = self.managed(action);
-                self.cluster.mark_changed(action.node(), before.max(seen));
+                if let Some(node) = node {
+                    self.cluster.mark_changed(node, before.max(seen));
+                }
                 result
             }
             other => self.apply_now(other),
@@ -375,7 +379,9 @@ impl State {
         if !self.cluster.manage(&mut self.names, self.version, action) {
             return Err(EventError::UnknownNode {
                 event: "a cluster manager's action",
-                what: format!("node {}", action.node()),
+                what: action
+                    .node()
+                    .map_or_else(|| "no node".to_owned(), |id| format!("node {id}")),
             });
         }
         if matches!(

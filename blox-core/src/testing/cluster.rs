@@ -778,13 +778,11 @@ impl ScriptedCluster {
                     n.0 = Node::Off;
                 }
             }
-            NodeAction::Grow { like, count } => {
-                let Some((_, spec)) = self.nodes.get(like.index()) else {
-                    return;
-                };
-                let (spec, room) = (spec.clone(), 32usize.saturating_sub(self.nodes.len()));
+            NodeAction::Grow { spec, count } => {
+                let room = 32usize.saturating_sub(self.nodes.len());
                 for _ in 0..(*count as usize).min(room) {
-                    self.after(0.5 * self.script.round, What::Joins(spec.clone()));
+                    let spec = (**spec).clone();
+                    self.after(0.5 * self.script.round, What::Joins(spec));
                 }
             }
             NodeAction::Shrink { node } => self.after(0.0, What::Leaves(*node)),

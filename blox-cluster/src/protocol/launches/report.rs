@@ -519,8 +519,19 @@ mod tests {
         AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, Report, Session,
     };
     use blox_core::cadence::Rounds;
-    use blox_core::{GpuCount, Input, JobId, JobSpec, NodeId, NodeSpec, NodeStatus, Seconds, Time};
+    use blox_core::{
+        GpuCount, Input, JobId, JobSpec, Name, NodeId, NodeSpec, NodeStatus, Seconds, Time,
+    };
     use std::sync::Arc;
+
+    fn drain(node: NodeId, why: Name) -> Request {
+        let evict_after = None;
+        Request::Drain {
+            node,
+            why,
+            evict_after,
+        }
+    }
 
     /// A scheduler, its clock, and the reports of one node.
     struct One {
@@ -871,7 +882,7 @@ mod tests {
         assert_eq!(*node.spec(), offer);
         // A drain by a user carries over to the new node.
         let why = "a fan".into();
-        all.step(Heard::Request(Request::Drain(NodeId(2), why)));
+        all.step(Heard::Request(drain(NodeId(2), why)));
         all.hear("k", 4, 1, named("n", 4));
         let node = all.scheduler.view().node(NodeId(3)).unwrap();
         assert_eq!(node.cordoned().map(|w| w.as_str()), Some("a fan"));
@@ -919,7 +930,7 @@ mod tests {
         all.hear("b", 1, 1, named("b", 2));
         assert_eq!(all.remove(0).unwrap_err(), "node 0 is up: drain it first");
         assert_eq!(all.remove(7).unwrap_err(), "there is no node 7");
-        all.step(Heard::Request(Request::Drain(NodeId(0), "old".into())));
+        all.step(Heard::Request(drain(NodeId(0), "old".into())));
         all.remove(0).unwrap();
         assert_eq!(all.remove(0).unwrap_err(), "there is no node 0");
         assert_eq!(all.nodes(), [(Left, 2), (Up, 2)]);

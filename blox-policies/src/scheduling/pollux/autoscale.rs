@@ -1,6 +1,6 @@
 //! Cluster autoscaling by utility.
 
-use blox_core::{NodeAction, NodeActions, NodeId, Outlook, View};
+use blox_core::{NodeAction, NodeActions, NodeId, NodeSpec, Outlook, View};
 use std::collections::BTreeSet;
 
 /// Requests or releases nodes by the cluster's utility (Pollux, section 4.2.2).
@@ -40,9 +40,14 @@ impl Autoscale {
             .collect();
         let count = up.len() as u32;
         if utility > self.high && count < self.nodes.1 {
-            if let Some(last) = up.last() {
+            if let Some(last) = up.last().and_then(|id| view.node(*id)) {
+                // The provider names the new node.
+                let spec = NodeSpec {
+                    name: None,
+                    ..last.spec().clone()
+                };
                 out.push(NodeAction::Grow {
-                    like: *last,
+                    spec: Box::new(spec),
                     count: 1,
                 });
             }

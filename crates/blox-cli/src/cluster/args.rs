@@ -249,6 +249,13 @@ pub(crate) struct NodesArgs {
     pub json: bool,
 }
 
+/// Parses a number of seconds that is not negative.
+fn seconds(text: &str) -> Result<f64, String> {
+    let found = text.parse().ok();
+    let fits = found.filter(|s: &f64| s.is_finite() && *s >= 0.0);
+    fits.ok_or_else(|| "expected a number of seconds, at least 0".to_owned())
+}
+
 #[derive(Args)]
 pub(crate) struct DrainArgs {
     #[command(flatten)]
@@ -263,6 +270,9 @@ pub(crate) struct DrainArgs {
         value_parser = NonEmptyStringValueParser::new()
     )]
     pub why: String,
+    /// Preempt the jobs that still run on the node after this time [default: they continue]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub evict_after: Option<f64>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -367,7 +377,8 @@ Examples:
     #[command(
         visible_alias = "cordon",
         after_help = "Examples:
-  blox drain node-3 --why 'a fan is broken'"
+  blox drain node-3 --why 'a fan is broken'
+  blox drain node-3 --why upgrade --evict-after 600"
     )]
     Drain(DrainArgs),
     /// Use a drained node again

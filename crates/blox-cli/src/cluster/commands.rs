@@ -9,7 +9,7 @@ use crate::trace::info::date;
 use crate::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
-use blox_core::{Outcome, TrainingSpec};
+use blox_core::{Outcome, Seconds, TrainingSpec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -86,7 +86,9 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             }
         }
         ClusterCommand::Drain(a) => {
-            client(&a.at).await?.drain(a.node.clone(), a.why).await?;
+            let evict_after = a.evict_after.map(Seconds::new);
+            let mut client = client(&a.at).await?;
+            client.drain(a.node.clone(), a.why, evict_after).await?;
             if a.json {
                 print(terminal, &json!({"node": a.node}))?;
             }
