@@ -18,21 +18,21 @@ impl Policy for Once {
 }
 
 impl ClusterManager for Once {
-    fn manage(&self, done: &mut bool, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, done: &mut bool, view: View<'_>, out: &mut NodeActions) -> Validity {
         if view.now() < t(100.0) {
-            return Outlook::Until(t(100.0));
+            return Validity::Until(t(100.0));
         }
         if !std::mem::replace(done, true) {
             self.0.iter().for_each(|action| out.push(action.clone()));
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
 fn managed(cluster: &str, actions: Vec<NodeAction>) -> Bench {
     let policy = Composition::new("managed")
         .cluster(Once(actions))
-        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
         .placement(FirstFit)
         .build()
         .unwrap();
