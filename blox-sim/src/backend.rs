@@ -830,7 +830,7 @@ impl Backend for Simulator<'_> {
                     job: *job,
                     outcome: Outcome::Terminated,
                 }),
-                Command::Node(action) => self.node_action(view, action),
+                Command::Node(action) => self.node_action(action),
                 _ => {}
             }
         }
@@ -947,7 +947,7 @@ impl Simulator<'_> {
         }
     }
 
-    fn node_action(&mut self, view: View<'_>, action: &NodeAction) {
+    fn node_action(&mut self, action: &NodeAction) {
         match action {
             NodeAction::Power { node, on: true } => {
                 self.now_events

@@ -467,6 +467,7 @@ mod tests {
         let drain = |why: &str| pb::DrainRequest {
             node: "0".to_owned(),
             why: why.to_owned(),
+            evict_after_s: None,
         };
         let none = client.submit(job(Some(0.0))).await.unwrap_err();
         let drained = client.drain(drain(" ")).await.unwrap_err();
