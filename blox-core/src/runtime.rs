@@ -80,6 +80,22 @@ impl Observers {
         self.failed
     }
 
+    /// Removes and returns the last of these panics.
+    pub fn take_missed(&mut self) -> Option<DecideError> {
+        self.missed.take().map(|why| *why)
+    }
+
+    /// Writes all recorded inputs of the journal to its output.
+    ///
+    /// # Errors
+    /// The first error of the journal.
+    pub fn flush_journal(&mut self) -> std::io::Result<()> {
+        match &mut self.journal {
+            Some(journal) => journal.flush(),
+            None => Ok(()),
+        }
+    }
+
     /// Passes an input to a core, and records it in the journal if the core accepts it. `scheduler`
     /// is notified of plans and of all events except launches, stops and its own decisions.
     ///
@@ -417,7 +433,7 @@ impl Runtime {
     /// panic, the scheduler's memory may be half updated.
     #[inline]
     pub fn take_missed(&mut self) -> Option<DecideError> {
-        self.observers.missed.take().map(|why| *why)
+        self.observers.take_missed()
     }
 
     /// Removes and returns the collectors.

@@ -25,6 +25,9 @@ pub enum Record {
     Cluster {
         /// The cluster.
         id: ClusterId,
+        /// Unix time at which the cluster's time is 0; 0 in an older log.
+        #[serde(default)]
+        origin: Time,
     },
     /// The scheduler started. Messages of earlier epochs are no longer valid.
     Epoch {

@@ -203,7 +203,7 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Creates a scheduler from a snapshot and the records after it. `now` is the machine's clock,
-    /// `at` the cluster's time. The returned step records the start. It must be on disk before the
+    /// `at` the Unix time. The cluster's time counts from the first start with a new log. The returned step records the start. It must be on disk before the
     /// scheduler sends any message.
     pub fn begin(
         settings: Settings,
@@ -228,7 +228,11 @@ impl Scheduler {
             }
         }
         let known = core.state().now();
-        let at = at.max(known);
+        let origin = match durable.cluster {
+            Some(_) => durable.origin,
+            None => at,
+        };
+        let at = (Time::ZERO + (at - origin)).max(known);
         let clock = ClusterClock {
             began: now,
             began_at: at,
@@ -241,7 +245,7 @@ impl Scheduler {
             program: env!("CARGO_PKG_VERSION").into(),
         });
         if durable.cluster.is_none() {
-            let record = Record::Cluster { id: new };
+            let record = Record::Cluster { id: new, origin };
             durable.apply(&record);
             step.records.push(record);
         }

@@ -80,6 +80,8 @@ pub(super) enum Message {
     Linked(Name, Session, ToNode),
     /// The policy's answer to a question.
     Answer(u64, Result<Box<Decision>, DecideError>),
+    /// A message for the operator.
+    Notice(String),
     /// A read-only access to the state.
     Look(Look),
     /// The current snapshot is complete or has failed.
@@ -317,7 +319,9 @@ pub fn start(
     }
     let (to, from) = mpsc::channel();
     let (to_policy, for_policy) = mpsc::channel();
-    let to_watcher = watch.begin(&beside, trigger).map_err(policy_error)?;
+    let to_watcher = watch
+        .begin(&beside, to.clone(), trigger)
+        .map_err(policy_error)?;
     let answers = to.clone();
     std::thread::spawn(move || policy(beside, &for_policy, &answers));
     let (notices, for_people) = channel::unbounded_channel();
@@ -399,6 +403,7 @@ impl Watch {
     fn begin(
         mut self,
         beside: &Follower,
+        notices: mpsc::Sender<Message>,
         trigger: Box<dyn DecisionTrigger>,
     ) -> Result<Option<mpsc::Sender<Arc<Input>>>, MemoryError> {
         if self.observers.is_empty() {
@@ -411,10 +416,18 @@ impl Watch {
         let (to, inputs) = mpsc::channel::<Arc<Input>>();
         std::thread::spawn(move || {
             let mut commands = Vec::new();
+            let mut broken = false;
             while let Ok(input) = inputs.recv() {
                 // The copy accepts every input that the core has accepted.
                 let _ = observers.handle(&mut core, None, &input, &mut commands);
                 commands.clear();
+                if let Err(why) = observers.flush_journal()
+                    && !std::mem::replace(&mut broken, true)
+                {
+                    let text = format!("the journal ends before this input: {why}");
+                    // The scheduler may be stopping.
+                    let _ = notices.send(Message::Notice(text));
+                }
             }
             if let Some(finish) = finish {
                 finish(observers, &core);
@@ -448,6 +461,10 @@ fn policy(
         match message {
             ToPolicy::Input(input) => {
                 let _ = beside.follow(&input);
+                if let Some(why) = beside.observers.take_missed() {
+                    let text = format!("the policy missed an event: {why}");
+                    let _ = answers.send(Message::Notice(text));
+                }
                 // The policy decides from the state at this time, because later inputs wait in the
                 // channel.
                 if let (Input::Due { .. }, Some(question)) = (&*input, beside.core().open()) {
@@ -541,6 +558,7 @@ impl Shell {
                         steps.push((self.machine.step(clock::now(), heard), None));
                     }
                     Message::Look(look) => looks.push(look),
+                    Message::Notice(text) => drop(self.notices.send(text)),
                     Message::Compacted => self.compacting = false,
                 }
                 if steps.len() >= GROUP {
@@ -631,6 +649,7 @@ impl Shell {
                         }
                     }
                 }
+                Ok(Message::Notice(text)) => drop(self.notices.send(text)),
                 // The current state is not on disk, so it cannot be read.
                 Ok(Message::Look(_)) => {}
             }
@@ -830,8 +849,8 @@ mod tests {
     use blox_core::journal::JsonLines;
     use blox_core::replay::replay;
     use blox_core::{
-        Composition, GpuCount, JobQueue, JobSpec, SchedulingPolicy, State, Stateless, Validity,
-        View, order::SortKey, policy::by_key, testing::FirstFit,
+        Composition, GpuCount, JobQueue, JobSpec, Policy, SchedulingPolicy, State, Stateless,
+        Validity, View, order::SortKey, policy::by_key, testing::FirstFit,
     };
     use std::sync::Mutex;
 
@@ -983,6 +1002,64 @@ mod tests {
         assert_eq!(look(&again.handle), Some(JobId(2)));
         again.handle.stop();
         again.thread.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn full_journal_and_failing_policy_are_reported_once() {
+        struct Full;
+        impl std::io::Write for Full {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::Error::other("no space"))
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        /// Panics at each submission.
+        struct Panicking;
+        impl Policy for Panicking {
+            type Memory = u32;
+            fn initial(&self, _: u64) -> u32 {
+                0
+            }
+            fn on_event(&self, _: &mut u32, _: View<'_>, event: &Event) {
+                assert!(!matches!(event, Event::Submitted { .. }), "a submission");
+            }
+        }
+        impl SchedulingPolicy for Panicking {
+            fn schedule(&self, _: &mut u32, _: View<'_>, _: &mut JobQueue) -> Validity {
+                Validity::NextRound
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let policy = Composition::new("panicking")
+            .scheduling(Panicking)
+            .placement(FirstFit)
+            .build()
+            .unwrap();
+        let mut watch = Watch::default();
+        let journal = Box::new(JsonLines::new(Full));
+        watch.observers.set_journal(journal);
+        let (settings, limits) = (Settings::default(), Limits::default());
+        let running = start(dir.path(), settings, policy, limits, watch).unwrap();
+        let mut notices = running.notices;
+        for job in 0..2 {
+            let submit = Request::Submit {
+                key: format!("{job}").into(),
+                spec: JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0)),
+            };
+            let heard = Box::new(Heard::Request(submit));
+            running.handle.to.send(Message::Input(heard, None)).unwrap();
+        }
+        let mut texts: Vec<String> = (0..3).filter_map(|_| notices.blocking_recv()).collect();
+        texts.sort();
+        assert!(texts[0].contains("no space"), "{texts:?}");
+        for text in &texts[1..] {
+            assert!(text.contains("a submission"), "{texts:?}");
+        }
+        running.handle.stop();
+        running.thread.join().unwrap().unwrap();
+        assert_eq!(notices.try_recv().ok(), None);
     }
 
     #[test]

@@ -43,6 +43,7 @@ fn add_details(line: &mut pb::JobLine, brief: &Brief) {
 /// Returns the line of an ended job.
 fn past(s: &Scheduler, job: &Past) -> pb::JobLine {
     let (phase, brief) = (job.became(), &job.brief);
+    let durable = s.launches().durable();
     let mut line = pb::JobLine {
         job: job.job.0,
         phase: phase.to_owned(),
@@ -51,8 +52,8 @@ fn past(s: &Scheduler, job: &Past) -> pb::JobLine {
         user: brief.user.clone(),
         gpus: brief.gpus,
         reason: brief.why.clone(),
-        submitted_s: brief.submit.secs(),
-        ended_s: brief.ended.map_or(0.0, blox_core::Time::secs),
+        submitted_s: durable.unix(brief.submit),
+        ended_s: brief.ended.map_or(0.0, |at| durable.unix(at)),
         ..pb::JobLine::default()
     };
     if let Some(done) = brief.done {
@@ -108,7 +109,7 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
         gpus: job.gpus().get(),
         attempt: job.attempt(),
         reason: reason(s, job),
-        submitted_s: job.submit().secs(),
+        submitted_s: s.launches().durable().unix(job.submit()),
         running_s: job.attained_time().secs() + since,
         iterations_done: job.work_done(),
         iterations: spec.work.iterations,

@@ -222,6 +222,10 @@ pub struct Durable {
     /// Id of the log. It is set at the first start.
     #[serde(default)]
     pub cluster: Option<ClusterId>,
+    /// Unix time at which the cluster's time is 0. All other times count from it, so that grids of
+    /// rounds and deadlines are those of a simulation.
+    #[serde(default)]
+    pub origin: Time,
     /// The scheduler's epoch.
     pub epoch: Epoch,
     /// The highest fencing number granted.
@@ -265,7 +269,9 @@ impl Durable {
     /// Applies a record.
     pub fn apply(&mut self, record: &Record) {
         match record {
-            Record::Cluster { id } => self.cluster = Some(id.clone()),
+            Record::Cluster { id, origin } => {
+                (self.cluster, self.origin) = (Some(id.clone()), *origin);
+            }
             Record::Epoch { epoch, .. } => {
                 self.epoch = *epoch;
                 // The scheduler may have started with an old copy of the log. Raising the fencing
@@ -450,6 +456,11 @@ impl Durable {
         let ended = self.jobs.iter().filter(|(_, brief)| brief.ended.is_some());
         let over = ended.filter(|(job, _)| self.of_job(**job).next().is_none());
         over.map(|(job, _)| *job).take(count).collect()
+    }
+
+    /// Returns the Unix time of a time of the cluster, in seconds.
+    pub fn unix(&self, at: Time) -> f64 {
+        self.origin.secs() + at.secs()
     }
 
     /// Returns the persistent name of a node, also if the node was removed.

@@ -299,7 +299,10 @@ fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
     // An old copy of the log, without the job; another job is submitted to it.
     let cluster = ClusterId("c".into());
     let copy = [
-        Record::Cluster { id: cluster },
+        Record::Cluster {
+            id: cluster,
+            origin: at,
+        },
         Record::Epoch {
             epoch: Epoch(1),
             at,
@@ -310,6 +313,24 @@ fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
     g.beats(10);
     assert_eq!(g.phase(), Some(Phase::Starting));
     assert!(g.told.iter().all(|t| t.get(&1) == Some(&Wish::Kill)));
+}
+
+#[test]
+fn cluster_time_counts_from_the_first_start_of_a_log() {
+    let begin = |saved, now, unix| {
+        let cadence = Box::new(Rounds::every(Seconds::new(2.0)).unwrap());
+        let (settings, id) = (Settings::default(), ClusterId("c".into()));
+        let unix = Time::new(unix);
+        Scheduler::begin(settings, saved, &[], id, cadence, Millis(now), unix).0
+    };
+    let first = begin(Saved::default(), 5_000, 1e9);
+    assert_eq!(first.time(Millis(6_000)), Time::new(1.0));
+    let again = begin(first.save(), 0, 1e9 + 100.0);
+    assert_eq!(again.time(Millis(0)), Time::new(100.0));
+    assert_eq!(
+        again.launches().durable().unix(Time::new(100.0)),
+        1e9 + 100.0
+    );
 }
 
 #[test]
