@@ -4,7 +4,6 @@
 //! each family. `parts` has the policies, and `params` the common parameters.
 
 mod gavel;
-mod lucid;
 pub(crate) mod params;
 mod parts;
 mod placements;
@@ -16,9 +15,9 @@ pub use params::param;
 pub use tiresias::{PROMOTE, promote, thresholds};
 
 use crate::{
-    bandwidth_placement, chronus, edf, edf_admission, ef, elasticflow, fifo, gandiva, las,
-    load_admission, loss_termination, optimus, pollux, qssf, sia, sjf, srtf, synthesizer, themis,
-    tiresias_plus,
+    bandwidth_placement, chronus, edf, edf_admission, ef, elasticflow, fifo, gandiva, helios_ces,
+    las, load_admission, loss_termination, lucid, optimus, pollux, qssf, shockwave, sia, sjf, srtf,
+    synthesizer, themis, tiresias_plus,
 };
 use blox_core::registry::Registry;
 
@@ -44,10 +43,12 @@ pub fn registry() -> Registry {
     gandiva::add(&mut r);
     themis::add(&mut r);
     gavel::add(&mut r);
+    shockwave::add(&mut r);
     synergy::add(&mut r);
     tiresias::add(&mut r);
     qssf::add(&mut r);
     lucid::add(&mut r);
+    helios_ces::add(&mut r);
     sia::add(&mut r);
     pollux::add(&mut r);
     parts::add(&mut r);

@@ -1,11 +1,10 @@
 //! Registry entries of Gavel's family.
 
-use super::params::{at_least, only_with, param, part, share};
+use super::params::{at_least, only_with, param, part};
 use crate::schedulers::{self, GavelParams, GavelPolicy};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Name, Rounds, Seconds};
 use blox_policies::scheduling::gavel::shares::Knows;
-use blox_policies::scheduling::shockwave::Market;
 
 const POLICIES: [&str; 13] = [
     "max-min-fairness",
@@ -57,23 +56,6 @@ const ALPHA: ParamDoc = param(
     "1",
     "for allox: part of the waiting jobs, oldest first, that is matched",
 );
-
-const MARKET: [ParamDoc; 6] = [
-    param("round_s", "120", "seconds of a round"),
-    param("rounds", "20", "rounds that are planned, from 1 to 1000"),
-    param("k", "0.001", "what a second of the longest time left costs"),
-    param(
-        "lambda",
-        "12",
-        "power to which the lateness of a job is taken",
-    ),
-    param("rho_max", "1", "lateness that is still fair, above 0"),
-    param(
-        "gap",
-        "0.001",
-        "part of the measure given up for jobs with most time left",
-    ),
-];
 
 pub(super) fn add(r: &mut Registry) {
     let s = &mut r.schedulers;
@@ -131,12 +113,6 @@ pub(super) fn add(r: &mut Registry) {
         &[],
         |_, _| Ok(schedulers::finish_time_fairness()),
     );
-    s.add(
-        "shockwave",
-        "a market over future rounds: progress, makespan and fair ends, for jobs that change their batch",
-        &MARKET,
-        |p, _| Ok(schedulers::shockwave_with(market(p)?)),
-    );
 }
 
 /// Parses a fraction of a speed, or `apart`.
@@ -172,18 +148,4 @@ fn prices(p: &Params) -> Result<Vec<(Name, f64)>, RegistryError> {
     };
     let all: Option<Vec<(Name, f64)>> = text.split('+').map(one).collect();
     all.ok_or_else(|| p.wrong("prices", "TYPE:PRICE+TYPE:PRICE with prices above 0"))
-}
-
-fn market(p: &Params) -> Result<Market, RegistryError> {
-    let default = Market::default();
-    let at_least = |name: &str, default: f64, least: f64| at_least(p, name, default, least);
-    Ok(Market {
-        rounds: p.whole("rounds", default.rounds.into(), 1..=1000)? as u32,
-        round_s: at_least("round_s", default.round_s, 1.0)?,
-        efficiency: at_least("k", default.efficiency, 0.0)?,
-        urgency: at_least("lambda", default.urgency, 0.0)?,
-        rho_max: at_least("rho_max", default.rho_max, 1e-6)?,
-        gap: share(p, "gap", default.gap)?,
-        ..default
-    })
 }

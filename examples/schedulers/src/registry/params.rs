@@ -190,6 +190,11 @@ pub(crate) fn count(p: &Params, doc: &ParamDoc) -> Result<u64, RegistryError> {
     p.whole(doc.name, default(doc) as u64, 1..=1 << 20)
 }
 
+/// Reads a whole number from 0 to 2 to the power 20.
+pub(crate) fn from_zero(p: &Params, doc: &ParamDoc) -> Result<u64, RegistryError> {
+    p.whole(doc.name, default(doc) as u64, 0..=1 << 20)
+}
+
 pub(crate) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
     p.number(name, default, "a number above 0", |x| x > 0.0)
 }
