@@ -20,13 +20,16 @@ pub mod estimate;
 pub mod registry;
 pub mod schedulers;
 
+mod allox;
 mod bandwidth_placement;
 mod chronus;
+mod components;
 mod edf;
 mod edf_admission;
 mod ef;
 mod elasticflow;
 mod fifo;
+mod finish_time_fairness;
 mod gandiva;
 mod gavel;
 mod helios_ces;
