@@ -7,7 +7,8 @@ use blox_policies::scheduling::gavel::shares::GavelPolicy;
 
 /// AlloX (Le et al., EuroSys 2020): minimizes the average completion time over GPU types.
 ///
-/// It matches jobs with positions in the queues of GPUs; see [`AlloX`](blox_policies::scheduling::gavel::shares::AlloX).
+/// It matches jobs with positions in the queues of GPUs; see
+/// [`AlloX`](blox_policies::scheduling::gavel::shares::AlloX).
 ///
 /// **Parameters** (command line): `alpha`, the fraction of the waiting jobs, oldest first, that is
 /// matched (default 1).

@@ -5,7 +5,8 @@ use blox_policies::scheduling::gavel::shares::GavelPolicy;
 
 /// Finish-time fairness over GPU types: Themis' measure as optimised by Gavel.
 ///
-/// See [`FinishTimeShares`](blox_policies::scheduling::gavel::shares::FinishTimeShares). [`themis`](crate::schedulers::themis) is the scheduler with leases.
+/// See [`FinishTimeShares`](blox_policies::scheduling::gavel::shares::FinishTimeShares).
+/// [`themis`](crate::schedulers::themis) is the scheduler with leases.
 pub fn finish_time_fairness() -> Pipeline {
     let params = GavelParams {
         policy: GavelPolicy::FinishTimeFairness,

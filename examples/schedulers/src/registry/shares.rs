@@ -8,9 +8,9 @@ use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
 pub(crate) const POLICY: ParamDoc = param(
     "policy",
     "max-min-fairness",
-    "what decides the shares: max-min-fairness, water-filling, strategy-proof, finish-time-fairness, \
-     min-total-duration, max-sum-throughput, max-throughput-per-cost, max-throughput-per-cost-in-time, \
-     fifo, isolated, proportional, allox, gandiva-packing",
+    "what decides the shares: max-min-fairness, water-filling, strategy-proof, \
+     finish-time-fairness, min-total-duration, max-sum-throughput, max-throughput-per-cost, \
+     max-throughput-per-cost-in-time, fifo, isolated, proportional, allox, gandiva-packing",
 );
 type Build = fn(f64) -> GavelPolicy;
 
@@ -50,13 +50,14 @@ const KNOWLEDGE: [(&str, Knows); 3] = [
 pub(crate) const PRICES: ParamDoc = param(
     "prices",
     "1",
-    "for policies by cost: what an hour on a GPU of a type costs, such as v100:2.48+k80:0.45; 1 for types not named",
+    "for policies by cost: what an hour on a GPU of a type costs, such as v100:2.48+k80:0.45; \
+     1 for types not named",
 );
 pub(crate) const BESIDE: ParamDoc = param(
     "beside",
     "apart",
-    "with speeds=pairs: part of its speed that a job is believed to keep beside one of which nobody \
-     says anything, learned from then on; apart: such jobs share no GPU",
+    "with speeds=pairs: part of its speed that a job is believed to keep beside one of which \
+     nobody says anything, learned from then on; apart: such jobs share no GPU",
 );
 pub(crate) const ALPHA: ParamDoc = param(
     "alpha",
