@@ -1,6 +1,6 @@
 //! Choice between two rules, for compositions that take the rule as a parameter.
 
-use super::walk::{Parts, Rule};
+use super::in_order::{NodeSelector, Parts};
 use super::{Consolidated, FirstFree};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
 
@@ -13,7 +13,7 @@ pub enum Where {
     FirstFree,
 }
 
-impl Rule for Where {
+impl NodeSelector for Where {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         match self {
             Where::Consolidated => Consolidated::default().find(draft, job, shape),

@@ -4,7 +4,7 @@ use crate::registry::shares::{
 };
 use crate::{DEFAULTS, ONCE};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Cadence, Composition, Name, Pipeline, Rounds, Seconds};
+use blox_core::{Composition, DecisionTrigger, Name, Pipeline, Rounds, Seconds};
 use blox_policies::placement::{Consolidated, Leases};
 use blox_policies::scheduling::gavel::Gavel;
 use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
@@ -43,7 +43,7 @@ impl Default for GavelParams {
 
 /// Gavel (Narayanan et al., OSDI 2020): max-min fairness over GPU types.
 ///
-/// **Rule.** A linear program computes the fraction of its time that each job should spend on each
+/// **NodeSelector.** A linear program computes the fraction of its time that each job should spend on each
 /// GPU type. It maximizes the level of the worst-off job. The level is relative to the throughput
 /// on all types in proportion to their numbers. Every 6 minutes, the jobs that are furthest behind
 /// their share run. All GPUs of a job run at once and are of one type. A job that stays on its type
@@ -86,7 +86,7 @@ pub fn gavel_with(params: GavelParams) -> Pipeline {
         policy = policy.learning_pairs(believed);
     }
     Composition::new("gavel")
-        .cadence(params.round)
+        .trigger(params.round)
         .scheduling(policy)
         .placement(Leases::new(Consolidated::default()))
         .build()

@@ -39,7 +39,7 @@ impl Default for SynthesizerParams {
 
 /// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
 ///
-/// **Rule.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
+/// **NodeSelector.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
 /// an admission (all jobs, or by load at 1.2 or 1.4). Every ten rounds, each candidate is simulated
 /// four hours ahead from the present state, without further arrivals. The candidate under which the
 /// known jobs spend the least time in the system decides until the next choice. Ties go to the
@@ -80,7 +80,7 @@ pub fn synthesizer_over(
         .fold(Synthesizer::new(first, forecaster), Synthesizer::or)
         .every(params.every)
         .looking(params.horizon);
-    let composition = Composition::new("synthesizer").cadence(params.round);
+    let composition = Composition::new("synthesizer").trigger(params.round);
     policy.compose(composition).build().expect(ONCE)
 }
 

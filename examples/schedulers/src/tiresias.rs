@@ -7,7 +7,7 @@ use crate::registry::queues::{
 use crate::{DEFAULTS, ONCE};
 use blox_core::registry::{Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::placement::{Blocked, Profiled, TensorSkew, Walk};
+use blox_policies::placement::{Blocked, InOrder, Profiled, TensorSkew};
 use blox_policies::scheduling::{ServiceHistory, TwoDas};
 
 /// Configuration of [`tiresias`].
@@ -38,7 +38,7 @@ impl Default for TiresiasParams {
 /// Tiresias (Gu et al., NSDI 2019): discretised two-dimensional attained service, and consolidation
 /// only for skewed models.
 ///
-/// **Rule.** Jobs are in queues by their attained GPU-seconds. All jobs of a queue come before the
+/// **NodeSelector.** Jobs are in queues by their attained GPU-seconds. All jobs of a queue come before the
 /// jobs of later queues. A job moves to the next queue when it reaches the threshold of its queue.
 ///
 /// Within a queue, 2D-LAS orders jobs by their first start. So jobs of one queue do not preempt
@@ -91,7 +91,7 @@ pub fn tiresias_with(params: TiresiasParams) -> Result<Pipeline, RegistryError> 
     };
     Ok(Composition::new("tiresias")
         .scheduling(policy.promoting(params.promote)?)
-        .placement(Walk::new(Profiled::by(params.skew)).when_blocked(Blocked::Skip))
+        .placement(InOrder::new(Profiled::by(params.skew)).when_blocked(Blocked::Skip))
         .build()
         .expect(ONCE))
 }
