@@ -19,14 +19,14 @@
 //!
 //! `crates/blox-traces/tests/readers.rs` does the same with damaged inputs and needs no fuzzer.
 
+use blox_released::elasticflow::files as elasticflow;
+use blox_released::lucid::files as lucid;
+use blox_sim::workload::{Workload, WorkloadError};
 use blox_traces::cluster_file;
 use blox_traces::formats::synergy::{self, Profiles};
-use blox_released::{elasticflow::files as elasticflow, lucid::files as lucid};
-use blox_traces::formats::{gavel, tiresias};
-use blox_sim::execution::training;
+use blox_traces::formats::{gavel, lucid as helios, tiresias};
 use blox_traces::scaling::ScalingTable;
 use blox_traces::{ColumnMap, ReadOptions, Trace, check_bytes};
-use blox_sim::workload::{Workload, WorkloadError};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -142,8 +142,8 @@ pub fn profiles(bytes: &[u8]) {
 /// Readers whose only argument is a path.
 const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 14] = [
     |path| gavel::Oracle::read(path).map(drop),
-    |path| lucid::read_virtual_clusters(path).map(drop),
-    |path| lucid::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
+    |path| helios::read_virtual_clusters(path).map(drop),
+    |path| helios::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
     |path| lucid::read_estimates(path).map(drop),
     |path| lucid::read_scores(path).map(drop),
     |path| lucid::read_pairs(path).map(drop),
@@ -154,7 +154,9 @@ const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 14] = [
     |path| tiresias::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
     |path| tiresias::read_samples(path).map(drop),
     |path| ScalingTable::read_dir(path.parent().expect("a folder")).map(drop),
-    |path| blox_traces::applications::read_dir(path.ancestors().nth(2).expect("a folder")).map(drop),
+    |path| {
+        blox_traces::applications::read_dir(path.ancestors().nth(2).expect("a folder")).map(drop)
+    },
 ];
 
 /// Writes the remaining bytes into a file and reads it with the reader that the first byte selects.

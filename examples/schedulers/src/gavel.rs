@@ -1,46 +1,20 @@
-use crate::ONCE;
-use blox_core::{Composition, Name, Pipeline, Rounds, Seconds};
-use blox_policies::placement::{Consolidated, Leases};
-use blox_policies::scheduling::gavel::shares::{
-    AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
-    MaxSumThroughput, MinTotalDuration, Proportional, Queue, StrategyProof, WaterFilling,
+use crate::registry::params::{at_least, default, param, seconds};
+use crate::registry::shares::{
+    ALPHA, BESIDE, POLICY, PRICES, SPEEDS, beside, knowledge, prices, share_policy,
 };
-use blox_policies::scheduling::gavel::{AnyShares, Gavel};
-use std::sync::Arc;
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
+use blox_core::{Composition, DecisionTrigger, Name, Pipeline, Rounds, Seconds};
+use blox_policies::placement::{Consolidated, Leases};
+use blox_policies::scheduling::gavel::Gavel;
+use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
 
-/// Share policy of [`gavel_with`].
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum GavelPolicy {
-    /// Maximizes the level of the worst-off job; see [`MaxMinFairness`].
-    #[default]
-    MaxMinFairness,
-    /// Also maximizes the next-lowest levels; see [`WaterFilling`].
-    WaterFilling,
-    /// No job gains by misreporting its speeds; see [`StrategyProof`].
-    StrategyProof,
-    /// Minimizes the largest rho; see [`FinishTimeShares`].
-    FinishTimeFairness,
-    /// Minimizes the time in which all jobs end; see [`MinTotalDuration`].
-    MinTotalDuration,
-    /// Maximizes iterations per second; see [`MaxSumThroughput`].
-    MaxSumThroughput,
-    /// Maximizes throughput per cost, and keeps deadlines if requested and possible.
-    MaxThroughputPerCost {
-        /// True if deadlines count.
-        deadlines: bool,
-    },
-    /// First in, first out; see [`FifoShares`].
-    Fifo,
-    /// Equal share of every type for each job; see [`Isolated`].
-    Isolated,
-    /// All types in proportion to their numbers; see [`Proportional`].
-    Proportional,
-    /// Minimizes the average completion time; see [`AlloX`]. The value is the fraction of waiting
-    /// jobs to match, above 0 and at most 1.
-    AlloX(f64),
-    /// Random pairs, split if they bring no gain; see [`GandivaPacking`].
-    GandivaPacking,
-}
+const ROUND: ParamDoc = param("round_s", "360", "seconds of a round");
+const GAP: ParamDoc = param(
+    "gap_s",
+    "0",
+    "least seconds between two allocations; 0 if every change counts",
+);
 
 /// Configuration of [`gavel`].
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +30,6 @@ pub struct GavelParams {
     /// Cost of a GPU type per hour; 1 for a type that is not listed.
     pub prices: Vec<(Name, f64)>,
     /// Assumed fraction of its speed, from 0 to 1, that a job keeps in a pair without known speeds.
-    ///
     /// Requires [`Knows::Pairs`]. The fraction is then learned from measurements
     /// ([`Gavel::learning_pairs`]). With `None`, such jobs do not share GPUs.
     pub beside: Option<f64>,
@@ -64,14 +37,7 @@ pub struct GavelParams {
 
 impl Default for GavelParams {
     fn default() -> Self {
-        GavelParams {
-            policy: GavelPolicy::default(),
-            knows: Knows::Types,
-            round: Rounds::every(Seconds::new(360.0)).unwrap_or_default(),
-            gap: Seconds::ZERO,
-            prices: Vec::new(),
-            beside: None,
-        }
+        read(&Params::default()).expect(DEFAULTS)
     }
 }
 
@@ -92,17 +58,12 @@ impl Default for GavelParams {
 /// ends. No job is pushed to an extreme without need, and every job that could gain does gain. The
 /// result is the same on every machine.
 ///
-/// **Parameters** (command line):
-///
-/// - `policy`: the share policy;
-/// - `speeds`: `types`, `pairs` or `nothing`;
-/// - `round_s`: default 360;
-/// - `gap_s`: default 0, every change counts;
-/// - `prices`: the price of an hour on each type for the policies that count cost, such as
-///   `v100:2.48+k80:0.45`; 1 for a type that is not listed;
-/// - `beside` (with `speeds=pairs`): fraction of its speed that a job is assumed to keep in a pair
-///   without known speeds. It is learned from then on. By default, such jobs do not share GPUs;
-/// - `alpha`: of `policy=allox`.
+/// **Parameters** (command line): `policy`, the share policy; `speeds` = `types` (default), `pairs`
+/// or `nothing`; `round_s` (default 360); `gap_s` (default 0, every change counts); `prices`, the
+/// price of an hour on each type for the policies that count cost, such as `v100:2.48+k80:0.45` (1
+/// for a type that is not listed); `alpha`, of `policy=allox`. With `speeds=pairs`, `beside` is the
+/// fraction of its speed that a job is assumed to keep in a pair without known speeds. It is
+/// learned from then on. By default (`apart`), such jobs do not share GPUs.
 ///
 /// **Verified.** The rounds equal recorded allocations of the released program per job and round.
 /// The policies equal it per job if the optimum is unique. Otherwise the objective of every
@@ -114,82 +75,42 @@ pub fn gavel() -> Pipeline {
 
 /// Returns [`gavel`] with another policy or other parameters.
 pub fn gavel_with(params: GavelParams) -> Pipeline {
-    let knows = params.knows;
-    let shares: Arc<dyn AnyShares> = match params.policy {
-        GavelPolicy::MaxMinFairness => Arc::new(MaxMinFairness::new(knows)),
-        GavelPolicy::WaterFilling => Arc::new(WaterFilling::new(knows)),
-        GavelPolicy::StrategyProof => Arc::new(StrategyProof),
-        GavelPolicy::FinishTimeFairness => Arc::new(FinishTimeShares::new(knows)),
-        GavelPolicy::MinTotalDuration => Arc::new(MinTotalDuration::new(knows)),
-        GavelPolicy::MaxSumThroughput => Arc::new(MaxSumThroughput::new(knows)),
-        GavelPolicy::MaxThroughputPerCost { deadlines: false } => {
-            Arc::new(MaxSumThroughput::new(knows).by_cost())
-        }
-        GavelPolicy::MaxThroughputPerCost { deadlines: true } => {
-            Arc::new(MaxSumThroughput::new(knows).by_cost().in_time())
-        }
-        GavelPolicy::Fifo => Arc::new(FifoShares::new(match knows {
-            Knows::Nothing => Queue::Plain,
-            Knows::Types => Queue::Fastest,
-            Knows::Pairs => Queue::Packed(1.5),
-        })),
-        GavelPolicy::Isolated => Arc::new(Isolated),
-        GavelPolicy::Proportional => Arc::new(Proportional),
-        GavelPolicy::AlloX(alpha) => Arc::new(AlloX::new(alpha)),
-        GavelPolicy::GandivaPacking => Arc::new(GandivaPacking::default()),
-    };
-    gavel_by("gavel", shares, params)
-}
-
-/// AlloX (Le et al., EuroSys 2020): minimizes the average completion time over GPU types.
-///
-/// It matches jobs with positions in the queues of GPUs; see [`AlloX`].
-///
-/// **Parameters** (command line): `alpha`, the fraction of the waiting jobs, oldest first, that is
-/// matched (default 1).
-///
-/// **Verified.** Per job, through the same policy in the released programs of Gavel and Shockwave:
-/// `blox_released::gavel`.
-pub fn allox() -> Pipeline {
-    allox_with(1.0)
-}
-
-/// Returns [`allox`] with another fraction of the waiting jobs, above 0 and at most 1.
-pub fn allox_with(alpha: f64) -> Pipeline {
-    let params = GavelParams {
-        policy: GavelPolicy::AlloX(alpha),
-        ..GavelParams::default()
-    };
-    gavel_with(params).renamed("allox")
-}
-
-/// Finish-time fairness over GPU types: Themis' measure as optimised by Gavel.
-///
-/// See [`FinishTimeShares`]. [`themis`](crate::schedulers::themis) is the scheduler with leases.
-pub fn finish_time_fairness() -> Pipeline {
-    let params = GavelParams {
-        policy: GavelPolicy::FinishTimeFairness,
-        ..GavelParams::default()
-    };
-    gavel_with(params).renamed("finish-time-fairness")
-}
-
-fn gavel_by(name: &str, shares: Arc<dyn AnyShares>, params: GavelParams) -> Pipeline {
-    use blox_core::DecisionTrigger;
-    let round = params.round.period().unwrap_or(Seconds::new(360.0));
-    let mut policy = Gavel::any(shares)
+    let round = params.round.period();
+    let mut policy = Gavel::any(params.policy.shares(params.knows))
         .at_most_every(params.gap)
-        .in_rounds_of(round);
+        .in_rounds_of(round.unwrap_or(Seconds::new(default(&ROUND))));
     for (gpu_type, price) in params.prices {
         policy = policy.price(gpu_type, price);
     }
     if let Some(believed) = params.beside {
         policy = policy.learning_pairs(believed);
     }
-    Composition::new(name)
+    Composition::new("gavel")
         .trigger(params.round)
         .scheduling(policy)
         .placement(Leases::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+fn read(p: &Params) -> Result<GavelParams, RegistryError> {
+    let (policy, knows) = (share_policy(p)?, knowledge(p)?);
+    Ok(GavelParams {
+        policy,
+        knows,
+        round: Rounds::every(seconds(p, &ROUND)?).unwrap_or_default(),
+        gap: Seconds::new(at_least(p, GAP.name, default(&GAP), 0.0)?),
+        prices: prices(p, policy)?,
+        beside: beside(p, knows)?,
+    })
+}
+
+/// Adds the scheduler to the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "gavel",
+        "shares of time over types of GPUs by optimisation, realised in rounds",
+        &[POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA],
+        |p, _| Ok(gavel_with(read(p)?)),
+    );
 }

@@ -1,4 +1,7 @@
-use crate::ONCE;
+use crate::estimate::Log;
+use crate::registry::params::{from_zero, param};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::cluster::{PowerRule, PowerSaving};
 use blox_policies::{
@@ -6,13 +9,31 @@ use blox_policies::{
     scheduling::Fifo,
 };
 
+const BUFFER: ParamDoc = param("buffer", "20", "nodes kept on beyond those in use");
+const KEEP: ParamDoc = param(
+    "keep",
+    "10",
+    "looks of 10 minutes without switching off after switching on",
+);
+const FORECAST: ParamDoc = param(
+    "forecast",
+    "none",
+    "a CSV file with a column `prediction`, a row every 10 minutes",
+);
+
 /// Configuration of [`helios_ces`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HeliosCesParams {
     /// Rule for switching nodes off and on.
     pub rule: PowerRule,
     /// Forecast of the nodes in use at each check from the start on; empty for none.
     pub forecast: Vec<f64>,
+}
+
+impl Default for HeliosCesParams {
+    fn default() -> Self {
+        read(&Params::default()).expect(DEFAULTS)
+    }
 }
 
 /// First in, first out on a cluster that switches idle nodes off (Helios, SC 2021, section 4.3: the
@@ -42,4 +63,29 @@ pub fn helios_ces_with(params: HeliosCesParams) -> Pipeline {
         .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+fn read(p: &Params) -> Result<HeliosCesParams, RegistryError> {
+    let forecast = match p.text(FORECAST.name, FORECAST.default) {
+        "none" => Vec::new(),
+        path => Log::read(path)
+            .and_then(|log| log.numbers("prediction"))
+            .map_err(|e| p.wrong(FORECAST.name, format!("a file of forecasts ({e})")))?,
+    };
+    let rule = PowerRule {
+        buffer: from_zero(p, &BUFFER)? as i64,
+        keep: from_zero(p, &KEEP)? as usize,
+        ..PowerRule::default()
+    };
+    Ok(HeliosCesParams { rule, forecast })
+}
+
+/// Adds the scheduler to the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "helios-ces",
+        "first in, first out; idle nodes sleep while a forecast says that few are needed",
+        &[BUFFER, KEEP, FORECAST],
+        |p, _| Ok(helios_ces_with(read(p)?)),
+    );
 }

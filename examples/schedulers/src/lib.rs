@@ -20,13 +20,16 @@ pub mod estimate;
 pub mod registry;
 pub mod schedulers;
 
+mod allox;
 mod bandwidth_placement;
 mod chronus;
+mod components;
 mod edf;
 mod edf_admission;
 mod ef;
 mod elasticflow;
 mod fifo;
+mod finish_time_fairness;
 mod gandiva;
 mod gavel;
 mod helios_ces;
@@ -51,3 +54,6 @@ pub use registry::registry;
 
 /// Panic message of compositions: it indicates a mistake in a composition.
 const ONCE: &str = "each role is taken once";
+
+/// Panic message of default parameters: it indicates a mistake in the description of a parameter.
+const DEFAULTS: &str = "the defaults are valid";

@@ -2,14 +2,15 @@ use crate::ONCE;
 use crate::registry::params::{GUARD, default, hours, param};
 use blox_core::registry::ParamDoc;
 use blox_core::registry::{Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
+use blox_core::{Composition, Decide, Pipeline, Seconds};
 use blox_policies::{
     admission::LoadThreshold,
     placement::{Consolidated, InOrder},
     scheduling::{Las, StarvationGuard},
 };
 
-const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of the cluster's GPUs");
+/// The parameter of admission by load.
+pub(crate) const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of the cluster's GPUs");
 
 /// Least attained service with admission by load (Blox, EuroSys 2024, figures 12 and 13:
 /// "Accept-1.2x").
@@ -44,6 +45,14 @@ pub fn load_admission_with(threshold: f64, guard: Seconds) -> Result<Pipeline, R
         .build()
         .expect(ONCE);
     Ok(pipeline)
+}
+
+/// Returns a composition behind admission by load. Its name has the threshold.
+pub(crate) fn behind_load(base: &Pipeline, threshold: f64) -> Pipeline {
+    let name = format!("{}+load-{threshold}", base.name());
+    let admission = LoadThreshold::new(threshold).expect("a threshold above 0");
+    let behind = base.clone().with_admission(admission).expect(ONCE);
+    behind.renamed(name)
 }
 
 /// Adds the scheduler to the registry.

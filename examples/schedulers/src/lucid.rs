@@ -1,16 +1,45 @@
-use crate::ONCE;
+use crate::registry::params::{
+    ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, belief, default, from_zero, param, seconds, share,
+};
+use crate::{DEFAULTS, ONCE};
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::perf::PairTable;
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::scheduling::{Lucid, LucidSettings};
 
+const NODES: ParamDoc = param(
+    "profiler_nodes",
+    "2",
+    "nodes set aside, at most a quarter of all; 0 for no profiling",
+);
+const LIMIT: ParamDoc = param("limit_s", "200", "seconds of profiling at most");
+const LARGEST: ParamDoc = param("profiled_gpus", "8", "the largest job that is profiled");
+const SCORES: ParamDoc = param(
+    "scores",
+    "2",
+    "largest sum of two sharing scores; -1 for no packing",
+);
+const MEMORY: ParamDoc = param("memory_mib", "24576", "memory of a GPU in MiB");
+const SPEED: ParamDoc = param(
+    "least_speed",
+    "0.7",
+    "a pair below this share of its speed alone is separated",
+);
+
 /// Configuration of [`lucid`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LucidParams {
     /// Settings of profiling and packing.
     pub settings: LucidSettings,
     /// Measured speeds of colocated jobs.
     pub pairs: PairTable,
+}
+
+impl Default for LucidParams {
+    fn default() -> Self {
+        read(&Params::default()).expect(DEFAULTS)
+    }
 }
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing, and order by estimates.
@@ -48,12 +77,39 @@ pub fn lucid() -> Pipeline {
 
 /// Returns [`lucid`] with other parameters and another estimator.
 pub fn lucid_with(params: LucidParams, estimator: impl Estimator) -> Pipeline {
+    let policy = Lucid::with(params.settings, estimator, params.pairs);
     Composition::new("lucid")
         .in_rounds(Seconds::new(60.0))
-        .joint(
-            Lucid::with(params.settings, estimator, params.pairs),
-            |roles| roles.scheduling().placement(),
-        )
+        .joint(policy, |roles| roles.scheduling().placement())
         .build()
         .expect(ONCE)
+}
+
+fn read(p: &Params) -> Result<LucidParams, RegistryError> {
+    let scores = "a number of at least 0, or -1";
+    let fits = |x| x >= 0.0 || x == -1.0;
+    let settings = LucidSettings {
+        profiler_nodes: from_zero(p, &NODES)? as u32,
+        limit: seconds(p, &LIMIT)?,
+        profiled_gpus: from_zero(p, &LARGEST)? as u32,
+        scores: p.number(SCORES.name, default(&SCORES), scores, fits)?,
+        memory_mib: above_zero(p, MEMORY.name, default(&MEMORY))?,
+        least_speed: share(p, SPEED.name, default(&SPEED))?,
+        ..LucidSettings::default()
+    };
+    let pairs = PairTable::default();
+    Ok(LucidParams { settings, pairs })
+}
+
+/// Adds the scheduler to the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "lucid",
+        "profiles new jobs on nodes set aside, packs two on a GPU by scores, \
+         least estimated service first",
+        &[
+            ESTIMATOR, SIGMA, MODEL, ORIGIN, NODES, LIMIT, LARGEST, SCORES, MEMORY, SPEED,
+        ],
+        |p, seed| Ok(lucid_with(read(p)?, belief(p, seed)?)),
+    );
 }

@@ -1,23 +1,19 @@
 //! Registry of all built-in components by name.
 //!
-//! The file of a scheduler has its own entry. The files here hold all other entries, a file for
-//! each family. `parts` has the policies, and `params` the common parameters.
+//! The file of a scheduler has its own entry; the entries of single policies are in `components`.
+//! This module holds the list of all entries, and the parameters that several entries have.
 
-mod gavel;
-mod lucid;
 pub(crate) mod params;
-mod parts;
-mod placements;
-mod quota_tree;
-mod synergy;
-mod tiresias;
+pub(crate) mod queues;
+pub(crate) mod shares;
 
 pub use params::param;
-pub use tiresias::{PROMOTE, promote, thresholds};
+pub use queues::{PROMOTE, promote, thresholds};
 
 use crate::{
-    bandwidth_placement, chronus, edf, edf_admission, ef, elasticflow, fifo, gandiva, las,
-    load_admission, loss_termination, optimus, pollux, qssf, sia, sjf, srtf, synthesizer, themis,
+    allox, bandwidth_placement, chronus, components, edf, edf_admission, ef, elasticflow, fifo,
+    finish_time_fairness, gandiva, gavel, helios_ces, las, load_admission, loss_termination, lucid,
+    optimus, pollux, qssf, shockwave, sia, sjf, srtf, synergy, synthesizer, themis, tiresias,
     tiresias_plus,
 };
 use blox_core::registry::Registry;
@@ -44,14 +40,16 @@ pub fn registry() -> Registry {
     gandiva::add(&mut r);
     themis::add(&mut r);
     gavel::add(&mut r);
+    allox::add(&mut r);
+    finish_time_fairness::add(&mut r);
+    shockwave::add(&mut r);
     synergy::add(&mut r);
     tiresias::add(&mut r);
     qssf::add(&mut r);
     lucid::add(&mut r);
+    helios_ces::add(&mut r);
     sia::add(&mut r);
     pollux::add(&mut r);
-    parts::add(&mut r);
-    placements::add(&mut r);
-    quota_tree::add(&mut r);
+    components::add(&mut r);
     r
 }

@@ -1,5 +1,6 @@
 //! The built-in schedulers: a file for each, with paper, rule, parameters and verification.
 
+pub use crate::allox::{allox, allox_with};
 pub use crate::bandwidth_placement::bandwidth_placement;
 pub use crate::chronus::{chronus, chronus_with};
 pub use crate::edf::{edf, edf_with};
@@ -7,10 +8,9 @@ pub use crate::edf_admission::{edf_admission, edf_admission_with};
 pub use crate::ef::{ef, ef_with};
 pub use crate::elasticflow::{ElasticFlowParams, elasticflow, elasticflow_with};
 pub use crate::fifo::fifo;
+pub use crate::finish_time_fairness::finish_time_fairness;
 pub use crate::gandiva::{GandivaParams, gandiva, gandiva_with};
-pub use crate::gavel::{
-    GavelParams, GavelPolicy, allox, allox_with, finish_time_fairness, gavel, gavel_with,
-};
+pub use crate::gavel::{GavelParams, gavel, gavel_with};
 pub use crate::helios_ces::{HeliosCesParams, helios_ces, helios_ces_with};
 pub use crate::las::{LasParams, las, las_with};
 pub use crate::load_admission::{load_admission, load_admission_with};
@@ -23,7 +23,7 @@ pub use crate::shockwave::{shockwave, shockwave_with};
 pub use crate::sia::{SiaParams, sia, sia_with};
 pub use crate::sjf::sjf;
 pub use crate::srtf::{srtf, srtf_with};
-pub use crate::synergy::{JobOrder, SynergyParams, Where, synergy, synergy_with};
+pub use crate::synergy::{SynergyParams, synergy, synergy_with};
 pub use crate::synthesizer::{
     SynthesizerParams, candidates as synthesizer_candidates, synthesizer, synthesizer_over,
     synthesizer_with,
@@ -31,3 +31,6 @@ pub use crate::synthesizer::{
 pub use crate::themis::{ThemisParams, themis, themis_with};
 pub use crate::tiresias::{TiresiasParams, tiresias, tiresias_with};
 pub use crate::tiresias_plus::{tiresias_plus, tiresias_plus_with};
+pub use blox_policies::placement::Where;
+pub use blox_policies::scheduling::JobOrder;
+pub use blox_policies::scheduling::gavel::shares::GavelPolicy;

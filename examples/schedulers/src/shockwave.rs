@@ -1,8 +1,25 @@
-use crate::ONCE;
+use crate::registry::params::{at_least, default, param, share};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::placement::{Consolidated, Leases};
 use blox_policies::scheduling::Shockwave;
 use blox_policies::scheduling::shockwave::Market;
+
+const ROUND: ParamDoc = param("round_s", "120", "seconds of a round");
+const ROUNDS: ParamDoc = param("rounds", "20", "rounds that are planned, from 1 to 1000");
+const K: ParamDoc = param("k", "0.001", "what a second of the longest time left costs");
+const LAMBDA: ParamDoc = param(
+    "lambda",
+    "12",
+    "power to which the lateness of a job is taken",
+);
+const RHO_MAX: ParamDoc = param("rho_max", "1", "lateness that is still fair, above 0");
+const GAP: ParamDoc = param(
+    "gap",
+    "0.001",
+    "part of the measure given up for jobs with most time left",
+);
 
 /// Efficiency and fairness over future rounds, for jobs that change their batch size (Shockwave,
 /// NSDI 2023).
@@ -39,7 +56,7 @@ use blox_policies::scheduling::shockwave::Market;
 /// Its averages are compared in `blox_released::gavel`, which copies its rounds, overheads and
 /// changes of batch size.
 pub fn shockwave() -> Pipeline {
-    shockwave_with(Market::default())
+    shockwave_with(read(&Params::default()).expect(DEFAULTS))
 }
 
 /// Returns [`shockwave`] with another market.
@@ -50,4 +67,28 @@ pub fn shockwave_with(market: Market) -> Pipeline {
         .placement(Leases::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+fn read(p: &Params) -> Result<Market, RegistryError> {
+    let at_least = |doc: &ParamDoc, least: f64| at_least(p, doc.name, default(doc), least);
+    Ok(Market {
+        rounds: p.whole(ROUNDS.name, default(&ROUNDS) as u64, 1..=1000)? as u32,
+        round_s: at_least(&ROUND, 1.0)?,
+        efficiency: at_least(&K, 0.0)?,
+        urgency: at_least(&LAMBDA, 0.0)?,
+        rho_max: at_least(&RHO_MAX, 1e-6)?,
+        gap: share(p, GAP.name, default(&GAP))?,
+        ..Market::default()
+    })
+}
+
+/// Adds the scheduler to the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "shockwave",
+        "a market over future rounds: progress, makespan and fair ends, \
+         for jobs that change their batch",
+        &[ROUND, ROUNDS, K, LAMBDA, RHO_MAX, GAP],
+        |p, _| Ok(shockwave_with(read(p)?)),
+    );
 }

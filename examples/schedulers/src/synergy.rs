@@ -1,41 +1,33 @@
-use crate::ONCE;
-use blox_core::{Composition, Pipeline, SchedulingPolicy, Seconds};
-use blox_policies::{
-    placement::{Allocation, Consolidated, FirstFree, Synergy},
-    scheduling::{
-        Drf, Fifo, FinishTimeFairness, Las, Service, Srsf, Srtf, StarvationGuard, Tetris,
-    },
-};
+use crate::registry::params::{ALLOCATION, GUARD, allocation, chosen, hours, param};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
+use blox_core::{Composition, Pipeline, Seconds};
+use blox_policies::placement::{Allocation, Synergy, Where};
+use blox_policies::scheduling::JobOrder;
 
-/// Job order of [`synergy`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum JobOrder {
-    /// Submission: [`Fifo`].
-    #[default]
-    Fifo,
-    /// Remaining time: [`Srtf`].
-    Srtf,
-    /// Attained GPU time: [`Las`].
-    Las,
-    /// Finish-time fairness, the worst first: [`FinishTimeFairness`].
-    Ftf,
-    /// Dominant share: [`Drf`].
-    Drf,
-    /// Remaining time on all resources: [`Tetris`].
-    Tetris,
-    /// Remaining GPU time: [`Srsf`].
-    Srsf,
-}
-
-/// Choice of GPUs under [`synergy`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Where {
-    /// The node with the best fit, otherwise few nodes: [`Consolidated`].
-    #[default]
-    Consolidated,
-    /// The first free GPUs, on any nodes: [`FirstFree`].
-    FirstFree,
-}
+const ORDER: ParamDoc = param(
+    "order",
+    "fifo",
+    "which jobs first: fifo, srtf, las, ftf, drf, tetris, srsf",
+);
+const ORDERS: [(&str, JobOrder); 7] = [
+    ("fifo", JobOrder::Fifo),
+    ("srtf", JobOrder::Srtf),
+    ("las", JobOrder::Las),
+    ("ftf", JobOrder::Ftf),
+    ("drf", JobOrder::Drf),
+    ("tetris", JobOrder::Tetris),
+    ("srsf", JobOrder::Srsf),
+];
+const WHERE: ParamDoc = param(
+    "placement",
+    "consolidated",
+    "on which GPUs: consolidated, first-free",
+);
+const PLACES: [(&str, Where); 2] = [
+    ("consolidated", Where::Consolidated),
+    ("first-free", Where::FirstFree),
+];
 
 /// Configuration of [`synergy`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,12 +44,7 @@ pub struct SynergyParams {
 
 impl Default for SynergyParams {
     fn default() -> Self {
-        SynergyParams {
-            allocation: Allocation::Tune,
-            order: JobOrder::Fifo,
-            placement: Where::Consolidated,
-            guard: Seconds::from_hours(1000.0),
-        }
+        read(&Params::default()).expect(DEFAULTS)
     }
 }
 
@@ -96,28 +83,28 @@ pub fn synergy() -> Pipeline {
 
 /// Returns [`synergy`] with other parameters.
 pub fn synergy_with(params: SynergyParams) -> Pipeline {
-    match params.order {
-        JobOrder::Fifo => compose(Fifo::default(), params),
-        JobOrder::Srtf => compose(Srtf::default(), params),
-        JobOrder::Las => compose(Las::by(Service::GpuTime), params),
-        JobOrder::Ftf => compose(FinishTimeFairness::default(), params),
-        JobOrder::Drf => compose(Drf, params),
-        JobOrder::Tetris => compose(Tetris::default(), params),
-        JobOrder::Srsf => compose(Srsf::default(), params),
-    }
+    Composition::new("synergy")
+        .scheduling(params.order.guarded(params.guard))
+        .placement(Synergy::new(params.placement).with(params.allocation))
+        .build()
+        .expect(ONCE)
 }
 
-fn compose(order: impl SchedulingPolicy + Clone + 'static, params: SynergyParams) -> Pipeline {
-    let scheduled =
-        Composition::new("synergy").scheduling(StarvationGuard::new(order, params.guard));
-    match params.placement {
-        Where::Consolidated => scheduled
-            .placement(Synergy::new(Consolidated::default()).with(params.allocation))
-            .build()
-            .expect(ONCE),
-        Where::FirstFree => scheduled
-            .placement(Synergy::new(FirstFree).with(params.allocation))
-            .build()
-            .expect(ONCE),
-    }
+fn read(p: &Params) -> Result<SynergyParams, RegistryError> {
+    Ok(SynergyParams {
+        allocation: allocation(p)?,
+        order: chosen(p, &ORDER, &ORDERS)?,
+        placement: chosen(p, &WHERE, &PLACES)?,
+        guard: hours(p, &GUARD)?,
+    })
+}
+
+/// Adds the scheduler to the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "synergy",
+        "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
+        &[ALLOCATION, ORDER, WHERE, GUARD],
+        |p, _| Ok(synergy_with(read(p)?)),
+    );
 }

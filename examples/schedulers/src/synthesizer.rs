@@ -1,11 +1,11 @@
-use crate::ONCE;
-use crate::registry::params::{above_zero, at_least, count, default, flag, is_set, param};
+use crate::load_admission::behind_load;
+use crate::registry::params::{above_zero, at_least, count, default, flag, param};
 use crate::schedulers::{fifo, las, srtf};
+use crate::{DEFAULTS, ONCE};
 use blox_core::forecast::{Forecaster, Horizon};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Rounds, Seconds};
-use blox_policies::{admission::LoadThreshold, scheduling::Synthesizer};
+use blox_policies::scheduling::Synthesizer;
 use blox_sim::forecast::{LookAhead, forecaster};
 use std::sync::Arc;
 
@@ -33,12 +33,7 @@ pub struct SynthesizerParams {
 
 impl Default for SynthesizerParams {
     fn default() -> Self {
-        SynthesizerParams {
-            every: Seconds::new(default(&ROUND)) * default(&EVERY_ROUNDS),
-            horizon: Horizon::For(Seconds::from_hours(default(&HORIZON))),
-            round: Rounds::every(Seconds::new(default(&ROUND))).unwrap_or_default(),
-            srtf: is_set(&SRTF),
-        }
+        read(&Params::default()).expect(DEFAULTS)
     }
 }
 
@@ -85,28 +80,31 @@ pub fn synthesizer_over(
         .fold(Synthesizer::new(first, forecaster), Synthesizer::or)
         .every(params.every)
         .looking(params.horizon);
-    policy
-        .compose(Composition::new("synthesizer").trigger(params.round))
-        .build()
-        .expect(ONCE)
+    let composition = Composition::new("synthesizer").trigger(params.round);
+    policy.compose(composition).build().expect(ONCE)
 }
 
 /// Returns the compositions that [`synthesizer`] chooses from.
 pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
-    let mut list = Vec::new();
-    let oracle = params.srtf.then(srtf);
-    for base in oracle.into_iter().chain([las(), fifo()]) {
-        let name = blox_core::Decide::name(&base).to_owned();
-        list.push(base.clone());
-        for threshold in [1.2, 1.4] {
-            if let Ok(admission) = LoadThreshold::new(threshold) {
-                let named = format!("{name}+load-{threshold}");
-                let behind = base.clone().with_admission(admission).expect(ONCE);
-                list.push(behind.renamed(named));
-            }
-        }
-    }
-    list
+    let bases = params.srtf.then(srtf).into_iter().chain([las(), fifo()]);
+    let each = bases.flat_map(|base| {
+        let [low, high] = [1.2, 1.4].map(|threshold| behind_load(&base, threshold));
+        [base, low, high]
+    });
+    each.collect()
+}
+
+fn read(p: &Params) -> Result<SynthesizerParams, RegistryError> {
+    let round = Seconds::new(above_zero(p, ROUND.name, default(&ROUND))?);
+    Ok(SynthesizerParams {
+        every: round * count(p, &EVERY_ROUNDS)? as f64,
+        horizon: match at_least(p, HORIZON.name, default(&HORIZON), 0.0)? {
+            0.0 => Horizon::UntilDrained,
+            hours => Horizon::For(Seconds::from_hours(hours)),
+        },
+        round: Rounds::every(round).unwrap_or_default(),
+        srtf: flag(p, &SRTF)?,
+    })
 }
 
 /// Adds the scheduler to the registry.
@@ -115,18 +113,6 @@ pub(crate) fn add(r: &mut Registry) {
         "synthesizer",
         "the best of Las, Fifo and Srtf with and without admission by load, by looking ahead",
         &[EVERY_ROUNDS, HORIZON, ROUND, SRTF],
-        |p, _| {
-            let round = above_zero(p, ROUND.name, default(&ROUND))?;
-            let horizon = match at_least(p, HORIZON.name, default(&HORIZON), 0.0)? {
-                0.0 => Horizon::UntilDrained,
-                h => Horizon::For(Seconds::from_hours(h)),
-            };
-            Ok(synthesizer_with(SynthesizerParams {
-                every: Seconds::new(round) * count(p, &EVERY_ROUNDS)? as f64,
-                horizon,
-                round: Rounds::every(Seconds::new(round)).unwrap_or_default(),
-                srtf: flag(p, &SRTF)?,
-            }))
-        },
+        |p, _| Ok(synthesizer_with(read(p)?)),
     );
 }

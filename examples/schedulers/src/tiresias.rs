@@ -1,11 +1,14 @@
-use crate::ONCE;
 use crate::estimate::Belief;
-use blox_core::registry::RegistryError;
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::{Blocked, InOrder, Profiled, TensorSkew},
-    scheduling::{ServiceHistory, TwoDas},
+use crate::registry::params::{MODEL, ORIGIN, SIGMA};
+use crate::registry::queues::{
+    ESTIMATOR, HISTORY, PACK_LIMIT, PROMOTE, THRESHOLDS, believed, history, promote, skew,
+    thresholds,
 };
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{Params, Registry, RegistryError};
+use blox_core::{Composition, Pipeline, Seconds};
+use blox_policies::placement::{Blocked, InOrder, Profiled, TensorSkew};
+use blox_policies::scheduling::{ServiceHistory, TwoDas};
 
 /// Configuration of [`tiresias`].
 #[derive(Clone, Debug)]
@@ -18,11 +21,9 @@ pub struct TiresiasParams {
     /// Services of past jobs. With them, jobs of a queue are ordered by their Gittins index
     /// (2D-Gittins); without them, by their first start (2D-LAS).
     pub history: Option<ServiceHistory>,
-    /// Estimator of durations.
-    ///
-    /// With it, jobs of a queue are ordered by the Gittins index of their own estimated service.
-    /// Then `history` holds true durations divided by estimates; without a history, estimates are
-    /// trusted.
+    /// Estimator of durations. With it, jobs of a queue are ordered by the Gittins index of their
+    /// own estimated service. Then `history` holds true durations divided by estimates; without a
+    /// history, estimates are trusted.
     pub belief: Option<Belief>,
     /// Predicate for jobs that must be consolidated.
     pub skew: TensorSkew,
@@ -30,13 +31,7 @@ pub struct TiresiasParams {
 
 impl Default for TiresiasParams {
     fn default() -> Self {
-        TiresiasParams {
-            thresholds: vec![Seconds::new(3250.0)],
-            promote: None,
-            history: None,
-            belief: None,
-            skew: TensorSkew::default(),
-        }
+        read(&Params::default(), 0).expect(DEFAULTS)
     }
 }
 
@@ -47,10 +42,8 @@ impl Default for TiresiasParams {
 /// jobs of later queues. A job moves to the next queue when it reaches the threshold of its queue.
 ///
 /// Within a queue, 2D-LAS orders jobs by their first start. So jobs of one queue do not preempt
-/// each other, and jobs that never ran come by submission.
-///
-/// 2D-Gittins orders jobs by the Gittins index over a history of past jobs, with the queue's
-/// threshold as look-ahead.
+/// each other, and jobs that never ran come by submission. In 2D-Gittins, they come by their
+/// Gittins index over a history of past jobs, with the queue's threshold as look-ahead.
 ///
 /// A job that does not fit is skipped. A job whose model has skewed tensors is consolidated on as
 /// few nodes as possible. All other jobs take the remaining GPUs, from the fullest nodes first.
@@ -79,7 +72,7 @@ impl Default for TiresiasParams {
 /// `blox_released::tiresias` states. The simulator has no placement by skew, nor speeds that depend
 /// on it. That part has only its own tests, and the default limits above are this toolkit's choice.
 pub fn tiresias() -> Pipeline {
-    composed(TwoDas::default(), TensorSkew::default())
+    tiresias_with(TiresiasParams::default()).expect(DEFAULTS)
 }
 
 /// Returns [`tiresias`] with other parameters.
@@ -89,23 +82,38 @@ pub fn tiresias() -> Pipeline {
 pub fn tiresias_with(params: TiresiasParams) -> Result<Pipeline, RegistryError> {
     let thresholds = &params.thresholds;
     let policy = match (params.belief, params.history) {
-        (Some(belief), history) => {
-            let trusted = || ServiceHistory::of([Seconds::new(1.0)]);
-            match history.or_else(trusted) {
-                Some(errors) => TwoDas::gittins_by(thresholds, belief, errors)?,
-                None => TwoDas::las(thresholds)?,
-            }
+        (Some(belief), errors) => {
+            let errors = errors.unwrap_or_else(ServiceHistory::exact);
+            TwoDas::gittins_by(thresholds, belief, errors)?
         }
         (None, Some(history)) => TwoDas::gittins(thresholds, history)?,
         (None, None) => TwoDas::las(thresholds)?,
     };
-    Ok(composed(policy.promoting(params.promote)?, params.skew))
+    Ok(Composition::new("tiresias")
+        .scheduling(policy.promoting(params.promote)?)
+        .placement(InOrder::new(Profiled::by(params.skew)).when_blocked(Blocked::Skip))
+        .build()
+        .expect(ONCE))
 }
 
-fn composed(policy: TwoDas, skew: TensorSkew) -> Pipeline {
-    Composition::new("tiresias")
-        .scheduling(policy)
-        .placement(InOrder::new(Profiled::by(skew)).when_blocked(Blocked::Skip))
-        .build()
-        .expect(ONCE)
+fn read(p: &Params, seed: u64) -> Result<TiresiasParams, RegistryError> {
+    Ok(TiresiasParams {
+        thresholds: thresholds(p)?,
+        promote: promote(p)?,
+        history: history(p)?,
+        belief: believed(p, seed)?,
+        skew: skew(p)?,
+    })
+}
+
+/// Adds the scheduler to the registry.
+pub(crate) fn add(r: &mut Registry) {
+    r.schedulers.add(
+        "tiresias",
+        "queues by attained GPU-seconds, preemptive; skewed models are consolidated",
+        &[
+            THRESHOLDS, PROMOTE, HISTORY, ESTIMATOR, SIGMA, MODEL, ORIGIN, PACK_LIMIT,
+        ],
+        |p, seed| tiresias_with(read(p, seed)?),
+    );
 }

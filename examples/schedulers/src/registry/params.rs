@@ -91,7 +91,7 @@ pub(crate) fn walk(
     } else {
         &["none", "skip"]
     };
-    Ok(match p.choice("backfill", "none", words)? {
+    Ok(match p.choice(BACKFILL.name, BACKFILL.default, words)? {
         "easy" => Arc::new(EasyBackfill::with(rule, estimator)),
         "skip" => Arc::new(InOrder::new(rule).when_blocked(Blocked::Skip)),
         _ => Arc::new(InOrder::new(rule)),
@@ -101,29 +101,32 @@ pub(crate) fn walk(
 /// Returns the estimator that the parameters select.
 pub(crate) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
     let words = ["oracle", "user", "noisy", "brought", "learned"];
-    let word = p.choice("estimator", "oracle", &words)?;
-    only_with(p, &["sigma"], word == "noisy", "estimator=noisy")?;
+    let word = p.choice(ESTIMATOR.name, ESTIMATOR.default, &words)?;
+    only_with(p, &[SIGMA.name], word == "noisy", "estimator=noisy")?;
     only_with(
         p,
-        &["model", "origin"],
+        &[MODEL.name, ORIGIN.name],
         word == "learned",
         "estimator=learned",
     )?;
     Ok(match word {
         "user" => Belief::User(UserEstimate),
-        "noisy" => Belief::Noisy(NoisyOracle::new(at_least(p, "sigma", 0.5, 0.0)?, seed)),
+        "noisy" => {
+            let sigma = at_least(p, SIGMA.name, default(&SIGMA), 0.0)?;
+            Belief::Noisy(NoisyOracle::new(sigma, seed))
+        }
         "brought" => Belief::Brought(Brought::default()),
         "learned" => {
-            let path = p.text("model", "none");
-            if path == "none" {
-                return Err(p.wrong("model", "a file that `blox estimate train` saved"));
+            let path = p.text(MODEL.name, MODEL.default);
+            if path == MODEL.default {
+                return Err(p.wrong(MODEL.name, "a file that `blox estimate train` saved"));
             }
             let saved = Saved::load(Path::new(path))
-                .map_err(|e| p.wrong("model", format!("a trained model ({e})")))?;
-            let since = blox_traces::parse_date(p.text("origin", "1970-01-01"))
-                .ok_or_else(|| p.wrong("origin", "a date such as 2020-09-01"))?;
+                .map_err(|e| p.wrong(MODEL.name, format!("a trained model ({e})")))?;
+            let since = blox_traces::parse_date(p.text(ORIGIN.name, ORIGIN.default))
+                .ok_or_else(|| p.wrong(ORIGIN.name, "a date such as 2020-09-01"))?;
             let learned = Learned::new(saved, since)
-                .map_err(|e| p.wrong("model", format!("a model of single jobs ({e})")))?;
+                .map_err(|e| p.wrong(MODEL.name, format!("a model of single jobs ({e})")))?;
             Belief::Learned(learned)
         }
         _ => Belief::Oracle(Oracle),
@@ -139,22 +142,35 @@ pub(crate) fn service(p: &Params) -> Result<Service, RegistryError> {
 }
 
 pub(crate) fn allocation(p: &Params) -> Result<Allocation, RegistryError> {
-    let words = ["tune", "proportional", "greedy"];
-    Ok(match p.choice("allocation", "tune", &words)? {
-        "proportional" => Allocation::Proportional,
-        "greedy" => Allocation::Greedy,
-        _ => Allocation::Tune,
-    })
+    let words = [
+        ("tune", Allocation::Tune),
+        ("proportional", Allocation::Proportional),
+        ("greedy", Allocation::Greedy),
+    ];
+    chosen(p, &ALLOCATION, &words)
 }
 
 pub(crate) fn split(p: &Params) -> Result<Split, RegistryError> {
-    Ok(
-        match p.choice("split", "span", &["span", "whole-nodes", "never"])? {
-            "never" => Split::Never,
-            "whole-nodes" => Split::WholeNodes,
-            _ => Split::Span,
-        },
-    )
+    let words = [
+        ("span", Split::Span),
+        ("whole-nodes", Split::WholeNodes),
+        ("never", Split::Never),
+    ];
+    chosen(p, &SPLIT, &words)
+}
+
+/// Reads one of several words, and returns its value.
+pub(crate) fn chosen<T: Copy>(
+    p: &Params,
+    doc: &ParamDoc,
+    words: &[(&'static str, T)],
+) -> Result<T, RegistryError> {
+    let names: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
+    let word = p.choice(doc.name, doc.default, &names)?;
+    let found = words.iter().find(|(name, _)| *name == word);
+    found
+        .map(|(_, value)| *value)
+        .ok_or_else(|| p.wrong(doc.name, names.join(", ")))
 }
 
 /// Returns the default of a numeric parameter.
@@ -188,6 +204,11 @@ pub(crate) fn flag(p: &Params, doc: &ParamDoc) -> Result<bool, RegistryError> {
 /// Reads a whole number from 1 to 2 to the power 20.
 pub(crate) fn count(p: &Params, doc: &ParamDoc) -> Result<u64, RegistryError> {
     p.whole(doc.name, default(doc) as u64, 1..=1 << 20)
+}
+
+/// Reads a whole number from 0 to 2 to the power 20.
+pub(crate) fn from_zero(p: &Params, doc: &ParamDoc) -> Result<u64, RegistryError> {
+    p.whole(doc.name, default(doc) as u64, 0..=1 << 20)
 }
 
 pub(crate) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {

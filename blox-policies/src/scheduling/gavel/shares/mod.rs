@@ -2,6 +2,7 @@
 
 mod allox;
 mod assignment;
+mod choice;
 mod fifo;
 mod finish_time;
 mod gandiva;
@@ -14,6 +15,7 @@ mod total_duration;
 mod water_filling;
 
 pub use allox::AlloX;
+pub use choice::GavelPolicy;
 pub use fifo::{FifoShares, Queue};
 pub use finish_time::FinishTimeShares;
 pub use gandiva::{GandivaPacking, mean_gain};

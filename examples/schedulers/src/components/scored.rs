@@ -1,6 +1,6 @@
 //! Registry entries of placements by GPU scores, by application class, and against fragmentation.
 
-use super::params::{NO_EASY, at_least, param, walk};
+use crate::registry::params::{NO_EASY, at_least, default, flag, param, walk};
 use blox_core::AnyPlacement;
 use blox_core::estimate::Oracle;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
@@ -15,8 +15,25 @@ const STICKY: ParamDoc = param(
     "running jobs stay where they are; false places all anew each round",
 );
 
+const LOCALITY: ParamDoc = param("locality", "1.7", "times the step takes longer over nodes");
+const MIX: ParamDoc = param(
+    "mix",
+    "1:70/2:10/4:10/8:10",
+    "GPU counts of the target workload with weights, joined by /",
+);
+const ATTRIBUTE: ParamDoc = param(
+    "attribute",
+    "app_class",
+    "the attribute that names the class",
+);
+const CLASSES: ParamDoc = param(
+    "classes",
+    "none",
+    "classes that are kept together, joined by /",
+);
+
 fn scored(rule: Pal, p: &Params) -> Result<Arc<dyn AnyPlacement>, RegistryError> {
-    Ok(match p.bool("sticky", true)? {
+    Ok(match flag(p, &STICKY)? {
         true => Arc::new(InOrder::new(rule)),
         false => Arc::new(NonSticky::new(rule)),
     })
@@ -29,12 +46,14 @@ fn mix(p: &Params) -> Result<Fgd, RegistryError> {
         let weight: f64 = weight.trim().parse().ok()?;
         Some((gpus.trim().parse().ok()?, weight)).filter(|_| weight > 0.0 && weight.is_finite())
     };
-    match p.text("mix", "none") {
+    match p.text(MIX.name, MIX.default) {
         "none" => Ok(Fgd::default()),
         text => {
             let pairs: Option<Vec<(u32, f64)>> = text.split('/').map(pair).collect();
             let expected = "GPU counts with weights above 0, such as 1:70/8:30";
-            pairs.map(Fgd::new).ok_or_else(|| p.wrong("mix", expected))
+            pairs
+                .map(Fgd::new)
+                .ok_or_else(|| p.wrong(MIX.name, expected))
         }
     }
 }
@@ -44,11 +63,11 @@ pub(super) fn add(r: &mut Registry) {
     s.add(
         "pal",
         "PAL: scores of GPUs for the job's class, weighed against spanning nodes",
-        &[
-            param("locality", "1.7", "times the step takes longer over nodes"),
-            STICKY,
-        ],
-        |p, _| scored(Pal::with_locality(at_least(p, "locality", 1.7, 1.0)?), p),
+        &[LOCALITY, STICKY],
+        |p, _| {
+            let locality = at_least(p, LOCALITY.name, default(&LOCALITY), 1.0)?;
+            scored(Pal::with_locality(locality), p)
+        },
     );
     s.add(
         "pm-first",
@@ -59,36 +78,20 @@ pub(super) fn add(r: &mut Registry) {
     s.add(
         "fgd",
         "fragmentation gradient descent on whole GPUs: the node that strands fewest GPUs",
-        &[
-            param(
-                "mix",
-                "1:70/2:10/4:10/8:10",
-                "GPU counts of the target workload with weights, joined by /",
-            ),
-            NO_EASY,
-        ],
+        &[MIX, NO_EASY],
         |p, _| walk(mix(p)?, p, Oracle, false),
     );
     s.add(
         "by-class",
         "jobs of some classes on one node or whole nodes, all others on the first free GPUs",
-        &[
-            param(
-                "attribute",
-                "app_class",
-                "the attribute that names the class",
-            ),
-            param(
-                "classes",
-                "none",
-                "classes that are kept together, joined by /",
-            ),
-            NO_EASY,
-        ],
+        &[ATTRIBUTE, CLASSES, NO_EASY],
         |p, _| {
-            let classes = p.text("classes", "none").split('/').map(str::to_owned);
+            let classes = p
+                .text(CLASSES.name, CLASSES.default)
+                .split('/')
+                .map(str::to_owned);
             let together = Consolidated::new(Split::WholeNodes);
-            let attribute = p.text("attribute", "app_class");
+            let attribute = p.text(ATTRIBUTE.name, ATTRIBUTE.default);
             let rule = ByClass::new(attribute, classes.collect(), together, FirstFree);
             walk(rule, p, Oracle, false)
         },

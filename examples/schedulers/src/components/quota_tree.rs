@@ -1,21 +1,32 @@
 //! Registry entry of quotas with borrowing and reclaim.
 
-use super::params::param;
+use crate::registry::params::param;
 use blox_core::AnyScheduling;
 use blox_core::estimate::Oracle;
-use blox_core::registry::{Params, Registry, RegistryError};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_policies::scheduling::{Fifo, Las, Queue, QuotaTree, Sjf, Srtf};
 use std::sync::Arc;
+
+const QUEUES: ParamDoc = param(
+    "queues",
+    "none",
+    "NAME:QUOTA[:MOST][@PARENT] for each virtual cluster, joined by /",
+);
+const ORDER: ParamDoc = param(
+    "order",
+    "fifo",
+    "order within a level: fifo, sjf, srtf, las",
+);
 
 /// Parses queues `NAME:QUOTA[:MOST][@PARENT]`, joined by `/`.
 fn queues(p: &Params) -> Result<Vec<Queue>, RegistryError> {
     let mut list: Vec<Queue> = Vec::new();
-    let text = p.text("queues", "none");
-    for part in text.split('/').filter(|_| text != "none") {
+    let text = p.text(QUEUES.name, QUEUES.default);
+    for part in text.split('/').filter(|_| text != QUEUES.default) {
         let queue = queue(part, &list).ok_or_else(|| {
             let expected = "NAME:QUOTA or NAME:QUOTA:MOST, with @PARENT behind it for a queue \
                             below one that comes before, joined by /";
-            p.wrong("queues", expected)
+            p.wrong(QUEUES.name, expected)
         })?;
         list.push(queue);
     }
@@ -44,21 +55,10 @@ pub(super) fn add(r: &mut Registry) {
     r.scheduling.add(
         "quota-tree",
         "a tree of queues with quotas; idle GPUs are borrowed, and taken back by preemption",
-        &[
-            param(
-                "queues",
-                "none",
-                "NAME:QUOTA[:MOST][@PARENT] for each virtual cluster, joined by /",
-            ),
-            param(
-                "order",
-                "fifo",
-                "order within a level: fifo, sjf, srtf, las",
-            ),
-        ],
+        &[QUEUES, ORDER],
         |p, _| {
             let inner: Arc<dyn AnyScheduling> =
-                match p.choice("order", "fifo", &["fifo", "sjf", "srtf", "las"])? {
+                match p.choice(ORDER.name, ORDER.default, &["fifo", "sjf", "srtf", "las"])? {
                     "sjf" => Arc::new(Sjf::with(Oracle)),
                     "srtf" => Arc::new(Srtf::with(Oracle)),
                     "las" => Arc::new(Las::default()),

@@ -1,0 +1,39 @@
+//! Registry entries of admission policies.
+
+use crate::load_admission::THRESHOLD;
+use crate::registry::params::{default, param};
+use blox_core::registry::{ParamDoc, Registry};
+use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
+use std::sync::Arc;
+
+const GPUS: ParamDoc = param("gpus", "32", "GPUs for each");
+const BY: ParamDoc = param("by", "user", "whose: user, virtual-cluster");
+
+pub(super) fn add(r: &mut Registry) {
+    r.admission
+        .add("accept-all", "everything may enter", &[], |_, _| {
+            Ok(Arc::new(AcceptAll))
+        });
+    r.admission.add(
+        "load",
+        "while admitted jobs ask for at most threshold x GPUs (Blox: Accept-1.2x)",
+        &[THRESHOLD],
+        |p, _| {
+            let threshold = p.f64(THRESHOLD.name, default(&THRESHOLD))?;
+            Ok(Arc::new(LoadThreshold::new(threshold)?))
+        },
+    );
+    r.admission.add(
+        "quota",
+        "while a user or virtual cluster asks for at most so many GPUs",
+        &[GPUS, BY],
+        |p, _| {
+            let by = match p.choice(BY.name, BY.default, &["user", "virtual-cluster"])? {
+                "user" => QuotaBy::User,
+                _ => QuotaBy::VirtualCluster,
+            };
+            let gpus = p.whole(GPUS.name, default(&GPUS) as u64, 0..=u64::from(u32::MAX))? as u32;
+            Ok(Arc::new(Quota::new(by, gpus)))
+        },
+    );
+}

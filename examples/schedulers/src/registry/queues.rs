@@ -1,0 +1,102 @@
+//! Parameters of queues by attained service, and of consolidation by tensor sizes.
+
+use super::params::{MODEL, ORIGIN, SIGMA, belief, default, only_with, param, share};
+use crate::estimate::Belief;
+use blox_core::Seconds;
+use blox_core::perf::SkewTable;
+use blox_core::registry::{ParamDoc, Params, RegistryError};
+use blox_policies::placement::TensorSkew;
+use blox_policies::scheduling::ServiceHistory;
+use blox_traces::formats::tiresias::read_samples;
+
+pub(crate) const THRESHOLDS: ParamDoc = param(
+    "thresholds",
+    "3250",
+    "GPU-seconds between the queues, such as 3250/7200",
+);
+/// The parameter of [`promote`].
+pub const PROMOTE: ParamDoc = param(
+    "promote",
+    "none",
+    "a job that waited so many times as long as it ran returns to the first queue",
+);
+pub(crate) const HISTORY: ParamDoc = param(
+    "history",
+    "none",
+    "a file of past GPU-seconds, column `duration`: 2D-Gittins instead of 2D-LAS",
+);
+pub(crate) const ESTIMATOR: ParamDoc = param(
+    "estimator",
+    "none",
+    "2D-Gittins by believed durations: oracle, user, noisy, brought, learned; \
+     `history` then holds true / believed",
+);
+pub(crate) const PACK_LIMIT: ParamDoc = param(
+    "pack_limit",
+    "0.3",
+    "share of a model's largest tensor above which its jobs are consolidated",
+);
+
+/// Reads the parameter `thresholds`: service between the queues, in GPU-seconds.
+///
+/// # Errors
+/// The value contains anything but finite numbers with `/` between them.
+pub fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
+    // A single threshold is a number; several are a text.
+    if let Ok(one) = p.f64(THRESHOLDS.name, default(&THRESHOLDS)) {
+        return Ok(vec![Seconds::new(one)]);
+    }
+    let numbers = p
+        .text(THRESHOLDS.name, THRESHOLDS.default)
+        .split('/')
+        .map(|t| t.trim().parse::<f64>());
+    let numbers: Result<Vec<f64>, _> = numbers.collect();
+    let numbers = numbers.ok().filter(|n| n.iter().all(|t| t.is_finite()));
+    let expected = "ascending numbers of GPU-seconds with / between them";
+    let numbers = numbers.ok_or_else(|| p.wrong(THRESHOLDS.name, expected))?;
+    Ok(numbers.into_iter().map(Seconds::new).collect())
+}
+
+/// Reads the parameter `promote`: a waiting time in multiples of the job's running time.
+///
+/// # Errors
+/// The value is neither a number above 0 nor `none`.
+pub fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
+    if p.text(PROMOTE.name, PROMOTE.default) == PROMOTE.default {
+        return Ok(None);
+    }
+    let knob = p.number(PROMOTE.name, 0.0, "a number above 0, or none", |k| k > 0.0);
+    knob.map(Some)
+}
+
+/// Reads the parameter `history`: a file of the GPU-seconds of past jobs.
+pub(crate) fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
+    let path = p.text(HISTORY.name, HISTORY.default);
+    if path == HISTORY.default {
+        return Ok(None);
+    }
+    let wrong = |why: String| p.wrong(HISTORY.name, format!("a file of past GPU-seconds ({why})"));
+    let samples = read_samples(path).map_err(|e| wrong(e.to_string()))?;
+    let samples = samples.into_iter().map(|s| Seconds::new(f64::from(s)));
+    let history = ServiceHistory::of(samples);
+    history.map(Some).ok_or_else(|| wrong("no samples".into()))
+}
+
+/// Reads the parameter `estimator` of 2D-Gittins, and those that belong to it.
+pub(crate) fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
+    if p.text(ESTIMATOR.name, ESTIMATOR.default) != ESTIMATOR.default {
+        return belief(p, seed).map(Some);
+    }
+    let (names, chosen) = (
+        [SIGMA, MODEL, ORIGIN].map(|doc| doc.name),
+        "estimator=noisy or learned",
+    );
+    only_with(p, &names, false, chosen)?;
+    Ok(None)
+}
+
+/// Reads the parameter `pack_limit`: the limit of [`TensorSkew`].
+pub(crate) fn skew(p: &Params) -> Result<TensorSkew, RegistryError> {
+    let limit = share(p, PACK_LIMIT.name, default(&PACK_LIMIT))?;
+    Ok(TensorSkew::new(SkewTable::image_models(), limit))
+}

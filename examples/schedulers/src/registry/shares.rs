@@ -1,0 +1,115 @@
+//! Parameters of policies that share time over GPU types.
+
+use super::params::{chosen, default, only_with, param, part};
+use blox_core::Name;
+use blox_core::registry::{ParamDoc, Params, RegistryError};
+use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
+
+pub(crate) const POLICY: ParamDoc = param(
+    "policy",
+    "max-min-fairness",
+    "what decides the shares: max-min-fairness, water-filling, strategy-proof, \
+     finish-time-fairness, min-total-duration, max-sum-throughput, max-throughput-per-cost, \
+     max-throughput-per-cost-in-time, fifo, isolated, proportional, allox, gandiva-packing",
+);
+type Build = fn(f64) -> GavelPolicy;
+
+/// Share policies by name. Each is built from the value of `alpha`.
+const POLICIES: [(&str, Build); 13] = [
+    ("max-min-fairness", |_| GavelPolicy::MaxMinFairness),
+    ("water-filling", |_| GavelPolicy::WaterFilling),
+    ("strategy-proof", |_| GavelPolicy::StrategyProof),
+    ("finish-time-fairness", |_| GavelPolicy::FinishTimeFairness),
+    ("min-total-duration", |_| GavelPolicy::MinTotalDuration),
+    ("max-sum-throughput", |_| GavelPolicy::MaxSumThroughput),
+    ("max-throughput-per-cost", |_| {
+        GavelPolicy::MaxThroughputPerCost { deadlines: false }
+    }),
+    ("max-throughput-per-cost-in-time", |_| {
+        GavelPolicy::MaxThroughputPerCost { deadlines: true }
+    }),
+    ("fifo", |_| GavelPolicy::Fifo),
+    ("isolated", |_| GavelPolicy::Isolated),
+    ("proportional", |_| GavelPolicy::Proportional),
+    ("allox", GavelPolicy::AlloX),
+    ("gandiva-packing", |_| GavelPolicy::GandivaPacking),
+];
+
+pub(crate) const SPEEDS: ParamDoc = param(
+    "speeds",
+    "types",
+    "what it knows: types, pairs (jobs share GPUs), nothing (all GPUs alike)",
+);
+/// Knowledge of speeds by name.
+const KNOWLEDGE: [(&str, Knows); 3] = [
+    ("types", Knows::Types),
+    ("pairs", Knows::Pairs),
+    ("nothing", Knows::Nothing),
+];
+
+pub(crate) const PRICES: ParamDoc = param(
+    "prices",
+    "1",
+    "for policies by cost: what an hour on a GPU of a type costs, such as v100:2.48+k80:0.45; \
+     1 for types not named",
+);
+pub(crate) const BESIDE: ParamDoc = param(
+    "beside",
+    "apart",
+    "with speeds=pairs: part of its speed that a job is believed to keep beside one of which \
+     nobody says anything, learned from then on; apart: such jobs share no GPU",
+);
+pub(crate) const ALPHA: ParamDoc = param(
+    "alpha",
+    "1",
+    "for allox: part of the waiting jobs, oldest first, that is matched",
+);
+
+/// Reads the parameters `policy` and `alpha`.
+pub(crate) fn share_policy(p: &Params) -> Result<GavelPolicy, RegistryError> {
+    let build = chosen(p, &POLICY, &POLICIES)?;
+    let allox = matches!(build(default(&ALPHA)), GavelPolicy::AlloX(_));
+    only_with(p, &[ALPHA.name], allox, "policy=allox")?;
+    alpha(p).map(build)
+}
+
+/// Reads the parameter `alpha`: the fraction of the waiting jobs that AlloX matches.
+pub(crate) fn alpha(p: &Params) -> Result<f64, RegistryError> {
+    part(p, ALPHA.name, default(&ALPHA))
+}
+
+/// Reads the parameter `speeds`: the knowledge of speeds.
+pub(crate) fn knowledge(p: &Params) -> Result<Knows, RegistryError> {
+    chosen(p, &SPEEDS, &KNOWLEDGE)
+}
+
+/// Reads the parameter `prices`, such as `v100:2.48+k80:0.45`. Only policies by cost use them.
+pub(crate) fn prices(p: &Params, policy: GavelPolicy) -> Result<Vec<(Name, f64)>, RegistryError> {
+    let costs = matches!(policy, GavelPolicy::MaxThroughputPerCost { .. });
+    only_with(p, &[PRICES.name], costs, "policy=max-throughput-per-cost")?;
+    let text = p.text(PRICES.name, PRICES.default);
+    if text == PRICES.default {
+        return Ok(Vec::new());
+    }
+    let one = |part: &str| {
+        let (gpu_type, price) = part.split_once(':')?;
+        let price: f64 = price.trim().parse().ok()?;
+        let sound = price.is_finite() && price > 0.0 && !gpu_type.trim().is_empty();
+        sound.then(|| (Name::from(gpu_type.trim()), price))
+    };
+    let all: Option<Vec<(Name, f64)>> = text.split('+').map(one).collect();
+    all.ok_or_else(|| p.wrong(PRICES.name, "TYPE:PRICE+TYPE:PRICE with prices above 0"))
+}
+
+/// Reads the parameter `beside`: a fraction of a speed, or `apart`.
+pub(crate) fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
+    if p.text(BESIDE.name, BESIDE.default) == BESIDE.default {
+        return Ok(None);
+    }
+    if knows != Knows::Pairs {
+        return Err(p.wrong(BESIDE.name, "apart, or speeds=pairs with it"));
+    }
+    let expected = "apart, or a number above 0 and at most 1";
+    let fraction = p.number(BESIDE.name, 0.0, expected, |x| x > 0.0 && x <= 1.0);
+    fraction.map(Some)
+}
