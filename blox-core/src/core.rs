@@ -33,6 +33,13 @@ pub struct Counters {
     pub failed_decisions: u64,
     /// Number of steps left out because later events had made them impossible.
     pub stale_steps: u64,
+    /// Number of node actions among these steps: the node was unknown, or in no state for the
+    /// action.
+    #[serde(default)]
+    pub stale_actions: u64,
+    /// Number of decision moments that passed without a question because the last answer was late.
+    #[serde(default)]
+    pub skipped_rounds: u64,
     /// Number of stops that were applied from plans.
     pub preemptions: u64,
     /// Number of placements that were applied from plans.
@@ -484,10 +491,15 @@ impl Core {
 
     /// Closes the open question.
     fn close(&mut self, at: Time, question: u64) -> Result<(), Refused> {
-        if self.open.is_none_or(|open| open.number != question) {
+        let Some(open) = self.open.filter(|open| open.number == question) else {
             return Err(Refused::NotAsked { found: question });
-        }
+        };
         self.open = None;
+        let mut moment = open.at;
+        while let Some(next) = self.trigger.following(moment).filter(|next| *next < at) {
+            self.counters.skipped_rounds += 1;
+            moment = next;
+        }
         self.state.advance(at);
         Ok(())
     }
@@ -565,6 +577,8 @@ impl Core {
     fn own_event(&mut self, event: &Event, seen: u64, moment: Time, watch: &mut dyn Observer) {
         if self.state.apply_own(event, seen, moment).is_err() {
             self.counters.stale_steps += 1;
+            let action = matches!(event, Event::NodeManaged { .. });
+            self.counters.stale_actions += u64::from(action);
             return;
         }
         self.counters.events += 1;

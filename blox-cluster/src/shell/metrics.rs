@@ -230,6 +230,32 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         &one(epoch),
     );
 
+    let of_core = s.core().counters();
+    for (name, help, count) in [
+        (
+            "plans_refused_total",
+            "Plans that contradicted the state they were made from.",
+            of_core.refused_plans,
+        ),
+        (
+            "stale_steps_total",
+            "Steps of decisions that later events made impossible, node actions included.",
+            of_core.stale_steps,
+        ),
+        (
+            "stale_node_actions_total",
+            "Node actions without effect: the node was unknown or in no state for them.",
+            of_core.stale_actions,
+        ),
+        (
+            "rounds_skipped_total",
+            "Decision moments that passed while an answer was late.",
+            of_core.skipped_rounds,
+        ),
+    ] {
+        put(&mut out, name, "counter", help, &one(count as f64));
+    }
+
     let read = |c: &AtomicU64| c.load(Ordering::Relaxed) as f64;
     for (name, kind, help, value) in [
         (

@@ -124,3 +124,46 @@ fn growth_names_a_specification_that_the_cluster_lacks() {
     b.decide(100.0);
     assert_eq!(b.commands, [Command::Node(grow(8))]);
 }
+
+#[test]
+fn impossible_node_actions_are_counted() {
+    let shrink = NodeAction::Shrink { node: NodeId(0) };
+    let unknown = NodeAction::Uncordon { node: NodeId(7) };
+    let mut b = managed("1x1", vec![shrink, unknown]);
+    b.submit(0.0, job(1, 1e6));
+    b.round(0.0);
+    b.round(100.0);
+    let counters = b.core.counters();
+    assert_eq!((counters.stale_actions, counters.stale_steps), (2, 2));
+    assert_eq!(
+        (b.phase(0), node(&b, 0).status()),
+        ("running", NodeStatus::Up)
+    );
+}
+
+#[test]
+fn moments_that_pass_before_a_late_answer_are_counted() {
+    let scheduler = managed("1x1", Vec::new()).policy;
+    let core = core::Core::new(
+        State::new(&"1x1".parse().unwrap()).unwrap(),
+        Box::new(rounds(100.0)),
+    );
+    let mut core = runtime::Follower::new(core, scheduler);
+    let event = Event::Submitted {
+        job: JobId(0),
+        spec: std::sync::Arc::new(job(1, 1e6)),
+    };
+    core.follow(&Input::Event { at: t(0.0), event }).unwrap();
+    core.follow(&Input::Due { at: t(0.0) }).unwrap();
+    let decision = core.decide(Box::default()).unwrap();
+    // The moments at 100 and 200 s have passed; that at 300 s is still to come.
+    let answer = Input::Decided {
+        at: t(250.0),
+        question: 1,
+        decision,
+        instant: false,
+    };
+    core.follow(&answer).unwrap();
+    assert_eq!(core.core().counters().skipped_rounds, 2);
+    assert_eq!(core.core().due(), Some(t(300.0)));
+}

@@ -496,7 +496,19 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
     list.extend(losses::replaced(&experiment.options));
     list.extend(runs.iter().filter_map(early));
     list.extend(runs.iter().filter_map(sizes));
+    list.extend(runs.iter().filter_map(without_effect));
     list
+}
+
+/// Returns a notice about node actions of the cluster manager that had no effect.
+fn without_effect(run: &&Run) -> Option<String> {
+    let report = &run.report;
+    let count = report.counters.stale_actions;
+    let actions = (count > 0).then(|| number_of(count, "node action"))?;
+    Some(format!(
+        "{}: {actions} had no effect, because the node was busy, unknown or in no state for it",
+        report.summary.scheduler
+    ))
 }
 
 /// Returns a notice about rigid jobs on other numbers of GPUs than requested; their speed is an
