@@ -495,13 +495,21 @@ impl Core {
             return Err(Refused::NotAsked { found: question });
         };
         self.open = None;
-        let mut moment = open.at;
+        if at > open.at {
+            self.count_skipped(open.at, at);
+        }
+        self.state.advance(at);
+        Ok(())
+    }
+
+    /// Counts the decision moments between a question and its late answer.
+    #[cold]
+    fn count_skipped(&mut self, asked: Time, at: Time) {
+        let mut moment = asked;
         while let Some(next) = self.trigger.following(moment).filter(|next| *next < at) {
             self.counters.skipped_rounds += 1;
             moment = next;
         }
-        self.state.advance(at);
-        Ok(())
     }
 
     fn decided(

@@ -673,7 +673,10 @@ impl Decide for Pipeline {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         let Taken { policy, slot } = &self.cluster;
         let validity = (**policy).any_manage(&mut self.slots[*slot].memory, view, out);
-        validity.and(continue_drains(view, out))
+        match view.cluster().is_draining() {
+            true => validity.and(continue_drains(view, out)),
+            false => validity,
+        }
     }
 
     fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
@@ -784,6 +787,7 @@ impl Decide for Pipeline {
 
 /// Adds the next step of each drained node that is idle. The validity names the next time at which
 /// jobs are to be preempted.
+#[cold]
 fn continue_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
     let mut validity = Validity::UntilEvent;
     for (node, drain) in view.cluster().draining() {
@@ -808,6 +812,7 @@ fn continue_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
 }
 
 /// Releases jobs of drained nodes whose time is over, whatever the placement policy did.
+#[cold]
 fn preempt_drained(view: View<'_>, draft: &mut Draft<'_>) -> Result<(), DraftError> {
     let cluster = view.cluster();
     for (node, _) in cluster.draining().filter(|(_, d)| d.by <= view.now()) {
@@ -850,6 +855,8 @@ fn place(
     for (job, partner) in requests.pairs() {
         draft.put_beside(job, partner);
     }
-    preempt_drained(view, draft)?;
+    if view.cluster().is_draining() {
+        preempt_drained(view, draft)?;
+    }
     Ok(validity)
 }

@@ -331,6 +331,7 @@ impl JobQueue {
         })
     }
 
+    #[inline(never)]
     fn next_listed<'a>(&mut self, draft: &Draft<'a>) -> Option<Candidate<'a>> {
         while let Some(r) = self.list.get(self.cursor) {
             self.cursor += 1;

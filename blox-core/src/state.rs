@@ -387,6 +387,12 @@ impl State {
         if instant && let Some(applied) = self.carry_out(plan) {
             return Ok(applied);
         }
+        self.commit_steps(plan, seen)
+    }
+
+    /// Checks a plan and applies it step by step.
+    #[inline(never)]
+    fn commit_steps(&mut self, plan: &Plan, seen: u64) -> Result<Applied, PlanError> {
         self.forget_launched();
         let mut trial = std::mem::take(&mut self.scratch);
         trial.clear();

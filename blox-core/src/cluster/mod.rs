@@ -502,6 +502,12 @@ impl Cluster {
         self.refresh(id);
     }
 
+    /// Returns whether a node that is up has a drain.
+    #[inline]
+    pub(crate) fn is_draining(&self) -> bool {
+        !self.draining.is_empty()
+    }
+
     /// Returns the nodes that are up and have a drain.
     pub(crate) fn draining(&self) -> impl Iterator<Item = (&Node, Drain)> {
         let nodes = self.draining.iter().filter_map(|id| self.node(*id));
@@ -579,7 +585,7 @@ impl Cluster {
     /// Notes in `passing` that a job vacates its allocated GPUs. `on` is their node and bit mask, if
     /// known. Returns false if the job has vacated them before, shares one of them or has one in one
     /// ledger only.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn vacate(&self, gpus: &[GpuId], on: Option<OnNode>, passing: &mut Passing) -> bool {
         if let Some(on) = on {
             return self.leave(on, passing);
@@ -649,9 +655,11 @@ impl Cluster {
     #[inline]
     pub(crate) fn pass_on(&mut self, job: JobId, gpus: &[GpuId], on: Option<OnNode>) {
         let its = Ledgers::both(Owners::only(job));
-        match (on, gpus.first()) {
-            (Some(_), Some(first)) => self.ledgers[first.index()..][..gpus.len()].fill(its),
-            _ => gpus.iter().for_each(|gpu| self.ledgers[gpu.index()] = its),
+        if let (Some(_), Some(first)) = (on, gpus.first()) {
+            let ledgers = self.ledgers.iter_mut().skip(first.index());
+            ledgers.take(gpus.len()).for_each(|ledger| *ledger = its);
+        } else {
+            gpus.iter().for_each(|gpu| self.ledgers[gpu.index()] = its);
         }
     }
 

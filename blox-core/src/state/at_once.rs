@@ -193,7 +193,7 @@ impl State {
         let rec = &self.records[s];
         let waits = rec.phase == Phase::Waiting && rec.promised.is_none();
         let fits = (waits || self.returns(rec, exchange))
-            && exchange.entering.get(s).is_none()
+            && exchange.entering.insert(s)
             && is_plain(assignment)
             && (!rec.extras || accepts_all(&rec.spec, &self.cluster, &assignment.gpus));
         let passing = &mut exchange.passing;
@@ -204,7 +204,6 @@ impl State {
         let Some(Occupied { left, on }) = occupied else {
             return false;
         };
-        exchange.entering.of(s, || ());
         if !waits {
             exchange.returning.push(s as u32);
         }
@@ -227,6 +226,7 @@ impl State {
     /// Applies stops and promotions in the plan's order.
     fn let_leave(&mut self, plan: &Plan, planned: u64, exchange: &Exchange) {
         let (now, version) = (self.now, self.version);
+        let some_return = !exchange.returning.is_empty();
         let mut promotions = exchange.promotions.iter().peekable();
         let eligible = self.next_moment.max(now);
         let (mut left, mut waiting) = (0, 0);
@@ -245,7 +245,7 @@ impl State {
             rec.on = None;
             rec.held = Held::Nothing;
             rec.touch(version, &mut self.touched);
-            if exchange.returning.contains(&stop.slot) {
+            if some_return && exchange.returning.contains(&stop.slot) {
                 continue;
             }
             rec.eligible_since = eligible;

@@ -486,8 +486,19 @@ impl<T: Copy + Default> Overlay<T> {
         (*round == self.round).then_some(value)
     }
 
+    /// Adds a default value at an index. Returns false if there was a value.
+    #[inline(always)]
+    pub fn insert(&mut self, i: usize) -> bool {
+        if let Some((round, _)) = self.values.get_mut(i) {
+            let new = *round != self.round;
+            *round = self.round;
+            return new;
+        }
+        self.of(i, T::default);
+        true
+    }
+
     /// Returns the value at an index. If there is none, inserts the result of `first`.
-    #[inline]
     pub fn of(&mut self, i: usize, first: impl FnOnce() -> T) -> &mut T {
         if i >= self.values.len() {
             self.values
