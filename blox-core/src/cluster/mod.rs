@@ -655,11 +655,11 @@ impl Cluster {
     #[inline]
     pub(crate) fn pass_on(&mut self, job: JobId, gpus: &[GpuId], on: Option<OnNode>) {
         let its = Ledgers::both(Owners::only(job));
-        if let (Some(_), Some(first)) = (on, gpus.first()) {
-            let ledgers = self.ledgers.iter_mut().skip(first.index());
-            ledgers.take(gpus.len()).for_each(|ledger| *ledger = its);
-        } else {
-            gpus.iter().for_each(|gpu| self.ledgers[gpu.index()] = its);
+        match (gpus, on) {
+            // Most jobs have one GPU.
+            ([gpu], _) => self.ledgers[gpu.index()] = its,
+            ([first, ..], Some(_)) => self.ledgers[first.index()..][..gpus.len()].fill(its),
+            _ => gpus.iter().for_each(|gpu| self.ledgers[gpu.index()] = its),
         }
     }
 
