@@ -1,6 +1,8 @@
 //! A modular toolkit for deep-learning cluster schedulers. Researchers compose a scheduler, run it
 //! in a simulator, and run the same compiled policies on a real GPU cluster.
 //!
+//! Read the [`guide`] first, then the documentation of [`prelude`].
+//!
 //! - [`guide`]: a new scheduling policy in ten minutes.
 //! - [`schedulers`]: the published schedulers, each as a composition.
 //! - [`released`]: released scheduler programs, compared job by job, and their figures (feature
@@ -26,6 +28,23 @@
 //! assert_eq!(report.summary.completed, 101);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Write a scheduling policy | [`guide`], [`SchedulingPolicy`](prelude::SchedulingPolicy) |
+//! | Write a placement | [`NodeSelector`](prelude::NodeSelector), [`PlacementPolicy`](prelude::PlacementPolicy) |
+//! | Write an admission policy | [`AdmissionPolicy`](prelude::AdmissionPolicy) |
+//! | Write a cluster manager | [`ClusterManager`](prelude::ClusterManager) |
+//! | Combine policies to a scheduler | [`Composition`](prelude::Composition) |
+//! | Use a published scheduler | [`schedulers`] |
+//! | Simulate a scheduler | [`Simulation`](prelude::Simulation) |
+//! | Understand the metrics | [`Summary`](sim::results::Summary), [`JobResult`](sim::results::JobResult) |
+//! | Read a trace or generate jobs | [`traces`] |
+//! | Model speeds, overheads or faults | [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
+//! | Compute your own metric | [`MetricCollector`](prelude::MetricCollector) |
+//! | Test a scheduler | [`core::testing`] |
+//! | Use your policies on the command line | [`registry`], [`cli::run`] |
+//! | Write a backend | [`backend`] |
 
 #![warn(missing_docs)]
 

@@ -5,6 +5,21 @@
 //! the processes that run the state machines, and `client` the requests of users' commands.
 //!
 //! `client`, `shell` and `wire` need the feature `rpc`.
+//!
+//! Read [`protocol`] first: it has all decisions of the cluster backend, and is tested without
+//! processes.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Understand the scheduler's side | [`protocol::scheduler::Scheduler`] |
+//! | Understand a node manager | [`protocol::node::Node`] |
+//! | Understand the process that runs a job | [`protocol::shim::Shim`] |
+//! | Follow one launch of a job | [`protocol::launches`] |
+//! | Read what parts send to each other | [`protocol::message`] |
+//! | Change timeouts | [`protocol::Timers`] |
+//! | Read or write the persistent log | [`log::Log`] |
+//! | Send requests to a scheduler | `client::Client` |
+//! | Start the processes | `shell::scheduler`, `shell::node`, `shell::shim` |
 
 #![warn(missing_docs)]
 

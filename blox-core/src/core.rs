@@ -47,6 +47,33 @@ pub struct Counters {
 }
 
 /// Receives the actions of a core in order. `()` ignores them.
+///
+/// ```
+/// use blox_core::core::{Core, Observer};
+/// use blox_core::{ClusterSpec, Event, GpuCount, Input, JobId, JobSpec, Rounds, Seconds, State};
+/// use blox_core::{Time, View};
+///
+/// /// Number of requested GPUs of all submitted jobs.
+/// #[derive(Default)]
+/// struct Requested(u32);
+///
+/// impl Observer for Requested {
+///     fn on_event(&mut self, _: View<'_>, event: &Event, _own: bool) {
+///         if let Event::Submitted { spec, .. } = event {
+///             self.0 += spec.gpus.get();
+///         }
+///     }
+/// }
+///
+/// let mut requested = Requested::default();
+/// let state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// let mut core = Core::new(state, Box::new(Rounds::default()));
+/// let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0)).into();
+/// let event = Event::Submitted { job: JobId(0), spec };
+/// core.handle(&Input::Event { at: Time::ZERO, event }, &mut requested, &mut Vec::new())?;
+/// assert_eq!(requested.0, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Observer {
     /// Called after an event was applied; the view shows its effect. `own` is true for the events
     /// of a decision: admission decisions and node actions.

@@ -14,6 +14,61 @@ use crate::view::View;
 /// A cluster that delivers inputs and carries out commands.
 ///
 /// The functions are `async` for backends that wait; a simulator is always ready.
+///
+/// ```
+/// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
+/// # use blox_core::{ClusterSpec, Composition, GpuCount, JobId, JobSpec, Outcome, Rounds};
+/// # use blox_core::{Seconds, State};
+/// use blox_core::drive::{Backend, drive, run_ready};
+/// use blox_core::{Command, DecideError, Event, EventError, Input, Time, View, runtime::Runtime};
+/// use std::collections::VecDeque;
+///
+/// /// Delivers a list of events. Launches take no time.
+/// struct Script(VecDeque<(Time, Event)>);
+///
+/// impl Backend for Script {
+///     type Error = String;
+///
+///     async fn next(&mut self, due: Option<Time>, _: View<'_>) -> Result<Option<Input>, String> {
+///         let at = self.0.front().map(|(at, _)| *at);
+///         Ok(match due {
+///             Some(due) if at.is_none_or(|at| due < at) => Some(Input::Due { at: due }),
+///             _ => self.0.pop_front().map(|(at, event)| Input::Event { at, event }),
+///         })
+///     }
+///
+///     async fn carry_out(&mut self, _: View<'_>, _: &[Command]) -> Result<(), String> {
+///         Ok(()) // without commands, see `is_instant`
+///     }
+///
+///     fn is_instant(&self) -> bool {
+///         true
+///     }
+///
+///     fn refused(&mut self, _: Time, _: &Event, error: EventError) -> Result<(), String> {
+///         Err(error.to_string())
+///     }
+///
+///     fn lost_turn(&mut self, _: Time, error: DecideError) -> Result<(), String> {
+///         Err(error.to_string())
+///     }
+/// }
+///
+/// # let mut fifo = Composition::new("fifo")
+/// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+/// #     .placement(FirstFit).build()?;
+/// # let spec = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0)).into();
+/// let job = JobId(0);
+/// let submitted = (Time::ZERO, Event::Submitted { job, spec });
+/// let ended = (Time::new(600.0), Event::Ended { job, outcome: Outcome::Completed });
+/// let state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// let mut runtime = Runtime::new(state, Box::new(Rounds::default()));
+/// let mut script = Script(VecDeque::from([submitted, ended]));
+/// run_ready(drive(&mut runtime, &mut fifo, &mut script))?;
+/// assert_eq!(runtime.core().counters().placements, 1);
+/// assert_eq!(runtime.state().live_jobs(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[allow(
     async_fn_in_trait,
     reason = "used generically, never as a trait object"

@@ -4,6 +4,32 @@ use crate::job::JobRef;
 use crate::units::Seconds;
 
 /// Estimator of running times. Shared by SJF, SRTF and similar policies.
+///
+/// ```
+/// # use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, State, Time};
+/// use blox_core::estimate::{Estimator, UserEstimate};
+/// use blox_core::{Extras, JobRef, Seconds};
+///
+/// /// Adds a margin to the estimates of users.
+/// struct WithMargin(Seconds);
+///
+/// impl Estimator for WithMargin {
+///     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
+///         UserEstimate.duration(job).map(|estimate| estimate + self.0)
+///     }
+/// }
+///
+/// let user_estimate = Some(Seconds::new(600.0));
+/// let extras = Extras { user_estimate, ..Extras::default() };
+/// # let mut state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(500.0)).with_extras(extras).into();
+/// # state.apply(Time::ZERO, &Event::Submitted { job: JobId(0), spec })?;
+/// # let job = state.job(JobId(0)).expect("it was submitted");
+/// let estimator = WithMargin(Seconds::new(60.0));
+/// assert_eq!(estimator.duration(&job), Some(Seconds::new(660.0)));
+/// assert_eq!(estimator.remaining(&job), Some(Seconds::new(660.0))); // it has not run yet
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Estimator: Send + Sync + 'static {
     /// Returns the total running time of the job on its requested GPUs; `None` if unknown.
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds>;

@@ -12,6 +12,33 @@ use std::io::Write;
 
 /// Records the inputs that a core accepts. Recording cannot fail: an implementation that writes
 /// keeps its first error for [`Journal::flush`].
+///
+/// ```
+/// use blox_core::{Input, Time, journal::Journal};
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+///
+/// /// Counts decision moments.
+/// struct Moments(Arc<AtomicU64>);
+///
+/// impl Journal for Moments {
+///     fn record(&mut self, input: &Input) {
+///         if let Input::Due { .. } = input {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+///
+///     fn flush(&mut self) -> std::io::Result<()> {
+///         Ok(())
+///     }
+/// }
+///
+/// let count = Arc::new(AtomicU64::new(0));
+/// let mut journal = Moments(count.clone());
+/// journal.record(&Input::Due { at: Time::ZERO });
+/// journal.flush()?;
+/// assert_eq!(count.load(Ordering::Relaxed), 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Journal: Send {
     /// Records the initial state of core and scheduler, before the first input. Only replays need
     /// it.

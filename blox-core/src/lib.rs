@@ -1,10 +1,9 @@
 //! Vocabulary, traits and the deterministic core of the blox toolkit.
 //!
-//! A scheduler is a [`Composition`] of four parts (see [`policy`]); the [`core`]
-//! runs it over a [`State`] that changes only by [`Event`]s; a
-//! [`Backend`](drive::Backend), simulated or real, brings the events and
-//! carries the commands out. Nothing in this crate does input or output, reads
-//! a clock, or depends on the order of a hash table.
+//! A scheduler is a [`Composition`] of four policies. The [`core`] runs it over a [`State`] that
+//! changes only by [`Event`]s. A simulated or real [`Backend`](drive::Backend) delivers the events
+//! and carries out the commands. Nothing in this crate does input or output, reads a clock, or
+//! depends on the order of a hash table.
 //!
 //! ```
 //! use blox_core::testing::FirstFit;
@@ -17,6 +16,57 @@
 //! # let _ = shortest_first;
 //! # Ok::<(), blox_core::ComposeError>(())
 //! ```
+//!
+//! # What to read first
+//!
+//! 1. [`policy`]: the roles of a scheduler, and the memory of a policy.
+//! 2. [`SchedulingPolicy`], [`View`] and [`JobQueue`]: enough for a first policy.
+//! 3. [`testing::conformance`](testing::conformance()): the tests that every scheduler must pass.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Order jobs by a number | [`policy::by_key`] |
+//! | Write a scheduling policy | [`policy::SchedulingPolicy`], [`policy::scheduling_fn`] |
+//! | Write a placement policy | [`policy::PlacementPolicy`], [`Draft`] |
+//! | Write an admission policy | [`policy::AdmissionPolicy`], [`Verdicts`] |
+//! | Cordon, drain, add or remove nodes | [`policy::ClusterManager`], [`NodeActions`] |
+//! | Keep data between decisions | [`policy::Policy`], [`policy::Memory`] |
+//! | Implement several roles with one memory | [`Composition::joint`] |
+//! | Choose the moments of decisions | [`trigger::DecisionTrigger`], [`Rounds`], [`OnEvent`] |
+//! | Estimate running times | [`estimate::Estimator`] |
+//! | Model the speed of jobs | [`perf`] |
+//! | Measure something during a run | [`policy::MetricCollector`] |
+//! | Make a policy available by name | [`registry::Registry`] |
+//! | Test a scheduler | [`testing`] |
+//! | Record and replay decisions | [`journal::Journal`], [`replay`] |
+//! | Simulate the future inside a policy | [`forecast::Forecaster`] |
+//! | Write a backend | [`drive::Backend`], [`core::Core`], [`runtime`] |
+//!
+//! # Types for authors of policies
+//!
+//! | Type | Meaning |
+//! |---|---|
+//! | [`View`] | Input of every policy: jobs, nodes and time at one moment. |
+//! | [`JobRef`] | A job in the view: specification, phase, progress and GPUs. |
+//! | [`JobSpec`] | A job as submitted: GPUs, work, user and optional data. |
+//! | [`Phase`] | The state of a job, such as waiting or running. |
+//! | [`Node`] | A node in the view: GPUs, status and partition. |
+//! | [`JobId`], [`NodeId`], [`GpuId`] | Numbers of jobs, nodes and GPUs. |
+//! | [`Seconds`], [`Time`], [`GpuCount`] | A duration, a moment, and a number of GPUs. |
+//! | [`SortKey`](order::SortKey) | Position of a job in an order. |
+//! | [`Request`] | A job that should run. |
+//! | [`Shape`] | A way to run a job: GPUs, type, CPUs, memory and place. |
+//! | [`JobQueue`] | Output of scheduling and input of placement: requests in order. |
+//! | [`Draft`] | Output of placement: a plan under construction. |
+//! | [`Assignment`] | The GPUs, CPUs, memory and batch of a job. |
+//! | [`Verdicts`] | Output of admission: accept, defer or reject. |
+//! | [`NodeActions`] | Output of a cluster manager. |
+//! | [`Reason`] | The reason why a job waits, stops or is rejected. |
+//! | [`Validity`] | How long an answer stays correct without an event. |
+//! | [`Event`] | A change of the state, such as a submission or a crash. |
+//! | [`Plan`] | The result of a decision: launches, stops and changes. |
+//! | [`Memory`] | Data of a policy between decisions. |
+//! | [`Composition`], [`Pipeline`] | A scheduler before and after it is built. |
 
 #![warn(missing_docs)]
 

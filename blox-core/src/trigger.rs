@@ -5,6 +5,43 @@ use crate::units::{Seconds, Time};
 
 /// Moments of decisions. A decision moment without a possible change is skipped; the results are
 /// the same as without skipping.
+///
+/// ```
+/// use blox_core::{DecisionTrigger, Part, Time};
+///
+/// /// A decision at half past each hour.
+/// #[derive(Clone)]
+/// struct HalfPast;
+///
+/// impl HalfPast {
+///     fn after(t: Time) -> Time {
+///         let hours = ((t.secs() - 1800.0) / 3600.0).floor() + 1.0;
+///         Time::new(hours * 3600.0 + 1800.0)
+///     }
+/// }
+///
+/// impl Part for HalfPast {}
+///
+/// impl DecisionTrigger for HalfPast {
+///     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
+///         let is_one = (t.secs() - 1800.0) % 3600.0 == 0.0;
+///         match last {
+///             Some(last) if t <= last => HalfPast::after(last),
+///             _ if is_one => t,
+///             _ => HalfPast::after(t),
+///         }
+///     }
+///
+///     fn following(&self, t: Time) -> Option<Time> {
+///         Some(HalfPast::after(t))
+///     }
+/// }
+///
+/// let half_past_one = Time::new(5400.0);
+/// assert_eq!(HalfPast.first_from(Time::new(1801.0), None), half_past_one);
+/// assert_eq!(HalfPast.first_from(half_past_one, Some(half_past_one)), Time::new(9000.0));
+/// assert_eq!(HalfPast.following(Time::ZERO), Some(Time::new(1800.0)));
+/// ```
 pub trait DecisionTrigger: Part + Sync {
     /// Returns the first decision moment that is not before `t` and is after `last`, the moment of
     /// the last decision.

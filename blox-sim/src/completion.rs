@@ -3,6 +3,27 @@
 use blox_core::{Part, Seconds, Time};
 
 /// Determines when the end of a job is seen and its GPUs become free.
+///
+/// ```
+/// use blox_core::{Part, Seconds, Time};
+/// use blox_sim::completion::{CompletionRule, Exact};
+///
+/// /// The end is seen a fixed time after the exact end.
+/// #[derive(Clone)]
+/// struct Delayed(Seconds);
+///
+/// impl Part for Delayed {}
+///
+/// impl CompletionRule for Delayed {
+///     fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
+///         Exact.seen(start, left, rate) + self.0
+///     }
+/// }
+///
+/// // 600 iterations at 2 iterations a second, from 100 s.
+/// let rule = Delayed(Seconds::new(5.0));
+/// assert_eq!(rule.seen(Time::new(100.0), 600.0, 2.0), Time::new(405.0));
+/// ```
 pub trait CompletionRule: Part {
     /// Returns the time for a job that runs from `start` with `left` iterations to do, at `rate`
     /// (above 0) iterations a second.

@@ -4,6 +4,27 @@
 //! determine how fast jobs run ([`execution`]), the costs of changes ([`overheads`]), when ends are
 //! seen ([`completion`]) and random faults ([`faults`]). [`stepping`] runs a simulation step by
 //! step. [`fairness`] compares jobs with runs on their own share of the cluster.
+//!
+//! Read [`Simulation`] first, then [`Report`] and [`results::Summary`].
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Run a scheduler | [`Simulation::run`] |
+//! | Select the measured jobs | [`Measure`] |
+//! | Understand a metric | [`results::Summary`], [`results::JobResult`] |
+//! | Write result files | [`results::write_jobs`], [`results::write_timeline`] |
+//! | Compare two runs | [`results::statistics::Paired`] |
+//! | Provide jobs | [`workload::Workload`], [`workload::Jobs`] |
+//! | Model the speed of jobs | [`execution::ExecutionModel`] |
+//! | Model the cost of launches and stops | [`overheads::Overheads`] |
+//! | Choose when ends are seen | [`completion::CompletionRule`] |
+//! | Break GPUs and nodes | [`faults`] |
+//! | Compute your own metric | [`collectors`], [`Simulation::collector`] |
+//! | Go step by step | [`stepping::Stepper`] |
+//! | Simulate the future inside a policy | [`forecast`] |
+//! | Divide a cluster into parts | [`virtual_clusters`] |
+//! | Watch or stop a run | [`Watch`] |
+//! | Register components by name | [`registry`] |
 
 #![warn(missing_docs)]
 

@@ -5,6 +5,56 @@ use std::collections::BTreeSet;
 
 /// Time lost by launching, stopping and changing jobs. The GPUs stay bound meanwhile, and no work
 /// is done.
+///
+/// ```
+/// # use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
+/// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Part, Seconds, Time, View};
+/// use blox_sim::{Simulation, completion::Exact, overheads::Overheads, workload::Jobs};
+///
+/// /// Each launch and change takes five seconds per GPU; stops are free.
+/// #[derive(Clone)]
+/// struct PerGpu;
+///
+/// impl Part for PerGpu {}
+///
+/// impl Overheads for PerGpu {
+///     fn start(
+///         &mut self,
+///         _: View<'_>,
+///         _: &JobRef<'_>,
+///         _before: Option<&Assignment>,
+///         now: &Assignment,
+///     ) -> Seconds {
+///         Seconds::new(5.0 * f64::from(now.count().get()))
+///     }
+///
+///     fn stop(&mut self, _: View<'_>, _: &JobRef<'_>) -> Seconds {
+///         Seconds::ZERO
+///     }
+///
+///     fn change(
+///         &mut self,
+///         view: View<'_>,
+///         job: &JobRef<'_>,
+///         before: &Assignment,
+///         now: &Assignment,
+///     ) -> Seconds {
+///         self.start(view, job, Some(before), now)
+///     }
+/// }
+///
+/// # let fifo = Composition::new("fifo")
+/// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+/// #     .placement(FirstFit).build()?;
+/// let job = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(400.0));
+/// let report = Simulation::new(ClusterSpec::uniform(1, 4))
+///     .overheads(PerGpu)
+///     .completion(Exact)
+///     .run(fifo, &mut Jobs::new(vec![job]))?;
+/// assert_eq!(report.jobs[0].first_start, Some(Time::new(20.0)));
+/// assert_eq!(report.jobs[0].finish, Some(Time::new(420.0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Overheads: Part {
     /// Returns the time from the start command until the job runs. `before` is the assignment that
     /// the job last ran on, if any.

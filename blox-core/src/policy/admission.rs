@@ -6,6 +6,44 @@ use crate::ids::JobId;
 use crate::view::View;
 
 /// Decides which submitted jobs may enter the queue (Blox's admission policy).
+///
+/// ```
+/// # use blox_core::{ClusterSpec, Event, JobSpec, Seconds, State, Time};
+/// use blox_core::{AdmissionPolicy, GpuCount, JobId, Name, Reason, Stateless};
+/// use blox_core::{Validity, Verdict, Verdicts, View};
+///
+/// /// Rejects jobs with more than a number of GPUs.
+/// struct AtMost(GpuCount);
+///
+/// impl Stateless for AtMost {}
+///
+/// impl AdmissionPolicy for AtMost {
+///     fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+///         for job in asking.iter().filter_map(|id| view.job(*id)) {
+///             match job.gpus() <= self.0 {
+///                 true => out.accept(job.id()),
+///                 false => out.reject(job.id(), Reason::Other(Name::from("too large"))),
+///             }
+///         }
+///         Validity::UntilEvent
+///     }
+/// }
+///
+/// // Job 0 requests three GPUs, job 1 one GPU.
+/// # let mut state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// # for (job, gpus) in [(JobId(0), 3), (JobId(1), 1)] {
+/// #     let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0)).into();
+/// #     state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
+/// # }
+/// let mut out = Verdicts::default();
+/// AtMost(GpuCount(2)).admit(&mut (), View::of(&state), &[JobId(0), JobId(1)], &mut out);
+/// let verdicts: Vec<_> = out.iter().collect();
+/// assert!(matches!(
+///     verdicts[..],
+///     [(JobId(0), Verdict::Reject(_)), (JobId(1), Verdict::Accept { .. })]
+/// ));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait AdmissionPolicy: Policy {
     /// Decides about the jobs in `asking`, which were submitted since the last decision, in order
     /// of submission. May also decide about any job of [`View::deferred`]. A job of `asking`

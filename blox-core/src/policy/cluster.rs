@@ -5,6 +5,37 @@ use crate::decision::{NodeActions, Validity};
 use crate::view::View;
 
 /// Decides which nodes may be used (Blox's cluster management policy).
+///
+/// ```
+/// use blox_core::{ClusterManager, ClusterSpec, Name, NodeAction, NodeActions, NodeId};
+/// use blox_core::{State, Stateless, Validity, View};
+///
+/// /// Keeps the last node free while no job waits.
+/// struct Reserve;
+///
+/// impl Stateless for Reserve {}
+///
+/// impl ClusterManager for Reserve {
+///     fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+///         let Some(last) = view.nodes().last() else {
+///             return Validity::UntilEvent;
+///         };
+///         let (node, why) = (last.id(), Name::from("reserve"));
+///         match (last.cordoned().is_some(), view.waiting_count() > 0) {
+///             (false, false) => out.push(NodeAction::Cordon { node, why }),
+///             (true, true) => out.push(NodeAction::Uncordon { node }),
+///             _ => {}
+///         }
+///         Validity::NextRound
+///     }
+/// }
+///
+/// let state = State::new(&ClusterSpec::uniform(2, 4))?;
+/// let mut out = NodeActions::default();
+/// Reserve.manage(&mut (), View::of(&state), &mut out);
+/// assert_eq!(out.iter().next().and_then(NodeAction::node), Some(NodeId(1)));
+/// # Ok::<(), blox_core::ClusterSpecError>(())
+/// ```
 pub trait ClusterManager: Policy {
     /// Called at every decision, before admission.
     fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Validity;

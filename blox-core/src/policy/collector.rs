@@ -92,7 +92,7 @@ impl From<serde_json::Error> for RestoreError {
 /// recovered after the run as [`Any`].
 ///
 /// ```
-/// use blox_core::{MetricCollector, Plan, View};
+/// use blox_core::{ClusterSpec, MetricCollector, Plan, State, View};
 ///
 /// /// The longest queue that a decision found.
 /// #[derive(Clone, Default)]
@@ -102,7 +102,17 @@ impl From<serde_json::Error> for RestoreError {
 ///     fn on_decision(&mut self, view: View<'_>, _: &Plan) {
 ///         self.0 = self.0.max(view.waiting_count());
 ///     }
+///
+///     fn figures(&self) -> Vec<(String, f64)> {
+///         vec![("longest_queue_jobs".to_owned(), f64::from(self.0))]
+///     }
 /// }
+///
+/// let state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// let mut longest = LongestQueue(3);
+/// longest.on_decision(View::of(&state), &Plan::default()); // no job waits
+/// assert_eq!(longest.figures(), [("longest_queue_jobs".to_owned(), 3.0)]);
+/// # Ok::<(), blox_core::ClusterSpecError>(())
 /// ```
 pub trait MetricCollector: Send + Sync + DynClone + Any {
     /// Called after every event. The view shows its effect. Includes admission decisions and node

@@ -117,6 +117,28 @@ pub trait Policy: Send + Sync + 'static {
 }
 
 /// A policy without memory: `impl Stateless for MyPolicy {}`.
+///
+/// ```
+/// # use blox_core::testing::FirstFit;
+/// use blox_core::{Composition, Decide, JobQueue, Request, SchedulingPolicy, Stateless};
+/// use blox_core::{Validity, View};
+///
+/// /// Runs jobs in order of submission.
+/// struct Fifo;
+///
+/// impl Stateless for Fifo {}
+///
+/// impl SchedulingPolicy for Fifo {
+///     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+///         view.active().for_each(|job| out.push(Request::gang(&job)));
+///         Validity::UntilEvent
+///     }
+/// }
+///
+/// let scheduler = Composition::new("fifo").scheduling(Fifo).placement(FirstFit).build()?;
+/// assert!(!scheduler.remembers());
+/// # Ok::<(), blox_core::ComposeError>(())
+/// ```
 pub trait Stateless: Send + Sync + 'static {}
 
 impl<T: Stateless> Policy for T {

@@ -9,6 +9,60 @@ use crate::request::JobQueue;
 use crate::view::View;
 
 /// Assigns GPUs to the jobs that a scheduling policy requests (Blox's placement policy).
+///
+/// ```
+/// # use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, Seconds, State, Time, Verdict};
+/// # use blox_core::{order::SortKey, policy::by_key};
+/// use blox_core::{Action, Composition, Decide, Draft, DraftError, GpuId, JobQueue};
+/// use blox_core::{Plan, PlacementPolicy, Stateless, Validity, View};
+///
+/// /// Places jobs on the free GPUs with the highest numbers. (Jobs that accept only some GPU types
+/// /// also need [`Draft::narrow_to`].)
+/// struct LastFree;
+///
+/// impl Stateless for LastFree {}
+///
+/// impl PlacementPolicy for LastFree {
+///     fn place(
+///         &self,
+///         (): &mut (),
+///         requests: &mut JobQueue,
+///         draft: &mut Draft<'_>,
+///     ) -> Result<Validity, DraftError> {
+///         while let Some(request) = requests.next_candidate(draft) {
+///             let shape = &request.shapes[0];
+///             let nodes = draft.nodes_with_free();
+///             let free: Vec<_> = nodes.flat_map(|node| draft.free_gpus_on(node.id())).collect();
+///             let Some(first) = free.len().checked_sub(shape.gpus.get() as usize) else {
+///                 requests.candidate_blocked(draft);
+///                 continue;
+///             };
+///             let gpus = free[first..].iter().copied().collect();
+///             draft.assign(request.job, shape.on(gpus))?;
+///             requests.candidate_placed(draft);
+///         }
+///         Ok(Validity::UntilEvent)
+///     }
+/// }
+///
+/// // Job 0 requests three of the four GPUs, job 1 one GPU.
+/// # let mut state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// # for (job, gpus) in [(JobId(0), 3), (JobId(1), 1)] {
+/// #     let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0)).into();
+/// #     state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
+/// #     let verdict = Verdict::Accept { class: None, deadline: None };
+/// #     state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// # }
+/// let mut scheduler = Composition::new("last-free")
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+///     .placement(LastFree)
+///     .build()?;
+/// let mut plan = Plan::default();
+/// scheduler.plan(View::of(&state), &mut plan)?;
+/// let Action::Place { assignment, .. } = &plan.actions[0] else { panic!() };
+/// assert_eq!(assignment.gpus[..], [GpuId(1), GpuId(2), GpuId(3)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no placement policy",
     note = "a rule such as `Consolidated` finds GPUs for one job: `InOrder::new(rule)` places all by it"

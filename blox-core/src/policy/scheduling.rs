@@ -6,6 +6,39 @@ use crate::request::JobQueue;
 use crate::view::View;
 
 /// Orders the jobs that should run and determines their resources (Blox's scheduling policy).
+///
+/// ```
+/// # use blox_core::{ClusterSpec, Event, GpuCount, JobSpec, Seconds, State, Time, Verdict};
+/// use blox_core::{JobId, JobQueue, Request, SchedulingPolicy, Stateless, Validity, View};
+///
+/// /// Runs jobs with few GPUs first, and preempts jobs with many.
+/// struct FewestGpus;
+///
+/// impl Stateless for FewestGpus {}
+///
+/// impl SchedulingPolicy for FewestGpus {
+///     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+///         let mut jobs: Vec<_> = view.active().collect();
+///         jobs.sort_by_key(|job| job.gpus()); // stable: ties stay in order of submission
+///         jobs.iter().for_each(|job| out.push(Request::gang(job)));
+///         out.allow_preemption();
+///         Validity::UntilEvent // the order depends only on the set of jobs
+///     }
+/// }
+///
+/// // Job 0 requests three GPUs, job 1 one GPU.
+/// # let mut state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// # for (job, gpus) in [(JobId(0), 3), (JobId(1), 1)] {
+/// #     let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0)).into();
+/// #     state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
+/// #     let verdict = Verdict::Accept { class: None, deadline: None };
+/// #     state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// # }
+/// let (view, mut queue) = (View::of(&state), JobQueue::default());
+/// FewestGpus.schedule(&mut (), view, &mut queue);
+/// assert_eq!(queue.in_order(view), [JobId(1), JobId(0)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait SchedulingPolicy: Policy {
     /// Lists the jobs that should run, most important first. Returns the validity of the answer.
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity;

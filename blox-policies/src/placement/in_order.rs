@@ -13,6 +13,49 @@ use smallvec::SmallVec;
 pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 
 /// Rule that finds GPUs for one job.
+///
+/// ```
+/// # use blox_core::{Action, ClusterSpec, Composition, Decide, Event, GpuId, JobId, JobSpec, Plan};
+/// # use blox_core::{Seconds, State, Time, Verdict};
+/// use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
+/// use blox_policies::placement::{InOrder, NodeSelector, suits};
+/// # use blox_policies::scheduling::Fifo;
+///
+/// /// Places each job on the last node with enough free GPUs.
+/// #[derive(Clone)]
+/// struct LastNode;
+///
+/// impl NodeSelector for LastNode {
+///     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+///         let nodes = draft.nodes_with_free().filter(|n| suits(n, job, shape, draft.view()));
+///         let take = |node| draft.take_from(node, shape.gpus.get());
+///         let gpus = nodes.filter_map(|node| take(node.id())).last()?;
+///         Some(shape.on(gpus)).filter(|found| draft.has_resources(found))
+///     }
+///
+///     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+///         let nodes = view.nodes().filter(|n| suits(n, job, &Shape::default(), view));
+///         GpuCount(nodes.map(|node| node.gpu_count()).max().unwrap_or(0))
+///     }
+/// }
+///
+/// # let mut state = State::new(&ClusterSpec::uniform(2, 2))?;
+/// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0)).into();
+/// # let job = JobId(0);
+/// # state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
+/// # let verdict = Verdict::Accept { class: None, deadline: None };
+/// # state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// let mut scheduler = Composition::new("last-node")
+///     .scheduling(Fifo::default())
+///     .placement(InOrder::new(LastNode))
+///     .build()?;
+/// // One job with one GPU waits on a cluster of two nodes with two GPUs.
+/// let mut plan = Plan::default();
+/// scheduler.plan(View::of(&state), &mut plan)?;
+/// let Action::Place { assignment, .. } = &plan.actions[0] else { panic!() };
+/// assert_eq!(assignment.gpus[..], [GpuId(2)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait NodeSelector: Clone + Send + Sync + 'static {
     /// Returns free GPUs of the draft for a shape, or `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;

@@ -69,6 +69,38 @@ use blox_core::{Assignment, BatchConfig, GpuId, JobId, JobRef, Part, Time, Train
 use std::sync::Arc;
 
 /// The true speed of jobs. Policies never see it; they have estimates.
+///
+/// ```
+/// # use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
+/// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Part, Seconds, Time, View};
+/// use blox_sim::execution::ExecutionModel;
+/// use blox_sim::{Simulation, completion::Exact, workload::Jobs};
+///
+/// /// Jobs on several GPUs lose a fifth of their speed to communication.
+/// #[derive(Clone)]
+/// struct Communication;
+///
+/// impl Part for Communication {}
+///
+/// impl ExecutionModel for Communication {
+///     fn rate(&mut self, _: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+///         let factor = if assignment.count() > GpuCount(1) { 0.8 } else { 1.0 };
+///         job.spec().work.rate * factor
+///     }
+/// }
+///
+/// # let fifo = Composition::new("fifo")
+/// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+/// #     .placement(FirstFit).build()?;
+/// let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(400.0));
+/// let report = Simulation::new(ClusterSpec::uniform(1, 4))
+///     .execution(Communication)
+///     .completion(Exact)
+///     .run(fifo, &mut Jobs::new(vec![job(1), job(2)]))?;
+/// let finish: Vec<_> = report.jobs.iter().filter_map(|j| j.finish).collect();
+/// assert_eq!(finish, [Time::new(400.0), Time::new(500.0)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait ExecutionModel: Part {
     /// Returns the iterations a second, at least 0, of the job on the assignment that it starts on
     /// now. Called again when the job on the same GPUs changes. The order of calls for jobs that

@@ -13,19 +13,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct AssignmentRow {
     /// The job.
     pub job: JobId,
-    /// Number of the launch, from 1.
+    /// Number of the job's launch, from 1. Failed launches count, so that numbers can be left out.
     pub launch: u32,
-    /// Time of the plan that allocated the GPUs.
+    /// Time of the plan that allocated the GPUs, in seconds since the start of the simulation. The
+    /// overhead of the launch is `start - placed`.
     pub placed: Time,
-    /// Start of the job on the GPUs.
+    /// Time at which the job started to run on the GPUs.
     pub start: Time,
-    /// Time of the command to stop or change; otherwise the time at which the job left.
+    /// Time at which the job stopped running: the command to stop or change, otherwise `end`. Its
+    /// running time here is `stop - start`.
     pub stop: Time,
-    /// Time at which the job had left.
+    /// Time at which the job had left the GPUs, or the end of the simulation.
     pub end: Time,
     /// Its GPUs in order of number.
     pub gpus: Vec<GpuId>,
-    /// Reason for leaving.
+    /// Reason for leaving: `changed`, `stopped`, `crashed`, `launch failed`, `end of simulation`, or
+    /// the outcome of the job.
     pub why: &'static str,
 }
 

@@ -6,16 +6,18 @@ use serde::Serialize;
 /// Tolerance for rounding of the completion time of a job with its fair share.
 const ROUNDING: f64 = 1e-9;
 
-/// [Finish-time fairness](crate::fairness::FairTimes) over the jobs with a known `rho`.
+/// [Finish-time fairness](crate::fairness::FairTimes) over the jobs with a known [`JobResult::rho`]:
+/// measured jobs with a completion time and a fair time. `rho` has no unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Fairness {
     /// Number of these jobs.
     pub jobs: u64,
-    /// Mean of `rho`.
+    /// Mean of `rho`, above 0.
     pub mean: f64,
     /// Largest `rho`.
     pub worst: f64,
-    /// Fraction of jobs that were treated unfairly, with `rho` above 1.
+    /// Fraction of these jobs with `rho` above 1, from 0 to 1: the jobs that were treated unfairly.
+    /// Rounding errors of 1e-9 are tolerated.
     pub unfair: f64,
 }
 

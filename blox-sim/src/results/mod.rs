@@ -38,55 +38,63 @@ pub struct Owner {
 /// Result of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct JobResult {
-    /// Number of the job.
+    /// Number of the job: its rank in order of submission, from 0.
     pub job: JobId,
     /// Identifier of the job in its trace, if it has one.
     pub name: Option<Name>,
     /// Owner of the job, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Box<Owner>>,
-    /// Time of submission.
+    /// Time of submission, in seconds since the start of the simulation.
     pub submit: Time,
     /// Number of requested GPUs.
     pub gpus: u32,
-    /// True running time on the requested GPUs.
+    /// True running time on the requested GPUs, in seconds: total work / requested rate. Contains
+    /// no waiting, no overheads and no slowdown by other jobs.
     pub duration: Seconds,
     /// Outcome; `None` if the job had not ended when the simulation ended.
     pub outcome: Option<Outcome>,
-    /// Time of the first start.
+    /// Time at which the job first ran on GPUs, after its launch; `None` if it never did.
     pub first_start: Option<Time>,
-    /// Time at which the end was seen.
+    /// Time at which the end was seen, whatever the outcome; with rounds, often the end of a round.
+    /// For a rejected job, the time of the rejection. `None` if the job had not ended.
     pub finish: Option<Time>,
-    /// Attained service: the running time.
+    /// Attained service: total time in seconds in which the job ran, on any number of GPUs. Includes
+    /// lost work; excludes waiting, launches and stops.
     pub attained: Seconds,
-    /// Attained service in GPU-seconds.
+    /// Attained service in GPU-seconds: the sum over its runs of running time x number of GPUs. A
+    /// shared GPU counts in full for each of its jobs.
     pub attained_gpu: Seconds,
-    /// Number of preemptions by plans.
+    /// Number of times that a plan stopped the running or starting job. Excludes crashes.
     pub preemptions: u32,
-    /// Number of launches.
+    /// Number of launches, failed ones and changes in place included.
     pub launches: u32,
-    /// Number of crashes, including lost nodes.
+    /// Number of crashes, including lost nodes. Excludes failed launches.
     pub crashes: u32,
-    /// Reason for a rejection, or for the phase at the end.
+    /// Reason for a rejection or, for an unfinished job, the reason for its wait or its phase. `None`
+    /// for other jobs.
     pub reason: Option<Box<str>>,
     /// Kind of that reason without details, for counting.
     pub reason_kind: Option<&'static str>,
-    /// True if the job is measured.
+    /// True if [`Measure`](crate::Measure) selects the job.
     pub measured: bool,
-    /// Deadline at submission, unless the job was best-effort.
+    /// First deadline at submission, in seconds since the start of the simulation; `None` unless the
+    /// job was submitted in the guaranteed class.
     pub deadline: Option<Time>,
-    /// For a job with a deadline: time with GPUs before it ran on them. Caused by launches,
-    /// restarts, migrations, and checkpoints that it waited for.
+    /// For a job with a deadline: total time in seconds from each placement until the start on those
+    /// GPUs. Caused by launches, restarts, migrations, and checkpoints that it waited for. Zero for
+    /// other jobs.
     pub overhead: Seconds,
-    /// For a job with a deadline: smallest possible running time, on the best of its GPU counts;
-    /// zero if it depends on more than their number.
+    /// For a job with a deadline: smallest possible running time in seconds, on the best of its GPU
+    /// counts. Zero if the time depends on more than their number, and for other jobs.
     pub least: Seconds,
-    /// For a training job: its allocated resources. Boxed, since there can be a million rows
-    /// without it.
+    /// For a training job: its allocated resources; `None` for other jobs. Boxed, since there can be
+    /// a million rows without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given: Option<Box<Given>>,
-    /// Finish-time fairness, if requested: the completion time over the job's [fair
-    /// time](crate::fairness::FairTimes).
+    /// Finish-time fairness, if requested: the completion time divided by the job's [fair
+    /// time](crate::fairness::FairTimes). No unit; above 1, the job was treated unfairly. `None` for
+    /// jobs that are not measured or have no completion time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rho: Option<f64>,
 }
@@ -200,12 +208,14 @@ impl JobResult {
         })
     }
 
-    /// Returns the responsiveness: from submission until the first start.
+    /// Returns the responsiveness in seconds: first start - submission. `None` if the job never
+    /// started. Known for jobs of any outcome.
     pub fn responsiveness(&self) -> Option<Seconds> {
         self.first_start.map(|s| s - self.submit)
     }
 
-    /// Returns the queueing time: the part of the job completion time in which the job did not run.
+    /// Returns the queueing time in seconds: the part of the job completion time in which the job did
+    /// not run (`jct - attained`, at least 0). `None` if [`JobResult::jct`] is.
     pub fn queueing(&self) -> Option<Seconds> {
         self.jct().map(|j| (j - self.attained).max(Seconds::ZERO))
     }

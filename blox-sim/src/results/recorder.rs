@@ -19,31 +19,32 @@ use std::sync::atomic::Ordering;
 /// end.
 const IN_VAIN: u32 = 1_000_000;
 
-/// One decision as a row.
+/// One visited decision as a row. Counts all jobs, measured or not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RoundRow {
-    /// Time of the decision.
+    /// Time of the decision, in seconds since the start of the simulation.
     pub at: Time,
-    /// Number of jobs that the plan stopped.
+    /// Number of jobs that the plan stopped, including jobs that it moves.
     pub preemptions: u32,
-    /// Number of jobs that the plan placed.
+    /// Number of jobs that the plan placed: launches, moves and changes in place.
     pub placements: u32,
-    /// Number of jobs with GPUs after the plan.
+    /// Number of jobs with GPUs after the plan: starting, running or stopping.
     pub placed: u32,
-    /// Number of jobs waiting after the plan.
+    /// Number of admitted jobs without GPUs after the plan.
     pub waiting: u32,
-    /// Number of jobs held back by admission after the plan.
+    /// Number of jobs that admission or a user holds back after the plan.
     pub deferred: u32,
-    /// Number of free GPUs after the plan.
+    /// Number of free GPUs after the plan: usable and not allocated.
     pub free_gpus: u32,
-    /// Number of GPUs requested by waiting and placed jobs.
+    /// Number of GPUs requested by waiting and placed jobs: the sum of [`JobResult::gpus`]. Deferred
+    /// jobs are excluded.
     pub demand: u64,
 }
 
 /// An event in the history of an explained job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Moment {
-    /// Time of the event.
+    /// Time of the event, in seconds since the start of the simulation.
     pub at: Time,
     /// Description of the event.
     pub what: String,

@@ -11,9 +11,10 @@ use serde::Serialize;
 /// A mean over independent runs, with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Mean.
+    /// Mean, in the unit of the values.
     pub mean: f64,
-    /// Half the width of its confidence interval; `None` with fewer than two values.
+    /// Half the width of its confidence interval, in the unit of the values: t x s / sqrt(n). `None`
+    /// with fewer than two values.
     pub half_width: Option<f64>,
     /// Number of values.
     pub n: usize,
@@ -111,13 +112,13 @@ pub struct Paired {
     pub faster: u64,
     /// Number of pairs with a larger job completion time under the other scheduler.
     pub slower: u64,
-    /// Mean difference of job completion times in seconds; 0 without pairs.
+    /// Mean of other - base job completion time in seconds over the pairs; 0 without pairs.
     pub mean_s: f64,
     /// 10th percentile of the differences in seconds (nearest rank).
     pub p10_s: f64,
-    /// 50th percentile.
+    /// 50th percentile of the differences in seconds.
     pub median_s: f64,
-    /// 90th percentile.
+    /// 90th percentile of the differences in seconds.
     pub p90_s: f64,
 }
 

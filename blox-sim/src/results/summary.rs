@@ -7,50 +7,69 @@ use serde::Serialize;
 
 /// Metrics of one simulation. Averages and percentiles are over measured jobs that did all their
 /// work, or that the scheduler ended at their goal. Without such jobs they are NaN (null in JSON).
-/// [`COLUMNS`] gives the formula of every field.
+/// [`COLUMNS`] has the formulas as text for tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// See [`COLUMNS`].
+    /// Name of the composition.
     pub scheduler: String,
-    /// See [`COLUMNS`].
+    /// Number of jobs submitted before the simulation ended, measured or not. Includes rejected and
+    /// unfinished jobs.
     pub jobs: u64,
-    /// See [`COLUMNS`].
+    /// Number of submitted jobs that [`Measure`](crate::Measure) selects. It is the sum of
+    /// `completed`, `rejected`, `failed` and `unfinished`.
     pub measured: u64,
-    /// See [`COLUMNS`].
+    /// Number of measured jobs that did all their work, or that the scheduler ended at their goal.
+    /// The averages and percentiles of this struct are over these jobs.
     pub completed: u64,
-    /// See [`COLUMNS`].
+    /// Number of measured jobs that admission rejected.
     pub rejected: u64,
-    /// See [`COLUMNS`].
+    /// Number of measured jobs that failed or were cancelled.
     pub failed: u64,
-    /// See [`COLUMNS`].
+    /// Number of measured jobs that had not ended at the end of the simulation. It is 0 if
+    /// [`Report::ended`](crate::Report::ended) is [`Finished`](crate::Ended::Finished).
     pub unfinished: u64,
-    /// See [`COLUMNS`].
+    /// Mean job completion time in seconds: `finish - submit` over the `completed` jobs. At least 0;
+    /// NaN without such jobs. Rejected, failed and unfinished jobs are excluded.
     pub avg_jct_s: f64,
-    /// See [`COLUMNS`].
+    /// Median of `finish - submit` in seconds over the `completed` jobs, by nearest rank: it is the
+    /// time of one of these jobs. NaN without such jobs.
     pub median_jct_s: f64,
-    /// See [`COLUMNS`].
+    /// 99th percentile of `finish - submit` in seconds over the `completed` jobs, by nearest rank.
+    /// With fewer than 100 jobs it is the maximum. NaN without such jobs.
     pub p99_jct_s: f64,
-    /// See [`COLUMNS`].
+    /// Mean of `first start - submit` in seconds over the `completed` jobs that started. At least 0;
+    /// NaN without such jobs. Jobs that started but did not complete are excluded.
     pub avg_responsiveness_s: f64,
-    /// See [`COLUMNS`].
+    /// Mean of `finish - submit - running time` in seconds over the `completed` jobs; a negative
+    /// difference counts as 0. It contains waiting before and after preemptions, launches, stops,
+    /// and the delay until the end is seen. NaN without such jobs.
     pub avg_queueing_s: f64,
-    /// See [`COLUMNS`].
+    /// Makespan in seconds: last end - first submission, over all jobs that were not rejected,
+    /// measured or not. Failed jobs count. If the simulation ended early
+    /// ([`Report::ended`](crate::Report::ended)), its end replaces the last end. 0 without such
+    /// jobs.
     pub makespan_s: f64,
-    /// See [`COLUMNS`].
+    /// GPU utilisation: GPU-seconds run by all jobs / (GPUs of the cluster x makespan). All
+    /// GPUs of the cluster's specification count, usable or not. A fraction from 0 to 1; it exceeds
+    /// 1 only if jobs share GPUs or nodes join. 0 without a makespan.
     pub utilisation: f64,
-    /// See [`COLUMNS`].
+    /// Number of stops of running or starting jobs that plans ordered, over all jobs, measured or
+    /// not. Crashes are excluded.
     pub preemptions: u64,
-    /// See [`COLUMNS`].
+    /// Number of rounds: time of the last end of any job / round length, rounded up. If the
+    /// simulation ended early, its end replaces the last end. Skipped rounds count. If rounds have
+    /// no fixed length, it equals `decisions`.
     pub rounds: u64,
-    /// See [`COLUMNS`].
+    /// Number of decisions that were requested from the scheduler. Decision moments that were
+    /// skipped, because nothing could change, are excluded.
     pub decisions: u64,
-    /// Results for deadlines; `None` if no measured job had one.
+    /// Results for deadlines, over the measured jobs with one; `None` if no measured job had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadlines: Option<Deadlines>,
-    /// Metrics of training jobs; `None` if no measured training job did all its work.
+    /// Metrics of training jobs; `None` if no measured training job has a completion time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingFigures>,
-    /// Finish-time fairness, if requested.
+    /// Finish-time fairness over the jobs with a known [`JobResult::rho`], if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
 }
@@ -62,11 +81,12 @@ pub struct Deadlines {
     /// Number of jobs that did all their work before their deadline, or that the scheduler had
     /// ended at their goal.
     pub met: u64,
-    /// Number of jobs that ended later, or failed, or had not ended.
+    /// Number of jobs that ended later, failed, were cancelled, or had not ended. It is the sum of
+    /// `causes`.
     pub missed: u64,
     /// Number of jobs that admission rejected.
     pub declined: u64,
-    /// Causes of missed deadlines.
+    /// Number of missed deadlines by cause.
     pub causes: MissCauses,
 }
 

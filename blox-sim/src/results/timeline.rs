@@ -5,24 +5,27 @@ use serde::Serialize;
 /// Maximum number of rows of a timeline.
 const ROWS: usize = 2048;
 
-/// Means over an interval. All rows of a timeline have the same length: 1 s, or the smallest power
-/// of two of it with at most 2048 rows.
+/// Means over an interval: the integral of a number over the interval / its length. Covers all jobs,
+/// measured or not. All rows of a timeline have the same length: 1 s, or the smallest power of two of
+/// it with at most 2048 rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TimelineRow {
-    /// Start of the interval in seconds.
+    /// Start of the interval, in seconds since the start of the simulation.
     pub time_s: f64,
     /// Length of the interval in seconds; the last one ends with the simulation.
     pub length_s: f64,
-    /// GPUs with at least one running job.
+    /// Mean number of GPUs with at least one running job. A shared GPU counts once. GPUs of starting
+    /// and stopping jobs are excluded.
     pub busy_gpus: f64,
-    /// Usable GPUs: not broken, on nodes that are up and not cordoned. The utilisation of the
+    /// Mean number of usable GPUs: not broken, on nodes that are up and not cordoned. The utilisation of the
     /// [`Summary`](super::Summary) refers to all GPUs instead.
     pub usable_gpus: f64,
-    /// Jobs with GPUs: starting, running or stopping.
+    /// Mean number of jobs with GPUs: starting, running or stopping.
     pub placed_jobs: f64,
-    /// Jobs in the system without GPUs: waiting, held back, or before their admission decision.
+    /// Mean number of jobs in the system without GPUs: waiting, held back, or before their admission
+    /// decision. Rejected and ended jobs are excluded.
     pub queued_jobs: f64,
-    /// Jobs among them that admission or a user held back.
+    /// Mean number of the queued jobs that admission or a user held back.
     pub deferred_jobs: f64,
 }
 

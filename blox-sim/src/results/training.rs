@@ -7,11 +7,12 @@ use serde::Serialize;
 /// Resources allocated to a training job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Given {
-    /// GPU-seconds, restarts included: from the plan that allocated GPUs until the plan that
-    /// released them, or until the job's end.
+    /// GPU-seconds: the sum of number of GPUs x allocated time. An allocation lasts from its plan
+    /// until the plan that releases it, a crash, a failed launch, or the job's end. Includes the time
+    /// of launches.
     pub gpu: Seconds,
-    /// Number of times that the job was allocated other GPUs, except the first time; includes
-    /// failed launches.
+    /// Number of allocations after the first: of other GPUs, or after a stop, a crash or a failed
+    /// launch.
     pub restarts: u32,
 }
 
@@ -51,16 +52,17 @@ impl Account {
 /// Means over the measured training jobs with a completion time (Sia, SOSP 2023, tables 3 and 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TrainingFigures {
-    /// Number of these jobs.
+    /// Number of these jobs. Rejected, failed and unfinished jobs are excluded.
     pub jobs: u64,
-    /// Restarts of a job on other GPUs.
+    /// Mean number of [`Given::restarts`] of a job.
     pub restarts: f64,
-    /// GPU-hours allocated to a job, restarts included.
+    /// Mean GPU-hours allocated to a job ([`Given::gpu`] / 3600), restarts included.
     pub gpu_hours: f64,
-    /// Jobs in the system, running and waiting, of all kinds: the mean from the first submission to
-    /// the last end.
+    /// Mean number of jobs in the system over time, from the first submission to the last submission
+    /// or end. Counts jobs of all kinds, running and waiting, measured or not; rejected jobs count
+    /// until their rejection.
     pub contention: f64,
-    /// Maximum number of jobs in the system.
+    /// Maximum number of these jobs at one time.
     pub most_contention: u64,
 }
 

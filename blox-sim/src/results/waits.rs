@@ -16,7 +16,8 @@ pub struct WaitRow {
     pub reason: ReasonLabel,
     /// Number of measured jobs that waited for this reason, each counted once.
     pub jobs: u64,
-    /// Total time that these jobs waited for it.
+    /// Sum over these jobs of the seconds that each waited for it, up to its end or the end of the
+    /// simulation.
     pub total: Seconds,
 }
 

@@ -16,6 +16,38 @@ use text::number_of;
 /// Jobs in order of submission.
 ///
 /// The rank of a job in this order, from 0, is its number in a run.
+///
+/// ```
+/// use blox_core::{GpuCount, JobSpec, Seconds, Time};
+/// use blox_sim::workload::{Limited, Notices, Workload, WorkloadError, collect};
+///
+/// /// An endless workload: a job with one GPU every minute.
+/// #[derive(Default)]
+/// struct EachMinute {
+///     minutes: u32,
+///     notices: Notices,
+/// }
+///
+/// impl Workload for EachMinute {
+///     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+///         let submit = Time::new(60.0 * f64::from(self.minutes));
+///         self.minutes += 1;
+///         Ok(Some(JobSpec::new(submit, GpuCount(1), Seconds::new(600.0))))
+///     }
+///
+///     fn notices(&self) -> &Notices {
+///         &self.notices
+///     }
+///
+///     fn describe(&self) -> String {
+///         "a job every minute".to_owned()
+///     }
+/// }
+///
+/// let jobs = collect(&mut Limited::new(EachMinute::default(), 3))?;
+/// assert_eq!(jobs[2].submit, Time::new(120.0));
+/// # Ok::<(), WorkloadError>(())
+/// ```
 pub trait Workload: Send {
     /// Returns the next job; `None` at the end, which a generator may never reach.
     ///

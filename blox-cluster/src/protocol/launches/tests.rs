@@ -318,10 +318,10 @@ fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
 #[test]
 fn cluster_time_counts_from_the_first_start_of_a_log() {
     let begin = |saved, now, unix| {
-        let cadence = Box::new(Rounds::every(Seconds::new(2.0)).unwrap());
+        let trigger = Box::new(Rounds::every(Seconds::new(2.0)).unwrap());
         let (settings, id) = (Settings::default(), ClusterId("c".into()));
         let unix = Time::new(unix);
-        Scheduler::begin(settings, saved, &[], id, cadence, Millis(now), unix).0
+        Scheduler::begin(settings, saved, &[], id, trigger, Millis(now), unix).0
     };
     let first = begin(Saved::default(), 5_000, 1e9);
     assert_eq!(first.time(Millis(6_000)), Time::new(1.0));

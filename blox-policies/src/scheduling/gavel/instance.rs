@@ -213,6 +213,40 @@ impl Allocation {
 ///
 /// This is the extension point for Gavel's policies. It runs again when jobs, speeds or the cluster
 /// changed. Rounds realise its allocation.
+///
+/// ```
+/// use blox_core::{JobId, Stateless};
+/// use blox_policies::scheduling::gavel::{Allocation, Combination, Entrant, Instance};
+/// use blox_policies::scheduling::gavel::{PerType, SharePolicy, TypePool};
+/// use blox_solve::SolveError;
+///
+/// /// Gives each job the same fraction of each type's GPUs.
+/// struct EqualParts;
+///
+/// impl Stateless for EqualParts {}
+///
+/// impl SharePolicy for EqualParts {
+///     fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
+///         let demand: u32 = instance.jobs.iter().map(|job| job.gpus).sum();
+///         let part = |pool: &TypePool| f64::from(pool.gpus) / f64::from(demand);
+///         let parts: PerType = instance.types.iter().map(part).collect();
+///         let row = |job: &Entrant| (Combination::single(job.id), parts.clone());
+///         let rows = instance.jobs.iter().map(row).collect();
+///         Ok(Allocation::of(rows).within(instance)) // at most all of a job's time
+///     }
+/// }
+///
+/// # let job = |id| Entrant {
+/// #     id: JobId(id), gpus: 2, weight: 1.0, age: 0.0, left: 1e3, due: None,
+/// #     rates: PerType::from_slice(&[1.0]),
+/// # };
+/// # let types = vec![TypePool { name: "v100".into(), gpus: 2, price: 1.0 }];
+/// // Two jobs with two GPUs each, on a cluster with two GPUs of one type.
+/// let instance = Instance { types, jobs: vec![job(0), job(1)], pairs: Vec::new() };
+/// let allocation = EqualParts.allocate(&mut (), &instance)?;
+/// assert_eq!(allocation.get(Combination::single(JobId(1))).unwrap()[..], [0.5]);
+/// # Ok::<(), SolveError>(())
+/// ```
 pub trait SharePolicy: Policy {
     /// Computes the fractions for all jobs of an instance.
     ///

@@ -23,6 +23,48 @@ pub struct Applicant<'a> {
 }
 
 /// Computes the values and costs of configurations for a job.
+///
+/// ```
+/// # use blox_core::{ClusterSpec, Composition, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobSpec};
+/// # use blox_core::{Seconds, State, Time, Verdict, testing::FirstFit};
+/// use blox_core::{View, perf::goodput::KnownBatches};
+/// use blox_policies::scheduling::sia::{Applicant, Config, Scores, Sia};
+///
+/// /// Prefers the GPU types with the highest numbers, whatever the job.
+/// struct LastType;
+///
+/// impl Scores for LastType {
+///     fn values(
+///         &self,
+///         _: View<'_>,
+///         _: &Applicant<'_>,
+///         configs: &[Config],
+///         _: &mut KnownBatches,
+///     ) -> Vec<Option<f64>> {
+///         let value = |c: &Config| Some(f64::from(c.gpu_type.0 + 1) * f64::from(c.gpus));
+///         configs.iter().map(value).collect()
+///     }
+///
+///     fn costs(&self, _: &Applicant<'_>, _: &[Config], values: &[Option<f64>]) -> Vec<Option<f64>> {
+///         values.iter().map(|value| value.map(|v| -v)).collect()
+///     }
+/// }
+///
+/// # let cluster: ClusterSpec = "1x4:t4,1x4:a100".parse()?;
+/// # let mut state = State::new(&cluster)?;
+/// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0)).into();
+/// # let job = JobId(0);
+/// # state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
+/// # let verdict = Verdict::Accept { class: None, deadline: None };
+/// # state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// # let (view, mut queue) = (View::of(&state), JobQueue::default());
+/// # let composition = Composition::new("last-type").placement(FirstFit);
+/// let mut scheduler = composition.scheduling(Sia::new(LastType)).build()?;
+/// // A rigid job waits on a cluster with two types.
+/// scheduler.schedule(view, &mut queue);
+/// assert_eq!(queue.all(view)[0].shapes[0].gpu_type, Some(GpuTypeId(1)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Scores: Send + Sync + 'static {
     /// Returns the value of each configuration, in any unit, or `None` if the job cannot use it.
     ///

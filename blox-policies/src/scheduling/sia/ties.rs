@@ -21,6 +21,28 @@ pub struct Tie {
 }
 
 /// Breaks ties by small changes of costs that reorder only equal configurations.
+///
+/// ```
+/// use blox_core::JobId;
+/// use blox_policies::scheduling::sia::{Sia, Tie, Ties};
+///
+/// /// Prefers the configurations with the lowest numbers.
+/// struct LowestColumn;
+///
+/// impl Ties for LowestColumn {
+///     fn settle(&self, cost: f64, tie: &Tie) -> f64 {
+///         cost + 1e-6 * tie.column as f64 / (tie.columns * tie.jobs) as f64
+///     }
+/// }
+///
+/// let tie = |column| {
+///     Tie { job: JobId(0), place: 0, jobs: 1, column, columns: 2, previous: false }
+/// };
+/// assert!(LowestColumn.settle(-3.0, &tie(0)) < LowestColumn.settle(-3.0, &tie(1)));
+/// assert!(LowestColumn.settle(-3.0, &tie(0)) > LowestColumn.settle(-3.1, &tie(1)));
+/// let policy = Sia::default().settling(LowestColumn);
+/// # let _ = policy;
+/// ```
 pub trait Ties: Send + Sync + 'static {
     /// Returns the cost of a configuration, adjusted to break ties.
     fn settle(&self, cost: f64, tie: &Tie) -> f64;
