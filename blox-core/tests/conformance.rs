@@ -9,6 +9,8 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 
+mod planted;
+
 /// Takes free GPUs, then those of the last jobs in order. If there are still too few, changes
 /// nothing.
 #[derive(Clone, Copy, Debug)]
