@@ -11,6 +11,17 @@ use serde::{Deserialize, Serialize};
 
 mod planted;
 
+/// Returns the free GPUs of the types that a job accepts.
+fn free_for(job: JobId, draft: &mut Draft<'_>) -> Vec<GpuId> {
+    if let Some(job) = draft.view().job(job) {
+        draft.narrow_to(&job);
+    }
+    let nodes = draft.nodes_with_free();
+    let free = nodes.flat_map(|n| draft.free_gpus_on(n.id())).collect();
+    draft.widen();
+    free
+}
+
 /// Takes free GPUs, then those of the last jobs in order. If there are still too few, changes
 /// nothing.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +37,18 @@ impl PlacementPolicy for Preempting {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
-            let needed = request.shapes[0].gpus.get();
+            let needed = request.shapes[0].gpus.get() as usize;
             let before = draft.savepoint();
-            while draft.free_gpus() < needed {
+            let mut free = free_for(request.job, draft);
+            while free.len() < needed {
                 let Some(victim) = requests.next_victim(draft) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
+                free = free_for(request.job, draft);
             }
-            let free: GpuList = draft
-                .nodes_with_free()
-                .flat_map(|n| draft.free_gpus_on(n.id()))
-                .take(needed as usize)
-                .collect();
-            if free.len() < needed as usize {
+            free.truncate(needed);
+            if free.len() < needed {
                 draft.rollback(before);
                 requests.candidate_blocked(draft);
                 break;
@@ -262,10 +271,16 @@ impl Decide for ByHand {
         }
         for job in view.waiting() {
             let needed = job.gpus().get() as usize;
-            if free.len() < needed {
+            let accepts = |gpu: &GpuId| {
+                let node = view.cluster().node_of(*gpu).and_then(|n| view.node(n));
+                node.is_some_and(|n| job.accepts(view.cluster(), n.gpu_type()))
+            };
+            let gpus: GpuList = free.iter().copied().filter(accepts).take(needed).collect();
+            if gpus.len() < needed {
                 break;
             }
-            let assignment = Assignment::of(free.drain(..needed));
+            free.retain(|gpu| !gpus.contains(gpu));
+            let assignment = Assignment::of(gpus);
             out.actions.push(Action::Place {
                 job: job.id(),
                 assignment,
@@ -1083,11 +1098,8 @@ impl Dice {
     }
 }
 
-fn any_free(draft: &Draft<'_>, count: usize, dice: &mut Dice) -> GpuList {
-    let mut free: Vec<GpuId> = draft
-        .nodes_with_free()
-        .flat_map(|n| draft.free_gpus_on(n.id()))
-        .collect();
+fn any_free(job: JobId, draft: &mut Draft<'_>, count: usize, dice: &mut Dice) -> GpuList {
+    let mut free = free_for(job, draft);
     let mut taken = GpuList::new();
     while taken.len() < count && !free.is_empty() {
         taken.push(free.swap_remove(dice.next(free.len())));
@@ -1129,7 +1141,7 @@ impl Monkey {
             }
             (3 | 4, Some(_)) if self.reassigns => {
                 let count = 1 + dice.next(width + 1);
-                let gpus = any_free(draft, count, dice);
+                let gpus = any_free(job, draft, count, dice);
                 if gpus.is_empty() {
                     return Ok(());
                 }
@@ -1142,14 +1154,20 @@ impl Monkey {
                 Ok(())
             }
             (6, None) if self.pairs && draft.may_place(job) => {
-                if let Some(mut a) = draft.current(other).cloned() {
+                let cluster = draft.view().cluster();
+                let accepts = |gpu: &GpuId| {
+                    let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+                    node.is_some_and(|n| known.accepts(cluster, n.gpu_type()))
+                };
+                let has = draft.current(other).cloned();
+                if let Some(mut a) = has.filter(|a| a.gpus.iter().all(accepts)) {
                     a.partner = Some(other);
                     let _ = draft.assign(job, a);
                 }
                 Ok(())
             }
             (0..=3, None) if draft.may_place(job) => {
-                let gpus = any_free(draft, width, dice);
+                let gpus = any_free(job, draft, width, dice);
                 if gpus.len() == width {
                     draft.assign(job, Assignment::of(gpus))?;
                 }
@@ -1253,19 +1271,19 @@ impl PlacementPolicy for Passing {
         draft: &mut Draft<'_>,
     ) -> Result<Outlook, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
-            let needed = request.shapes[0].gpus.get();
+            let needed = request.shapes[0].gpus.get() as usize;
             let mut victims = Vec::new();
-            while self.preempting && draft.free_gpus() < needed {
+            let mut gpus = free_for(request.job, draft);
+            while self.preempting && gpus.len() < needed {
                 let Some(victim) = requests.next_victim(draft) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
                 victims.push(victim);
+                gpus = free_for(request.job, draft);
             }
-            let gpus = draft.nodes_with_free();
-            let gpus = gpus.flat_map(|n| draft.free_gpus_on(n.id()));
-            let gpus: GpuList = gpus.take(needed as usize).collect();
-            if gpus.len() < needed as usize {
+            gpus.truncate(needed);
+            if gpus.len() < needed {
                 // On a node that takes no new jobs, the release cannot be undone.
                 victims.retain(|&v| draft.spare(v).is_err());
                 requests.candidate_blocked(draft);

@@ -12,15 +12,27 @@ use blox_core::{
 #[test]
 fn ignored_constraint_is_found() {
     check(&[
-        planted("GPU types of jobs", ignores_gpu_types, &[]),
-        planted("CPUs of nodes", ignores_cpus, &[]),
-        planted("memory of nodes", ignores_memory, &[]),
-        planted("CPUs of single nodes", ignores_cpus_per_node, &[]),
-        planted("cordoned nodes", ignores_cordons, &[]),
+        planted("GPU types of jobs", ignores_gpu_types, &[Property::Plan]),
+        planted("CPUs of nodes", ignores_cpus, &[Property::Plan]),
+        planted("memory of nodes", ignores_memory, &[Property::Plan]),
+        planted(
+            "CPUs of single nodes",
+            ignores_cpus_per_node,
+            &[Property::Plan],
+        ),
+        planted("cordoned nodes", ignores_cordons, &[Property::Plan]),
         planted("broken GPUs", ignores_broken_gpus, &[Property::Plan]),
-        planted("GPU types of types in sum", counts_hidden_gpus, &[]),
-        planted("virtual clusters", ignores_virtual_clusters, &[]),
-        planted("GPU types of victims", swaps_types, &[]),
+        planted(
+            "GPU types of types in sum",
+            counts_hidden_gpus,
+            &[Property::Plan],
+        ),
+        planted(
+            "virtual clusters",
+            ignores_virtual_clusters,
+            &[Property::VirtualClusters],
+        ),
+        planted("GPU types of victims", swaps_types, &[Property::Plan]),
     ]);
 }
 

@@ -31,7 +31,7 @@ fn wrong_execution_is_found() {
             &[Property::Panic],
         ),
         planted("rate at launch", rate_at_launch, &[Property::Determinism]),
-        planted("GPUs of placed jobs", gpus_of_placed, &[]),
+        planted("GPUs of placed jobs", gpus_of_placed, &[Property::Panic]),
         planted(
             "touched jobs only",
             touched_jobs_only,

@@ -29,8 +29,8 @@ fn hidden_memory_is_found() {
             estimates_in_a_mutex,
             &[Property::Restore],
         ),
-        planted("skipped cordons", skipped_cordons, &[]),
-        planted("skipped groups", skipped_groups, &[]),
+        planted("skipped cordons", skipped_cordons, &[Property::Restore]),
+        planted("skipped groups", skipped_groups, &[Property::Restore]),
     ]);
 }
 

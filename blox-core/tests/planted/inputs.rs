@@ -14,28 +14,56 @@ use std::collections::BTreeMap;
 fn wrong_reading_is_found() {
     check(&[
         planted("missing attribute", missing_attribute, &[Property::Panic]),
-        planted("attribute that is no text", attribute_no_text, &[]),
-        planted("negative attribute", negative_attribute, &[]),
-        planted("attribute of a missing job", attribute_of_missing_job, &[]),
-        planted("unknown GPU type", unknown_gpu_type, &[]),
-        planted("label that is no number", label_no_number, &[]),
-        planted("label of one node only", label_of_one_node, &[]),
-        planted("group without a leader", group_without_leader, &[]),
-        planted("beside another type", beside_another_type, &[]),
+        planted(
+            "attribute that is no text",
+            attribute_no_text,
+            &[Property::Panic],
+        ),
+        planted("negative attribute", negative_attribute, &[Property::Panic]),
+        planted(
+            "attribute of a missing job",
+            attribute_of_missing_job,
+            &[Property::Plan],
+        ),
+        planted("unknown GPU type", unknown_gpu_type, &[Property::Panic]),
+        planted(
+            "label that is no number",
+            label_no_number,
+            &[Property::Panic],
+        ),
+        planted(
+            "label of one node only",
+            label_of_one_node,
+            &[Property::Panic],
+        ),
+        planted(
+            "group without a leader",
+            group_without_leader,
+            &[Property::Liveness],
+        ),
+        planted(
+            "beside another type",
+            beside_another_type,
+            &[Property::Plan],
+        ),
         planted(
             "beside another width",
             beside_another_width,
             &[Property::Plan],
         ),
-        planted("levels without rates", levels_without_rates, &[]),
-        planted("largest level", largest_level, &[]),
-        planted("missed deadline", missed_deadline, &[]),
-        planted("job without user", without_user, &[]),
-        planted("jobs by name", jobs_by_name, &[]),
-        planted("priority as index", priority_as_index, &[]),
-        planted("job without work", without_work, &[]),
+        planted(
+            "levels without rates",
+            levels_without_rates,
+            &[Property::Panic],
+        ),
+        planted("largest level", largest_level, &[Property::Liveness]),
+        planted("missed deadline", missed_deadline, &[Property::Panic]),
+        planted("job without user", without_user, &[Property::Panic]),
+        planted("jobs by name", jobs_by_name, &[Property::Liveness]),
+        planted("priority as index", priority_as_index, &[Property::Panic]),
+        planted("job without work", without_work, &[Property::Panic]),
         planted("zero weight", zero_weight, &[Property::Panic]),
-        planted("speed of each type", speed_of_each_type, &[]),
+        planted("speed of each type", speed_of_each_type, &[Property::Panic]),
     ]);
 }
 
