@@ -1052,6 +1052,64 @@ fn a_failure_says_how_to_see_it_again() {
 }
 
 #[test]
+fn failure_printed_as_test_fails_again() {
+    let first = single_gpu_only().check().unwrap_err();
+    let text = first.to_string();
+    let (_, test) = text.split_once("or with this test:\n\n").unwrap();
+    assert_eq!(test, first.test());
+    let name = format!("fn policy_single_gpu_only_case_{}_conforms()", first.case);
+    assert!(test.contains(&name), "{test}");
+    let (_, case) = test.split_once("r#\"").unwrap();
+    let (case, _) = case.split_once("\"#;").unwrap();
+    assert_eq!(case, first.script);
+    assert_eq!(case.matches("\"work\":").count(), first.jobs, "{case}");
+    let again = single_gpu_only().case(case).unwrap().check().unwrap_err();
+    assert_eq!(again, first);
+}
+
+#[test]
+fn every_case_survives_its_text() {
+    // The detection differs from case to case, so that the whole case counts.
+    let suite = || {
+        conformance(|_| {
+            let policy = scheduling_fn(|view, out: &mut Requests| {
+                assert!(view.now().secs() < 3000.0, "it is late");
+                view.active().for_each(|j| out.push(Request::gang(&j)));
+                Outlook::NextRound
+            });
+            Composition::new("late")
+                .scheduling(policy)
+                .placement(FirstFit)
+                .build()
+                .unwrap()
+        })
+        .with_attribute("level")
+        .with_label("rack")
+    };
+    let mut failed = 0;
+    for seed in 0..40 {
+        if let Err(first) = suite().only(seed).check() {
+            let again = suite().case(&first.script).unwrap().check();
+            assert_eq!(again, Err(first));
+            failed += 1;
+        }
+    }
+    assert!(failed > 20, "{failed}");
+}
+
+#[test]
+fn case_that_cannot_be_read_is_refused() {
+    let read = |text: &str| single_gpu_only().case(text).map(|_| ()).unwrap_err();
+    let error = read("{}").to_string();
+    assert!(error.starts_with("cannot read the case: missing field"), "{error}");
+    let case = single_gpu_only().check().unwrap_err().script;
+    let unknown = case.replace("{\"submit\":0}", "{\"submit\":4242}");
+    assert_ne!(unknown, case);
+    let expected = "cannot read the case: Submit(JobId(4242)) names what the case does not have";
+    assert_eq!(read(&unknown).to_string(), expected);
+}
+
+#[test]
 fn restarting_for_ever_is_caught() {
     /// Restarts every job at every decision.
     #[derive(Clone)]

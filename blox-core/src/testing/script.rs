@@ -520,11 +520,8 @@ impl Script {
                 }
                 if r.chance(0.4) {
                     let mut at = || {
-                        let slack = {
-                            let most = r.pick(&[2.0, 20.0]);
-                            r.between(-1.0, most)
-                        };
-                        let slack = slack * (length + self.round);
+                        let most = r.pick(&[2.0, 20.0]);
+                        let slack = r.between(-1.0, most) * (length + self.round);
                         Time::new((spec.submit.secs() + slack).max(0.0))
                     };
                     let mut at = [at(), at()];
