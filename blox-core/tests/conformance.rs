@@ -1101,7 +1101,10 @@ fn every_case_survives_its_text() {
 fn case_that_cannot_be_read_is_refused() {
     let read = |text: &str| single_gpu_only().case(text).map(|_| ()).unwrap_err();
     let error = read("{}").to_string();
-    assert!(error.starts_with("cannot read the case: missing field"), "{error}");
+    assert!(
+        error.starts_with("cannot read the case: missing field"),
+        "{error}"
+    );
     let case = single_gpu_only().check().unwrap_err().script;
     let unknown = case.replace("{\"submit\":0}", "{\"submit\":4242}");
     assert_ne!(unknown, case);

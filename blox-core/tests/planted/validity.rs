@@ -15,7 +15,7 @@ use blox_core::{
 fn wrong_validity_is_found() {
     check(&[
         planted("old jobs first", old_jobs_first, &[Property::Outlook]),
-        planted("urgent deadlines first", urgent_first, &[]),
+        planted("urgent deadlines first", urgent_first, &[Property::Outlook]),
         planted("timer too late", timer_too_late, &[Property::Outlook]),
         planted(
             "admission at night",
