@@ -9,6 +9,19 @@ use blox_core::{
 };
 use serde::{Deserialize, Serialize};
 
+mod planted;
+
+/// Returns the free GPUs of the types that a job accepts.
+fn free_for(job: JobId, draft: &mut Draft<'_>) -> Vec<GpuId> {
+    if let Some(job) = draft.view().job(job) {
+        draft.narrow_to(&job);
+    }
+    let nodes = draft.nodes_with_free();
+    let free = nodes.flat_map(|n| draft.free_gpus_on(n.id())).collect();
+    draft.widen();
+    free
+}
+
 /// Takes free GPUs, then those of the last jobs in order. If there are still too few, changes
 /// nothing.
 #[derive(Clone, Copy, Debug)]
@@ -24,20 +37,18 @@ impl PlacementPolicy for Preempting {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
-            let needed = request.shapes[0].gpus.get();
+            let needed = request.shapes[0].gpus.get() as usize;
             let before = draft.savepoint();
-            while draft.free_gpus() < needed {
+            let mut free = free_for(request.job, draft);
+            while free.len() < needed {
                 let Some(victim) = requests.next_victim(draft) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
+                free = free_for(request.job, draft);
             }
-            let free: GpuList = draft
-                .nodes_with_free()
-                .flat_map(|n| draft.free_gpus_on(n.id()))
-                .take(needed as usize)
-                .collect();
-            if free.len() < needed as usize {
+            free.truncate(needed);
+            if free.len() < needed {
                 draft.rollback(before);
                 requests.candidate_blocked(draft);
                 break;
@@ -260,10 +271,16 @@ impl Decide for ByHand {
         }
         for job in view.waiting() {
             let needed = job.gpus().get() as usize;
-            if free.len() < needed {
+            let accepts = |gpu: &GpuId| {
+                let node = view.cluster().node_of(*gpu).and_then(|n| view.node(n));
+                node.is_some_and(|n| job.accepts(view.cluster(), n.gpu_type()))
+            };
+            let gpus: GpuList = free.iter().copied().filter(accepts).take(needed).collect();
+            if gpus.len() < needed {
                 break;
             }
-            let assignment = Assignment::of(free.drain(..needed));
+            free.retain(|gpu| !gpus.contains(gpu));
+            let assignment = Assignment::of(gpus);
             out.actions.push(Action::Place {
                 job: job.id(),
                 assignment,
@@ -1044,6 +1061,67 @@ fn a_failure_says_how_to_see_it_again() {
 }
 
 #[test]
+fn failure_printed_as_test_fails_again() {
+    let first = single_gpu_only().check().unwrap_err();
+    let text = first.to_string();
+    let (_, test) = text.split_once("or with this test:\n\n").unwrap();
+    assert_eq!(test, first.test());
+    let name = format!("fn policy_single_gpu_only_case_{}_conforms()", first.case);
+    assert!(test.contains(&name), "{test}");
+    let (_, case) = test.split_once("r#\"").unwrap();
+    let (case, _) = case.split_once("\"#;").unwrap();
+    assert_eq!(case, first.script);
+    assert_eq!(case.matches("\"work\":").count(), first.jobs, "{case}");
+    let again = single_gpu_only().case(case).unwrap().check().unwrap_err();
+    assert_eq!(again, first);
+}
+
+#[test]
+fn every_case_survives_its_text() {
+    // The detection differs from case to case, so that the whole case counts.
+    let suite = || {
+        conformance(|_| {
+            let policy = scheduling_fn(|view, out: &mut JobQueue| {
+                assert!(view.now().secs() < 3000.0, "it is late");
+                view.active().for_each(|j| out.push(Request::gang(&j)));
+                Validity::NextRound
+            });
+            Composition::new("late")
+                .scheduling(policy)
+                .placement(FirstFit)
+                .build()
+                .unwrap()
+        })
+        .with_attribute("level")
+        .with_label("rack")
+    };
+    let mut failed = 0;
+    for seed in 0..40 {
+        if let Err(first) = suite().only(seed).check() {
+            let again = suite().case(&first.script).unwrap().check();
+            assert_eq!(again, Err(first));
+            failed += 1;
+        }
+    }
+    assert!(failed > 20, "{failed}");
+}
+
+#[test]
+fn case_that_cannot_be_read_is_refused() {
+    let read = |text: &str| single_gpu_only().case(text).map(|_| ()).unwrap_err();
+    let error = read("{}").to_string();
+    assert!(
+        error.starts_with("cannot read the case: missing field"),
+        "{error}"
+    );
+    let case = single_gpu_only().check().unwrap_err().script;
+    let unknown = case.replace("{\"submit\":0}", "{\"submit\":4242}");
+    assert_ne!(unknown, case);
+    let expected = "cannot read the case: Submit(JobId(4242)) names what the case does not have";
+    assert_eq!(read(&unknown).to_string(), expected);
+}
+
+#[test]
 fn restarting_for_ever_is_caught() {
     /// Restarts every job at every decision.
     #[derive(Clone)]
@@ -1090,11 +1168,8 @@ impl Dice {
     }
 }
 
-fn any_free(draft: &Draft<'_>, count: usize, dice: &mut Dice) -> GpuList {
-    let mut free: Vec<GpuId> = draft
-        .nodes_with_free()
-        .flat_map(|n| draft.free_gpus_on(n.id()))
-        .collect();
+fn any_free(job: JobId, draft: &mut Draft<'_>, count: usize, dice: &mut Dice) -> GpuList {
+    let mut free = free_for(job, draft);
     let mut taken = GpuList::new();
     while taken.len() < count && !free.is_empty() {
         taken.push(free.swap_remove(dice.next(free.len())));
@@ -1136,7 +1211,7 @@ impl Monkey {
             }
             (3 | 4, Some(_)) if self.reassigns => {
                 let count = 1 + dice.next(width + 1);
-                let gpus = any_free(draft, count, dice);
+                let gpus = any_free(job, draft, count, dice);
                 if gpus.is_empty() {
                     return Ok(());
                 }
@@ -1149,14 +1224,20 @@ impl Monkey {
                 Ok(())
             }
             (6, None) if self.pairs && draft.may_place(job) => {
-                if let Some(mut a) = draft.current(other).cloned() {
+                let cluster = draft.view().cluster();
+                let accepts = |gpu: &GpuId| {
+                    let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+                    node.is_some_and(|n| known.accepts(cluster, n.gpu_type()))
+                };
+                let has = draft.current(other).cloned();
+                if let Some(mut a) = has.filter(|a| a.gpus.iter().all(accepts)) {
                     a.partner = Some(other);
                     let _ = draft.assign(job, a);
                 }
                 Ok(())
             }
             (0..=3, None) if draft.may_place(job) => {
-                let gpus = any_free(draft, width, dice);
+                let gpus = any_free(job, draft, width, dice);
                 if gpus.len() == width {
                     draft.assign(job, Assignment::of(gpus))?;
                 }
@@ -1260,19 +1341,19 @@ impl PlacementPolicy for Passing {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
-            let needed = request.shapes[0].gpus.get();
+            let needed = request.shapes[0].gpus.get() as usize;
             let mut victims = Vec::new();
-            while self.preempting && draft.free_gpus() < needed {
+            let mut gpus = free_for(request.job, draft);
+            while self.preempting && gpus.len() < needed {
                 let Some(victim) = requests.next_victim(draft) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
                 victims.push(victim);
+                gpus = free_for(request.job, draft);
             }
-            let gpus = draft.nodes_with_free();
-            let gpus = gpus.flat_map(|n| draft.free_gpus_on(n.id()));
-            let gpus: GpuList = gpus.take(needed as usize).collect();
-            if gpus.len() < needed as usize {
+            gpus.truncate(needed);
+            if gpus.len() < needed {
                 // On a node that takes no new jobs, the release cannot be undone.
                 victims.retain(|&v| draft.spare(v).is_err());
                 requests.candidate_blocked(draft);

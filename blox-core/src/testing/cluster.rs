@@ -27,6 +27,9 @@ use std::sync::Arc;
 /// Maximum number of steps. A scheduler that makes progress needs fewer.
 const MOST_STEPS: u64 = 100_000;
 
+/// Reason of a cordon by an operator.
+const OPERATOR: &str = "scripted";
+
 // Purposes of random numbers.
 const LAUNCH: u64 = 1;
 const STOP: u64 = 2;
@@ -540,6 +543,20 @@ impl ScriptedCluster {
             Outside::GpuRepaired(gpu) => {
                 std::mem::take(&mut self.broken[gpu.index()]).then_some(())?;
                 Some(Event::GpuRepaired { gpu })
+            }
+            Outside::Cordon(node) => {
+                let there = self.nodes[node.index()].0 != Node::Left;
+                let cordoned = view.node(node).is_none_or(|n| n.cordoned().is_some());
+                let why = Name::from(OPERATOR);
+                let action = NodeAction::Cordon { node, why };
+                (there && !cordoned).then_some(Event::NodeManaged { action })
+            }
+            Outside::Uncordon(node) => {
+                let there = self.nodes[node.index()].0 != Node::Left;
+                let cordoned = view.node(node).and_then(|n| n.cordoned());
+                let own = there && cordoned.is_some_and(|why| why.as_str() == OPERATOR);
+                let action = NodeAction::Uncordon { node };
+                own.then_some(Event::NodeManaged { action })
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use super::cluster::{ScriptedCluster, near};
 use super::difference::{self, Steps};
-use super::script::{Fault, Faults, Script};
+use super::script::{Contents, Fault, Faults, Script};
 use super::verify::verify;
-use crate::decision::{NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
+use crate::decision::{Action, NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
 use crate::drive::{drive, run_ready};
 use crate::event::{Event, Outcome};
 use crate::ids::{JobId, Name};
@@ -67,6 +67,9 @@ pub enum Property {
     Restore,
     /// A journal replays with the same decisions.
     Replay,
+    /// Jobs of a virtual cluster run only on nodes that serve it. Checked only with
+    /// [`Suite::keeps_virtual_clusters`].
+    VirtualClusters,
 }
 
 impl fmt::Display for Property {
@@ -87,6 +90,7 @@ impl fmt::Display for Property {
             Property::Clone => "does not survive cloning",
             Property::Restore => "does not survive saving and restoring",
             Property::Replay => "does not replay from its journal",
+            Property::VirtualClusters => "placed a job outside of its virtual cluster",
         })
     }
 }
@@ -113,7 +117,8 @@ impl Problem {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[error(
-    "policy `{policy}` {property}: case {case}, step {step}, at {at} s: expected {expected}, found {found}; rerun with `.only({case}).jobs({jobs})`"
+    "policy `{policy}` {property}: case {case}, step {step}, at {at} s: expected {expected}, found {found}; rerun with `.only({case}).jobs({jobs})` or with this test:\n\n{}",
+    self.test()
 )]
 pub struct Failure {
     /// The rule.
@@ -132,7 +137,33 @@ pub struct Failure {
     pub expected: String,
     /// Found instead.
     pub found: String,
+    /// The cluster, the jobs and the outside events of the case, for [`Suite::case`]. Empty if the
+    /// scheduler could not be built.
+    pub script: String,
 }
+
+impl Failure {
+    /// Returns the source of a test that runs the same case. It contains the cluster and the jobs,
+    /// so it stays the same if the cases of the suite change. Only the scheduler must be filled in.
+    pub fn test(&self) -> String {
+        let part = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let name: String = self.policy.chars().map(part).collect();
+        let (name, case, script) = (name.to_lowercase(), self.case, &self.script);
+        format!(
+            "#[test]\n\
+             fn policy_{name}_case_{case}_conforms() {{\n\
+             \x20   let case = r#\"{script}\"#;\n\
+             \x20   let suite = conformance(|seed| todo!(\"build the scheduler from {{seed}}\"));\n\
+             \x20   suite.case(case).unwrap().check().unwrap();\n\
+             }}\n"
+        )
+    }
+}
+
+/// A text that is no case of a suite; see [`Suite::case`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read the case: {0}")]
+pub struct CaseError(String);
 
 /// Counters of a suite run that found no violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -227,9 +258,15 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
         build: Box::new(move |seed| builder(seed).into()),
         cases: 128,
         first: 0,
-        most_jobs: usize::MAX,
-        troubles: Faults::ALL,
+        contents: Contents {
+            troubles: Faults::ALL,
+            most_jobs: usize::MAX,
+            attributes: Vec::new(),
+            labels: Vec::new(),
+        },
+        script: None,
         starves: false,
+        keeps: false,
         patience: Duration::from_secs(10),
     }
 }
@@ -254,9 +291,11 @@ pub struct Suite<'a> {
     build: Box<dyn Fn(u64) -> Subject + Sync + 'a>,
     cases: u64,
     first: u64,
-    most_jobs: usize,
-    troubles: Faults,
+    contents: Contents,
+    /// The only case, instead of those of the seeds.
+    script: Option<Arc<Script>>,
     starves: bool,
+    keeps: bool,
     patience: Duration,
 }
 
@@ -278,14 +317,55 @@ impl Suite<'_> {
     /// Runs only the first jobs of each case, at least one.
     #[must_use]
     pub fn jobs(mut self, most: usize) -> Self {
-        self.most_jobs = most.max(1);
+        self.contents.most_jobs = most.max(1);
+        self
+    }
+
+    /// Runs only this case, which a [`Failure`] printed. A test with the case stays the same if
+    /// the cases of the suite change.
+    ///
+    /// # Errors
+    /// The text is no case.
+    pub fn case(mut self, script: &str) -> Result<Self, CaseError> {
+        let script = Script::from_text(script).map_err(CaseError)?;
+        (self.first, self.cases) = (script.seed, 1);
+        self.script = Some(Arc::new(script));
+        Ok(self)
+    }
+
+    /// Gives some jobs an attribute that the scheduler reads: a text, a positive or negative
+    /// number, a truth value, null or a list. The other jobs do not have the attribute.
+    ///
+    /// Without this call, jobs have no attributes.
+    #[must_use]
+    pub fn with_attribute(mut self, name: impl Into<Name>) -> Self {
+        self.contents.attributes.push(name.into());
+        self
+    }
+
+    /// Gives some nodes a label that the scheduler reads: a number, another text or an empty text.
+    /// The other nodes do not have the label.
+    ///
+    /// Without this call, nodes have no labels.
+    #[must_use]
+    pub fn with_label(mut self, name: impl Into<Name>) -> Self {
+        self.contents.labels.push(name.into());
+        self
+    }
+
+    /// Declares that the scheduler places the jobs of a virtual cluster only on nodes of the
+    /// partition with that name, or of no partition. The suite then checks
+    /// [`Property::VirtualClusters`].
+    #[must_use]
+    pub fn keeps_virtual_clusters(mut self) -> Self {
+        self.keeps = true;
         self
     }
 
     /// Leaves out one kind of trouble.
     #[must_use]
     pub fn without(mut self, trouble: Fault) -> Self {
-        self.troubles = self.troubles.without(trouble);
+        self.contents.troubles = self.contents.troubles.without(trouble);
         self
     }
 
@@ -314,7 +394,7 @@ impl Suite<'_> {
         let mut report = Report::default();
         for case in self.first..self.first.saturating_add(self.cases) {
             report = self
-                .case(case, self.most_jobs, report)
+                .run_case(case, self.contents.most_jobs, report)
                 .map_err(|failure| self.shrink(failure))?;
             report.cases += 1;
         }
@@ -328,7 +408,7 @@ impl Suite<'_> {
             return failure;
         }
         for jobs in 1..failure.jobs {
-            let smaller = self.case(failure.case, jobs, Report::default());
+            let smaller = self.run_case(failure.case, jobs, Report::default());
             if let Err(smaller) = smaller
                 && smaller.property == failure.property
             {
@@ -339,14 +419,18 @@ impl Suite<'_> {
     }
 
     /// Runs a case and adds its counters to the report.
-    fn case(&self, seed: u64, jobs: usize, report: Report) -> Result<Report, Failure> {
+    fn run_case(&self, seed: u64, jobs: usize, report: Report) -> Result<Report, Failure> {
         let place = Place::default();
         let (sender, messages) = mpsc::channel();
         let case = Case {
             seed,
-            most_jobs: jobs,
-            troubles: self.troubles,
+            contents: Contents {
+                most_jobs: jobs,
+                ..self.contents.clone()
+            },
+            script: self.script.clone(),
             starves: self.starves,
+            keeps: self.keeps,
             fresh: Fresh(sender.clone()),
             place: place.clone(),
         };
@@ -371,6 +455,7 @@ impl Suite<'_> {
             at: at.at,
             expected: problem.expected,
             found: problem.found,
+            script: at.script.as_ref().map(|s| s.to_text()).unwrap_or_default(),
         })
     }
 
@@ -445,9 +530,10 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
 /// A case, run in its own thread.
 struct Case {
     seed: u64,
-    most_jobs: usize,
-    troubles: Faults,
+    contents: Contents,
+    script: Option<Arc<Script>>,
     starves: bool,
+    keeps: bool,
     fresh: Fresh,
     place: Place,
 }
@@ -462,8 +548,15 @@ impl Case {
         self.place.lock().policy = Some(Name::from(subject.policy.name()));
         let own = subject.trigger.period();
         let round = own.unwrap_or(Seconds::new(60.0));
-        let script = Arc::new(Script::of(self.seed, round, self.troubles, self.most_jobs));
-        self.place.lock().jobs = script.jobs.len();
+        let script = Arc::new(match &self.script {
+            Some(script) => script.first(self.contents.most_jobs),
+            None => Script::of(self.seed, round, &self.contents),
+        });
+        {
+            let mut place = self.place.lock();
+            place.jobs = script.jobs.len();
+            place.script = Some(Arc::clone(&script));
+        }
 
         let plain = self.run(&script, subject, Mode::Plain)?;
         plain.count(&mut report);
@@ -545,6 +638,7 @@ impl Case {
             books: vec![None; script.jobs.len()],
             validity: Validity::UntilEvent,
             validities: Vec::new(),
+            keeps: self.keeps,
             place: self.place.clone(),
         };
         let mut cluster = ScriptedCluster::new(
@@ -763,6 +857,7 @@ pub(crate) struct Place(Arc<Mutex<At>>);
 pub(crate) struct At {
     policy: Option<Name>,
     jobs: usize,
+    script: Option<Arc<Script>>,
     step: u64,
     at: Time,
     /// The call that the policy has not returned from yet, with its number.
@@ -909,6 +1004,8 @@ struct Watched {
     validity: Validity,
     /// The validity of each past decision.
     validities: Vec<(Time, Validity)>,
+    /// True if jobs must stay in their virtual clusters.
+    keeps: bool,
     place: Place,
 }
 
@@ -927,6 +1024,7 @@ impl Clone for Watched {
             books: self.books.clone(),
             validity: self.validity,
             validities: self.validities.clone(),
+            keeps: self.keeps,
             place: self.place.clone(),
         }
     }
@@ -1064,6 +1162,30 @@ fn agrees(view: View<'_>) -> Result<(), Problem> {
 fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
     let mut named = requests.iter().flat_map(|r| [Some(r.job), r.partner]);
     named.find_map(|job| job.filter(|&j| view.job(j).is_none()))
+}
+
+/// Returns a problem for the first job of a plan that gets a GPU of a node that does not serve the
+/// job's virtual cluster.
+fn strays(view: View<'_>, plan: &Plan) -> Option<Problem> {
+    let cluster = view.cluster();
+    let node_of = |gpu| cluster.node_of(gpu).and_then(|id| cluster.node(id));
+    plan.actions.iter().find_map(|action| {
+        let Action::Place { job, assignment } = action else {
+            return None;
+        };
+        let own = view.job(*job)?.virtual_cluster()?;
+        let mut others = assignment.gpus.iter().filter_map(|&gpu| {
+            let other = node_of(gpu)?.partition().filter(|p| *p != own)?;
+            Some((gpu, other))
+        });
+        let (gpu, other) = others.next()?;
+        let name = |id| view.names().get(id).map_or("?", Name::as_str);
+        Some(Problem::new(
+            Property::VirtualClusters,
+            format!("job {job} on GPUs of virtual cluster `{}`", name(own)),
+            format!("GPU {gpu}, whose node serves `{}`", name(other)),
+        ))
+    })
 }
 
 /// Describes the state of a job. The text follows the word "which".
@@ -1204,6 +1326,11 @@ impl Decide for Watched {
             let expected = "requests for jobs that are there".to_owned();
             let found = format!("one that names job {job}, which {}", what_is(view, job));
             self.fail(view, Problem::new(Property::Plan, expected, found));
+        }
+        if self.keeps
+            && let Some(problem) = strays(view, out)
+        {
+            self.fail(view, problem);
         }
         let expected = (validity.clone(), out.clone());
         self.compare(view, (PLAN, "the plan"), &expected, |p| {

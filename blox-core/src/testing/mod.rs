@@ -8,7 +8,7 @@ mod random;
 mod script;
 mod verify;
 
-pub use conformance::{Failure, Property, Report, Subject, Suite, conformance};
+pub use conformance::{CaseError, Failure, Property, Report, Subject, Suite, conformance};
 pub use script::Fault;
 
 use crate::assignment::{Assignment, GpuList};

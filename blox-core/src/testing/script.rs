@@ -3,9 +3,12 @@
 use super::random::SplitMix;
 use crate::cluster::spec::{ClusterSpec, NodeSpec};
 use crate::ids::{GpuId, JobId, Name, NodeId};
-use crate::job::spec::{Extras, JobSpec, Work};
+use crate::job::spec::{Deadline, Extras, JobSpec, ServiceClass, Work};
 use crate::job::training::{Adapts, TrainingSpec, TypeLimits};
+use crate::perf::TypeSpeeds;
 use crate::units::{GpuCount, Seconds, Time};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -45,6 +48,23 @@ pub enum Fault {
     /// Ends of launches are reported late. [`Event::Ran`](crate::Event::Ran) first withdraws what
     /// was counted after the end.
     LateEnds,
+    /// Checkpoints take longer than a round.
+    SlowStops,
+    /// Some jobs accept only some GPU types of the cluster. Some also list a type that the cluster
+    /// does not have.
+    GpuTypes,
+    /// Some jobs request so many CPUs or so much memory that a node with enough free GPUs may have
+    /// too few left. Some nodes do not specify their CPUs and memory.
+    Resources,
+    /// Operators cordon nodes and undo it later.
+    Cordons,
+    /// Jobs and nodes use the optional fields of their specifications: levels, deadlines, groups,
+    /// weights, names, locations and others. Some have unusual values: jobs without a user, a name
+    /// or work, equal names, negative priorities, deadlines in the past, levels that no node has,
+    /// nodes without GPUs. Also contains the attributes and labels of
+    /// [`Suite::with_attribute`](super::Suite::with_attribute) and
+    /// [`Suite::with_label`](super::Suite::with_label).
+    Details,
 }
 
 impl Fault {
@@ -60,7 +80,8 @@ impl fmt::Display for Fault {
 }
 
 /// A set of troubles.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
 pub(crate) struct Faults(u32);
 
 impl Faults {
@@ -76,7 +97,8 @@ impl Faults {
 }
 
 /// An outside event, independent of the scheduler.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Outside {
     Submit(JobId),
     Cancel(JobId),
@@ -90,17 +112,32 @@ pub(crate) enum Outside {
     Leave(NodeId),
     GpuFails(GpuId),
     GpuRepaired(GpuId),
+    /// An operator cordons a node.
+    Cordon(NodeId),
+    /// An operator undoes his cordon.
+    Uncordon(NodeId),
+}
+
+impl Outside {
+    /// Returns the job of the event, if it has one.
+    fn job(&self) -> Option<JobId> {
+        match self {
+            Outside::Submit(job) | Outside::Cancel(job) | Outside::Hold(job, _) => Some(*job),
+            _ => None,
+        }
+    }
 }
 
 /// Shortest and longest duration of launches and checkpoints, in rounds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Delays {
     pub launch: (f64, f64),
     pub stop: (f64, f64),
 }
 
 /// A case.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Script {
     pub seed: u64,
     pub cluster: ClusterSpec,
@@ -111,7 +148,19 @@ pub(crate) struct Script {
     /// The length of a round.
     pub round: f64,
     /// Time at which every job that fits must have ended.
+    #[serde(skip)]
     pub horizon: Time,
+}
+
+/// What the cases of a suite may contain.
+#[derive(Clone, Debug)]
+pub(crate) struct Contents {
+    pub troubles: Faults,
+    pub most_jobs: usize,
+    /// Names of attributes that some jobs have.
+    pub attributes: Vec<Name>,
+    /// Names of labels that some nodes have.
+    pub labels: Vec<Name>,
 }
 
 const TYPES: [&str; 3] = ["v100", "a100", "t4"];
@@ -121,10 +170,12 @@ impl Script {
     /// four consecutive seeds, the first has neither, the second has delays, the third has faults,
     /// and the fourth has both. Of eight consecutive seeds, the last four have jobs that report.
     /// Every third seed has ends that are reported late.
-    pub fn of(seed: u64, round: Seconds, allowed: Faults, most_jobs: usize) -> Script {
+    ///
+    /// Half of the cases have each of GPU types, resources and details. A third has cordons.
+    pub fn of(seed: u64, round: Seconds, contents: &Contents) -> Script {
         let mut r = SplitMix::keyed(&[seed, 1]);
         let round = round.secs();
-        let mut troubles = allowed;
+        let (mut troubles, most_jobs) = (contents.troubles, contents.most_jobs);
         if seed & 1 == 0 {
             troubles = troubles.without(Fault::Delays).without(Fault::SlowLaunches);
         }
@@ -175,7 +226,21 @@ impl Script {
             troubles,
             round,
         };
+        script.slow_stops();
         script.trainings();
+        let mut kinds = SplitMix::keyed(&[seed, 6]);
+        let [types, resources, details] = [(); 3].map(|()| kinds.chance(0.5));
+        let cordons = kinds.chance(0.35);
+        if types && troubles.has(Fault::GpuTypes) {
+            script.gpu_types();
+        }
+        if resources && troubles.has(Fault::Resources) {
+            script.resources();
+        }
+        if details && troubles.has(Fault::Details) {
+            script.node_details(&contents.labels);
+            script.job_details(&contents.attributes);
+        }
         // Submissions come first, so that at equal moments a job is submitted before its faults.
         for (i, spec) in script.jobs.iter().enumerate() {
             let what = Outside::Submit(JobId(i as u32));
@@ -184,6 +249,79 @@ impl Script {
         script.faults(&mut r);
         script.flaps();
         script.silences();
+        if cordons && troubles.has(Fault::Cordons) {
+            script.cordons();
+        }
+        script.finish();
+        script
+    }
+
+    /// Reads the case that [`Script::to_text`] wrote.
+    pub fn from_text(text: &str) -> Result<Script, String> {
+        let mut script: Script = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        script.cluster.check().map_err(|e| e.to_string())?;
+        let (jobs, gpus) = (script.jobs.len(), script.cluster.total_gpus());
+        for (i, spec) in script.jobs.iter().enumerate() {
+            spec.check().map_err(|e| format!("job {i}: {e}"))?;
+        }
+        let joined = script.outside.iter();
+        let joined = joined.filter(|(_, what)| matches!(what, Outside::Join(_)));
+        let nodes = script.cluster.nodes.len() + joined.count();
+        for (_, what) in &script.outside {
+            let node = match what {
+                Outside::Silences(n) | Outside::Lose(n) | Outside::Return(n) => Some(*n),
+                Outside::Cordon(n) | Outside::Uncordon(n) | Outside::Leave(n) => Some(*n),
+                _ => None,
+            };
+            let gpu = match what {
+                Outside::GpuFails(g) | Outside::GpuRepaired(g) => Some(*g),
+                _ => None,
+            };
+            if what.job().is_some_and(|j| j.index() >= jobs)
+                || node.is_some_and(|n| n.index() >= nodes)
+                || gpu.is_some_and(|g| u64::from(g.0) >= gpus)
+            {
+                return Err(format!("{what:?} names what the case does not have"));
+            }
+        }
+        script.finish();
+        Ok(script)
+    }
+
+    /// Returns the case as JSON, with one line for each node, job and outside event. Leaves out
+    /// fields that have their default.
+    pub fn to_text(&self) -> String {
+        let lines = |items: &mut dyn Iterator<Item = Value>| {
+            let items: Vec<String> = items.map(|item| format!("  {item}")).collect();
+            items.join(",\n")
+        };
+        let nodes = lines(&mut self.cluster.nodes.iter().map(|node| bare(json!(node))));
+        let jobs = lines(&mut self.jobs.iter().map(|job| {
+            let mut job = json!(job);
+            if let Some(extras) = job.get_mut("extras") {
+                *extras = bare(extras.take());
+            }
+            job
+        }));
+        let outside = lines(&mut self.outside.iter().map(|event| json!(event)));
+        let (seed, round, troubles) = (self.seed, json!(self.round), self.troubles.0);
+        let delays = json!(self.delays);
+        format!(
+            "{{\"seed\": {seed}, \"round\": {round}, \"troubles\": {troubles}, \"delays\": {delays},\n\
+             \"cluster\": {{\"nodes\": [\n{nodes}\n]}},\n\
+             \"jobs\": [\n{jobs}\n],\n\
+             \"outside\": [\n{outside}\n]}}"
+        )
+    }
+
+    /// Returns the case with its first jobs only, at least one.
+    pub fn first(&self, most: usize) -> Script {
+        let mut script = self.clone();
+        script.jobs.truncate(most.max(1));
+        let jobs = script.jobs.len();
+        script
+            .outside
+            .retain(|(_, what)| what.job().is_none_or(|j| j.index() < jobs));
         script.finish();
         script
     }
@@ -217,6 +355,213 @@ impl Script {
         self.horizon = last + Seconds::new(30.0 * work + rounds);
     }
 
+    /// Makes the checkpoints of some cases with delays slow.
+    fn slow_stops(&mut self) {
+        let slow = self.delays.stop.1 > 0.0 && self.troubles.has(Fault::SlowStops);
+        if slow && SplitMix::keyed(&[self.seed, 7]).chance(0.4) {
+            self.delays.stop = (0.0, 1.5);
+        }
+    }
+
+    /// Lets some jobs accept only some types of GPUs. The job still fits.
+    fn gpu_types(&mut self) {
+        let typed = self.cluster.nodes.iter();
+        let types: BTreeSet<&Name> = typed.filter_map(|n| n.gpu_type.as_ref()).collect();
+        if types.len() < 2 {
+            return;
+        }
+        let mut list = Vec::new();
+        for (i, job) in self.jobs.iter().enumerate() {
+            let r = &mut SplitMix::keyed(&[self.seed, 8, i as u64]);
+            let mut accepted: Vec<Name> = Vec::new();
+            for name in &types {
+                if r.chance(0.5) {
+                    accepted.push(Name::clone(name));
+                }
+            }
+            let in_reach = |n: &&NodeSpec| {
+                let vc = &job.virtual_cluster;
+                vc.is_none() || n.partition.is_none() || n.partition == *vc
+            };
+            let of_type = |n: &&NodeSpec| n.gpu_type.as_ref().is_some_and(|t| accepted.contains(t));
+            let nodes = self.cluster.nodes.iter().filter(in_reach).filter(of_type);
+            let fits = nodes.map(|n| n.gpus).sum::<u32>() >= job.gpus.get();
+            if !fits || !r.chance(0.6) {
+                continue;
+            }
+            if r.chance(0.3) {
+                accepted.push(Name::from("h100"));
+            }
+            list.push((i, accepted));
+        }
+        for (i, accepted) in list {
+            edit(&mut self.jobs[i], |_, extras| extras.gpu_types = accepted);
+        }
+    }
+
+    /// Lets jobs request CPUs and memory that may be scarce. Each job fits on each empty node that
+    /// has enough GPUs, and on any combination of smaller nodes.
+    fn resources(&mut self) {
+        for i in 0..self.jobs.len() {
+            let r = &mut SplitMix::keyed(&[self.seed, 9, i as u64]);
+            let gpus = f64::from(self.jobs[i].gpus.get());
+            let nodes = self.cluster.nodes.iter().filter(|n| n.gpus > 0);
+            let most = nodes.map(|n| (f64::from(n.gpus) / gpus).max(1.0));
+            let most = gpus * most.fold(f64::INFINITY, f64::min);
+            let [cpus, memory_gib] = [(8.0, 0.6), (64.0, 0.4)].map(|(each, chance)| {
+                let amount = (each * most * r.between(0.3, 1.0)).floor();
+                if r.chance(chance) { amount } else { 0.0 }
+            });
+            edit(&mut self.jobs[i], |_, extras| {
+                (extras.cpus, extras.memory_gib) = (cpus, memory_gib);
+            });
+        }
+        let r = &mut SplitMix::keyed(&[self.seed, 10]);
+        if r.chance(0.3) {
+            for node in &mut self.cluster.nodes {
+                if r.chance(0.5) {
+                    (node.cpus, node.memory_gib) = (0.0, 0.0);
+                }
+            }
+        }
+    }
+
+    /// Lets operators cordon some nodes for a while.
+    fn cordons(&mut self) {
+        let r = &mut SplitMix::keyed(&[self.seed, 11]);
+        for node in 0..self.cluster.nodes.len() {
+            if r.chance(0.6) {
+                let node = NodeId(node as u32);
+                let at = Time::new(on_grid(r, 8.0 * self.round, self.round));
+                let until = at + Seconds::new(r.between(0.1, 4.0) * self.round);
+                self.outside.push((at, Outside::Cordon(node)));
+                self.outside.push((until, Outside::Uncordon(node)));
+            }
+        }
+    }
+
+    fn node_details(&mut self, labels: &[Name]) {
+        let r = &mut SplitMix::keyed(&[self.seed, 12]);
+        for (i, node) in self.cluster.nodes.iter_mut().enumerate() {
+            if r.chance(0.5) {
+                node.name = Some(format!("host-{i}").into());
+            }
+            if r.chance(0.5) {
+                node.gpu_memory_gib = r.pick(&[16.0, 80.0]);
+            }
+            if r.chance(0.5) {
+                let row = r.pick(&["row-1", "row-2"]).into();
+                let rack = r.pick(&["rack-1", "rack-2"]).into();
+                node.location = if r.chance(0.5) {
+                    vec![row]
+                } else {
+                    vec![row, rack]
+                };
+            }
+            for name in labels {
+                if r.chance(0.6) {
+                    let value = r.pick(&["", "7", "-1", "0.5", "text", "1.2 0.9"]);
+                    node.labels.insert(name.clone(), value.into());
+                }
+            }
+        }
+        let partitions = self.cluster.nodes.iter().any(|n| n.partition.is_some());
+        if !partitions && r.chance(0.2) {
+            let node = NodeSpec::default();
+            self.cluster
+                .nodes
+                .push(match self.cluster.nodes[0].gpu_type.clone() {
+                    Some(gpu_type) => node.of_type(gpu_type),
+                    None => node,
+                });
+        }
+    }
+
+    fn job_details(&mut self, attributes: &[Name]) {
+        let total = self.cluster.total_gpus() as u32;
+        let types = self.cluster.nodes.iter().filter_map(|n| n.gpu_type.clone());
+        let types: BTreeSet<Name> = types.collect();
+        for i in 0..self.jobs.len() {
+            let r = &mut SplitMix::keyed(&[self.seed, 13, i as u64]);
+            let job = &mut self.jobs[i];
+            if !r.chance(0.8) {
+                continue;
+            }
+            edit(job, |spec, extras| {
+                if r.chance(0.2) {
+                    spec.user = None;
+                }
+                if r.chance(0.3) {
+                    spec.name = r.pick(&[None, Some("job-0".into()), Some("job-2".into())]);
+                }
+                if r.chance(0.3) {
+                    spec.priority = r.pick(&[-2, 7, 100]);
+                }
+                if r.chance(0.1) {
+                    spec.work.iterations = 0.0;
+                }
+                let (length, gpus) = (spec.duration().secs(), spec.gpus.get());
+                if r.chance(0.3) {
+                    extras.user_estimate = Some(Seconds::new(r.pick(&[0.0, 0.1, 5.0]) * length));
+                }
+                if gpus <= total && r.chance(0.3) {
+                    let mut levels = BTreeSet::from([1, gpus, gpus.div_ceil(2)]);
+                    if r.chance(0.3) {
+                        levels.insert(2 * total);
+                    }
+                    if r.chance(0.5) {
+                        let speedup = |level: &u32| f64::from(*level) / f64::from(gpus);
+                        let rate = |level| spec.work.rate * speedup(level).powf(0.8);
+                        extras.rates = levels.iter().map(rate).collect();
+                    }
+                    extras.levels = levels.into_iter().map(GpuCount).collect();
+                }
+                if r.chance(0.4) {
+                    let mut at = || {
+                        let most = r.pick(&[2.0, 20.0]);
+                        let slack = r.between(-1.0, most) * (length + self.round);
+                        Time::new((spec.submit.secs() + slack).max(0.0))
+                    };
+                    let mut at = [at(), at()];
+                    at.sort_unstable();
+                    let deadline = |at| Deadline { at, value: 1.0 };
+                    let count = 1 + r.below(2);
+                    extras.deadlines = at.into_iter().take(count).map(deadline).collect();
+                }
+                if r.chance(0.2) {
+                    extras.class = ServiceClass::BestEffort;
+                }
+                if r.chance(0.3) {
+                    extras.group = Some(r.pick(&["search-1", "search-2"]).into());
+                }
+                if r.chance(0.3) {
+                    extras.weight = r.pick(&[0.5, 2.0]);
+                }
+                if r.chance(0.3) {
+                    extras.model = Some(r.pick(&["bert", "resnet"]).into());
+                    extras.batch_size = r.pick(&[None, Some(32)]);
+                }
+                if r.chance(0.2) {
+                    extras.communication = r.pick(&[0.1, 0.9]);
+                }
+                if r.chance(0.2) {
+                    let mut speeds = TypeSpeeds::default();
+                    for name in &types {
+                        if r.chance(0.7) {
+                            speeds.set(name.clone(), spec.work.rate * r.between(0.5, 2.0));
+                        }
+                    }
+                    extras.speeds = Some(Arc::new(speeds));
+                }
+                for name in attributes {
+                    if let Some(value) = attribute(r) {
+                        extras.attributes.insert(name.clone(), value);
+                    }
+                }
+            });
+        }
+    }
+
     /// Lets some of the jobs choose their batch themselves.
     fn trainings(&mut self) {
         if !self.troubles.has(Fault::Reports) {
@@ -241,12 +586,17 @@ impl Script {
                 };
                 (name.clone(), limits)
             };
+            let mut limits: std::collections::BTreeMap<_, _> = types.iter().map(limits).collect();
+            if self.troubles.has(Fault::GpuTypes) && types.len() > 1 && r.chance(0.3) {
+                // The job does not run on the last type.
+                limits.pop_last();
+            }
             let training = TrainingSpec {
                 initial_batch: batch,
                 max_batch: 8 * batch,
                 adapts,
                 restart: Seconds::new(30.0),
-                types: types.iter().map(limits).collect(),
+                types: limits,
             };
             let mut extras = job.extras().clone();
             extras.training = Some(Arc::new(training));
@@ -350,6 +700,47 @@ fn on_grid(r: &mut SplitMix, span: f64, round: f64) -> f64 {
     } else {
         t
     }
+}
+
+/// Changes a job and its extras.
+fn edit(job: &mut Arc<JobSpec>, change: impl FnOnce(&mut JobSpec, &mut Extras)) {
+    let mut spec = JobSpec::clone(job);
+    let mut extras = spec.extras().clone();
+    change(&mut spec, &mut extras);
+    *job = Arc::new(spec.with_extras(extras));
+}
+
+/// Returns an attribute of any kind, or none.
+fn attribute(r: &mut SplitMix) -> Option<Value> {
+    if r.chance(0.3) {
+        return None;
+    }
+    Some(match r.below(10) {
+        0 => json!(null),
+        1 => json!(true),
+        2 => json!([]),
+        3 => json!(""),
+        4 | 5 => json!(r.pick(&["a", "b"])),
+        6 => json!(r.pick(&[-3, -1])),
+        7 => json!(r.pick(&[0.5, -1.5])),
+        // Numbers that may also be those of jobs and nodes, existing or not.
+        _ => json!(r.pick(&[0, 1, 2, 3, 100])),
+    })
+}
+
+/// Removes the fields of an object that have the default of a specification.
+fn bare(mut value: Value) -> Value {
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|_, field| match field {
+            Value::Null => false,
+            Value::Number(n) => n.as_f64() != Some(0.0),
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+            Value::String(text) => text != "guaranteed",
+            Value::Bool(_) => true,
+        });
+    }
+    value
 }
 
 fn cluster(r: &mut SplitMix, partitions: bool) -> ClusterSpec {

@@ -1,0 +1,178 @@
+//! Policies that are right only if launches take time, or only if they take none.
+
+use super::{Hooked, check, list, planted, scheduled};
+use blox_core::ids::JobId;
+use blox_core::policy::scheduling_fn;
+use blox_core::testing::Property;
+use blox_core::{Action, Event, JobRef, Phase, Pipeline, Validity};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[test]
+fn wrong_execution_is_found() {
+    check(&[
+        planted(
+            "waits for start events",
+            waits_for_starts,
+            &[Property::Liveness],
+        ),
+        planted(
+            "counts running launches",
+            counts_running_launches,
+            &[Property::Determinism],
+        ),
+        planted(
+            "counts starting launches",
+            counts_starting_launches,
+            &[Property::Determinism],
+        ),
+        planted(
+            "last start of placed jobs",
+            last_start_of_placed,
+            &[Property::Panic],
+        ),
+        planted("rate at launch", rate_at_launch, &[Property::Determinism]),
+        planted("GPUs of placed jobs", gpus_of_placed, &[Property::Panic]),
+        planted(
+            "touched jobs only",
+            touched_jobs_only,
+            &[Property::Liveness],
+        ),
+    ]);
+}
+
+/// Starts no other job until the event of the last start arrives. Schedulers get no such event.
+fn waits_for_starts() -> Pipeline {
+    scheduled(Hooked::<BTreeSet<JobId>> {
+        initial: |_| BTreeSet::new(),
+        on_event: |starting, _, event| {
+            if let Event::Started { job, .. } = event {
+                starting.remove(job);
+            }
+        },
+        on_launches: |starting, _, plan| {
+            let places = plan.actions.iter();
+            let places = places.filter(|a| matches!(a, Action::Place { .. }));
+            starting.extend(places.map(Action::job));
+        },
+        schedule: |starting, view, out| {
+            if starting.is_empty() {
+                list(view.active(), out);
+            }
+            Validity::UntilEvent
+        },
+    })
+}
+
+/// Reverses the queue after every other launch that it sees running.
+fn counts_running_launches() -> Pipeline {
+    scheduled(Hooked::<usize> {
+        initial: |_| 0,
+        on_event: |_, _, _| {},
+        on_launches: |count, view, plan| {
+            let jobs = plan.actions.iter().filter_map(|a| view.job(a.job()));
+            *count += jobs.filter(|j| j.phase() == Phase::Running).count();
+        },
+        schedule: |count, view, out| {
+            let mut jobs: Vec<_> = view.active().collect();
+            if *count % 2 == 1 {
+                jobs.reverse();
+            }
+            list(jobs, out);
+            Validity::UntilEvent
+        },
+    })
+}
+
+/// Reverses the queue after every other launch that it sees starting.
+fn counts_starting_launches() -> Pipeline {
+    scheduled(Hooked::<usize> {
+        initial: |_| 0,
+        on_event: |_, _, _| {},
+        on_launches: |count, view, plan| {
+            let jobs = plan.actions.iter().filter_map(|a| view.job(a.job()));
+            *count += jobs.filter(|j| j.phase() == Phase::Starting).count();
+        },
+        schedule: |count, view, out| {
+            let mut jobs: Vec<_> = view.active().collect();
+            if *count % 2 == 1 {
+                jobs.reverse();
+            }
+            list(jobs, out);
+            Validity::UntilEvent
+        },
+    })
+}
+
+/// Orders placed jobs by their last start, which a starting job does not have yet.
+fn last_start_of_placed() -> Pipeline {
+    scheduled(scheduling_fn(|view, out| {
+        let mut jobs: Vec<_> = view.placed().collect();
+        jobs.sort_by_key(|j| j.last_start().unwrap());
+        list(jobs, out);
+        list(view.waiting(), out);
+        Validity::NextRound
+    }))
+}
+
+/// Keeps the rate of each job when it is launched. A job that is starting has no rate yet.
+fn rate_at_launch() -> Pipeline {
+    scheduled(Hooked::<BTreeMap<JobId, f64>> {
+        initial: |_| BTreeMap::new(),
+        on_event: |_, _, _| {},
+        on_launches: |rates, view, plan| {
+            for job in plan.actions.iter().filter_map(|a| view.job(a.job())) {
+                rates.insert(job.id(), job.rate());
+            }
+        },
+        schedule: |rates, view, out| {
+            let rate = |j: &JobRef<'_>| rates.get(&j.id()).copied().unwrap_or(0.0);
+            let mut jobs: Vec<_> = view.active().collect();
+            let fast = jobs
+                .iter()
+                .filter(|j| j.is_placed() && rate(j) > 0.6)
+                .count();
+            if fast % 2 == 1 {
+                jobs.reverse();
+            }
+            list(jobs, out);
+            Validity::UntilEvent
+        },
+    })
+}
+
+/// Expects that a placed job holds its GPUs: a job may still wait for those of a stopping job.
+fn gpus_of_placed() -> Pipeline {
+    let policy = scheduling_fn(|view, out| {
+        let held = |j: &JobRef<'_>| j.held().expect("a placed job holds GPUs").count();
+        let mut jobs: Vec<_> = view.placed().filter(JobRef::is_placed).collect();
+        jobs.sort_by_key(held);
+        jobs.extend(view.waiting());
+        jobs.sort_by_key(|j| std::cmp::Reverse(j.spec().priority));
+        list(jobs, out);
+        out.allow_preemption();
+        Validity::NextRound
+    });
+    let composition = blox_core::Composition::new("planted").scheduling(policy);
+    composition.placement(crate::Preempting).build().unwrap()
+}
+
+/// Keeps its own queue of jobs from the touched ones. A stopped job is not touched where stops take
+/// no time, it believes, so it drops all placed jobs.
+fn touched_jobs_only() -> Pipeline {
+    let policy = Hooked::<BTreeSet<JobId>> {
+        initial: |_| BTreeSet::new(),
+        on_event: |_, _, _| {},
+        on_launches: |queue, _, plan| {
+            for action in &plan.actions {
+                queue.remove(&action.job());
+            }
+        },
+        schedule: |queue, view, out| {
+            let new = view.touched().filter(|j| j.phase() == Phase::Waiting);
+            queue.extend(new.filter(|j| j.attempt() == 0).map(|j| j.id()));
+            list(queue.iter().filter_map(|&id| view.job(id)), out);
+            Validity::UntilEvent
+        },
+    };
+    scheduled(policy)
+}

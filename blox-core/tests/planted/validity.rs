@@ -1,0 +1,163 @@
+//! Policies that state a wrong validity of their answer.
+
+use super::{Hooked, check, list, planted, scheduled};
+use blox_core::ids::JobId;
+use blox_core::order::SortKey;
+use blox_core::policy::{by_key, scheduling_fn};
+use blox_core::testing::FirstFit;
+use blox_core::testing::Property;
+use blox_core::{
+    AdmissionPolicy, ClusterManager, Composition, Event, JobQueue, NodeAction, NodeActions, NodeId,
+    Pipeline, Reason, Seconds, Stateless, Time, Validity, Verdicts, View,
+};
+
+#[test]
+fn wrong_validity_is_found() {
+    check(&[
+        planted("old jobs first", old_jobs_first, &[Property::Validity]),
+        planted(
+            "urgent deadlines first",
+            urgent_first,
+            &[Property::Validity],
+        ),
+        planted("timer too late", timer_too_late, &[Property::Validity]),
+        planted(
+            "admission at night",
+            admission_at_night,
+            &[Property::Liveness],
+        ),
+        planted(
+            "cordon for an hour",
+            cordon_for_an_hour,
+            &[Property::Liveness],
+        ),
+        planted(
+            "order kept too long",
+            order_kept_too_long,
+            &[Property::Liveness],
+        ),
+        planted("demotion by work", demotion_by_work, &[Property::Validity]),
+    ]);
+}
+
+/// Smallest first, but a job that has waited for half an hour passes all others.
+fn old_jobs_first() -> Pipeline {
+    scheduled(scheduling_fn(|view, out| {
+        let mut jobs: Vec<_> = view.active().collect();
+        jobs.sort_by_key(|j| (j.age() < Seconds::new(1800.0), j.gpus()));
+        list(jobs, out);
+        Validity::UntilEvent
+    }))
+}
+
+/// A job whose deadline is less than an hour away passes all others.
+fn urgent_first() -> Pipeline {
+    scheduled(scheduling_fn(|view, out| {
+        let soon = view.now() + Seconds::new(3600.0);
+        let mut jobs: Vec<_> = view.active().collect();
+        jobs.sort_by_key(|j| j.deadline().is_none_or(|d| d > soon));
+        list(jobs, out);
+        out.allow_preemption();
+        Validity::UntilEvent
+    }))
+}
+
+/// Old jobs first; sets its timer from now on instead of from the submission of the oldest job.
+fn timer_too_late() -> Pipeline {
+    scheduled(scheduling_fn(|view, out| {
+        let limit = Seconds::new(1800.0);
+        let mut jobs: Vec<_> = view.active().collect();
+        jobs.sort_by_key(|j| (j.age() < limit, j.gpus()));
+        list(jobs, out);
+        Validity::Until(view.now() + limit)
+    }))
+}
+
+/// Accepts jobs only in every second hour.
+fn admission_at_night() -> Pipeline {
+    struct Night;
+    impl Stateless for Night {}
+    impl AdmissionPolicy for Night {
+        fn admit(
+            &self,
+            (): &mut (),
+            view: View<'_>,
+            new: &[JobId],
+            out: &mut Verdicts,
+        ) -> Validity {
+            let night = view.now().secs() % 7200.0 >= 3600.0;
+            let held = view.admissible().map(|j| j.id());
+            for job in held.chain(new.iter().copied()) {
+                match night {
+                    true => out.accept(job),
+                    false => out.defer(job, Reason::AdmissionLoad),
+                }
+            }
+            Validity::UntilEvent
+        }
+    }
+    Composition::new("planted")
+        .admission(Night)
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
+        .placement(FirstFit)
+        .build()
+        .unwrap()
+}
+
+/// Cordons the first node for the first hour.
+fn cordon_for_an_hour() -> Pipeline {
+    struct Hour;
+    impl Stateless for Hour {}
+    impl ClusterManager for Hour {
+        fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+            let (node, why) = (NodeId(0), "upgrade".into());
+            let cordoned = view.node(node).is_some_and(|n| n.cordoned().is_some());
+            match view.now() < Time::new(3600.0) {
+                true if !cordoned => out.push(NodeAction::Cordon { node, why }),
+                false if cordoned => out.push(NodeAction::Uncordon { node }),
+                _ => {}
+            }
+            Validity::UntilEvent
+        }
+    }
+    Composition::new("planted")
+        .cluster(Hour)
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
+        .placement(FirstFit)
+        .build()
+        .unwrap()
+}
+
+/// Sorts all jobs again only if a job was submitted or has ended: ignores jobs that users release.
+fn order_kept_too_long() -> Pipeline {
+    scheduled(Hooked::<Option<Vec<JobId>>> {
+        initial: |_| None,
+        on_event: |kept, _, event| {
+            if matches!(event, Event::Submitted { .. } | Event::Ended { .. }) {
+                *kept = None;
+            }
+        },
+        on_launches: |_, _, _| {},
+        schedule: |kept, view, out: &mut JobQueue| {
+            let order = || view.active().map(|j| j.id()).collect();
+            let jobs = kept.get_or_insert_with(order);
+            list(jobs.iter().filter_map(|&id| view.job(id)), out);
+            Validity::UntilEvent
+        },
+    })
+}
+
+/// A running job that has done half of its work comes last and may be preempted.
+fn demotion_by_work() -> Pipeline {
+    Composition::new("planted")
+        .scheduling(scheduling_fn(|view, out: &mut JobQueue| {
+            let mut jobs: Vec<_> = view.active().collect();
+            jobs.sort_by_key(|j| j.work_done() > j.work_left());
+            list(jobs, out);
+            out.allow_preemption();
+            Validity::UntilEvent
+        }))
+        .placement(crate::Preempting)
+        .build()
+        .unwrap()
+}
