@@ -2,10 +2,9 @@
 
 use super::cluster::{ScriptedCluster, near};
 use super::difference::{self, Steps};
-use super::script::{Script, Trouble, Troubles};
+use super::script::{Fault, Faults, Script};
 use super::verify::verify;
-use crate::cadence::{Cadence, Rounds};
-use crate::decision::{NodeAction, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::decision::{NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
 use crate::drive::{drive, run_ready};
 use crate::event::{Event, Outcome};
 use crate::ids::{JobId, Name};
@@ -20,6 +19,7 @@ use crate::request::Request;
 use crate::runtime::{Observers, Runtime};
 use crate::state::State;
 use crate::testing::random::SplitMix;
+use crate::trigger::{DecisionTrigger, Rounds};
 use crate::units::{Seconds, Time};
 use crate::view::View;
 use serde_json::Value;
@@ -59,8 +59,8 @@ pub enum Property {
     Liveness,
     /// The end of every job is accounted for.
     Accounting,
-    /// An [`Outlook`] is correct: visiting every decision moment gives the same decisions.
-    Outlook,
+    /// An [`Validity`] is correct: visiting every decision moment gives the same decisions.
+    Validity,
     /// A clone decides like its original and does not affect the original.
     Clone,
     /// A fresh instance that restores the saved memory decides like the instance that saved it.
@@ -83,7 +83,7 @@ impl fmt::Display for Property {
             Property::Time => "led to time running backwards",
             Property::Liveness => "starves a job that fits",
             Property::Accounting => "led to a job that is not accounted for",
-            Property::Outlook => "gave an untrue outlook",
+            Property::Validity => "gave an untrue validity",
             Property::Clone => "does not survive cloning",
             Property::Restore => "does not survive saving and restoring",
             Property::Replay => "does not replay from its journal",
@@ -167,10 +167,10 @@ pub struct Report {
 }
 
 /// A scheduler with its decision moments, as a suite tests it. Made from a [`Pipeline`], or from a
-/// scheduler together with a cadence.
+/// scheduler together with a trigger.
 pub struct Subject {
     policy: Box<dyn Decide>,
-    cadence: Box<dyn Cadence>,
+    trigger: Box<dyn DecisionTrigger>,
     /// The pipeline, which knows the jobs that its placement could never place.
     pipeline: Option<Pipeline>,
 }
@@ -178,28 +178,28 @@ pub struct Subject {
 impl From<Pipeline> for Subject {
     fn from(pipeline: Pipeline) -> Self {
         Subject {
-            cadence: pipeline.cadence(),
+            trigger: pipeline.trigger(),
             pipeline: Some(pipeline.clone()),
             policy: Box::new(pipeline),
         }
     }
 }
 
-impl<D: Decide + 'static, C: Cadence + 'static> From<(D, C)> for Subject {
-    fn from((policy, cadence): (D, C)) -> Self {
+impl<D: Decide + 'static, C: DecisionTrigger + 'static> From<(D, C)> for Subject {
+    fn from((policy, trigger): (D, C)) -> Self {
         Subject {
             policy: Box::new(policy),
-            cadence: Box::new(cadence),
+            trigger: Box::new(trigger),
             pipeline: None,
         }
     }
 }
 
-impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
-    fn from((policy, cadence): (Box<dyn Decide>, Box<dyn Cadence>)) -> Self {
+impl From<(Box<dyn Decide>, Box<dyn DecisionTrigger>)> for Subject {
+    fn from((policy, trigger): (Box<dyn Decide>, Box<dyn DecisionTrigger>)) -> Self {
         Subject {
             policy,
-            cadence,
+            trigger,
             pipeline: None,
         }
     }
@@ -212,7 +212,7 @@ impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
 ///
 /// let report = testing::conformance(|_seed| {
 ///     Composition::new("fifo")
-///         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 ///         .placement(testing::FirstFit)
 ///         .build()
 ///         .expect("each role is taken once")
@@ -228,14 +228,14 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
         cases: 128,
         first: 0,
         most_jobs: usize::MAX,
-        troubles: Troubles::ALL,
+        troubles: Faults::ALL,
         starves: false,
         patience: Duration::from_secs(10),
     }
 }
 
 /// Runs a scheduler through random small workloads on random small clusters with every kind of
-/// [`Trouble`], and checks every [`Property`] after every step. Time is virtual: a case follows
+/// [`Fault`], and checks every [`Property`] after every step. Time is virtual: a case follows
 /// from its seed. Only the check for hanging policies uses a real clock; see [`Suite::patience`].
 ///
 /// Each case has several runs. The second run must produce the same journal as the first. A run
@@ -255,7 +255,7 @@ pub struct Suite<'a> {
     cases: u64,
     first: u64,
     most_jobs: usize,
-    troubles: Troubles,
+    troubles: Faults,
     starves: bool,
     patience: Duration,
 }
@@ -284,7 +284,7 @@ impl Suite<'_> {
 
     /// Leaves out one kind of trouble.
     #[must_use]
-    pub fn without(mut self, trouble: Trouble) -> Self {
+    pub fn without(mut self, trouble: Fault) -> Self {
         self.troubles = self.troubles.without(trouble);
         self
     }
@@ -446,7 +446,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
 struct Case {
     seed: u64,
     most_jobs: usize,
-    troubles: Troubles,
+    troubles: Faults,
     starves: bool,
     fresh: Fresh,
     place: Place,
@@ -460,7 +460,7 @@ impl Case {
     fn run_all(&self, mut report: Report) -> Result<Report, Problem> {
         let subject = self.build();
         self.place.lock().policy = Some(Name::from(subject.policy.name()));
-        let own = subject.cadence.period();
+        let own = subject.trigger.period();
         let round = own.unwrap_or(Seconds::new(60.0));
         let script = Arc::new(Script::of(self.seed, round, self.troubles, self.most_jobs));
         self.place.lock().jobs = script.jobs.len();
@@ -481,9 +481,9 @@ impl Case {
 
         let rounds = |subject: Subject| match own {
             Some(_) => subject,
-            // The outlook must hold for any decision moments.
+            // The validity must hold for any decision moments.
             None => Subject {
-                cadence: Rounds::every(round).map_or(subject.cadence, |r| Box::new(r)),
+                trigger: Rounds::every(round).map_or(subject.trigger, |r| Box::new(r)),
                 ..subject
             },
         };
@@ -509,8 +509,8 @@ impl Case {
         let subject = self.build();
         let state = state_of(&script)?;
         let nobody = &mut Observers::default();
-        let (policy, cadence) = (subject.policy, subject.cadence);
-        replay(&plain.journal[..], state, cadence, policy, nobody)
+        let (policy, trigger) = (subject.policy, subject.trigger);
+        replay(&plain.journal[..], state, trigger, policy, nobody)
             .map(|_| report)
             .map_err(|e| {
                 let expected = "the decisions of the journal".to_owned();
@@ -520,7 +520,7 @@ impl Case {
 
     fn run(&self, script: &Arc<Script>, subject: Subject, mode: Mode) -> Result<Run, Problem> {
         let bytes = Bytes::default();
-        let mut core = Runtime::new(state_of(script)?, subject.cadence)
+        let mut core = Runtime::new(state_of(script)?, subject.trigger)
             .with_journal(Box::new(bytes.clone()))
             .visiting_every_round(mode == Mode::Visit);
         let impossible: Vec<bool> = match &subject.pipeline {
@@ -543,8 +543,8 @@ impl Case {
             problem: None,
             panicked: None,
             books: vec![None; script.jobs.len()],
-            outlook: Outlook::Stable,
-            outlooks: Vec::new(),
+            validity: Validity::UntilEvent,
+            validities: Vec::new(),
             place: self.place.clone(),
         };
         let mut cluster = ScriptedCluster::new(
@@ -583,7 +583,7 @@ impl Case {
         Ok(Run {
             journal,
             books: std::mem::take(&mut watched.books),
-            outlooks: std::mem::take(&mut watched.outlooks),
+            validities: std::mem::take(&mut watched.validities),
             shadows: watched.made,
             cluster,
             counters,
@@ -721,7 +721,7 @@ enum Mode {
 struct Run {
     journal: Vec<u8>,
     books: Vec<Option<Ending>>,
-    outlooks: Vec<(Time, Outlook)>,
+    validities: Vec<(Time, Validity)>,
     shadows: u64,
     cluster: ScriptedCluster,
     counters: crate::core::Counters,
@@ -849,7 +849,7 @@ fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem
         None => "no end".to_owned(),
     };
     let (a, b) = (show(a), show(b));
-    let parting = difference::of_visits(&skipped.journal, &skipped.outlooks, &visited.journal);
+    let parting = difference::of_visits(&skipped.journal, &skipped.validities, &visited.journal);
     let (expected, found) = match parting {
         Some(parting) => {
             place.lock().at = parting.at;
@@ -862,7 +862,7 @@ fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem
             format!("{a} when they are"),
         ),
     };
-    Err(Problem::new(Property::Outlook, expected, found))
+    Err(Problem::new(Property::Validity, expected, found))
 }
 
 /// Checks that every job has the same end whether launches and stops are reported one by one or
@@ -905,10 +905,10 @@ struct Watched {
     /// The first panic of the scheduler while it processed an event.
     panicked: Option<(Time, String)>,
     books: Vec<Option<Ending>>,
-    /// The outlook of the current decision, as far as the decision is made.
-    outlook: Outlook,
-    /// The outlook of each past decision.
-    outlooks: Vec<(Time, Outlook)>,
+    /// The validity of the current decision, as far as the decision is made.
+    validity: Validity,
+    /// The validity of each past decision.
+    validities: Vec<(Time, Validity)>,
     place: Place,
 }
 
@@ -925,8 +925,8 @@ impl Clone for Watched {
             problem: self.problem.clone(),
             panicked: self.panicked.clone(),
             books: self.books.clone(),
-            outlook: self.outlook,
-            outlooks: self.outlooks.clone(),
+            validity: self.validity,
+            validities: self.validities.clone(),
             place: self.place.clone(),
         }
     }
@@ -1141,31 +1141,31 @@ impl Decide for Watched {
         self.inner.restore(saved)
     }
 
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         self.maybe_shadow(view);
         let ask = || self.inner.manage(view, out);
-        let outlook = self.place.during(MANAGE, view.now(), ask);
-        self.outlook = outlook;
+        let validity = self.place.during(MANAGE, view.now(), ask);
+        self.validity = validity;
         let managed = |action: &NodeAction| Event::NodeManaged {
             action: action.clone(),
         };
         if let Some(problem) = futile(view, out.iter().map(managed)) {
             self.fail(view, problem);
         }
-        let expected = (outlook, out.clone());
+        let expected = (validity, out.clone());
         self.compare(view, (MANAGE, "the node actions"), &expected, |p| {
             let mut out = NodeActions::default();
             (p.manage(view, &mut out), out)
         });
-        outlook
+        validity
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         // `out` may already contain verdicts of the core.
         let before = out.clone();
         let ask = || self.inner.admit(view, asking, out);
-        let outlook = self.place.during(ADMIT, view.now(), ask);
-        self.outlook = self.outlook.and(outlook);
+        let validity = self.place.during(ADMIT, view.now(), ask);
+        self.validity = self.validity.and(validity);
         let judged = |(job, verdict): &(JobId, Verdict)| Event::Judged {
             job: *job,
             verdict: verdict.clone(),
@@ -1173,15 +1173,15 @@ impl Decide for Watched {
         if let Some(problem) = futile(view, out.iter().map(judged)) {
             self.fail(view, problem);
         }
-        let expected = (outlook, out.clone());
+        let expected = (validity, out.clone());
         self.compare(view, (ADMIT, "the verdicts"), &expected, |p| {
             let mut out = before.clone();
             (p.admit(view, asking, &mut out), out)
         });
-        outlook
+        validity
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
         let before = out.clone();
         if let Err(problem) = agrees(view) {
             self.fail(view, problem);
@@ -1195,20 +1195,21 @@ impl Decide for Watched {
             self.place.during(PLAN, view.now(), look);
         }
         let ask = || self.inner.plan(view, out);
-        let outlook = self.place.during(PLAN, view.now(), ask);
-        if let Ok(outlook) = outlook {
-            self.outlooks.push((view.now(), self.outlook.and(outlook)));
+        let validity = self.place.during(PLAN, view.now(), ask);
+        if let Ok(validity) = validity {
+            self.validities
+                .push((view.now(), self.validity.and(validity)));
         }
         if let Some(job) = unknown(view, self.inner.requested()) {
             let expected = "requests for jobs that are there".to_owned();
             let found = format!("one that names job {job}, which {}", what_is(view, job));
             self.fail(view, Problem::new(Property::Plan, expected, found));
         }
-        let expected = (outlook.clone(), out.clone());
+        let expected = (validity.clone(), out.clone());
         self.compare(view, (PLAN, "the plan"), &expected, |p| {
             let mut out = before.clone();
             (p.plan(view, &mut out), out)
         });
-        outlook
+        validity
     }
 }
