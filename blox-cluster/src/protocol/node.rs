@@ -726,6 +726,25 @@ mod tests {
     }
 
     #[test]
+    fn order_with_another_fence_is_ignored() {
+        let mut n = node();
+        n.step(Millis(1_000), orders(1, 1, vec![(0, run())]));
+        for (seq, wish) in [(2, run()), (3, Wish::Kill)] {
+            // A scheduler with an old copy of the log has granted the launch number again.
+            let NodeInput::Orders(mut other, port) = orders(seq, 2, vec![(0, wish)]) else {
+                unreachable!()
+            };
+            other.orders[0].fence = Fence(9);
+            let e = n.step(Millis(2_000), NodeInput::Orders(other, port));
+            assert!(n.refused().is_empty());
+            assert!(
+                !e.iter().any(|e| matches!(e, NodeEffect::Tell(..))),
+                "{e:?}"
+            );
+        }
+    }
+
+    #[test]
     fn another_cluster_ends_what_is_there_before_the_node_is_its_own() {
         let mut n = node();
         n.step(Millis(10), orders(1, 1, vec![(0, run())]));

@@ -11,9 +11,13 @@
 //! - I8: at the end, no launch is open, every job has an expected outcome, every node is up and
 //!   free, and a replay of the log gives the same state.
 //! - I9: a job's metrics come from its last launch.
+//! - I10: the policy has one question at a time.
+//! - I11: a process starts with the address and port of the launch's first node.
+//! - I12: no launch is ordered onto GPUs that another launch holds.
 
+use blox_cluster::protocol::message::{Meeting, Status, Task};
 use blox_cluster::protocol::scheduler::Scheduler;
-use blox_cluster::protocol::{AttemptId, Exit, PartId, Record};
+use blox_cluster::protocol::{AttemptId, Exit, PartId, Record, Report};
 use blox_core::{Event, Input, JobId, Name, NodeId, NodeStatus, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,6 +128,26 @@ impl Checks {
         Ok(())
     }
 
+    /// Records that a node manager starts a shim with this rendezvous.
+    pub fn meets(&self, id: AttemptId, task: &Task, meeting: &Meeting) -> Result<(), String> {
+        if meeting.port == 0 || task.nodes.first() != Some(&meeting.address) {
+            return Err(format!("I11: {id} meets at {meeting:?}"));
+        }
+        Ok(())
+    }
+
+    /// Records that a node manager sends a report.
+    pub fn reported(&self, report: &Report) -> Result<(), String> {
+        for a in &report.attempts {
+            if let Status::Done(end) = &a.status
+                && end.why.contains("is held by")
+            {
+                return Err(format!("I12: {} on {}: {}", a.id, report.node, end.why));
+            }
+        }
+        Ok(())
+    }
+
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::Metric { job, name, value } if name.as_str() == LAUNCH => {
@@ -160,6 +184,11 @@ impl Checks {
             return Err(format!("I7: number {job} was given to two submitters"));
         }
         Ok(())
+    }
+
+    /// Returns the submission key of a job according to the log.
+    pub fn key_of(&self, job: JobId) -> Option<&Name> {
+        self.keys.iter().find(|(_, j)| **j == job).map(|(k, _)| k)
     }
 
     /// Checks the invariants of a running scheduler.

@@ -4,7 +4,7 @@ use blox_cluster::protocol::message::Task;
 use blox_cluster::protocol::node::{Found, Identity, Node};
 use blox_cluster::protocol::shim::Shim;
 use blox_cluster::protocol::{
-    AttemptId, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Millis, Session,
+    AttemptId, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Millis, Report, Session,
 };
 use blox_core::{Name, NodeSpec};
 use std::collections::BTreeMap;
@@ -89,10 +89,16 @@ pub struct NodeModel {
     pub frozen_until: u64,
     pub deaf_until: u64,
     pub mute_until: u64,
+    /// Orders that are sent before this time arrive late.
+    pub slow_until: u64,
     /// End of the current fault. A node has one fault at a time.
     pub trouble_until: u64,
     /// Sequence number of the manager's last report, for a planted bug.
     pub last_report: u64,
+    /// Last report of this session.
+    pub latest: Option<Report>,
+    /// Last report of an earlier session.
+    pub old: Option<Report>,
 }
 
 impl NodeModel {

@@ -15,7 +15,7 @@ use blox_core::core::Core;
 use blox_core::runtime::Follower;
 use blox_core::trigger::Rounds;
 use blox_core::{
-    DecideError, Decision, Extras, GpuCount, Input, JobId, JobSpec, Name, Outcome, Seconds, Time,
+    DecideError, Decision, Extras, GpuCount, Input, JobSpec, Name, Outcome, Seconds, Time,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -50,6 +50,8 @@ enum What {
     ToScheduler(Report),
     ToNode(usize, Orders),
     Answer(u64, u64, Result<Box<Decision>, DecideError>),
+    /// The policy exceeds its time limit for a question.
+    Late(u64, u64),
     SchedulerTick(u64),
     SchedulerBegins,
     NodeTick(usize, u64),
@@ -61,6 +63,8 @@ enum What {
     Killed(usize, AttemptId),
     Orphaned(usize, AttemptId),
     Thaw(usize),
+    /// No report of the node arrives until this time.
+    Mute(usize, u64),
     Client(usize),
     Nemesis,
 }
@@ -91,6 +95,8 @@ struct Life {
     held: Option<(Step, Option<usize>)>,
     /// Last orders for each node.
     told: BTreeMap<Name, Orders>,
+    /// The policy works on a question.
+    busy: bool,
 }
 
 pub struct World {
@@ -169,8 +175,11 @@ impl World {
                 frozen_until: 0,
                 deaf_until: 0,
                 mute_until: 0,
+                slow_until: 0,
                 trouble_until: 0,
                 last_report: 0,
+                latest: None,
+                old: None,
             });
             world.at(0, What::ManagerBegins(i));
         }
@@ -201,15 +210,21 @@ impl World {
         let wide = self.rng.random_bool(0.3);
         let count = self.rng.random_range(1..=if wide { gpus } else { 2 });
         let left = self.rng.random_range(1_000..30_000);
-        let fails = if self.rng.random_bool(0.15) {
-            self.rng.random_range(1..=2)
-        } else {
-            0
+        // A job that fails at each launch fails in the end.
+        let hopeless = self.rng.random_bool(0.05);
+        let fails = match self.rng.random_bool(0.15) {
+            _ if hopeless => u32::MAX,
+            true => self.rng.random_range(1..=2),
+            false => 0,
         };
         let mut extras = Extras::default();
         extras.attributes.insert("grace_s".into(), 5.into());
         let key = Name::from(format!("key-{i}"));
-        let outcomes = vec![Outcome::Completed, Outcome::Terminated];
+        let by_itself = match hopeless {
+            true => Outcome::Failed,
+            false => Outcome::Completed,
+        };
+        let outcomes = vec![by_itself, Outcome::Terminated];
         self.expected.insert(key.clone(), outcomes);
         Job {
             key,
@@ -248,7 +263,13 @@ impl World {
         }
         let copies = if self.chance(self.double) { 2 } else { 1 };
         for _ in 0..copies {
-            let delay = if self.chance(self.late) {
+            let slow = match what {
+                What::ToNode(i, _) => self.now < self.nodes[i].slow_until,
+                _ => false,
+            };
+            let delay = if slow {
+                self.rng.random_range(4_000..14_000)
+            } else if self.chance(self.late) {
                 self.rng.random_range(0..60_000)
             } else {
                 self.rng.random_range(1..50)
@@ -371,6 +392,18 @@ impl World {
                 }
                 self.scheduler(Heard::Answer(question, answer), None)
             }
+            What::Late(number, question) => {
+                let life = self.life.as_ref().filter(|l| l.number == number);
+                let open = life.and_then(|l| l.machine.core().open());
+                if open.is_none_or(|q| q.number != question) {
+                    return Ok(());
+                }
+                let late = DecideError::TimedOut {
+                    policy: "churn".into(),
+                    limit: Seconds::new(10.0),
+                };
+                self.scheduler(Heard::Late(late), None)
+            }
             What::Client(i) => self.client(i),
             What::ToNode(i, orders) => self.orders_come(i, orders),
             What::NodeTick(i, session) => self.node_tick(i, session),
@@ -390,6 +423,10 @@ impl World {
                 Ok(())
             }
             What::Thaw(i) => self.thaw(i),
+            What::Mute(i, until) => {
+                self.nodes[i].mute_until = until;
+                Ok(())
+            }
             What::Nemesis => self.nemesis(),
         }
     }
@@ -455,6 +492,7 @@ impl World {
             full_until: 0,
             held: None,
             told: BTreeMap::new(),
+            busy: false,
         };
         for record in &log {
             if let Record::Core(input) = record {
@@ -462,6 +500,14 @@ impl World {
             }
         }
         self.life = Some(life);
+        // A delayed report of an earlier session may be the first one of its node.
+        for i in 0..self.nodes.len() {
+            if self.chance(0.2)
+                && let Some(old) = self.nodes[i].old.clone()
+            {
+                self.at(self.now + 1, What::ToScheduler(old));
+            }
+        }
         self.at(self.now + 400, What::SchedulerTick(self.lives));
         self.carry_out(step, None)
     }
@@ -483,6 +529,9 @@ impl World {
         let Some(life) = &mut self.life else {
             return Ok(());
         };
+        if matches!(input, Heard::Answer(..)) {
+            life.busy = false;
+        }
         let now = life.clock.read(self.now);
         let step = life.machine.step(now, input);
         if full && !step.records.is_empty() {
@@ -530,6 +579,9 @@ impl World {
             if let Record::Core(input) = record {
                 let _ = life.beside.follow(input);
                 if let (Input::Due { .. }, Some(question)) = (input, life.beside.core().open()) {
+                    if std::mem::replace(&mut life.busy, true) {
+                        return Err("I10: the policy is asked twice at once".to_owned());
+                    }
                     answers.push((question.number, life.beside.decide(Box::default())));
                 }
             }
@@ -591,6 +643,9 @@ impl World {
             Ok(decision) => Ok(decision),
             Err(e) => return Err(format!("core: the policy erred: {e}")),
         };
+        if slow && self.rng.random_bool(0.5) {
+            self.at(self.now + 10_000, What::Late(number, question));
+        }
         self.at(self.now + delay, What::Answer(number, question, answer));
         Ok(())
     }
@@ -675,6 +730,7 @@ impl World {
             return Ok(());
         }
         n.session += 1;
+        n.old = n.latest.take().or(n.old.take());
         let other = n.session > 1 && self.now < PEACE && self.rng.random_bool(0.3);
         if other {
             // The node returns with one GPU more or less.
@@ -770,6 +826,8 @@ impl World {
                 }
                 NodeEffect::Send(report) => {
                     self.nodes[i].last_report = report.seq;
+                    self.nodes[i].latest = Some(report.clone());
+                    self.checks.reported(&report)?;
                     if self.now >= self.nodes[i].mute_until {
                         self.send(What::ToScheduler(report));
                     }
@@ -778,10 +836,11 @@ impl World {
                     id,
                     fence,
                     task,
+                    meeting,
                     port,
                     lease,
-                    ..
                 } => {
+                    self.checks.meets(id, &task, &meeting)?;
                     let n = &mut self.nodes[i];
                     let began = n.clock.read(self.now);
                     n.journals.insert(
@@ -898,8 +957,12 @@ impl World {
         for effect in s.machine.step(now, input) {
             match effect {
                 ShimEffect::Term => self.terminate(i, id),
+                ShimEffect::KillAll if self.hangs(i, id) => {}
                 ShimEffect::KillAll => {
-                    let delay = self.rng.random_range(5..500);
+                    // At most the kill timeout, less the interval of the shim's checks.
+                    let slow = self.chance(0.2);
+                    let most = if slow { 4_700 } else { 500 };
+                    let delay = self.rng.random_range(5..most);
                     self.at(self.now + delay, What::Killed(i, id));
                     if self.bug == Some(Bug::EarlyDone) {
                         self.shim(i, id, ShimInput::RankExit { rank: 0, code: 137 })?;
@@ -918,6 +981,23 @@ impl World {
         Ok(())
     }
 
+    /// Lets a shim that is to kill its processes hang instead, if its node manager can find it.
+    fn hangs(&mut self, i: usize, id: AttemptId) -> bool {
+        let n = &self.nodes[i];
+        let well = n.manager.is_some() && self.now >= n.trouble_until;
+        if !well || !self.chance(0.05) {
+            return false;
+        }
+        let n = &mut self.nodes[i];
+        let Some(s) = n.shims.get_mut(&id).filter(|s| !s.displaced) else {
+            return false;
+        };
+        s.paused_until = u64::MAX;
+        // The node manager ends the processes within this time.
+        n.trouble_until = self.now + 10_000;
+        true
+    }
+
     /// Delivers SIGTERM. Jobs that obey it save their work and end soon.
     fn terminate(&mut self, i: usize, id: AttemptId) {
         let job = self.job_of(id);
@@ -932,13 +1012,9 @@ impl World {
     }
 
     fn job_of(&self, id: AttemptId) -> usize {
-        let key = |job: JobId| {
-            let keys = self.life.as_ref().map(|l| l.machine.launches().durable());
-            keys.and_then(|d| d.keys.iter().find(|(_, j)| **j == job))
-                .map(|(k, _)| k.clone())
-        };
-        let found = key(id.job).and_then(|k| self.jobs.iter().position(|j| j.key == k));
-        // Without a scheduler the job is unknown, and any behavior is valid.
+        let key = self.checks.key_of(id.job);
+        let found = key.and_then(|k| self.jobs.iter().position(|j| j.key == *k));
+        // A job whose key is not in the log may behave in any way.
         found.unwrap_or(id.job.index() % self.jobs.len())
     }
 
@@ -1099,12 +1175,19 @@ impl World {
         {
             life.paused_until = self.now + self.rng.random_range(1_000..60_000);
         }
+        let i = self.rng.random_range(0..self.nodes.len());
         if let Some(life) = &mut self.life
             && self.rng.random_bool(0.002)
         {
-            life.full_until = self.now + self.rng.random_range(1_000..60_000);
+            let until = self.now + self.rng.random_range(1_000..60_000);
+            life.full_until = until;
+            // A node may fall silent just before the disk has room again.
+            if self.now >= self.nodes[i].trouble_until && self.rng.random_bool(0.3) {
+                let span = self.rng.random_range(8_000..40_000);
+                self.nodes[i].trouble_until = until + span + 1_000;
+                self.at(until - 500, What::Mute(i, until + span));
+            }
         }
-        let i = self.rng.random_range(0..self.nodes.len());
         if self.rng.random_bool(0.02) {
             self.nodes[i].copy = Some(self.nodes[i].copied());
         }
@@ -1113,7 +1196,18 @@ impl World {
         }
         let span = self.rng.random_range(500..40_000);
         self.nodes[i].trouble_until = self.now + span + 1_000;
-        match self.rng.random_range(0..9) {
+        match self.rng.random_range(0..11) {
+            10 => {
+                // The last orders before a silence arrive late.
+                self.nodes[i].slow_until = self.now + 3_000;
+                self.at(self.now + 3_000, What::Mute(i, self.now + span));
+            }
+            9 => {
+                // A partition, in which only the node manager can end the processes.
+                (self.nodes[i].deaf_until, self.nodes[i].mute_until) =
+                    (self.now + span, self.now + span);
+                self.shims_suffer(i, span);
+            }
             8 => {
                 // The node manager dies, and restarts with an old copy of its state.
                 self.manager_dies(i);
@@ -1146,18 +1240,21 @@ impl World {
             }
             5 => self.nodes[i].mute_until = self.now + span,
             6 => self.nodes[i].deaf_until = self.now + span,
-            _ => {
-                let kill = self.rng.random_bool(0.5);
-                for s in self.nodes[i].shims.values_mut() {
-                    if kill {
-                        s.alive = false;
-                    } else {
-                        s.paused_until = self.now + span;
-                    }
-                }
-            }
+            _ => self.shims_suffer(i, span),
         }
         Ok(())
+    }
+
+    /// Kills or pauses the shims of a node.
+    fn shims_suffer(&mut self, i: usize, span: u64) {
+        let kill = self.rng.random_bool(0.5);
+        for s in self.nodes[i].shims.values_mut() {
+            if kill {
+                s.alive = false;
+            } else {
+                s.paused_until = s.paused_until.max(self.now + span);
+            }
+        }
     }
 }
 

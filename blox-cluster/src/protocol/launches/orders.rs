@@ -4,7 +4,7 @@ use super::{Attempt, Goal, Launches, Outcome};
 use crate::protocol::ids::{AttemptId, PartId};
 use crate::protocol::message::{Exit, Meeting, Order, Orders, Status, Wish};
 use crate::protocol::timers::LONGEST_GRACE_S;
-use blox_core::{Name, NodeId};
+use blox_core::NodeId;
 use std::sync::Arc;
 
 impl Launches {
@@ -109,7 +109,8 @@ impl Launches {
         }
     }
 
-    /// Returns the rendezvous address once every node has reserved its GPUs.
+    /// Returns the rendezvous address once every node has reserved its GPUs. After a restart of the
+    /// scheduler, it is unknown until the first node has reported the launch.
     fn meeting(&self, id: AttemptId, a: &Attempt) -> Option<Meeting> {
         let going = self.going.contains(&id);
         if !going
@@ -120,11 +121,10 @@ impl Launches {
             return None;
         }
         let (first, _) = a.launch.parts.first()?;
-        let port = self.seen.get(&PartId { id, node: *first }).map(|s| s.port);
-        let address = self.links.get(first).map(|l| l.address.clone());
+        let seen = self.seen.get(&PartId { id, node: *first })?;
         Some(Meeting {
-            address: address.unwrap_or_else(|| Name::from("")),
-            port: port.unwrap_or(0),
+            address: self.links.get(first)?.address.clone(),
+            port: seen.port,
         })
     }
 }

@@ -913,6 +913,53 @@ mod tests {
     }
 
     #[test]
+    fn repeated_report_of_a_lost_node_is_ignored() {
+        use NodeStatus::{Lost, Up};
+        let mut all = All::new();
+        all.hear("k", 1, 1, named("n", 2));
+        all.hear("k", 1, 2, named("n", 2));
+        all.silence(9);
+        for seq in [1, 2] {
+            all.hear("k", 1, seq, named("n", 2));
+            assert_eq!(all.nodes(), [(Lost, 2)]);
+        }
+        assert_eq!(all.scheduler.launches().ignored().repeated, 2);
+        all.hear("k", 1, 3, named("n", 2));
+        assert_eq!(all.nodes(), [(Up, 2)]);
+    }
+
+    #[test]
+    fn lost_node_with_an_unknown_launch_stays_lost() {
+        use NodeStatus::{Lost, Up};
+        let mut all = All::new();
+        all.hear("k", 1, 1, named("n", 2));
+        all.silence(9);
+        let stray = AttemptReport {
+            id: AttemptId {
+                job: JobId(0),
+                attempt: 1,
+            },
+            fence: Fence(1),
+            status: Status::Running,
+            port: 0,
+            said: Said::default(),
+        };
+        all.hear_of("k", 1, 2, named("n", 2), vec![stray]);
+        assert_eq!(all.nodes(), [(Lost, 2)]);
+        all.hear("k", 1, 3, named("n", 2));
+        assert_eq!(all.nodes(), [(Up, 2)]);
+    }
+
+    #[test]
+    fn report_of_an_old_session_after_a_restart_is_refused() {
+        let mut all = All::new();
+        all.hear("k", 2, 1, named("n", 2));
+        (all.scheduler, _) = begun(&all.log);
+        let said = refusal(&all.hear("k", 1, 9, named("n", 2)));
+        assert!(said.contains("another manager of this node"), "{said}");
+    }
+
+    #[test]
     fn after_a_restart_a_silent_node_is_silent_since_then() {
         let mut all = All::new();
         all.hear("k", 1, 1, named("n", 2));

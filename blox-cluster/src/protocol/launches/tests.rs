@@ -8,7 +8,7 @@ use blox_core::perf::goodput::{GoodputModel, GradientNoise};
 use blox_core::trigger::Rounds;
 use blox_core::{
     Action, Adapts, Assignment, Decision, Event, Extras, GpuCount, GpuId, Input, JobId, JobSpec,
-    NodeSpec, Outcome, Phase, Seconds, Time, TrainingSpec, TypeLimits,
+    NodeId, NodeSpec, Outcome, Phase, Seconds, Time, TrainingSpec, TypeLimits,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -1064,4 +1064,55 @@ fn launch_bad_file_is_a_failure_with_its_reason() {
     }
     g.beat();
     assert_eq!((g.outcome, g.granted()), (Some(Outcome::Failed), 2));
+}
+
+#[test]
+fn launch_after_a_restart_waits_for_its_address() {
+    let mut g = Gang::new();
+    g.runs(1, &[0]);
+    g.set(0, 1, done(Exit::Completed));
+    g.beat();
+    assert!(matches!(g.told[1][&1], Wish::Run(_)));
+    // The new run of the scheduler does not know the port of the first node.
+    g.outage(1);
+    g.beat();
+    assert_eq!(g.told[1][&1], Wish::Prepare);
+    g.beats(30);
+    assert!(matches!(g.told[1][&1], Wish::Yield(_)));
+}
+
+#[test]
+fn hold_in_the_retry_delay_cancels_the_retry() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.set(0, 1, done(Exit::Failed { code: 3 }));
+    g.set(1, 1, done(Exit::Cut));
+    g.beat();
+    let retries = |g: &Gang| g.scheduler.launches().durable().backing_off.len();
+    assert_eq!(retries(&g), 1);
+    g.step(Heard::Request(Request::Hold(JOB)));
+    assert_eq!(retries(&g), 0);
+    g.beats(60);
+    assert_eq!(g.granted(), 1);
+    g.step(Heard::Request(Request::Release(JOB)));
+    g.beats(10);
+    assert_eq!(g.granted(), 2);
+}
+
+#[test]
+fn remove_of_a_node_with_an_open_launch_fails() {
+    let mut g = Gang::new();
+    g.runs(1, &[0, 1]);
+    g.silent[1] = true;
+    g.beats(10);
+    let remove = |g: &mut Gang| {
+        let request = Heard::Request(Request::Remove(NodeId(1)));
+        let step = g.scheduler.step(Millis(g.now), request);
+        step.reply.unwrap().map_err(|e| e.to_string())
+    };
+    let why = remove(&mut g).unwrap_err();
+    assert!(why.contains("job 0 may still run on it"), "{why}");
+    g.set(0, 1, done(Exit::Yielded));
+    g.beats(16);
+    assert!(remove(&mut g).is_ok());
 }
