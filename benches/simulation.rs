@@ -37,7 +37,7 @@ fn simulations(c: &mut Criterion) {
 /// Creates a cluster in which other jobs hold all GPUs and `waiting` jobs wait.
 fn crowded(policy: &mut Pipeline, nodes: usize, waiting: u32) -> Runtime {
     let state = State::new(&ClusterSpec::uniform(nodes, 8)).expect("a sound cluster");
-    let mut core = Runtime::new(state, policy.cadence());
+    let mut core = Runtime::new(state, policy.trigger());
     let spec = Arc::new(JobSpec::new(
         Time::ZERO,
         GpuCount(1),
@@ -156,7 +156,7 @@ fn look_ahead(c: &mut Criterion) {
     let mut policy = blox::schedulers::las();
     let mut core = Runtime::new(
         State::new(&ClusterSpec::uniform(32, 4)).expect("a sound cluster"),
-        policy.cadence(),
+        policy.trigger(),
     );
     let mut jobs = BloxWorkload::new(8.0).expect("a sound load");
     for job in 0..640 {

@@ -12,7 +12,7 @@ struct AtMost {
 impl Stateless for AtMost {}
 
 impl AdmissionPolicy for AtMost {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         let free = self.limit.saturating_sub(view.active().count());
         // Deferred jobs are older than new ones.
         let deferred = view.admissible().map(|job| job.id());
@@ -23,7 +23,7 @@ impl AdmissionPolicy for AtMost {
                 out.defer(job, Reason::Other(Name::from("too many jobs")));
             }
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let one_at_a_time = Composition::new("one-at-a-time")
         .admission(AtMost { limit: 1 })
         .scheduling(Fifo::default())
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()?;
     let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0));
     let report = Simulation::new(ClusterSpec::uniform(1, 4))

@@ -12,9 +12,9 @@ struct Reserve {
 impl Stateless for Reserve {}
 
 impl ClusterManager for Reserve {
-    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
         let Some(last) = view.nodes().last() else {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         };
         let (node, needed) = (last.id(), view.waiting_count() >= self.queue);
         match last.cordoned() {
@@ -25,7 +25,7 @@ impl ClusterManager for Reserve {
             Some(_) if needed => out.push(NodeAction::Uncordon { node }),
             _ => {}
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scheduler = Composition::new("reserve")
         .cluster(Reserve { queue: 2 })
         .scheduling(Fifo::default())
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()?;
     let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(900.0));
     let report =

@@ -14,7 +14,7 @@ struct TwoQueues {
 impl Stateless for TwoQueues {}
 
 impl SchedulingPolicy for TwoQueues {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         // In order of submission; the stable sort keeps this order among equals.
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|job| job.attained_time() >= self.short);
@@ -24,8 +24,8 @@ impl SchedulingPolicy for TwoQueues {
         // A running job is stopped for one before it in this order; the last one is stopped first.
         out.allow_preemption();
         // Service grows while jobs run, so the policy must run again next round. A policy whose
-        // answer stays valid without events returns `Outlook::Stable`, and rounds are skipped.
-        Outlook::NextRound
+        // answer stays valid without events returns `Validity::UntilEvent`, and rounds are skipped.
+        Validity::NextRound
     }
 }
 
@@ -42,7 +42,7 @@ pub fn registry() -> Registry {
         let short = params.hours("short_h", 8.0)?;
         let composition = Composition::new("two-queues")
             .scheduling(TwoQueues { short })
-            .placement(Walk::new(Consolidated::default()))
+            .placement(InOrder::new(Consolidated::default()))
             .build()?;
         Ok(composition)
     };

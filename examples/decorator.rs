@@ -27,7 +27,7 @@ impl<P: SchedulingPolicy> Policy for UserFirst<P> {
 }
 
 impl<P: SchedulingPolicy> SchedulingPolicy for UserFirst<P> {
-    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let theirs = |job: &JobRef<'_>| job.spec().user.as_deref() == Some(self.user);
         for job in view.waiting().filter(theirs) {
             out.promote(job.id());
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (user, inner) = ("ada", Fifo::default());
     let scheduler = Composition::new("ada-first")
         .scheduling(UserFirst { user, inner })
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()?;
     let job = |user| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0)).owned_by(user);
     let report = Simulation::new(ClusterSpec::uniform(1, 1))

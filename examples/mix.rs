@@ -5,7 +5,7 @@
 //! schedules real processes on this machine.
 
 use blox::core::{ClusterSpec, Composition};
-use blox::policies::placement::{Blocked, Profiled, TensorSkew, Walk};
+use blox::policies::placement::{Blocked, InOrder, Profiled, TensorSkew};
 use blox::policies::scheduling::Srtf;
 use blox::sim::{Simulation, workload::Limited};
 use blox::traces::generate::blox::BloxWorkload;
@@ -13,7 +13,7 @@ use blox::traces::generate::blox::BloxWorkload;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mixed = Composition::new("srtf-profiled")
         .scheduling(Srtf::default())
-        .placement(Walk::new(Profiled::<TensorSkew>::default()).when_blocked(Blocked::Skip))
+        .placement(InOrder::new(Profiled::<TensorSkew>::default()).when_blocked(Blocked::Skip))
         .build()?;
     let Some(mixed) = blox::cli::backend(mixed)? else {
         return Ok(());

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 #[derive(Clone)]
 struct EmptiestNode;
 
-impl Rule for EmptiestNode {
+impl NodeSelector for EmptiestNode {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let needed = shape.gpus.get();
         let node = draft
@@ -35,7 +35,7 @@ impl Rule for EmptiestNode {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spread = Composition::new("emptiest-node")
         .scheduling(Fifo::default())
-        .placement(Walk::new(EmptiestNode))
+        .placement(InOrder::new(EmptiestNode))
         .build()?;
     let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0));
     let report = Simulation::new(ClusterSpec::uniform(2, 4))

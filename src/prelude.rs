@@ -1,8 +1,8 @@
 //! Imports for authors of policies: `use blox::prelude::*;`.
 //!
-//! Start with [`SchedulingPolicy`], [`View`], [`JobRef`], [`Requests`] and [`Composition`]. Most
-//! policies need only these and [`Outlook`]. A placement works on a [`Draft`]; a [`Rule`] selects
-//! nodes in a [`Walk`].
+//! Start with [`SchedulingPolicy`], [`View`], [`JobRef`], [`JobQueue`] and [`Composition`]. Most
+//! policies need only these and [`Validity`]. A placement works on a [`Draft`]; a [`NodeSelector`] selects
+//! nodes in a [`InOrder`].
 
 // A scheduler and its components.
 pub use crate::core::{
@@ -15,15 +15,15 @@ pub use crate::core::{
 };
 // Output of policies.
 pub use crate::core::{
-    Action, Assignment, Draft, DraftError, NodeAction, NodeActions, Outlook, Place, Plan, Reason,
-    Request, Requests, Shape, Verdict, Verdicts,
+    Action, Assignment, Draft, DraftError, JobQueue, NodeAction, NodeActions, Place, Plan, Reason,
+    Request, Shape, Validity, Verdict, Verdicts,
 };
 // Quantities, orders and decision times.
 pub use crate::core::order::SortKey;
 pub use crate::core::policy::{by_key, scheduling_fn};
 pub use crate::core::{GpuCount, OnEvent, Rounds, Seconds, Time};
 // Components for compositions.
-pub use crate::policies::placement::{Consolidated, Rule, Walk, suits};
+pub use crate::policies::placement::{Consolidated, InOrder, NodeSelector, suits};
 pub use crate::policies::scheduling::Fifo;
 // Registration for the command line.
 pub use crate::core::registry::{ParamDoc, Params, Registry};

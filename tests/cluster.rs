@@ -1602,21 +1602,21 @@ impl blox::core::SchedulingPolicy for Sleepy {
         &self,
         (): &mut (),
         view: blox::core::View<'_>,
-        out: &mut blox::core::Requests,
-    ) -> blox::core::Outlook {
+        out: &mut blox::core::JobQueue,
+    ) -> blox::core::Validity {
         if view.running().next().is_some() {
             std::thread::sleep(LONG);
         }
         for job in view.active() {
             out.push(blox::core::Request::gang(&job));
         }
-        blox::core::Outlook::Stable
+        blox::core::Validity::UntilEvent
     }
 }
 
 #[test]
 fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
-    use blox::policies::placement::{Consolidated, Walk};
+    use blox::policies::placement::{Consolidated, InOrder};
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut c = Cluster {
         dir: tempfile::tempdir().unwrap(),
@@ -1633,7 +1633,7 @@ fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
         registry.schedulers.add("sleepy", "sleeps", &[], |_, _| {
             Ok(blox::core::Composition::new("sleepy")
                 .scheduling(Sleepy)
-                .placement(Walk::new(Consolidated::default()))
+                .placement(InOrder::new(Consolidated::default()))
                 .build()?)
         });
         let dir = dir.to_str().unwrap().to_owned();

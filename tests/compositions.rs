@@ -247,8 +247,8 @@ fn decisions_replay_from_the_journal() {
         let read = std::io::BufReader::new(std::fs::File::open(&path).expect("the file"));
         let again = scheduler(name);
         let state = State::new(&cluster).expect("a sound cluster");
-        let (cadence, mut nobody) = (again.cadence(), Observers::default());
-        let replayed = replay(read, state, cadence, Box::new(again), &mut nobody);
+        let (trigger, mut nobody) = (again.trigger(), Observers::default());
+        let replayed = replay(read, state, trigger, Box::new(again), &mut nobody);
         assert!(replayed.is_ok(), "{name}: {:?}", replayed.err());
     }
 }

@@ -7,7 +7,7 @@ use blox::core::{
     AnyPlacement, AnyScheduling, ClusterSpec, Composition, Extras, GpuCount, JobSpec, NodeSpec,
     OnEvent, Pipeline, Seconds, State, Time,
 };
-use blox::policies::placement::{Consolidated, Walk};
+use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
 use blox::sim::execution::{FixedRate, Variability};
 use blox::sim::results::AssignmentRow;
@@ -31,7 +31,7 @@ fn fifo_on(text: &str) -> Pipeline {
 
 fn quota(text: &str) -> Pipeline {
     let scheduler = Composition::new("quota-tree").scheduling(scheduling(text));
-    let scheduler = scheduler.placement(Walk::new(Consolidated::default()));
+    let scheduler = scheduler.placement(InOrder::new(Consolidated::default()));
     scheduler.build().unwrap()
 }
 
@@ -71,7 +71,7 @@ fn run(cluster: ClusterSpec, scheduler: Pipeline, jobs: Vec<JobSpec>) -> (Report
         .assignments_to(Some(rows.clone()))
         .keep_waits(true)
         .run(
-            scheduler.with_cadence(OnEvent::with_gap(Seconds::ZERO)),
+            scheduler.with_trigger(OnEvent::with_gap(Seconds::ZERO)),
             &mut Jobs::new(jobs),
         )
         .unwrap();

@@ -2,10 +2,10 @@
 //! versions.
 
 use blox::core::{
-    Assignment, ClusterSpec, Composition, Draft, GpuCount, JobRef, JobSpec, Outlook, Pipeline,
-    Requests, SchedulingPolicy, Seconds, Shape, Stateless, Time, View,
+    Assignment, ClusterSpec, Composition, Draft, GpuCount, JobQueue, JobRef, JobSpec, Pipeline,
+    SchedulingPolicy, Seconds, Shape, Stateless, Time, Validity, View,
 };
-use blox::policies::placement::{Blocked, Consolidated, Rule, Walk};
+use blox::policies::placement::{Blocked, Consolidated, InOrder, NodeSelector};
 use blox::policies::scheduling::{Las, Service, StarvationGuard};
 use blox::sim::faults::Faults;
 use blox::sim::overheads::FixedOverheads;
@@ -197,7 +197,7 @@ fn assignments(case: &Case, scheduler: Pipeline) -> (Report, Vec<AssignmentRow>)
 #[derive(Clone)]
 struct Searching(Consolidated);
 
-impl Rule for Searching {
+impl NodeSelector for Searching {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         self.0.find(draft, job, shape)
     }
@@ -211,12 +211,12 @@ impl Rule for Searching {
 
 #[test]
 fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workloads() {
-    fn las(seed: u64, rule: impl Rule) -> Pipeline {
+    fn las(seed: u64, rule: impl NodeSelector) -> Pipeline {
         let service = [Service::Time, Service::GpuTime][seed as usize % 2];
         let blocked = [Blocked::Stop, Blocked::Skip][seed as usize / 2 % 2];
         Composition::new("las")
             .scheduling(Las::by(service))
-            .placement(Walk::new(rule).when_blocked(blocked))
+            .placement(InOrder::new(rule).when_blocked(blocked))
             .build()
             .unwrap()
     }
@@ -279,7 +279,7 @@ struct LookingAtAll {
 impl Stateless for LookingAtAll {}
 
 impl SchedulingPolicy for LookingAtAll {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let due = |j: &JobRef<'_>| !j.promoted() && view.now() - j.eligible_since() >= self.limit;
         let mut due: Vec<_> = view.waiting().filter(due).collect();
         due.sort_by_key(|j| (j.eligible_since(), j.id()));
@@ -296,7 +296,7 @@ fn guards_that_count_seldom_and_that_look_at_every_job_are_equal_on_random_workl
     fn las(policy: impl SchedulingPolicy) -> Pipeline {
         Composition::new("las")
             .scheduling(policy)
-            .placement(Walk::new(Consolidated::default()))
+            .placement(InOrder::new(Consolidated::default()))
             .build()
             .unwrap()
     }

@@ -2,7 +2,9 @@
 
 mod support;
 
-use blox::core::{Draft, DraftError, JobId, Outlook, PlacementPolicy, Reason, Requests, Stateless};
+use blox::core::{
+    Draft, DraftError, JobId, JobQueue, PlacementPolicy, Reason, Stateless, Validity,
+};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -527,11 +529,11 @@ impl PlacementPolicy for Broken {
     fn place(
         &self,
         (): &mut (),
-        _: &mut Requests,
+        _: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         draft.release(JobId(1_000_000), Reason::NotChosen)?;
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 

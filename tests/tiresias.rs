@@ -6,7 +6,7 @@ use blox::core::{
     Action, ClusterSpec, Composition, Extras, GpuCount, JobId, JobSpec, OnEvent, Pipeline, Seconds,
     Time,
 };
-use blox::policies::placement::{Blocked, FirstFree, Walk};
+use blox::policies::placement::{Blocked, FirstFree, InOrder};
 use blox::policies::scheduling::TwoDas;
 use blox::released::tiresias;
 use blox::released::tiresias::Steps;
@@ -246,9 +246,9 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
             })
             .collect();
         let thresholds = [3250.0, 7200.0];
-        let count = || Walk::new(FirstFree).when_blocked(Blocked::Skip);
+        let count = || InOrder::new(FirstFree).when_blocked(Blocked::Skip);
         let paper = Composition::new("paper")
-            .cadence(OnEvent::default())
+            .trigger(OnEvent::default())
             .scheduling(TwoDas::las(&thresholds.map(Seconds::new)).expect("ascending"))
             .placement(count())
             .build()

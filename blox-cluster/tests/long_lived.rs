@@ -4,12 +4,12 @@
 
 use blox_cluster::protocol::scheduler::{Heard, Request, RequestError, Saved, Scheduler, Settings};
 use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, Record, Report, Session};
-use blox_core::cadence::{Cadence, Rounds};
 use blox_core::core::Core;
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::runtime::Follower;
 use blox_core::testing::FirstFit;
+use blox_core::trigger::{DecisionTrigger, Rounds};
 use blox_core::{Composition, GpuCount, Input, JobId, JobSpec, NodeSpec, Seconds, Time};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,13 +30,13 @@ struct Daemon {
     archived: usize,
 }
 
-fn rounds() -> Box<dyn Cadence> {
+fn rounds() -> Box<dyn DecisionTrigger> {
     Box::new(Rounds::every(Seconds::new(60.0)).unwrap())
 }
 
 impl Daemon {
     fn new() -> Self {
-        let fifo = by_key(|job| SortKey::by(job.submit().secs())).stable();
+        let fifo = by_key(|job| SortKey::by(job.submit().secs())).valid_until_event();
         let pipeline = Composition::new("fifo")
             .scheduling(fifo)
             .placement(FirstFit)

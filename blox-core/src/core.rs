@@ -1,8 +1,7 @@
 //! State machine of a scheduler, shared by the simulator and real clusters. It performs no input or
 //! output and reads no clock.
 
-use crate::cadence::Cadence;
-use crate::decision::{Command, Decision, Outlook, Plan, Verdict};
+use crate::decision::{Command, Decision, Plan, Validity, Verdict};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
@@ -11,6 +10,7 @@ use crate::lens::Lens;
 use crate::pipeline::{Decide, DecideError};
 use crate::reason::Reason;
 use crate::state::State;
+use crate::trigger::DecisionTrigger;
 use crate::units::{Seconds, Time};
 use crate::view::View;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ pub struct Question {
     pub at: Time,
 }
 
-/// Contents of a [`Core`] without its cadence.
+/// Contents of a [`Core`] without its trigger.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Saved {
     state: State,
@@ -81,7 +81,7 @@ pub struct Saved {
     last_decision: Option<Time>,
     due: Option<Time>,
     counters: Counters,
-    outlook: Option<Outlook>,
+    validity: Option<Validity>,
     waits: Vec<(JobId, Reason)>,
     otherwise: Reason,
 }
@@ -107,7 +107,7 @@ impl Saved {
 /// use blox_core::{ClusterSpec, Composition, GpuCount, Seconds, Time};
 /// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
 /// # let mut fifo = Composition::new("fifo")
-/// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+/// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 /// #     .placement(FirstFit).build()?;
 ///
 /// let state = State::new(&ClusterSpec::uniform(1, 4))?;
@@ -128,13 +128,13 @@ impl Saved {
 /// ```
 pub struct Core {
     state: State,
-    cadence: Box<dyn Cadence>,
+    trigger: Box<dyn DecisionTrigger>,
     /// Version of the state at the last event that can change a decision.
     news: u64,
     questions: u64,
     open: Option<Question>,
     last_decision: Option<Time>,
-    /// Arguments and result of the last call of the cadence.
+    /// Arguments and result of the last call of the trigger.
     moment: ((Time, Option<Time>), Time),
     due: Option<Time>,
     visit_every_round: bool,
@@ -142,36 +142,36 @@ pub struct Core {
     instant: bool,
     counters: Counters,
     /// Validity of the last decision.
-    outlook: Outlook,
+    validity: Validity,
     /// Reasons why jobs wait, from the last decision.
     waits: Vec<(JobId, Reason)>,
     otherwise: Reason,
 }
 
 impl Core {
-    /// Creates a core with a state. `cadence` determines when decisions are due.
+    /// Creates a core with a state. `trigger` determines when decisions are due.
     ///
     /// If the state already contains live jobs, as in a forecast, a decision is due at the first
     /// decision moment.
-    pub fn new(state: State, cadence: Box<dyn Cadence>) -> Self {
+    pub fn new(state: State, trigger: Box<dyn DecisionTrigger>) -> Self {
         let live = state.count(Phase::Waiting) + state.count(Phase::Deferred) > 0
             || !state.placed.is_empty()
             || state.count(Phase::Submitted) > 0;
-        let due = live.then(|| cadence.first_from(state.now, None));
+        let due = live.then(|| trigger.first_from(state.now, None));
         let saved = Saved {
             state,
             due,
             ..Saved::default()
         };
-        Core::restore(saved, cadence)
+        Core::restore(saved, trigger)
     }
 
-    /// Restores a core that [`Core::save`] saved. `cadence` determines when decisions are due.
-    pub fn restore(saved: Saved, cadence: Box<dyn Cadence>) -> Self {
-        let moment = cadence.first_from(Time::ZERO, None);
+    /// Restores a core that [`Core::save`] saved. `trigger` determines when decisions are due.
+    pub fn restore(saved: Saved, trigger: Box<dyn DecisionTrigger>) -> Self {
+        let moment = trigger.first_from(Time::ZERO, None);
         Core {
             state: saved.state,
-            cadence,
+            trigger,
             news: saved.news,
             questions: saved.questions,
             open: saved.open,
@@ -181,13 +181,13 @@ impl Core {
             visit_every_round: false,
             instant: false,
             counters: saved.counters,
-            outlook: saved.outlook.unwrap_or(Outlook::NextRound),
+            validity: saved.validity.unwrap_or(Validity::NextRound),
             waits: saved.waits,
             otherwise: saved.otherwise,
         }
     }
 
-    /// Returns the contents of the core without its cadence.
+    /// Returns the contents of the core without its trigger.
     pub fn save(&self) -> Saved {
         Saved {
             state: self.state.clone(),
@@ -197,7 +197,7 @@ impl Core {
             last_decision: self.last_decision,
             due: self.due,
             counters: self.counters,
-            outlook: Some(self.outlook),
+            validity: Some(self.validity),
             waits: self.waits.clone(),
             otherwise: self.otherwise.clone(),
         }
@@ -276,7 +276,7 @@ impl Core {
         let mut actions = std::mem::take(&mut out.actions);
         let managed = guarded(scheduler, |s| s.manage(View::of(state), &mut actions));
         out.actions = actions;
-        let mut outlook = managed?;
+        let mut validity = managed?;
         for action in out.actions.iter() {
             let event = Event::NodeManaged {
                 action: action.clone(),
@@ -296,7 +296,7 @@ impl Core {
             let view = View::of_changed(state, lens);
             let admitted = guarded(scheduler, |s| s.admit(view, &asking, &mut verdicts));
             out.verdicts = verdicts;
-            outlook = outlook.and(admitted?);
+            validity = validity.and(admitted?);
         }
         judge_all(scheduler, state, lens, &asking, out)?;
         lens.asking = asking;
@@ -306,7 +306,7 @@ impl Core {
         let view = View::of_changed(state, lens);
         let planned = guarded(scheduler, |s| s.plan(view, &mut plan));
         out.plan = plan;
-        out.outlook = outlook.and(planned??);
+        out.validity = validity.and(planned??);
         Ok(())
     }
 
@@ -343,9 +343,9 @@ impl Core {
         self.open
     }
 
-    /// Returns the cadence, which determines when decisions are due.
-    pub fn cadence(&self) -> &dyn Cadence {
-        &*self.cadence
+    /// Returns the trigger, which determines when decisions are due.
+    pub fn trigger(&self) -> &dyn DecisionTrigger {
+        &*self.trigger
     }
 
     /// Returns the time of the next decision, if it is known. Returns `None` if only an event can
@@ -504,7 +504,7 @@ impl Core {
         self.own_events(decision, watch);
         watch.on_decision(View::of(&self.state), &decision.plan);
         let now = self.state.now;
-        self.outlook = decision.outlook;
+        self.validity = decision.validity;
         // Jobs that the plan changes are then marked as touched for the next decision.
         self.state.close_decision(seen, quiet);
         self.state.next_moment = self.moment_from(now);
@@ -576,17 +576,17 @@ impl Core {
         let now = self.state.now;
         // After a plan with steps, the next decision may place more jobs.
         let next = if !nothing_changed || self.visit_every_round {
-            self.cadence.following(now)
+            self.trigger.following(now)
         } else {
-            match self.outlook {
-                Outlook::NextRound => self.cadence.following(now),
-                Outlook::Until(_) | Outlook::Stable => None,
+            match self.validity {
+                Validity::NextRound => self.trigger.following(now),
+                Validity::Until(_) | Validity::UntilEvent => None,
             }
         };
-        let timer = match self.outlook {
+        let timer = match self.validity {
             // An expired timer must not make decisions due at the same time forever.
-            Outlook::Until(t) if t <= now => self.cadence.following(now),
-            Outlook::Until(t) => Some(self.moment_from(t)),
+            Validity::Until(t) if t <= now => self.trigger.following(now),
+            Validity::Until(t) => Some(self.moment_from(t)),
             _ => None,
         };
         match (next, timer) {
@@ -599,7 +599,7 @@ impl Core {
     fn lose_turn(&mut self) {
         self.state.break_continuity();
         let now = self.state.now;
-        self.due = Some(match self.cadence.following(now) {
+        self.due = Some(match self.trigger.following(now) {
             Some(t) => t,
             // Without rounds, the core retries after one second.
             None => now + Seconds::new(1.0),
@@ -612,7 +612,7 @@ impl Core {
         // Most events have the same time as the event before.
         let asked = (t, self.last_decision);
         if self.moment.0 != asked {
-            self.moment = (asked, self.cadence.first_from(t, self.last_decision));
+            self.moment = (asked, self.trigger.first_from(t, self.last_decision));
         }
         self.moment.1
     }
@@ -624,7 +624,7 @@ impl Core {
             Event::Started { .. } => false,
             // With rounds, a valid decision may be based on running time that this event withdraws.
             // Without rounds, each move of a job would cause the next one.
-            Event::Ran { .. } => self.cadence.following(self.state.now).is_some(),
+            Event::Ran { .. } => self.trigger.following(self.state.now).is_some(),
             Event::Stopped { job, .. } => {
                 let awaited = self.state.job(*job).is_some_and(|j| j.is_placed());
                 !awaited && self.last_decision != Some(self.state.now)

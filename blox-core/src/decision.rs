@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 /// Validity of an answer: how long it stays correct if no event occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outlook {
+pub enum Validity {
     /// Until the next decision moment. Always correct, but costs a decision in each round.
     NextRound,
     /// Until the first decision moment at or after this time: a policy's timer.
     Until(Time),
     /// Until the next event.
-    Stable,
+    UntilEvent,
 }
 
-impl Outlook {
+impl Validity {
     /// Returns the shorter of two validities.
     #[must_use]
-    pub fn and(self, other: Outlook) -> Outlook {
-        use Outlook::{NextRound, Stable, Until};
+    pub fn and(self, other: Validity) -> Validity {
+        use Validity::{NextRound, Until, UntilEvent};
         match (self, other) {
             (NextRound, _) | (_, NextRound) => NextRound,
             (Until(a), Until(b)) => Until(a.min(b)),
-            (Until(a), Stable) | (Stable, Until(a)) => Until(a),
-            (Stable, Stable) => Stable,
+            (Until(a), UntilEvent) | (UntilEvent, Until(a)) => Until(a),
+            (UntilEvent, UntilEvent) => UntilEvent,
         }
     }
 }
@@ -307,7 +307,7 @@ pub struct Decision {
     /// Allocations of GPUs to jobs.
     pub plan: Plan,
     /// Validity of the decision.
-    pub outlook: Outlook,
+    pub validity: Validity,
 }
 
 impl Default for Decision {
@@ -317,7 +317,7 @@ impl Default for Decision {
             actions: NodeActions::default(),
             verdicts: Verdicts::default(),
             plan: Plan::default(),
-            outlook: Outlook::NextRound,
+            validity: Validity::NextRound,
         }
     }
 }
@@ -329,7 +329,7 @@ impl Decision {
         self.actions.clear();
         self.verdicts.clear();
         self.plan.clear();
-        self.outlook = Outlook::NextRound;
+        self.validity = Validity::NextRound;
     }
 }
 

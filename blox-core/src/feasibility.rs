@@ -48,7 +48,7 @@ impl Feasibility {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::{NodeActions, Outlook};
+    use crate::decision::{NodeActions, Validity};
     use crate::order::SortKey;
     use crate::policy::{ClusterManager, Stateless, by_key};
     use crate::testing::FirstFit;
@@ -59,8 +59,8 @@ mod tests {
     impl Stateless for Grows {}
 
     impl ClusterManager for Grows {
-        fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Outlook {
-            Outlook::Stable
+        fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Validity {
+            Validity::UntilEvent
         }
     }
 

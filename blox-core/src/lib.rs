@@ -11,7 +11,7 @@
 //! use blox_core::{order::SortKey, policy::by_key, Composition};
 //!
 //! let shortest_first = Composition::new("sjf")
-//!     .scheduling(by_key(|job| SortKey::by(job.spec().duration().secs())).stable())
+//!     .scheduling(by_key(|job| SortKey::by(job.spec().duration().secs())).valid_until_event())
 //!     .placement(FirstFit)
 //!     .build()?;
 //! # let _ = shortest_first;
@@ -21,7 +21,6 @@
 #![warn(missing_docs)]
 
 pub mod assignment;
-pub mod cadence;
 pub mod cluster;
 pub mod compat;
 pub mod core;
@@ -49,17 +48,18 @@ pub mod runtime;
 pub mod state;
 pub mod suggest;
 pub mod testing;
+pub mod trigger;
 pub mod units;
 pub mod view;
 
 pub use assignment::{Assignment, BatchConfig, GpuList};
-pub use cadence::{Cadence, OnEvent, Rounds};
 pub use cluster::spec::{
     ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, NodeSpec,
 };
 pub use cluster::{Cluster, Node, NodeStatus};
 pub use decision::{
-    Action, Command, Decision, NodeAction, NodeActions, Outlook, Plan, PlanError, Verdict, Verdicts,
+    Action, Command, Decision, NodeAction, NodeActions, Plan, PlanError, Validity, Verdict,
+    Verdicts,
 };
 pub use draft::{Draft, DraftError, Savepoint};
 pub use event::{Event, Outcome};
@@ -77,7 +77,8 @@ pub use policy::{
     PlacementPolicy, Policy, RestoreError, SchedulingPolicy, Stateless, With,
 };
 pub use reason::Reason;
-pub use request::{Candidate, Place, Request, Requests, Shape, Unlisted};
+pub use request::{Candidate, JobQueue, Place, Request, Shape, Unlisted};
 pub use state::{EventError, State};
+pub use trigger::{DecisionTrigger, OnEvent, Rounds};
 pub use units::{GpuCount, Seconds, Time};
 pub use view::View;

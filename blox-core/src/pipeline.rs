@@ -1,7 +1,6 @@
-//! Schedulers that are composed of four policies and a cadence.
+//! Schedulers that are composed of four policies and a trigger.
 
-use crate::cadence::{Cadence, OnEvent, Rounds};
-use crate::decision::{Action, NodeActions, Outlook, Plan, PlanError, Verdicts};
+use crate::decision::{Action, NodeActions, Plan, PlanError, Validity, Verdicts};
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::Feasibility;
@@ -13,7 +12,8 @@ use crate::policy::{
     SchedulingPolicy, StaticCluster,
 };
 use crate::reason::Reason;
-use crate::request::{Request, Requests, Unlisted};
+use crate::request::{JobQueue, Request, Unlisted};
+use crate::trigger::{DecisionTrigger, OnEvent, Rounds};
 use crate::units::Seconds;
 use crate::view::View;
 use dyn_clone::DynClone;
@@ -72,17 +72,17 @@ pub trait Decide: Send + DynClone {
     fn name(&self) -> &str;
 
     /// Adds actions on nodes to `out`, and returns how long they stay valid.
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook;
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity;
 
     /// Adds admission decisions about the jobs in `asking` to `out`, and returns how long they stay
     /// valid.
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook;
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity;
 
     /// Writes the allocation of GPUs to jobs into `out`, and returns how long it stays valid.
     ///
     /// # Errors
     /// The placement policy misused its draft.
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError>;
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError>;
 
     /// See [`Policy::on_event`].
     fn on_event(&mut self, view: View<'_>, event: &Event) {
@@ -215,7 +215,7 @@ impl<T: ?Sized> Clone for Taken<T> {
 /// ```
 /// use blox_core::{order::SortKey, policy::by_key, testing::FirstFit, Composition};
 /// let fifo = Composition::new("fifo")
-///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 ///     .placement(FirstFit)
 ///     .build()?;
 /// # let _ = fifo;
@@ -230,7 +230,7 @@ pub struct Composition {
     placement: Option<Taken<dyn AnyPlacement>>,
     /// The first role that two policies take.
     twice: Option<Role>,
-    cadence: Option<Box<dyn Cadence>>,
+    trigger: Option<Box<dyn DecisionTrigger>>,
     seed: u64,
 }
 
@@ -246,7 +246,7 @@ impl Composition {
             scheduling: None,
             placement: None,
             twice: None,
-            cadence: None,
+            trigger: None,
             seed: 0,
         }
     }
@@ -300,8 +300,8 @@ impl Composition {
 
     /// Sets the decision moments.
     #[must_use]
-    pub fn cadence(mut self, cadence: impl Cadence + 'static) -> Self {
-        self.cadence = Some(Box::new(cadence));
+    pub fn trigger(mut self, trigger: impl DecisionTrigger + 'static) -> Self {
+        self.trigger = Some(Box::new(trigger));
         self
     }
 
@@ -310,8 +310,8 @@ impl Composition {
     #[must_use]
     pub fn in_rounds(self, period: Seconds) -> Self {
         match Rounds::every(period) {
-            Some(rounds) => self.cadence(rounds),
-            None => self.cadence(OnEvent::default()),
+            Some(rounds) => self.trigger(rounds),
+            None => self.trigger(OnEvent::default()),
         }
     }
 
@@ -364,8 +364,8 @@ impl Composition {
             placement,
             slots: self.policies.into_iter().map(slot).collect(),
             seed: self.seed,
-            cadence: self.cadence.unwrap_or_else(|| Box::new(Rounds::default())),
-            requests: Requests::default(),
+            trigger: self.trigger.unwrap_or_else(|| Box::new(Rounds::default())),
+            requests: JobQueue::default(),
             draft: DraftMemory::default(),
             awaits_growth: false,
             askers: Vec::new(),
@@ -469,8 +469,8 @@ pub struct Pipeline {
     placement: Taken<dyn AnyPlacement>,
     slots: Vec<Slot>,
     seed: u64,
-    cadence: Box<dyn Cadence>,
-    requests: Requests,
+    trigger: Box<dyn DecisionTrigger>,
+    requests: JobQueue,
     draft: DraftMemory,
     awaits_growth: bool,
     askers: Vec<JobId>,
@@ -493,7 +493,7 @@ impl Pipeline {
     }
 
     /// Calls only the scheduling policy.
-    pub fn schedule(&mut self, view: View<'_>, out: &mut Requests) -> Outlook {
+    pub fn schedule(&mut self, view: View<'_>, out: &mut JobQueue) -> Validity {
         let Taken { policy, slot } = &self.scheduling;
         (**policy).any_schedule(&mut self.slots[*slot].memory, view, out)
     }
@@ -504,9 +504,9 @@ impl Pipeline {
     /// The errors of [`PlacementPolicy::place`].
     pub fn place(
         &mut self,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let Taken { policy, slot } = &self.placement;
         (**policy).any_place(&mut self.slots[*slot].memory, requests, draft)
     }
@@ -527,15 +527,15 @@ impl Pipeline {
         all.filter(|r| self.slot_of(*r) == of).collect()
     }
 
-    /// Returns the cadence, which determines when decisions are due.
-    pub fn cadence(&self) -> Box<dyn Cadence> {
-        self.cadence.clone()
+    /// Returns the trigger, which determines when decisions are due.
+    pub fn trigger(&self) -> Box<dyn DecisionTrigger> {
+        self.trigger.clone()
     }
 
     /// Replaces the decision moments.
     #[must_use]
-    pub fn with_cadence(mut self, cadence: impl Cadence + 'static) -> Self {
-        self.cadence = Box::new(cadence);
+    pub fn with_trigger(mut self, trigger: impl DecisionTrigger + 'static) -> Self {
+        self.trigger = Box::new(trigger);
         self
     }
 
@@ -667,12 +667,12 @@ impl Decide for Pipeline {
         &self.name
     }
 
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         let Taken { policy, slot } = &self.cluster;
         (**policy).any_manage(&mut self.slots[*slot].memory, view, out)
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         self.askers.clear();
         for &id in asking {
             let never = match view.job(id) {
@@ -688,11 +688,11 @@ impl Decide for Pipeline {
         (**policy).any_admit(&mut self.slots[*slot].memory, view, &self.askers, out)
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
         self.requests.begin();
         let Taken { policy, slot } = &self.scheduling;
         let memory = &mut self.slots[*slot].memory;
-        let outlook = (**policy).any_schedule(memory, view, &mut self.requests);
+        let validity = (**policy).any_schedule(memory, view, &mut self.requests);
         // Promotion is permanent, so repeating it is no change.
         let fresh = |id: &&JobId| view.job(**id).is_none_or(|j| !j.promoted());
         for &job in self.requests.promotions().iter().filter(fresh) {
@@ -709,7 +709,7 @@ impl Decide for Pipeline {
         self.requests.end_walk();
         draft.finish_into(out);
         match result {
-            Ok(placed) => Ok(outlook.and(placed)),
+            Ok(placed) => Ok(validity.and(placed)),
             Err(error) => Err(DecideError::Draft {
                 policy: self.name.clone(),
                 error,
@@ -779,12 +779,12 @@ impl Decide for Pipeline {
 }
 
 fn place(
-    requests: &mut Requests,
+    requests: &mut JobQueue,
     placement: &dyn AnyPlacement,
     memory: &mut AnyMemory,
     view: View<'_>,
     draft: &mut Draft<'_>,
-) -> Result<Outlook, DraftError> {
+) -> Result<Validity, DraftError> {
     if requests.unlisted() == Unlisted::Preempt {
         for job in requests.unlisted_jobs(view) {
             draft.release(job, Reason::Unlisted)?;
@@ -795,10 +795,10 @@ fn place(
     for (job, why) in requests.take_explained() {
         draft.explain(job, why);
     }
-    let outlook = placement.any_place(memory, requests, draft)?;
+    let validity = placement.any_place(memory, requests, draft)?;
     // Placement policies may ignore partners.
     for (job, partner) in requests.pairs() {
         draft.put_beside(job, partner);
     }
-    Ok(outlook)
+    Ok(validity)
 }

@@ -1,6 +1,5 @@
 //! Replays of journals, with a scheduler or only for collectors.
 
-use crate::cadence::Cadence;
 use crate::core::Core;
 use crate::decision::Decision;
 use crate::input::{Input, Refused};
@@ -9,6 +8,7 @@ use crate::pipeline::{Decide, DecideError};
 use crate::policy::MemoryError;
 use crate::runtime::{Follower, Observers};
 use crate::state::State;
+use crate::trigger::DecisionTrigger;
 use crate::units::Time;
 use std::io::BufRead;
 
@@ -102,11 +102,11 @@ pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Inpu
 pub fn replay(
     journal: impl BufRead,
     state: State,
-    cadence: Box<dyn Cadence>,
+    trigger: Box<dyn DecisionTrigger>,
     policy: Box<dyn Decide>,
     observers: &mut Observers,
 ) -> Result<u64, ReplayError> {
-    let core = Core::new(state, cadence.clone());
+    let core = Core::new(state, trigger.clone());
     let mut follower = Follower::new(core, policy.clone());
     let mut found = Ok(Box::<Decision>::default());
     let mut equal = 0;
@@ -122,7 +122,7 @@ pub fn replay(
                     let memory = policy.restore(memory);
                     memory.map_err(|error| ReplayError::Memory { line, error })?;
                 }
-                let core = Core::restore(start.core, cadence.clone());
+                let core = Core::restore(start.core, trigger.clone());
                 let watching = std::mem::take(&mut follower.observers);
                 follower = Follower::new(core, policy);
                 follower.observers = watching;
@@ -196,16 +196,16 @@ fn replay_one(
 pub fn watch(
     journal: impl BufRead,
     state: State,
-    cadence: Box<dyn Cadence>,
+    trigger: Box<dyn DecisionTrigger>,
     observers: &mut Observers,
 ) -> Result<Core, ReplayError> {
-    let mut core = Core::new(state, cadence.clone());
+    let mut core = Core::new(state, trigger.clone());
     let mut commands = Vec::new();
     for read in lines(journal) {
         let (line, input) = match read? {
             (line, Line::Input(input)) => (line, input),
             (_, Line::Start(start)) => {
-                core = Core::restore(start.core, cadence.clone());
+                core = Core::restore(start.core, trigger.clone());
                 continue;
             }
         };

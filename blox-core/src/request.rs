@@ -150,7 +150,7 @@ impl Request {
     }
 }
 
-/// The next job in order, as returned by [`Requests::next_in_line`].
+/// The next job in order, as returned by [`JobQueue::next_in_line`].
 #[derive(Clone)]
 pub enum Candidate<'a> {
     /// A job that requests only GPUs, anywhere; equals its [`Request::gang`].
@@ -173,12 +173,12 @@ pub enum Unlisted {
 }
 
 /// Answer of a scheduling policy: either an explicit list, or an order kept from decision to
-/// decision (see [`Requests::keep`]).
+/// decision (see [`JobQueue::keep`]).
 ///
-/// A placement policy takes the jobs one by one with [`Requests::next_candidate`] (or
-/// [`Requests::next_in_line`]), or all at once with [`Requests::all`].
+/// A placement policy takes the jobs one by one with [`JobQueue::next_candidate`] (or
+/// [`JobQueue::next_in_line`]), or all at once with [`JobQueue::all`].
 #[derive(Clone, Default)]
-pub struct Requests {
+pub struct JobQueue {
     list: Vec<Request>,
     kept: Option<Kept>,
     use_kept: bool,
@@ -193,7 +193,7 @@ pub struct Requests {
     back_mark: usize,
 }
 
-impl Requests {
+impl JobQueue {
     /// Appends a request.
     ///
     /// If the job runs and its GPUs meet none of the shapes, the job moves, grows or shrinks if the
@@ -216,9 +216,9 @@ impl Requests {
 
     /// Declares for the kept order that the keys of all running jobs change by the same amount over
     /// time, so that their order stays the same.
-    pub fn keys_move_alike(&mut self) {
+    pub fn keys_advance_together(&mut self) {
         if let Some(kept) = &mut self.kept {
-            kept.keys_move_alike();
+            kept.keys_advance_together();
         }
     }
 
@@ -243,7 +243,7 @@ impl Requests {
     }
 
     /// Promotes a job: from this decision on it is ordered before all jobs that are not promoted.
-    /// Works for a list and for a kept order, before or after [`Requests::keep`].
+    /// Works for a list and for a kept order, before or after [`JobQueue::keep`].
     pub fn promote(&mut self, job: JobId) {
         self.promoted.push(job);
     }
@@ -276,7 +276,7 @@ impl Requests {
 
     /// Replaces the list or kept order by a list. Promoted, finished and explained jobs stay.
     ///
-    /// A decorator calls it with its modified copy of [`Requests::all`].
+    /// A decorator calls it with its modified copy of [`JobQueue::all`].
     pub fn replace(&mut self, list: Vec<Request>) {
         self.list = list;
         self.use_kept = false;
@@ -305,7 +305,7 @@ impl Requests {
     }
 
     /// Returns the next job in order that has no GPUs in the draft. Call
-    /// [`Requests::candidate_placed`] or [`Requests::candidate_blocked`] before the next call.
+    /// [`JobQueue::candidate_placed`] or [`JobQueue::candidate_blocked`] before the next call.
     /// Otherwise the candidate counts as blocked.
     pub fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
         loop {
@@ -317,7 +317,7 @@ impl Requests {
         }
     }
 
-    /// Like [`Requests::next_candidate`], without creating a request for each of the many jobs that
+    /// Like [`JobQueue::next_candidate`], without creating a request for each of the many jobs that
     /// need only GPUs.
     #[inline]
     pub fn next_in_line<'a>(&mut self, draft: &Draft<'a>) -> Option<Candidate<'a>> {
@@ -356,7 +356,7 @@ impl Requests {
         self.next_victim_with_gpus(draft).map(|(job, _)| job)
     }
 
-    /// Like [`Requests::next_victim`], with the victim's number of GPUs.
+    /// Like [`JobQueue::next_victim`], with the victim's number of GPUs.
     #[inline]
     pub fn next_victim_with_gpus(&mut self, draft: &Draft<'_>) -> Option<(JobId, GpuCount)> {
         if !self.preemptive {

@@ -1,8 +1,7 @@
 //! A core with its scheduler and its observers.
 
-use crate::cadence::Cadence;
 use crate::core::{Core, Observer, guarded};
-use crate::decision::{Action, Command, Decision, NodeActions, Outlook, Plan, Verdicts};
+use crate::decision::{Action, Command, Decision, NodeActions, Plan, Validity, Verdicts};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
@@ -12,6 +11,7 @@ use crate::pipeline::{Decide, DecideError};
 use crate::policy::{Launches, MemoryError, MetricCollector};
 use crate::request::Request;
 use crate::state::{EventError, State};
+use crate::trigger::DecisionTrigger;
 use crate::units::Time;
 use crate::view::View;
 use serde_json::Value;
@@ -210,9 +210,9 @@ impl Deref for Runtime {
 
 impl Runtime {
     /// Creates a runtime and its core; see [`Core::new`].
-    pub fn new(state: State, cadence: Box<dyn Cadence>) -> Self {
+    pub fn new(state: State, trigger: Box<dyn DecisionTrigger>) -> Self {
         Runtime {
-            core: Core::new(state, cadence),
+            core: Core::new(state, trigger),
             observers: Observers::default(),
             decision: None,
             lens: Lens::default(),
@@ -469,15 +469,15 @@ impl Decide for Tentative {
         self.policy.name()
     }
 
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         self.policy.manage(view, out)
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         self.policy.admit(view, asking, out)
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
         self.policy.plan(view, out)
     }
 

@@ -10,14 +10,14 @@ use serde_json::json;
 use std::sync::{Arc, Mutex};
 
 fn fifo() -> ByKey {
-    by_key(|job| SortKey::by(job.submit().secs())).stable()
+    by_key(|job| SortKey::by(job.submit().secs())).valid_until_event()
 }
 
 /// A cluster of one node with two GPUs.
 fn world() -> Runtime {
-    let cadence = Rounds::every(Seconds::new(300.0)).unwrap();
+    let trigger = Rounds::every(Seconds::new(300.0)).unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 2)).unwrap();
-    Runtime::new(state, Box::new(cadence))
+    Runtime::new(state, Box::new(trigger))
 }
 
 /// Ends the running jobs, submits three, decides, and returns the applied plan.
@@ -94,17 +94,17 @@ impl AdmissionPolicy for Gate {
         _: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook {
+    ) -> Validity {
         // Both roles share their counts.
         assert_eq!(counts.admissions, counts.schedules);
         counts.admissions += 1;
         asking.iter().for_each(|&job| out.accept(job));
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
 impl SchedulingPolicy for Gate {
-    fn schedule(&self, counts: &mut Counts, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, counts: &mut Counts, view: View<'_>, out: &mut JobQueue) -> Validity {
         counts.schedules += 1;
         assert_eq!(counts.admissions, counts.schedules);
         fifo().schedule(&mut (), view, out)
@@ -115,9 +115,9 @@ impl PlacementPolicy for Gate {
     fn place(
         &self,
         _: &mut Counts,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         FirstFit.place(&mut (), requests, draft)
     }
 }
@@ -268,7 +268,7 @@ fn a_joint_part_has_one_memory() {
     assert_eq!(fresh.policy::<Gate>().unwrap().1, &expected);
     // A clone continues separately.
     let mut clone = policy.clone();
-    let mut ahead = Runtime::new(core.state().clone(), clone.cadence());
+    let mut ahead = Runtime::new(core.state().clone(), clone.trigger());
     round(&mut ahead, 3, &mut clone);
     assert_eq!(clone.policy::<Gate>().unwrap().1.plans, 4);
     assert_eq!(policy.policy::<Gate>().unwrap().1, &expected);
@@ -321,13 +321,13 @@ impl Policy for Moody {
 }
 
 impl SchedulingPolicy for Moody {
-    fn schedule(&self, ended: &mut u32, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, ended: &mut u32, view: View<'_>, out: &mut JobQueue) -> Validity {
         let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
         if *ended % 2 == 1 {
             jobs.reverse();
         }
         jobs.into_iter().for_each(|j| out.push(j));
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
@@ -352,14 +352,14 @@ impl<P: SchedulingPolicy> Policy for Pausing<P> {
 }
 
 impl<P: SchedulingPolicy> SchedulingPolicy for Pausing<P> {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let state = &mut memory.own;
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         if z >> 62 != 0 {
             let _ = self.0.schedule(&mut memory.inner, view, out);
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -389,7 +389,7 @@ fn the_memory_of_a_decorator_is_restored() {
     assert_eq!(again.policy::<Pausing<Moody>>().unwrap().1, &memory);
     let state = serde_json::to_string(core.state()).unwrap();
     let state = serde_json::from_str(&state).unwrap();
-    let mut restarted = Runtime::new(state, again.cadence());
+    let mut restarted = Runtime::new(state, again.trigger());
     let mut pauses = 0;
     for n in 4..12 {
         let expected = round(&mut core, n, &mut policy);
@@ -494,8 +494,8 @@ fn policies_hear_of_launches_once_a_plan() {
         }
     }
     impl ClusterManager for Listener {
-        fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Outlook {
-            Outlook::Stable
+        fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Validity {
+            Validity::UntilEvent
         }
     }
     let heard = Arc::<Mutex<Vec<String>>>::default();

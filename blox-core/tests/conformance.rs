@@ -2,10 +2,10 @@
 
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
-use blox_core::testing::{self, Failure, FirstFit, Property, Report, Suite, Trouble, conformance};
+use blox_core::testing::{self, Failure, Fault, FirstFit, Property, Report, Suite, conformance};
 use blox_core::{
-    Assignment, Composition, Draft, DraftError, GpuList, JobRef, OnEvent, Outlook, Pipeline,
-    PlacementPolicy, Policy, Reason, Request, Requests, Rounds, Seconds, Stateless,
+    Assignment, Composition, Draft, DraftError, GpuList, JobQueue, JobRef, OnEvent, Pipeline,
+    PlacementPolicy, Policy, Reason, Request, Rounds, Seconds, Stateless, Validity,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,9 +33,9 @@ impl PlacementPolicy for Preempting {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
             let needed = request.shapes[0].gpus.get() as usize;
             let before = draft.savepoint();
@@ -56,7 +56,7 @@ impl PlacementPolicy for Preempting {
             draft.assign(request.job, Assignment::of(free))?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -103,7 +103,7 @@ fn caught(suite: Suite<'_>, property: Property) -> Failure {
 fn fifo_conforms() {
     passes(conformance(|_| {
         fifo()
-            .scheduling(by_key(submit).stable())
+            .scheduling(by_key(submit).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()
@@ -114,7 +114,7 @@ fn fifo_conforms() {
 fn shortest_first_conforms() {
     passes(conformance(|_| {
         Composition::new("sjf")
-            .scheduling(by_key(length).stable())
+            .scheduling(by_key(length).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()
@@ -125,7 +125,7 @@ fn shortest_first_conforms() {
 fn preemptive_shortest_first_conforms() {
     let report = passes(conformance(|_| {
         Composition::new("sjf-preemptive")
-            .scheduling(by_key(length).preemptive().stable())
+            .scheduling(by_key(length).preemptive().valid_until_event())
             .placement(Preempting)
             .build()
             .unwrap()
@@ -157,8 +157,8 @@ fn decisions_on_events_conform() {
     for gap in [0.0, 7.0] {
         passes(conformance(|_| {
             Composition::new("on-event")
-                .cadence(OnEvent::with_gap(Seconds::new(gap)))
-                .scheduling(by_key(length).preemptive().stable())
+                .trigger(OnEvent::with_gap(Seconds::new(gap)))
+                .scheduling(by_key(length).preemptive().valid_until_event())
                 .placement(Preempting)
                 .build()
                 .unwrap()
@@ -179,14 +179,14 @@ fn awkward_rounds_conform() {
 }
 
 fn listed() -> Pipeline {
-    let policy = scheduling_fn(|view, out: &mut Requests| {
+    let policy = scheduling_fn(|view, out: &mut JobQueue| {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|j| (std::cmp::Reverse(j.spec().priority), j.id()));
         for job in jobs {
             out.push(Request::gang(&job));
         }
         out.allow_preemption();
-        Outlook::Stable
+        Validity::UntilEvent
     });
     Composition::new("listed")
         .scheduling(policy)
@@ -220,14 +220,14 @@ fn rounds() -> Rounds {
 fn chance_from_outside_is_caught() {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let suite = conformance(|_| {
-        let policy = scheduling_fn(|view, out: &mut Requests| {
+        let policy = scheduling_fn(|view, out: &mut JobQueue| {
             let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
             let n = COUNTER.fetch_add(1, Ordering::Relaxed);
             if n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0 {
                 jobs.reverse();
             }
             jobs.into_iter().for_each(|j| out.push(j));
-            Outlook::NextRound
+            Validity::NextRound
         });
         Composition::new("chance")
             .scheduling(policy)
@@ -247,11 +247,11 @@ impl Decide for ByHand {
         "by-hand"
     }
 
-    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
-        Outlook::Stable
+    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Validity {
+        Validity::UntilEvent
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         // Only pipelines reject jobs that can never run.
         for job in asking.iter().filter_map(|&id| view.job(id)) {
             let (asked, possible) = (job.gpus(), view.installed_gpus());
@@ -261,10 +261,10 @@ impl Decide for ByHand {
                 out.reject(job.id(), Reason::NeverFits { asked, possible });
             }
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
         let mut free: Vec<GpuId> = Vec::new();
         for node in view.nodes().filter(|n| n.free_count() == n.gpu_count()) {
             free.extend(node.gpus());
@@ -287,7 +287,7 @@ impl Decide for ByHand {
             });
         }
         (self.0)(view, out);
-        Ok(Outlook::NextRound)
+        Ok(Validity::NextRound)
     }
 }
 
@@ -338,7 +338,7 @@ fn an_unknown_job_is_caught() {
 fn a_request_for_an_unknown_job_is_caught() {
     let asking_for = |job: fn(View<'_>) -> JobId, beside: bool| {
         conformance(move |_| {
-            let policy = scheduling_fn(move |view, out: &mut Requests| {
+            let policy = scheduling_fn(move |view, out: &mut JobQueue| {
                 for asks in view.active() {
                     let request = Request::gang(&asks);
                     out.push(match beside {
@@ -349,7 +349,7 @@ fn a_request_for_an_unknown_job_is_caught() {
                 if !beside {
                     out.push(Request::with_shape(job(view), blox_core::Shape::default()));
                 }
-                Outlook::NextRound
+                Validity::NextRound
             });
             Composition::new("dreaming")
                 .scheduling(policy)
@@ -382,16 +382,16 @@ fn a_verdict_about_an_unknown_job_is_caught() {
             view: View<'_>,
             asking: &[JobId],
             out: &mut Verdicts,
-        ) -> Outlook {
+        ) -> Validity {
             asking.iter().for_each(|&job| out.accept(job));
             out.accept(view.next_job_id());
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     let suite = conformance(|_| {
         Composition::new("babbling")
             .admission(Babbling)
-            .scheduling(by_key(submit).stable())
+            .scheduling(by_key(submit).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()
@@ -405,16 +405,16 @@ fn a_verdict_about_an_unknown_job_is_caught() {
     struct Lost;
     impl Stateless for Lost {}
     impl ClusterManager for Lost {
-        fn manage(&self, (): &mut (), _: View<'_>, out: &mut NodeActions) -> Outlook {
+        fn manage(&self, (): &mut (), _: View<'_>, out: &mut NodeActions) -> Validity {
             let (node, why) = (blox_core::NodeId(77), "lost".into());
             out.push(NodeAction::Cordon { node, why });
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     let suite = conformance(|_| {
         Composition::new("lost")
             .cluster(Lost)
-            .scheduling(by_key(submit).stable())
+            .scheduling(by_key(submit).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()
@@ -429,18 +429,24 @@ fn a_verdict_given_twice_is_caught() {
     struct Stammering;
     impl Stateless for Stammering {}
     impl AdmissionPolicy for Stammering {
-        fn admit(&self, (): &mut (), _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+        fn admit(
+            &self,
+            (): &mut (),
+            _: View<'_>,
+            asking: &[JobId],
+            out: &mut Verdicts,
+        ) -> Validity {
             asking.iter().for_each(|&job| out.accept(job));
             if let Some(&job) = asking.first() {
                 out.defer(job, Reason::QuotaReached);
             }
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     let suite = conformance(|_| {
         Composition::new("stammering")
             .admission(Stammering)
-            .scheduling(by_key(submit).stable())
+            .scheduling(by_key(submit).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()
@@ -454,15 +460,15 @@ fn a_verdict_given_twice_is_caught() {
 fn an_untrue_outlook_is_caught() {
     let suite = conformance(|_| {
         Composition::new("las-stable")
-            .scheduling(by_key(attained).preemptive().stable())
+            .scheduling(by_key(attained).preemptive().valid_until_event())
             .placement(Preempting)
             .build()
             .unwrap()
     });
-    let failure = caught(suite, Property::Outlook);
+    let failure = caught(suite, Property::Validity);
     let moment = format!("nothing to do at {} s, as of ", failure.at);
     assert!(failure.expected.starts_with(&moment), "{failure}");
-    assert!(failure.expected.ends_with(" s (outlook: stable)"));
+    assert!(failure.expected.ends_with(" s (validity: stable)"));
     assert!(failure.found.starts_with("`stop job "), "{failure}");
     assert!(failure.found.contains("first start: "), "{failure}");
     assert!(!failure.to_string().contains("Some("), "{failure}");
@@ -484,15 +490,15 @@ fn an_outlook_of_who_counts_rounds_is_caught_where_the_runs_part() {
             &self,
             memory: &mut Self::Memory,
             view: View<'_>,
-            out: &mut Requests,
-        ) -> Outlook {
+            out: &mut JobQueue,
+        ) -> Validity {
             *memory += 1;
             let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
             if memory.is_multiple_of(2) {
                 jobs.reverse();
             }
             jobs.into_iter().for_each(|j| out.push(j));
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     let suite = conformance(|_| {
@@ -502,8 +508,11 @@ fn an_outlook_of_who_counts_rounds_is_caught_where_the_runs_part() {
             .build()
             .unwrap()
     });
-    let failure = caught(suite, Property::Outlook);
-    assert!(failure.expected.ends_with("(outlook: stable)"), "{failure}");
+    let failure = caught(suite, Property::Validity);
+    assert!(
+        failure.expected.ends_with("(validity: stable)"),
+        "{failure}"
+    );
     assert!(failure.found.contains("when no moment is skipped; for job"));
 }
 
@@ -537,13 +546,13 @@ impl Policy for Moody {
 }
 
 impl SchedulingPolicy for Moody {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
         if (memory.saved + memory.hidden) % 2 == 1 {
             jobs.reverse();
         }
         jobs.into_iter().for_each(|j| out.push(j));
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
@@ -593,13 +602,13 @@ impl Policy for Forgetful {
 }
 
 impl SchedulingPolicy for Forgetful {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
         if memory.hidden % 2 == 1 {
             jobs.reverse();
         }
         jobs.into_iter().for_each(|j| out.push(j));
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
@@ -620,7 +629,7 @@ fn memory_of_what_jobs_report_is_tested() {
             })
         };
         caught(suite(), Property::Restore);
-        passes(suite().without(Trouble::Reports));
+        passes(suite().without(Fault::Reports));
     }
 }
 
@@ -646,13 +655,13 @@ impl Policy for PlanCounting {
 }
 
 impl SchedulingPolicy for PlanCounting {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
         if (memory.saved + memory.hidden) % 2 == 1 {
             jobs.reverse();
         }
         jobs.into_iter().for_each(|j| out.push(j));
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
@@ -687,14 +696,14 @@ fn a_memory_that_json_cannot_hold_is_named() {
             &self,
             memory: &mut Self::Memory,
             view: View<'_>,
-            out: &mut Requests,
-        ) -> Outlook {
+            out: &mut JobQueue,
+        ) -> Validity {
             let jobs: Vec<JobId> = view.active().map(|j| j.id()).collect();
             for pair in jobs.windows(2) {
                 *memory.entry((pair[0], pair[1])).or_default() += 1;
             }
             view.active().for_each(|j| out.push(Request::gang(&j)));
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
     let suite = conformance(|_| {
@@ -721,11 +730,11 @@ fn a_memory_that_cannot_be_restored_is_named() {
         }
     }
     impl SchedulingPolicy for Unbounded {
-        fn schedule(&self, bound: &mut f64, view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, bound: &mut f64, view: View<'_>, out: &mut JobQueue) -> Validity {
             let all = view.active();
             let short = all.filter(|j| j.spec().duration().secs() <= *bound);
             short.for_each(|j| out.push(Request::gang(&j)));
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     let suite = conformance(|_| {
@@ -745,7 +754,7 @@ fn a_clone_that_shares_is_caught() {
     let suite = conformance(|_| {
         // Each instance starts at 0; only clones share a counter.
         let calls = Arc::new(Mutex::new(0u64));
-        let policy = scheduling_fn(move |view, out: &mut Requests| {
+        let policy = scheduling_fn(move |view, out: &mut JobQueue| {
             let mut calls = calls.lock().unwrap();
             *calls += 1;
             let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
@@ -753,7 +762,7 @@ fn a_clone_that_shares_is_caught() {
                 jobs.reverse();
             }
             jobs.into_iter().for_each(|j| out.push(j));
-            Outlook::NextRound
+            Validity::NextRound
         });
         Composition::new("sharing")
             .scheduling(policy)
@@ -783,8 +792,8 @@ fn a_clone_that_shares_is_caught() {
             &self,
             memory: &mut Self::Memory,
             view: View<'_>,
-            out: &mut Requests,
-        ) -> Outlook {
+            out: &mut JobQueue,
+        ) -> Validity {
             let mut calls = memory.0.lock().unwrap();
             *calls += 1;
             let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
@@ -792,7 +801,7 @@ fn a_clone_that_shares_is_caught() {
                 jobs.reverse();
             }
             jobs.into_iter().for_each(|j| out.push(j));
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
     let suite = conformance(|_| {
@@ -811,13 +820,13 @@ fn a_policy_that_changes_itself_is_caught() {
     struct Counter(AtomicU32);
     impl Stateless for Counter {}
     impl SchedulingPolicy for Counter {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
             let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
             if self.0.fetch_add(1, Ordering::Relaxed) % 3 == 2 {
                 jobs.reverse();
             }
             jobs.into_iter().for_each(|j| out.push(j));
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
     let suite = conformance(|_| {
@@ -845,13 +854,13 @@ fn a_policy_that_changes_itself_is_caught() {
         }
     }
     impl SchedulingPolicy for Ended {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
             let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
             if self.0.lock().unwrap().len() % 2 == 1 {
                 jobs.reverse();
             }
             jobs.into_iter().for_each(|j| out.push(j));
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     let suite = conformance(|_| {
@@ -867,12 +876,12 @@ fn a_policy_that_changes_itself_is_caught() {
 #[test]
 fn a_panic_is_caught() {
     let suite = conformance(|_| {
-        let policy = scheduling_fn(|view, out: &mut Requests| {
+        let policy = scheduling_fn(|view, out: &mut JobQueue| {
             for job in view.active() {
                 assert!(job.crashes() == 0, "no crash was expected");
                 out.push(Request::gang(&job));
             }
-            Outlook::NextRound
+            Validity::NextRound
         });
         Composition::new("panicking")
             .scheduling(policy)
@@ -896,9 +905,9 @@ fn a_panic_is_caught() {
         }
     }
     impl SchedulingPolicy for Startled {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
             view.active().for_each(|j| out.push(Request::gang(&j)));
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
     let suite = conformance(|_| {
@@ -923,7 +932,7 @@ fn a_panic_is_caught() {
         }
     }
     impl SchedulingPolicy for Stopped {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
             by_key(attained).preemptive().schedule(&mut (), view, out)
         }
     }
@@ -950,14 +959,14 @@ impl Policy for Metering {
 }
 
 impl SchedulingPolicy for Metering {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         for job in view.active() {
             let now = job.attained_time().secs();
             let before = memory.insert(job.id(), now).unwrap_or(0.0);
             assert!(now >= before - 1e-6, "service only grows");
             out.push(Request::gang(&job));
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -974,7 +983,7 @@ fn who_takes_it_that_service_only_grows_is_caught() {
     };
     let failure = caught(suite(), Property::Panic);
     assert!(failure.found.contains("service only grows"), "{failure}");
-    let report = suite().without(Trouble::LateEnds).check().unwrap();
+    let report = suite().without(Fault::LateEnds).check().unwrap();
     assert_eq!(report.late_ends, 0, "{report:?}");
 }
 
@@ -986,12 +995,12 @@ fn a_policy_that_never_answers_is_named_and_left_behind() {
     let borrowed = String::from("endless");
     let suite = || {
         conformance(|_| {
-            let policy = scheduling_fn(|view, out: &mut Requests| {
+            let policy = scheduling_fn(|view, out: &mut JobQueue| {
                 while view.waiting_count() > 2 && !ENOUGH.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 view.active().for_each(|j| out.push(Request::gang(&j)));
-                Outlook::Stable
+                Validity::UntilEvent
             });
             Composition::new(&*borrowed)
                 .scheduling(policy)
@@ -1017,11 +1026,11 @@ fn a_policy_that_never_answers_is_named_and_left_behind() {
 
 fn single_gpu_only<'a>() -> Suite<'a> {
     conformance(|_| {
-        let policy = scheduling_fn(|view, out: &mut Requests| {
+        let policy = scheduling_fn(|view, out: &mut JobQueue| {
             for job in view.active().filter(|j| j.gpus().get() == 1) {
                 out.push(Request::gang(&job));
             }
-            Outlook::NextRound
+            Validity::NextRound
         });
         Composition::new("single-gpu-only")
             .scheduling(policy)
@@ -1072,10 +1081,10 @@ fn every_case_survives_its_text() {
     // The detection differs from case to case, so that the whole case counts.
     let suite = || {
         conformance(|_| {
-            let policy = scheduling_fn(|view, out: &mut Requests| {
+            let policy = scheduling_fn(|view, out: &mut JobQueue| {
                 assert!(view.now().secs() < 3000.0, "it is late");
                 view.active().for_each(|j| out.push(Request::gang(&j)));
-                Outlook::NextRound
+                Validity::NextRound
             });
             Composition::new("late")
                 .scheduling(policy)
@@ -1122,9 +1131,9 @@ fn restarting_for_ever_is_caught() {
         fn place(
             &self,
             (): &mut (),
-            requests: &mut Requests,
+            requests: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             let placed: Vec<_> = draft.view().placed().filter(|j| j.is_placed()).collect();
             for job in placed {
                 let same = job.assignment().cloned().unwrap_or_default();
@@ -1243,9 +1252,9 @@ impl PlacementPolicy for Monkey {
     fn place(
         &self,
         seed: &mut u64,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let now = draft.view().now();
         if now.secs() > 12_000.0 {
             return FirstFit.place(&mut (), requests, draft);
@@ -1266,7 +1275,7 @@ impl PlacementPolicy for Monkey {
                 }
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -1277,9 +1286,9 @@ struct EveryRound(ByKey);
 impl Stateless for EveryRound {}
 
 impl SchedulingPolicy for EveryRound {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         self.0.schedule(&mut (), view, out);
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -1328,9 +1337,9 @@ impl PlacementPolicy for Passing {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
             let needed = request.shapes[0].gpus.get() as usize;
             let mut victims = Vec::new();
@@ -1353,7 +1362,7 @@ impl PlacementPolicy for Passing {
                 requests.candidate_placed(draft);
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -1394,7 +1403,7 @@ impl Meddler {
 }
 
 impl ClusterManager for Meddler {
-    fn manage(&self, seed: &mut u64, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, seed: &mut u64, view: View<'_>, out: &mut NodeActions) -> Validity {
         let mut dice = Meddler::dice(*seed, view, 1);
         for n in view.nodes() {
             let node = n.id();
@@ -1415,7 +1424,7 @@ impl ClusterManager for Meddler {
                 _ => {}
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -1426,7 +1435,7 @@ impl AdmissionPolicy for Meddler {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook {
+    ) -> Validity {
         let mut dice = Meddler::dice(*seed, view, 2);
         let held = view
             .deferred()
@@ -1438,12 +1447,12 @@ impl AdmissionPolicy for Meddler {
                 _ => out.accept(job),
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
 impl SchedulingPolicy for Meddler {
-    fn schedule(&self, seed: &mut u64, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, seed: &mut u64, view: View<'_>, out: &mut JobQueue) -> Validity {
         if let Some(mut dice) = Meddler::dice(*seed, view, 3) {
             for job in view.active() {
                 match dice.next(60) {
@@ -1454,7 +1463,7 @@ impl SchedulingPolicy for Meddler {
             }
         }
         self.order.schedule(&mut (), view, out);
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 

@@ -5,8 +5,8 @@ use blox_core::runtime::Runtime;
 use blox_core::testing::FirstFit;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
-    GpuId, JobId, JobSpec, NodeAction, NodeId, Outcome, Outlook, PlacementPolicy, Plan, PlanError,
-    Reason, Requests, Seconds, State, Stateless, Time, Verdict, order::SortKey,
+    GpuId, JobId, JobQueue, JobSpec, NodeAction, NodeId, Outcome, PlacementPolicy, Plan, PlanError,
+    Reason, Seconds, State, Stateless, Time, Validity, Verdict, order::SortKey,
 };
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ fn a_job_held_and_released_at_once_is_asked_about_once() {
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
-    let mut core = Runtime::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_trigger(&policy));
     let id = JobId(0);
     for event in [
         job(0, 1),
@@ -108,8 +108,8 @@ fn a_job_held_and_released_at_once_is_asked_about_once() {
     assert_eq!(core.counters().placements, 1);
 }
 
-fn dyn_cadence(policy: &blox_core::Pipeline) -> Box<dyn blox_core::Cadence> {
-    let period = policy.cadence().period().unwrap();
+fn dyn_trigger(policy: &blox_core::Pipeline) -> Box<dyn blox_core::DecisionTrigger> {
+    let period = policy.trigger().period().unwrap();
     Box::new(blox_core::Rounds::every(period).unwrap())
 }
 
@@ -122,30 +122,30 @@ fn released_spared_and_released_again_is_one_stop() {
         fn place(
             &self,
             (): &mut (),
-            r: &mut Requests,
+            r: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             if draft.current(JobId(0)).is_none() {
                 return FirstFit.place(&mut (), r, draft);
             }
             draft.release(JobId(0), Reason::NotChosen)?;
             draft.spare(JobId(0))?;
             draft.release(JobId(0), Reason::NotChosen)?;
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
     let mut policy = Composition::new("wavering")
-        .scheduling(scheduling_fn(|view, out: &mut Requests| {
+        .scheduling(scheduling_fn(|view, out: &mut JobQueue| {
             for job in view.active() {
                 out.push(blox_core::Request::gang(&job));
             }
-            Outlook::NextRound
+            Validity::NextRound
         }))
         .placement(Wavering)
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
-    let mut core = Runtime::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_trigger(&policy));
     core.event(Time::ZERO, &job(0, 1), &mut policy).unwrap();
     core.decide(Time::ZERO, &mut policy).unwrap();
     core.decide(Time::new(300.0), &mut policy).unwrap();
@@ -277,9 +277,9 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
         fn place(
             &self,
             (): &mut (),
-            r: &mut Requests,
+            r: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             if draft.current(JobId(0)).is_none() {
                 return FirstFit.place(&mut (), r, draft);
             }
@@ -290,7 +290,7 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
             draft.release(JobId(1), Reason::NotChosen)?;
             draft.assign(JobId(1), beside(0, 0))?;
             draft.reassign(JobId(0), beside(2, 2))?;
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
     let mut policy = Composition::new("matchmaker")
@@ -299,7 +299,7 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 3)).unwrap();
-    let mut core = Runtime::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_trigger(&policy));
     for n in 0..3 {
         core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
     }
@@ -326,9 +326,9 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
         fn place(
             &self,
             (): &mut (),
-            _: &mut Requests,
+            _: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|&g| GpuId(g)));
             if draft.current(JobId(1)).is_some() {
                 let no = DraftError::NotFree {
@@ -347,7 +347,7 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
             } else {
                 draft.assign(JobId(0), on(&[0]))?;
             }
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
     let mut policy = Composition::new("shrinking")
@@ -356,7 +356,7 @@ fn a_launch_that_waits_for_a_lost_node_is_not_changed_in_place_there() {
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
-    let mut core = Runtime::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_trigger(&policy));
     for n in [0, 1] {
         core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
     }
@@ -378,9 +378,9 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
         fn place(
             &self,
             (): &mut (),
-            r: &mut Requests,
+            r: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             while let Some(request) = r.next_candidate(draft) {
                 draft.explain(request.job, Reason::NotChosen);
                 r.candidate_blocked(draft);
@@ -389,7 +389,7 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
                     break;
                 }
             }
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
     let mut policy = Composition::new("asking")
@@ -398,7 +398,7 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
         .build()
         .unwrap();
     let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
-    let mut core = Runtime::new(state, dyn_cadence(&policy));
+    let mut core = Runtime::new(state, dyn_trigger(&policy));
     for n in 0..2 {
         core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
     }
@@ -423,16 +423,16 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
         fn place(
             &self,
             (): &mut (),
-            _: &mut Requests,
+            _: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             let on = |gpu, cpus| Assignment {
                 cpus,
                 ..Assignment::of([GpuId(gpu)])
             };
             if draft.current(JobId(0)).is_none() {
                 draft.assign(JobId(0), on(0, 4.0))?;
-                return Ok(Outlook::Stable);
+                return Ok(Validity::UntilEvent);
             }
             let start = draft.savepoint();
             draft.release(JobId(0), Reason::NotChosen)?;
@@ -451,7 +451,7 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
             assert_eq!(draft.current(job), None);
             // Job 0 continues with fewer CPUs.
             draft.spare_as(job, on(0, 2.0))?;
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
     let mut policy = Composition::new("sparing")
@@ -461,7 +461,7 @@ fn a_job_is_spared_only_where_its_cpus_are_left() {
         .unwrap();
     let mut cluster = ClusterSpec::uniform(1, 2);
     cluster.nodes[0].cpus = 8.0;
-    let mut core = Runtime::new(State::new(&cluster).unwrap(), dyn_cadence(&policy));
+    let mut core = Runtime::new(State::new(&cluster).unwrap(), dyn_trigger(&policy));
     for n in [0, 1] {
         core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
     }
@@ -490,9 +490,9 @@ fn a_candidate_without_an_answer_is_not_lost() {
         fn place(
             &self,
             (): &mut (),
-            r: &mut Requests,
+            r: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             let mut left = self.0;
             let mut placed = false;
             while let Some(request) = r.next_candidate(draft) {
@@ -508,7 +508,7 @@ fn a_candidate_without_an_answer_is_not_lost() {
                 r.candidate_placed(draft);
                 placed = true;
             }
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
     for looks in [1, 2] {
@@ -518,7 +518,7 @@ fn a_candidate_without_an_answer_is_not_lost() {
             .build()
             .unwrap();
         let state = State::new(&ClusterSpec::uniform(1, 8)).unwrap();
-        let mut core = Runtime::new(state, dyn_cadence(&policy));
+        let mut core = Runtime::new(state, dyn_trigger(&policy));
         for n in 0..4 {
             core.event(Time::ZERO, &job(n, 1), &mut policy).unwrap();
         }

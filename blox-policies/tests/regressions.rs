@@ -7,15 +7,15 @@ use blox_core::policy::scheduling_fn;
 use blox_core::runtime::Runtime;
 use blox_core::{
     AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline, Decide, Event, Extras,
-    GpuCount, JobId, JobSpec, Name, NodeAction, NodeId, Outcome, Outlook, Phase, Pipeline, Place,
-    PlacementPolicy, Plan, Reason, Request, Requests, Rounds, SchedulingPolicy, Seconds,
-    ServiceClass, Shape, State, Time, Verdicts, View,
+    GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Outcome, Phase, Pipeline, Place,
+    PlacementPolicy, Plan, Reason, Request, Rounds, SchedulingPolicy, Seconds, ServiceClass, Shape,
+    State, Time, Validity, Verdicts, View,
 };
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::Quarantine;
 use blox_policies::placement::{
-    Buddy, Consolidated, EasyBackfill, KeepNodes, Leases, LocalSearch, Migrating, NodeSets,
-    OnNodes, Walk,
+    Buddy, Consolidated, EasyBackfill, InOrder, KeepNodes, Leases, LocalSearch, Migrating,
+    NodeSets, OnNodes,
 };
 use blox_policies::scheduling::gavel::{Gavel, shares};
 use blox_policies::scheduling::{
@@ -116,7 +116,7 @@ fn job(gpus: u32, cpus: f64, duration: f64) -> JobSpec {
 fn a_victim_whose_cpus_are_needed_is_not_spared() {
     let policy = Composition::new("srtf")
         .scheduling(Srtf::default())
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .unwrap();
     let mut run = Run::new(&node(8.0), policy);
@@ -138,11 +138,11 @@ fn a_victim_whose_cpus_are_needed_is_not_spared() {
 fn list(
     shape: impl Fn(View<'_>, JobId) -> Shape + Send + Sync + 'static,
 ) -> impl SchedulingPolicy + 'static {
-    scheduling_fn(move |view, out: &mut Requests| {
+    scheduling_fn(move |view, out: &mut JobQueue| {
         for job in view.active() {
             out.push(Request::with_shape(job.id(), shape(view, job.id())));
         }
-        Outlook::NextRound
+        Validity::NextRound
     })
 }
 
@@ -181,7 +181,7 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
         composed(TimeSlicing::default(), KeepNodes),
         composed(list(on_the_node), OnNodes),
         composed(list(on_the_node), LocalSearch::default()),
-        composed(list(beside), Walk::new(Consolidated::default())),
+        composed(list(beside), InOrder::new(Consolidated::default())),
     ];
     for policy in policies {
         let mut run = Run::new(&node(4.0), policy);
@@ -196,14 +196,14 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
 #[test]
 fn a_partner_that_asks_for_another_number_of_gpus_is_not_placed_beside() {
     for (gpus, expected) in [(2, Some(vec![0, 1])), (3, None), (1, None)] {
-        let pair = scheduling_fn(|view, out: &mut Requests| {
+        let pair = scheduling_fn(|view, out: &mut JobQueue| {
             let first = view.active().next();
             if let Some(job) = first {
                 out.push(Request::gang(&job).beside(JobId(1)));
             }
-            Outlook::NextRound
+            Validity::NextRound
         });
-        let policy = composed(pair, Walk::new(Consolidated::default()));
+        let policy = composed(pair, InOrder::new(Consolidated::default()));
         let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
         run.submit(0.0, 0, job(2, 0.0, 10_000.0));
         run.submit(0.0, 1, job(gpus, 0.0, 10_000.0));
@@ -252,7 +252,7 @@ fn a_quarantine_leaves_the_cordons_of_others_alone() {
     let policy = Composition::new("quarantine")
         .cluster(Quarantine::default())
         .scheduling(Fifo::default())
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .unwrap();
     let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
@@ -328,7 +328,7 @@ fn a_shape_near_a_job_lies_on_its_nodes_then_in_its_rack() {
         },
         ..Shape::gpus(GpuCount([1, 2, 3][job.index()]))
     };
-    let policy = composed(list(near), Walk::new(Consolidated::default()));
+    let policy = composed(list(near), InOrder::new(Consolidated::default()));
     let mut run = Run::new(&cluster, policy);
     for job in 0..3 {
         let spec = JobSpec::new(Time::ZERO, GpuCount(3), Seconds::new(1e6));
@@ -351,7 +351,7 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
     for _ in 0..300 {
         let policy = Composition::new("fifo")
             .scheduling(Fifo::default())
-            .placement(Walk::new(Consolidated::default()))
+            .placement(InOrder::new(Consolidated::default()))
             .build()
             .unwrap();
         let mut run = Run::new(&ClusterSpec::uniform(5, 4), policy);
@@ -384,7 +384,7 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
 
 #[test]
 fn jobs_of_one_size_lie_together_when_one_decision_places_them() {
-    let policy = composed(Fifo::default(), Walk::new(NodeSets));
+    let policy = composed(Fifo::default(), InOrder::new(NodeSets));
     let mut run = Run::new(&ClusterSpec::uniform(2, 4), policy);
     for (n, gpus) in [1, 2, 1, 2].into_iter().enumerate() {
         run.submit(0.0, n as u32, job(gpus, 0.0, 10_000.0));
@@ -620,7 +620,7 @@ fn nobody_is_moved_out_for_a_wide_job_where_nobody_may_be_preempted() {
 fn rounds_without_jobs_do_not_turn_the_types_of_blind_shares() {
     let second = |visited: bool| {
         let gavel = Gavel::new(shares::Proportional);
-        let policy = composed(gavel, Walk::new(Consolidated::default()));
+        let policy = composed(gavel, InOrder::new(Consolidated::default()));
         let mut run = Run::new(&"1x1:k80,1x1:v100".parse().unwrap(), policy);
         run.submit(0.0, 0, job(1, 0.0, 300.0));
         run.decide(0.0);
@@ -679,9 +679,9 @@ fn who_wraps_a_placement_says_how_long_it_stays_right() {
             run.submit(0.0, n as u32, job(gpus, 0.0, 10_000.0));
         }
         run.decide(0.0);
-        let outlook = run.policy.plan(run.core.view(), &mut Plan::default());
+        let validity = run.policy.plan(run.core.view(), &mut Plan::default());
         // The second job has a reservation.
-        assert_eq!(outlook, Ok(Outlook::NextRound));
+        assert_eq!(validity, Ok(Validity::NextRound));
     }
 }
 
@@ -698,7 +698,7 @@ fn half_busy(speeds: Option<TypeSpeeds>) -> JobSpec {
 
 #[test]
 fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
-    let policy = composed(Gandiva::default(), Walk::new(Consolidated::default()));
+    let policy = composed(Gandiva::default(), InOrder::new(Consolidated::default()));
     let mut run = Run::new(&"1x2:k80".parse().unwrap(), policy);
     let mut speeds = TypeSpeeds::default();
     speeds.set("k80", 0.3);
@@ -718,7 +718,7 @@ fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
 
 #[test]
 fn a_pair_of_which_one_still_starts_is_not_taken_for_a_slow_pair() {
-    let policy = composed(Gandiva::default(), Walk::new(Consolidated::default()));
+    let policy = composed(Gandiva::default(), InOrder::new(Consolidated::default()));
     let mut run = Run::new(&ClusterSpec::uniform(1, 2), policy);
     for n in 0..2 {
         run.submit(0.0, n, half_busy(None));
@@ -808,7 +808,7 @@ fn a_job_over_its_quota_is_deferred_once() {
     let policy = Composition::new("quota")
         .admission(quota.clone())
         .scheduling(Fifo::default())
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .unwrap();
     let mut run = Run::new(&ClusterSpec::uniform(1, 8), policy);

@@ -32,8 +32,8 @@ use std::sync::atomic::Ordering;
 /// use blox_sim::{fairness::FairTimes, workload::Jobs, Simulation};
 ///
 /// let fifo = Composition::new("fifo")
-///     .cadence(OnEvent::default())
-///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///     .trigger(OnEvent::default())
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 ///     .placement(FirstFit)
 ///     .build()?;
 /// let jobs = vec![JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(100.0)); 2];
@@ -93,7 +93,7 @@ impl FairTimes {
             simulation: simulation.clone(),
             scheduler: scheduler.clone(),
             types,
-            begin: scheduler.cadence().first_from(Time::ZERO, None),
+            begin: scheduler.trigger().first_from(Time::ZERO, None),
             watch: Arc::default(),
             known: BTreeMap::new(),
         }
@@ -143,7 +143,7 @@ impl FairTimes {
         job: &JobSpec,
         contention: f64,
     ) -> Result<Option<Seconds>, SimError> {
-        let first = self.scheduler.cadence().first_from(job.submit, None);
+        let first = self.scheduler.trigger().first_from(job.submit, None);
         let waits = (first - job.submit).secs().max(0.0);
         let alone = self.alone(job);
         // Results that depend only on the job are stored under its whole specification.
@@ -285,10 +285,10 @@ mod tests {
     fn fifo(rounds: Option<f64>) -> Pipeline {
         let base = Composition::new("fifo");
         let base = match rounds.map(Seconds::new).and_then(Rounds::every) {
-            Some(rounds) => base.cadence(rounds),
-            None => base.cadence(OnEvent::default()),
+            Some(rounds) => base.trigger(rounds),
+            None => base.trigger(OnEvent::default()),
         };
-        base.scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+        base.scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()

@@ -7,11 +7,11 @@ use crate::faults::Faults;
 use crate::overheads::{FixedOverheads, Overheads};
 use crate::workload::Jobs;
 use crate::{Measure, Watch};
-use blox_core::cadence::Cadence;
 use blox_core::drive::{Backend, Launched, drive, run_ready};
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::input::Input;
 use blox_core::runtime::Runtime;
+use blox_core::trigger::DecisionTrigger;
 use blox_core::{Decide, Event, JobId, MetricCollector, Seconds, State, Time, View};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,17 +19,17 @@ use std::sync::atomic::Ordering;
 /// A forecasting simulation, without arrivals and faults.
 #[derive(Clone)]
 pub struct LookAhead {
-    cadence: Box<dyn Cadence>,
+    trigger: Box<dyn DecisionTrigger>,
     execution: Box<dyn ExecutionModel>,
     overheads: Box<dyn Overheads>,
 }
 
 impl LookAhead {
-    /// Creates a forecast with decisions at the moments of `cadence`. Jobs run at their own rate,
+    /// Creates a forecast with decisions at the moments of `trigger`. Jobs run at their own rate,
     /// and changes cost nothing.
-    pub fn new(cadence: impl Cadence + 'static) -> Self {
+    pub fn new(trigger: impl DecisionTrigger + 'static) -> Self {
         LookAhead {
-            cadence: Box::new(cadence),
+            trigger: Box::new(trigger),
             execution: as_specified(),
             overheads: Box::new(FixedOverheads::default()),
         }
@@ -74,7 +74,7 @@ impl LookAhead {
     /// Forecasts how `state` develops under `policy`. The policy itself is not changed.
     pub fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
         let completion: Box<dyn CompletionRule> =
-            match self.cadence.period().and_then(AtRoundEnd::every) {
+            match self.trigger.period().and_then(AtRoundEnd::every) {
                 Some(rule) => Box::new(rule),
                 None => Box::new(Exact),
             };
@@ -98,7 +98,7 @@ impl LookAhead {
         let mut policy = dyn_clone::clone_box(policy);
         // The caller is about to decide. If this is a decision moment, the forecast starts with a
         // decision.
-        let mut core = Runtime::new(state.clone(), self.cadence.clone())
+        let mut core = Runtime::new(state.clone(), self.trigger.clone())
             .with_collector(Box::new(Ends::default()));
         // Earlier commands are already in progress and finish at once.
         core.take_commands(&mut Vec::new());
@@ -225,7 +225,7 @@ mod tests {
 
     fn by(key: fn(&blox_core::JobRef<'_>) -> f64) -> Pipeline {
         Composition::new("ahead")
-            .scheduling(by_key(move |job| SortKey::by(key(job))).stable())
+            .scheduling(by_key(move |job| SortKey::by(key(job))).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()

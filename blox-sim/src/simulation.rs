@@ -11,11 +11,11 @@ use crate::results::{
 };
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
-use blox_core::cadence::Cadence;
 use blox_core::core::Counters;
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
 use blox_core::runtime::Runtime;
+use blox_core::trigger::DecisionTrigger;
 use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, State, Time};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// use blox_sim::{workload::Jobs, Simulation};
 ///
 /// let fifo = Composition::new("fifo")
-///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 ///     .placement(FirstFit)
 ///     .build()?;
 /// let mut jobs = Jobs::new(vec![
@@ -227,7 +227,7 @@ impl Simulation {
     /// use std::sync::{Arc, Mutex};
     ///
     /// # let fifo = Composition::new("fifo")
-    /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+    /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
     /// #     .placement(FirstFit).build()?;
     /// let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
     /// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(400.0))]);
@@ -285,7 +285,7 @@ impl Simulation {
     /// }
     ///
     /// # let fifo = Composition::new("fifo")
-    /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+    /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
     /// #     .placement(FirstFit).build()?;
     /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0));
     /// let report = Simulation::new(ClusterSpec::uniform(1, 1))
@@ -357,37 +357,37 @@ impl Simulation {
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
-        let cadence = scheduler.cadence();
-        self.run_whole(scheduler, cadence, workload, journal)
+        let trigger = scheduler.trigger();
+        self.run_whole(scheduler, trigger, workload, journal)
     }
 
     /// Runs a scheduler that is not a composition, such as a decorator around several. Its decision
-    /// moments come from `cadence`, and its final state is kept.
+    /// moments come from `trigger`, and its final state is kept.
     ///
     /// # Errors
     /// The workload cannot be read, or the policy fails.
     pub fn run_whole(
         &self,
         scheduler: &mut dyn Decide,
-        cadence: Box<dyn Cadence>,
+        trigger: Box<dyn DecisionTrigger>,
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Report, SimError> {
-        let mut parts = self.start(cadence, workload, journal)?;
+        let mut parts = self.start(trigger, workload, journal)?;
         parts.core.start(scheduler)?;
         run_ready(drive(&mut parts.core, scheduler, &mut parts.backend))?;
         Ok(self.report(scheduler.name(), parts))
     }
 
-    /// Returns the data of a run with decisions at the moments of `cadence`, before its first turn.
+    /// Returns the data of a run with decisions at the moments of `trigger`, before its first turn.
     pub(crate) fn start<'w>(
         &self,
-        cadence: Box<dyn Cadence>,
+        trigger: Box<dyn DecisionTrigger>,
         workload: &'w mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
     ) -> Result<Parts<'w>, SimError> {
         let state = State::new(&self.cluster)?;
-        let period = cadence.period();
+        let period = trigger.period();
         let completion: Box<dyn CompletionRule> =
             match (&self.completion, period.and_then(AtRoundEnd::every)) {
                 (Some(rule), _) => rule.clone(),
@@ -401,7 +401,7 @@ impl Simulation {
             self.explain,
             Arc::clone(&self.watch),
         );
-        let mut core = Runtime::new(state, cadence)
+        let mut core = Runtime::new(state, trigger)
             .visiting_every_round(self.visit_every_round)
             .with_collector(Box::new(recorder));
         if self.keep_timeline || self.assignments.is_some() {
@@ -521,8 +521,8 @@ mod tests {
     use blox_core::testing::FirstFit;
     use blox_core::{
         Adapts, AdmissionPolicy, Assignment, Composition, DecideError, Draft, DraftError, Extras,
-        GpuCount, GpuId, JobSpec, NodeAction, NodeActions, NodeId, NodeSpec, Outcome, Outlook,
-        PlacementPolicy, Plan, Policy, Reason, Request, Requests, Seconds, Stateless, TrainingSpec,
+        GpuCount, GpuId, JobQueue, JobSpec, NodeAction, NodeActions, NodeId, NodeSpec, Outcome,
+        PlacementPolicy, Plan, Policy, Reason, Request, Seconds, Stateless, TrainingSpec, Validity,
         Verdicts, View,
         order::SortKey,
         policy::{by_key, scheduling_fn},
@@ -531,7 +531,7 @@ mod tests {
 
     fn fifo() -> Pipeline {
         Composition::new("fifo")
-            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()
@@ -560,9 +560,9 @@ mod tests {
             _: View<'_>,
             asking: &[JobId],
             out: &mut Verdicts,
-        ) -> Outlook {
+        ) -> Validity {
             asking.iter().for_each(|job| out.accept(*job));
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
 
@@ -641,23 +641,23 @@ mod tests {
             fn name(&self) -> &'static str {
                 "lazy"
             }
-            fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+            fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
                 self.0.manage(view, out)
             }
-            fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+            fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
                 self.0.admit(view, asking, out)
             }
-            fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+            fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
                 self.1 += 1;
                 match self.1 % 2 {
-                    1 => Ok(Outlook::NextRound),
+                    1 => Ok(Validity::NextRound),
                     _ => self.0.plan(view, out),
                 }
             }
         }
 
         let mut lazy = Lazy(fifo(), 0);
-        let rounds = fifo().cadence();
+        let rounds = fifo().trigger();
         let mut jobs = Jobs::new(vec![job(0.0, 400.0), job(0.0, 300.0)]);
         let report = Simulation::new(ClusterSpec::uniform(1, 1))
             .run_whole(&mut lazy, rounds, &mut jobs, None)
@@ -671,7 +671,7 @@ mod tests {
     #[test]
     fn a_job_that_is_ended_twice_by_one_decision_ends_once() {
         let twice = Composition::new("twice")
-            .scheduling(scheduling_fn(|view: View<'_>, out: &mut Requests| {
+            .scheduling(scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
                 for job in view.placed().chain(view.waiting()) {
                     out.push(Request::gang(&job));
                 }
@@ -679,7 +679,7 @@ mod tests {
                     out.finish(job.id(), Reason::GoalReached);
                     out.finish(job.id(), Reason::GoalReached);
                 }
-                Outlook::NextRound
+                Validity::NextRound
             }))
             .placement(FirstFit)
             .build()
@@ -908,9 +908,9 @@ mod tests {
         fn place(
             &self,
             (): &mut (),
-            _: &mut Requests,
+            _: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             let [first, second] = [JobId(0), JobId(1)];
             let goes =
                 |job, draft: &Draft<'_>| draft.may_place(job) && draft.current(job).is_none();
@@ -931,8 +931,8 @@ mod tests {
                 }
             }
             Ok(match self.until < Time::new(f64::MAX) {
-                true => Outlook::Until(self.until),
-                false => Outlook::Stable,
+                true => Validity::Until(self.until),
+                false => Validity::UntilEvent,
             })
         }
     }
@@ -981,9 +981,9 @@ mod tests {
         fn place(
             &self,
             (): &mut (),
-            _: &mut Requests,
+            _: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             let [first, second, third] = [0, 1, 2].map(JobId);
             let there = |job| draft.current(job).map(|a| a.gpus[0]);
             if draft.view().now() == Time::ZERO {
@@ -998,7 +998,7 @@ mod tests {
                 draft.release(third, Reason::NotChosen)?;
                 draft.reassign(first, Assignment::of([GpuId(1), GpuId(2)]))?;
             }
-            Ok(Outlook::NextRound)
+            Ok(Validity::NextRound)
         }
     }
 

@@ -29,7 +29,7 @@ pub enum Step {
 /// use blox_sim::{Simulation, stepping::{Step, Stepper}, workload::Jobs};
 ///
 /// # let fifo = Composition::new("fifo")
-/// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+/// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 /// #     .placement(FirstFit).build()?;
 /// let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(400.0))]);
 /// let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
@@ -58,7 +58,7 @@ impl<'w> Stepper<'w> {
         workload: &'w mut dyn Workload,
     ) -> Result<Self, SimError> {
         Ok(Stepper {
-            parts: simulation.start(scheduler.cadence(), workload, None)?,
+            parts: simulation.start(scheduler.trigger(), workload, None)?,
             simulation: simulation.clone(),
             scheduler,
             memory: Turn::default(),

@@ -11,7 +11,7 @@
 //!
 //! # fn fifo() -> Pipeline {
 //! #     Composition::new("fifo")
-//! #         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+//! #         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 //! #         .placement(FirstFit)
 //! #         .build()
 //! #         .unwrap()
@@ -199,7 +199,7 @@ mod tests {
     /// The last submitted job comes first: running jobs are preempted for it.
     fn newest_first() -> Pipeline {
         Composition::new("newest-first")
-            .scheduling(by_key(|job| SortKey::by(-job.submit().secs())).stable())
+            .scheduling(by_key(|job| SortKey::by(-job.submit().secs())).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()

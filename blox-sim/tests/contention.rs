@@ -8,10 +8,10 @@ use blox_sim::overheads::FixedOverheads;
 use blox_sim::{Simulation, workload::Jobs};
 
 fn scheduler() -> Pipeline {
-    let scheduling = by_key(|job| SortKey::by(job.submit().secs())).stable();
+    let scheduling = by_key(|job| SortKey::by(job.submit().secs())).valid_until_event();
     let all = Composition::new("fifo").scheduling(scheduling);
     let all = all.placement(FirstFit).build().unwrap();
-    all.with_cadence(OnEvent::with_gap(Seconds::ZERO))
+    all.with_trigger(OnEvent::with_gap(Seconds::ZERO))
 }
 
 /// Jobs of one GPU on nodes of two GPUs: submission and work in seconds; when each ends.

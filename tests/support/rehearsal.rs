@@ -57,7 +57,7 @@ pub fn rehearse(
     jobs: &[JobSpec],
     limit: f64,
 ) -> Result<Vec<Outcome>, String> {
-    let cadence = scheduler.cadence();
+    let trigger = scheduler.trigger();
     let settings = Settings {
         wait_for_nodes: cluster.nodes.len(),
         speed: SPEED,
@@ -68,11 +68,11 @@ pub fn rehearse(
         Saved::default(),
         &[],
         ClusterId("rehearsal".into()),
-        cadence.clone(),
+        trigger.clone(),
         Millis(0),
         Time::ZERO,
     );
-    let core = Core::restore(SavedCore::default(), cadence);
+    let core = Core::restore(SavedCore::default(), trigger);
     let nodes = cluster.nodes.iter().enumerate().map(|(i, spec)| NodeModel {
         name: format!("n{i}").into(),
         spec: Arc::new(spec.clone()),

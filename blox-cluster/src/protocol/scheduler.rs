@@ -10,8 +10,8 @@ use super::launches::{ClusterClock, Durable, Goal, Launches, Outcome, sum_of};
 use super::message::{Orders, Report};
 use super::record::{FORMAT, Record};
 use super::timers::Timers;
-use blox_core::cadence::Cadence;
 use blox_core::core::{self, Core, Question};
+use blox_core::trigger::DecisionTrigger;
 use blox_core::{
     Command, DecideError, Decision, Event, Feasibility, Input, JobId, JobSpec, Name, NodeAction,
     NodeId, NodeStatus, Phase, Reason, Refused, Time, View,
@@ -202,14 +202,14 @@ impl Scheduler {
         saved: Saved,
         log: &[Record],
         new: ClusterId,
-        cadence: Box<dyn Cadence>,
+        trigger: Box<dyn DecisionTrigger>,
         now: Millis,
         at: Time,
     ) -> (Self, Step) {
         let Saved {
             core, mut durable, ..
         } = saved;
-        let mut core = Core::restore(core, cadence);
+        let mut core = Core::restore(core, trigger);
         let mut commands = Vec::new();
         for record in log {
             durable.apply(record);
@@ -479,7 +479,7 @@ impl Scheduler {
         // If several decision times have passed without a question, only the present time counts.
         let missed = self
             .core
-            .cadence()
+            .trigger()
             .following(due)
             .is_some_and(|next| next <= at);
         let moment = match missed {

@@ -354,11 +354,11 @@ mod tests {
     use super::*;
     use crate::protocol::ClusterId;
     use crate::protocol::scheduler::{Heard, Request, Saved, Settings};
-    use blox_core::{GpuCount, JobSpec, Seconds, Time, cadence::Rounds};
+    use blox_core::{GpuCount, JobSpec, Seconds, Time, trigger::Rounds};
 
     #[tokio::test]
     async fn who_follows_a_job_that_waits_and_goes_is_not_looked_for_any_more() {
-        let cadence = Box::new(Rounds::default());
+        let trigger = Box::new(Rounds::default());
         let (settings, saved) = (Settings::default(), Saved::default());
         let cluster = ClusterId("c".into());
         let (mut s, _) = Scheduler::begin(
@@ -366,7 +366,7 @@ mod tests {
             saved,
             &[],
             cluster,
-            cadence,
+            trigger,
             Millis(0),
             Time::ZERO,
         );

@@ -9,9 +9,9 @@ use crate::protocol::launches::{Durable, Past};
 use crate::protocol::scheduler::{Effect, Heard, RequestError, Saved, Scheduler, Settings, Step};
 use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record, Session};
 use crate::wire::pb;
-use blox_core::cadence::Cadence;
 use blox_core::core::Core;
 use blox_core::runtime::{Follower, Observers};
+use blox_core::trigger::DecisionTrigger;
 use blox_core::{Decide, DecideError, Decision, MemoryError};
 use blox_core::{
     Event, Input, JobId, Name, NodeAction, NodeId, NodeStatus, Pipeline, Seconds, Time,
@@ -290,13 +290,13 @@ pub fn start(
         name: name.to_string(),
         why: e.to_string(),
     };
-    let cadence = pipeline.cadence();
+    let trigger = pipeline.trigger();
     let feasibility = pipeline.feasibility();
     if let Some(memory) = memory {
         pipeline.restore(memory).map_err(policy_error)?;
     }
     // The policy's copy of the core and the policy itself process the same records.
-    let core = Core::restore(saved.core.clone(), cadence.clone());
+    let core = Core::restore(saved.core.clone(), trigger.clone());
     let mut beside = Follower::new(core, Box::new(pipeline));
     catch_up(&mut beside, &records);
     let now = clock::now();
@@ -306,7 +306,7 @@ pub fn start(
     let at = Time::new(wall.as_secs_f64());
     let new = new_cluster()?;
     let (mut machine, first) =
-        Scheduler::begin(settings, saved, &records, new, cadence.clone(), now, at);
+        Scheduler::begin(settings, saved, &records, new, trigger.clone(), now, at);
     machine.refuse_by(feasibility);
     if !records.is_empty() {
         // Replace the records by a snapshot, so that the next start is fast.
@@ -317,7 +317,7 @@ pub fn start(
     }
     let (to, from) = mpsc::channel();
     let (to_policy, for_policy) = mpsc::channel();
-    let to_watcher = watch.begin(&beside, cadence).map_err(policy_error)?;
+    let to_watcher = watch.begin(&beside, trigger).map_err(policy_error)?;
     let answers = to.clone();
     std::thread::spawn(move || policy(beside, &for_policy, &answers));
     let (notices, for_people) = channel::unbounded_channel();
@@ -399,14 +399,14 @@ impl Watch {
     fn begin(
         mut self,
         beside: &Follower,
-        cadence: Box<dyn Cadence>,
+        trigger: Box<dyn DecisionTrigger>,
     ) -> Result<Option<mpsc::Sender<Arc<Input>>>, MemoryError> {
         if self.observers.is_empty() {
             return Ok(None);
         }
         self.observers.start(beside.core(), beside.scheduler())?;
         let saved = beside.core().save();
-        let mut core = Core::restore(saved, cadence);
+        let mut core = Core::restore(saved, trigger);
         let (mut observers, finish) = (self.observers, self.finish);
         let (to, inputs) = mpsc::channel::<Arc<Input>>();
         std::thread::spawn(move || {
@@ -830,7 +830,7 @@ mod tests {
     use blox_core::journal::JsonLines;
     use blox_core::replay::replay;
     use blox_core::{
-        Composition, GpuCount, JobSpec, Outlook, Requests, SchedulingPolicy, State, Stateless,
+        Composition, GpuCount, JobQueue, JobSpec, SchedulingPolicy, State, Stateless, Validity,
         View, order::SortKey, policy::by_key, testing::FirstFit,
     };
     use std::sync::Mutex;
@@ -842,10 +842,10 @@ mod tests {
     impl Stateless for Slow {}
 
     impl SchedulingPolicy for Slow {
-        fn schedule(&self, (): &mut (), _: View<'_>, _: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), _: View<'_>, _: &mut JobQueue) -> Validity {
             let _ = self.0.send(());
             let _ = self.1.lock().map(|go| go.recv());
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 
@@ -904,7 +904,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fifo = || {
             let fifo = Composition::new("fifo").in_rounds(Seconds::new(1.0));
-            let by_submission = by_key(|j| SortKey::by(j.submit().secs())).stable();
+            let by_submission = by_key(|j| SortKey::by(j.submit().secs())).valid_until_event();
             let fifo = fifo.scheduling(by_submission).placement(FirstFit);
             fifo.build().unwrap()
         };
@@ -990,7 +990,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let begin = || {
             let fifo = Composition::new("fifo")
-                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
                 .placement(FirstFit)
                 .build()
                 .unwrap();
@@ -1062,7 +1062,7 @@ mod tests {
             log.sync().unwrap();
             drop(log);
             let policy = Composition::new("fifo")
-                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
                 .placement(FirstFit)
                 .build()
                 .unwrap();
@@ -1092,7 +1092,7 @@ mod tests {
         let fifo = || {
             Composition::new("fifo")
                 .in_rounds(Seconds::new(1.0))
-                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
                 .placement(FirstFit)
                 .build()
                 .unwrap()
@@ -1130,9 +1130,9 @@ mod tests {
             running.thread.join().unwrap().unwrap();
             over.recv_timeout(Duration::from_secs(10)).unwrap();
             let text = text.0.lock().unwrap().clone();
-            let (state, cadence) = (State::default(), fifo().cadence());
+            let (state, trigger) = (State::default(), fifo().trigger());
             let mut nobody = Observers::default();
-            let equal = replay(&text[..], state, cadence, Box::new(fifo()), &mut nobody);
+            let equal = replay(&text[..], state, trigger, Box::new(fifo()), &mut nobody);
             assert!(equal.unwrap() > 0);
         }
     }

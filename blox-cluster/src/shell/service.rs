@@ -407,7 +407,7 @@ mod tests {
         tonic::transport::Channel,
     ) {
         let fifo = Composition::new("fifo")
-            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap();

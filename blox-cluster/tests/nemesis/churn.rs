@@ -2,7 +2,7 @@
 //! any real scheduler. Its decisions depend only on its seed and on the state.
 
 use blox_core::{
-    Action, Assignment, Decide, DecideError, GpuId, JobId, NodeActions, Outlook, Plan, Reason,
+    Action, Assignment, Decide, DecideError, GpuId, JobId, NodeActions, Plan, Reason, Validity,
     Verdicts, View,
 };
 use rand::{RngExt, SeedableRng};
@@ -20,11 +20,11 @@ impl Decide for Churn {
         "churn"
     }
 
-    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
-        Outlook::Stable
+    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Validity {
+        Validity::UntilEvent
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         for job in asking {
             out.accept(*job);
         }
@@ -32,10 +32,10 @@ impl Decide for Churn {
         for job in view.deferred().filter(|j| !held(j.reason())) {
             out.accept(job.id());
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ (view.version() << 20));
         let calm = view.now().secs() > self.calm_after;
         let usable = view.nodes().filter(|n| n.is_usable());
@@ -83,6 +83,6 @@ impl Decide for Churn {
                 assignment: Assignment::of(gpus),
             });
         }
-        Ok(Outlook::NextRound)
+        Ok(Validity::NextRound)
     }
 }

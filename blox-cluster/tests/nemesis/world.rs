@@ -11,9 +11,9 @@ use blox_cluster::protocol::{
     AttemptId, ClusterId, Epoch, Incarnation, Millis, Orders, Progress, Record, Report, Said,
     Timers,
 };
-use blox_core::cadence::Rounds;
 use blox_core::core::Core;
 use blox_core::runtime::Follower;
+use blox_core::trigger::Rounds;
 use blox_core::{
     DecideError, Decision, Extras, GpuCount, Input, JobId, JobSpec, Name, Outcome, Seconds, Time,
 };

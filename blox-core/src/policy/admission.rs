@@ -1,7 +1,7 @@
 //! Admission: decides which jobs may enter the queue.
 
 use super::{Policy, Stateless};
-use crate::decision::{Outlook, Verdicts};
+use crate::decision::{Validity, Verdicts};
 use crate::ids::JobId;
 use crate::view::View;
 
@@ -16,7 +16,7 @@ pub trait AdmissionPolicy: Policy {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook;
+    ) -> Validity;
 }
 
 /// Accepts every job, including jobs that an earlier policy deferred.
@@ -26,13 +26,13 @@ pub struct AcceptAll;
 impl Stateless for AcceptAll {}
 
 impl AdmissionPolicy for AcceptAll {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         if view.deferred_count() > 0 {
             view.admissible().for_each(|job| out.accept(job.id()));
         }
         for &job in asking {
             out.accept(job);
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }

@@ -1,10 +1,10 @@
 //! Scheduling policies made from a sort key or a function.
 
 use super::{SchedulingPolicy, Stateless};
-use crate::decision::Outlook;
+use crate::decision::Validity;
 use crate::job::JobRef;
 use crate::order::SortKey;
-use crate::request::Requests;
+use crate::request::JobQueue;
 use crate::view::View;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct ByKey {
     key: KeyFn,
     preemptive: bool,
     alike: bool,
-    outlook: Outlook,
+    validity: Validity,
 }
 
 /// Creates a scheduling policy from a sort key: jobs run in ascending order of the key.
@@ -36,7 +36,7 @@ pub fn by_key(key: impl Fn(&JobRef<'_>) -> SortKey + Send + Sync + 'static) -> B
         key: Arc::new(key),
         preemptive: false,
         alike: false,
-        outlook: Outlook::NextRound,
+        validity: Validity::NextRound,
     }
 }
 
@@ -52,7 +52,7 @@ impl ByKey {
     /// service does. Their order then stays the same, and the cost of a decision does not depend on
     /// the number of running jobs.
     #[must_use]
-    pub fn alike(mut self) -> Self {
+    pub fn keys_advance_together(mut self) -> Self {
         self.alike = true;
         self
     }
@@ -60,8 +60,8 @@ impl ByKey {
     /// Declares that running jobs never fall behind waiting ones over time: keys do not grow while
     /// a job runs. Rounds without events can then be skipped.
     #[must_use]
-    pub fn stable(mut self) -> Self {
-        self.outlook = Outlook::Stable;
+    pub fn valid_until_event(mut self) -> Self {
+        self.validity = Validity::UntilEvent;
         self
     }
 }
@@ -69,18 +69,18 @@ impl ByKey {
 impl Stateless for ByKey {}
 
 impl SchedulingPolicy for ByKey {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         out.keep(view, &self.key);
         if self.preemptive {
             out.allow_preemption();
         }
         if self.alike {
-            out.keys_move_alike();
+            out.keys_advance_together();
         }
         if view.waiting_count() == 0 {
-            Outlook::Stable
+            Validity::UntilEvent
         } else {
-            self.outlook
+            self.validity
         }
     }
 }
@@ -92,18 +92,18 @@ pub struct SchedulingFn<F>(F);
 /// Creates a scheduling policy from a closure that lists requests.
 ///
 /// ```
-/// use blox_core::{policy::scheduling_fn, Outlook, Request};
+/// use blox_core::{policy::scheduling_fn, Validity, Request};
 /// let everybody = scheduling_fn(|view, out| {
 ///     for job in view.active() {
 ///         out.push(Request::gang(&job));
 ///     }
-///     Outlook::NextRound
+///     Validity::NextRound
 /// });
 /// # let _ = everybody;
 /// ```
 pub fn scheduling_fn<F>(f: F) -> SchedulingFn<F>
 where
-    F: Fn(View<'_>, &mut Requests) -> Outlook + Send + Sync + 'static,
+    F: Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sync + 'static,
 {
     SchedulingFn(f)
 }
@@ -112,9 +112,9 @@ impl<F: Send + Sync + 'static> Stateless for SchedulingFn<F> {}
 
 impl<F> SchedulingPolicy for SchedulingFn<F>
 where
-    F: Fn(View<'_>, &mut Requests) -> Outlook + Send + Sync + 'static,
+    F: Fn(View<'_>, &mut JobQueue) -> Validity + Send + Sync + 'static,
 {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         (self.0)(view, out)
     }
 }

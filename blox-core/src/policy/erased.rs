@@ -6,13 +6,13 @@
 use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
-use crate::decision::{NodeActions, Outlook, Plan, Verdicts};
+use crate::decision::{NodeActions, Plan, Validity, Verdicts};
 use crate::draft::{Draft, DraftError};
 use crate::event::Event;
 use crate::ids::JobId;
 use crate::job::JobRef;
 use crate::reason::Reason;
-use crate::request::Requests;
+use crate::request::JobQueue;
 use crate::view::View;
 use std::any::Any;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ pub trait AnyAdmission: AnyPolicy {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook;
+    ) -> Validity;
 }
 
 impl<P: AdmissionPolicy> AnyAdmission for P {
@@ -101,7 +101,7 @@ impl<P: AdmissionPolicy> AnyAdmission for P {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook {
+    ) -> Validity {
         self.admit(memory.own::<P>(), view, asking, out)
     }
 }
@@ -115,7 +115,7 @@ impl AdmissionPolicy for Arc<dyn AnyAdmission> {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook {
+    ) -> Validity {
         (**self).any_admit(memory, view, asking, out)
     }
 }
@@ -123,11 +123,17 @@ impl AdmissionPolicy for Arc<dyn AnyAdmission> {
 /// A [`ClusterManager`] of any type. Implemented for every cluster manager.
 pub trait AnyClusterManager: AnyPolicy {
     /// See [`ClusterManager::manage`].
-    fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Outlook;
+    fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions)
+    -> Validity;
 }
 
 impl<P: ClusterManager> AnyClusterManager for P {
-    fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn any_manage(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        out: &mut NodeActions,
+    ) -> Validity {
         self.manage(memory.own::<P>(), view, out)
     }
 }
@@ -135,7 +141,7 @@ impl<P: ClusterManager> AnyClusterManager for P {
 pointer!(AnyClusterManager);
 
 impl ClusterManager for Arc<dyn AnyClusterManager> {
-    fn manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Validity {
         (**self).any_manage(memory, view, out)
     }
 }
@@ -143,11 +149,11 @@ impl ClusterManager for Arc<dyn AnyClusterManager> {
 /// A [`SchedulingPolicy`] of any type. Implemented for every scheduling policy.
 pub trait AnyScheduling: AnyPolicy {
     /// See [`SchedulingPolicy::schedule`].
-    fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut Requests) -> Outlook;
+    fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity;
 }
 
 impl<P: SchedulingPolicy> AnyScheduling for P {
-    fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
         self.schedule(memory.own::<P>(), view, out)
     }
 }
@@ -155,7 +161,7 @@ impl<P: SchedulingPolicy> AnyScheduling for P {
 pointer!(AnyScheduling);
 
 impl SchedulingPolicy for Arc<dyn AnyScheduling> {
-    fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
         (**self).any_schedule(memory, view, out)
     }
 }
@@ -169,9 +175,9 @@ pub trait AnyPlacement: AnyPolicy {
     fn any_place(
         &self,
         memory: &mut AnyMemory,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError>;
+    ) -> Result<Validity, DraftError>;
 
     /// See [`PlacementPolicy::can_ever_place`].
     ///
@@ -184,9 +190,9 @@ impl<P: PlacementPolicy> AnyPlacement for P {
     fn any_place(
         &self,
         memory: &mut AnyMemory,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         self.place(memory.own::<P>(), requests, draft)
     }
 
@@ -201,9 +207,9 @@ impl PlacementPolicy for Arc<dyn AnyPlacement> {
     fn place(
         &self,
         memory: &mut AnyMemory,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         (**self).any_place(memory, requests, draft)
     }
 

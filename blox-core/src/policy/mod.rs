@@ -34,7 +34,7 @@ use crate::view::View;
 /// A policy without memory implements [`Stateless`] instead.
 ///
 /// ```
-/// use blox_core::{Composition, Event, JobRef, Name, Outlook, Policy, Request, Requests};
+/// use blox_core::{Composition, Event, JobRef, Name, Validity, Policy, Request, JobQueue};
 /// use blox_core::{SchedulingPolicy, View};
 /// use std::collections::BTreeMap;
 ///
@@ -62,7 +62,7 @@ use crate::view::View;
 /// }
 ///
 /// impl SchedulingPolicy for LeastDone {
-///     fn schedule(&self, ended: &mut Ended, view: View<'_>, out: &mut Requests) -> Outlook {
+///     fn schedule(&self, ended: &mut Ended, view: View<'_>, out: &mut JobQueue) -> Validity {
 ///         let count = |job: &JobRef<'_>| {
 ///             let user = job.spec().user.as_ref();
 ///             user.and_then(|u| ended.get(u)).copied().unwrap_or(0)
@@ -72,7 +72,7 @@ use crate::view::View;
 ///         for job in &jobs {
 ///             out.push(Request::gang(job));
 ///         }
-///         Outlook::NextRound
+///         Validity::NextRound
 ///     }
 /// }
 ///

@@ -1,21 +1,21 @@
 //! Placement: assigns GPUs to jobs.
 
 use super::Policy;
-use crate::decision::Outlook;
+use crate::decision::Validity;
 use crate::draft::{Draft, DraftError};
 use crate::job::JobRef;
 use crate::reason::Reason;
-use crate::request::Requests;
+use crate::request::JobQueue;
 use crate::view::View;
 
 /// Assigns GPUs to the jobs that a scheduling policy requests (Blox's placement policy).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no placement policy",
-    note = "a rule such as `Consolidated` finds GPUs for one job: `Walk::new(rule)` places all by it"
+    note = "a rule such as `Consolidated` finds GPUs for one job: `InOrder::new(rule)` places all by it"
 )]
 pub trait PlacementPolicy: Policy {
     /// Fills the draft. Returns the validity of the placement as long as the requests do not
-    /// change. A policy returns [`Outlook::Stable`] if it leaves placed jobs where they are, or
+    /// change. A policy returns [`Validity::UntilEvent`] if it leaves placed jobs where they are, or
     /// always finds the same place for the same jobs.
     ///
     /// # Errors
@@ -23,9 +23,9 @@ pub trait PlacementPolicy: Policy {
     fn place(
         &self,
         memory: &mut Self::Memory,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError>;
+    ) -> Result<Validity, DraftError>;
 
     /// Returns whether the policy could place the job on the empty cluster with all nodes in view
     /// up. The runtime rejects other jobs at submission.

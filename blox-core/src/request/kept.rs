@@ -150,8 +150,8 @@ impl Kept {
         }
     }
 
-    /// See [`Requests::keys_move_alike`](super::Requests::keys_move_alike).
-    pub(super) fn keys_move_alike(&mut self) {
+    /// See [`JobQueue::keys_advance_together`](super::JobQueue::keys_advance_together).
+    pub(super) fn keys_advance_together(&mut self) {
         self.alike = true;
     }
 
@@ -167,7 +167,7 @@ impl Kept {
         all.into_iter().map(|e| e.job()).collect()
     }
 
-    /// See [`Requests::next_candidate`](super::Requests::next_candidate).
+    /// See [`JobQueue::next_candidate`](super::JobQueue::next_candidate).
     #[inline]
     pub(super) fn next_candidate<'a>(&mut self, draft: &Draft<'a>) -> Option<JobRef<'a>> {
         let view = draft.view();
@@ -209,7 +209,7 @@ impl Kept {
         }
     }
 
-    /// See [`Requests::next_victim_with_gpus`](super::Requests::next_victim_with_gpus).
+    /// See [`JobQueue::next_victim_with_gpus`](super::JobQueue::next_victim_with_gpus).
     #[inline]
     pub(super) fn next_victim(&mut self, draft: &Draft<'_>) -> Option<(JobId, GpuCount)> {
         let candidate = self.candidate?;

@@ -2,10 +2,9 @@
 
 use super::cluster::{ScriptedCluster, near};
 use super::difference::{self, Steps};
-use super::script::{Contents, Script, Trouble, Troubles};
+use super::script::{Contents, Fault, Faults, Script};
 use super::verify::verify;
-use crate::cadence::{Cadence, Rounds};
-use crate::decision::{Action, NodeAction, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::decision::{Action, NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
 use crate::drive::{drive, run_ready};
 use crate::event::{Event, Outcome};
 use crate::ids::{JobId, Name};
@@ -20,6 +19,7 @@ use crate::request::Request;
 use crate::runtime::{Observers, Runtime};
 use crate::state::State;
 use crate::testing::random::SplitMix;
+use crate::trigger::{DecisionTrigger, Rounds};
 use crate::units::{Seconds, Time};
 use crate::view::View;
 use serde_json::Value;
@@ -59,8 +59,8 @@ pub enum Property {
     Liveness,
     /// The end of every job is accounted for.
     Accounting,
-    /// An [`Outlook`] is correct: visiting every decision moment gives the same decisions.
-    Outlook,
+    /// An [`Validity`] is correct: visiting every decision moment gives the same decisions.
+    Validity,
     /// A clone decides like its original and does not affect the original.
     Clone,
     /// A fresh instance that restores the saved memory decides like the instance that saved it.
@@ -86,7 +86,7 @@ impl fmt::Display for Property {
             Property::Time => "led to time running backwards",
             Property::Liveness => "starves a job that fits",
             Property::Accounting => "led to a job that is not accounted for",
-            Property::Outlook => "gave an untrue outlook",
+            Property::Validity => "gave an untrue validity",
             Property::Clone => "does not survive cloning",
             Property::Restore => "does not survive saving and restoring",
             Property::Replay => "does not replay from its journal",
@@ -198,10 +198,10 @@ pub struct Report {
 }
 
 /// A scheduler with its decision moments, as a suite tests it. Made from a [`Pipeline`], or from a
-/// scheduler together with a cadence.
+/// scheduler together with a trigger.
 pub struct Subject {
     policy: Box<dyn Decide>,
-    cadence: Box<dyn Cadence>,
+    trigger: Box<dyn DecisionTrigger>,
     /// The pipeline, which knows the jobs that its placement could never place.
     pipeline: Option<Pipeline>,
 }
@@ -209,28 +209,28 @@ pub struct Subject {
 impl From<Pipeline> for Subject {
     fn from(pipeline: Pipeline) -> Self {
         Subject {
-            cadence: pipeline.cadence(),
+            trigger: pipeline.trigger(),
             pipeline: Some(pipeline.clone()),
             policy: Box::new(pipeline),
         }
     }
 }
 
-impl<D: Decide + 'static, C: Cadence + 'static> From<(D, C)> for Subject {
-    fn from((policy, cadence): (D, C)) -> Self {
+impl<D: Decide + 'static, C: DecisionTrigger + 'static> From<(D, C)> for Subject {
+    fn from((policy, trigger): (D, C)) -> Self {
         Subject {
             policy: Box::new(policy),
-            cadence: Box::new(cadence),
+            trigger: Box::new(trigger),
             pipeline: None,
         }
     }
 }
 
-impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
-    fn from((policy, cadence): (Box<dyn Decide>, Box<dyn Cadence>)) -> Self {
+impl From<(Box<dyn Decide>, Box<dyn DecisionTrigger>)> for Subject {
+    fn from((policy, trigger): (Box<dyn Decide>, Box<dyn DecisionTrigger>)) -> Self {
         Subject {
             policy,
-            cadence,
+            trigger,
             pipeline: None,
         }
     }
@@ -243,7 +243,7 @@ impl From<(Box<dyn Decide>, Box<dyn Cadence>)> for Subject {
 ///
 /// let report = testing::conformance(|_seed| {
 ///     Composition::new("fifo")
-///         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 ///         .placement(testing::FirstFit)
 ///         .build()
 ///         .expect("each role is taken once")
@@ -259,7 +259,7 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
         cases: 128,
         first: 0,
         contents: Contents {
-            troubles: Troubles::ALL,
+            troubles: Faults::ALL,
             most_jobs: usize::MAX,
             attributes: Vec::new(),
             labels: Vec::new(),
@@ -272,7 +272,7 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
 }
 
 /// Runs a scheduler through random small workloads on random small clusters with every kind of
-/// [`Trouble`], and checks every [`Property`] after every step. Time is virtual: a case follows
+/// [`Fault`], and checks every [`Property`] after every step. Time is virtual: a case follows
 /// from its seed. Only the check for hanging policies uses a real clock; see [`Suite::patience`].
 ///
 /// Each case has several runs. The second run must produce the same journal as the first. A run
@@ -364,7 +364,7 @@ impl Suite<'_> {
 
     /// Leaves out one kind of trouble.
     #[must_use]
-    pub fn without(mut self, trouble: Trouble) -> Self {
+    pub fn without(mut self, trouble: Fault) -> Self {
         self.contents.troubles = self.contents.troubles.without(trouble);
         self
     }
@@ -546,7 +546,7 @@ impl Case {
     fn run_all(&self, mut report: Report) -> Result<Report, Problem> {
         let subject = self.build();
         self.place.lock().policy = Some(Name::from(subject.policy.name()));
-        let own = subject.cadence.period();
+        let own = subject.trigger.period();
         let round = own.unwrap_or(Seconds::new(60.0));
         let script = Arc::new(match &self.script {
             Some(script) => script.first(self.contents.most_jobs),
@@ -574,9 +574,9 @@ impl Case {
 
         let rounds = |subject: Subject| match own {
             Some(_) => subject,
-            // The outlook must hold for any decision moments.
+            // The validity must hold for any decision moments.
             None => Subject {
-                cadence: Rounds::every(round).map_or(subject.cadence, |r| Box::new(r)),
+                trigger: Rounds::every(round).map_or(subject.trigger, |r| Box::new(r)),
                 ..subject
             },
         };
@@ -602,8 +602,8 @@ impl Case {
         let subject = self.build();
         let state = state_of(&script)?;
         let nobody = &mut Observers::default();
-        let (policy, cadence) = (subject.policy, subject.cadence);
-        replay(&plain.journal[..], state, cadence, policy, nobody)
+        let (policy, trigger) = (subject.policy, subject.trigger);
+        replay(&plain.journal[..], state, trigger, policy, nobody)
             .map(|_| report)
             .map_err(|e| {
                 let expected = "the decisions of the journal".to_owned();
@@ -613,7 +613,7 @@ impl Case {
 
     fn run(&self, script: &Arc<Script>, subject: Subject, mode: Mode) -> Result<Run, Problem> {
         let bytes = Bytes::default();
-        let mut core = Runtime::new(state_of(script)?, subject.cadence)
+        let mut core = Runtime::new(state_of(script)?, subject.trigger)
             .with_journal(Box::new(bytes.clone()))
             .visiting_every_round(mode == Mode::Visit);
         let impossible: Vec<bool> = match &subject.pipeline {
@@ -636,8 +636,8 @@ impl Case {
             problem: None,
             panicked: None,
             books: vec![None; script.jobs.len()],
-            outlook: Outlook::Stable,
-            outlooks: Vec::new(),
+            validity: Validity::UntilEvent,
+            validities: Vec::new(),
             keeps: self.keeps,
             place: self.place.clone(),
         };
@@ -677,7 +677,7 @@ impl Case {
         Ok(Run {
             journal,
             books: std::mem::take(&mut watched.books),
-            outlooks: std::mem::take(&mut watched.outlooks),
+            validities: std::mem::take(&mut watched.validities),
             shadows: watched.made,
             cluster,
             counters,
@@ -815,7 +815,7 @@ enum Mode {
 struct Run {
     journal: Vec<u8>,
     books: Vec<Option<Ending>>,
-    outlooks: Vec<(Time, Outlook)>,
+    validities: Vec<(Time, Validity)>,
     shadows: u64,
     cluster: ScriptedCluster,
     counters: crate::core::Counters,
@@ -944,7 +944,7 @@ fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem
         None => "no end".to_owned(),
     };
     let (a, b) = (show(a), show(b));
-    let parting = difference::of_visits(&skipped.journal, &skipped.outlooks, &visited.journal);
+    let parting = difference::of_visits(&skipped.journal, &skipped.validities, &visited.journal);
     let (expected, found) = match parting {
         Some(parting) => {
             place.lock().at = parting.at;
@@ -957,7 +957,7 @@ fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem
             format!("{a} when they are"),
         ),
     };
-    Err(Problem::new(Property::Outlook, expected, found))
+    Err(Problem::new(Property::Validity, expected, found))
 }
 
 /// Checks that every job has the same end whether launches and stops are reported one by one or
@@ -1000,10 +1000,10 @@ struct Watched {
     /// The first panic of the scheduler while it processed an event.
     panicked: Option<(Time, String)>,
     books: Vec<Option<Ending>>,
-    /// The outlook of the current decision, as far as the decision is made.
-    outlook: Outlook,
-    /// The outlook of each past decision.
-    outlooks: Vec<(Time, Outlook)>,
+    /// The validity of the current decision, as far as the decision is made.
+    validity: Validity,
+    /// The validity of each past decision.
+    validities: Vec<(Time, Validity)>,
     /// True if jobs must stay in their virtual clusters.
     keeps: bool,
     place: Place,
@@ -1022,8 +1022,8 @@ impl Clone for Watched {
             problem: self.problem.clone(),
             panicked: self.panicked.clone(),
             books: self.books.clone(),
-            outlook: self.outlook,
-            outlooks: self.outlooks.clone(),
+            validity: self.validity,
+            validities: self.validities.clone(),
             keeps: self.keeps,
             place: self.place.clone(),
         }
@@ -1263,31 +1263,31 @@ impl Decide for Watched {
         self.inner.restore(saved)
     }
 
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         self.maybe_shadow(view);
         let ask = || self.inner.manage(view, out);
-        let outlook = self.place.during(MANAGE, view.now(), ask);
-        self.outlook = outlook;
+        let validity = self.place.during(MANAGE, view.now(), ask);
+        self.validity = validity;
         let managed = |action: &NodeAction| Event::NodeManaged {
             action: action.clone(),
         };
         if let Some(problem) = futile(view, out.iter().map(managed)) {
             self.fail(view, problem);
         }
-        let expected = (outlook, out.clone());
+        let expected = (validity, out.clone());
         self.compare(view, (MANAGE, "the node actions"), &expected, |p| {
             let mut out = NodeActions::default();
             (p.manage(view, &mut out), out)
         });
-        outlook
+        validity
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         // `out` may already contain verdicts of the core.
         let before = out.clone();
         let ask = || self.inner.admit(view, asking, out);
-        let outlook = self.place.during(ADMIT, view.now(), ask);
-        self.outlook = self.outlook.and(outlook);
+        let validity = self.place.during(ADMIT, view.now(), ask);
+        self.validity = self.validity.and(validity);
         let judged = |(job, verdict): &(JobId, Verdict)| Event::Judged {
             job: *job,
             verdict: verdict.clone(),
@@ -1295,15 +1295,15 @@ impl Decide for Watched {
         if let Some(problem) = futile(view, out.iter().map(judged)) {
             self.fail(view, problem);
         }
-        let expected = (outlook, out.clone());
+        let expected = (validity, out.clone());
         self.compare(view, (ADMIT, "the verdicts"), &expected, |p| {
             let mut out = before.clone();
             (p.admit(view, asking, &mut out), out)
         });
-        outlook
+        validity
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
         let before = out.clone();
         if let Err(problem) = agrees(view) {
             self.fail(view, problem);
@@ -1317,9 +1317,10 @@ impl Decide for Watched {
             self.place.during(PLAN, view.now(), look);
         }
         let ask = || self.inner.plan(view, out);
-        let outlook = self.place.during(PLAN, view.now(), ask);
-        if let Ok(outlook) = outlook {
-            self.outlooks.push((view.now(), self.outlook.and(outlook)));
+        let validity = self.place.during(PLAN, view.now(), ask);
+        if let Ok(validity) = validity {
+            self.validities
+                .push((view.now(), self.validity.and(validity)));
         }
         if let Some(job) = unknown(view, self.inner.requested()) {
             let expected = "requests for jobs that are there".to_owned();
@@ -1331,11 +1332,11 @@ impl Decide for Watched {
         {
             self.fail(view, problem);
         }
-        let expected = (outlook.clone(), out.clone());
+        let expected = (validity.clone(), out.clone());
         self.compare(view, (PLAN, "the plan"), &expected, |p| {
             let mut out = before.clone();
             (p.plan(view, &mut out), out)
         });
-        outlook
+        validity
     }
 }

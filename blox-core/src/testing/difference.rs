@@ -1,7 +1,7 @@
 //! Finds and describes the first difference between two runs or two answers.
 
 use super::listed;
-use crate::decision::{Action, Decision, NodeActions, Outlook, Plan, Verdict, Verdicts};
+use crate::decision::{Action, Decision, NodeActions, Plan, Validity, Verdict, Verdicts};
 use crate::event::Event;
 use crate::input::Input;
 use crate::pipeline::DecideError;
@@ -13,22 +13,22 @@ pub(crate) trait Steps {
     fn steps(&self) -> Vec<String>;
 }
 
-impl Steps for (Outlook, NodeActions) {
+impl Steps for (Validity, NodeActions) {
     fn steps(&self) -> Vec<String> {
         let actions = self.1.iter().map(|a| format!("{a:?}"));
-        actions.chain([outlook(self.0)]).collect()
+        actions.chain([validity(self.0)]).collect()
     }
 }
 
-impl Steps for (Outlook, Verdicts) {
+impl Steps for (Validity, Verdicts) {
     fn steps(&self) -> Vec<String> {
         let verdicts = self.1.iter();
         let verdicts = verdicts.map(|(job, v)| format!("{} for job {job}", verdict(v)));
-        verdicts.chain([outlook(self.0)]).collect()
+        verdicts.chain([validity(self.0)]).collect()
     }
 }
 
-impl Steps for (Result<Outlook, DecideError>, Plan) {
+impl Steps for (Result<Validity, DecideError>, Plan) {
     fn steps(&self) -> Vec<String> {
         let (outcome, plan) = self;
         let mut steps: Vec<String> = plan.actions.iter().map(action).collect();
@@ -37,7 +37,7 @@ impl Steps for (Result<Outlook, DecideError>, Plan) {
         }
         steps.push(format!("all others wait: {}", plan.otherwise));
         steps.push(match outcome {
-            Ok(answer) => outlook(*answer),
+            Ok(answer) => validity(*answer),
             Err(error) => error.to_string(),
         });
         steps
@@ -46,7 +46,7 @@ impl Steps for (Result<Outlook, DecideError>, Plan) {
 
 impl Steps for Decision {
     fn steps(&self) -> Vec<String> {
-        let plan = || (Ok(self.outlook), self.plan.clone()).steps();
+        let plan = || (Ok(self.validity), self.plan.clone()).steps();
         let actions = self.actions.iter().map(|a| format!("{a:?}"));
         let verdicts = self.verdicts.iter();
         let verdicts = verdicts.map(|(job, v)| format!("{} for job {job}", verdict(v)));
@@ -87,11 +87,11 @@ fn action(action: &Action) -> String {
     }
 }
 
-fn outlook(outlook: Outlook) -> String {
-    match outlook {
-        Outlook::NextRound => "outlook: next round".to_owned(),
-        Outlook::Until(t) => format!("outlook: until {t} s"),
-        Outlook::Stable => "outlook: stable".to_owned(),
+fn validity(validity: Validity) -> String {
+    match validity {
+        Validity::NextRound => "validity: next round".to_owned(),
+        Validity::Until(t) => format!("validity: until {t} s"),
+        Validity::UntilEvent => "validity: stable".to_owned(),
     }
 }
 
@@ -103,19 +103,19 @@ pub(crate) struct Parting {
 }
 
 /// Returns the first moment at which the two runs act differently. Takes both journals, and the
-/// outlooks of the run that skips moments.
+/// validities of the run that skips moments.
 pub(crate) fn of_visits(
     skipping: &[u8],
-    outlooks: &[(Time, Outlook)],
+    validities: &[(Time, Validity)],
     visiting: &[u8],
 ) -> Option<Parting> {
     let skipping = acts(skipping);
     let mut decided = skipping.iter().peekable();
     for (at, visited) in acts(visiting) {
         let skipped = decided.next_if(|(t, _)| *t <= at);
-        let because = || match outlooks.iter().rev().find(|(t, _)| *t < at) {
-            Some((since, said)) => format!("as of {since} s ({})", outlook(*said)),
-            None => "before all outlooks".to_owned(),
+        let because = || match validities.iter().rev().find(|(t, _)| *t < at) {
+            Some((since, said)) => format!("as of {since} s ({})", validity(*said)),
+            None => "before all validities".to_owned(),
         };
         let found = |act: &str| format!("`{act}` when no moment is skipped");
         match skipped {
@@ -267,7 +267,7 @@ mod tests {
                 actions: (0..50).chain([last]).map(place).collect(),
                 ..Plan::default()
             };
-            (Ok(Outlook::Stable), plan)
+            (Ok(Validity::UntilEvent), plan)
         };
         let (expected, found) = of_answers("the plan", &plan(50), &plan(60));
         let step = "step 51 of the plan to be `place job 50 on GPUs 50`";

@@ -9,14 +9,14 @@ mod script;
 mod verify;
 
 pub use conformance::{CaseError, Failure, Property, Report, Subject, Suite, conformance};
-pub use script::Trouble;
+pub use script::Fault;
 
 use crate::assignment::{Assignment, GpuList};
-use crate::decision::Outlook;
+use crate::decision::Validity;
 use crate::draft::{Draft, DraftError};
 use crate::policy::{PlacementPolicy, Stateless};
 use crate::reason::Reason;
-use crate::request::Requests;
+use crate::request::JobQueue;
 use crate::units::GpuCount;
 use std::fmt::Display;
 
@@ -40,9 +40,9 @@ impl PlacementPolicy for FirstFit {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
             let needed = request.shapes[0].gpus;
             if let Some(job) = draft.view().job(request.job) {
@@ -64,6 +64,6 @@ impl PlacementPolicy for FirstFit {
             draft.assign(request.job, Assignment::of(free))?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// [`Suite::without`](super::Suite::without).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum Fault {
     /// Launches and checkpoints take time.
     Delays,
     /// Launches take longer than a round.
@@ -67,13 +67,13 @@ pub enum Trouble {
     Details,
 }
 
-impl Trouble {
+impl Fault {
     const fn bit(self) -> u32 {
         1 << self as u32
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
@@ -82,16 +82,16 @@ impl fmt::Display for Trouble {
 /// A set of troubles.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Troubles(u32);
+pub(crate) struct Faults(u32);
 
-impl Troubles {
-    pub const ALL: Troubles = Troubles(u32::MAX);
+impl Faults {
+    pub const ALL: Faults = Faults(u32::MAX);
 
-    pub fn without(self, trouble: Trouble) -> Self {
-        Troubles(self.0 & !trouble.bit())
+    pub fn without(self, trouble: Fault) -> Self {
+        Faults(self.0 & !trouble.bit())
     }
 
-    pub fn has(self, trouble: Trouble) -> bool {
+    pub fn has(self, trouble: Fault) -> bool {
         self.0 & trouble.bit() != 0
     }
 }
@@ -144,7 +144,7 @@ pub(crate) struct Script {
     pub jobs: Vec<Arc<JobSpec>>,
     pub outside: Vec<(Time, Outside)>,
     pub delays: Delays,
-    pub troubles: Troubles,
+    pub troubles: Faults,
     /// The length of a round.
     pub round: f64,
     /// Time at which every job that fits must have ended.
@@ -155,7 +155,7 @@ pub(crate) struct Script {
 /// What the cases of a suite may contain.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
-    pub troubles: Troubles,
+    pub troubles: Faults,
     pub most_jobs: usize,
     /// Names of attributes that some jobs have.
     pub attributes: Vec<Name>,
@@ -177,37 +177,35 @@ impl Script {
         let round = round.secs();
         let (mut troubles, most_jobs) = (contents.troubles, contents.most_jobs);
         if seed & 1 == 0 {
-            troubles = troubles
-                .without(Trouble::Delays)
-                .without(Trouble::SlowLaunches);
+            troubles = troubles.without(Fault::Delays).without(Fault::SlowLaunches);
         }
         if seed & 2 == 0 {
             for fault in [
-                Trouble::FailedLaunches,
-                Trouble::Crashes,
-                Trouble::NodeLosses,
-                Trouble::GpuFailures,
-                Trouble::Cancels,
-                Trouble::Holds,
+                Fault::FailedLaunches,
+                Fault::Crashes,
+                Fault::NodeLosses,
+                Fault::GpuFailures,
+                Fault::Cancels,
+                Fault::Holds,
             ] {
                 troubles = troubles.without(fault);
             }
         }
         if seed & 4 == 0 {
-            troubles = troubles.without(Trouble::Reports);
+            troubles = troubles.without(Fault::Reports);
         }
         if seed % 3 != 2 {
-            troubles = troubles.without(Trouble::LateEnds);
+            troubles = troubles.without(Fault::LateEnds);
         }
-        let partitions = troubles.has(Trouble::Partitions) && r.chance(0.3);
+        let partitions = troubles.has(Fault::Partitions) && r.chance(0.3);
         let cluster = cluster(&mut r, partitions);
         let jobs = jobs(&mut r, &cluster, round, troubles, partitions, most_jobs);
-        let delays = if !troubles.has(Trouble::Delays) {
+        let delays = if !troubles.has(Fault::Delays) {
             Delays {
                 launch: (0.0, 0.0),
                 stop: (0.0, 0.0),
             }
-        } else if troubles.has(Trouble::SlowLaunches) && r.chance(0.3) {
+        } else if troubles.has(Fault::SlowLaunches) && r.chance(0.3) {
             Delays {
                 launch: (1.25, 1.5),
                 stop: (0.0, 0.25),
@@ -233,13 +231,13 @@ impl Script {
         let mut kinds = SplitMix::keyed(&[seed, 6]);
         let [types, resources, details] = [(); 3].map(|()| kinds.chance(0.5));
         let cordons = kinds.chance(0.35);
-        if types && troubles.has(Trouble::GpuTypes) {
+        if types && troubles.has(Fault::GpuTypes) {
             script.gpu_types();
         }
-        if resources && troubles.has(Trouble::Resources) {
+        if resources && troubles.has(Fault::Resources) {
             script.resources();
         }
-        if details && troubles.has(Trouble::Details) {
+        if details && troubles.has(Fault::Details) {
             script.node_details(&contents.labels);
             script.job_details(&contents.attributes);
         }
@@ -251,7 +249,7 @@ impl Script {
         script.faults(&mut r);
         script.flaps();
         script.silences();
-        if cordons && troubles.has(Trouble::Cordons) {
+        if cordons && troubles.has(Fault::Cordons) {
             script.cordons();
         }
         script.finish();
@@ -333,11 +331,11 @@ impl Script {
         let d = &self.delays;
         let free = d.launch == (0.0, 0.0) && d.stop == (0.0, 0.0);
         let fails = [
-            Trouble::FailedLaunches,
-            Trouble::Crashes,
-            Trouble::NodeLosses,
-            Trouble::GpuFailures,
-            Trouble::LateEnds,
+            Fault::FailedLaunches,
+            Fault::Crashes,
+            Fault::NodeLosses,
+            Fault::GpuFailures,
+            Fault::LateEnds,
         ];
         free && !fails.iter().any(|t| self.troubles.has(*t))
     }
@@ -359,7 +357,7 @@ impl Script {
 
     /// Makes the checkpoints of some cases with delays slow.
     fn slow_stops(&mut self) {
-        let slow = self.delays.stop.1 > 0.0 && self.troubles.has(Trouble::SlowStops);
+        let slow = self.delays.stop.1 > 0.0 && self.troubles.has(Fault::SlowStops);
         if slow && SplitMix::keyed(&[self.seed, 7]).chance(0.4) {
             self.delays.stop = (0.0, 1.5);
         }
@@ -566,7 +564,7 @@ impl Script {
 
     /// Lets some of the jobs choose their batch themselves.
     fn trainings(&mut self) {
-        if !self.troubles.has(Trouble::Reports) {
+        if !self.troubles.has(Fault::Reports) {
             return;
         }
         let r = &mut SplitMix::keyed(&[self.seed, 4]);
@@ -589,7 +587,7 @@ impl Script {
                 (name.clone(), limits)
             };
             let mut limits: std::collections::BTreeMap<_, _> = types.iter().map(limits).collect();
-            if self.troubles.has(Trouble::GpuTypes) && types.len() > 1 && r.chance(0.3) {
+            if self.troubles.has(Fault::GpuTypes) && types.len() > 1 && r.chance(0.3) {
                 // The job does not run on the last type.
                 limits.pop_last();
             }
@@ -610,7 +608,7 @@ impl Script {
         let span = 20.0 * self.round;
         let at = |r: &mut SplitMix| Time::new(on_grid(r, span, self.round));
         let nodes = self.cluster.nodes.len();
-        if self.troubles.has(Trouble::NodeLosses) {
+        if self.troubles.has(Fault::NodeLosses) {
             for node in 0..nodes {
                 if r.chance(0.4) {
                     let (node, lost) = (NodeId(node as u32), at(r));
@@ -630,7 +628,7 @@ impl Script {
                 }
             }
         }
-        if self.troubles.has(Trouble::GpuFailures) {
+        if self.troubles.has(Fault::GpuFailures) {
             for _ in 0..r.below(3) {
                 let gpu = GpuId(r.below(self.cluster.total_gpus() as usize) as u32);
                 let fails = at(r);
@@ -644,10 +642,10 @@ impl Script {
             let later = |r: &mut SplitMix| {
                 spec.submit + Seconds::new(on_grid(r, 6.0 * self.round, self.round))
             };
-            if self.troubles.has(Trouble::Cancels) && r.chance(0.12) {
+            if self.troubles.has(Fault::Cancels) && r.chance(0.12) {
                 self.outside.push((later(r), Outside::Cancel(job)));
             }
-            if self.troubles.has(Trouble::Holds) && r.chance(0.25) {
+            if self.troubles.has(Fault::Holds) && r.chance(0.25) {
                 let length = Seconds::new(r.between(0.0, 3.0) * self.round);
                 self.outside.push((later(r), Outside::Hold(job, length)));
             }
@@ -672,7 +670,7 @@ impl Script {
 
     /// Makes some of the lost nodes silent for a while before their loss.
     fn silences(&mut self) {
-        if !self.troubles.has(Trouble::LateEnds) {
+        if !self.troubles.has(Fault::LateEnds) {
             return;
         }
         let r = &mut SplitMix::keyed(&[self.seed, 5]);
@@ -771,7 +769,7 @@ fn jobs(
     r: &mut SplitMix,
     cluster: &ClusterSpec,
     round: f64,
-    troubles: Troubles,
+    troubles: Faults,
     partitions: bool,
     most: usize,
 ) -> Vec<Arc<JobSpec>> {
@@ -793,7 +791,7 @@ fn jobs(
             .filter(|n| vc.is_none() || n.partition.as_deref() == vc);
         let on_one = here.clone().map(|n| n.gpus).max().unwrap_or(1) as usize;
         let on_all = here.map(|n| n.gpus).sum::<u32>() as usize;
-        let mut gpus = if troubles.has(Trouble::MultiNode) && r.chance(0.25) {
+        let mut gpus = if troubles.has(Fault::MultiNode) && r.chance(0.25) {
             1 + r.below(on_all)
         } else {
             1 + r.below(on_one)
@@ -801,7 +799,7 @@ fn jobs(
         if r.chance(0.4) {
             gpus = 1;
         }
-        if troubles.has(Trouble::Oversized) && r.chance(0.03) {
+        if troubles.has(Fault::Oversized) && r.chance(0.03) {
             // More GPUs than the cluster has even with a node that joins late.
             gpus = total + 100;
         }

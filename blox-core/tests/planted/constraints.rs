@@ -5,8 +5,8 @@ use blox_core::ids::GpuId;
 use blox_core::policy::scheduling_fn;
 use blox_core::testing::Property;
 use blox_core::{
-    Assignment, Composition, Draft, DraftError, GpuList, NodeStatus, Outlook, Pipeline, Reason,
-    Request, Requests,
+    Assignment, Composition, Draft, DraftError, GpuList, JobQueue, NodeStatus, Pipeline, Reason,
+    Request, Validity,
 };
 
 #[test]
@@ -38,10 +38,10 @@ fn ignored_constraint_is_found() {
 
 /// Places each candidate on the first GPUs of a list, with the CPUs and memory of its shape.
 fn walk(
-    requests: &mut Requests,
+    requests: &mut JobQueue,
     draft: &mut Draft<'_>,
     free: fn(&Draft<'_>, &Request) -> GpuList,
-) -> Result<Outlook, DraftError> {
+) -> Result<Validity, DraftError> {
     while let Some(request) = requests.next_candidate(draft) {
         let shape = request.shapes[0].clone();
         let mut gpus = free(draft, &request);
@@ -53,7 +53,7 @@ fn walk(
         draft.assign(request.job, shape.on(gpus))?;
         requests.candidate_placed(draft);
     }
-    Ok(Outlook::Stable)
+    Ok(Validity::UntilEvent)
 }
 
 fn all_free(draft: &Draft<'_>, _: &Request) -> GpuList {
@@ -74,7 +74,7 @@ fn ignores_gpu_types() -> Pipeline {
             draft.assign(request.job, Assignment::of(gpus))?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
@@ -101,7 +101,7 @@ fn ignores_cpus() -> Pipeline {
             draft.assign(request.job, assignment)?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
@@ -122,7 +122,7 @@ fn ignores_memory() -> Pipeline {
             draft.assign(request.job, assignment)?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
@@ -146,7 +146,7 @@ fn ignores_cpus_per_node() -> Pipeline {
             draft.assign(request.job, assignment)?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
@@ -202,7 +202,7 @@ fn counts_hidden_gpus() -> Pipeline {
             draft.assign(request.job, Assignment::of(gpus))?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
@@ -221,18 +221,18 @@ fn ignores_virtual_clusters() -> Pipeline {
             draft.assign(request.job, Assignment::of(gpus))?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
 /// Gives the GPUs of the last running job to a short job that waits, whatever their type.
 fn swaps_types() -> Pipeline {
-    let policy = scheduling_fn(|view, out: &mut Requests| {
+    let policy = scheduling_fn(|view, out: &mut JobQueue| {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by(|a, b| a.spec().duration().cmp(&b.spec().duration()));
         list(jobs, out);
         out.allow_preemption();
-        Outlook::Stable
+        Validity::UntilEvent
     });
     let placement = super::Placing(|requests, draft| {
         while let Some(request) = requests.next_candidate(draft) {
@@ -262,7 +262,7 @@ fn swaps_types() -> Pipeline {
             draft.assign(request.job, Assignment::of(gpus))?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     });
     let composition = Composition::new("planted").scheduling(policy);
     composition.placement(placement).build().unwrap()

@@ -4,7 +4,7 @@ use super::{Hooked, check, list, planted, scheduled};
 use blox_core::ids::JobId;
 use blox_core::policy::scheduling_fn;
 use blox_core::testing::Property;
-use blox_core::{Action, Event, JobRef, Outlook, Phase, Pipeline};
+use blox_core::{Action, Event, JobRef, Phase, Pipeline, Validity};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
@@ -58,7 +58,7 @@ fn waits_for_starts() -> Pipeline {
             if starting.is_empty() {
                 list(view.active(), out);
             }
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -78,7 +78,7 @@ fn counts_running_launches() -> Pipeline {
                 jobs.reverse();
             }
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -98,7 +98,7 @@ fn counts_starting_launches() -> Pipeline {
                 jobs.reverse();
             }
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -110,7 +110,7 @@ fn last_start_of_placed() -> Pipeline {
         jobs.sort_by_key(|j| j.last_start().unwrap());
         list(jobs, out);
         list(view.waiting(), out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -135,7 +135,7 @@ fn rate_at_launch() -> Pipeline {
                 jobs.reverse();
             }
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -150,7 +150,7 @@ fn gpus_of_placed() -> Pipeline {
         jobs.sort_by_key(|j| std::cmp::Reverse(j.spec().priority));
         list(jobs, out);
         out.allow_preemption();
-        Outlook::NextRound
+        Validity::NextRound
     });
     let composition = blox_core::Composition::new("planted").scheduling(policy);
     composition.placement(crate::Preempting).build().unwrap()
@@ -171,7 +171,7 @@ fn touched_jobs_only() -> Pipeline {
             let new = view.touched().filter(|j| j.phase() == Phase::Waiting);
             queue.extend(new.filter(|j| j.attempt() == 0).map(|j| j.id()));
             list(queue.iter().filter_map(|&id| view.job(id)), out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     };
     scheduled(policy)

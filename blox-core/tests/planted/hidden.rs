@@ -4,7 +4,7 @@ use super::{Hooked, check, list, planted, scheduled};
 use blox_core::ids::{JobId, Name, NodeId};
 use blox_core::policy::scheduling_fn;
 use blox_core::testing::Property;
-use blox_core::{Event, JobRef, Outlook, Pipeline, Requests, View};
+use blox_core::{Event, JobQueue, JobRef, Pipeline, Validity, View};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -45,7 +45,7 @@ fn users_in_a_mutex() -> Pipeline {
             *served = first.user();
         }
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -57,7 +57,7 @@ fn calls_in_an_atomic() -> Pipeline {
         let n = jobs.len().max(1);
         jobs.rotate_left(calls.fetch_add(1, Ordering::Relaxed) as usize % n);
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -89,7 +89,7 @@ fn skipped_field() -> Pipeline {
             let mut jobs: Vec<_> = view.active().collect();
             jobs.sort_by_key(|j| memory.crashed.contains(&j.id()));
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -110,7 +110,7 @@ fn skipped_losses() -> Pipeline {
             let mut jobs: Vec<_> = view.active().collect();
             jobs.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -131,7 +131,7 @@ fn skipped_node_faults() -> Pipeline {
                 jobs.reverse();
             }
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -165,12 +165,12 @@ fn lossy_save() -> Pipeline {
             used.entry(user(&job)).or_default().0 += job.attained_gpu_time().secs();
         }
     }
-    fn schedule(used: &mut Used, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(used: &mut Used, view: View<'_>, out: &mut JobQueue) -> Validity {
         let time = |j: &JobRef<'_>| used.get(&user(j)).map_or(0.0, |h| h.0);
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by(|a, b| time(a).total_cmp(&time(b)));
         list(jobs, out);
-        Outlook::Stable
+        Validity::UntilEvent
     }
     scheduled(Hooked::<Used> {
         initial: |_| Used::new(),
@@ -205,7 +205,7 @@ fn clone_that_resets() -> Pipeline {
                 jobs.reverse();
             }
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -222,7 +222,7 @@ fn estimates_in_a_mutex() -> Pipeline {
         }
         jobs.sort_by(|a, b| known[&a.id()].total_cmp(&known[&b.id()]));
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -242,7 +242,7 @@ fn skipped_cordons() -> Pipeline {
                 jobs.reverse();
             }
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -267,7 +267,7 @@ fn skipped_groups() -> Pipeline {
             let mut jobs: Vec<_> = view.active().collect();
             jobs.sort_by_key(|j| !known(j));
             list(jobs, out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }

@@ -6,7 +6,7 @@ use blox_core::order::SortKey;
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::testing::Property;
 use blox_core::{
-    Assignment, GpuCount, GpuList, JobRef, Outlook, Phase, Pipeline, Request, Requests, Shape,
+    Assignment, GpuCount, GpuList, JobQueue, JobRef, Phase, Pipeline, Request, Shape, Validity,
 };
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ fn attribute_of_missing_job() -> Pipeline {
                 None => request,
             });
         }
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -120,7 +120,7 @@ fn unknown_gpu_type() -> Pipeline {
                 out.push(Request::gang(&job));
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -131,7 +131,7 @@ fn label_no_number() -> Pipeline {
         let racks = labels.map(|rack| rack.parse::<u32>().unwrap()).max();
         assert!(racks.unwrap_or(0) < 1000);
         list(view.active(), out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -144,7 +144,7 @@ fn label_of_one_node() -> Pipeline {
             assert!(racks.count() > 0);
         }
         list(view.active(), out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -161,7 +161,7 @@ fn group_without_leader() -> Pipeline {
                 out.push(Request::gang(&job));
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -194,7 +194,7 @@ fn beside_another_type() -> Pipeline {
             draft.assign(request.job, assignment)?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
@@ -223,7 +223,7 @@ fn beside_another_width() -> Pipeline {
             draft.assign(request.job, assignment)?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
@@ -244,7 +244,7 @@ fn largest_level() -> Pipeline {
             let gpus: GpuCount = level.unwrap_or_else(|| job.gpus());
             out.push(Request::with_shape(job.id(), Shape::gpus(gpus)));
         }
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -258,7 +258,7 @@ fn missed_deadline() -> Pipeline {
             slack.map_or(u64::MAX, |s| s as u64)
         });
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -268,7 +268,7 @@ fn without_user() -> Pipeline {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|j| j.spec().user.clone().expect("each job has a user"));
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -278,20 +278,20 @@ fn jobs_by_name() -> Pipeline {
         let named = |j: JobRef<'_>| Some((j.spec().name.clone()?, j.id()));
         let jobs: BTreeMap<Name, JobId> = view.active().filter_map(named).collect();
         list(jobs.values().filter_map(|&id| view.job(id)), out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
 /// Uses the priority as the index of a queue.
 fn priority_as_index() -> Pipeline {
-    scheduled(scheduling_fn(|view, out: &mut Requests| {
+    scheduled(scheduling_fn(|view, out: &mut JobQueue| {
         let mut queues = vec![Vec::new(); 3];
         for job in view.active() {
             queues[job.spec().priority as usize].push(job.id());
         }
         let jobs = queues.iter().rev().flatten();
         list(jobs.filter_map(|&id| view.job(id)), out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -302,7 +302,7 @@ fn without_work() -> Pipeline {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by(|a, b| share(a).partial_cmp(&share(b)).expect("a number"));
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -313,7 +313,7 @@ fn zero_weight() -> Pipeline {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by(|a, b| share(a).partial_cmp(&share(b)).expect("a number"));
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -333,6 +333,6 @@ fn speed_of_each_type() -> Pipeline {
             }
             out.push(Request::gang(&job));
         }
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }

@@ -10,8 +10,8 @@ mod validity;
 
 use blox_core::testing::{FirstFit, Property, Suite, conformance};
 use blox_core::{
-    Composition, Draft, DraftError, Event, JobRef, Memory, Outlook, Pipeline, PlacementPolicy,
-    Plan, Policy, Request, Requests, SchedulingPolicy, Stateless, View,
+    Composition, Draft, DraftError, Event, JobQueue, JobRef, Memory, Pipeline, PlacementPolicy,
+    Plan, Policy, Request, SchedulingPolicy, Stateless, Validity, View,
 };
 
 /// A scheduling policy with a memory, made of functions.
@@ -19,7 +19,7 @@ struct Hooked<M> {
     initial: fn(u64) -> M,
     on_event: fn(&mut M, View<'_>, &Event),
     on_launches: fn(&mut M, View<'_>, &Plan),
-    schedule: fn(&mut M, View<'_>, &mut Requests) -> Outlook,
+    schedule: fn(&mut M, View<'_>, &mut JobQueue) -> Validity,
 }
 
 impl<M: Memory> Policy for Hooked<M> {
@@ -39,13 +39,13 @@ impl<M: Memory> Policy for Hooked<M> {
 }
 
 impl<M: Memory> SchedulingPolicy for Hooked<M> {
-    fn schedule(&self, memory: &mut M, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut M, view: View<'_>, out: &mut JobQueue) -> Validity {
         (self.schedule)(memory, view, out)
     }
 }
 
 /// A placement policy made of a function.
-struct Placing(fn(&mut Requests, &mut Draft<'_>) -> Result<Outlook, DraftError>);
+struct Placing(fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError>);
 
 impl Stateless for Placing {}
 
@@ -53,15 +53,15 @@ impl PlacementPolicy for Placing {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         (self.0)(requests, draft)
     }
 }
 
 /// Requests jobs in the given order.
-fn list<'a>(jobs: impl IntoIterator<Item = JobRef<'a>>, out: &mut Requests) {
+fn list<'a>(jobs: impl IntoIterator<Item = JobRef<'a>>, out: &mut JobQueue) {
     jobs.into_iter()
         .for_each(|job| out.push(Request::gang(&job)));
 }
@@ -73,10 +73,12 @@ fn scheduled(policy: impl SchedulingPolicy) -> Pipeline {
 }
 
 /// Composes a placement with an order by submission that is not preemptive.
-fn placed(placement: fn(&mut Requests, &mut Draft<'_>) -> Result<Outlook, DraftError>) -> Pipeline {
+fn placed(
+    placement: fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError>,
+) -> Pipeline {
     let policy = blox_core::policy::scheduling_fn(|view, out| {
         list(view.active(), out);
-        Outlook::Stable
+        Validity::UntilEvent
     });
     let composition = Composition::new("planted").scheduling(policy);
     composition.placement(Placing(placement)).build().unwrap()
@@ -104,7 +106,7 @@ const AT_RANDOM: &[Property] = &[
     Property::Determinism,
     Property::Clone,
     Property::Restore,
-    Property::Outlook,
+    Property::Validity,
     Property::Replay,
 ];
 

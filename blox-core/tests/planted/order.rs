@@ -4,7 +4,7 @@ use super::{AT_RANDOM, check, list, placed, planted, scheduled};
 use blox_core::ids::{GpuId, JobId};
 use blox_core::policy::scheduling_fn;
 use blox_core::testing::Property;
-use blox_core::{Assignment, GpuList, JobRef, Outlook, Pipeline};
+use blox_core::{Assignment, GpuList, JobRef, Pipeline, Validity};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -30,7 +30,7 @@ fn users_of_a_hash_map() -> Pipeline {
             users.entry(job.user()).or_default().push(job);
         }
         list(users.into_values().flatten(), out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -53,7 +53,7 @@ fn gpus_of_a_hash_set() -> Pipeline {
             draft.assign(request.job, Assignment::of(gpus))?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     })
 }
 
@@ -65,7 +65,7 @@ fn static_counter() -> Pipeline {
         let turn = NEXT.fetch_add(1, Ordering::Relaxed);
         jobs.sort_by_key(|j| (j.spec().priority, (u64::from(j.id().0) + turn) % 3));
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -75,7 +75,7 @@ fn memory_addresses() -> Pipeline {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|j| (j.spec().priority, std::ptr::from_ref(j.spec()).addr()));
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }
 
@@ -91,7 +91,7 @@ fn static_estimates() -> Pipeline {
         };
         jobs.sort_by(|a, b| estimate(a).total_cmp(&estimate(b)));
         list(jobs, out);
-        Outlook::Stable
+        Validity::UntilEvent
     }))
 }
 
@@ -105,6 +105,6 @@ fn real_time() -> Pipeline {
             jobs.reverse();
         }
         list(jobs, out);
-        Outlook::NextRound
+        Validity::NextRound
     }))
 }

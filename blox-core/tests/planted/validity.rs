@@ -7,16 +7,20 @@ use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::testing::FirstFit;
 use blox_core::testing::Property;
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Composition, Event, NodeAction, NodeActions, NodeId, Outlook,
-    Pipeline, Reason, Requests, Seconds, Stateless, Time, Verdicts, View,
+    AdmissionPolicy, ClusterManager, Composition, Event, JobQueue, NodeAction, NodeActions, NodeId,
+    Pipeline, Reason, Seconds, Stateless, Time, Validity, Verdicts, View,
 };
 
 #[test]
 fn wrong_validity_is_found() {
     check(&[
-        planted("old jobs first", old_jobs_first, &[Property::Outlook]),
-        planted("urgent deadlines first", urgent_first, &[Property::Outlook]),
-        planted("timer too late", timer_too_late, &[Property::Outlook]),
+        planted("old jobs first", old_jobs_first, &[Property::Validity]),
+        planted(
+            "urgent deadlines first",
+            urgent_first,
+            &[Property::Validity],
+        ),
+        planted("timer too late", timer_too_late, &[Property::Validity]),
         planted(
             "admission at night",
             admission_at_night,
@@ -32,7 +36,7 @@ fn wrong_validity_is_found() {
             order_kept_too_long,
             &[Property::Liveness],
         ),
-        planted("demotion by work", demotion_by_work, &[Property::Outlook]),
+        planted("demotion by work", demotion_by_work, &[Property::Validity]),
     ]);
 }
 
@@ -42,7 +46,7 @@ fn old_jobs_first() -> Pipeline {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|j| (j.age() < Seconds::new(1800.0), j.gpus()));
         list(jobs, out);
-        Outlook::Stable
+        Validity::UntilEvent
     }))
 }
 
@@ -54,7 +58,7 @@ fn urgent_first() -> Pipeline {
         jobs.sort_by_key(|j| j.deadline().is_none_or(|d| d > soon));
         list(jobs, out);
         out.allow_preemption();
-        Outlook::Stable
+        Validity::UntilEvent
     }))
 }
 
@@ -65,7 +69,7 @@ fn timer_too_late() -> Pipeline {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|j| (j.age() < limit, j.gpus()));
         list(jobs, out);
-        Outlook::Until(view.now() + limit)
+        Validity::Until(view.now() + limit)
     }))
 }
 
@@ -74,7 +78,13 @@ fn admission_at_night() -> Pipeline {
     struct Night;
     impl Stateless for Night {}
     impl AdmissionPolicy for Night {
-        fn admit(&self, (): &mut (), view: View<'_>, new: &[JobId], out: &mut Verdicts) -> Outlook {
+        fn admit(
+            &self,
+            (): &mut (),
+            view: View<'_>,
+            new: &[JobId],
+            out: &mut Verdicts,
+        ) -> Validity {
             let night = view.now().secs() % 7200.0 >= 3600.0;
             let held = view.admissible().map(|j| j.id());
             for job in held.chain(new.iter().copied()) {
@@ -83,12 +93,12 @@ fn admission_at_night() -> Pipeline {
                     false => out.defer(job, Reason::AdmissionLoad),
                 }
             }
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     Composition::new("planted")
         .admission(Night)
-        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
         .placement(FirstFit)
         .build()
         .unwrap()
@@ -99,7 +109,7 @@ fn cordon_for_an_hour() -> Pipeline {
     struct Hour;
     impl Stateless for Hour {}
     impl ClusterManager for Hour {
-        fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Outlook {
+        fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
             let (node, why) = (NodeId(0), "upgrade".into());
             let cordoned = view.node(node).is_some_and(|n| n.cordoned().is_some());
             match view.now() < Time::new(3600.0) {
@@ -107,12 +117,12 @@ fn cordon_for_an_hour() -> Pipeline {
                 false if cordoned => out.push(NodeAction::Uncordon { node }),
                 _ => {}
             }
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     Composition::new("planted")
         .cluster(Hour)
-        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
         .placement(FirstFit)
         .build()
         .unwrap()
@@ -128,11 +138,11 @@ fn order_kept_too_long() -> Pipeline {
             }
         },
         on_launches: |_, _, _| {},
-        schedule: |kept, view, out: &mut Requests| {
+        schedule: |kept, view, out: &mut JobQueue| {
             let order = || view.active().map(|j| j.id()).collect();
             let jobs = kept.get_or_insert_with(order);
             list(jobs.iter().filter_map(|&id| view.job(id)), out);
-            Outlook::Stable
+            Validity::UntilEvent
         },
     })
 }
@@ -140,12 +150,12 @@ fn order_kept_too_long() -> Pipeline {
 /// A running job that has done half of its work comes last and may be preempted.
 fn demotion_by_work() -> Pipeline {
     Composition::new("planted")
-        .scheduling(scheduling_fn(|view, out: &mut Requests| {
+        .scheduling(scheduling_fn(|view, out: &mut JobQueue| {
             let mut jobs: Vec<_> = view.active().collect();
             jobs.sort_by_key(|j| j.work_done() > j.work_left());
             list(jobs, out);
             out.allow_preemption();
-            Outlook::Stable
+            Validity::UntilEvent
         }))
         .placement(crate::Preempting)
         .build()

@@ -66,7 +66,7 @@ impl AdmissionPolicy for ElasticFlow {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook {
+    ) -> Validity {
         let mut jobs: Vec<JobId> = memory.plan.keys().copied().collect();
         for &job in asking {
             jobs.push(job);
@@ -82,12 +82,12 @@ impl AdmissionPolicy for ElasticFlow {
                 }
             }
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
 impl SchedulingPolicy for ElasticFlow {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let jobs: Vec<JobId> = memory.plan.keys().copied().collect();
         // The plan of admission stays valid; only the end of a job requires a new one.
         if view.waiting_count() == 0
@@ -98,7 +98,7 @@ impl SchedulingPolicy for ElasticFlow {
         for (job, gpus) in &memory.plan {
             out.push(Request::with_shape(*job, Shape::gpus(GpuCount(*gpus))));
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
@@ -112,9 +112,9 @@ impl PlacementPolicy for InPlace {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let wanted = |r: &Request| r.shapes[0].gpus.get() as usize;
         let list = requests.all(draft.view()).into_owned();
         for shrinking in [true, false] {
@@ -136,7 +136,7 @@ impl PlacementPolicy for InPlace {
                 draft.reassign(r.job, Assignment::of(gpus))?;
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -198,9 +198,9 @@ impl PlacementPolicy for Tune {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let node = NodeId(0);
         let list = requests.all(draft.view()).into_owned();
         let mut there: Vec<JobId> = list
@@ -235,7 +235,7 @@ impl PlacementPolicy for Tune {
             draft.assign(r.job, wanted)?;
             there.push(r.job);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -254,9 +254,9 @@ fn node_with_cpus() -> ClusterSpec {
 
 #[test]
 fn synergy_tune_takes_cpus_from_peers_placed_before() {
-    let everybody = policy::scheduling_fn(|view: View<'_>, out: &mut Requests| {
+    let everybody = policy::scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
         view.active().for_each(|j| out.push(Request::gang(&j)));
-        Outlook::NextRound
+        Validity::NextRound
     });
     let policy = Composition::new("synergy")
         .scheduling(everybody)
@@ -336,7 +336,7 @@ struct Sia;
 impl Stateless for Sia {}
 
 impl SchedulingPolicy for Sia {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let ty = |name: &str| {
             view.cluster()
                 .gpu_types()
@@ -354,7 +354,7 @@ impl SchedulingPolicy for Sia {
             request.shapes.push(second);
             out.push(request);
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 

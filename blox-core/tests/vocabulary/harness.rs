@@ -88,19 +88,19 @@ pub struct Bench {
 impl Bench {
     pub fn new(
         cluster: &str,
-        cadence: impl Cadence + 'static,
+        trigger: impl DecisionTrigger + 'static,
         policy: impl Decide + 'static,
     ) -> Self {
-        Bench::of(cluster.parse().unwrap(), cadence, policy)
+        Bench::of(cluster.parse().unwrap(), trigger, policy)
     }
 
     pub fn of(
         cluster: ClusterSpec,
-        cadence: impl Cadence + 'static,
+        trigger: impl DecisionTrigger + 'static,
         policy: impl Decide + 'static,
     ) -> Self {
         Bench {
-            core: Runtime::new(State::new(&cluster).unwrap(), Box::new(cadence)),
+            core: Runtime::new(State::new(&cluster).unwrap(), Box::new(trigger)),
             policy: Box::new(policy),
             commands: Vec::new(),
             rate: |_| 1.0,
@@ -268,18 +268,18 @@ impl Decide for Scripted {
     fn name(&self) -> &str {
         "scripted"
     }
-    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Outlook {
-        Outlook::Stable
+    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Validity {
+        Validity::UntilEvent
     }
-    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         asking.iter().for_each(|j| out.accept(*j));
-        Outlook::Stable
+        Validity::UntilEvent
     }
-    fn plan(&mut self, _: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
+    fn plan(&mut self, _: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
         out.actions
             .extend(self.plans.get(&self.made).into_iter().flatten().cloned());
         self.made += 1;
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -321,9 +321,9 @@ impl PlacementPolicy for Shapes {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let list = requests.all(draft.view()).into_owned();
         let stays =
             |draft: &Draft<'_>, r: &Request| Shapes::has(draft, r.job, &r.shapes[0], r.partner);
@@ -362,7 +362,7 @@ impl PlacementPolicy for Shapes {
                 break;
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -386,11 +386,11 @@ impl Decide for PerVirtualCluster {
             p.on_launches(view, plan);
         }
     }
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         self.pipelines[0].1.manage(view, out)
     }
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
-        let mut outlook = Outlook::Stable;
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+        let mut validity = Validity::UntilEvent;
         for (name, p) in &mut self.pipelines {
             let Some(vc) = view.names().find(name) else {
                 continue;
@@ -402,19 +402,19 @@ impl Decide for PerVirtualCluster {
                 .copied()
                 .filter(|j| scoped.job(*j).is_some())
                 .collect();
-            outlook = outlook.and(p.admit(scoped, &ours, out));
+            validity = validity.and(p.admit(scoped, &ours, out));
         }
-        outlook
+        validity
     }
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Outlook, DecideError> {
-        let mut outlook = Outlook::Stable;
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+        let mut validity = Validity::UntilEvent;
         for (name, p) in &mut self.pipelines {
             let Some(vc) = view.names().find(name) else {
                 continue;
             };
             let lens = view.narrowed(vc);
-            outlook = outlook.and(p.plan(view.through(&lens), out)?);
+            validity = validity.and(p.plan(view.through(&lens), out)?);
         }
-        Ok(outlook)
+        Ok(validity)
     }
 }

@@ -7,8 +7,8 @@ use blox_core::{order::SortKey, policy::by_key, *};
 
 fn fifo() -> Pipeline {
     Composition::new("fifo")
-        .cadence(rounds(300.0))
-        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+        .trigger(rounds(300.0))
+        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
         .placement(FirstFit)
         .build()
         .unwrap()
@@ -145,10 +145,10 @@ fn what_a_launch_did_not_run_is_taken_back_when_its_end_is_heard_of_late() {
 
 #[test]
 fn what_is_taken_back_of_a_job_that_changes_is_news_to_answers_that_stand() {
-    fn due(cadence: impl Cadence + 'static) -> Option<Time> {
+    fn due(trigger: impl DecisionTrigger + 'static) -> Option<Time> {
         let (wide, narrow) = (vec![place(0, &[0, 1])], vec![place(0, &[0])]);
         let plans = [wide, Vec::new(), narrow];
-        let mut b = Bench::new("1x2", cadence, Scripted::new(plans));
+        let mut b = Bench::new("1x2", trigger, Scripted::new(plans));
         b.submit(0.0, job(2, 1e6));
         b.round(0.0);
         b.decide(100.0);
@@ -381,7 +381,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
     struct Guests;
     impl Stateless for Guests {}
     impl SchedulingPolicy for Guests {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
             let mut jobs = view.active();
             if let Some(host) = jobs.next() {
                 out.push(Request::gang(&host));
@@ -394,7 +394,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
                     }
                 }
             }
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
     #[derive(Clone)]
@@ -404,9 +404,9 @@ fn two_jobs_on_one_gpu_and_never_three() {
         fn place(
             &self,
             (): &mut (),
-            r: &mut Requests,
+            r: &mut JobQueue,
             d: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             while let Some(request) = r.next_candidate(d) {
                 let shape = &request.shapes[0];
                 let a = match shape.place {
@@ -420,7 +420,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
                 d.assign(request.job, a)?;
                 r.candidate_placed(d);
             }
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
     let policy = Composition::new("guests")
@@ -635,7 +635,7 @@ fn ask(b: &mut Bench, at: f64) {
 fn answer(b: &mut Bench, at: f64, plan: Plan) -> Result<(), DecideError> {
     let decision = Decision {
         version: plan.version,
-        outlook: Outlook::Stable,
+        validity: Validity::UntilEvent,
         plan,
         ..Decision::default()
     };
@@ -795,11 +795,11 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
             _: View<'_>,
             asking: &[JobId],
             out: &mut Verdicts,
-        ) -> Outlook {
+        ) -> Validity {
             *memory += 1;
             assert!(*memory != 2, "second time");
             asking.iter().for_each(|j| out.accept(*j));
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
     let mut b = Bench::new("1x2", rounds(300.0), fifo().with_admission(Panics).unwrap());
@@ -874,10 +874,10 @@ fn panic_while_scheduling_leaves_no_answer_of_admission_behind() {
     struct Falls;
     impl Stateless for Falls {}
     impl SchedulingPolicy for Falls {
-        fn schedule(&self, (): &mut (), view: View<'_>, _: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, _: &mut JobQueue) -> Validity {
             // The view shows the decision that admission has just made.
             assert_eq!(view.waiting_count(), 0, "a job waits");
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
     let policy = Composition::new("falls")

@@ -20,7 +20,7 @@ fn three_jobs(policy: impl Decide + 'static) -> Bench {
 
 fn srtf() -> Pipeline {
     Composition::new("srtf")
-        .cadence(rounds(360.0))
+        .trigger(rounds(360.0))
         .scheduling(by_key(|j| {
             SortKey::by(j.work_left()).then(-j.submit().secs())
         }))
@@ -137,7 +137,7 @@ struct Picky {
 impl Stateless for Picky {}
 
 impl AdmissionPolicy for Picky {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         assert!(view.now() != self.tired_at, "tired");
         for &j in asking {
             if view.job(j).unwrap().work_left() > self.limit {
@@ -146,7 +146,7 @@ impl AdmissionPolicy for Picky {
                 out.accept(j);
             }
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
@@ -164,8 +164,8 @@ fn picky(limit: f64, longest_first: bool) -> Pipeline {
 }
 
 fn replayed(text: &[u8], state: State, policy: Pipeline) -> Result<u64, ReplayError> {
-    let (cadence, nobody) = (Box::new(rounds(300.0)), &mut Observers::default());
-    replay(text, state, cadence, Box::new(policy), nobody)
+    let (trigger, nobody) = (Box::new(rounds(300.0)), &mut Observers::default());
+    replay(text, state, trigger, Box::new(policy), nobody)
 }
 
 #[test]
@@ -194,8 +194,8 @@ struct Silent;
 impl Stateless for Silent {}
 
 impl AdmissionPolicy for Silent {
-    fn admit(&self, (): &mut (), _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Outlook {
-        Outlook::Stable
+    fn admit(&self, (): &mut (), _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Validity {
+        Validity::UntilEvent
     }
 }
 
@@ -227,7 +227,7 @@ struct Closed;
 impl Stateless for Closed {}
 
 impl AdmissionPolicy for Closed {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         let why = match view.now() < t(3600.0) {
             true => Reason::AdmissionLoad,
             false => Reason::QuotaReached,
@@ -235,7 +235,7 @@ impl AdmissionPolicy for Closed {
         for id in view.admissible().map(|j| j.id()).chain(asking.to_vec()) {
             out.defer(id, why.clone());
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -494,12 +494,12 @@ impl PlacementPolicy for Whims {
     fn place(
         &self,
         memory: &mut Whim,
-        _: &mut Requests,
+        _: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let jobs: Vec<JobId> = draft.view().active().map(|j| j.id()).collect();
         if jobs.is_empty() {
-            return Ok(Outlook::Stable);
+            return Ok(Validity::UntilEvent);
         }
         let mut marks = vec![draft.savepoint()];
         for _ in 0..memory.below(25) {
@@ -530,13 +530,13 @@ impl PlacementPolicy for Whims {
             }
             Whim::check(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
 #[test]
 fn whatever_a_draft_allows_is_a_right_plan() {
-    let nothing = policy::scheduling_fn(|_: View<'_>, _: &mut Requests| Outlook::NextRound);
+    let nothing = policy::scheduling_fn(|_: View<'_>, _: &mut JobQueue| Validity::NextRound);
     for seed in 1..200u64 {
         let policy = Composition::new("whim")
             .scheduling(nothing.clone())

@@ -7,7 +7,7 @@ use blox_core::testing::FirstFit;
 use blox_core::*;
 use std::sync::Arc;
 
-/// Places the jobs of [`Requests::all`] on the lowest free GPUs of any type.
+/// Places the jobs of [`JobQueue::all`] on the lowest free GPUs of any type.
 struct Blind;
 
 impl Stateless for Blind {}
@@ -16,9 +16,9 @@ impl PlacementPolicy for Blind {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         for request in requests.all(draft.view()).iter() {
             if draft.current(request.job).is_some() || !draft.may_place(request.job) {
                 continue;
@@ -33,7 +33,7 @@ impl PlacementPolicy for Blind {
                 draft.assign(request.job, Assignment::of(free))?;
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -107,12 +107,12 @@ fn list_of_a_kept_order_names_all_jobs_in_order() {
 #[test]
 fn promoted_job_of_a_list_comes_first() {
     let promoting = || {
-        scheduling_fn(|view, out: &mut Requests| {
+        scheduling_fn(|view, out: &mut JobQueue| {
             for job in view.active() {
                 out.push(Request::gang(&job));
             }
             out.promote(JobId(2));
-            Outlook::NextRound
+            Validity::NextRound
         })
     };
     let mut bench = Bench::new("1x1", rounds(300.0), composed(promoting(), FirstFit));
@@ -130,7 +130,7 @@ fn promotion_counts_before_and_after_the_order_is_filled() {
     struct Promoting(KeyFn, bool);
     impl Stateless for Promoting {}
     impl SchedulingPolicy for Promoting {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
             let Promoting(key, after) = self;
             if *after {
                 out.keep(view, key);
@@ -141,7 +141,7 @@ fn promotion_counts_before_and_after_the_order_is_filled() {
             if !*after {
                 out.keep(view, key);
             }
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
     for after in [false, true] {
@@ -163,11 +163,11 @@ fn promotion_counts_before_and_after_the_order_is_filled() {
 
 #[test]
 fn partner_is_put_beside_its_job_by_any_placement() {
-    let paired = scheduling_fn(|view, out: &mut Requests| {
+    let paired = scheduling_fn(|view, out: &mut JobQueue| {
         if let Some(job) = view.active().next() {
             out.push(Request::gang(&job).beside(JobId(1)));
         }
-        Outlook::NextRound
+        Validity::NextRound
     });
     for (gpus, expected) in [
         (2, "place 0 on 0 1; place 1 on 0 1 beside 0"),
@@ -186,14 +186,14 @@ fn partner_is_put_beside_its_job_by_any_placement() {
 fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
     let quota = Reason::Other("over quota".into());
     let why = quota.clone();
-    let capped = scheduling_fn(move |view, out: &mut Requests| {
+    let capped = scheduling_fn(move |view, out: &mut JobQueue| {
         for (index, job) in view.active().enumerate() {
             match index {
                 0 | 1 => out.push(Request::gang(&job)),
                 _ => out.explain(job.id(), why.clone()),
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     });
     let mut bench = Bench::new("1x1", rounds(300.0), composed(capped, FirstFit));
     for _ in 0..3 {
@@ -215,16 +215,16 @@ fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
         fn place(
             &self,
             (): &mut (),
-            requests: &mut Requests,
+            requests: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             assert_eq!(draft.nodes_with_free().count(), 2);
             let request = &requests.all(draft.view())[0];
             draft.narrow_to(&draft.view().job(request.job).unwrap());
             assert_eq!([0, 1].map(|n| draft.free_on(NodeId(n))), [0, 2]);
             let hidden = [(NodeId(0), 1)];
             assert!(!draft.assign_on(request.job, &hidden, &request.shapes[0])?);
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
     let policy = composed(longest_first(), Narrowing);

@@ -89,7 +89,7 @@ impl<S: SharePolicy> Policy for ShareRounds<S> {
 }
 
 impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         out.stop_unlisted();
         let name = |s: &Share| format!("{:?} on {}", s.jobs, s.gpu_type);
         let mut order: Vec<(f64, usize, Share)> = memory
@@ -128,13 +128,13 @@ impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
             request.partner = s.jobs.get(1).copied();
             out.push(request);
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
 pub fn gavel() -> Pipeline {
     Composition::new("gavel")
-        .cadence(rounds(360.0))
+        .trigger(rounds(360.0))
         .scheduling(ShareRounds::new(Halves::default()))
         .placement(Shapes)
         .build()
@@ -200,7 +200,7 @@ impl Policy for Leases {
 }
 
 impl SchedulingPolicy for Leases {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let now = view.now();
         let over = |ends: &BTreeMap<JobId, Time>, j: JobId| ends.get(&j).is_none_or(|e| *e <= now);
         out.stop_unlisted();
@@ -224,8 +224,8 @@ impl SchedulingPolicy for Leases {
             out.push(Request::gang(&job));
         }
         match memory.ends.values().filter(|e| **e > now).min() {
-            Some(e) => Outlook::Until(*e),
-            None => Outlook::Stable,
+            Some(e) => Validity::Until(*e),
+            None => Validity::UntilEvent,
         }
     }
 }
@@ -233,7 +233,7 @@ impl SchedulingPolicy for Leases {
 #[test]
 fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
     let policy = Composition::new("leases")
-        .cadence(rounds(100.0))
+        .trigger(rounds(100.0))
         .scheduling(Leases)
         .placement(Shapes)
         .build()
@@ -272,12 +272,12 @@ struct Appointments(Vec<(JobId, Time)>);
 impl Stateless for Appointments {}
 
 impl SchedulingPolicy for Appointments {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
-        let mut next = Outlook::Stable;
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        let mut next = Validity::UntilEvent;
         for (id, at) in &self.0 {
             match view.job(*id) {
                 Some(job) if *at <= view.now() => out.push(Request::gang(&job)),
-                Some(_) => next = next.and(Outlook::Until(*at)),
+                Some(_) => next = next.and(Validity::Until(*at)),
                 None => {}
             }
         }
@@ -367,7 +367,7 @@ fn a_timer_wakes_its_policy_exactly_then() {
 #[test]
 fn a_timer_that_has_rung_does_not_ring_for_ever() {
     let stubborn =
-        policy::scheduling_fn(|view: View<'_>, _: &mut Requests| Outlook::Until(view.now()));
+        policy::scheduling_fn(|view: View<'_>, _: &mut JobQueue| Validity::Until(view.now()));
     let policy = Composition::new("stubborn")
         .scheduling(stubborn)
         .placement(FirstFit)
@@ -389,7 +389,7 @@ struct Guarded {
 impl Stateless for Guarded {}
 
 impl SchedulingPolicy for Guarded {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         for j in view.waiting() {
             if view.now() - j.eligible_since() >= Seconds::new(600.0) {
                 out.promote(j.id());
@@ -397,9 +397,9 @@ impl SchedulingPolicy for Guarded {
         }
         out.keep(view, &self.key);
         if self.stable {
-            Outlook::Stable
+            Validity::UntilEvent
         } else {
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 }
@@ -407,7 +407,7 @@ impl SchedulingPolicy for Guarded {
 #[test]
 fn a_promoted_job_comes_first_and_stays_first() {
     let policy = Composition::new("guarded")
-        .cadence(rounds(300.0))
+        .trigger(rounds(300.0))
         .scheduling(Guarded {
             key: Arc::new(|j| SortKey::by(j.spec().duration().secs())),
             stable: false,
@@ -493,9 +493,9 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
         fn place(
             &self,
             memory: &mut u32,
-            r: &mut Requests,
+            r: &mut JobQueue,
             d: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             if *memory > 0 {
                 *memory -= 1;
                 r.next_candidate(d);

@@ -5,12 +5,12 @@ use blox_core::testing::FirstFit;
 use blox_core::{order::SortKey, policy::by_key, *};
 
 fn fifo(name: &str) -> Composition {
-    Composition::new(name).cadence(rounds(100.0))
+    Composition::new(name).trigger(rounds(100.0))
 }
 
 fn build(c: Composition) -> Pipeline {
     // Nodes move: a job that requests more than its partition has now may wait for more nodes.
-    c.scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+    c.scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
         .placement(FirstFit)
         .build()
         .unwrap()
@@ -86,9 +86,9 @@ impl PlacementPolicy for WithCpus {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let node = NodeId(0);
         while let Some(request) = requests.next_candidate(draft) {
             let cpus = request.shapes[0].cpus;
@@ -103,7 +103,7 @@ impl PlacementPolicy for WithCpus {
                 draft.assign(request.job, assignment)?;
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -112,9 +112,9 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_cpus() {
     let mut node = NodeSpec::with_gpus(4);
     node.cpus = 8.0;
     let pipeline = |name: &str| {
-        let gangs = policy::scheduling_fn(|view: View<'_>, out: &mut Requests| {
+        let gangs = policy::scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
             view.active().for_each(|j| out.push(Request::gang(&j)));
-            Outlook::NextRound
+            Validity::NextRound
         });
         let policy = Composition::new(name).scheduling(gangs).placement(WithCpus);
         (name.into(), policy.build().unwrap())
@@ -146,11 +146,11 @@ struct Lender;
 impl Stateless for Lender {}
 
 impl ClusterManager for Lender {
-    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
         let node = view.cluster().node(NodeId(1)).unwrap();
         let b = view.names().find("b");
         if view.now() < t(150.0) {
-            Outlook::Until(t(150.0))
+            Validity::Until(t(150.0))
         } else {
             if node.partition() != b {
                 out.push(NodeAction::Move {
@@ -158,7 +158,7 @@ impl ClusterManager for Lender {
                     partition: Some("b".into()),
                 });
             }
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
 }

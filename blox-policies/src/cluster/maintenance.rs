@@ -1,6 +1,6 @@
 //! Planned maintenance: nodes that take no new jobs for a time.
 
-use blox_core::{ClusterManager, NodeAction, NodeActions, NodeId, Outlook, Stateless, Time, View};
+use blox_core::{ClusterManager, NodeAction, NodeActions, NodeId, Stateless, Time, Validity, View};
 use serde::{Deserialize, Serialize};
 
 /// Period in which a node takes no new jobs.
@@ -32,16 +32,16 @@ impl Maintenance {
 impl Stateless for Maintenance {}
 
 impl ClusterManager for Maintenance {
-    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
         let now = view.now();
-        let mut outlook = Outlook::Stable;
+        let mut validity = Validity::UntilEvent;
         for node in view.nodes() {
             let mut inside = false;
             for w in self.windows.iter().filter(|w| w.node == node.id()) {
                 inside |= w.from <= now && now < w.until;
                 for edge in [w.from, w.until] {
                     if edge > now {
-                        outlook = outlook.and(Outlook::Until(edge));
+                        validity = validity.and(Validity::Until(edge));
                     }
                 }
             }
@@ -56,6 +56,6 @@ impl ClusterManager for Maintenance {
                 _ => {}
             }
         }
-        outlook
+        validity
     }
 }

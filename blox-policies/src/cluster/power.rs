@@ -1,8 +1,8 @@
 //! Power saving: switches nodes off while few are needed.
 
 use blox_core::{
-    ClusterManager, Node, NodeAction, NodeActions, NodeId, NodeStatus, Outlook, Policy, Seconds,
-    Time, View,
+    ClusterManager, Node, NodeAction, NodeActions, NodeId, NodeStatus, Policy, Seconds, Time,
+    Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -172,14 +172,14 @@ impl Policy for PowerSaving {
 }
 
 impl ClusterManager for PowerSaving {
-    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Validity {
         let at = |look: u64| Time::ZERO + self.every * look as f64;
         if view.now() < at(memory.next) {
-            return Outlook::Until(at(memory.next));
+            return Validity::Until(at(memory.next));
         }
         let look = (view.now().secs() / self.every.secs()).floor() as u64;
         memory.next = look + 1;
-        let wake = Outlook::Until(at(memory.next));
+        let wake = Validity::Until(at(memory.next));
         let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
         memory
             .waking

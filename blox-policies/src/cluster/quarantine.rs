@@ -1,7 +1,7 @@
 //! Quarantine of flapping nodes.
 
 use blox_core::{
-    ClusterManager, Event, NodeAction, NodeActions, NodeId, Outlook, Policy, Seconds, Time, View,
+    ClusterManager, Event, NodeAction, NodeActions, NodeId, Policy, Seconds, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -85,9 +85,9 @@ impl Policy for Quarantine {
 }
 
 impl ClusterManager for Quarantine {
-    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Validity {
         let now = view.now();
-        let mut outlook = Outlook::Stable;
+        let mut validity = Validity::UntilEvent;
         for (id, flaps) in &mut memory.memory {
             let Some(until) = flaps.until else { continue };
             let cordon = view.cluster().node(*id).and_then(|n| n.cordoned());
@@ -97,7 +97,7 @@ impl ClusterManager for Quarantine {
                     out.push(NodeAction::Uncordon { node: *id });
                 }
             } else {
-                outlook = outlook.and(Outlook::Until(until));
+                validity = validity.and(Validity::Until(until));
                 if cordon.is_none() {
                     out.push(NodeAction::Cordon {
                         node: *id,
@@ -106,6 +106,6 @@ impl ClusterManager for Quarantine {
                 }
             }
         }
-        outlook
+        validity
     }
 }

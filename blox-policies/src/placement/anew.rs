@@ -1,12 +1,12 @@
 //! Helpers of placements that plan every round from an empty cluster.
 
-use blox_core::{Assignment, Draft, DraftError, JobId, Reason, Requests};
+use blox_core::{Assignment, Draft, DraftError, JobId, JobQueue, Reason};
 
 /// Releases the GPUs of all requested jobs and returns the jobs that may be placed, in order.
 ///
 /// Jobs that are not requested keep their GPUs.
 pub fn release_all(
-    requests: &mut Requests,
+    requests: &mut JobQueue,
     draft: &mut Draft<'_>,
 ) -> Result<Vec<JobId>, DraftError> {
     let mut jobs = requests.in_order(draft.view());

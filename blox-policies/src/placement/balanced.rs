@@ -1,6 +1,6 @@
 //! Placement that balances load over nodes.
 
-use super::walk::{Rule, most_with_resources, suits};
+use super::in_order::{NodeSelector, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuId, JobRef, NodeId, Shape};
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balanced;
 
-impl Rule for Balanced {
+impl NodeSelector for Balanced {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let needed = shape.gpus.get() as usize;
         // The k-th GPU of a node is taken when the node has `free - k` GPUs left.

@@ -1,7 +1,7 @@
 //! Placement by intra-node bandwidth.
 
 use super::consolidated::{Consolidated, Split};
-use super::walk::{Rule, has_resources, suits};
+use super::in_order::{NodeSelector, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View};
 
 /// Placement by intra-node bandwidth (Blox, EuroSys 2024, table 4: Bebop).
@@ -36,7 +36,7 @@ impl Bandwidth {
 /// Number of free GPUs up to which all sets are tried.
 const MOST_TRIED: usize = 12;
 
-impl Rule for Bandwidth {
+impl NodeSelector for Bandwidth {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let view = draft.view();
         let needed = shape.gpus.get();

@@ -1,9 +1,9 @@
 //! Buddy placement: powers of two on one node, or on whole nodes.
 
-use super::walk::{changeable, most_with_resources, shortage_of_gpus, suits};
+use super::in_order::{changeable, most_with_resources, shortage_of_gpus, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobRef, Node, NodeId, Outlook,
-    PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
+    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, Node, NodeId,
+    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
 };
 
 /// Buddy placement with migration (ElasticFlow, ASPLOS 2023, section 4.3).
@@ -27,9 +27,9 @@ impl PlacementPolicy for Buddy {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let preempts = requests.preemption_allowed();
         let all = requests.all(draft.view());
         let (mut wanted, passed_over) = enough_for(&all, preempts, draft)?;
@@ -47,18 +47,18 @@ impl PlacementPolicy for Buddy {
             }
         }
         fill_up(&passed_over, draft)?;
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         // An elastic job can run on its smallest level.
         let least = job.spec().extras().levels.first().copied();
         let least = least.unwrap_or(job.gpus()).min(job.gpus());
-        super::walk::fits_count(view, job, least)
+        super::in_order::fits_count(view, job, least)
     }
 }
 
-/// Requests, each with the shape to try.
+/// JobQueue, each with the shape to try.
 type Wanted<'r> = Vec<(&'r Request, &'r Shape)>;
 
 /// Splits requests into those with enough GPUs by count and those that are skipped.

@@ -1,6 +1,6 @@
 //! Placement by one of two rules, chosen by a job's application class.
 
-use super::walk::{Parts, Rule};
+use super::in_order::{NodeSelector, Parts};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
 
 /// Places jobs of named classes by one rule, and all other jobs by another.
@@ -16,7 +16,7 @@ pub struct ByClass<A, B> {
     others: B,
 }
 
-impl<A: Rule, B: Rule> ByClass<A, B> {
+impl<A: NodeSelector, B: NodeSelector> ByClass<A, B> {
     /// Creates a placement that uses `named` for jobs whose `attribute` is one of `classes`.
     pub fn new(attribute: impl Into<String>, classes: Vec<String>, named: A, others: B) -> Self {
         ByClass {
@@ -34,7 +34,7 @@ impl<A: Rule, B: Rule> ByClass<A, B> {
     }
 }
 
-impl<A: Rule, B: Rule> Rule for ByClass<A, B> {
+impl<A: NodeSelector, B: NodeSelector> NodeSelector for ByClass<A, B> {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         match self.is_named(job) {
             true => self.named.find(draft, job, shape),

@@ -1,6 +1,6 @@
 //! Placement on as few nodes as possible.
 
-use super::walk::{Parts, Rule, has_resources, on_nodes, sizes_for, suits};
+use super::in_order::{NodeSelector, Parts, has_resources, on_nodes, sizes_for, suits};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, NodeStatus, Shape, View};
 
 /// Placement of a job that fits on no single node.
@@ -33,7 +33,7 @@ impl Consolidated {
     }
 }
 
-impl Rule for Consolidated {
+impl NodeSelector for Consolidated {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         on_nodes(draft, &self.nodes(draft, job, shape)?, shape)
     }

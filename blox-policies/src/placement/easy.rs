@@ -1,8 +1,8 @@
 //! EASY-style backfill.
 
-use super::walk::{Rule, can_ever_place, place_in_free, shortage};
+use super::in_order::{NodeSelector, can_ever_place, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, JobRef, Outlook, PlacementPolicy, Reason, Requests, Stateless, Time, View,
+    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Stateless, Time, Validity, View,
     estimate::{Estimator, Oracle},
 };
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct EasyBackfill<R> {
     estimator: Arc<dyn Estimator>,
 }
 
-impl<R: Rule> EasyBackfill<R> {
+impl<R: NodeSelector> EasyBackfill<R> {
     /// Creates the placement with a rule and the true durations.
     pub fn new(rule: R) -> Self {
         EasyBackfill::with(rule, Oracle)
@@ -63,15 +63,15 @@ impl<R: Rule> EasyBackfill<R> {
     }
 }
 
-impl<R: Rule> Stateless for EasyBackfill<R> {}
+impl<R: NodeSelector> Stateless for EasyBackfill<R> {}
 
-impl<R: Rule> PlacementPolicy for EasyBackfill<R> {
+impl<R: NodeSelector> PlacementPolicy for EasyBackfill<R> {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let now = draft.view().now();
         let mut reserved: Option<(blox_core::JobId, Time, u32)> = None;
         while let Some(request) = requests.next_candidate(draft) {
@@ -110,12 +110,12 @@ impl<R: Rule> PlacementPolicy for EasyBackfill<R> {
             }
         }
         if reserved.is_none() {
-            return Ok(Outlook::Stable);
+            return Ok(Validity::UntilEvent);
         }
         draft.explain_rest(Reason::NoFreeGpus);
         // A reservation moves to a later time while a running job does not progress, for example
         // while it is starting.
-        Ok(Outlook::NextRound)
+        Ok(Validity::NextRound)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

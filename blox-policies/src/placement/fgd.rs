@@ -1,7 +1,7 @@
 //! Fragmentation gradient descent.
 
 use super::consolidated::{Consolidated, Split};
-use super::walk::{Rule, has_resources, suits};
+use super::in_order::{NodeSelector, has_resources, suits};
 use blox_core::{Assignment, Draft, JobRef, Node, Shape};
 
 /// Fragmentation gradient descent (FGD, ATC 2023) on whole GPUs.
@@ -42,7 +42,7 @@ impl Default for Fgd {
     }
 }
 
-impl Rule for Fgd {
+impl NodeSelector for Fgd {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let (view, needed) = (draft.view(), shape.gpus.get());
         let fits = |node: &&Node| {

@@ -1,13 +1,13 @@
 //! The first free GPUs.
 
-use super::walk::{Rule, has_resources, suits};
+use super::in_order::{NodeSelector, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
 
 /// The first free GPUs, by node and then by GPU number, however they are spread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FirstFree;
 
-impl Rule for FirstFree {
+impl NodeSelector for FirstFree {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let view = draft.view();
         let needed = shape.gpus.get() as usize;

@@ -1,10 +1,10 @@
 //! Placement that keeps running jobs on their nodes.
 
+use super::in_order::{has_resources, most_with_resources, on_nodes, shape_of, suits};
 use super::types::fits_a_type;
-use super::walk::{has_resources, most_with_resources, on_nodes, shape_of, suits};
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobRef, Node, NodeId, Outlook, Phase,
-    PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
+    Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,
+    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
 };
 
 /// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
@@ -26,9 +26,9 @@ impl PlacementPolicy for KeepNodes {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let view = draft.view();
         let all = requests.all(view);
         let mut todo: Vec<(JobRef<'_>, &Request)> = Vec::new();
@@ -64,7 +64,7 @@ impl PlacementPolicy for KeepNodes {
                 draft.explain(job.id(), Reason::Fragmented { needed, free });
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -1,10 +1,10 @@
 //! Lease-based placement in rounds: a job that stays on its GPU type keeps its GPUs.
 
+use super::in_order::{NodeSelector, place_in_free, shortage};
 use super::types::most_of_a_type;
-use super::walk::{Rule, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, GpuTypeId, JobRef, NameId, NodeStatus, Outlook, PlacementPolicy, Reason,
-    Request, Requests, Stateless, View,
+    Draft, DraftError, GpuTypeId, JobQueue, JobRef, NameId, NodeStatus, PlacementPolicy, Reason,
+    Request, Stateless, Validity, View,
 };
 
 /// Renews the lease of every listed job whose assignment matches its request.
@@ -18,22 +18,22 @@ pub struct Leases<R> {
     rule: R,
 }
 
-impl<R: Rule> Leases<R> {
+impl<R: NodeSelector> Leases<R> {
     /// Creates the placement with a rule for jobs that move.
     pub fn new(rule: R) -> Self {
         Leases { rule }
     }
 }
 
-impl<R: Rule> Stateless for Leases<R> {}
+impl<R: NodeSelector> Stateless for Leases<R> {}
 
-impl<R: Rule> PlacementPolicy for Leases<R> {
+impl<R: NodeSelector> PlacementPolicy for Leases<R> {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let list = requests.all(draft.view());
         let mut moved: Vec<&Request> = Vec::new();
         for request in list.iter() {
@@ -55,11 +55,11 @@ impl<R: Rule> PlacementPolicy for Leases<R> {
                 draft.explain(request.job, why);
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        super::walk::can_ever_place(&self.rule, view, job)?;
+        super::in_order::can_ever_place(&self.rule, view, job)?;
         // All GPUs must be of one type on which the job runs.
         let runs = |id: GpuTypeId| {
             let name = view.cluster().gpu_types().get(NameId(id.0));

@@ -1,9 +1,10 @@
 //! Local search over the order in which jobs are placed.
 
 use super::Consolidated;
-use super::walk::{can_ever_place, place_in_free, shortage};
+use super::in_order::{can_ever_place, place_in_free, shortage};
 use blox_core::{
-    Draft, DraftError, JobRef, Outlook, PlacementPolicy, Reason, Request, Requests, Stateless, View,
+    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Stateless, Validity,
+    View,
 };
 use std::cmp::Reverse;
 
@@ -140,9 +141,9 @@ impl PlacementPolicy for LocalSearch {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let all = requests.all(draft.view());
         let waits = |r: &&Request| draft.current(r.job).is_none() && draft.may_place(r.job);
         let listed: Vec<Request> = all.iter().filter(waits).cloned().collect();
@@ -152,7 +153,7 @@ impl PlacementPolicy for LocalSearch {
                 draft.explain(request.job, why);
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

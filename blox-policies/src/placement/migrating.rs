@@ -1,10 +1,10 @@
 //! Migration to reduce fragmentation.
 
+use super::in_order::{changeable, has_resources, shape_of, suits};
 use super::resizing::parts;
-use super::walk::{changeable, has_resources, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuList, JobRef, NodeId, Outlook, PlacementPolicy, Plan,
-    Policy, Reason, Requests, View,
+    Assignment, Draft, DraftError, Event, GpuList, JobQueue, JobRef, NodeId, PlacementPolicy, Plan,
+    Policy, Reason, Validity, View,
 };
 
 /// Runs an inner placement, then moves jobs that span nodes to one node if they fit (Gandiva, OSDI
@@ -43,10 +43,10 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
     fn place(
         &self,
         memory: &mut Self::Memory,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
-        let outlook = self.inner.place(memory, requests, draft)?;
+    ) -> Result<Validity, DraftError> {
+        let validity = self.inner.place(memory, requests, draft)?;
         let placed: Vec<JobRef<'_>> = draft.view().placed().collect();
         for job in placed {
             let Some(here) = changeable(draft, job.id()) else {
@@ -61,7 +61,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
                 draft.reassign(job.id(), moved)?;
             }
         }
-        Ok(outlook)
+        Ok(validity)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -1,6 +1,6 @@
 //! Placement policies: which GPUs each job gets.
 //!
-//! Most placements consist of a [`Rule`], which finds GPUs for one job, and a [`Walk`]. The walk
+//! Most placements consist of a [`NodeSelector`], which finds GPUs for one job, and a [`InOrder`]. The walk
 //! applies the rule to the jobs in order and decides what happens if a job does not fit.
 
 mod anew;
@@ -12,6 +12,7 @@ mod consolidated;
 mod easy;
 mod fgd;
 mod first_free;
+mod in_order;
 mod keep_nodes;
 mod leases;
 mod local_search;
@@ -27,7 +28,6 @@ mod resizing;
 mod share;
 mod synergy;
 mod types;
-mod walk;
 
 pub use anew::{release_all, settle};
 pub use balanced::Balanced;
@@ -38,6 +38,9 @@ pub use consolidated::{Consolidated, Split};
 pub use easy::EasyBackfill;
 pub use fgd::Fgd;
 pub use first_free::FirstFree;
+pub use in_order::shortage as shortage_of;
+pub use in_order::suits;
+pub use in_order::{Blocked, InOrder, NodeSelector, Parts};
 pub use keep_nodes::KeepNodes;
 pub use leases::Leases;
 pub use local_search::LocalSearch;
@@ -51,6 +54,3 @@ pub use random::Random;
 pub use resizing::Resizing;
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::{find as find_alike, most_usable};
-pub use walk::shortage as shortage_of;
-pub use walk::suits;
-pub use walk::{Blocked, Parts, Rule, Walk};

@@ -1,6 +1,6 @@
 //! Placement as near to another job as possible.
 
-use super::walk::{Rule, most_with_resources, suits};
+use super::in_order::{NodeSelector, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuList, JobId, JobRef, Node, Shape};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Near(pub JobId);
 
-impl Rule for Near {
+impl NodeSelector for Near {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let view = draft.view();
         let cluster = view.cluster();

@@ -1,7 +1,7 @@
 //! Placement of jobs of one size on the same nodes.
 
 use super::Consolidated;
-use super::walk::{Rule, has_resources, suits};
+use super::in_order::{NodeSelector, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, Shape, View};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeSets;
 
-impl Rule for NodeSets {
+impl NodeSelector for NodeSets {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let view = draft.view();
         let needed = shape.gpus.get();

@@ -1,11 +1,12 @@
 //! Placement that starts every round from an empty cluster.
 
 use super::anew::settle;
+use super::in_order::{NodeSelector, can_ever_place, shortage};
 use super::types::find;
-use super::walk::{Rule, can_ever_place, shortage};
 use blox_core::perf::app_class;
 use blox_core::{
-    Draft, DraftError, JobRef, Outlook, PlacementPolicy, Reason, Request, Requests, Stateless, View,
+    Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Stateless, Validity,
+    View,
 };
 
 /// Places each round from an empty cluster by a rule, so that jobs move to better GPUs (PAL's
@@ -20,22 +21,22 @@ pub struct NonSticky<R> {
     rule: R,
 }
 
-impl<R: Rule> NonSticky<R> {
+impl<R: NodeSelector> NonSticky<R> {
     /// Creates the placement with a rule.
     pub fn new(rule: R) -> Self {
         NonSticky { rule }
     }
 }
 
-impl<R: Rule> Stateless for NonSticky<R> {}
+impl<R: NodeSelector> Stateless for NonSticky<R> {}
 
-impl<R: Rule> PlacementPolicy for NonSticky<R> {
+impl<R: NodeSelector> PlacementPolicy for NonSticky<R> {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let view = draft.view();
         let preempts = requests.preemption_allowed();
         let mut all: Vec<Request> = requests.all(view).into_owned();
@@ -72,7 +73,7 @@ impl<R: Rule> PlacementPolicy for NonSticky<R> {
                 None => draft.explain(job.id(), Reason::NoFreeGpus),
             }
         }
-        Ok(Outlook::NextRound)
+        Ok(Validity::NextRound)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -1,11 +1,11 @@
 //! Placement on the nodes that the scheduling policy names.
 
 use super::consolidated::Consolidated;
+use super::in_order::place_in_free;
 use super::types::fits_a_type;
-use super::walk::place_in_free;
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, JobRef, NodeId, Outlook, Place,
-    PlacementPolicy, Reason, Requests, Shape, Stateless, TrainingSpec, View,
+    Adapts, Assignment, Draft, DraftError, GpuCount, JobQueue, JobRef, NodeId, Place,
+    PlacementPolicy, Reason, Shape, Stateless, TrainingSpec, Validity, View,
 };
 use std::collections::BTreeMap;
 
@@ -23,9 +23,9 @@ impl PlacementPolicy for OnNodes {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let all = requests.all(draft.view());
         let mut todo = Vec::new();
         for request in all.iter() {
@@ -48,7 +48,7 @@ impl PlacementPolicy for OnNodes {
                 draft.explain(request.job, Reason::Fragmented { needed, free });
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

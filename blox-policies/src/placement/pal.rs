@@ -1,6 +1,6 @@
 //! Placement by GPU variability: GPUs differ in speed for each application class.
 
-use super::walk::{Rule, suits};
+use super::in_order::{NodeSelector, suits};
 use blox_core::perf::{app_class, gpu_scores};
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, NodeId, Shape};
 
@@ -78,7 +78,7 @@ fn weighed(free: &[Scored], needed: usize, penalty: f64) -> Option<GpuList> {
     })
 }
 
-impl Rule for Pal {
+impl NodeSelector for Pal {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let (view, needed) = (draft.view(), shape.gpus.get() as usize);
         let mut free: Vec<Scored> = Vec::new();

@@ -1,7 +1,7 @@
 //! Placement that consolidates only the jobs that need it.
 
 use super::consolidated::{Consolidated, Split};
-use super::walk::{Rule, has_resources, suits};
+use super::in_order::{NodeSelector, has_resources, suits};
 use blox_core::perf::SkewTable;
 use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 ///
 /// ```
 /// use blox_core::JobRef;
-/// use blox_policies::placement::{Profiled, Walk};
-/// let placement = Walk::new(Profiled::by(|job: &JobRef<'_>| job.gpus().get() > 2));
+/// use blox_policies::placement::{Profiled, InOrder};
+/// let placement = InOrder::new(Profiled::by(|job: &JobRef<'_>| job.gpus().get() > 2));
 /// # let _ = placement;
 /// ```
 pub trait Sensitivity: Clone + Send + Sync + 'static {
@@ -85,7 +85,7 @@ impl<S: Sensitivity> Profiled<S> {
     }
 }
 
-impl<S: Sensitivity> Rule for Profiled<S> {
+impl<S: Sensitivity> NodeSelector for Profiled<S> {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         if self.sensitivity.must_consolidate(job) {
             Consolidated::new(Split::WholeNodes).find(draft, job, shape)

@@ -1,6 +1,6 @@
 //! Random placement.
 
-use super::walk::{Rule, most_with_resources, suits};
+use super::in_order::{NodeSelector, most_with_resources, suits};
 use crate::splitmix::mixed;
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, Shape};
 
@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-impl Rule for Random {
+impl NodeSelector for Random {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let needed = shape.gpus.get();
         let mut offers: Vec<GpuId> = draft

@@ -1,10 +1,10 @@
 //! Placement for jobs whose number of GPUs changes while they run.
 
+use super::in_order::{NodeSelector, changeable, place_in_free, shortage};
 use super::types::alike;
-use super::walk::{Rule, changeable, place_in_free, shortage};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobRef, NodeId, Outlook,
-    PlacementPolicy, Reason, Request, Requests, Shape, Stateless, View,
+    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, NodeId,
+    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
 };
 
 /// Gives every listed job, running jobs included, the first of its shapes that fits.
@@ -21,22 +21,22 @@ pub struct Resizing<R> {
     rule: R,
 }
 
-impl<R: Rule> Resizing<R> {
+impl<R: NodeSelector> Resizing<R> {
     /// Creates the placement with a rule for jobs that have no GPUs.
     pub fn new(rule: R) -> Self {
         Resizing { rule }
     }
 }
 
-impl<R: Rule> Stateless for Resizing<R> {}
+impl<R: NodeSelector> Stateless for Resizing<R> {}
 
-impl<R: Rule> PlacementPolicy for Resizing<R> {
+impl<R: NodeSelector> PlacementPolicy for Resizing<R> {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let list = requests.all(draft.view()).into_owned();
         for request in &list {
             shrink(request, draft)?;
@@ -53,11 +53,11 @@ impl<R: Rule> PlacementPolicy for Resizing<R> {
         for request in &list {
             grow(request, draft)?;
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        super::walk::can_ever_place(&self.rule, view, job)
+        super::in_order::can_ever_place(&self.rule, view, job)
     }
 }
 
@@ -142,8 +142,8 @@ fn free_for(
         let left = more - gpus.len() as u32;
         let count = left.min(draft.free_on(node.id()));
         if count == 0
-            || !super::walk::suits(node, &job, shape, view)
-            || !super::walk::has_resources(draft, node, shape, count)
+            || !super::in_order::suits(node, &job, shape, view)
+            || !super::in_order::has_resources(draft, node, shape, count)
         {
             continue;
         }

@@ -1,11 +1,11 @@
 //! Synergy: CPUs and memory allocated by demand, together with GPUs.
 
 use super::anew::{release_all, settle};
+use super::in_order::{NodeSelector, can_ever_place, shortage_of_gpus};
 use super::share::{Amounts, Shares};
-use super::walk::{Rule, can_ever_place, shortage_of_gpus};
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, JobId, JobRef, NodeId, Outlook, PlacementPolicy,
-    Reason, Requests, Shape, Stateless, View,
+    Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
+    Reason, Shape, Stateless, Validity, View,
 };
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub struct Synergy<R> {
     allocation: Allocation,
 }
 
-impl<R: Rule> Synergy<R> {
+impl<R: NodeSelector> Synergy<R> {
     /// Creates the placement with a rule and [`Allocation::Tune`].
     pub fn new(rule: R) -> Self {
         Synergy {
@@ -65,15 +65,15 @@ impl<R: Rule> Synergy<R> {
     }
 }
 
-impl<R: Rule> Stateless for Synergy<R> {}
+impl<R: NodeSelector> Stateless for Synergy<R> {}
 
-impl<R: Rule> PlacementPolicy for Synergy<R> {
+impl<R: NodeSelector> PlacementPolicy for Synergy<R> {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let view = draft.view();
         let jobs = release_all(requests, draft)?;
         let mut pass = Pass {
@@ -122,8 +122,8 @@ impl<R: Rule> PlacementPolicy for Synergy<R> {
         }
         Ok(match self.allocation {
             // The order of running jobs decides which resources each of them finds.
-            Allocation::Greedy => Outlook::NextRound,
-            Allocation::Proportional | Allocation::Tune => Outlook::Stable,
+            Allocation::Greedy => Validity::NextRound,
+            Allocation::Proportional | Allocation::Tune => Validity::UntilEvent,
         })
     }
 
@@ -140,7 +140,7 @@ struct Pass<'r, R> {
     on: BTreeMap<NodeId, Vec<JobId>>,
 }
 
-impl<R: Rule> Pass<'_, R> {
+impl<R: NodeSelector> Pass<'_, R> {
     /// Places a job with these amounts if the rule finds room for it.
     fn give(
         &mut self,

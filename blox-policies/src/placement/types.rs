@@ -1,6 +1,6 @@
 //! Placement of training jobs on GPUs of one type.
 
-use super::walk::{Rule, suits};
+use super::in_order::{NodeSelector, suits};
 use blox_core::{
     Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NameId, Node, NodeStatus, Reason, Shape,
     TrainingSpec, View,
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// If the rule would spread a training job over several GPU types, it is tried on each type alone.
 /// The type with the most free GPUs comes first. Replicas run in lockstep, so they need equal GPUs.
 #[inline]
-pub(crate) fn find<R: Rule>(
+pub(crate) fn find<R: NodeSelector>(
     rule: &R,
     draft: &Draft<'_>,
     job: &JobRef<'_>,

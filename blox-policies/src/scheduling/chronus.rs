@@ -1,8 +1,8 @@
 //! Leases for jobs with deadlines.
 
 use blox_core::{
-    AdmissionPolicy, JobId, JobRef, Outlook, Policy, Request, Requests, SchedulingPolicy, Seconds,
-    ServiceClass, Verdicts, View,
+    AdmissionPolicy, JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds,
+    ServiceClass, Validity, Verdicts, View,
 };
 use blox_solve::{BranchAndBound, Program, Solver, Var};
 use serde::{Deserialize, Serialize};
@@ -252,9 +252,9 @@ impl AdmissionPolicy for Chronus {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook {
+    ) -> Validity {
         if asking.is_empty() {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         let first = self.first_lease(view);
         self.tidy(memory, view, first);
@@ -288,12 +288,12 @@ impl AdmissionPolicy for Chronus {
                 out.accept(id);
             }
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
 impl SchedulingPolicy for Chronus {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let first = self.first_lease(view);
         self.tidy(memory, view, first);
         // Between two leases, jobs of the current lease continue.
@@ -327,9 +327,9 @@ impl SchedulingPolicy for Chronus {
         }
         out.stop_unlisted();
         if listed == total {
-            Outlook::Stable
+            Validity::UntilEvent
         } else {
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 }

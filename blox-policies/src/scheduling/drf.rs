@@ -1,7 +1,7 @@
 //! Dominant resource fairness.
 
 use super::listed::{list_by, shares, totals};
-use blox_core::{Outlook, Requests, SchedulingPolicy, Stateless, View};
+use blox_core::{JobQueue, SchedulingPolicy, Stateless, Validity, View};
 
 /// Jobs in ascending order of their dominant share (DRF, NSDI 2011).
 ///
@@ -14,12 +14,12 @@ pub struct Drf;
 impl Stateless for Drf {}
 
 impl SchedulingPolicy for Drf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let totals = totals(view);
         list_by(view, out, |job| {
             let [gpus, cpus, memory] = shares(job, &totals);
             gpus.max(cpus).max(memory)
         });
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }

@@ -1,7 +1,7 @@
 //! First in, first out.
 
 use blox_core::{
-    Outlook, Requests, SchedulingPolicy, Stateless, View,
+    JobQueue, SchedulingPolicy, Stateless, Validity, View,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -19,7 +19,7 @@ impl Default for Fifo {
             by_key(|job| {
                 SortKey::by(job.submit().secs()).in_class(job.spec().priority.saturating_neg())
             })
-            .stable(),
+            .valid_until_event(),
         )
     }
 }
@@ -32,7 +32,7 @@ pub fn fifo() -> Fifo {
 impl Stateless for Fifo {}
 
 impl SchedulingPolicy for Fifo {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         self.0.schedule(&mut (), view, out)
     }
 }

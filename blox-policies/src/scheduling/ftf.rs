@@ -2,7 +2,7 @@
 
 use super::listed::list_by;
 use blox_core::{
-    Outlook, Requests, SchedulingPolicy, Seconds, Stateless, View,
+    JobQueue, SchedulingPolicy, Seconds, Stateless, Validity, View,
     estimate::{Estimator, Oracle},
 };
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl FinishTimeFairness {
 impl Stateless for FinishTimeFairness {}
 
 impl SchedulingPolicy for FinishTimeFairness {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         list_by(view, out, |job| {
             let (whole, left) = (self.estimator.duration(job), self.estimator.remaining(job));
             match (whole, left) {
@@ -49,9 +49,9 @@ impl SchedulingPolicy for FinishTimeFairness {
             }
         });
         if view.waiting_count() == 0 {
-            Outlook::Stable
+            Validity::UntilEvent
         } else {
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 }

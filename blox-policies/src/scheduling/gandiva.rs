@@ -3,8 +3,8 @@
 use super::time_slicing::{TimeSlicing, Turns};
 use blox_core::perf::gpu_utilisation;
 use blox_core::{
-    Assignment, GpuCount, JobId, JobRef, NameId, Outlook, Phase, Place, Policy, Request, Requests,
-    SchedulingPolicy, Seconds, Shape, View,
+    Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Place, Policy, Request,
+    SchedulingPolicy, Seconds, Shape, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -128,7 +128,7 @@ impl Policy for Gandiva {
 }
 
 impl SchedulingPolicy for Gandiva {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         self.look_back(memory, view);
         let order = self.turns.in_turn(&mut memory.turns, view);
         let mut free = view.usable_gpus().get();
@@ -188,9 +188,9 @@ impl SchedulingPolicy for Gandiva {
         out.stop_unlisted();
         let everybody = chosen.len() == view.active().count();
         if everybody && guests == 0 && all {
-            Outlook::Stable
+            Validity::UntilEvent
         } else {
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 }

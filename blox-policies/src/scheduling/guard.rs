@@ -1,7 +1,7 @@
 //! Wrapper that protects jobs against starvation.
 
 use blox_core::{
-    Event, JobId, Outlook, Phase, Plan, Policy, Requests, SchedulingPolicy, Seconds, Time, View,
+    Event, JobId, JobQueue, Phase, Plan, Policy, SchedulingPolicy, Seconds, Time, Validity, View,
     With,
 };
 use serde::{Deserialize, Serialize};
@@ -81,19 +81,19 @@ impl Waits {
 
     /// Removes jobs whose limit is reached, and jobs that no longer wait. Afterwards no job in the
     /// queue is due, and the first job determines the next check.
-    fn pass(&mut self, view: View<'_>, limit: Seconds) -> Outlook {
+    fn pass(&mut self, view: View<'_>, limit: Seconds) -> Validity {
         let now = view.now();
         while let Some(&(since, id)) = self.queue.front() {
             let still = waits_since(view, id, since);
             if still && now - since < limit {
-                return Outlook::Until(since + limit);
+                return Validity::Until(since + limit);
             }
             if still {
                 self.due.push((since, id));
             }
             self.queue.pop_front();
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
@@ -139,7 +139,7 @@ impl<P: SchedulingPolicy> Policy for StarvationGuard<P> {
 }
 
 impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let waits = &mut memory.own;
         waits.sync(view);
         let mut timer = waits.pass(view, self.limit);

@@ -1,7 +1,7 @@
 //! Least attained service.
 
 use blox_core::{
-    Outlook, Requests, SchedulingPolicy, Stateless, View,
+    JobQueue, SchedulingPolicy, Stateless, Validity, View,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -33,7 +33,9 @@ impl Las {
     /// Creates the policy with a measure of service.
     pub fn by(service: Service) -> Self {
         Las(match service {
-            Service::Time => by_key(|job| SortKey::by(job.attained_time().secs())).alike(),
+            Service::Time => {
+                by_key(|job| SortKey::by(job.attained_time().secs())).keys_advance_together()
+            }
             Service::GpuTime => by_key(|job| SortKey::by(job.attained_gpu_time().secs())),
         }
         .preemptive())
@@ -43,7 +45,7 @@ impl Las {
 impl Stateless for Las {}
 
 impl SchedulingPolicy for Las {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         // Service grows while a job runs, so the order can change at any round with waiting jobs.
         self.0.schedule(&mut (), view, out)
     }

@@ -1,10 +1,10 @@
 //! Helpers of policies whose keys change while jobs wait.
 
-use blox_core::{JobId, JobRef, Request, Requests, View};
+use blox_core::{JobId, JobQueue, JobRef, Request, View};
 
 /// Lists all jobs in ascending order of a key, promoted jobs first; ties go to the job's number.
 /// Earlier jobs may preempt later ones.
-pub(super) fn list_by(view: View<'_>, out: &mut Requests, key: impl Fn(&JobRef<'_>) -> f64) {
+pub(super) fn list_by(view: View<'_>, out: &mut JobQueue, key: impl Fn(&JobRef<'_>) -> f64) {
     let mut jobs: Vec<(bool, f64, JobId)> = view
         .active()
         .map(|job| (!job.promoted(), key(&job), job.id()))

@@ -2,7 +2,7 @@
 
 use blox_core::perf::{LOSS, converged};
 use blox_core::{
-    Event, JobId, JobRef, Outlook, Plan, Policy, Reason, Requests, SchedulingPolicy, View, With,
+    Event, JobId, JobQueue, JobRef, Plan, Policy, Reason, SchedulingPolicy, Validity, View, With,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ impl<P: SchedulingPolicy> Policy for LossTermination<P> {
 }
 
 impl<P: SchedulingPolicy> SchedulingPolicy for LossTermination<P> {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         // Only a job with news can have converged since the last decision.
         let Looked { decision, found } = &mut memory.own;
         let next = decision.is_some_and(|d| d + 1 == view.decision());

@@ -1,11 +1,11 @@
 //! Lucid: profile, then pack by scores, in order of estimated service.
 
-use crate::placement::{Rule, find_alike, most_usable, suits};
+use crate::placement::{NodeSelector, find_alike, most_usable, suits};
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::perf::PairTable;
 use blox_core::{
-    Assignment, Draft, DraftError, JobId, JobRef, NodeId, NodeStatus, Outlook, PlacementPolicy,
-    Policy, Reason, Request, Requests, SchedulingPolicy, Seconds, Shape, Time, View,
+    Assignment, Draft, DraftError, JobId, JobQueue, JobRef, NodeId, NodeStatus, PlacementPolicy,
+    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -341,7 +341,7 @@ impl Lucid {
 #[derive(Clone)]
 struct Beside(Vec<NodeId>);
 
-impl Rule for Beside {
+impl NodeSelector for Beside {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let (view, gpus) = (draft.view(), shape.gpus.get());
         let mut nodes: Vec<NodeId> = draft
@@ -383,11 +383,11 @@ impl Policy for Lucid {
 }
 
 impl SchedulingPolicy for Lucid {
-    fn schedule(&self, _memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, _memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         for job in view.active() {
             out.push(Request::gang(&job));
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -395,9 +395,9 @@ impl PlacementPolicy for Lucid {
     fn place(
         &self,
         memory: &mut Self::Memory,
-        _: &mut Requests,
+        _: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let view = draft.view();
         memory
             .slow
@@ -408,7 +408,7 @@ impl PlacementPolicy for Lucid {
         self.release(memory, draft)?;
         self.fill_profiler(memory, draft)?;
         self.fill_main(memory, draft)?;
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -2,8 +2,8 @@
 
 use blox_core::perf::{LOSS, Linear, LossCurve, Profile, Setting, WorkerModel};
 use blox_core::{
-    Event, GpuCount, JobId, JobRef, Outlook, Phase, Policy, Request, Requests, SchedulingPolicy,
-    Shape, View,
+    Event, GpuCount, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Shape,
+    Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -263,14 +263,14 @@ impl Policy for Optimus {
 }
 
 impl SchedulingPolicy for Optimus {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         for job in view.running() {
             memory.note(&job);
         }
         let mut candidates: Vec<Candidate> =
             view.active().map(|j| self.candidate(memory, &j)).collect();
         if candidates.is_empty() {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         divide(&mut candidates, view.usable_gpus().get());
         candidates.retain(|c| c.level.is_some());
@@ -296,7 +296,7 @@ impl SchedulingPolicy for Optimus {
         }
         out.stop_unlisted();
         // The remaining times shrink at different speeds.
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 

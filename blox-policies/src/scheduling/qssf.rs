@@ -1,7 +1,7 @@
 //! Quasi-shortest service first.
 
 use blox_core::{
-    Outlook, Requests, SchedulingPolicy, Stateless, View,
+    JobQueue, SchedulingPolicy, Stateless, Validity, View,
     estimate::{Estimator, Oracle},
     order::SortKey,
     policy::{ByKey, by_key},
@@ -34,7 +34,7 @@ impl Qssf {
                         .map_or(f64::MAX, |d| d.secs() * gpus),
                 )
             })
-            .stable(),
+            .valid_until_event(),
         )
     }
 }
@@ -42,7 +42,7 @@ impl Qssf {
 impl Stateless for Qssf {}
 
 impl SchedulingPolicy for Qssf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         self.0.schedule(&mut (), view, out)
     }
 }

@@ -1,7 +1,7 @@
 //! A tree of queues with quotas, borrowing and reclaim.
 
 use blox_core::{
-    Event, JobRef, Outlook, Plan, Policy, Reason, Request, Requests, SchedulingPolicy, View,
+    Event, JobQueue, JobRef, Plan, Policy, Reason, Request, SchedulingPolicy, Validity, View,
 };
 use std::collections::BTreeMap;
 
@@ -79,7 +79,7 @@ impl<P: SchedulingPolicy> Policy for QuotaTree<P> {
 }
 
 impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
-    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         self.inner.schedule(memory, view, out);
         let mut open: Vec<(Request, Vec<usize>, u32)> = Vec::new();
         for request in out.all(view).iter() {
@@ -121,6 +121,6 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
         out.replace(order);
         out.allow_preemption();
         out.stop_unlisted();
-        Outlook::NextRound
+        Validity::NextRound
     }
 }

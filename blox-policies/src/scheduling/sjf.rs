@@ -1,7 +1,7 @@
 //! Shortest job first.
 
 use blox_core::{
-    Outlook, Requests, SchedulingPolicy, Stateless, View,
+    JobQueue, SchedulingPolicy, Stateless, Validity, View,
     estimate::{Estimator, Oracle},
     order::SortKey,
     policy::{ByKey, by_key},
@@ -25,7 +25,7 @@ impl Sjf {
     pub fn with(estimator: impl Estimator) -> Self {
         Sjf(
             by_key(move |job| SortKey::by(estimator.duration(job).map_or(f64::MAX, |d| d.secs())))
-                .stable(),
+                .valid_until_event(),
         )
     }
 }
@@ -33,7 +33,7 @@ impl Sjf {
 impl Stateless for Sjf {}
 
 impl SchedulingPolicy for Sjf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         self.0.schedule(&mut (), view, out)
     }
 }

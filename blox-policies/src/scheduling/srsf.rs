@@ -1,7 +1,7 @@
 //! Shortest remaining service first.
 
 use blox_core::{
-    Outlook, Requests, SchedulingPolicy, Stateless, View,
+    JobQueue, SchedulingPolicy, Stateless, Validity, View,
     estimate::{Estimator, Oracle},
     order::SortKey,
     policy::{ByKey, by_key},
@@ -30,14 +30,14 @@ impl Srsf {
             let service = left.map(|d| d.secs() * f64::from(job.gpus().get()));
             SortKey::by(service.unwrap_or(f64::MAX))
         });
-        Srsf(key.preemptive().stable())
+        Srsf(key.preemptive().valid_until_event())
     }
 }
 
 impl Stateless for Srsf {}
 
 impl SchedulingPolicy for Srsf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         self.0.schedule(&mut (), view, out)
     }
 }

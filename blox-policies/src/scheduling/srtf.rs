@@ -1,7 +1,7 @@
 //! Shortest remaining time first.
 
 use blox_core::{
-    Outlook, Requests, SchedulingPolicy, Stateless, View,
+    JobQueue, SchedulingPolicy, Stateless, Validity, View,
     estimate::{Estimator, Oracle},
     order::SortKey,
     policy::{ByKey, by_key},
@@ -28,7 +28,7 @@ impl Srtf {
         Srtf(
             by_key(move |job| SortKey::by(estimator.remaining(job).map_or(f64::MAX, |d| d.secs())))
                 .preemptive()
-                .stable(),
+                .valid_until_event(),
         )
     }
 }
@@ -36,7 +36,7 @@ impl Srtf {
 impl Stateless for Srtf {}
 
 impl SchedulingPolicy for Srtf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         self.0.schedule(&mut (), view, out)
     }
 }

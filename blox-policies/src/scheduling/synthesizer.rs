@@ -2,9 +2,9 @@
 
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Composition, Decide, Draft, DraftError, Event, JobId, JobRef,
-    Memory, MemoryError, NodeActions, Outlook, Phase, Pipeline, PlacementPolicy, Plan, Policy,
-    Reason, Requests, SchedulingPolicy, Seconds, Time, Verdicts, View,
+    AdmissionPolicy, ClusterManager, Composition, Decide, Draft, DraftError, Event, JobId,
+    JobQueue, JobRef, Memory, MemoryError, NodeActions, Phase, Pipeline, PlacementPolicy, Plan,
+    Policy, Reason, SchedulingPolicy, Seconds, Time, Validity, Verdicts, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,7 +50,7 @@ impl Synthesizer {
         }
     }
 
-    /// Adds a candidate. The cadence of the candidate is ignored.
+    /// Adds a candidate. The trigger of the candidate is ignored.
     #[must_use]
     pub fn or(mut self, candidate: Pipeline) -> Self {
         self.candidates.push(candidate);
@@ -79,12 +79,12 @@ impl Synthesizer {
         })
     }
 
-    fn choose(&self, memory: &mut Candidates, view: View<'_>) -> Outlook {
+    fn choose(&self, memory: &mut Candidates, view: View<'_>) -> Validity {
         let idle = view.waiting_count() == 0
             && view.deferred_count() == 0
             && view.count(Phase::Submitted) == 0;
         if idle || memory.all.len() == 1 {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         let now = view.now();
         if now >= memory.next {
@@ -100,7 +100,7 @@ impl Synthesizer {
             }
             memory.next = now + self.every;
         }
-        Outlook::Until(memory.next)
+        Validity::Until(memory.next)
     }
 }
 
@@ -191,16 +191,16 @@ impl Policy for Synthesizer {
 }
 
 impl SchedulingPolicy for Synthesizer {
-    fn schedule(&self, memory: &mut Candidates, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Candidates, view: View<'_>, out: &mut JobQueue) -> Validity {
         memory.current().schedule(view, out)
     }
 }
 
 impl ClusterManager for Synthesizer {
     // Cluster management is the first step of a decision.
-    fn manage(&self, memory: &mut Candidates, view: View<'_>, out: &mut NodeActions) -> Outlook {
-        let outlook = self.choose(memory, view);
-        memory.current().manage(view, out).and(outlook)
+    fn manage(&self, memory: &mut Candidates, view: View<'_>, out: &mut NodeActions) -> Validity {
+        let validity = self.choose(memory, view);
+        memory.current().manage(view, out).and(validity)
     }
 }
 
@@ -211,7 +211,7 @@ impl AdmissionPolicy for Synthesizer {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook {
+    ) -> Validity {
         memory.current().admit(view, asking, out)
     }
 }
@@ -220,9 +220,9 @@ impl PlacementPolicy for Synthesizer {
     fn place(
         &self,
         memory: &mut Candidates,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         memory.current().place(requests, draft)
     }
 

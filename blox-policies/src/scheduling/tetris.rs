@@ -2,7 +2,7 @@
 
 use super::listed::{list_by, shares, totals};
 use blox_core::{
-    Outlook, Requests, SchedulingPolicy, Stateless, View,
+    JobQueue, SchedulingPolicy, Stateless, Validity, View,
     estimate::{Estimator, Oracle},
 };
 use std::sync::Arc;
@@ -35,16 +35,16 @@ impl Tetris {
 impl Stateless for Tetris {}
 
 impl SchedulingPolicy for Tetris {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let totals = totals(view);
         list_by(view, out, |job| match self.estimator.remaining(job) {
             Some(left) => left.secs() * shares(job, &totals).iter().sum::<f64>(),
             None => f64::MAX,
         });
         if view.waiting_count() == 0 {
-            Outlook::Stable
+            Validity::UntilEvent
         } else {
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Bid, partial_allocation};
 use blox_core::{
-    GpuCount, JobId, JobRef, Outlook, Request, Requests, SchedulingPolicy, Seconds, Shape,
-    Stateless, View,
+    GpuCount, JobId, JobQueue, JobRef, Request, SchedulingPolicy, Seconds, Shape, Stateless,
+    Validity, View,
 };
 
 /// Finish-time fairness by auction, in leases (Themis, NSDI 2020).
@@ -146,7 +146,7 @@ struct Claim {
 impl Stateless for Themis {}
 
 impl SchedulingPolicy for Themis {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let jobs: Vec<JobRef<'_>> = view.active().collect();
         let total = view.usable_gpus().get();
         let demand: u64 = jobs.iter().map(|j| u64::from(j.gpus().get())).sum();
@@ -164,9 +164,9 @@ impl SchedulingPolicy for Themis {
         }
         out.stop_unlisted();
         if scarce {
-            Outlook::NextRound
+            Validity::NextRound
         } else {
-            Outlook::Stable
+            Validity::UntilEvent
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Time slicing in turn.
 
 use blox_core::{
-    JobId, JobRef, Outlook, Policy, Request, Requests, SchedulingPolicy, Seconds, View,
+    JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Policy for TimeSlicing {
 }
 
 impl SchedulingPolicy for TimeSlicing {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let order = self.in_turn(memory, view);
         let active = order.len();
         let mut free = view.usable_gpus().get();
@@ -86,9 +86,9 @@ impl SchedulingPolicy for TimeSlicing {
         }
         out.stop_unlisted();
         if chosen == active {
-            Outlook::Stable
+            Validity::UntilEvent
         } else {
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 }

@@ -6,7 +6,7 @@ use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
 use blox_core::registry::RegistryError;
 use blox_core::{
-    Event, JobId, JobRef, Outlook, Policy, Requests, SchedulingPolicy, Seconds, Time, View,
+    Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, Time, Validity, View,
     order::SortKey,
 };
 use serde::{Deserialize, Serialize};
@@ -192,12 +192,12 @@ impl TwoDas {
     }
 
     /// Promotes jobs that waited long enough, and returns when the next promotion is due.
-    fn promote(&self, memory: &mut Promoted, view: View<'_>) -> Outlook {
+    fn promote(&self, memory: &mut Promoted, view: View<'_>) -> Validity {
         let Some(knob) = self.promote else {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         };
         let now = view.now();
-        let (mut next, mut any) = (Outlook::Stable, false);
+        let (mut next, mut any) = (Validity::UntilEvent, false);
         for job in view.waiting() {
             let since = Self::account(memory, &job);
             let ran = job.attained_time().secs() - since.ran;
@@ -216,7 +216,7 @@ impl TwoDas {
                 memory.accounts.insert(job.id(), account);
                 any = true;
             } else {
-                next = next.and(Outlook::Until(due));
+                next = next.and(Validity::Until(due));
             }
         }
         if any {
@@ -226,7 +226,7 @@ impl TwoDas {
     }
 
     /// Returns when the first running job crosses its threshold.
-    fn next_crossing(&self, memory: &Promoted, view: View<'_>) -> Outlook {
+    fn next_crossing(&self, memory: &Promoted, view: View<'_>) -> Validity {
         let crossing = |job: JobRef<'_>| {
             let service = self.queues.attained(&job) - Self::account(memory, &job).service;
             let limit = self.queues.thresholds.get(self.queues.level(service))?;
@@ -237,7 +237,7 @@ impl TwoDas {
             Some(view.now() + Seconds::new((limit - service) / a_second))
         };
         let next = view.placed().filter_map(crossing).min();
-        next.map_or(Outlook::Stable, Outlook::Until)
+        next.map_or(Validity::UntilEvent, Validity::Until)
     }
 }
 
@@ -295,7 +295,7 @@ impl Policy for TwoDas {
 }
 
 impl SchedulingPolicy for TwoDas {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let promotion = self.promote(memory, view);
         let Promoted { accounts, key } = &mut *memory;
         out.keep(
@@ -304,12 +304,12 @@ impl SchedulingPolicy for TwoDas {
         );
         out.allow_preemption();
         if view.waiting_count() == 0 {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         match self.queues.ranks {
             Ranks::Started => promotion.and(self.next_crossing(memory, view)),
             // An index changes with every second of service.
-            Ranks::History(_) | Ranks::Believed { .. } => Outlook::NextRound,
+            Ranks::History(_) | Ranks::Believed { .. } => Validity::NextRound,
         }
     }
 }

@@ -16,7 +16,7 @@ use blox_core::{Assignment, GpuId, JobId, JobRef, Part, Phase, RestoreError, Tim
 /// use blox_sim::{Simulation, completion::Exact, workload::Jobs};
 ///
 /// let fifo = Composition::new("fifo")
-///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 ///     .placement(FirstFit)
 ///     .build()?;
 /// let job = |duration| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(duration));

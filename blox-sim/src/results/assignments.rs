@@ -259,7 +259,7 @@ mod tests {
 
     fn fifo() -> Pipeline {
         Composition::new("fifo")
-            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap()

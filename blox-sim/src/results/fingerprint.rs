@@ -55,14 +55,14 @@ mod tests {
     use blox_core::runtime::Observers;
     use blox_core::testing::FirstFit;
     use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, State, Time};
-    use blox_core::{Event, Launches, MetricCollector, Outlook, Plan, Request, Requests, View};
+    use blox_core::{Event, JobQueue, Launches, MetricCollector, Plan, Request, Validity, View};
     use blox_core::{order::SortKey, policy::by_key};
     use std::sync::{Arc, Mutex};
 
     fn fingerprint(gpus: [u32; 3]) -> String {
         let jobs = gpus.map(|n| JobSpec::new(Time::ZERO, GpuCount(n), Seconds::new(400.0)));
         let fifo = Composition::new("fifo")
-            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).stable())
+            .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
             .placement(FirstFit)
             .build()
             .unwrap();
@@ -123,14 +123,14 @@ mod tests {
     #[test]
     fn collectors_hear_the_same_with_a_journal_without_one_and_from_it() {
         let srtf = || {
-            let srtf = |view: View<'_>, out: &mut Requests| {
+            let srtf = |view: View<'_>, out: &mut JobQueue| {
                 let mut jobs: Vec<_> = view.active().collect();
                 jobs.sort_by(|a, b| a.work_left().total_cmp(&b.work_left()));
                 for job in jobs.iter().take(2) {
                     out.push(Request::gang(job));
                 }
                 out.stop_unlisted();
-                Outlook::NextRound
+                Validity::NextRound
             };
             Composition::new("srtf")
                 .scheduling(scheduling_fn(srtf))
@@ -173,7 +173,7 @@ mod tests {
             watch(
                 &bytes[..],
                 State::default(),
-                srtf().cadence(),
+                srtf().trigger(),
                 &mut observers,
             )
             .unwrap();
@@ -184,8 +184,8 @@ mod tests {
                 "{each} {launch}"
             );
             let mut nobody = Observers::default();
-            let (state, cadence) = (State::default(), srtf().cadence());
-            let equal = replay(&bytes[..], state, cadence, Box::new(srtf()), &mut nobody);
+            let (state, trigger) = (State::default(), srtf().trigger());
+            let equal = replay(&bytes[..], state, trigger, Box::new(srtf()), &mut nobody);
             assert_eq!(equal.unwrap(), run.counters.decisions);
         }
     }

@@ -27,11 +27,11 @@ pub(super) fn run(
     let experiment = Experiment::of(given, registry)?;
     let scheduler = experiment.pipeline(0)?;
     let name = experiment.contestants[0].label.clone();
-    let cadence = scheduler.cadence();
+    let trigger = scheduler.trigger();
     let replayed = replay(
         BufReader::new(journal),
         State::default(),
-        cadence,
+        trigger,
         Box::new(scheduler),
         &mut Observers::default(),
     );

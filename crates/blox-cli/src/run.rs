@@ -238,7 +238,7 @@ pub(super) fn run_one(
     assignments: Option<SharedSink>,
 ) -> Result<Run, Failure> {
     let scheduler = experiment.pipeline(i)?;
-    let period_s = scheduler.cadence().period().map(|p| p.secs());
+    let period_s = scheduler.trigger().period().map(|p| p.secs());
     let workload = experiment.workload()?;
     let label = workload.describe();
     let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));

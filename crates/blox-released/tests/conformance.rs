@@ -4,13 +4,13 @@
 use blox_core::testing::{Suite, conformance};
 use blox_core::{
     AdmissionPolicy, AnyPlacement, ClusterManager, Composition, Event, JobId, NodeAction,
-    NodeActions, NodeId, OnEvent, Outlook, Pipeline, Policy, Rounds, SchedulingPolicy, Seconds,
-    Time, Verdict, Verdicts, View,
+    NodeActions, NodeId, OnEvent, Pipeline, Policy, Rounds, SchedulingPolicy, Seconds, Time,
+    Validity, Verdict, Verdicts, View,
 };
 use blox_policies::admission::{LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, Window};
 use blox_policies::placement::{
-    Allocation, Blocked, Consolidated, EasyBackfill, FirstFree, Leases, Split, Synergy, Walk,
+    Allocation, Blocked, Consolidated, EasyBackfill, FirstFree, InOrder, Leases, Split, Synergy,
 };
 use blox_policies::scheduling::gavel::{AnyShares, Gavel, shares};
 use blox_policies::scheduling::{
@@ -69,15 +69,15 @@ impl Policy for Witness {
 }
 
 impl AdmissionPolicy for Witness {
-    fn admit(&self, (): &mut (), _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         asking.iter().for_each(|&job| out.accept(job));
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
 impl ClusterManager for Witness {
-    fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Outlook {
-        Outlook::Stable
+    fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Validity {
+        Validity::UntilEvent
     }
 }
 
@@ -165,9 +165,11 @@ type Placement = Arc<dyn AnyPlacement>;
 
 fn placements() -> Vec<Named<Placement>> {
     let mut list: Vec<Named<Placement>> = vec![
-        named("first-free", || Arc::new(Walk::new(FirstFree)) as Placement),
+        named("first-free", || {
+            Arc::new(InOrder::new(FirstFree)) as Placement
+        }),
         named("first-free-skip", || {
-            Arc::new(Walk::new(FirstFree).when_blocked(Blocked::Skip)) as Placement
+            Arc::new(InOrder::new(FirstFree).when_blocked(Blocked::Skip)) as Placement
         })
         .starving(),
         named("first-free-easy", || {
@@ -207,11 +209,11 @@ fn placements() -> Vec<Named<Placement>> {
         let rule = Consolidated::new(split);
         let name = |kind: &str| format!("consolidated-{split:?}{kind}");
         list.push(named(name(""), move || {
-            Arc::new(Walk::new(rule)) as Placement
+            Arc::new(InOrder::new(rule)) as Placement
         }));
         list.push(
             named(name("-skip"), move || {
-                Arc::new(Walk::new(rule).when_blocked(Blocked::Skip)) as Placement
+                Arc::new(InOrder::new(rule).when_blocked(Blocked::Skip)) as Placement
             })
             .starving(),
         );
@@ -229,7 +231,7 @@ fn suite<'a>(build: impl Fn() -> Pipeline + Sync + 'a, starves: bool) -> Suite<'
 
 /// Checks all schedulings with all placements. Each composition runs a different set of `cases`
 /// cases, so that a few cases per composition cover many.
-fn cross(cases: u64, cadence: fn(Composition) -> Composition) {
+fn cross(cases: u64, trigger: fn(Composition) -> Composition) {
     let seen = Witness::default();
     let (schedulings, placements) = (schedulings(), placements());
     let mut first = 0;
@@ -237,7 +239,7 @@ fn cross(cases: u64, cadence: fn(Composition) -> Composition) {
         for placement in &placements {
             let build = || {
                 let name = format!("{}/{}", scheduling.name, placement.name);
-                let base = cadence(Composition::new(name)).admission(seen.clone());
+                let base = trigger(Composition::new(name)).admission(seen.clone());
                 (scheduling.make)()(base, &*placement.make)
             };
             for case in first..first + cases {
@@ -258,13 +260,13 @@ fn default_rounds(c: Composition) -> Composition {
 
 fn short_rounds(c: Composition) -> Composition {
     match Rounds::every(Seconds::new(60.0)) {
-        Some(rounds) => c.cadence(rounds),
+        Some(rounds) => c.trigger(rounds),
         None => c,
     }
 }
 
 fn on_event(c: Composition) -> Composition {
-    c.cadence(OnEvent::default())
+    c.trigger(OnEvent::default())
 }
 
 #[test]
@@ -467,7 +469,7 @@ fn maintenance_conforms() {
 #[test]
 fn jobs_as_good_as_equal_lie_in_one_order_before_and_after_a_restart() {
     let build = || {
-        let skip = Walk::new(Consolidated::default()).when_blocked(Blocked::Skip);
+        let skip = InOrder::new(Consolidated::default()).when_blocked(Blocked::Skip);
         let base = on_event(Composition::new("las"));
         base.scheduling(Las::default())
             .placement(skip)
@@ -485,8 +487,8 @@ fn jobs_as_good_as_equal_lie_in_one_order_before_and_after_a_restart() {
 #[test]
 #[ignore = "many cases; run it after changes to policies"]
 fn thousands_of_cases_conform() {
-    for cadence in [default_rounds, short_rounds, on_event] {
-        cross(60, cadence);
+    for trigger in [default_rounds, short_rounds, on_event] {
+        cross(60, trigger);
     }
     load_thresholds_conform_in(300);
     quotas_conform_in(300);

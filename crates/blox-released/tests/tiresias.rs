@@ -5,7 +5,7 @@ use blox_core::registry::RegistryError;
 use blox_core::testing::conformance;
 use blox_core::{Composition, JobRef, OnEvent, Seconds, Time};
 use blox_policies::placement::{
-    Balanced, Blocked, Consolidated, FirstFree, Profiled, Random, TensorSkew, Walk,
+    Balanced, Blocked, Consolidated, FirstFree, InOrder, Profiled, Random, TensorSkew,
 };
 use blox_policies::scheduling::{Fifo, Service, ServiceHistory, Srtf, TwoDas};
 use blox_released::tiresias::quirks::{
@@ -48,19 +48,23 @@ fn placements() -> Vec<(&'static str, Placement, bool)> {
     let by_size = |job: &JobRef<'_>| job.gpus().get().is_multiple_of(2);
     let profiled = Profiled::<TensorSkew>::default();
     vec![
-        ("profiled", Arc::new(Walk::new(profiled.clone())), false),
+        ("profiled", Arc::new(InOrder::new(profiled.clone())), false),
         (
             "profiled-skip",
-            Arc::new(Walk::new(profiled).when_blocked(Blocked::Skip)),
+            Arc::new(InOrder::new(profiled).when_blocked(Blocked::Skip)),
             true,
         ),
-        ("by-size", Arc::new(Walk::new(Profiled::by(by_size))), false),
-        ("balanced", Arc::new(Walk::new(Balanced)), false),
-        ("random", Arc::new(Walk::new(Random::new(7))), false),
-        ("first-free", Arc::new(Walk::new(FirstFree)), false),
+        (
+            "by-size",
+            Arc::new(InOrder::new(Profiled::by(by_size))),
+            false,
+        ),
+        ("balanced", Arc::new(InOrder::new(Balanced)), false),
+        ("random", Arc::new(InOrder::new(Random::new(7))), false),
+        ("first-free", Arc::new(InOrder::new(FirstFree)), false),
         (
             "consolidated-skip",
-            Arc::new(Walk::new(Consolidated::default()).when_blocked(Blocked::Skip)),
+            Arc::new(InOrder::new(Consolidated::default()).when_blocked(Blocked::Skip)),
             true,
         ),
     ]
@@ -70,7 +74,7 @@ fn in_kind(composition: Composition, kind: u64) -> Composition {
     match kind {
         0 => composition.in_rounds(Seconds::new(300.0)),
         1 => composition.in_rounds(Seconds::new(60.0)),
-        _ => composition.cadence(OnEvent::default()),
+        _ => composition.trigger(OnEvent::default()),
     }
 }
 
@@ -105,7 +109,7 @@ fn released() -> Vec<(&'static str, Scheduling, Placement)> {
     let samples = Samples::of((1..60).map(|k| k * k)).expect("samples above 0");
     let limits = [600.0, 2400.0];
     let queues = DlasQueues::new(limits, true);
-    let counted = || Arc::new(Walk::new(FirstFree).when_blocked(Blocked::Skip));
+    let counted = || Arc::new(InOrder::new(FirstFree).when_blocked(Blocked::Skip));
     let count = || Arc::new(Repack::by(Count::default()));
     let yarn = || Arc::new(Repack::by(Yarn::default()));
     let in_place = |by| Arc::new(InPlace::new(by));

@@ -10,7 +10,7 @@ struct AtMost {
 impl Stateless for AtMost {}
 
 impl AdmissionPolicy for AtMost {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Outlook {
+    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
         let free = self.limit.saturating_sub(view.active().count());
         // Deferred jobs are older than new ones.
         let deferred = view.admissible().map(|job| job.id());
@@ -21,7 +21,7 @@ impl AdmissionPolicy for AtMost {
                 out.defer(job, Reason::Other(Name::from("too many jobs")));
             }
         }
-        Outlook::Stable // until the next event
+        Validity::UntilEvent // until the next event
     }
 }
 // ANCHOR_END: policy
@@ -30,7 +30,7 @@ pub fn scheduler() -> Result<Pipeline, ComposeError> {
     Composition::new("at-most")
         .admission(AtMost { limit: 4 })
         .scheduling(Fifo::default())
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 struct EmptiestNode;
 
-impl Rule for EmptiestNode {
+impl NodeSelector for EmptiestNode {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let needed = shape.gpus.get();
         let node = draft
@@ -35,7 +35,7 @@ impl Rule for EmptiestNode {
 pub fn scheduler() -> Result<Pipeline, ComposeError> {
     Composition::new("emptiest-node")
         .scheduling(Fifo::default())
-        .placement(Walk::new(EmptiestNode))
+        .placement(InOrder::new(EmptiestNode))
         .build()
 }
 // ANCHOR_END: compose
@@ -47,7 +47,7 @@ pub fn registry() -> Registry {
         "emptiest-node",
         "the node with the most free GPUs",
         &[],
-        |_params, _seed| Ok(Arc::new(Walk::new(EmptiestNode))),
+        |_params, _seed| Ok(Arc::new(InOrder::new(EmptiestNode))),
     );
     registry
 }

@@ -6,17 +6,17 @@ struct LeastService;
 impl Stateless for LeastService {}
 
 impl SchedulingPolicy for LeastService {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let mut jobs: Vec<_> = view.active().collect();
         jobs.sort_by_key(|job| job.attained_time());
         jobs.iter().for_each(|job| out.push(Request::gang(job)));
         out.allow_preemption();
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
 pub fn scheduler() -> Result<Pipeline, ComposeError> {
-    let placement = Walk::new(Consolidated::default());
+    let placement = InOrder::new(Consolidated::default());
     let scheduler = Composition::new("least-service").scheduling(LeastService);
     scheduler.placement(placement).build()
 }

@@ -2,13 +2,13 @@ use crate::ONCE;
 use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
-    placement::{Bandwidth, Walk},
+    placement::{Bandwidth, InOrder},
     scheduling::Fifo,
 };
 
 /// First in, first out on the GPUs with the best links (Blox, EuroSys 2024, table 4: Bebop).
 ///
-/// **Rule.** Like [`fifo`](crate::schedulers::fifo), but a job gets the set of free GPUs on one
+/// **NodeSelector.** Like [`fifo`](crate::schedulers::fifo), but a job gets the set of free GPUs on one
 /// node with the highest bandwidth. The bandwidth of a set is the slowest link in the best tree
 /// over the set. Ties go to the node with the fewest free GPUs, then to the set with the highest
 /// sum of bandwidths. Remaining ties go to the set that leaves the best links to others.
@@ -21,7 +21,7 @@ use blox_policies::{
 pub fn bandwidth_placement() -> Pipeline {
     Composition::new("bandwidth-placement")
         .scheduling(Fifo::default())
-        .placement(Walk::new(Bandwidth::default()))
+        .placement(InOrder::new(Bandwidth::default()))
         .build()
         .expect(ONCE)
 }

@@ -18,7 +18,7 @@ const NODES: ParamDoc = param("nodes", "10000", "for optimal: nodes that may be 
 
 /// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
 ///
-/// **Rule.** Time is divided into leases. A job with a deadline is accepted if enough leases before
+/// **NodeSelector.** Time is divided into leases. A job with a deadline is accepted if enough leases before
 /// the deadline can be reserved, beside the leases of jobs accepted before. Leases are reserved as
 /// late as possible. A job that is not accepted runs as best-effort. In a lease, the jobs with a
 /// reservation run first, then best-effort jobs by least remaining time, then accepted jobs ahead

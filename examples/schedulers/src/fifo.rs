@@ -4,13 +4,13 @@ use blox_core::estimate::Oracle;
 use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
-    placement::{Consolidated, Walk},
+    placement::{Consolidated, InOrder},
     scheduling::Fifo,
 };
 
 /// First in, first out (the base of Blox, EuroSys 2024).
 ///
-/// **Rule.** Jobs run in order of submission, without preemption. The first job that does not fit
+/// **NodeSelector.** Jobs run in order of submission, without preemption. The first job that does not fit
 /// blocks all later ones (head-of-line blocking). Placement is consolidated: exact fit, best fit,
 /// otherwise as few nodes as possible. Decisions fall in rounds of 300 s.
 ///
@@ -21,7 +21,7 @@ use blox_policies::{
 pub fn fifo() -> Pipeline {
     Composition::new("fifo")
         .scheduling(Fifo::default())
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE)
 }

@@ -77,7 +77,7 @@ impl Default for GavelParams {
 
 /// Gavel (Narayanan et al., OSDI 2020): max-min fairness over GPU types.
 ///
-/// **Rule.** A linear program computes the fraction of its time that each job should spend on each
+/// **NodeSelector.** A linear program computes the fraction of its time that each job should spend on each
 /// GPU type. It maximizes the level of the worst-off job. The level is relative to the throughput
 /// on all types in proportion to their numbers. Every 6 minutes, the jobs that are furthest behind
 /// their share run. All GPUs of a job run at once and are of one type. A job that stays on its type
@@ -175,7 +175,7 @@ pub fn finish_time_fairness() -> Pipeline {
 }
 
 fn gavel_by(name: &str, shares: Arc<dyn AnyShares>, params: GavelParams) -> Pipeline {
-    use blox_core::Cadence;
+    use blox_core::DecisionTrigger;
     let round = params.round.period().unwrap_or(Seconds::new(360.0));
     let mut policy = Gavel::any(shares)
         .at_most_every(params.gap)
@@ -187,7 +187,7 @@ fn gavel_by(name: &str, shares: Arc<dyn AnyShares>, params: GavelParams) -> Pipe
         policy = policy.learning_pairs(believed);
     }
     Composition::new(name)
-        .cadence(params.round)
+        .trigger(params.round)
         .scheduling(policy)
         .placement(Leases::new(Consolidated::default()))
         .build()

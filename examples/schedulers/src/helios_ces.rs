@@ -2,7 +2,7 @@ use crate::ONCE;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::cluster::{PowerRule, PowerSaving};
 use blox_policies::{
-    placement::{Consolidated, Walk},
+    placement::{Consolidated, InOrder},
     scheduling::Fifo,
 };
 
@@ -18,7 +18,7 @@ pub struct HeliosCesParams {
 /// First in, first out on a cluster that switches idle nodes off (Helios, SC 2021, section 4.3: the
 /// cluster energy saving service).
 ///
-/// **Rule.** Every 10 minutes, the service reads the nodes in use and a forecast of them for the
+/// **NodeSelector.** Every 10 minutes, the service reads the nodes in use and a forecast of them for the
 /// next hours. If more nodes are in use than on, nodes are switched on, with a buffer, and stay on
 /// for 10 checks. If demand has fallen and is forecast to fall, all idle nodes beyond the buffer
 /// are switched off. See [`PowerSaving`], a cluster manager that works with any other scheduler.
@@ -39,7 +39,7 @@ pub fn helios_ces_with(params: HeliosCesParams) -> Pipeline {
         .in_rounds(Seconds::new(60.0))
         .cluster(PowerSaving::new(params.rule, looks, params.forecast))
         .scheduling(Fifo::default())
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE)
 }

@@ -4,7 +4,7 @@ use blox_core::estimate::Oracle;
 use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
-    placement::{Consolidated, Walk},
+    placement::{Consolidated, InOrder},
     scheduling::{Las, Service, StarvationGuard},
 };
 
@@ -28,7 +28,7 @@ impl Default for LasParams {
 
 /// Least attained service (Blox, EuroSys 2024, section 4).
 ///
-/// **Rule.** The job with the least running time comes first. It preempts jobs that ran longer, the
+/// **NodeSelector.** The job with the least running time comes first. It preempts jobs that ran longer, the
 /// last in the order first, if that frees enough GPUs. Ties go to the older job. A job that waited
 /// 1000 hours comes before all others from then on. Placement is consolidated; decisions fall in
 /// rounds of 300 s.
@@ -49,7 +49,7 @@ pub fn las() -> Pipeline {
 pub fn las_with(params: LasParams) -> Pipeline {
     Composition::new("las")
         .scheduling(StarvationGuard::new(Las::by(params.service), params.guard))
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE)
 }

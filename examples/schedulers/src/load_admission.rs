@@ -5,7 +5,7 @@ use blox_core::registry::{Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     admission::LoadThreshold,
-    placement::{Consolidated, Walk},
+    placement::{Consolidated, InOrder},
     scheduling::{Las, StarvationGuard},
 };
 
@@ -14,7 +14,7 @@ const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of the cluster's
 /// Least attained service with admission by load (Blox, EuroSys 2024, figures 12 and 13:
 /// "Accept-1.2x").
 ///
-/// **Rule.** Jobs wait for admission, oldest first, while the admitted jobs request more than 1.2
+/// **NodeSelector.** Jobs wait for admission, oldest first, while the admitted jobs request more than 1.2
 /// times the GPUs of the cluster. Admitted jobs are scheduled as in
 /// [`las`](crate::schedulers::las). Under overload, LAS alone serves all jobs a little, and long
 /// jobs hardly end. The admission queue limits the number of jobs that share the cluster.
@@ -40,7 +40,7 @@ pub fn load_admission_with(threshold: f64, guard: Seconds) -> Result<Pipeline, R
     let pipeline = Composition::new("load-admission")
         .admission(LoadThreshold::new(threshold)?)
         .scheduling(StarvationGuard::new(Las::default(), guard))
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE);
     Ok(pipeline)

@@ -4,7 +4,7 @@ use blox_core::registry::ParamDoc;
 use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
-    placement::{Consolidated, Walk},
+    placement::{Consolidated, InOrder},
     scheduling::{Fifo, LossTermination},
 };
 
@@ -36,7 +36,7 @@ impl Default for LossTerminationParams {
 
 /// First in, first out, and ends jobs whose loss has converged (Blox, EuroSys 2024, figure 16).
 ///
-/// **Rule.** Like [`fifo`](crate::schedulers::fifo). A job ends as complete if its loss fell by
+/// **NodeSelector.** Like [`fifo`](crate::schedulers::fifo). A job ends as complete if its loss fell by
 /// less than a thousandth of its largest value in each of its last three reports. Jobs that report
 /// no loss run to their end.
 ///
@@ -57,7 +57,7 @@ pub fn loss_termination_with(params: LossTerminationParams) -> Pipeline {
         .reports(params.reports);
     Composition::new("loss-termination")
         .scheduling(policy)
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE)
 }

@@ -4,13 +4,13 @@ use blox_core::estimate::Estimator;
 use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
-    placement::{Consolidated, Walk},
+    placement::{Consolidated, InOrder},
     scheduling::Qssf,
 };
 
 /// Quasi-shortest service first (Helios, SC 2021, section 4.2).
 ///
-/// **Rule.** Jobs run in ascending order of estimated GPU time: the estimated duration times the
+/// **NodeSelector.** Jobs run in ascending order of estimated GPU time: the estimated duration times the
 /// requested GPUs. There is no preemption, and a job that does not fit blocks all later ones.
 /// Placement is consolidated.
 ///
@@ -38,7 +38,7 @@ pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
     Composition::new("qssf")
         .in_rounds(Seconds::new(60.0))
         .scheduling(Qssf::with(estimator))
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE)
 }

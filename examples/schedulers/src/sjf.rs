@@ -3,13 +3,13 @@ use crate::registry::params::{BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfil
 use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline};
 use blox_policies::{
-    placement::{Consolidated, Walk},
+    placement::{Consolidated, InOrder},
     scheduling::Sjf,
 };
 
 /// Shortest job first.
 ///
-/// **Rule.** Jobs are in ascending order of total duration, without preemption. The first job that
+/// **NodeSelector.** Jobs are in ascending order of total duration, without preemption. The first job that
 /// does not fit blocks all later ones. The durations are the true ones. For other durations, build
 /// it with [`Sjf::with`](blox_policies::scheduling::Sjf::with) and an
 /// [`Estimator`](blox_core::estimate::Estimator). Placement is consolidated; decisions fall in
@@ -24,7 +24,7 @@ pub fn sjf() -> Pipeline {
 fn sjf_by(policy: Sjf) -> Pipeline {
     Composition::new("sjf")
         .scheduling(policy)
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE)
 }

@@ -6,13 +6,13 @@ use blox_core::estimate::Oracle;
 use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
-    placement::{Consolidated, Walk},
+    placement::{Consolidated, InOrder},
     scheduling::{Srtf, StarvationGuard},
 };
 
 /// Shortest remaining time first (Blox, EuroSys 2024).
 ///
-/// **Rule.** Jobs are in ascending order of remaining time. A job preempts running jobs that need
+/// **NodeSelector.** Jobs are in ascending order of remaining time. A job preempts running jobs that need
 /// more time, the last in the order first, if that frees enough GPUs. A job that waited 1000 hours
 /// comes before all others from then on, as under [`las`](crate::schedulers::las). The times are
 /// the true ones. For other times, build it with
@@ -34,7 +34,7 @@ pub fn srtf() -> Pipeline {
 pub fn srtf_with(policy: Srtf, guard: Seconds) -> Pipeline {
     Composition::new("srtf")
         .scheduling(StarvationGuard::new(policy, guard))
-        .placement(Walk::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE)
 }

@@ -44,7 +44,7 @@ impl Default for SynthesizerParams {
 
 /// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
 ///
-/// **Rule.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
+/// **NodeSelector.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
 /// an admission (all jobs, or by load at 1.2 or 1.4). Every ten rounds, each candidate is simulated
 /// four hours ahead from the present state, without further arrivals. The candidate under which the
 /// known jobs spend the least time in the system decides until the next choice. Ties go to the
@@ -86,7 +86,7 @@ pub fn synthesizer_over(
         .every(params.every)
         .looking(params.horizon);
     policy
-        .compose(Composition::new("synthesizer").cadence(params.round))
+        .compose(Composition::new("synthesizer").trigger(params.round))
         .build()
         .expect(ONCE)
 }

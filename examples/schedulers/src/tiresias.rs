@@ -3,7 +3,7 @@ use crate::estimate::Belief;
 use blox_core::registry::RegistryError;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
-    placement::{Blocked, Profiled, TensorSkew, Walk},
+    placement::{Blocked, InOrder, Profiled, TensorSkew},
     scheduling::{ServiceHistory, TwoDas},
 };
 
@@ -43,7 +43,7 @@ impl Default for TiresiasParams {
 /// Tiresias (Gu et al., NSDI 2019): discretised two-dimensional attained service, and consolidation
 /// only for skewed models.
 ///
-/// **Rule.** Jobs are in queues by their attained GPU-seconds. All jobs of a queue come before the
+/// **NodeSelector.** Jobs are in queues by their attained GPU-seconds. All jobs of a queue come before the
 /// jobs of later queues. A job moves to the next queue when it reaches the threshold of its queue.
 ///
 /// Within a queue, 2D-LAS orders jobs by their first start. So jobs of one queue do not preempt
@@ -105,7 +105,7 @@ pub fn tiresias_with(params: TiresiasParams) -> Result<Pipeline, RegistryError> 
 fn composed(policy: TwoDas, skew: TensorSkew) -> Pipeline {
     Composition::new("tiresias")
         .scheduling(policy)
-        .placement(Walk::new(Profiled::by(skew)).when_blocked(Blocked::Skip))
+        .placement(InOrder::new(Profiled::by(skew)).when_blocked(Blocked::Skip))
         .build()
         .expect(ONCE)
 }

@@ -4,7 +4,7 @@ use blox_core::registry::ParamDoc;
 use blox_core::registry::Registry;
 use blox_core::{Composition, JobRef, Pipeline};
 use blox_policies::{
-    placement::{Blocked, Profiled, Walk},
+    placement::{Blocked, InOrder, Profiled},
     scheduling::TwoDas,
 };
 
@@ -17,7 +17,7 @@ const LIMIT: ParamDoc = param(
 /// Tiresias+ (Blox, EuroSys 2024, figures 10 and 11): Tiresias with a profile of each job in place
 /// of its heuristic of tensor sizes.
 ///
-/// **Rule.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
+/// **NodeSelector.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
 /// consolidated if it spends more than a tenth of a step on gradient exchange over the best links.
 /// The attribute `communication` of the job is this profile. Over the network, the exchange takes
 /// many times as long. All other jobs, including those without a profile, take the remaining GPUs.
@@ -36,7 +36,7 @@ pub fn tiresias_plus_with(limit: f64) -> Pipeline {
     let measured = move |job: &JobRef<'_>| job.spec().extras().communication > limit;
     Composition::new("tiresias-plus")
         .scheduling(TwoDas::default())
-        .placement(Walk::new(Profiled::by(measured)).when_blocked(Blocked::Skip))
+        .placement(InOrder::new(Profiled::by(measured)).when_blocked(Blocked::Skip))
         .build()
         .expect(ONCE)
 }

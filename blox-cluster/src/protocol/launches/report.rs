@@ -518,7 +518,7 @@ mod tests {
     use crate::protocol::{
         AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, Report, Session,
     };
-    use blox_core::cadence::Rounds;
+    use blox_core::trigger::Rounds;
     use blox_core::{GpuCount, Input, JobId, JobSpec, NodeId, NodeSpec, NodeStatus, Seconds, Time};
     use std::sync::Arc;
 
@@ -573,10 +573,10 @@ mod tests {
     }
 
     fn begun(log: &[Record]) -> (Scheduler, Step) {
-        let cadence = Box::new(Rounds::default());
+        let trigger = Box::new(Rounds::default());
         let saved = Saved::default();
         let (settings, c) = (Settings::default(), ClusterId("c".into()));
-        Scheduler::begin(settings, saved, log, c, cadence, Millis(0), Time::ZERO)
+        Scheduler::begin(settings, saved, log, c, trigger, Millis(0), Time::ZERO)
     }
 
     impl All {

@@ -4,8 +4,8 @@ use super::{Durable, End};
 use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Said, Status, Wish};
 use crate::protocol::scheduler::{Effect, Heard, Request, Saved, Scheduler, Settings, Step};
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
-use blox_core::cadence::Rounds;
 use blox_core::perf::goodput::{GoodputModel, GradientNoise};
+use blox_core::trigger::Rounds;
 use blox_core::{
     Action, Adapts, Assignment, Decision, Event, Extras, GpuCount, GpuId, Input, JobId, JobSpec,
     NodeSpec, Outcome, Phase, Seconds, Time, TrainingSpec, TypeLimits,
@@ -257,10 +257,10 @@ impl Gang {
             wait_for_nodes: 2,
             ..Settings::default()
         };
-        let (new, cadence) = (ClusterId("other".into()), Rounds::every(Seconds::new(2.0)));
-        let cadence = Box::new(cadence.unwrap());
+        let (new, trigger) = (ClusterId("other".into()), Rounds::every(Seconds::new(2.0)));
+        let trigger = Box::new(trigger.unwrap());
         let now = Millis(self.now);
-        (self.scheduler, _) = Scheduler::begin(settings, saved, &[], new, cadence, now, at);
+        (self.scheduler, _) = Scheduler::begin(settings, saved, &[], new, trigger, now, at);
     }
 
     fn granted(&self) -> u64 {

@@ -4,8 +4,8 @@ mod expand;
 mod plan;
 
 use blox_core::{
-    AdmissionPolicy, Event, GpuCount, JobId, JobRef, Outlook, Policy, Reason, Request, Requests,
-    SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Verdicts, View,
+    AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason, Request,
+    SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Validity, Verdicts, View,
 };
 use expand::{Window, expand};
 use plan::{Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
@@ -302,7 +302,7 @@ impl AdmissionPolicy for ElasticFlow {
         view: View<'_>,
         asking: &[JobId],
         out: &mut Verdicts,
-    ) -> Outlook {
+    ) -> Validity {
         if !self.admits_all && !asking.is_empty() {
             self.refresh(memory, view);
         }
@@ -315,12 +315,12 @@ impl AdmissionPolicy for ElasticFlow {
                 _ => out.accept(id),
             }
         }
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 
 impl SchedulingPolicy for ElasticFlow {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let due = memory.answer.until.is_some_and(|t| t <= view.now());
         if memory.answer.stale || due {
             self.refresh(memory, view);
@@ -330,7 +330,10 @@ impl SchedulingPolicy for ElasticFlow {
             out.push(Request::with_shape(id, Shape::gpus(GpuCount(gpus))));
         }
         out.stop_unlisted();
-        memory.answer.until.map_or(Outlook::Stable, Outlook::Until)
+        memory
+            .answer
+            .until
+            .map_or(Validity::UntilEvent, Validity::Until)
     }
 }
 
@@ -379,11 +382,11 @@ impl ElasticFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::cadence::OnEvent;
     use blox_core::order::SortKey;
     use blox_core::policy::by_key;
     use blox_core::runtime::Runtime;
     use blox_core::testing::FirstFit;
+    use blox_core::trigger::OnEvent;
     use blox_core::{ClusterSpec, Composition, Deadline, Extras, JobSpec, Pipeline, State};
 
     /// Accepted jobs on a cluster of two GPUs.
@@ -399,7 +402,7 @@ mod tests {
         fn of(jobs: &[(f64, &[(u32, f64)])]) -> Self {
             let state = State::new(&ClusterSpec::uniform(1, 2)).unwrap();
             let pipeline = Composition::new("toy")
-                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).stable())
+                .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
                 .placement(FirstFit)
                 .build()
                 .unwrap();

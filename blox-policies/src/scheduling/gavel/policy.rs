@@ -4,8 +4,8 @@ use super::instance::{AnyShares, Combination, Entrant, Instance, SharePolicy, Ty
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
 use blox_core::{
-    AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobRef, Name, NameId, Node, Outlook, Phase, Plan,
-    Policy, Request, Requests, SchedulingPolicy, Seconds, Shape, Time, View, With,
+    AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase,
+    Plan, Policy, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View, With,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -318,7 +318,7 @@ impl Policy for Gavel {
 }
 
 impl SchedulingPolicy for Gavel {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let With {
             own: memory,
             inner: shares,
@@ -367,11 +367,11 @@ impl SchedulingPolicy for Gavel {
         }
         memory.running = running;
         if memory.jobs.is_empty() {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         // Rounds without jobs may be skipped, so they must not count as turns.
         memory.turn += 1;
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 

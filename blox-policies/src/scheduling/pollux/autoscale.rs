@@ -1,6 +1,6 @@
 //! Cluster autoscaling by utility.
 
-use blox_core::{NodeAction, NodeActions, NodeId, Outlook, View};
+use blox_core::{NodeAction, NodeActions, NodeId, Validity, View};
 use std::collections::BTreeSet;
 
 /// Requests or releases nodes by the cluster's utility (Pollux, section 4.2.2).
@@ -29,9 +29,9 @@ impl Autoscale {
         utility: &mut Option<f64>,
         view: View<'_>,
         out: &mut NodeActions,
-    ) -> Outlook {
+    ) -> Validity {
         let Some(utility) = utility.take() else {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         };
         let up: Vec<NodeId> = view
             .nodes()
@@ -58,7 +58,7 @@ impl Autoscale {
                 out.push(NodeAction::Shrink { node: *node });
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 

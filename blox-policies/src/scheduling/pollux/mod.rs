@@ -8,8 +8,8 @@ pub use autoscale::Autoscale;
 
 use crate::placement::OnNodes;
 use blox_core::{
-    ClusterManager, Composition, Event, GpuCount, JobId, JobRef, NodeActions, NodeId, Outlook,
-    Place, Policy, Request, Requests, SchedulingPolicy, Seconds, Shape, View,
+    ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActions, NodeId,
+    Place, Policy, Request, SchedulingPolicy, Seconds, Shape, Validity, View,
 };
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// Pollux (OSDI 2021, section 4.2): a genetic search for the allocation with the best fitness.
 ///
-/// **Rule.** An allocation is the number of GPUs of each node for each job. A job's speedup is its
+/// **NodeSelector.** An allocation is the number of GPUs of each node for each job. A job's speedup is its
 /// goodput in the allocation, divided by its goodput on a fair share of the cluster. If the job
 /// would have to restart, the speedup is reduced by the fraction of its life that restarts take.
 /// The fitness is the power mean of the speedups with exponent `p`.
@@ -150,20 +150,20 @@ impl Policy for Pollux {
 }
 
 impl ClusterManager for Pollux {
-    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Outlook {
+    fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Validity {
         match &self.autoscale {
             Some(autoscale) => autoscale.manage(&mut memory.utility, view, out),
-            None => Outlook::Stable,
+            None => Validity::UntilEvent,
         }
     }
 }
 
 impl SchedulingPolicy for Pollux {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         out.stop_unlisted();
         let mut jobs: Vec<JobRef<'_>> = view.active().collect();
         if jobs.is_empty() {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         jobs.sort_by(|a, b| {
             let service = |j: &JobRef<'_>| j.attained_gpu_time().secs();
@@ -179,7 +179,7 @@ impl SchedulingPolicy for Pollux {
             })
             .collect();
         if workers.is_empty() {
-            return Outlook::NextRound;
+            return Validity::NextRound;
         }
         let total: u32 = workers.iter().map(|w| w.gpus).sum();
         let fair = total.div_ceil(jobs.len() as u32).max(1);
@@ -216,7 +216,7 @@ impl SchedulingPolicy for Pollux {
             shape.place = Place::Nodes(nodes);
             out.push(Request::with_shape(job.id(), shape));
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 

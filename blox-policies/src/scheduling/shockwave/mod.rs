@@ -10,7 +10,7 @@ pub use market::{Bidder, Market, Window};
 pub use regimes::Regimes;
 
 use blox_core::{
-    GpuCount, JobId, JobRef, Outlook, Phase, Policy, Request, Requests, SchedulingPolicy, Shape,
+    GpuCount, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Shape, Validity,
     View,
 };
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// Efficiency and fairness over future rounds (Shockwave, NSDI 2023).
 ///
-/// **Rule.** A [`Market`] plans which jobs run in each round of a window. Jobs progress evenly in
+/// **NodeSelector.** A [`Market`] plans which jobs run in each round of a window. Jobs progress evenly in
 /// proportion to their lengths, and the longest remaining time is short. No job ends later than
 /// with an equal share of the cluster. The plan is recomputed when a job arrives or leaves, when
 /// the number of GPUs changes, and after the number of rounds set by [`Shockwave::every`]. GPUs
@@ -174,19 +174,19 @@ impl Policy for Shockwave {
 }
 
 impl SchedulingPolicy for Shockwave {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         out.stop_unlisted();
         let gpus = view.usable_gpus().get();
         if gpus == 0 {
             // Without GPUs there is no share: estimates wait until there are GPUs.
             memory.gpus = 0;
             memory.plan.clear();
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         let changed = self.sync(memory, view);
         if memory.jobs.is_empty() {
             memory.plan.clear();
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         memory.age += 1;
         let m = &*memory;
@@ -211,7 +211,7 @@ impl SchedulingPolicy for Shockwave {
                 out.push(request(&job));
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 

@@ -14,8 +14,8 @@ pub use turns::{Turns, turns};
 
 use blox_core::perf::goodput::KnownBatches;
 use blox_core::{
-    Adapts, Event, GpuCount, JobId, JobRef, NameId, Outlook, Phase, Policy, Request, Requests,
-    SchedulingPolicy, Seconds, Shape, TrainingReport, View,
+    Adapts, Event, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Policy, Request,
+    SchedulingPolicy, Seconds, Shape, TrainingReport, Validity, View,
 };
 use blox_solve::{Alternative, Choices};
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 ///
 /// A configuration is a GPU type and a number of GPUs.
 ///
-/// **Rule.** The value of a configuration is the job's goodput on it, divided by the goodput on the
+/// **NodeSelector.** The value of a configuration is the job's goodput on it, divided by the goodput on the
 /// job's worst usable configuration. A configuration that needs a restart is multiplied by a factor
 /// below 1. On a type on which a job has not run, its speed is derived from other types. The
 /// objective sums the values to the power `p`. An integer program chooses at most one configuration
@@ -221,11 +221,11 @@ impl Policy for Sia {
 }
 
 impl SchedulingPolicy for Sia {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         out.stop_unlisted();
         let jobs: Vec<_> = view.active().collect();
         if jobs.is_empty() {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         let limit = |name: &str| self.most_nodes.get(name).copied();
         let kinds = configs_of(view, self.most_gpus, limit);
@@ -289,7 +289,7 @@ impl SchedulingPolicy for Sia {
                 let has = memory.known.get(&job.id()).and_then(|k| k.last);
                 out.push(request(job, has.unwrap_or((0, job.gpus().get()))));
             }
-            return Outlook::NextRound;
+            return Validity::NextRound;
         };
         for ((pick, group), i) in best.of.iter().zip(&groups).zip(&open) {
             let row = memory.kept.rows.get(&jobs[*i].id());
@@ -303,7 +303,7 @@ impl SchedulingPolicy for Sia {
                 out.push(request(job, has));
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::failure::Coded;
 use super::world::Tempo;
 use blox_core::registry::{Named, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Role};
-use blox_policies::placement::{Consolidated, Walk};
+use blox_policies::placement::{Consolidated, InOrder};
 
 /// One scheduler of an experiment.
 pub(crate) struct Contestant {
@@ -54,7 +54,7 @@ impl Contestant {
         &self,
         r: &Registry,
         overrides: &Overrides,
-        cadence: Option<Tempo>,
+        trigger: Option<Tempo>,
         seed: u64,
     ) -> Result<Pipeline, Failure> {
         let Contestant { named, label, .. } = self;
@@ -74,7 +74,7 @@ impl Contestant {
             let scheduling = r.scheduling.build(named, seed).map_err(of)?;
             Composition::new(label.as_str())
                 .scheduling(scheduling)
-                .placement(Walk::new(Consolidated::default()))
+                .placement(InOrder::new(Consolidated::default()))
                 .seed(seed)
                 .build()
                 .map_err(Failure::new)?
@@ -118,9 +118,9 @@ impl Contestant {
                 .map_err(|e| of("cluster-manager", e))?;
             pipeline = pipeline.with_cluster(part).map_err(Failure::new)?;
         }
-        pipeline = match cadence {
-            Some(Tempo::Rounds(rounds)) => pipeline.with_cadence(rounds),
-            Some(Tempo::OnEvent(on_event)) => pipeline.with_cadence(on_event),
+        pipeline = match trigger {
+            Some(Tempo::Rounds(rounds)) => pipeline.with_trigger(rounds),
+            Some(Tempo::OnEvent(on_event)) => pipeline.with_trigger(on_event),
             None => pipeline,
         };
         Ok(pipeline.renamed(label.as_str()))

@@ -71,7 +71,7 @@ pub(crate) struct Experiment<'r> {
     /// Published applications, if given.
     applications: Option<Applications>,
     world: World,
-    cadence: Option<Tempo>,
+    trigger: Option<Tempo>,
     /// Execution and overhead models of each contestant.
     parts: Vec<Parts>,
     /// Collectors whose figures are shown.
@@ -146,9 +146,9 @@ impl<'r> Experiment<'r> {
         let checked = |p: Parts| p.checked(&given, registry, load, seed);
         let parts: Vec<Parts> = parts.into_iter().map(checked).collect::<Result<_, _>>()?;
         let collectors = world::collectors(&given, registry, seed)?;
-        let cadence = world::cadence(&given)?;
+        let trigger = world::trigger(&given)?;
         let overrides = Overrides::of(&given)?;
-        let world = world::world(&given, registry, cadence, seed)?;
+        let world = world::world(&given, registry, trigger, seed)?;
         let named = contestants.iter().map(|c| &c.named).chain(overrides.iter());
         let named = named.chain(parts.iter().flat_map(Parts::iter));
         let named = named.chain(&world.completion).chain(&collectors);
@@ -182,7 +182,7 @@ impl<'r> Experiment<'r> {
             throughputs,
             applications,
             world,
-            cadence,
+            trigger,
             parts,
             collectors,
             overrides,
@@ -190,7 +190,7 @@ impl<'r> Experiment<'r> {
         };
         experiment.fill_in();
         for i in 0..experiment.contestants.len() {
-            let period = experiment.pipeline(i)?.cadence().period();
+            let period = experiment.pipeline(i)?.trigger().period();
             if experiment.options.completion.as_deref() == Some("round") && period.is_none() {
                 return Err(Failure::new(format!(
                     "--completion is `round`, but `{}` has no rounds; give --round S",
@@ -343,7 +343,7 @@ impl<'r> Experiment<'r> {
 
     /// Creates the pipeline of the `i`th scheduler.
     pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
-        self.contestants[i].pipeline(self.registry, &self.overrides, self.cadence, self.seed)
+        self.contestants[i].pipeline(self.registry, &self.overrides, self.trigger, self.seed)
     }
 
     /// Creates the simulation of the `i`th scheduler.

@@ -196,7 +196,7 @@ pub(super) fn collectors(
     Ok(list)
 }
 
-pub(super) fn cadence(given: &Given) -> Result<Option<Tempo>, Failure> {
+pub(super) fn trigger(given: &Given) -> Result<Option<Tempo>, Failure> {
     let o = &given.options;
     match (o.round, o.on_event) {
         (None, None) => Ok(None),
@@ -253,7 +253,7 @@ fn group(given: &Given, text: &str) -> Result<GroupOverheads, Failure> {
 pub(super) fn world(
     given: &Given,
     registry: &Registry,
-    cadence: Option<Tempo>,
+    trigger: Option<Tempo>,
     seed: u64,
 ) -> Result<World, Failure> {
     let o = &given.options;
@@ -305,7 +305,7 @@ pub(super) fn world(
     let rules = registry.completion_rules();
     let completion = match (
         named(given, "completion", o.completion.as_deref())?,
-        cadence,
+        trigger,
     ) {
         (Some(rule), Some(Tempo::OnEvent(_))) if rule.name == "round" => {
             return Err(Failure::new(format!(

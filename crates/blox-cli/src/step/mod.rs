@@ -44,7 +44,7 @@ pub(super) fn run(
         &mut workload,
     )
     .map_err(Failure::new)?;
-    let mut walk = Walk {
+    let mut walk = InOrder {
         stepper,
         round: Round::default(),
         submits: Vec::new(),
@@ -184,7 +184,7 @@ struct Gone {
     outcome: Outcome,
 }
 
-struct Walk<'w> {
+struct InOrder<'w> {
     stepper: Stepper<'w>,
     round: Round,
     /// Submission time of each job, by job number.
@@ -195,7 +195,7 @@ struct Walk<'w> {
     over: bool,
 }
 
-impl Walk<'_> {
+impl InOrder<'_> {
     fn answer(&mut self, say: &Say) -> Result<String, Failure> {
         let jobs = self.stepper.view().next_job_id().0;
         Ok(match *say {

@@ -5,8 +5,8 @@
 //! depends on the load: [`optimus_factor`].
 
 use blox_core::{
-    Assignment, Draft, DraftError, GpuList, JobRef, NodeStatus, Outlook, PlacementPolicy, Reason,
-    Requests, SchedulingPolicy, Shape, Stateless, View,
+    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, NodeStatus, PlacementPolicy, Reason,
+    SchedulingPolicy, Shape, Stateless, Validity, View,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -22,8 +22,8 @@ impl Default for Fifo {
         Fifo(
             by_key(|job| SortKey::by(job.submit().secs()))
                 .preemptive()
-                .alike()
-                .stable(),
+                .keys_advance_together()
+                .valid_until_event(),
         )
     }
 }
@@ -31,7 +31,7 @@ impl Default for Fifo {
 impl Stateless for Fifo {}
 
 impl SchedulingPolicy for Fifo {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         self.0.schedule(&mut (), view, out)
     }
 }
@@ -48,8 +48,8 @@ impl Default for Srtf {
         Srtf(
             by_key(|job| SortKey::by(job.spec().duration().secs() - job.attained_time().secs()))
                 .preemptive()
-                .alike()
-                .stable(),
+                .keys_advance_together()
+                .valid_until_event(),
         )
     }
 }
@@ -57,7 +57,7 @@ impl Default for Srtf {
 impl Stateless for Srtf {}
 
 impl SchedulingPolicy for Srtf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         self.0.schedule(&mut (), view, out)
     }
 }
@@ -104,9 +104,9 @@ impl PlacementPolicy for Scattered {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         while let Some(request) = requests.next_candidate(draft) {
             let needed = request.shapes.first().map_or(0, |s| s.gpus.get() as usize);
             let mut found = Scattered::find(draft, needed);
@@ -127,7 +127,7 @@ impl PlacementPolicy for Scattered {
             draft.assign(request.job, Assignment::of(gpus))?;
             requests.candidate_placed(draft);
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -102,7 +102,7 @@ impl Settings {
                 "round_duration_s is {round}, expected above 0"
             )));
         };
-        scheduler = scheduler.with_cadence(rounds);
+        scheduler = scheduler.with_trigger(rounds);
         let admission = case.text("admission").unwrap_or("AcceptAll");
         if let Some(threshold) = threshold(admission) {
             let policy = LoadThreshold::new(threshold).map_err(|e| bad(e.to_string()))?;

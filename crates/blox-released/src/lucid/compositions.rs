@@ -5,14 +5,14 @@
 //! to a job.
 
 use super::simulator::{ESTIMATE, Placer, Record};
-use blox_core::cadence::OnEvent;
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
+use blox_core::trigger::OnEvent;
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Draft, GpuCount, GpuList, JobRef, JobSpec, NodeStatus,
-    Outlook, Pipeline, Request, Requests, SchedulingPolicy, Seconds, Shape, Stateless, View,
+    Assignment, ClusterSpec, Composition, Draft, GpuCount, GpuList, JobQueue, JobRef, JobSpec,
+    NodeStatus, Pipeline, Request, SchedulingPolicy, Seconds, Shape, Stateless, Validity, View,
 };
-use blox_policies::placement::{Rule, Walk, suits};
+use blox_policies::placement::{InOrder, NodeSelector, suits};
 use blox_sim::completion::AtRoundEnd;
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
@@ -22,13 +22,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Composes `fifo`.
 pub fn fifo(placer: Placer) -> Pipeline {
-    let order = by_key(|job| SortKey::by(job.submit().secs())).stable();
+    let order = by_key(|job| SortKey::by(job.submit().secs())).valid_until_event();
     compose("lucid-fifo", order, placer)
 }
 
 /// Composes `sjf`: the shortest true duration first, without preemption.
 pub fn sjf(placer: Placer) -> Pipeline {
-    let order = by_key(|job| SortKey::by(job.spec().duration().secs())).stable();
+    let order = by_key(|job| SortKey::by(job.spec().duration().secs())).valid_until_event();
     compose("lucid-sjf", order, placer)
 }
 
@@ -40,9 +40,9 @@ pub fn qssf(placer: Placer) -> Pipeline {
 
 fn compose(name: &str, order: impl SchedulingPolicy + 'static, placer: Placer) -> Pipeline {
     Composition::new(name)
-        .cadence(OnEvent::default())
+        .trigger(OnEvent::default())
         .scheduling(order)
-        .placement(Walk::new(placer))
+        .placement(InOrder::new(placer))
         .build()
         .expect(crate::ONCE)
 }
@@ -123,7 +123,7 @@ struct QuasiService;
 impl Stateless for QuasiService {}
 
 impl SchedulingPolicy for QuasiService {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let mut waiting: Vec<JobRef<'_>> = view.waiting().collect();
         let oldest = waiting.iter().map(JobRef::submit).min();
         let keyed = oldest.map(|at| at + Seconds::new(1.0));
@@ -139,13 +139,13 @@ impl SchedulingPolicy for QuasiService {
             out.push(Request::gang(job));
         }
         match keyed.filter(|_| only_newcomers) {
-            Some(at) => Outlook::Until(at),
-            None => Outlook::Stable,
+            Some(at) => Validity::Until(at),
+            None => Validity::UntilEvent,
         }
     }
 }
 
-impl Rule for Placer {
+impl NodeSelector for Placer {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let nodes = draft.nodes_with_free();
         let nodes = nodes.filter(|node| suits(node, job, shape, draft.view()));

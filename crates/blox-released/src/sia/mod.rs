@@ -42,7 +42,8 @@ use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
 use crate::sia::world::{MOST_NODES, lies};
 use blox_core::perf::goodput::{BatchLimits, KnownBatches, split};
 use blox_core::{
-    Adapts, Cadence, Composition, Name, Part, Pipeline, Rounds, Seconds, Stateless, Time, View,
+    Adapts, Composition, DecisionTrigger, Name, Part, Pipeline, Rounds, Seconds, Stateless, Time,
+    View,
 };
 use blox_policies::scheduling::Sia;
 use blox_policies::scheduling::sia::{Applicant, Config, Scores};
@@ -69,7 +70,7 @@ impl AfterOne {
 
 impl Part for AfterOne {}
 
-impl Cadence for AfterOne {
+impl DecisionTrigger for AfterOne {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
         let first = Time::ZERO + self.period;
         self.rounds.first_from(t.max(first), last)
@@ -93,7 +94,7 @@ pub fn sia(applications: Applications) -> Pipeline {
 pub fn sia_every(round: Seconds, applications: Applications) -> Pipeline {
     let base = Composition::new("sia");
     let base = match AfterOne::every(round) {
-        Some(rounds) => base.cadence(rounds),
+        Some(rounds) => base.trigger(rounds),
         None => base,
     };
     let scores = TrueRates {
@@ -191,8 +192,8 @@ mod tests {
     use super::*;
     use crate::sia::world::training;
     use blox_core::{
-        Assignment, ClusterSpec, Draft, DraftError, Extras, GpuCount, GpuId, JobSpec, Outlook,
-        PlacementPolicy, Reason, Request, Requests, SchedulingPolicy, Shape,
+        Assignment, ClusterSpec, Draft, DraftError, Extras, GpuCount, GpuId, JobQueue, JobSpec,
+        PlacementPolicy, Reason, Request, SchedulingPolicy, Shape, Validity,
     };
     use blox_policies::placement::KeepNodes;
     use blox_policies::scheduling::sia::{Tie, Ties};
@@ -207,14 +208,14 @@ mod tests {
     impl Stateless for AsAsked {}
 
     impl SchedulingPolicy for AsAsked {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
             out.stop_unlisted();
             for job in view.active() {
                 if job.id().0 > 0 || view.now() != Time::new(120.0) {
                     out.push(Request::with_shape(job.id(), Shape::gpus(job.gpus())));
                 }
             }
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 
@@ -240,7 +241,7 @@ mod tests {
         ];
         let cluster: ClusterSpec = "2x2:aws".parse().unwrap();
         let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
-        let scheduler = Composition::new("as asked").cadence(rounds);
+        let scheduler = Composition::new("as asked").trigger(rounds);
         let scheduler = scheduler
             .scheduling(AsAsked)
             .placement(KeepNodes)
@@ -265,9 +266,9 @@ mod tests {
         fn place(
             &self,
             (): &mut (),
-            requests: &mut Requests,
+            requests: &mut JobQueue,
             draft: &mut Draft<'_>,
-        ) -> Result<Outlook, DraftError> {
+        ) -> Result<Validity, DraftError> {
             let minute = (draft.view().now().secs() / 60.0) as usize;
             let turn = self.0.get(minute - 1).or(self.0.last());
             let gpus = turn.into_iter().flatten().map(|gpu| GpuId(*gpu));
@@ -280,7 +281,7 @@ mod tests {
                 }
                 draft.assign(job, assignment.clone())?;
             }
-            Ok(Outlook::Stable)
+            Ok(Validity::UntilEvent)
         }
     }
 
@@ -348,7 +349,7 @@ mod tests {
         let noted = Noted::default();
         let policy = Sia::new(noted.clone()).settling(noted.clone());
         let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
-        let scheduler = Composition::new("turns").cadence(rounds);
+        let scheduler = Composition::new("turns").trigger(rounds);
         let scheduler = scheduler
             .scheduling(policy)
             .placement(placement)

@@ -10,9 +10,9 @@
 
 use super::AfterOne;
 use blox_core::{
-    Assignment, Composition, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobRef, NodeId,
-    Outlook, Pipeline, PlacementPolicy, Policy, Reason, Request, Requests, SchedulingPolicy,
-    Seconds, Shape, Stateless, View,
+    Assignment, Composition, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef,
+    NodeId, Pipeline, PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape,
+    Stateless, Validity, View,
 };
 use blox_sim::execution::training::{Application, Applications};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 fn over(name: &str, round: Seconds, policy: impl SchedulingPolicy + 'static) -> Pipeline {
     let base = Composition::new(name);
     let base = match AfterOne::every(round) {
-        Some(rounds) => base.cadence(rounds),
+        Some(rounds) => base.trigger(rounds),
         None => base,
     };
     base.scheduling(policy)
@@ -71,9 +71,9 @@ impl PlacementPolicy for MostFree {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let mut todo: Vec<(JobId, u32)> = Vec::new();
         for request in requests.all(draft.view()).iter() {
             let wanted = request.shapes.first().map_or(0, |s| s.gpus.get());
@@ -107,7 +107,7 @@ impl PlacementPolicy for MostFree {
             }
             draft.assign(job, Assignment::of(gpus))?;
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -149,7 +149,7 @@ impl Policy for TwoQueues {
 }
 
 impl SchedulingPolicy for TwoQueues {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         out.stop_unlisted();
         let now = view.now().secs();
         let passed = now - memory.last;
@@ -181,7 +181,7 @@ impl SchedulingPolicy for TwoQueues {
                 out.push(Request::gang(&job));
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -249,7 +249,7 @@ fn step_time(app: &Application, batch: u32, gpus: u32) -> f64 {
 }
 
 impl SchedulingPolicy for MarginalGain {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         out.stop_unlisted();
         let mut left = view.usable_gpus().get();
         let jobs: Vec<JobRef<'_>> = view.active().collect();
@@ -280,6 +280,6 @@ impl SchedulingPolicy for MarginalGain {
             let shape = Shape::gpus(GpuCount(counts[i]));
             out.push(Request::with_shape(jobs[i].id(), shape));
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }

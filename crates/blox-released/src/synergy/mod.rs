@@ -63,7 +63,7 @@ pub fn synergy(settings: Settings, jobs: impl IntoIterator<Item = (JobId, Time)>
         .build()
         .expect(crate::ONCE);
     match RoundsFrom::new(settings.first, round) {
-        Some(rounds) => pipeline.with_cadence(rounds),
+        Some(rounds) => pipeline.with_trigger(rounds),
         None => pipeline,
     }
 }

@@ -1,6 +1,6 @@
 //! Start times of rounds, and times at which ends of jobs are reported.
 
-use blox_core::{Cadence, Part, Seconds, Time};
+use blox_core::{DecisionTrigger, Part, Seconds, Time};
 use blox_sim::completion::CompletionRule;
 
 /// Rounds from a first time on, which need not be a multiple of their length.
@@ -47,7 +47,7 @@ impl RoundsFrom {
 
 impl Part for RoundsFrom {}
 
-impl Cadence for RoundsFrom {
+impl DecisionTrigger for RoundsFrom {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
         let at = self.round(self.number(t));
         match last {

@@ -35,7 +35,7 @@ use blox_core::{
     AnyPlacement, Assignment, ClusterSpec, Composition, JobRef, NodeSpec, OnEvent, Part, Pipeline,
     SchedulingPolicy, View,
 };
-use blox_policies::placement::{Blocked, FirstFree, Walk};
+use blox_policies::placement::{Blocked, FirstFree, InOrder};
 use blox_sim::execution::ExecutionModel;
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ pub fn shortest(by: ShortestBy, scheme: Scheme) -> Pipeline {
 /// [`LowestRank`](crate::tiresias::quirks::LowestRank), and `multi-dlas-gpu` by
 /// [`ClassQueues`](crate::tiresias::quirks::ClassQueues).
 pub fn counted(name: &str, policy: impl SchedulingPolicy + 'static) -> Pipeline {
-    let placement = Walk::new(FirstFree).when_blocked(Blocked::Skip);
+    let placement = InOrder::new(FirstFree).when_blocked(Blocked::Skip);
     over(name, policy, Arc::new(placement))
 }
 
@@ -98,7 +98,7 @@ pub fn counted(name: &str, policy: impl SchedulingPolicy + 'static) -> Pipeline 
 /// Simulate it with the same steps as its [completion rule](blox_sim::Simulation::completion).
 pub fn gandiva(policy: impl SchedulingPolicy + 'static, steps: Steps) -> Pipeline {
     let placement = Arc::new(Repack::by(AsNamed));
-    over("gandiva", policy, placement).with_cadence(steps)
+    over("gandiva", policy, placement).with_trigger(steps)
 }
 
 /// Returns the cluster of the scheme `greedy`, in which jobs never compete: it has GPUs for all
@@ -136,7 +136,7 @@ fn over(
     placement: Arc<dyn AnyPlacement>,
 ) -> Pipeline {
     Composition::new(format!("tiresias-{name}"))
-        .cadence(OnEvent::default())
+        .trigger(OnEvent::default())
         .scheduling(policy)
         .placement(placement)
         .build()

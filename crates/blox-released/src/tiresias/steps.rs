@@ -1,11 +1,11 @@
-use blox_core::{Cadence, Part, Seconds, Time};
+use blox_core::{DecisionTrigger, Part, Seconds, Time};
 use blox_sim::completion::CompletionRule;
 use std::sync::Arc;
 
 /// Times at which the program's `gandiva` checks the cluster.
 ///
 /// The first step is the first arrival. Each next step is ten seconds later or at the next arrival,
-/// whichever is earlier. As a [`Cadence`], it makes decisions due at every step. As a
+/// whichever is earlier. As a [`DecisionTrigger`], it makes decisions due at every step. As a
 /// [`CompletionRule`], it reports an end at the first step at or after it, but never in the step in
 /// which the job starts.
 ///
@@ -47,7 +47,7 @@ impl Steps {
 
 impl Part for Steps {}
 
-impl Cadence for Steps {
+impl DecisionTrigger for Steps {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
         let at = Time::new(self.step(t.secs(), false));
         match last {

@@ -136,7 +136,7 @@ mod tests {
         ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Rounds, State, Time,
     };
     use blox_learn::{Boosted, BoostedParams, Model};
-    use blox_policies::placement::{Consolidated, Walk};
+    use blox_policies::placement::{Consolidated, InOrder};
     use blox_policies::scheduling::Fifo;
     use serde_json::{Value, json};
 
@@ -175,7 +175,7 @@ mod tests {
         let mut core = Runtime::new(state, Box::new(rounds));
         let mut policy = Composition::new("fifo")
             .scheduling(Fifo::default())
-            .placement(Walk::new(Consolidated::default()))
+            .placement(InOrder::new(Consolidated::default()))
             .build()
             .unwrap();
         let (job, spec) = (JobId(0), Arc::new(spec));

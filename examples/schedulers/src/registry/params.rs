@@ -6,7 +6,7 @@ use blox_core::registry::{ParamDoc, Params, RegistryError};
 use blox_core::{AnyPlacement, Pipeline, Seconds};
 use blox_policies::estimate::{Brought, NoisyOracle};
 use blox_policies::placement::{
-    Allocation, Blocked, Consolidated, EasyBackfill, Rule, Split, Walk,
+    Allocation, Blocked, Consolidated, EasyBackfill, InOrder, NodeSelector, Split,
 };
 use blox_policies::scheduling::Service;
 use std::path::Path;
@@ -81,7 +81,7 @@ pub(crate) fn backfilled(
 }
 
 pub(crate) fn walk(
-    rule: impl Rule,
+    rule: impl NodeSelector,
     p: &Params,
     estimator: impl Estimator + 'static,
     easy: bool,
@@ -93,8 +93,8 @@ pub(crate) fn walk(
     };
     Ok(match p.choice("backfill", "none", words)? {
         "easy" => Arc::new(EasyBackfill::with(rule, estimator)),
-        "skip" => Arc::new(Walk::new(rule).when_blocked(Blocked::Skip)),
-        _ => Arc::new(Walk::new(rule)),
+        "skip" => Arc::new(InOrder::new(rule).when_blocked(Blocked::Skip)),
+        _ => Arc::new(InOrder::new(rule)),
     })
 }
 

@@ -5,7 +5,7 @@ use blox_core::AnyPlacement;
 use blox_core::estimate::Oracle;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_policies::placement::{
-    ByClass, Consolidated, Fgd, FirstFree, NonSticky, Pal, Split, Walk,
+    ByClass, Consolidated, Fgd, FirstFree, InOrder, NonSticky, Pal, Split,
 };
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const STICKY: ParamDoc = param(
 
 fn scored(rule: Pal, p: &Params) -> Result<Arc<dyn AnyPlacement>, RegistryError> {
     Ok(match p.bool("sticky", true)? {
-        true => Arc::new(Walk::new(rule)),
+        true => Arc::new(InOrder::new(rule)),
         false => Arc::new(NonSticky::new(rule)),
     })
 }

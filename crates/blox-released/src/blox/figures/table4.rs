@@ -2,7 +2,7 @@ use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use blox_core::cluster::topology::{HOST_GB_PER_S, Layout};
 use blox_core::{ClusterSpec, Decide, Extras, Seconds};
 use blox_plot::{Axis, Chart, Series};
-use blox_policies::placement::{Bandwidth, Consolidated, Split, Walk};
+use blox_policies::placement::{Bandwidth, Consolidated, InOrder, Split};
 use blox_schedulers::schedulers::{bandwidth_placement, fifo};
 use blox_sim::completion::Exact;
 use blox_sim::execution::LinkBound;
@@ -59,8 +59,8 @@ impl Figure for BloxTable4 {
             workload: Box::new(Jobs::new(jobs.clone())),
         };
         // Jobs stay on one node, so only links within a node matter.
-        let lowest = Walk::new(Consolidated::new(Split::Never));
-        let by_bandwidth = Walk::new(Bandwidth::new(Split::Never));
+        let lowest = InOrder::new(Consolidated::new(Split::Never));
+        let by_bandwidth = InOrder::new(Bandwidth::new(Split::Never));
         Ok(vec![
             run(fifo().with_placement(lowest).expect(crate::ONCE)),
             run(bandwidth_placement()

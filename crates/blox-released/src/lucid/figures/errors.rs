@@ -4,7 +4,7 @@ use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use blox_core::{ClusterSpec, Pipeline, Seconds};
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::estimate::NoisyOracle;
-use blox_policies::placement::{Consolidated, Walk};
+use blox_policies::placement::{Consolidated, InOrder};
 use blox_policies::scheduling::{Fifo, Sjf, Srtf};
 use blox_sim::workload::Limited;
 use blox_sim::{Report, Simulation};
@@ -20,7 +20,7 @@ const JOBS: u64 = 3000;
 
 fn scheduler(name: &str, belief: NoisyOracle) -> Pipeline {
     let base = || blox_core::Composition::new(name.to_owned());
-    let walk = || Walk::new(Consolidated::default());
+    let walk = || InOrder::new(Consolidated::default());
     match name {
         "sjf" => base()
             .scheduling(Sjf::with(belief))

@@ -6,7 +6,7 @@ use super::nodes::{Nodes, Part};
 
 /// Sort key of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) enum NodeSelector {
     Remaining,
     Attained,
 }
@@ -46,7 +46,7 @@ impl Live {
 #[derive(Debug)]
 pub(super) struct Preemptive {
     nodes: Nodes,
-    rule: Rule,
+    rule: NodeSelector,
     queue: Vec<Live>,
     running: Vec<Live>,
     /// True if the last decision changed nothing and no event followed.
@@ -56,7 +56,7 @@ pub(super) struct Preemptive {
 }
 
 impl Preemptive {
-    pub fn new(nodes: Nodes, rule: Rule) -> Self {
+    pub fn new(nodes: Nodes, rule: NodeSelector) -> Self {
         Preemptive {
             nodes,
             rule,
@@ -79,8 +79,8 @@ impl Preemptive {
             l.settle(now - 1);
             l.record.end = now;
             l.record.priority = match rule {
-                Rule::Remaining => -1.0,
-                Rule::Attained => l.attained as f64,
+                NodeSelector::Remaining => -1.0,
+                NodeSelector::Attained => l.attained as f64,
             };
             l.record.name_nodes(nodes, &l.parts);
             nodes.release(l.job.id, &l.parts);
@@ -99,12 +99,12 @@ impl Preemptive {
             false => &self.running[*i],
         };
         match self.rule {
-            Rule::Remaining => {
+            NodeSelector::Remaining => {
                 let mut all: Vec<_> = waiting.chain(running).collect();
                 all.sort_by_key(|l| live(l).remain);
                 all
             }
-            Rule::Attained => {
+            NodeSelector::Attained => {
                 let mut all: Vec<_> = running.chain(waiting).collect();
                 all.sort_by_key(|l| (live(l).attained > THRESHOLD, live(l).job.submit));
                 all
@@ -184,10 +184,10 @@ impl Program for Preemptive {
         let on_grid = |t: i64| (t + PERIOD - 1).div_euclid(PERIOD) * PERIOD;
         let decision = match (self.rule, self.settled) {
             // Running jobs only advance further ahead of waiting jobs.
-            (Rule::Remaining, true) => None,
-            (Rule::Remaining, false) => Some(self.now + 1),
-            (Rule::Attained, false) => Some(on_grid(self.now + 1)),
-            (Rule::Attained, true) => {
+            (NodeSelector::Remaining, true) => None,
+            (NodeSelector::Remaining, false) => Some(self.now + 1),
+            (NodeSelector::Attained, false) => Some(on_grid(self.now + 1)),
+            (NodeSelector::Attained, true) => {
                 let high = self.running.iter().filter(|l| l.attained <= THRESHOLD);
                 // First second in which a job's attained service exceeds the threshold.
                 let falls =
@@ -219,7 +219,7 @@ impl Program for Preemptive {
                 job: job.clone(),
             });
         }
-        if self.rule == Rule::Remaining || now % PERIOD == 0 {
+        if self.rule == NodeSelector::Remaining || now % PERIOD == 0 {
             self.decide(now);
         }
     }

@@ -2,8 +2,8 @@ use super::drawn;
 use crate::clock::now;
 use crate::figure::{Claim, Figure, Findings, ReproduceError, Row, Run, Whole};
 use blox_core::{
-    Adapts, AnyMemory, AnyScheduling, ClusterSpec, Composition, Event, JobSpec, Outlook,
-    PlacementPolicy, Policy, Requests, SchedulingPolicy, Seconds, Time, View, With,
+    Adapts, AnyMemory, AnyScheduling, ClusterSpec, Composition, Event, JobQueue, JobSpec,
+    PlacementPolicy, Policy, SchedulingPolicy, Seconds, Time, Validity, View, With,
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
@@ -47,9 +47,9 @@ impl Policy for Timed {
 }
 
 impl SchedulingPolicy for Timed {
-    fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let start = now();
-        let outlook = self.policy.schedule(memory, view, out);
+        let validity = self.policy.schedule(memory, view, out);
         let stopped = self.all.stop.load(Ordering::Relaxed);
         if stopped || view.now() >= Time::new(BUSY_HOURS * 3600.0) {
             self.watch.stop.store(true, Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl SchedulingPolicy for Timed {
         if let Ok(mut times) = self.times.lock() {
             times.push(now() - start);
         }
-        outlook
+        validity
     }
 }
 
@@ -90,14 +90,14 @@ impl Policy for Beside {
 }
 
 impl SchedulingPolicy for Beside {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         memory.own += 1;
         if memory.own.is_multiple_of(self.every) {
             let asked = &mut memory.inner.inner;
-            self.asked.schedule(asked, view, &mut Requests::default());
+            self.asked.schedule(asked, view, &mut JobQueue::default());
         }
         self.decides.schedule(&mut memory.inner.own, view, out);
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 

@@ -1,8 +1,8 @@
 //! Placement of the released program.
 
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, JobRef, NodeId,
-    Outlook, PlacementPolicy, Reason, Requests, Shape, Stateless, View,
+    Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, JobQueue, JobRef,
+    NodeId, PlacementPolicy, Reason, Shape, Stateless, Validity, View,
 };
 use blox_policies::scheduling::sia::{Turns, turns};
 use std::collections::BTreeMap;
@@ -97,9 +97,9 @@ impl PlacementPolicy for RoundAndRound {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let view = draft.view();
         let mut todo: Vec<(JobId, bool, &Shape)> = Vec::new();
         let all = requests.all(view);
@@ -158,7 +158,7 @@ impl PlacementPolicy for RoundAndRound {
                 None => draft.explain(job, Reason::other("no CPUs or memory left on its nodes")),
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 

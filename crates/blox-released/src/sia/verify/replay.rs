@@ -5,9 +5,9 @@ use super::input::{Input, Policy, required};
 use crate::sia::AfterOne;
 use crate::verify::{Case, Compared, VerifyError};
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, GpuId, JobId, JobSpec,
-    NodeSpec, Outlook, PlacementPolicy, Reason, Request, Requests, SchedulingPolicy, Seconds,
-    Shape, Stateless, Time, View,
+    Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue,
+    JobSpec, NodeSpec, PlacementPolicy, Reason, Request, SchedulingPolicy, Seconds, Shape,
+    Stateless, Time, Validity, View,
 };
 use blox_sim::Simulation;
 use blox_sim::overheads::CheckpointRestart;
@@ -41,7 +41,7 @@ pub(super) fn compare(
     let rows = read(case, input)?;
     let (cluster, script) = on_own_nodes(input, &rows);
     let scheduler = match AfterOne::every(Seconds::new(input.interval)) {
-        Some(rounds) => Composition::new("recorded").cadence(rounds),
+        Some(rounds) => Composition::new("recorded").trigger(rounds),
         None => Composition::new("recorded"),
     };
     let recorded = Recorded(Arc::new(script));
@@ -273,7 +273,7 @@ impl Recorded {
 impl Stateless for Recorded {}
 
 impl SchedulingPolicy for Recorded {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         out.stop_unlisted();
         for job in view.active() {
             if let Some(gpus) = self.now(job.id(), view.now()) {
@@ -281,7 +281,7 @@ impl SchedulingPolicy for Recorded {
                 out.push(Request::with_shape(job.id(), shape));
             }
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }
 
@@ -289,9 +289,9 @@ impl PlacementPolicy for Recorded {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let at = draft.view().now();
         let mut moved = Vec::new();
         for request in requests.all(draft.view()).iter() {
@@ -313,7 +313,7 @@ impl PlacementPolicy for Recorded {
                 draft.assign(job, Assignment::of(gpus.iter().copied()))?;
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 

@@ -4,7 +4,7 @@ use super::Mode;
 use super::demand::{Demand, ServerSize};
 use super::pass::Pass;
 use blox_core::{
-    Draft, DraftError, GpuCount, JobId, Outlook, PlacementPolicy, Reason, Requests, Stateless,
+    Draft, DraftError, GpuCount, JobId, JobQueue, PlacementPolicy, Reason, Stateless, Validity,
 };
 use blox_policies::placement::{release_all, settle};
 
@@ -57,9 +57,9 @@ impl PlacementPolicy for Allocate {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let view = draft.view();
         let mut jobs: Vec<(JobId, Demand)> = Vec::new();
         let size = ServerSize::in_view(view);
@@ -93,6 +93,6 @@ impl PlacementPolicy for Allocate {
             settle(draft, job, assignment)?;
         }
         // The first job gets its demand, and running jobs move.
-        Ok(Outlook::NextRound)
+        Ok(Validity::NextRound)
     }
 }

@@ -4,8 +4,8 @@ use super::Mode;
 use super::arrivals::Arrivals;
 use super::demand::{Demand, ServerSize};
 use blox_core::{
-    Event, JobId, JobRef, Outlook, Phase, Policy, Request, Requests, SchedulingPolicy, Seconds,
-    Time, View,
+    Event, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Seconds, Time,
+    Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -165,7 +165,7 @@ impl Policy for Order {
 }
 
 impl SchedulingPolicy for Order {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let size = ServerSize::in_view(view);
         self.list(memory, view);
         let listed = memory.listed.iter().filter_map(|id| view.job(*id));
@@ -189,6 +189,6 @@ impl SchedulingPolicy for Order {
             }
             out.push(Request::gang(&job));
         }
-        Outlook::NextRound
+        Validity::NextRound
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ends::StaleEnds;
 use super::{News, active, repeat, samples::round};
-use blox_core::{Event, JobId, Outlook, Policy, Requests, SchedulingPolicy, Time, View};
+use blox_core::{Event, JobId, JobQueue, Policy, SchedulingPolicy, Time, Validity, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -107,12 +107,12 @@ impl ClassState {
     /// Returns the validity of a decision: until the next demotion or reservation.
     ///
     /// The program waits for neither if no job runs and no arrival is left.
-    fn outlook(&self, more_to_come: bool) -> Outlook {
+    fn validity(&self, more_to_come: bool) -> Validity {
         if self.demoted.is_empty() || (self.granted.is_empty() && !more_to_come) {
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
-        let jump = self.jump_at.map_or(Outlook::Stable, Outlook::Until);
-        jump.and(Outlook::Until(Time::new(self.reserve_at)))
+        let jump = self.jump_at.map_or(Validity::UntilEvent, Validity::Until);
+        jump.and(Validity::Until(Time::new(self.reserve_at)))
     }
 
     fn reserve(&mut self, cluster: u32) {
@@ -194,14 +194,14 @@ impl Policy for ClassQueues {
 }
 
 impl SchedulingPolicy for ClassQueues {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let now = view.now();
         let m = &mut *memory;
         m.blinks.clear();
         let jumps = m.jump_at.is_some_and(|at| at <= now);
         if !m.news.take() && !jumps && now.secs() < m.reserve_at {
             repeat(view, &m.granted, out);
-            return m.outlook(now < self.last_arrival);
+            return m.validity(now < self.last_arrival);
         }
         let arrivals: Vec<_> = view
             .active()
@@ -209,7 +209,7 @@ impl SchedulingPolicy for ClassQueues {
             .collect();
         if !arrivals.is_empty() && m.ends.finish(view, out) {
             m.news = News::default();
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         let idle = m.demoted.is_empty();
         let here = |id: &JobId| active(view, *id).is_some();
@@ -275,7 +275,7 @@ impl SchedulingPolicy for ClassQueues {
             .filter_map(|id| view.job(*id));
         m.ends.note(now, !arrivals.is_empty(), running);
         m.granted = granted;
-        m.outlook(now < self.last_arrival)
+        m.validity(now < self.last_arrival)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Expected ends of jobs that the program fails to remove.
 
-use blox_core::{JobId, JobRef, Reason, Requests, Time, View};
+use blox_core::{JobId, JobQueue, JobRef, Reason, Time, View};
 use serde::{Deserialize, Serialize};
 
 /// Lists of jobs that were expected to end at the time of an arrival.
@@ -19,7 +19,7 @@ impl StaleEnds {
     /// Ends the jobs that an arrival ends early. Returns true if there are any.
     ///
     /// Their ends make the next decision due at the same time.
-    pub fn finish(&mut self, view: View<'_>, out: &mut Requests) -> bool {
+    pub fn finish(&mut self, view: View<'_>, out: &mut JobQueue) -> bool {
         let now = view.now();
         let list = self.seen.iter().rposition(|(at, _)| *at == now);
         let mut jobs = list.map_or(Vec::new(), |i| self.seen.swap_remove(i).1);

@@ -40,7 +40,7 @@ pub use shortest::{InPlace, ShortestBy};
 pub use slicing::{Joined, NodeSets};
 pub use yarn::Yarn;
 
-use blox_core::{Event, GpuId, JobId, JobRef, Node, Phase, Request, Requests, Shape, View};
+use blox_core::{Event, GpuId, JobId, JobQueue, JobRef, Node, Phase, Request, Shape, View};
 use blox_policies::placement::suits;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -70,7 +70,7 @@ impl News {
 }
 
 /// Requests the jobs granted before, and no others.
-fn repeat(view: View<'_>, granted: &[JobId], out: &mut Requests) {
+fn repeat(view: View<'_>, granted: &[JobId], out: &mut JobQueue) {
     for job in granted.iter().filter_map(|id| active(view, *id)) {
         out.push(Request::gang(&job));
     }
@@ -90,7 +90,7 @@ fn active(view: View<'_>, id: JobId) -> Option<JobRef<'_>> {
 
 /// Requests the jobs that fit by GPU count, in order, with backfill. All other jobs stop. Returns
 /// the granted jobs.
-fn allow(view: View<'_>, order: impl Iterator<Item = JobId>, out: &mut Requests) -> Vec<JobId> {
+fn allow(view: View<'_>, order: impl Iterator<Item = JobId>, out: &mut JobQueue) -> Vec<JobId> {
     let mut rooms = rooms(view);
     let mut granted = Vec::new();
     for job in order.filter_map(|id| view.job(id)) {

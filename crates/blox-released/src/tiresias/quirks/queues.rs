@@ -2,7 +2,7 @@
 
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
-use blox_core::{Event, JobId, JobRef, Outlook, Policy, Requests, SchedulingPolicy, Time, View};
+use blox_core::{Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Time, Validity, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -178,12 +178,12 @@ impl Policy for DlasQueues {
 }
 
 impl SchedulingPolicy for DlasQueues {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let now = view.now();
         let m = &mut *memory;
         if !m.news.take() && m.next_jump.is_none_or(|at| now < at) {
             repeat(view, &m.granted, out);
-            return m.next_jump.map_or(Outlook::Stable, Outlook::Until);
+            return m.next_jump.map_or(Validity::UntilEvent, Validity::Until);
         }
         let arrivals: Vec<JobId> = view
             .active()
@@ -192,7 +192,7 @@ impl SchedulingPolicy for DlasQueues {
             .collect();
         if !arrivals.is_empty() && m.ends.finish(view, out) {
             m.news = News::default();
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         let here = |id: &JobId| active(view, *id).is_some();
         m.runnable.retain(here);
@@ -230,6 +230,8 @@ impl SchedulingPolicy for DlasQueues {
         let running = running.filter_map(|id| view.job(*id));
         m.ends.note(now, !arrivals.is_empty(), running);
         memory.next_jump = self.next_jump(memory, view);
-        memory.next_jump.map_or(Outlook::Stable, Outlook::Until)
+        memory
+            .next_jump
+            .map_or(Validity::UntilEvent, Validity::Until)
     }
 }

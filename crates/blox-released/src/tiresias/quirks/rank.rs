@@ -2,7 +2,7 @@
 
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
-use blox_core::{Event, JobId, Outlook, Policy, Requests, SchedulingPolicy, Time, View};
+use blox_core::{Event, JobId, JobQueue, Policy, SchedulingPolicy, Time, Validity, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -53,12 +53,12 @@ impl Policy for LowestRank {
 }
 
 impl SchedulingPolicy for LowestRank {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let now = view.now();
         let m = &mut *memory;
         if !m.news.take() && now.secs() < m.next_look {
             repeat(view, &m.granted, out);
-            return Outlook::Until(Time::new(m.next_look));
+            return Validity::Until(Time::new(m.next_look));
         }
         let known: BTreeSet<JobId> = m.runnable.iter().copied().collect();
         let arrivals: Vec<JobId> = view
@@ -68,7 +68,7 @@ impl SchedulingPolicy for LowestRank {
             .collect();
         if !arrivals.is_empty() && m.ends.finish(view, out) {
             m.news = News::default();
-            return Outlook::Stable;
+            return Validity::UntilEvent;
         }
         m.runnable.retain(|id| active(view, *id).is_some());
         m.runnable.extend(&arrivals);
@@ -86,6 +86,6 @@ impl SchedulingPolicy for LowestRank {
         let running = running.filter_map(|id| view.job(*id));
         m.ends.note(now, !arrivals.is_empty(), running);
         m.next_look += now.secs();
-        Outlook::Until(Time::new(m.next_look))
+        Validity::Until(Time::new(m.next_look))
     }
 }

@@ -2,8 +2,8 @@
 
 use super::News;
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobRef, Node, NodeId, Outlook,
-    PlacementPolicy, Policy, Reason, Request, Requests, View,
+    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobQueue, JobRef, Node, NodeId,
+    PlacementPolicy, Policy, Reason, Request, Validity, View,
 };
 use blox_policies::placement::Blocked;
 use serde::de::DeserializeOwned;
@@ -95,11 +95,11 @@ impl<S: Scheme> PlacementPolicy for Repack<S> {
     fn place(
         &self,
         memory: &mut Self::Memory,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         if !memory.news.take() && memory.scheme.follows_events() {
-            return Ok(Outlook::Stable);
+            return Ok(Validity::UntilEvent);
         }
         let view = draft.view();
         let list = &*requests.all(view);
@@ -142,7 +142,7 @@ impl<S: Scheme> PlacementPolicy for Repack<S> {
                 }
             }
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The schedules `sjf`, `shortest`, `shortest-gpu` and `shortest-expected`.
 
 use super::{News, Samples, active};
-use blox_core::{Event, JobId, JobRef, Outlook, Policy, Request, Requests, SchedulingPolicy, View};
+use blox_core::{
+    Event, JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Validity, View,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +71,7 @@ impl Policy for InPlace {
 }
 
 impl SchedulingPolicy for InPlace {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         if memory.news.take() {
             self.pass(memory, view);
         }
@@ -77,7 +79,7 @@ impl SchedulingPolicy for InPlace {
             out.push(Request::gang(&job));
         }
         out.allow_preemption();
-        Outlook::Stable
+        Validity::UntilEvent
     }
 }
 

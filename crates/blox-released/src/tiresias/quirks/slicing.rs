@@ -2,8 +2,8 @@
 
 use super::active;
 use blox_core::{
-    JobId, JobRef, NodeId, Outlook, Place, Policy, Request, Requests, SchedulingPolicy, Shape,
-    Time, View,
+    JobId, JobQueue, JobRef, NodeId, Place, Policy, Request, SchedulingPolicy, Shape, Time,
+    Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -236,7 +236,7 @@ impl Policy for NodeSets {
 }
 
 impl SchedulingPolicy for NodeSets {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
+    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let gpus_a_node = view.nodes().map(|n| n.gpu_count()).max().unwrap_or(1);
         let classes = ORDER.map(|g| Class::of(g, gpus_a_node));
         let m = &mut *memory;
@@ -280,9 +280,9 @@ impl SchedulingPolicy for NodeSets {
         }
         out.stop_unlisted();
         if m.joined.is_empty() && m.pending.is_empty() {
-            Outlook::Stable
+            Validity::UntilEvent
         } else {
-            Outlook::NextRound
+            Validity::NextRound
         }
     }
 }

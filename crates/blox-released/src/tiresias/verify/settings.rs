@@ -8,7 +8,7 @@ use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
 use crate::verify::{Case, VerifyError};
 use blox_core::{
-    ClusterSpec, Event, JobId, Outlook, Pipeline, Plan, Policy, Requests, SchedulingPolicy, Time,
+    ClusterSpec, Event, JobId, JobQueue, Pipeline, Plan, Policy, SchedulingPolicy, Time, Validity,
     View,
 };
 use blox_sim::workload::WorkloadError;
@@ -343,10 +343,10 @@ impl<P: Policy> Policy for Kept<P> {
 }
 
 impl<P: SchedulingPolicy> SchedulingPolicy for Kept<P> {
-    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut Requests) -> Outlook {
-        let outlook = self.policy.schedule(memory, view, out);
+    fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+        let validity = self.policy.schedule(memory, view, out);
         let mut jobs = self.memory.0.lock().unwrap_or_else(PoisonError::into_inner);
         (self.read)(memory, &mut jobs);
-        outlook
+        validity
     }
 }

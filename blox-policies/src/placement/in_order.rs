@@ -3,8 +3,8 @@
 use super::near::Near;
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
-    Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobRef, NameId, NodeId, NodeStatus,
-    Outlook, Place, PlacementPolicy, Reason, Request, Requests, Shape, Stateless, TrainingSpec,
+    Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NameId, NodeId,
+    NodeStatus, Place, PlacementPolicy, Reason, Request, Shape, Stateless, TrainingSpec, Validity,
     View,
 };
 use smallvec::SmallVec;
@@ -13,11 +13,11 @@ use smallvec::SmallVec;
 pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 
 /// Rule that finds GPUs for one job.
-pub trait Rule: Clone + Send + Sync + 'static {
+pub trait NodeSelector: Clone + Send + Sync + 'static {
     /// Returns free GPUs of the draft for a shape, or `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 
-    /// Returns the nodes of the assignment that [`find`](Rule::find) would return, in the same
+    /// Returns the nodes of the assignment that [`find`](NodeSelector::find) would return, in the same
     /// order.
     ///
     /// Each node comes with the number of its first free GPUs to take. Returns `None` if `find`
@@ -62,19 +62,19 @@ pub enum Blocked {
 /// first. It does so only if they release enough GPUs. Victims whose GPUs are not needed in the end
 /// keep running.
 ///
-/// If the rule works with any free GPUs ([`Rule::takes_any`]), gangs without constraints are first
+/// If the rule works with any free GPUs ([`NodeSelector::takes_any`]), gangs without constraints are first
 /// decided by count. They are placed once all running jobs are known, among all GPUs that are free
 /// after preemption. This places them on fewer nodes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Walk<R> {
+pub struct InOrder<R> {
     rule: R,
     blocked: Blocked,
 }
 
-impl<R: Rule> Walk<R> {
+impl<R: NodeSelector> InOrder<R> {
     /// Creates a walk with a rule and head-of-line blocking.
     pub fn new(rule: R) -> Self {
-        Walk {
+        InOrder {
             rule,
             blocked: Blocked::Stop,
         }
@@ -88,15 +88,15 @@ impl<R: Rule> Walk<R> {
     }
 }
 
-impl<R: Rule> Stateless for Walk<R> {}
+impl<R: NodeSelector> Stateless for InOrder<R> {}
 
-impl<R: Rule> PlacementPolicy for Walk<R> {
+impl<R: NodeSelector> PlacementPolicy for InOrder<R> {
     fn place(
         &self,
         (): &mut (),
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
-    ) -> Result<Outlook, DraftError> {
+    ) -> Result<Validity, DraftError> {
         let mut line = Line::new(&self.rule, requests.preemption_allowed());
         let by_count = self.rule.takes_any();
         let mut blocked = None;
@@ -145,7 +145,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
                 Blocked::Skip => Reason::NoFreeGpus,
             });
         }
-        Ok(Outlook::Stable)
+        Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
@@ -155,7 +155,7 @@ impl<R: Rule> PlacementPolicy for Walk<R> {
 
 /// Places a request on free GPUs with its first shape that fits, together with its partner.
 #[inline]
-pub(crate) fn place_in_free<R: Rule>(
+pub(crate) fn place_in_free<R: NodeSelector>(
     rule: &R,
     request: &Request,
     draft: &mut Draft<'_>,
@@ -193,7 +193,7 @@ fn least_of(request: &Request, needs: impl Fn(&Shape) -> u32) -> Option<u32> {
     }
 }
 
-fn place_by_shapes<R: Rule>(
+fn place_by_shapes<R: NodeSelector>(
     rule: &R,
     request: &Request,
     draft: &mut Draft<'_>,
@@ -271,7 +271,7 @@ struct Line<'r, 'a, R> {
     reserved: u32,
 }
 
-impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
+impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
     fn new(rule: &'r R, preempts: bool) -> Self {
         Line {
             rule,
@@ -286,7 +286,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
     fn serves(
         &mut self,
         request: &Request,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         if place_in_free(self.rule, request, draft)? {
@@ -316,7 +316,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
     fn counts_in(
         &mut self,
         job: &JobRef<'a>,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'a>,
     ) -> Result<bool, DraftError> {
         let wanted = self.reserved.saturating_add(job.gpus().get());
@@ -333,7 +333,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         &mut self,
         job: JobId,
         wanted: u32,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let within_reach = self.finds_victims(wanted, requests, draft);
@@ -365,7 +365,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         &mut self,
         job: JobId,
         wanted: u32,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let enough = |draft: &mut Draft<'_>| Ok(draft.free_gpus() >= wanted);
@@ -388,7 +388,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
         &mut self,
         mut fits: impl FnMut(&mut Draft<'_>) -> Result<bool, DraftError>,
         by: JobId,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let start = draft.savepoint();
@@ -411,7 +411,7 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
     fn finds_victims(
         &mut self,
         needed: u32,
-        requests: &mut Requests,
+        requests: &mut JobQueue,
         draft: &Draft<'_>,
     ) -> Option<u32> {
         if !self.preempts {
@@ -450,7 +450,11 @@ impl<'r, 'a, R: Rule> Line<'r, 'a, R> {
 /// Places a running job again with the first shape that fits, on its own and free GPUs. If no shape
 /// fits or the job shares its GPUs, it keeps them.
 #[cold]
-fn moves<R: Rule>(rule: &R, request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+fn moves<R: NodeSelector>(
+    rule: &R,
+    request: &Request,
+    draft: &mut Draft<'_>,
+) -> Result<(), DraftError> {
     let Some(has) = changeable(draft, request.job) else {
         return Ok(());
     };
@@ -600,7 +604,7 @@ pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> R
 }
 
 /// Checks whether the rule could place the job on the empty cluster.
-pub(crate) fn can_ever_place<R: Rule>(
+pub(crate) fn can_ever_place<R: NodeSelector>(
     rule: &R,
     view: View<'_>,
     job: &JobRef<'_>,
@@ -647,7 +651,7 @@ mod tests {
                 core: Runtime::new(state, Box::new(rounds)),
                 policy: Composition::new("shortest")
                     .scheduling(by_length.preemptive())
-                    .placement(Walk::new(Consolidated::default()).when_blocked(blocked))
+                    .placement(InOrder::new(Consolidated::default()).when_blocked(blocked))
                     .build()
                     .unwrap(),
                 jobs: 0,
@@ -706,11 +710,11 @@ mod tests {
                     false => asks(&job).into_iter().for_each(|r| out.push(r)),
                 }
             }
-            Outlook::NextRound
+            Validity::NextRound
         });
         let mut policy = Composition::new("moving")
             .scheduling(scheduling)
-            .placement(Walk::new(Consolidated::default()))
+            .placement(InOrder::new(Consolidated::default()))
             .build()
             .unwrap();
         for (id, gpus) in [(0, 2), (1, 1)] {

@@ -5,7 +5,7 @@ use crate::units::{Seconds, Time};
 
 /// Moments of decisions. A decision moment without a possible change is skipped; the results are
 /// the same as without skipping.
-pub trait Cadence: Part + Sync {
+pub trait DecisionTrigger: Part + Sync {
     /// Returns the first decision moment that is not before `t` and is after `last`, the moment of
     /// the last decision.
     fn first_from(&self, t: Time, last: Option<Time>) -> Time;
@@ -20,7 +20,7 @@ pub trait Cadence: Part + Sync {
     }
 }
 
-crate::dyn_part!(Cadence);
+crate::dyn_part!(DecisionTrigger);
 
 /// A decision at every multiple of a period: Blox's rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +46,7 @@ impl Default for Rounds {
 
 impl Part for Rounds {}
 
-impl Cadence for Rounds {
+impl DecisionTrigger for Rounds {
     #[inline]
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
         let p = self.period.secs();
@@ -104,7 +104,7 @@ impl OnEvent {
 
 impl Part for OnEvent {}
 
-impl Cadence for OnEvent {
+impl DecisionTrigger for OnEvent {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
         match last {
             Some(last) => t.max(last + self.gap),
