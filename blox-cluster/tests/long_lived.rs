@@ -1,4 +1,4 @@
-//! A scheduler that has seen many jobs costs what one costs that has seen few.
+//! The cost of a scheduler does not depend on the number of ended jobs.
 
 #![allow(clippy::disallowed_methods, reason = "measures times")]
 

@@ -41,7 +41,7 @@ pub enum RegistryError {
         name: String,
         /// The parameter.
         param: String,
-        /// What [`did_you_mean`] says about it.
+        /// Suggestion of [`did_you_mean`].
         suggestion: String,
         /// All its parameters.
         known: String,

@@ -1070,7 +1070,7 @@ fn failure_printed_as_test_fails_again() {
     assert!(test.contains(&name), "{test}");
     let (_, case) = test.split_once("r#\"").unwrap();
     let (case, _) = case.split_once("\"#;").unwrap();
-    assert_eq!(case, first.script);
+    assert_eq!(case, &*first.script);
     assert_eq!(case.matches("\"work\":").count(), first.jobs, "{case}");
     let again = single_gpu_only().case(case).unwrap().check().unwrap_err();
     assert_eq!(again, first);
@@ -1116,7 +1116,7 @@ fn case_that_cannot_be_read_is_refused() {
     );
     let case = single_gpu_only().check().unwrap_err().script;
     let unknown = case.replace("{\"submit\":0}", "{\"submit\":4242}");
-    assert_ne!(unknown, case);
+    assert_ne!(unknown, *case);
     let expected = "cannot read the case: Submit(JobId(4242)) names what the case does not have";
     assert_eq!(read(&unknown).to_string(), expected);
 }

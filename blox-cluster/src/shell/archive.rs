@@ -1,5 +1,5 @@
-//! Archive of ended jobs, in files of a thousand job numbers each, so that the scheduler's memory,
-//! log and snapshots follow the live jobs and the latest ended ones.
+//! Archive of ended jobs, in files of a thousand job numbers each. The scheduler's memory, log and
+//! snapshots contain only the live jobs and the latest ended jobs.
 //!
 //! A file has one JSON line per job. A crash may repeat the line of a job or tear the last line: the
 //! last complete line counts. A job is archived before the log records that the scheduler drops it,

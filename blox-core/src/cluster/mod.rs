@@ -627,9 +627,9 @@ impl Cluster {
         self.nodes[on.node.index()].mixed & on.bits == 0
     }
 
-    /// Notes in `passing` that a job takes GPUs. Returns `None` if the list is empty, or if one of
-    /// the GPUs does not exist, is not usable, is listed twice, or has a job in either ledger that
-    /// has not vacated it.
+    /// Notes in `passing` that a job takes GPUs. Returns `None` if the list is empty or a GPU is
+    /// listed twice. Also returns `None` if a GPU does not exist, is not usable, or has a job in
+    /// either ledger that has not vacated it.
     #[inline]
     pub(crate) fn occupy(&self, gpus: &[GpuId], passing: &mut Passing) -> Option<Occupied> {
         let (mut rest, mut left, mut together) = (gpus, 0, None);

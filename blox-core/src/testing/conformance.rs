@@ -139,7 +139,7 @@ pub struct Failure {
     pub found: String,
     /// The cluster, the jobs and the outside events of the case, for [`Suite::case`]. Empty if the
     /// scheduler could not be built.
-    pub script: String,
+    pub script: Box<str>,
 }
 
 impl Failure {
@@ -292,7 +292,7 @@ pub struct Suite<'a> {
     cases: u64,
     first: u64,
     contents: Contents,
-    /// The only case, instead of those of the seeds.
+    /// The only case; replaces the seeds.
     script: Option<Arc<Script>>,
     starves: bool,
     keeps: bool,
@@ -455,7 +455,12 @@ impl Suite<'_> {
             at: at.at,
             expected: problem.expected,
             found: problem.found,
-            script: at.script.as_ref().map(|s| s.to_text()).unwrap_or_default(),
+            script: at
+                .script
+                .as_ref()
+                .map(|s| s.to_text())
+                .unwrap_or_default()
+                .into(),
         })
     }
 

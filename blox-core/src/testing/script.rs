@@ -152,7 +152,7 @@ pub(crate) struct Script {
     pub horizon: Time,
 }
 
-/// What the cases of a suite may contain.
+/// Permitted contents of the cases of a suite.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
     pub troubles: Faults,

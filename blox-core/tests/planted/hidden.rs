@@ -231,8 +231,10 @@ fn skipped_cordons() -> Pipeline {
     scheduled(Hooked::<Skips> {
         initial: |_| Skips::default(),
         on_event: |memory, _, event| {
-            if let Event::NodeManaged { action } = event {
-                *memory.faults.entry(action.node()).or_default() += 1;
+            if let Event::NodeManaged { action } = event
+                && let Some(node) = action.node()
+            {
+                *memory.faults.entry(node).or_default() += 1;
             }
         },
         on_launches: |_, _, _| {},

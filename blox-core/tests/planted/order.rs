@@ -1,5 +1,11 @@
 //! Policies whose order depends on more than their inputs.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "these policies are wrong on purpose"
+)]
+
 use super::{AT_RANDOM, check, list, placed, planted, scheduled};
 use blox_core::ids::{GpuId, JobId};
 use blox_core::policy::scheduling_fn;

@@ -222,8 +222,8 @@ pub struct Durable {
     /// Id of the log. It is set at the first start.
     #[serde(default)]
     pub cluster: Option<ClusterId>,
-    /// Unix time at which the cluster's time is 0. All other times count from it, so that grids of
-    /// rounds and deadlines are those of a simulation.
+    /// Unix time at which the cluster's time is 0. All other times count from it.
+    /// Rounds and deadlines then have the same grid as in a simulation.
     #[serde(default)]
     pub origin: Time,
     /// The scheduler's epoch.
