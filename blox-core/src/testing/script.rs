@@ -620,7 +620,9 @@ impl Script {
             if r.chance(0.3) {
                 // A node that joins late and may leave again: no job needs it to fit.
                 let (node, joins) = (NodeId(nodes as u32), at(r));
-                let like = r.pick(&self.cluster.nodes);
+                let mut like = r.pick(&self.cluster.nodes);
+                // A node without GPUs cannot join a running cluster.
+                like.gpus = like.gpus.max(1);
                 self.outside.push((joins, Outside::Join(like)));
                 if r.chance(0.5) {
                     let leaves = joins + Seconds::new(r.between(1.0, 5.0) * self.round);

@@ -2,7 +2,7 @@
 
 use super::colocation::Colocation;
 use super::instance::{Pair, PerType, TypePool};
-use blox_core::{JobRef, JobSpec};
+use blox_core::{Extras, JobRef, JobSpec, Name};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +28,10 @@ pub(super) fn rate(pool: &TypePool, spec: &JobSpec) -> f64 {
 }
 
 fn may_use(pool: &TypePool, spec: &JobSpec) -> bool {
-    let types = &spec.extras().gpu_types;
-    types.is_empty() || types.contains(&pool.name)
+    let extras = spec.extras();
+    let accepts = extras.gpu_types.is_empty() || extras.gpu_types.contains(&pool.name);
+    let training = extras.training.as_deref();
+    accepts && training.is_none_or(|t| pool.name.is_empty() || t.on(&pool.name).is_some())
 }
 
 /// Computes which jobs may share GPUs, and how fast both then are.
@@ -119,6 +121,7 @@ fn kinds(jobs: &[JobRef<'_>]) -> Vec<usize> {
             && a.work.rate == b.work.rate
             && x.model == y.model
             && x.gpu_types == y.gpu_types
+            && trained_types(x).eq(trained_types(y))
             && speeds
     };
     let mut numbers = Vec::with_capacity(jobs.len());
@@ -130,4 +133,45 @@ fn kinds(jobs: &[JobRef<'_>]) -> Vec<usize> {
         }
     }
     numbers
+}
+
+/// Returns the GPU types of a training job.
+fn trained_types(extras: &Extras) -> impl Iterator<Item = &Name> {
+    let training = extras.training.iter();
+    training.flat_map(|training| training.types.keys())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{Adapts, GpuCount, Seconds, Time, TrainingSpec, TypeLimits};
+
+    #[test]
+    fn training_job_has_no_rate_on_a_type_without_limits() {
+        let limits = TypeLimits {
+            per_gpu: (8, 64),
+            one_gpu_rate: 300.0,
+            stages: 1,
+        };
+        let training = TrainingSpec {
+            initial_batch: 64,
+            max_batch: 256,
+            adapts: Adapts::All,
+            restart: Seconds::new(1.0),
+            types: [("a100".into(), limits)].into(),
+        };
+        let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(100.0)).with_extras(Extras {
+            training: Some(Arc::new(training)),
+            ..Extras::default()
+        });
+        let rate_on = |name: &str| {
+            let pool = TypePool {
+                name: name.into(),
+                gpus: 4,
+                price: 1.0,
+            };
+            rate(&pool, &spec)
+        };
+        assert_eq!(["a100", "v100", ""].map(rate_on), [1.0, 0.0, 1.0]);
+    }
 }
