@@ -2,6 +2,7 @@
 
 mod support;
 
+#[cfg(feature = "released")]
 use blox::sim::registry::World as _;
 use std::fs;
 use std::io::Write;
@@ -275,6 +276,7 @@ fn a_job_tells_its_story_by_number_or_name() {
     );
 }
 
+#[cfg(feature = "released")]
 #[test]
 fn everything_wrong_is_one_sentence_and_exit_2() {
     let dir = folder();
@@ -1083,6 +1085,7 @@ fn policies_have_names_and_parameters() {
     assert!(one.out.contains("gpus=32"), "{}", one.out);
 }
 
+#[cfg(feature = "released")]
 #[test]
 fn a_case_is_equal_or_shows_what_differs() {
     let dir = tempfile::tempdir().unwrap();
@@ -1210,11 +1213,14 @@ fn a_case_is_equal_or_shows_what_differs() {
 }
 
 /// Two jobs that exceed two GPUs, and a third job.
+#[cfg(feature = "released")]
 const TIRESIAS_TRACE: &str = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n\
     0,2,0,1,vgg16,3000,100\n1,1,100,1,vgg16,200,1600\n2,1,1700,1,resnet50,100,0\n";
+#[cfg(feature = "released")]
 const TIRESIAS_CLUSTER: &str =
     "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n1,1,2,16,64\n";
 
+#[cfg(feature = "released")]
 #[test]
 fn a_case_of_tiresias_is_told_by_its_columns_and_settings() {
     let dir = tempfile::tempdir().unwrap();
@@ -1325,6 +1331,7 @@ fn one_virtual_cluster_has_its_own_nodes_and_jobs() {
     assert_eq!(seen.code, Some(2));
 }
 
+#[cfg(feature = "released")]
 #[test]
 fn files_of_tiresias_are_traces_and_clusters() {
     let dir = tempfile::tempdir().unwrap();
@@ -1443,6 +1450,7 @@ fn a_comparison_over_seeds_that_is_interrupted_says_how_many_it_has() {
 }
 
 /// An interrupted figure keeps its finished simulations and reports their number.
+#[cfg(feature = "released")]
 #[cfg(unix)]
 #[test]
 fn a_figure_that_is_interrupted_says_what_there_is() {
@@ -1470,6 +1478,7 @@ fn a_figure_that_is_interrupted_says_what_there_is() {
 }
 
 /// A figure without named runs can be interrupted as well.
+#[cfg(feature = "released")]
 #[cfg(unix)]
 #[test]
 fn a_figure_without_runs_can_be_interrupted() {

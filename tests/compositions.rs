@@ -254,6 +254,7 @@ fn decisions_replay_from_the_journal() {
 }
 
 /// Checks the number of rows that equal the released program or its rules.
+#[cfg(feature = "released")]
 fn equals_the_artifact(name: &str, expected: usize) {
     let figure = blox::released::figure::figure(name).expect("a figure");
     let runs = blox::released::figure::simulations(&*figure, None).expect("no data needed");
@@ -277,11 +278,13 @@ fn equals_the_artifact(name: &str, expected: usize) {
     }
 }
 
+#[cfg(feature = "released")]
 #[test]
 fn admission_by_load_gives_the_averages_of_the_released_rules() {
     equals_the_artifact("blox-fig12", 13);
 }
 
+#[cfg(feature = "released")]
 #[test]
 fn the_sweep_of_loads_gives_the_averages_of_the_released_program() {
     equals_the_artifact("blox-fig6", 54);

@@ -1,4 +1,5 @@
 //! Tests of deadlines under ElasticFlow and its ablations.
+#![cfg(feature = "released")]
 
 use blox::core::{
     ClusterSpec, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, ServiceClass,

@@ -2,6 +2,7 @@
 //!
 //! A changed hash means changed decisions: explain it in the commit that makes it. `BLOX_BLESS=1
 //! cargo test --test fingerprints` updates the table.
+#![cfg(feature = "released")]
 
 use blox::core::perf::TypeSpeeds;
 use blox::core::{

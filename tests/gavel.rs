@@ -1,4 +1,5 @@
 //! Simulations of Gavel's policies.
+#![cfg(feature = "released")]
 
 use blox::core::perf::TypeSpeeds;
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time};

@@ -1,4 +1,5 @@
 //! Comparison with cases of original programs, in the folder that `BLOX_GOLDEN` names.
+#![cfg(feature = "released")]
 
 use blox::released::elasticflow::files::{Recipe, read_trace};
 use blox::released::verify::{compare, compare_visiting_every_round, find_cases};

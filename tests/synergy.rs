@@ -1,5 +1,6 @@
 //! End-to-end tests of Synergy: a case of its released simulator, its files on the command line,
 //! and speeds by CPUs and memory.
+#![cfg(feature = "released")]
 
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time, perf::Sensitivity};
 use blox::policies::placement::Allocation;

@@ -1,4 +1,5 @@
 //! Tests of Tiresias: queues, Gittins index, promotion, placement by skew.
+#![cfg(feature = "released")]
 
 use blox::core::input::Input;
 use blox::core::journal::Journal;
