@@ -1599,7 +1599,10 @@ fn speeds_by_type_come_from_a_file_of_gavels() {
             "simulate --scheduler gavel --trace jobs.trace --format gavel --throughputs no.json",
             "no.json",
         ),
-        ("compare gavel{prices=v100:0} --jobs 5", "TYPE:PRICE"),
+        (
+            "compare gavel{policy=max-throughput-per-cost,prices=v100:0} --jobs 5",
+            "TYPE:PRICE",
+        ),
     ] {
         let seen = at(dir.path(), line.split_whitespace());
         assert_eq!(seen.code, Some(2), "{}", seen.err);
