@@ -441,7 +441,7 @@ fn drain_with_eviction_moves_a_job_to_another_node() {
     let nodes = |c: &Cluster| c.job(job)["nodes"].clone();
     let first = nodes(&c)[0].as_str().unwrap().to_owned();
     let drain = ["drain", &first, "--why", "upgrade", "--evict-after"];
-    let wrong = c.run(&[&drain[..], &["-1"]].concat());
+    let wrong = c.run(&[&drain[..], &["soon"]].concat());
     assert!(wrong.unwrap_err().contains("at least 0"));
     c.run(&[&drain[..], &["1"]].concat()).unwrap();
     c.until("the job runs on the other node", |c| {
