@@ -10,7 +10,7 @@ use crate::results::{
     Waits,
 };
 use crate::workload::Workload;
-use crate::{Ended, Measure, SimError, Watch};
+use crate::{Ended, Measure, SimError, Told, Watch};
 use blox_core::core::Counters;
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
@@ -86,21 +86,6 @@ pub struct Report {
     pub end: Time,
     /// Collectors of [`Simulation::collector`], with their data.
     pub collected: Collected,
-}
-
-/// Numbers of jobs with the data that some policies need. Without such jobs, these policies work
-/// without the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// Jobs with a user's estimate of the running time (`estimator=user`).
-    pub user_estimates: u64,
-    /// Jobs with an [estimate](blox_core::estimate::ESTIMATE) among their attributes
-    /// (`estimator=brought`).
-    pub brought: u64,
-    /// Jobs that reported a loss, or have a loss curve.
-    pub losses: u64,
-    /// Jobs that say how their speed depends on GPUs and batch size.
-    pub trainings: u64,
 }
 
 /// Collectors of a simulation after its run.

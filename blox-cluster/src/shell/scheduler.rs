@@ -3,7 +3,7 @@
 
 use super::archive::Archive;
 use super::clock;
-use super::metrics::Counters;
+use super::counters::Counters;
 use crate::log::{Log, LogError, Page};
 use crate::protocol::launches::{Durable, Past};
 use crate::protocol::scheduler::{Effect, Heard, RequestError, Saved, Scheduler, Settings, Step};

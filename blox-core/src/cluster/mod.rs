@@ -4,6 +4,8 @@
 //! releases it. A GPU is *held* by (bound to) a job from the launch command until the report that
 //! the job has left. Policies plan on promises. A launch waits until no other job holds its GPUs.
 
+mod layout;
+mod link;
 pub mod spec;
 pub mod topology;
 

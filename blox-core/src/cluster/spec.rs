@@ -1,5 +1,6 @@
 //! Specification of a cluster.
 
+pub use super::link::{Link, LinkKind};
 use crate::ids::Name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -9,32 +10,6 @@ pub const MAX_GPUS_PER_NODE: u32 = 64;
 
 /// Maximum number of nodes of a cluster. Larger numbers are typing errors and would exhaust memory.
 pub const MAX_NODES: usize = 1_000_000;
-
-/// Kind of connection between two GPUs of one node, fastest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LinkKind {
-    /// NVLink or an equivalent.
-    NvLink,
-    /// A PCIe switch or the CPU's root complex.
-    Pcie,
-    /// Through the memory of both sockets.
-    Socket,
-}
-
-/// A link between two GPUs of a node, by their number on the node.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    /// One end.
-    pub a: u32,
-    /// The other end.
-    pub b: u32,
-    /// Kind of link.
-    pub kind: LinkKind,
-    /// Bandwidth in GB/s, above 0.
-    pub gb_per_s: f64,
-}
 
 /// Specification of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -259,7 +234,7 @@ impl ClusterSpec {
 /// # Errors
 /// The name is unknown, or the layout is for another number of GPUs.
 pub fn links_of(layout: &str, gpus: u32) -> Result<Vec<Link>, String> {
-    use super::topology::Layout;
+    use super::layout::Layout;
     let Some(found) = Layout::named(layout) else {
         let names = Layout::ALL.map(|(name, _)| name);
         return Err(crate::suggest::one_of(layout, names));

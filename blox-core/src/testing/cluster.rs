@@ -1,8 +1,8 @@
 //! A scripted cluster on virtual time: the backend of the conformance suite. It keeps its own
 //! accounts and compares them with the state after every step.
 
-use super::conformance::{Place, Problem, Property};
 use super::listed;
+use super::problem::{Place, Problem, Property, near};
 use super::script::{Fault, Outside, Script};
 use super::verify::verify;
 use crate::assignment::GpuList;
@@ -900,11 +900,6 @@ impl ScriptedCluster {
 
 /// Shares of the work since the launch that a checkpoint may have kept.
 const KEPT: [f64; 3] = [0.0, 0.5, 1.0];
-
-/// Returns whether two numbers are equal up to rounding.
-pub(crate) fn near(a: f64, b: f64) -> bool {
-    (a - b).abs() <= 1e-6 * (1.0 + a.abs().max(b.abs()))
-}
 
 impl Backend for ScriptedCluster {
     type Error = Problem;

@@ -1,7 +1,8 @@
 //! Checks that a scheduler keeps the rules that every backend relies on.
 
-use super::cluster::{ScriptedCluster, near};
+use super::cluster::ScriptedCluster;
 use super::difference::{self, Steps};
+use super::problem::{Place, Problem, Property, lock, near};
 use super::script::{Contents, Fault, Faults, Script};
 use super::verify::verify;
 use crate::decision::{Action, NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
@@ -29,89 +30,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// A rule that a scheduler, or the core, broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Property {
-    /// The same inputs give the same decisions, byte for byte in the journal.
-    Determinism,
-    /// Plans fit the state that they were made from: no GPU is allocated twice, and neither plans
-    /// nor requests name unknown jobs.
-    Plan,
-    /// Verdicts and node actions are possible for their jobs and nodes.
-    Answers,
-    /// A policy does not panic.
-    Panic,
-    /// A policy returns from each call within the suite's [time limit](Suite::patience).
-    Hang,
-    /// Allocated and bound GPUs, counts and lists agree with the jobs. No GPU has more jobs than
-    /// agreed to share it.
-    Ledgers,
-    /// Events and commands match each other.
-    Commands,
-    /// Progress and attained service only grow, except for reported losses of a crash and
-    /// corrections of a launch's running time. Executed work equals accounted work.
-    Work,
-    /// Time does not run backwards.
-    Time,
-    /// Every job that fits ends.
-    Liveness,
-    /// The end of every job is accounted for.
-    Accounting,
-    /// An [`Validity`] is correct: visiting every decision moment gives the same decisions.
-    Validity,
-    /// A clone decides like its original and does not affect the original.
-    Clone,
-    /// A fresh instance that restores the saved memory decides like the instance that saved it.
-    Restore,
-    /// A journal replays with the same decisions.
-    Replay,
-    /// Jobs of a virtual cluster run only on nodes that serve it. Checked only with
-    /// [`Suite::keeps_virtual_clusters`].
-    VirtualClusters,
-}
-
-impl fmt::Display for Property {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Property::Determinism => "is not deterministic",
-            Property::Plan => "made a plan that contradicts the state",
-            Property::Answers => "answered about jobs or nodes that cannot take it",
-            Property::Panic => "panicked",
-            Property::Hang => "does not answer",
-            Property::Ledgers => "led to ledgers that disagree",
-            Property::Commands => "led to commands and events that disagree",
-            Property::Work => "led to work lost or made from nothing",
-            Property::Time => "led to time running backwards",
-            Property::Liveness => "starves a job that fits",
-            Property::Accounting => "led to a job that is not accounted for",
-            Property::Validity => "gave an untrue validity",
-            Property::Clone => "does not survive cloning",
-            Property::Restore => "does not survive saving and restoring",
-            Property::Replay => "does not replay from its journal",
-            Property::VirtualClusters => "placed a job outside of its virtual cluster",
-        })
-    }
-}
-
-/// A broken rule, before its place in the case is known.
-#[derive(Clone, Debug)]
-pub(crate) struct Problem {
-    property: Property,
-    expected: String,
-    found: String,
-}
-
-impl Problem {
-    pub fn new(property: Property, expected: String, found: String) -> Self {
-        Problem {
-            property,
-            expected,
-            found,
-        }
-    }
-}
 
 /// A scheduler that breaks a rule, with the smallest failing case found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -852,56 +770,6 @@ struct Ending {
     first_start: Option<Time>,
     preemptions: u32,
     launches: u32,
-}
-
-/// The current position in a case. It is shared so that it stays readable after a panic.
-#[derive(Clone, Default)]
-pub(crate) struct Place(Arc<Mutex<At>>);
-
-#[derive(Default)]
-pub(crate) struct At {
-    policy: Option<Name>,
-    jobs: usize,
-    script: Option<Arc<Script>>,
-    step: u64,
-    at: Time,
-    /// The call that the policy has not returned from yet, with its number.
-    call: Option<(u64, &'static str)>,
-    calls: u64,
-}
-
-impl Place {
-    /// Sets the number of inputs processed.
-    pub fn at_step(&self, step: u64) {
-        self.lock().step = step;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, At> {
-        lock(&self.0)
-    }
-
-    /// Calls the policy and records the call while it lasts.
-    fn during<T>(&self, call: &'static str, now: Time, make: impl FnOnce() -> T) -> T {
-        /// Marks the call as returned, even after a panic.
-        struct Answered<'a>(&'a Place);
-        impl Drop for Answered<'_> {
-            fn drop(&mut self) {
-                self.0.lock().call = None;
-            }
-        }
-        {
-            let mut at = self.lock();
-            at.at = now;
-            at.calls += 1;
-            at.call = Some((at.calls, call));
-        }
-        let _answered = Answered(self);
-        make()
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
 /// A journal in memory.

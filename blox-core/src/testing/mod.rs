@@ -4,11 +4,13 @@
 mod cluster;
 mod conformance;
 mod difference;
+mod problem;
 mod random;
 mod script;
 mod verify;
 
-pub use conformance::{CaseError, Failure, Property, Report, Subject, Suite, conformance};
+pub use conformance::{CaseError, Failure, Report, Subject, Suite, conformance};
+pub use problem::Property;
 pub use script::Fault;
 
 use crate::assignment::{Assignment, GpuList};

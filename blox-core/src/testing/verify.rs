@@ -1,8 +1,7 @@
 //! Consistency checks of the state: counts and ledgers are recomputed from the jobs.
 
-use super::cluster::near;
-use super::conformance::{Problem, Property};
 use super::listed;
+use super::problem::{Problem, Property, near};
 use crate::assignment::Assignment;
 use crate::cluster::MAX_JOBS_PER_GPU;
 use crate::ids::{GpuId, JobId};

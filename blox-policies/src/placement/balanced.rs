@@ -1,6 +1,6 @@
 //! Placement that balances load over nodes.
 
-use super::in_order::{NodeSelector, most_with_resources, suits};
+use super::selector::{NodeSelector, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuId, JobRef, NodeId, Shape};
 use std::cmp::Reverse;
 

@@ -1,7 +1,7 @@
 //! Placement by intra-node bandwidth.
 
 use super::consolidated::{Consolidated, Split};
-use super::in_order::{NodeSelector, has_resources, suits};
+use super::selector::{NodeSelector, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuCount, GpuList, JobRef, Node, Shape, View};
 
 /// Placement by intra-node bandwidth (Blox, EuroSys 2024, table 4: Bebop).

@@ -1,6 +1,7 @@
 //! Buddy placement: powers of two on one node, or on whole nodes.
 
-use super::in_order::{changeable, most_with_resources, shortage_of_gpus, suits};
+use super::in_order::{changeable, shortage_of_gpus};
+use super::selector::{most_with_resources, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, Node, NodeId,
     PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
@@ -54,7 +55,7 @@ impl PlacementPolicy for Buddy {
         // An elastic job can run on its smallest level.
         let least = job.spec().extras().levels.first().copied();
         let least = least.unwrap_or(job.gpus()).min(job.gpus());
-        super::in_order::fits_count(view, job, least)
+        super::selector::fits_count(view, job, least)
     }
 }
 

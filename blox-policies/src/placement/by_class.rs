@@ -1,6 +1,6 @@
 //! Placement by one of two rules, chosen by a job's application class.
 
-use super::in_order::{NodeSelector, Parts};
+use super::selector::{NodeSelector, Parts};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
 
 /// Places jobs of named classes by one rule, and all other jobs by another.

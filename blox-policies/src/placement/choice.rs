@@ -1,6 +1,6 @@
 //! Choice between two rules, for compositions that take the rule as a parameter.
 
-use super::in_order::{NodeSelector, Parts};
+use super::selector::{NodeSelector, Parts};
 use super::{Consolidated, FirstFree};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
 

@@ -1,6 +1,6 @@
 //! Placement on as few nodes as possible.
 
-use super::in_order::{NodeSelector, Parts, has_resources, on_nodes, sizes_for, suits};
+use super::selector::{NodeSelector, Parts, has_resources, on_nodes, sizes_for, suits};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, NodeStatus, Shape, View};
 
 /// Placement of a job that fits on no single node.

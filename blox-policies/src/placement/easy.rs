@@ -1,6 +1,7 @@
 //! EASY-style backfill.
 
-use super::in_order::{NodeSelector, can_ever_place, place_in_free, shortage};
+use super::in_order::{can_ever_place, place_in_free, shortage};
+use super::selector::NodeSelector;
 use blox_core::{
     Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Stateless, Time, Validity, View,
     estimate::{Estimator, Oracle},

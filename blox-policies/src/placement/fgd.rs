@@ -1,7 +1,7 @@
 //! Fragmentation gradient descent.
 
 use super::consolidated::{Consolidated, Split};
-use super::in_order::{NodeSelector, has_resources, suits};
+use super::selector::{NodeSelector, has_resources, suits};
 use blox_core::{Assignment, Draft, JobRef, Node, Shape};
 
 /// Fragmentation gradient descent (FGD, ATC 2023) on whole GPUs.

@@ -1,6 +1,6 @@
 //! The first free GPUs.
 
-use super::in_order::{NodeSelector, has_resources, suits};
+use super::selector::{NodeSelector, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
 
 /// The first free GPUs, by node and then by GPU number, however they are spread.

@@ -1,6 +1,6 @@
 //! Placement that keeps running jobs on their nodes.
 
-use super::in_order::{has_resources, most_with_resources, on_nodes, shape_of, suits};
+use super::selector::{has_resources, most_with_resources, on_nodes, shape_of, suits};
 use super::types::fits_a_type;
 use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,

@@ -1,6 +1,7 @@
 //! Lease-based placement in rounds: a job that stays on its GPU type keeps its GPUs.
 
-use super::in_order::{NodeSelector, place_in_free, shortage};
+use super::in_order::{place_in_free, shortage};
+use super::selector::NodeSelector;
 use super::types::most_of_a_type;
 use blox_core::{
     Draft, DraftError, GpuTypeId, JobQueue, JobRef, NameId, NodeStatus, PlacementPolicy, Reason,

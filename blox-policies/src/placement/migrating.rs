@@ -1,7 +1,8 @@
 //! Migration to reduce fragmentation.
 
-use super::in_order::{changeable, has_resources, shape_of, suits};
+use super::in_order::changeable;
 use super::resizing::parts;
+use super::selector::{has_resources, shape_of, suits};
 use blox_core::{
     Assignment, Draft, DraftError, Event, GpuList, JobQueue, JobRef, NodeId, PlacementPolicy, Plan,
     Policy, Reason, Validity, View,

@@ -1,6 +1,6 @@
 //! Placement as near to another job as possible.
 
-use super::in_order::{NodeSelector, most_with_resources, suits};
+use super::selector::{NodeSelector, most_with_resources, suits};
 use blox_core::{Assignment, Draft, GpuList, JobId, JobRef, Node, Shape};
 use smallvec::SmallVec;
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! Placement of jobs of one size on the same nodes.
 
 use super::Consolidated;
-use super::in_order::{NodeSelector, has_resources, suits};
+use super::selector::{NodeSelector, has_resources, suits};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, Shape, View};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Placement that starts every round from an empty cluster.
 
 use super::anew::settle;
-use super::in_order::{NodeSelector, can_ever_place, shortage};
+use super::in_order::{can_ever_place, shortage};
+use super::selector::NodeSelector;
 use super::types::find;
 use blox_core::perf::app_class;
 use blox_core::{

@@ -1,6 +1,6 @@
 //! Placement by GPU variability: GPUs differ in speed for each application class.
 
-use super::in_order::{NodeSelector, suits};
+use super::selector::{NodeSelector, suits};
 use blox_core::perf::{app_class, gpu_scores};
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, NodeId, Shape};
 

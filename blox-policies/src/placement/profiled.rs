@@ -1,7 +1,7 @@
 //! Placement that consolidates only the jobs that need it.
 
 use super::consolidated::{Consolidated, Split};
-use super::in_order::{NodeSelector, has_resources, suits};
+use super::selector::{NodeSelector, has_resources, suits};
 use blox_core::perf::SkewTable;
 use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
 use std::sync::Arc;

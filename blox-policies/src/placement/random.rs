@@ -1,6 +1,6 @@
 //! Random placement.
 
-use super::in_order::{NodeSelector, most_with_resources, suits};
+use super::selector::{NodeSelector, most_with_resources, suits};
 use crate::splitmix::mixed;
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, Shape};
 

@@ -1,6 +1,7 @@
 //! Placement for jobs whose number of GPUs changes while they run.
 
-use super::in_order::{NodeSelector, changeable, place_in_free, shortage};
+use super::in_order::{changeable, place_in_free, shortage};
+use super::selector::NodeSelector;
 use super::types::alike;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, NodeId,
@@ -142,8 +143,8 @@ fn free_for(
         let left = more - gpus.len() as u32;
         let count = left.min(draft.free_on(node.id()));
         if count == 0
-            || !super::in_order::suits(node, &job, shape, view)
-            || !super::in_order::has_resources(draft, node, shape, count)
+            || !super::selector::suits(node, &job, shape, view)
+            || !super::selector::has_resources(draft, node, shape, count)
         {
             continue;
         }

@@ -1,7 +1,8 @@
 //! Synergy: CPUs and memory allocated by demand, together with GPUs.
 
 use super::anew::{release_all, settle};
-use super::in_order::{NodeSelector, can_ever_place, shortage_of_gpus};
+use super::in_order::{can_ever_place, shortage_of_gpus};
+use super::selector::NodeSelector;
 use super::share::{Amounts, Shares};
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,

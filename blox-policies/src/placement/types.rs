@@ -1,6 +1,6 @@
 //! Placement of training jobs on GPUs of one type.
 
-use super::in_order::{NodeSelector, suits};
+use super::selector::{NodeSelector, suits};
 use blox_core::{
     Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NameId, Node, NodeStatus, Reason, Shape,
     TrainingSpec, View,

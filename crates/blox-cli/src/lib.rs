@@ -42,6 +42,7 @@ mod report;
 #[cfg(feature = "released")]
 mod reproduce;
 mod resolve;
+mod result;
 mod run;
 mod seeds;
 mod step;

@@ -3,11 +3,12 @@
 
 use super::config::Given;
 use super::failure::Coded;
-use super::grid::{Form, number_of};
+use super::grid::Form;
 use super::output::{self, OutputFormat, SharedJournal};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::resolve::Experiment;
+use super::result::Run;
 use super::{Failure, INTERRUPTED, OK, Terminal, losses, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
@@ -15,43 +16,12 @@ use blox_core::registry::{Named, Registry};
 use blox_sim::fairness::FairTimes;
 use blox_sim::results::{Fairness, SharedSink};
 use blox_sim::workload::{Limited, Workload};
-use blox_sim::{Ended, Report, SimError, Watch};
+use blox_sim::{Ended, SimError, Watch};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Results of one scheduler's run.
-pub(super) struct Run {
-    pub report: Report,
-    /// Notices about dropped or repaired jobs of the workload, one line for each.
-    pub notices: Vec<String>,
-    /// Parts of the workload that no job has, one counted line for each.
-    pub lost: Vec<String>,
-    /// Short description of the workload.
-    pub workload: String,
-    /// Length of a round, if there are rounds.
-    pub period_s: Option<f64>,
-    /// Figures of each collector, with the collector's name.
-    pub collected: Vec<(String, Vec<(String, f64)>)>,
-}
-
-impl Run {
-    /// Returns the reason if no job was measured; `None` otherwise, and for interrupted runs.
-    pub fn nothing_measured(&self, experiment: &Experiment<'_>) -> Option<String> {
-        let s = &self.report.summary;
-        if s.measured > 0 || self.report.ended == Ended::Interrupted {
-            return None;
-        }
-        let wanted = experiment.options.measure.as_deref()?;
-        let came = match s.jobs {
-            0 => "no job came".to_owned(),
-            n => format!("names none of the {} that came", number_of(n, "job")),
-        };
-        Some(format!("--measure is `{wanted}`, but {came}"))
-    }
-}
 
 pub(super) fn simulate(
     registry: &Registry,

@@ -4,7 +4,7 @@ use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
 use super::losses;
 use super::output::reasons;
 use super::resolve::{Experiment, parse_measure};
-use super::run::Run;
+use super::result::Run;
 use blox_core::{JobId, Outcome, Time};
 use blox_sim::results::statistics::Paired;
 use blox_sim::results::{JobResult, MissCauses, Summary};

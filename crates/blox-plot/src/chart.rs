@@ -2,7 +2,6 @@
 
 use crate::axis::{Axis, Room};
 use crate::frame::{Frame, Heading, Label, Legend, width_of_ticks};
-use crate::panels;
 use crate::series::{self, Series};
 use crate::style::{SMALL, WIDTH};
 use crate::svg::Page;
@@ -18,7 +17,7 @@ pub struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
-    panels: bool,
+    pub(crate) panels: bool,
 }
 
 /// Height of the frame.
@@ -74,11 +73,8 @@ impl Chart {
         self
     }
 
-    /// Returns the picture.
-    pub fn svg(&self) -> String {
-        if self.panels {
-            return panels::svg(self);
-        }
+    /// Draws all series over the same axes.
+    pub(crate) fn overlaid(&self) -> String {
         let y = self.y.fit(self.ys(), &Room::upwards(HEIGHT, SMALL));
         let y_label = Label::of(&y.label, HEIGHT);
         let left = y_label.beside() + width_of_ticks(&y);

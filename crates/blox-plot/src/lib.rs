@@ -36,6 +36,7 @@
 mod axis;
 mod bars;
 mod chart;
+mod drawing;
 mod frame;
 mod gantt;
 mod outline;

@@ -1,6 +1,6 @@
 //! Folder and files of a case.
 
-use crate::verify::VerifyError;
+use crate::verify_error::VerifyError;
 use blox_traces::Cells;
 use serde_json::Value;
 use std::path::{Path, PathBuf};

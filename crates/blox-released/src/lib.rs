@@ -17,6 +17,7 @@ mod clock;
 pub mod figure;
 mod registry;
 pub mod verify;
+mod verify_error;
 
 pub mod blox;
 pub mod elasticflow;

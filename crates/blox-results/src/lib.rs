@@ -11,6 +11,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod error;
 mod fairness;
 mod folder;
 mod pictures;
@@ -18,8 +19,9 @@ mod report;
 mod sweep;
 mod table;
 
+pub use error::FolderError;
 pub use fairness::finish_time_fairness;
-pub use folder::{AssignmentSpan, Folder, FolderError, JobRow, RunResults};
+pub use folder::{AssignmentSpan, Folder, JobRow, RunResults};
 pub use pictures::{Picture, pictures};
 pub use report::report;
 

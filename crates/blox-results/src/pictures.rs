@@ -1,7 +1,8 @@
 //! Pictures of result folders.
 
+use super::error::FolderError;
 use super::fairness::finish_time_fairness;
-use super::folder::{Folder, FolderError, RunResults};
+use super::folder::{Folder, RunResults};
 use super::{number_of, sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 

@@ -1,6 +1,6 @@
 //! Reads CSV by column names. Errors name file, line and column.
 
-use super::FolderError;
+use super::error::FolderError;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! Built-in applications, without files.
 
-use super::application::{Application, Applications, OnType, StepTimes};
+use super::application::{Application, OnType, StepTimes};
+use super::applications::Applications;
 use super::constants::constants;
 use super::curves::{Curves, Epoch};
 use blox_core::perf::goodput::{GradientNoise, ThroughputParams};

@@ -3,6 +3,7 @@
 
 mod agent;
 mod application;
+mod applications;
 mod constants;
 mod curves;
 mod fits;
@@ -11,7 +12,8 @@ mod table;
 mod triangulated;
 
 pub use agent::{Agent, EpochEnds, PassLimit, Profiles};
-pub use application::{Application, Applications, OnType, StepTimes, WithApplications};
+pub use application::{Application, OnType, StepTimes};
+pub use applications::{Applications, WithApplications};
 pub use constants::{Constants, constants};
 pub use curves::{Curves, Epoch};
 pub use fits::{Fitter, LeastSquares};

@@ -6,7 +6,7 @@ use super::super::files::write_whole;
 use super::super::leftovers::{self, RUN_FILES};
 use super::super::lock::{LOCK, Lock};
 use super::super::resolve::Experiment;
-use super::super::run::Run;
+use super::super::result::Run;
 use super::super::{Failure, plot, report};
 use super::printed::{Figures, pretty};
 use blox_sim::results::{write_jobs, write_rounds, write_timeline};

@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::args::Options;
 use super::super::files::write_whole;
 use super::super::resolve::{Experiment, Input};
-use super::super::run::Run;
+use super::super::result::Run;
 use super::printed::{ended, pretty};
 use blox_core::{ClusterSpec, NodeSpec};
 use serde_json::{Value, json};

@@ -1,13 +1,13 @@
 //! Result folders, JSON and journals.
 
 mod folder;
+mod format;
 mod journals;
 mod manifest;
 mod printed;
 
 pub(super) use folder::{clear, draw, drawn_later, folder, nowhere, prepare, spare, write_run};
+pub(super) use format::OutputFormat;
 pub(super) use journals::{SharedJournal, journals, open_journals};
 pub(super) use manifest::{MANIFEST, cluster, command_line, configuration, inputs, write_manifest};
-pub(super) use printed::{
-    OutputFormat, csv, figures, flatten_collected, json, pretty, pretty_text, reasons,
-};
+pub(super) use printed::{csv, figures, flatten_collected, json, pretty, pretty_text, reasons};

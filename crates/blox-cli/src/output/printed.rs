@@ -1,9 +1,8 @@
 //! Figures as JSON and CSV.
 
 use super::super::Failure;
-use super::super::config::Given;
 use super::super::resolve::Experiment;
-use super::super::run::Run;
+use super::super::result::Run;
 use blox_core::JobId;
 use blox_sim::results::{COLUMNS, Summary, WaitRow, statistics::Paired};
 use blox_sim::{Ended, Report};
@@ -11,37 +10,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-
-/// Output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutputFormat {
-    Table,
-    Markdown,
-    Csv,
-    Json,
-}
-
-impl OutputFormat {
-    pub fn of(given: &Given) -> Result<Self, Failure> {
-        let o = &given.options;
-        match o.output_format.as_deref() {
-            None if o.json => Ok(OutputFormat::Json),
-            None | Some("table") => Ok(OutputFormat::Table),
-            Some("markdown") => Ok(OutputFormat::Markdown),
-            Some("csv") => Ok(OutputFormat::Csv),
-            Some("json") => Ok(OutputFormat::Json),
-            Some(other) => {
-                let known = ["table", "markdown", "csv", "json"];
-                Err(given.unknown("output-format", other, known))
-            }
-        }
-    }
-
-    /// Returns true for machine-readable formats; notices then go to standard error.
-    pub fn is_data(self) -> bool {
-        matches!(self, OutputFormat::Csv | OutputFormat::Json)
-    }
-}
 
 /// Content of `summary.json`, and of an element of the `--json` output.
 #[derive(Serialize)]

@@ -39,7 +39,7 @@ use super::super::files::write_whole;
 use super::super::grid;
 use super::super::lock::Lock;
 use super::super::output::{self, MANIFEST, pretty};
-use super::super::run::Run;
+use super::super::result::Run;
 use super::super::table;
 use super::plan::{Plan, Planned};
 use blox_sim::results::COLUMNS;

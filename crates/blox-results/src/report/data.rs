@@ -1,6 +1,7 @@
 //! The data of the script of the page: jobs and GPUs over time, as columns.
 
-use crate::folder::{FolderError, JobRow, RunResults};
+use crate::error::FolderError;
+use crate::folder::{JobRow, RunResults};
 use crate::pictures::Contestant;
 use crate::whole;
 use serde::Serialize;

@@ -3,7 +3,8 @@
 mod data;
 mod sweep;
 
-use super::folder::{Folder, FolderError};
+use super::error::FolderError;
+use super::folder::Folder;
 use super::number_of;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};

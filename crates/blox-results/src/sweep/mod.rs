@@ -4,7 +4,8 @@ mod pictures;
 
 pub(super) use pictures::pictures;
 
-use super::folder::{Folder, FolderError, RunResults, json};
+use super::error::FolderError;
+use super::folder::{Folder, RunResults, json};
 use super::table::{ColumnAt, Table};
 use blox_sim::results::COLUMNS;
 use blox_sim::results::statistics::Estimate;

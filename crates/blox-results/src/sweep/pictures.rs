@@ -1,6 +1,6 @@
 //! Pictures of a sweep: figures over the settings.
 
-use super::super::folder::FolderError;
+use super::super::error::FolderError;
 use super::super::pictures::Picture;
 use super::super::{in_paths, whole};
 use super::{Group, Sweep};

@@ -2,7 +2,7 @@
 
 use super::buddy::{Shape, Spread};
 use super::job::{Job, log2};
-use super::{Program, Step};
+use super::{ChronusRow, Program, Step};
 use std::collections::VecDeque;
 
 /// State of a job's deadline.
@@ -36,27 +36,6 @@ struct State {
     resumed: u32,
     preempted: u32,
     waited: f64,
-}
-
-/// A row of the original's log, without values that are not determined.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChronusRow {
-    /// The job.
-    pub job: u32,
-    /// End of the job.
-    pub end: f64,
-    /// Waiting time in seconds.
-    pub waited: f64,
-    /// Run time in seconds, including overheads.
-    pub executed: f64,
-    /// Number of times that the job was resumed.
-    pub resumed: u32,
-    /// Number of preemptions.
-    pub preempted: u32,
-    /// Last value of the seconds from submission within which the job should have ended.
-    pub expect: f64,
-    /// Priority: 0 accepted, 1 not accepted, -1 too late for the deadline.
-    pub priority: i32,
 }
 
 /// A job to pack into leases: leases until the deadline, leases needed, and GPUs.

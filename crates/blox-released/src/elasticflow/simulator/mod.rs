@@ -23,7 +23,7 @@ mod tiresias;
 mod trial;
 
 pub use buddy::Shape;
-pub use chronus::{Chronus, ChronusRow, Times};
+pub use chronus::{Chronus, Times};
 pub use edf::{Edf, EdfAdmission};
 pub use elastic::{ElasticFlow, WithoutAdmission};
 pub use gandiva::Gandiva;
@@ -51,6 +51,27 @@ pub struct Outcome {
     pub last_step: f64,
     /// Number of steps.
     pub steps: u64,
+}
+
+/// A row of the log of [`Chronus`], without values that are not determined.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChronusRow {
+    /// The job.
+    pub job: u32,
+    /// End of the job.
+    pub end: f64,
+    /// Waiting time in seconds.
+    pub waited: f64,
+    /// Run time in seconds, including overheads.
+    pub executed: f64,
+    /// Number of times that the job was resumed.
+    pub resumed: u32,
+    /// Number of preemptions.
+    pub preempted: u32,
+    /// Last value of the seconds from submission within which the job should have ended.
+    pub expect: f64,
+    /// Priority: 0 accepted, 1 not accepted, -1 too late for the deadline.
+    pub priority: i32,
 }
 
 /// Planned end of a job.

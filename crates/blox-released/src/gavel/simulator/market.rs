@@ -1,7 +1,7 @@
 //! Shockwave's own policy in its simulator.
 
+use super::batches::Adapting;
 use super::job::Job;
-use super::shockwave::Adapting;
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::{Chosen, Combination};
 use blox_policies::scheduling::shockwave::{Bidder, FairEnd, Market, Regimes};

@@ -13,6 +13,7 @@
 
 mod asked;
 mod assign;
+mod batches;
 mod bisection;
 mod dialect;
 mod everywhere;
@@ -24,6 +25,7 @@ mod program;
 mod shockwave;
 
 pub use asked::{Asked, Shares};
+pub use batches::{BatchJob, Mode};
 pub use bisection::BisectedDuration;
 pub use dialect::{AsGavel, Dialect};
 pub use everywhere::OnEveryType;
@@ -31,7 +33,7 @@ pub use fifo::{FifoMode, ReleasedFifo};
 pub use filling::ReleasedFilling;
 pub use job::{Job, summed_gain};
 pub use program::run;
-pub use shockwave::{AsShockwave, BatchJob, EqualTime, Mode};
+pub use shockwave::{AsShockwave, EqualTime};
 
 use blox_core::Name;
 use blox_policies::scheduling::gavel::Combination;

@@ -1,0 +1,179 @@
+//! Selectors that find GPUs for one job, and what they need to know about nodes.
+
+use blox_core::{
+    Assignment, Draft, GpuCount, JobRef, NameId, NodeId, NodeStatus, Reason, Shape, TrainingSpec,
+    View,
+};
+use smallvec::SmallVec;
+
+/// Nodes, and the number of GPUs on each.
+pub type Parts = SmallVec<[(NodeId, u32); 4]>;
+
+/// Rule that finds GPUs for one job.
+///
+/// ```
+/// # use blox_core::{Action, ClusterSpec, Composition, Decide, Event, GpuId, JobId, JobSpec, Plan};
+/// # use blox_core::{Seconds, State, Time, Verdict};
+/// use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
+/// use blox_policies::placement::{InOrder, NodeSelector, suits};
+/// # use blox_policies::scheduling::Fifo;
+///
+/// /// Places each job on the last node with enough free GPUs.
+/// #[derive(Clone)]
+/// struct LastNode;
+///
+/// impl NodeSelector for LastNode {
+///     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+///         let nodes = draft.nodes_with_free().filter(|n| suits(n, job, shape, draft.view()));
+///         let take = |node| draft.take_from(node, shape.gpus.get());
+///         let gpus = nodes.filter_map(|node| take(node.id())).last()?;
+///         Some(shape.on(gpus)).filter(|found| draft.has_resources(found))
+///     }
+///
+///     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+///         let nodes = view.nodes().filter(|n| suits(n, job, &Shape::default(), view));
+///         GpuCount(nodes.map(|node| node.gpu_count()).max().unwrap_or(0))
+///     }
+/// }
+///
+/// # let mut state = State::new(&ClusterSpec::uniform(2, 2))?;
+/// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0)).into();
+/// # let job = JobId(0);
+/// # state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
+/// # let verdict = Verdict::Accept { class: None, deadline: None };
+/// # state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// let mut scheduler = Composition::new("last-node")
+///     .scheduling(Fifo::default())
+///     .placement(InOrder::new(LastNode))
+///     .build()?;
+/// // One job with one GPU waits on a cluster of two nodes with two GPUs.
+/// let mut plan = Plan::default();
+/// scheduler.plan(View::of(&state), &mut plan)?;
+/// let Action::Place { assignment, .. } = &plan.actions[0] else { panic!() };
+/// assert_eq!(assignment.gpus[..], [GpuId(2)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait NodeSelector: Clone + Send + Sync + 'static {
+    /// Returns free GPUs of the draft for a shape, or `None` if the rule finds none.
+    fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
+
+    /// Returns the nodes of the assignment that [`find`](NodeSelector::find) would return, in the same
+    /// order.
+    ///
+    /// Each node comes with the number of its first free GPUs to take. Returns `None` if `find`
+    /// takes other GPUs or finds none. Implementing it is optional; it saves time.
+    fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
+        let _ = (draft, job, shape);
+        None
+    }
+
+    /// Returns whether the rule can place every job without constraints as long as enough GPUs are
+    /// free.
+    ///
+    /// If so, the walk first decides by GPU counts which jobs run. It then places all of them
+    /// together on the GPUs that are free after all preemptions.
+    fn takes_any(&self) -> bool {
+        false
+    }
+
+    /// Returns the largest number of GPUs that the rule could ever give the job. By default, this
+    /// is the number of GPUs on which the job may run, over all nodes in view that have not left.
+    fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
+        match &job.spec().extras {
+            Some(_) => sizes_for(view, job).sum(),
+            None => view.installed_gpus(),
+        }
+    }
+}
+
+/// Takes the given number of free GPUs from each node for a shape, if they are still free.
+pub(crate) fn on_nodes(
+    draft: &Draft<'_>,
+    nodes: &[(NodeId, u32)],
+    shape: &Shape,
+) -> Option<Assignment> {
+    let mut gpus = blox_core::GpuList::new();
+    for (node, count) in nodes {
+        gpus.extend(draft.take_from(*node, *count)?);
+    }
+    let found = shape.on(gpus);
+    draft.has_resources(&found).then_some(found)
+}
+
+/// Returns whether a job may use a node in this shape: the GPU type matches, and the job runs on
+/// it.
+#[inline]
+pub fn suits(node: &blox_core::Node, job: &JobRef<'_>, shape: &Shape, view: View<'_>) -> bool {
+    if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
+        return false;
+    }
+    !job.has_extras() || runs_on(node, job, view)
+}
+
+fn runs_on(node: &blox_core::Node, job: &JobRef<'_>, view: View<'_>) -> bool {
+    let (cluster, gpu_type) = (view.cluster(), node.gpu_type());
+    let trains = |training: &TrainingSpec| {
+        let name = cluster.gpu_types().get(NameId(gpu_type.0));
+        name.is_none_or(|name| name.is_empty() || training.on(name).is_some())
+    };
+    let training = job.spec().extras().training.as_deref();
+    job.accepts(cluster, gpu_type) && training.is_none_or(trains)
+}
+
+/// Returns whether a node in the draft has CPUs and memory left for `count` of the shape's GPUs. A
+/// node that does not state an amount has enough.
+#[inline]
+pub(crate) fn has_resources(
+    draft: &Draft<'_>,
+    node: &blox_core::Node,
+    shape: &Shape,
+    count: u32,
+) -> bool {
+    if shape.cpus == 0.0 && shape.memory_gib == 0.0 {
+        return true;
+    }
+    let part = f64::from(count) / f64::from(shape.gpus.get().max(1));
+    draft.has_left(node.id(), shape.cpus * part, shape.memory_gib * part)
+}
+
+/// Returns for how many of the shape's GPUs, at most `most`, a node in the draft has CPUs and
+/// memory left.
+pub(crate) fn most_with_resources(
+    draft: &Draft<'_>,
+    node: &blox_core::Node,
+    shape: &Shape,
+    most: u32,
+) -> u32 {
+    let enough = |count: &u32| has_resources(draft, node, shape, *count);
+    (1..=most).rev().find(enough).unwrap_or(0)
+}
+
+/// Returns the shape of an assignment, without its nodes.
+pub(crate) fn shape_of(assignment: &Assignment) -> Shape {
+    Shape {
+        cpus: assignment.cpus,
+        memory_gib: assignment.memory_gib,
+        ..Shape::gpus(assignment.count())
+    }
+}
+
+/// GPUs of each node in view that the job may run on, usable or not.
+pub(crate) fn sizes_for<'a>(
+    view: View<'a>,
+    job: &JobRef<'a>,
+) -> impl Iterator<Item = GpuCount> + use<'a> {
+    let job = *job;
+    view.nodes()
+        .filter(|n| n.status() != NodeStatus::Left)
+        .filter(move |n| suits(n, &job, &Shape::default(), view))
+        .map(|n| GpuCount(n.gpu_count()))
+}
+
+/// Checks whether the job may run on `asked` GPUs of the empty cluster.
+pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> Result<(), Reason> {
+    let possible = sizes_for(view, job).sum();
+    if asked <= possible {
+        return Ok(());
+    }
+    Err(Reason::NeverFits { asked, possible })
+}

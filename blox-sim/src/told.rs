@@ -1,0 +1,16 @@
+//! Numbers of jobs with data that some policies need.
+
+/// Numbers of jobs with the data that some policies need. Without such jobs, these policies work
+/// without the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Jobs with a user's estimate of the running time (`estimator=user`).
+    pub user_estimates: u64,
+    /// Jobs with an [estimate](blox_core::estimate::ESTIMATE) among their attributes
+    /// (`estimator=brought`).
+    pub brought: u64,
+    /// Jobs that reported a loss, or have a loss curve.
+    pub losses: u64,
+    /// Jobs that say how their speed depends on GPUs and batch size.
+    pub trainings: u64,
+}

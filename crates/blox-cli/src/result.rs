@@ -1,0 +1,36 @@
+//! Results of a run.
+
+use super::grid::number_of;
+use super::resolve::Experiment;
+use blox_sim::{Ended, Report};
+
+/// Results of one scheduler's run.
+pub(super) struct Run {
+    pub report: Report,
+    /// Notices about dropped or repaired jobs of the workload, one line for each.
+    pub notices: Vec<String>,
+    /// Parts of the workload that no job has, one counted line for each.
+    pub lost: Vec<String>,
+    /// Short description of the workload.
+    pub workload: String,
+    /// Length of a round, if there are rounds.
+    pub period_s: Option<f64>,
+    /// Figures of each collector, with the collector's name.
+    pub collected: Vec<(String, Vec<(String, f64)>)>,
+}
+
+impl Run {
+    /// Returns the reason if no job was measured; `None` otherwise, and for interrupted runs.
+    pub fn nothing_measured(&self, experiment: &Experiment<'_>) -> Option<String> {
+        let s = &self.report.summary;
+        if s.measured > 0 || self.report.ended == Ended::Interrupted {
+            return None;
+        }
+        let wanted = experiment.options.measure.as_deref()?;
+        let came = match s.jobs {
+            0 => "no job came".to_owned(),
+            n => format!("names none of the {} that came", number_of(n, "job")),
+        };
+        Some(format!("--measure is `{wanted}`, but {came}"))
+    }
+}
