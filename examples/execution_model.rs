@@ -2,20 +2,18 @@
 //!
 //! `cargo run --release --example execution_model`
 
-use blox::core::Part;
 use blox::prelude::*;
 use blox::sim::execution::{ExecutionModel, on_nodes_of};
 
 /// Slows a job by a tenth for each other job that runs on its nodes.
-#[derive(Clone)]
 struct Neighbours;
 
-impl Part for Neighbours {}
+impl Stateless for Neighbours {}
 
 impl ExecutionModel for Neighbours {
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+    fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, on: &Assignment) -> f64 {
         let runs = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() == Phase::Running);
-        let near = on_nodes_of(view, &assignment.gpus);
+        let near = on_nodes_of(view, &on.gpus);
         let others = near.iter().filter(|id| **id != job.id() && runs(id));
         job.spec().work.rate * (1.0 - 0.1 * others.count() as f64).max(0.1)
     }

@@ -5,18 +5,17 @@
 mod codes;
 
 use blox::core::registry::{ParamDoc, Registry};
-use blox::core::{Assignment, JobRef, MetricCollector, Part, Plan, View};
+use blox::core::{Assignment, JobRef, MetricCollector, Plan, Stateless, View};
 use blox::sim::execution::ExecutionModel;
 use blox::sim::registry::World;
 
 /// An execution model that speeds up every job by one factor.
-#[derive(Clone)]
 struct Faster(f64);
 
-impl Part for Faster {}
+impl Stateless for Faster {}
 
 impl ExecutionModel for Faster {
-    fn rate(&mut self, _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
+    fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
         job.spec().work.rate * self.0
     }
 }

@@ -106,6 +106,11 @@ pub trait Backend {
         let _ = (view, rates);
     }
 
+    /// Called after an event was applied. The view shows its effect.
+    fn applied(&mut self, view: View<'_>, event: &Event) {
+        let _ = (view, event);
+    }
+
     /// Called if an event contradicted the state and was dropped. An error ends the loop.
     fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), Self::Error>;
 
@@ -172,8 +177,13 @@ pub async fn turn<B: Backend>(
             let error = DecideError::Plan { policy, error };
             backend.lost_turn(runtime.state().now(), error)?;
         }
+        Ok(()) => {
+            if let Input::Event { event, .. } = &input {
+                backend.applied(runtime.view(), event);
+            }
+        }
         // A repeated or late input has changed nothing.
-        Ok(()) | Err(_) => {}
+        Err(_) => {}
     }
     if let Input::Due { at } = input
         && runtime.asks()

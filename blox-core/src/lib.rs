@@ -123,8 +123,8 @@ pub use lens::Lens;
 pub use pipeline::{ComposeError, Composition, Decide, DecideError, Joint, Pipeline, Role};
 pub use policy::{
     AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
-    AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, Part,
-    PlacementPolicy, Policy, RestoreError, SchedulingPolicy, Stateless, With,
+    AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, PlacementPolicy,
+    Policy, SchedulingPolicy, Stateless, With,
 };
 pub use reason::Reason;
 pub use request::{Candidate, JobQueue, Place, Request, Shape, Unlisted};

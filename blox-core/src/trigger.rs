@@ -1,13 +1,13 @@
 //! Decision triggers: the moments of decisions.
 
-use crate::policy::Part;
 use crate::units::{Seconds, Time};
+use dyn_clone::DynClone;
 
 /// Moments of decisions. A decision moment without a possible change is skipped; the results are
 /// the same as without skipping.
 ///
 /// ```
-/// use blox_core::{DecisionTrigger, Part, Time};
+/// use blox_core::{DecisionTrigger, Time};
 ///
 /// /// A decision at half past each hour.
 /// #[derive(Clone)]
@@ -19,8 +19,6 @@ use crate::units::{Seconds, Time};
 ///         Time::new(hours * 3600.0 + 1800.0)
 ///     }
 /// }
-///
-/// impl Part for HalfPast {}
 ///
 /// impl DecisionTrigger for HalfPast {
 ///     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
@@ -42,7 +40,7 @@ use crate::units::{Seconds, Time};
 /// assert_eq!(HalfPast.first_from(half_past_one, Some(half_past_one)), Time::new(9000.0));
 /// assert_eq!(HalfPast.following(Time::ZERO), Some(Time::new(1800.0)));
 /// ```
-pub trait DecisionTrigger: Part + Sync {
+pub trait DecisionTrigger: Send + Sync + DynClone {
     /// Returns the first decision moment that is not before `t` and is after `last`, the moment of
     /// the last decision.
     fn first_from(&self, t: Time, last: Option<Time>) -> Time;
@@ -57,7 +55,7 @@ pub trait DecisionTrigger: Part + Sync {
     }
 }
 
-crate::dyn_part!(DecisionTrigger);
+dyn_clone::clone_trait_object!(DecisionTrigger);
 
 /// A decision at every multiple of a period: Blox's rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,8 +78,6 @@ impl Default for Rounds {
         }
     }
 }
-
-impl Part for Rounds {}
 
 impl DecisionTrigger for Rounds {
     #[inline]
@@ -138,8 +134,6 @@ impl OnEvent {
         }
     }
 }
-
-impl Part for OnEvent {}
 
 impl DecisionTrigger for OnEvent {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {

@@ -1,9 +1,9 @@
 //! The simulated cluster: virtual time, with timers for future events.
 
 use crate::completion::CompletionRule;
-use crate::execution::{ExecutionModel, beside};
+use crate::execution::{AnyExecution, beside};
 use crate::faults::Faults;
-use crate::overheads::Overheads;
+use crate::overheads::AnyOverheads;
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
 use blox_core::decision::Command;
@@ -11,8 +11,8 @@ use blox_core::drive::{Backend, Launched};
 use blox_core::input::Input;
 use blox_core::perf::LOSS;
 use blox_core::{
-    Assignment, DecideError, Event, EventError, GpuId, JobId, JobRef, JobSpec, NodeAction, NodeId,
-    NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
+    AnyMemory, Assignment, DecideError, Event, EventError, GpuId, JobId, JobRef, JobSpec,
+    NodeAction, NodeId, NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -98,6 +98,16 @@ fn epochs(work: f64, epoch: f64) -> f64 {
     (work / epoch + 1e-9).floor()
 }
 
+/// Components of the simulated world.
+#[derive(Clone)]
+pub(crate) struct SimulatedWorld {
+    pub execution: Arc<dyn AnyExecution>,
+    pub overheads: Arc<dyn AnyOverheads>,
+    pub completion: Arc<dyn CompletionRule>,
+    /// Seed of the components' memories.
+    pub seed: u64,
+}
+
 /// The simulated cluster.
 pub(crate) struct Simulator<'w> {
     workload: &'w mut dyn Workload,
@@ -117,9 +127,11 @@ pub(crate) struct Simulator<'w> {
     /// Injected events, the next one last.
     script: Vec<(Time, Event)>,
     now_events: VecDeque<Event>,
-    pub(crate) execution: Box<dyn ExecutionModel>,
-    pub(crate) overheads: Box<dyn Overheads>,
-    pub(crate) completion: Box<dyn CompletionRule>,
+    execution: Arc<dyn AnyExecution>,
+    execution_memory: AnyMemory,
+    overheads: Arc<dyn AnyOverheads>,
+    overheads_memory: AnyMemory,
+    completion: Arc<dyn CompletionRule>,
     pub(crate) faults: Faults,
     measure: Measure,
     watch: Arc<Watch>,
@@ -176,16 +188,20 @@ impl<'w> Simulator<'w> {
     #[allow(clippy::too_many_arguments, reason = "one caller, in this crate")]
     pub(crate) fn new(
         workload: &'w mut dyn Workload,
-        execution: Box<dyn ExecutionModel>,
-        overheads: Box<dyn Overheads>,
-        completion: Box<dyn CompletionRule>,
+        world: SimulatedWorld,
         faults: Faults,
         measure: Measure,
         watch: Arc<Watch>,
         nodes: usize,
     ) -> Result<Self, SimError> {
-        let reaches = execution.reaches_other_gpus();
-        let plain_rates = execution.keeps_plain_rates() && !reaches;
+        let SimulatedWorld {
+            execution,
+            overheads,
+            completion,
+            seed,
+        } = world;
+        let reaches = execution.any_reaches_other_gpus();
+        let plain_rates = execution.any_keeps_plain_rates() && !reaches;
         let next_job = workload.next_job()?.map(Arc::new);
         let mut sim = Simulator {
             exhausted: next_job.is_none(),
@@ -199,7 +215,9 @@ impl<'w> Simulator<'w> {
             crowd: CROWD,
             script: Vec::new(),
             now_events: VecDeque::new(),
+            execution_memory: execution.any_initial(seed),
             execution,
+            overheads_memory: overheads.any_initial(seed),
             overheads,
             completion,
             faults,
@@ -247,7 +265,7 @@ impl<'w> Simulator<'w> {
         self.now = view.now();
         self.next_id = view.next_job_id().0;
         let mut live = (0..self.next_id).filter_map(|id| view.job(JobId(id)));
-        self.charges = live.any(|job| !self.overheads.is_free_for(job.spec()));
+        self.charges = live.any(|job| !self.overheads.any_is_free_for(job.spec()));
         for job in view.placed() {
             match job.phase() {
                 Phase::Running => {
@@ -334,7 +352,9 @@ impl<'w> Simulator<'w> {
         let mut end = None;
         let stretch = match self.is_plain(job) {
             true => None,
-            false => self.execution.stretch(view, job),
+            false => self
+                .execution
+                .any_stretch(&mut self.execution_memory, view, job),
         };
         if let Some(stretch) = stretch {
             let until = stretch.until.max(now);
@@ -408,7 +428,9 @@ impl<'w> Simulator<'w> {
 
     fn begun(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
         let Some(held) = job.held() else { return };
-        let rate = self.execution.rate(view, job, held);
+        let rate = self
+            .execution
+            .any_rate(&mut self.execution_memory, view, job, held);
         self.now_events.push_back(Event::Started {
             job: job.id(),
             attempt,
@@ -422,7 +444,9 @@ impl<'w> Simulator<'w> {
             return;
         };
         if let (Phase::Running, Some(held)) = (job.phase(), job.held()) {
-            let rate = self.execution.rate(view, &job, held);
+            let rate = self
+                .execution
+                .any_rate(&mut self.execution_memory, view, &job, held);
             if rate != self.coming_rate(&job) {
                 self.now_events.push_back(Event::Progress {
                     job: job.id(),
@@ -451,7 +475,7 @@ impl<'w> Simulator<'w> {
     /// Returns the jobs on other GPUs whose rate may change with a job on `gpus`.
     fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
         match self.reaches {
-            true => self.execution.affected(view, job, gpus),
+            true => self.execution.any_affected(view, job, gpus),
             false => Vec::new(),
         }
     }
@@ -468,7 +492,7 @@ impl<'w> Simulator<'w> {
         self.watch
             .submitted
             .store(u64::from(self.next_id), Ordering::Relaxed);
-        self.charges |= !self.overheads.is_free_for(&spec);
+        self.charges |= !self.overheads.any_is_free_for(&spec);
         let last = spec.submit;
         match self.workload.next_job()? {
             Some(next) if next.submit < last => {
@@ -541,7 +565,9 @@ impl<'w> Simulator<'w> {
                 if self.turns.get(&job) != Some(&t.at) {
                     return None;
                 }
-                let turn = self.execution.turn(view, &j, t.at)?;
+                let turn = self
+                    .execution
+                    .any_turn(&mut self.execution_memory, view, &j, t.at)?;
                 let progress = Event::Progress {
                     job,
                     attempt: t.nth,
@@ -698,7 +724,6 @@ impl<'w> Simulator<'w> {
                 self.reports.remove(job);
                 self.turns.remove(job);
                 self.kept.remove(job);
-                self.execution.ended(*job);
                 After::Left(partner(*job), affected(self, *job))
             }
             Event::Crashed { job, .. } => After::Left(partner(*job), affected(self, *job)),
@@ -809,7 +834,9 @@ impl Backend for Simulator<'_> {
                     if let Some(held) = j.held() {
                         self.refresh_all(view, self.affected(view, *job, &held.gpus));
                     }
-                    let takes = self.overheads.stop(view, &j);
+                    let takes = self
+                        .overheads
+                        .any_stop(&mut self.overheads_memory, view, &j);
                     if takes > Seconds::ZERO {
                         self.timer(view.now() + takes, Kind::Stopped, job.0, *attempt);
                     } else {
@@ -850,7 +877,9 @@ impl Backend for Simulator<'_> {
                 continue;
             }
             let rate = match job.held() {
-                Some(held) => self.execution.rate(view, &job, held),
+                Some(held) => self
+                    .execution
+                    .any_rate(&mut self.execution_memory, view, &job, held),
                 None => 0.0,
             };
             if rate.is_finite() && rate >= 0.0 {
@@ -875,6 +904,17 @@ impl Backend for Simulator<'_> {
             }
         }
         self.tidy(view);
+    }
+
+    fn applied(&mut self, view: View<'_>, event: &Event) {
+        if self.execution.any_listens() {
+            let memory = &mut self.execution_memory;
+            self.execution.any_event(memory, view, event);
+        }
+        if self.overheads.any_listens() {
+            let memory = &mut self.overheads_memory;
+            self.overheads.any_event(memory, view, event);
+        }
     }
 
     fn refused(&mut self, at: Time, _: &Event, error: EventError) -> Result<(), SimError> {
@@ -930,14 +970,18 @@ impl Simulator<'_> {
             return;
         }
         let takes = match old {
-            Some(old) => self.overheads.change(view, &job, old, held),
+            Some(old) => {
+                self.overheads
+                    .any_change(&mut self.overheads_memory, view, &job, old, held)
+            }
             None => {
                 let before = if self.charges {
                     self.history.get(&id)
                 } else {
                     None
                 };
-                self.overheads.start(view, &job, before, held)
+                self.overheads
+                    .any_start(&mut self.overheads_memory, view, &job, before, held)
             }
         };
         if takes > Seconds::ZERO {

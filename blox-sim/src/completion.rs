@@ -1,18 +1,15 @@
 //! Completion rules: the times at which ends of jobs are seen.
 
-use blox_core::{Part, Seconds, Time};
+use blox_core::{Seconds, Time};
 
 /// Determines when the end of a job is seen and its GPUs become free.
 ///
 /// ```
-/// use blox_core::{Part, Seconds, Time};
+/// use blox_core::{Seconds, Time};
 /// use blox_sim::completion::{CompletionRule, Exact};
 ///
 /// /// The end is seen a fixed time after the exact end.
-/// #[derive(Clone)]
 /// struct Delayed(Seconds);
-///
-/// impl Part for Delayed {}
 ///
 /// impl CompletionRule for Delayed {
 ///     fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
@@ -24,12 +21,11 @@ use blox_core::{Part, Seconds, Time};
 /// let rule = Delayed(Seconds::new(5.0));
 /// assert_eq!(rule.seen(Time::new(100.0), 600.0, 2.0), Time::new(405.0));
 /// ```
-pub trait CompletionRule: Part {
+pub trait CompletionRule: Send + Sync + 'static {
     /// Returns the time for a job that runs from `start` with `left` iterations to do, at `rate`
     /// (above 0) iterations a second.
     fn seen(&self, start: Time, left: f64, rate: f64) -> Time;
 }
-dyn_clone::clone_trait_object!(CompletionRule);
 
 impl CompletionRule for Box<dyn CompletionRule> {
     fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
@@ -40,8 +36,6 @@ impl CompletionRule for Box<dyn CompletionRule> {
 /// The end is seen immediately.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exact;
-
-impl Part for Exact {}
 
 impl CompletionRule for Exact {
     #[inline]
@@ -67,8 +61,6 @@ impl AtRoundEnd {
 
 /// Smallest value from which neighbouring floats are at least one apart.
 const COUNTABLE: f64 = (1u64 << (f64::MANTISSA_DIGITS - 1)) as f64;
-
-impl Part for AtRoundEnd {}
 
 impl CompletionRule for AtRoundEnd {
     #[inline]

@@ -1,10 +1,10 @@
 //! Forecasts by simulation.
 
-use crate::backend::Simulator;
+use crate::backend::{SimulatedWorld, Simulator};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, as_specified};
+use crate::execution::{AnyExecution, ExecutionModel, as_specified};
 use crate::faults::Faults;
-use crate::overheads::{FixedOverheads, Overheads};
+use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
 use crate::workload::Jobs;
 use crate::{Measure, Watch};
 use blox_core::drive::{Backend, Launched, drive, run_ready};
@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 #[derive(Clone)]
 pub struct LookAhead {
     trigger: Box<dyn DecisionTrigger>,
-    execution: Box<dyn ExecutionModel>,
-    overheads: Box<dyn Overheads>,
+    execution: Arc<dyn AnyExecution>,
+    overheads: Arc<dyn AnyOverheads>,
 }
 
 impl LookAhead {
@@ -30,62 +30,50 @@ impl LookAhead {
     pub fn new(trigger: impl DecisionTrigger + 'static) -> Self {
         LookAhead {
             trigger: Box::new(trigger),
-            execution: as_specified(),
-            overheads: Box::new(FixedOverheads::default()),
+            execution: Arc::new(as_specified()),
+            overheads: Arc::new(FixedOverheads::default()),
         }
     }
 
     /// Sets the execution model, which is the assumption about speed.
     #[must_use]
-    pub fn execution(mut self, model: impl ExecutionModel + 'static) -> Self {
-        self.execution = Box::new(model);
+    pub fn execution(mut self, model: impl ExecutionModel) -> Self {
+        self.execution = Arc::new(model);
         self
     }
 
     /// Sets the costs of changes.
     #[must_use]
-    pub fn overheads(mut self, overheads: impl Overheads + 'static) -> Self {
-        self.overheads = Box::new(overheads);
+    pub fn overheads(mut self, overheads: impl Overheads) -> Self {
+        self.overheads = Arc::new(overheads);
         self
     }
 }
 
-/// A forecast that each call clones.
-struct SharedState(LookAhead);
-// The boxed components are `Send` but not `Sync`; each forecast clones them under a lock.
-struct Locked(std::sync::Mutex<SharedState>);
-
 /// Returns a [`Forecaster`] that uses the simulator.
 pub fn forecaster(look_ahead: LookAhead) -> Arc<dyn Forecaster> {
-    Arc::new(Locked(std::sync::Mutex::new(SharedState(look_ahead))))
+    Arc::new(look_ahead)
 }
 
-impl Forecaster for Locked {
+impl Forecaster for LookAhead {
+    /// The policy itself is not changed.
     fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
-        let parts = match self.0.lock() {
-            Ok(guard) => guard.0.clone(),
-            Err(poisoned) => poisoned.into_inner().0.clone(),
-        };
-        parts.forecast(state, policy, horizon)
-    }
-}
-
-impl LookAhead {
-    /// Forecasts how `state` develops under `policy`. The policy itself is not changed.
-    pub fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
-        let completion: Box<dyn CompletionRule> =
+        let completion: Arc<dyn CompletionRule> =
             match self.trigger.period().and_then(AtRoundEnd::every) {
-                Some(rule) => Box::new(rule),
-                None => Box::new(Exact),
+                Some(rule) => Arc::new(rule),
+                None => Arc::new(Exact),
             };
         let watch = Arc::new(Watch::default());
         let mut nobody = Jobs::new(Vec::new());
         // Reading an empty workload cannot fail.
         let Ok(mut backend) = Simulator::new(
             &mut nobody,
-            self.execution.clone(),
-            self.overheads.clone(),
-            completion,
+            SimulatedWorld {
+                execution: self.execution.clone(),
+                overheads: self.overheads.clone(),
+                completion,
+                seed: 0,
+            },
             Faults::default(),
             Measure::All,
             Arc::clone(&watch),

@@ -1,6 +1,9 @@
 //! Overheads: costs of changes from one assignment to another.
 
-use blox_core::{Assignment, JobRef, JobSpec, Part, Seconds, View};
+use blox_core::{
+    AnyMemory, AnyPolicy, Assignment, Event, JobRef, JobSpec, Policy, Seconds, Stateless, View,
+};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Time lost by launching, stopping and changing jobs. The GPUs stay bound meanwhile, and no work
@@ -8,18 +11,19 @@ use std::collections::BTreeSet;
 ///
 /// ```
 /// # use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
-/// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Part, Seconds, Time, View};
+/// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Seconds, Stateless};
+/// use blox_core::{Time, View};
 /// use blox_sim::{Simulation, completion::Exact, overheads::Overheads, workload::Jobs};
 ///
 /// /// Each launch and change takes five seconds per GPU; stops are free.
-/// #[derive(Clone)]
 /// struct PerGpu;
 ///
-/// impl Part for PerGpu {}
+/// impl Stateless for PerGpu {}
 ///
 /// impl Overheads for PerGpu {
 ///     fn start(
-///         &mut self,
+///         &self,
+///         (): &mut (),
 ///         _: View<'_>,
 ///         _: &JobRef<'_>,
 ///         _before: Option<&Assignment>,
@@ -28,18 +32,19 @@ use std::collections::BTreeSet;
 ///         Seconds::new(5.0 * f64::from(now.count().get()))
 ///     }
 ///
-///     fn stop(&mut self, _: View<'_>, _: &JobRef<'_>) -> Seconds {
+///     fn stop(&self, (): &mut (), _: View<'_>, _: &JobRef<'_>) -> Seconds {
 ///         Seconds::ZERO
 ///     }
 ///
 ///     fn change(
-///         &mut self,
+///         &self,
+///         (): &mut (),
 ///         view: View<'_>,
 ///         job: &JobRef<'_>,
 ///         before: &Assignment,
 ///         now: &Assignment,
 ///     ) -> Seconds {
-///         self.start(view, job, Some(before), now)
+///         self.start(&mut (), view, job, Some(before), now)
 ///     }
 /// }
 ///
@@ -55,11 +60,12 @@ use std::collections::BTreeSet;
 /// assert_eq!(report.jobs[0].finish, Some(Time::new(420.0)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Overheads: Part {
+pub trait Overheads: Policy {
     /// Returns the time from the start command until the job runs. `before` is the assignment that
     /// the job last ran on, if any.
     fn start(
-        &mut self,
+        &self,
+        memory: &mut Self::Memory,
         view: View<'_>,
         job: &JobRef<'_>,
         before: Option<&Assignment>,
@@ -67,11 +73,12 @@ pub trait Overheads: Part {
     ) -> Seconds;
 
     /// Returns the time from the stop command until the job has left: its checkpoint.
-    fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds;
+    fn stop(&self, memory: &mut Self::Memory, view: View<'_>, job: &JobRef<'_>) -> Seconds;
 
     /// Returns the time from the command to change in place until the job runs again.
     fn change(
-        &mut self,
+        &self,
+        memory: &mut Self::Memory,
         view: View<'_>,
         job: &JobRef<'_>,
         before: &Assignment,
@@ -85,35 +92,113 @@ pub trait Overheads: Part {
         false
     }
 }
-dyn_clone::clone_trait_object!(Overheads);
+/// [`Overheads`] of any type. Implemented for all overheads.
+pub trait AnyOverheads: AnyPolicy {
+    /// See [`Overheads::start`].
+    fn any_start(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: Option<&Assignment>,
+        now: &Assignment,
+    ) -> Seconds;
 
-impl Overheads for Box<dyn Overheads> {
-    fn start(
-        &mut self,
+    /// See [`Overheads::stop`].
+    fn any_stop(&self, memory: &mut AnyMemory, view: View<'_>, job: &JobRef<'_>) -> Seconds;
+
+    /// See [`Overheads::change`].
+    fn any_change(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: &Assignment,
+        now: &Assignment,
+    ) -> Seconds;
+
+    /// See [`Overheads::is_free_for`].
+    fn any_is_free_for(&self, job: &JobSpec) -> bool;
+}
+
+impl<O: Overheads> AnyOverheads for O {
+    fn any_start(
+        &self,
+        memory: &mut AnyMemory,
         view: View<'_>,
         job: &JobRef<'_>,
         before: Option<&Assignment>,
         now: &Assignment,
     ) -> Seconds {
-        (**self).start(view, job, before, now)
+        self.start(memory.own::<O>(), view, job, before, now)
     }
 
-    fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds {
-        (**self).stop(view, job)
+    fn any_stop(&self, memory: &mut AnyMemory, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+        self.stop(memory.own::<O>(), view, job)
     }
 
-    fn change(
-        &mut self,
+    fn any_change(
+        &self,
+        memory: &mut AnyMemory,
         view: View<'_>,
         job: &JobRef<'_>,
         before: &Assignment,
         now: &Assignment,
     ) -> Seconds {
-        (**self).change(view, job, before, now)
+        self.change(memory.own::<O>(), view, job, before, now)
+    }
+
+    fn any_is_free_for(&self, job: &JobSpec) -> bool {
+        self.is_free_for(job)
+    }
+}
+
+/// A box of overheads is one of them, so that those of a registry can be used as any other.
+impl Policy for Box<dyn AnyOverheads> {
+    type Memory = AnyMemory;
+
+    fn initial(&self, seed: u64) -> AnyMemory {
+        (**self).any_initial(seed)
+    }
+
+    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
+        (**self).any_event(memory, view, event);
+    }
+
+    fn listens(&self) -> bool {
+        (**self).any_listens()
+    }
+}
+
+impl Overheads for Box<dyn AnyOverheads> {
+    fn start(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: Option<&Assignment>,
+        now: &Assignment,
+    ) -> Seconds {
+        (**self).any_start(memory, view, job, before, now)
+    }
+
+    fn stop(&self, memory: &mut AnyMemory, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+        (**self).any_stop(memory, view, job)
+    }
+
+    fn change(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        before: &Assignment,
+        now: &Assignment,
+    ) -> Seconds {
+        (**self).any_change(memory, view, job, before, now)
     }
 
     fn is_free_for(&self, job: &JobSpec) -> bool {
-        (**self).is_free_for(job)
+        (**self).any_is_free_for(job)
     }
 }
 
@@ -130,11 +215,12 @@ pub struct FixedOverheads {
     pub migration: Seconds,
 }
 
-impl Part for FixedOverheads {}
+impl Stateless for FixedOverheads {}
 
 impl Overheads for FixedOverheads {
     fn start(
-        &mut self,
+        &self,
+        (): &mut (),
         _: View<'_>,
         _: &JobRef<'_>,
         before: Option<&Assignment>,
@@ -147,12 +233,13 @@ impl Overheads for FixedOverheads {
         }
     }
 
-    fn stop(&mut self, _: View<'_>, _: &JobRef<'_>) -> Seconds {
+    fn stop(&self, (): &mut (), _: View<'_>, _: &JobRef<'_>) -> Seconds {
         self.checkpoint
     }
 
     fn change(
-        &mut self,
+        &self,
+        (): &mut (),
         _: View<'_>,
         _: &JobRef<'_>,
         before: &Assignment,
@@ -184,11 +271,12 @@ pub struct CheckpointRestart {
     pub others: FixedOverheads,
 }
 
-impl Part for CheckpointRestart {}
+impl Stateless for CheckpointRestart {}
 
 impl Overheads for CheckpointRestart {
     fn start(
-        &mut self,
+        &self,
+        (): &mut (),
         view: View<'_>,
         job: &JobRef<'_>,
         before: Option<&Assignment>,
@@ -196,19 +284,20 @@ impl Overheads for CheckpointRestart {
     ) -> Seconds {
         match &job.spec().extras().training {
             Some(training) => training.restart,
-            None => self.others.start(view, job, before, now),
+            None => self.others.start(&mut (), view, job, before, now),
         }
     }
 
-    fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+    fn stop(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>) -> Seconds {
         match job.spec().extras().training {
             Some(_) => Seconds::ZERO,
-            None => self.others.stop(view, job),
+            None => self.others.stop(&mut (), view, job),
         }
     }
 
     fn change(
-        &mut self,
+        &self,
+        (): &mut (),
         view: View<'_>,
         job: &JobRef<'_>,
         before: &Assignment,
@@ -217,7 +306,7 @@ impl Overheads for CheckpointRestart {
         match &job.spec().extras().training {
             Some(training) if starts_anew(before, now) => training.restart,
             Some(_) => Seconds::ZERO,
-            None => self.others.change(view, job, before, now),
+            None => self.others.change(&mut (), view, job, before, now),
         }
     }
 
@@ -232,13 +321,15 @@ impl Overheads for CheckpointRestart {
 ///
 /// A job that starts or changes loses `switch`. On a set of GPUs that no job used before, it also
 /// loses `per_doubling` once and for every doubling of its size.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct GroupOverheads {
     switch: Seconds,
     per_doubling: Seconds,
-    /// Sets of GPUs used so far, each ascending.
-    used: BTreeSet<Vec<u32>>,
 }
+
+/// Sets of GPUs used so far, each ascending.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Groups(BTreeSet<Vec<u32>>);
 
 impl GroupOverheads {
     /// Creates a model with the cost of every change, and the cost of a new group for each doubling
@@ -247,7 +338,6 @@ impl GroupOverheads {
         GroupOverheads {
             switch: switch.max(Seconds::ZERO),
             per_doubling: per_doubling.max(Seconds::ZERO),
-            used: BTreeSet::new(),
         }
     }
 
@@ -256,10 +346,10 @@ impl GroupOverheads {
         GroupOverheads::new(Seconds::new(2.0), Seconds::new(2.0))
     }
 
-    fn form(&mut self, now: &Assignment) -> Seconds {
+    fn form(self, groups: &mut Groups, now: &Assignment) -> Seconds {
         let mut group: Vec<u32> = now.gpus.iter().map(|g| g.0).collect();
         group.sort_unstable();
-        if !self.used.insert(group) {
+        if !groups.0.insert(group) {
             return self.switch;
         }
         let size = now.gpus.len().max(1) as f64;
@@ -267,41 +357,40 @@ impl GroupOverheads {
     }
 }
 
-impl Part for GroupOverheads {
-    fn save(&self) -> Option<serde_json::Value> {
-        serde_json::to_value(&self.used).ok()
-    }
+impl Policy for GroupOverheads {
+    type Memory = Groups;
 
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), blox_core::RestoreError> {
-        self.used = serde_json::from_value(memory)?;
-        Ok(())
+    fn initial(&self, _: u64) -> Groups {
+        Groups::default()
     }
 }
 
 impl Overheads for GroupOverheads {
     fn start(
-        &mut self,
+        &self,
+        groups: &mut Groups,
         _: View<'_>,
         _: &JobRef<'_>,
         _: Option<&Assignment>,
         now: &Assignment,
     ) -> Seconds {
-        self.form(now)
+        self.form(groups, now)
     }
 
-    fn stop(&mut self, _: View<'_>, _: &JobRef<'_>) -> Seconds {
+    fn stop(&self, _: &mut Groups, _: View<'_>, _: &JobRef<'_>) -> Seconds {
         Seconds::ZERO
     }
 
     fn change(
-        &mut self,
+        &self,
+        groups: &mut Groups,
         _: View<'_>,
         _: &JobRef<'_>,
         before: &Assignment,
         now: &Assignment,
     ) -> Seconds {
         match starts_anew(before, now) {
-            true => self.form(now),
+            true => self.form(groups, now),
             false => Seconds::ZERO,
         }
     }
@@ -310,17 +399,18 @@ impl Overheads for GroupOverheads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{GpuId, GpuList};
+    use blox_core::{GpuId, GpuList, Memory};
 
     #[test]
     fn a_group_is_set_up_once_whoever_uses_it() {
         let on = |gpus: &[u32]| Assignment::of(gpus.iter().map(|g| GpuId(*g)).collect::<GpuList>());
-        let mut o = GroupOverheads::elasticflow();
-        assert_eq!(o.form(&on(&[0, 1, 2, 3])), Seconds::new(8.0));
-        assert_eq!(o.form(&on(&[3, 2, 1, 0])), Seconds::new(2.0));
-        assert_eq!(o.form(&on(&[0])), Seconds::new(4.0));
-        let mut other = GroupOverheads::elasticflow();
-        other.restore(o.save().unwrap()).unwrap();
-        assert_eq!(other.form(&on(&[0])), Seconds::new(2.0));
+        let (o, mut groups) = (GroupOverheads::elasticflow(), Groups::default());
+        let mut form = |gpus: &[u32]| o.form(&mut groups, &on(gpus));
+        assert_eq!(form(&[0, 1, 2, 3]), Seconds::new(8.0));
+        assert_eq!(form(&[3, 2, 1, 0]), Seconds::new(2.0));
+        assert_eq!(form(&[0]), Seconds::new(4.0));
+        let mut restored = Groups::default();
+        restored.restore(groups.save().unwrap()).unwrap();
+        assert_eq!(o.form(&mut restored, &on(&[0])), Seconds::new(2.0));
     }
 }

@@ -22,17 +22,15 @@
 
 use crate::collectors::QueueLength;
 use crate::completion::{CompletionRule, Exact};
-use crate::execution::{
-    Contention, ExecutionModel, FixedRate, Variability, as_specified, untrained,
-};
-use crate::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads, Overheads};
+use crate::execution::{AnyExecution, Contention, FixedRate, Variability, as_specified, untrained};
+use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use blox_core::Seconds;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, Shelf};
 
 /// Execution models by name.
-pub type ExecutionModels = Shelf<Box<dyn ExecutionModel>>;
+pub type ExecutionModels = Shelf<Box<dyn AnyExecution>>;
 /// Overheads by name.
-pub type OverheadModels = Shelf<Box<dyn Overheads>>;
+pub type OverheadModels = Shelf<Box<dyn AnyOverheads>>;
 /// Completion rules by name.
 pub type CompletionRules = Shelf<Box<dyn CompletionRule>>;
 
@@ -119,7 +117,7 @@ pub fn register(mut registry: Registry) -> Registry {
         "as-specified",
         "jobs are as fast as they say; training jobs follow their application (the default)",
         &[],
-        |_, _| Ok(as_specified()),
+        |_, _| Ok(Box::new(as_specified())),
     );
     models.add(
         "fixed-rate",

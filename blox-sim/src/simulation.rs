@@ -1,10 +1,10 @@
 //! Simulations, from components to results.
 
-use crate::backend::Simulator;
+use crate::backend::{SimulatedWorld, Simulator};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
-use crate::execution::{ExecutionModel, as_specified};
+use crate::execution::{AnyExecution, ExecutionModel, as_specified};
 use crate::faults::Faults;
-use crate::overheads::{FixedOverheads, Overheads};
+use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
 use crate::results::{
     JobResult, Moment, Occupancy, Recorder, RoundRow, SharedSink, Summary, TimelineRow, WaitRow,
     Waits,
@@ -42,9 +42,10 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Simulation {
     cluster: ClusterSpec,
-    execution: Box<dyn ExecutionModel>,
-    overheads: Box<dyn Overheads>,
-    completion: Option<Box<dyn CompletionRule>>,
+    execution: Arc<dyn AnyExecution>,
+    overheads: Arc<dyn AnyOverheads>,
+    completion: Option<Arc<dyn CompletionRule>>,
+    seed: u64,
     faults: Faults,
     script: Vec<(Time, Event)>,
     measure: Measure,
@@ -128,9 +129,10 @@ impl Simulation {
     pub fn new(cluster: ClusterSpec) -> Self {
         Simulation {
             cluster,
-            execution: as_specified(),
-            overheads: Box::new(FixedOverheads::default()),
+            execution: Arc::new(as_specified()),
+            overheads: Arc::new(FixedOverheads::default()),
             completion: None,
+            seed: 0,
             faults: Faults::default(),
             script: Vec::new(),
             measure: Measure::All,
@@ -147,22 +149,29 @@ impl Simulation {
 
     /// Sets the execution model.
     #[must_use]
-    pub fn execution(mut self, model: impl ExecutionModel + 'static) -> Self {
-        self.execution = Box::new(model);
+    pub fn execution(mut self, model: impl ExecutionModel) -> Self {
+        self.execution = Arc::new(model);
         self
     }
 
     /// Sets the costs of launching, stopping and changing jobs.
     #[must_use]
-    pub fn overheads(mut self, overheads: impl Overheads + 'static) -> Self {
-        self.overheads = Box::new(overheads);
+    pub fn overheads(mut self, overheads: impl Overheads) -> Self {
+        self.overheads = Arc::new(overheads);
+        self
+    }
+
+    /// Sets the seed of execution models and overheads with random numbers (0 by default).
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
         self
     }
 
     /// Sets the completion rule.
     #[must_use]
-    pub fn completion(mut self, rule: impl CompletionRule + 'static) -> Self {
-        self.completion = Some(Box::new(rule));
+    pub fn completion(mut self, rule: impl CompletionRule) -> Self {
+        self.completion = Some(Arc::new(rule));
         self
     }
 
@@ -302,6 +311,7 @@ impl Simulation {
             execution: self.execution.clone(),
             overheads: self.overheads.clone(),
             completion: self.completion.clone(),
+            seed: self.seed,
             visit_every_round: self.visit_every_round,
             ..Simulation::new(cluster)
         }
@@ -373,11 +383,11 @@ impl Simulation {
     ) -> Result<Parts<'w>, SimError> {
         let state = State::new(&self.cluster)?;
         let period = trigger.period();
-        let completion: Box<dyn CompletionRule> =
+        let completion: Arc<dyn CompletionRule> =
             match (&self.completion, period.and_then(AtRoundEnd::every)) {
                 (Some(rule), _) => rule.clone(),
-                (None, Some(rule)) => Box::new(rule),
-                (None, None) => Box::new(Exact),
+                (None, Some(rule)) => Arc::new(rule),
+                (None, None) => Arc::new(Exact),
             };
         self.watch.begin();
         let recorder = Recorder::new(
@@ -403,9 +413,12 @@ impl Simulation {
         }
         let backend = Simulator::new(
             workload,
-            self.execution.clone(),
-            self.overheads.clone(),
-            completion,
+            SimulatedWorld {
+                execution: self.execution.clone(),
+                overheads: self.overheads.clone(),
+                completion,
+                seed: self.seed,
+            },
             self.faults,
             self.measure.clone(),
             Arc::clone(&self.watch),

@@ -3,7 +3,7 @@
 use blox_core::testing::FirstFit;
 use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, OnEvent, Pipeline, Seconds, Time};
 use blox_core::{order::SortKey, policy::by_key};
-use blox_sim::execution::{Contention, ExecutionModel, FixedRate, Shared};
+use blox_sim::execution::{AnyExecution, Contention, ExecutionModel, FixedRate, Shared};
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::{Simulation, workload::Jobs};
 
@@ -15,7 +15,7 @@ fn scheduler() -> Pipeline {
 }
 
 /// Jobs of one GPU on nodes of two GPUs: submission and work in seconds; when each ends.
-fn ends(model: impl ExecutionModel + 'static, nodes: usize, jobs: &[(f64, f64)]) -> Vec<f64> {
+fn ends(model: impl ExecutionModel, nodes: usize, jobs: &[(f64, f64)]) -> Vec<f64> {
     let spec = |&(at, s): &(f64, f64)| JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(s));
     let mut jobs = Jobs::new(jobs.iter().map(spec).collect());
     let report = Simulation::new(ClusterSpec::uniform(nodes, 2))
@@ -62,7 +62,7 @@ fn jobs_on_other_nodes_change_nothing() {
 fn a_model_around_it_passes_the_neighbours_on() {
     let found = ends(Shared::over(model()), 1, &[(0.0, 3600.0), (0.0, 1200.0)]);
     assert_eq!(found, [4200.0, 1800.0]);
-    let boxed: Box<dyn ExecutionModel> = Box::new(model());
+    let boxed: Box<dyn AnyExecution> = Box::new(model());
     assert_eq!(
         ends(boxed, 1, &[(0.0, 3600.0), (0.0, 1200.0)]),
         [4200.0, 1800.0]

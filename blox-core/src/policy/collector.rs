@@ -1,92 +1,10 @@
-//! Metric collectors, and the common base of the simulated world's components.
+//! Metric collectors.
 
 use crate::decision::Plan;
 use crate::event::Event;
 use crate::view::View;
 use dyn_clone::DynClone;
-use serde_json::Value;
 use std::any::Any;
-
-/// Implements `Clone` for boxes of a component's trait.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! dyn_part {
-    ($name:ident) => {
-        ::dyn_clone::clone_trait_object!($name);
-    };
-}
-
-/// Base of the simulated world's components: they observe events and can be cloned, saved and
-/// restored.
-pub trait Part: Send + DynClone {
-    /// Called after each event. The view already shows its effect.
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        let _ = (view, event);
-    }
-
-    /// Returns the component's memory beyond the view; `None` if it has none.
-    fn save(&self) -> Option<Value> {
-        None
-    }
-
-    /// Restores what [`Part::save`] returned. Implement both or neither.
-    ///
-    /// # Errors
-    /// The memory was not saved by this component. By default every memory is an error.
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        Err(RestoreError::nowhere(&memory))
-    }
-}
-
-/// A box of a component is a component, so that one from a registry can be used wherever a
-/// component can.
-impl<T: Part + ?Sized> Part for Box<T>
-where
-    Box<T>: Clone,
-{
-    fn observe(&mut self, view: View<'_>, event: &Event) {
-        (**self).observe(view, event);
-    }
-
-    fn save(&self) -> Option<Value> {
-        (**self).save()
-    }
-
-    fn restore(&mut self, memory: Value) -> Result<(), RestoreError> {
-        (**self).restore(memory)
-    }
-}
-
-/// A memory that a component cannot restore.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot restore: {why}")]
-pub struct RestoreError {
-    why: String,
-}
-
-impl RestoreError {
-    /// Creates an error with its cause.
-    pub fn new(why: impl Into<String>) -> Self {
-        RestoreError { why: why.into() }
-    }
-
-    /// Creates the error for a component without `restore` that gets a memory.
-    fn nowhere(memory: &Value) -> Self {
-        let mut saved = memory.to_string();
-        if let Some((end, _)) = saved.char_indices().nth(80) {
-            saved.replace_range(end.., "...");
-        }
-        RestoreError::new(format!(
-            "{saved} was saved, but this part has no `restore`: either it needs one beside its `save`, or another part saved this"
-        ))
-    }
-}
-
-impl From<serde_json::Error> for RestoreError {
-    fn from(e: serde_json::Error) -> Self {
-        RestoreError::new(e.to_string())
-    }
-}
 
 /// Observes every event and decision (Blox's metrics collection), on either backend. Can be
 /// recovered after the run as [`Any`].
@@ -148,7 +66,7 @@ pub trait MetricCollector: Send + Sync + DynClone + Any {
         Vec::new()
     }
 }
-dyn_part!(MetricCollector);
+dyn_clone::clone_trait_object!(MetricCollector);
 
 impl MetricCollector for Box<dyn MetricCollector> {
     fn on_event(&mut self, view: View<'_>, event: &Event) {

@@ -19,7 +19,7 @@ mod scheduling;
 pub use admission::{AcceptAll, AdmissionPolicy};
 pub use by_key::{ByKey, KeyFn, SchedulingFn, by_key, scheduling_fn};
 pub use cluster::{ClusterManager, StaticCluster};
-pub use collector::{Launches, MetricCollector, Part, RestoreError};
+pub use collector::{Launches, MetricCollector};
 pub use erased::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 pub use memory::{AnyMemory, Memory, MemoryError, With};
 pub use placement::PlacementPolicy;

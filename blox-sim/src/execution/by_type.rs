@@ -20,14 +20,20 @@ impl<M> ByType<M> {
 
 around!(ByType);
 
-impl<M: ExecutionModel + Clone> ExecutionModel for ByType<M> {
+impl<M: ExecutionModel> ExecutionModel for ByType<M> {
     #[inline]
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+    fn rate(
+        &self,
+        memory: &mut M::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
         let Some(extras) = &job.spec().extras else {
-            return self.inner.rate(view, job, assignment);
+            return self.inner.rate(memory, view, job, assignment);
         };
         let Some(speeds) = &extras.speeds else {
-            return self.inner.rate(view, job, assignment);
+            return self.inner.rate(memory, view, job, assignment);
         };
         let partner = assignment.partner.and_then(|p| view.job(p));
         let cluster = view.cluster();

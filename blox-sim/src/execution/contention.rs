@@ -1,7 +1,7 @@
 //! Contention between jobs on a node.
 
-use super::{ExecutionModel, Stretch, Turn, on_nodes_of};
-use blox_core::{Assignment, GpuId, JobId, JobRef, Part, Phase, RestoreError, Time, View};
+use super::{ExecutionModel, Stretch, Turn, around, on_nodes_of};
+use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, Time, View};
 
 /// Slows a job by each other job on its nodes: a linear model of contention for CPUs, memory
 /// bandwidth and PCIe links.
@@ -35,7 +35,7 @@ pub struct Contention<M> {
     slowdown: f64,
 }
 
-impl<M: ExecutionModel + Clone> Contention<M> {
+impl<M: ExecutionModel> Contention<M> {
     /// Wraps another model. A `slowdown` below 0 counts as 0.
     pub fn over(inner: M, slowdown: f64) -> Self {
         Contention {
@@ -45,35 +45,35 @@ impl<M: ExecutionModel + Clone> Contention<M> {
     }
 }
 
-impl<M: ExecutionModel + Clone> Part for Contention<M> {
-    fn save(&self) -> Option<serde_json::Value> {
-        self.inner.save()
-    }
+around!(Contention);
 
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        self.inner.restore(memory)
-    }
-}
-
-impl<M: ExecutionModel + Clone> ExecutionModel for Contention<M> {
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        let rate = self.inner.rate(view, job, assignment);
+impl<M: ExecutionModel> ExecutionModel for Contention<M> {
+    fn rate(
+        &self,
+        memory: &mut M::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
+        let rate = self.inner.rate(memory, view, job, assignment);
         let runs = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() == Phase::Running);
         let others = on_nodes_of(view, &assignment.gpus);
         let others = others.iter().filter(|id| **id != job.id() && runs(id));
         rate / (1.0 + self.slowdown * others.count() as f64)
     }
 
-    fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
-        self.inner.stretch(view, job)
+    fn stretch(&self, memory: &mut M::Memory, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
+        self.inner.stretch(memory, view, job)
     }
 
-    fn turn(&mut self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn> {
-        self.inner.turn(view, job, at)
-    }
-
-    fn ended(&mut self, job: JobId) {
-        self.inner.ended(job);
+    fn turn(
+        &self,
+        memory: &mut M::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        at: Time,
+    ) -> Option<Turn> {
+        self.inner.turn(memory, view, job, at)
     }
 
     fn reaches_other_gpus(&self) -> bool {

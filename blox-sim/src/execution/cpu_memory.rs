@@ -21,10 +21,16 @@ impl<M> CpuMemory<M> {
 
 around!(CpuMemory);
 
-impl<M: ExecutionModel + Clone> ExecutionModel for CpuMemory<M> {
+impl<M: ExecutionModel> ExecutionModel for CpuMemory<M> {
     #[inline]
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        let rate = self.inner.rate(view, job, assignment);
+    fn rate(
+        &self,
+        memory: &mut M::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
+        let rate = self.inner.rate(memory, view, job, assignment);
         let Some(extras) = &job.spec().extras else {
             return rate;
         };

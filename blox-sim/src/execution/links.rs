@@ -1,7 +1,8 @@
 //! Speed as a function of the links between GPUs.
 
-use super::{ExecutionModel, FixedRate, around, passes_on};
-use blox_core::{Assignment, JobRef, NodeId, View};
+use super::{ExecutionModel, FixedRate, passes_on};
+use blox_core::{Assignment, Event, JobRef, NodeId, Policy, View, With};
+use serde::{Deserialize, Serialize};
 
 /// Slows jobs that [exchange gradients](blox_core::Extras::communication) on GPUs with slower
 /// links.
@@ -15,8 +16,29 @@ use blox_core::{Assignment, JobRef, NodeId, View};
 pub struct LinkBound<M = FixedRate> {
     inner: M,
     network_gb_per_s: f64,
-    /// Number of nodes considered so far, and their best link.
-    best: (usize, f64),
+}
+
+/// The best link of the nodes seen so far.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct BestLink {
+    /// Number of nodes seen.
+    nodes: usize,
+    gb_per_s: f64,
+}
+
+impl BestLink {
+    /// Includes the nodes that joined since the last call. Returns the bandwidth in GB/s.
+    fn update(&mut self, view: View<'_>) -> f64 {
+        let nodes = view.cluster().nodes();
+        if self.nodes != nodes.len() {
+            let of_new = nodes[self.nodes.min(nodes.len())..]
+                .iter()
+                .filter_map(|n| n.spec().best_bandwidth());
+            self.gb_per_s = of_new.fold(self.gb_per_s, f64::max);
+            self.nodes = nodes.len();
+        }
+        self.gb_per_s
+    }
 }
 
 impl Default for LinkBound {
@@ -31,7 +53,6 @@ impl<M> LinkBound<M> {
         LinkBound {
             inner,
             network_gb_per_s: 1.25,
-            best: (0, 0.0),
         }
     }
 
@@ -40,17 +61,6 @@ impl<M> LinkBound<M> {
     pub fn network(mut self, gb_per_s: f64) -> Self {
         self.network_gb_per_s = gb_per_s;
         self
-    }
-
-    fn best(&mut self, view: View<'_>) -> f64 {
-        let nodes = view.cluster().nodes();
-        if self.best.0 != nodes.len() {
-            let of_new = nodes[self.best.0.min(nodes.len())..]
-                .iter()
-                .filter_map(|n| n.spec().best_bandwidth());
-            self.best = (nodes.len(), of_new.fold(self.best.1, f64::max));
-        }
-        self.best.1
     }
 
     /// Returns the GB/s between the job's GPUs; `None` if it is irrelevant or unknown.
@@ -72,16 +82,39 @@ impl<M> LinkBound<M> {
     }
 }
 
-around!(LinkBound);
+impl<M: ExecutionModel> Policy for LinkBound<M> {
+    type Memory = With<BestLink, M::Memory>;
 
-impl<M: ExecutionModel + Clone> ExecutionModel for LinkBound<M> {
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        let rate = self.inner.rate(view, job, assignment);
+    fn initial(&self, seed: u64) -> Self::Memory {
+        With {
+            own: BestLink::default(),
+            inner: self.inner.initial(seed),
+        }
+    }
+
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        self.inner.on_event(&mut memory.inner, view, event);
+    }
+
+    fn listens(&self) -> bool {
+        self.inner.listens()
+    }
+}
+
+impl<M: ExecutionModel> ExecutionModel for LinkBound<M> {
+    fn rate(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
+        let rate = self.inner.rate(&mut memory.inner, view, job, assignment);
         let share = job.spec().extras.as_ref().map_or(0.0, |e| e.communication);
         if share == 0.0 {
             return rate;
         }
-        let best = self.best(view);
+        let best = memory.own.update(view);
         match self.held(view, assignment) {
             Some(bandwidth) if best > 0.0 => {
                 rate / (1.0 - share + share * (best / bandwidth).max(1.0))

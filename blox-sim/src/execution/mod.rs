@@ -18,20 +18,27 @@ pub use shared::Shared;
 pub use training::Training;
 pub use variability::Variability;
 
-/// Implements saving and restoring for a model that wraps another: its memory is that of the inner
-/// model.
+/// Implements the base of a model that wraps another: its memory is that of the inner model.
 macro_rules! around {
     ($model:ident) => {
-        impl<M: $crate::execution::ExecutionModel + Clone> blox_core::Part for $model<M> {
-            fn save(&self) -> Option<serde_json::Value> {
-                self.inner.save()
+        impl<M: $crate::execution::ExecutionModel> blox_core::Policy for $model<M> {
+            type Memory = M::Memory;
+
+            fn initial(&self, seed: u64) -> M::Memory {
+                self.inner.initial(seed)
             }
 
-            fn restore(
-                &mut self,
-                memory: serde_json::Value,
-            ) -> Result<(), blox_core::RestoreError> {
-                self.inner.restore(memory)
+            fn on_event(
+                &self,
+                memory: &mut M::Memory,
+                view: blox_core::View<'_>,
+                event: &blox_core::Event,
+            ) {
+                self.inner.on_event(memory, view, event);
+            }
+
+            fn listens(&self) -> bool {
+                self.inner.listens()
             }
         }
     };
@@ -41,10 +48,6 @@ use around;
 /// Forwards the remaining methods of a wrapping model to the inner model.
 macro_rules! passes_on {
     () => {
-        fn ended(&mut self, job: blox_core::JobId) {
-            self.inner.ended(job);
-        }
-
         fn keeps_plain_rates(&self) -> bool {
             self.inner.keeps_plain_rates()
         }
@@ -65,26 +68,31 @@ macro_rules! passes_on {
 }
 use passes_on;
 
-use blox_core::{Assignment, BatchConfig, GpuId, JobId, JobRef, Part, Time, TrainingReport, View};
+use blox_core::{
+    AnyMemory, AnyPolicy, Assignment, BatchConfig, Event, GpuId, JobId, JobRef, Policy, Stateless,
+    Time, TrainingReport, View,
+};
 use std::sync::Arc;
 
 /// The true speed of jobs. Policies never see it; they have estimates.
 ///
+/// A model is immutable, as a policy is. The simulator owns its [memory](Policy::Memory) and calls
+/// [`on_event`](Policy::on_event) after every event, launches and stops included.
+///
 /// ```
 /// # use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
-/// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Part, Seconds, Time, View};
+/// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Seconds, Stateless, Time, View};
 /// use blox_sim::execution::ExecutionModel;
 /// use blox_sim::{Simulation, completion::Exact, workload::Jobs};
 ///
 /// /// Jobs on several GPUs lose a fifth of their speed to communication.
-/// #[derive(Clone)]
 /// struct Communication;
 ///
-/// impl Part for Communication {}
+/// impl Stateless for Communication {}
 ///
 /// impl ExecutionModel for Communication {
-///     fn rate(&mut self, _: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-///         let factor = if assignment.count() > GpuCount(1) { 0.8 } else { 1.0 };
+///     fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, on: &Assignment) -> f64 {
+///         let factor = if on.count() > GpuCount(1) { 0.8 } else { 1.0 };
 ///         job.spec().work.rate * factor
 ///     }
 /// }
@@ -101,29 +109,41 @@ use std::sync::Arc;
 /// assert_eq!(finish, [Time::new(400.0), Time::new(500.0)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait ExecutionModel: Part {
+pub trait ExecutionModel: Policy {
     /// Returns the iterations a second, at least 0, of the job on the assignment that it starts on
     /// now. Called again when the job on the same GPUs changes. The order of calls for jobs that
     /// are launched at one moment is unspecified.
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
+    fn rate(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64;
 
     /// Returns the stretch of a running job from now on if the job changes its own rate; `None` if
     /// it keeps its rate. Called after each start and each change of the rate. A stretch follows
     /// from the model's own rate: such a model may wrap others, but must not be wrapped itself.
-    fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
-        let _ = (view, job);
+    fn stretch(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+    ) -> Option<Stretch> {
+        let _ = (memory, view, job);
         None
     }
 
     /// Ends a stretch at `at`, which may be later than the view. Returns what the job does next.
-    fn turn(&mut self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn> {
-        let _ = (view, job, at);
+    fn turn(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        at: Time,
+    ) -> Option<Turn> {
+        let _ = (memory, view, job, at);
         None
-    }
-
-    /// Called when a job has ended, to drop its data.
-    fn ended(&mut self, job: JobId) {
-        let _ = job;
     }
 
     /// Returns whether jobs without [extras](blox_core::Extras) keep their specified rate wherever
@@ -176,35 +196,139 @@ pub struct Turn {
     pub rate: f64,
 }
 
-dyn_clone::clone_trait_object!(ExecutionModel);
+/// An [`ExecutionModel`] of any type. Implemented for every execution model.
+pub trait AnyExecution: AnyPolicy {
+    /// See [`ExecutionModel::rate`].
+    fn any_rate(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64;
 
-impl ExecutionModel for Box<dyn ExecutionModel> {
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        (**self).rate(view, job, assignment)
+    /// See [`ExecutionModel::stretch`].
+    fn any_stretch(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+    ) -> Option<Stretch>;
+
+    /// See [`ExecutionModel::turn`].
+    fn any_turn(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        at: Time,
+    ) -> Option<Turn>;
+
+    /// See [`ExecutionModel::keeps_plain_rates`].
+    fn any_keeps_plain_rates(&self) -> bool;
+
+    /// See [`ExecutionModel::reaches_other_gpus`].
+    fn any_reaches_other_gpus(&self) -> bool;
+
+    /// See [`ExecutionModel::affected`].
+    fn any_affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId>;
+}
+
+impl<M: ExecutionModel> AnyExecution for M {
+    fn any_rate(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
+        self.rate(memory.own::<M>(), view, job, assignment)
     }
 
-    fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
-        (**self).stretch(view, job)
+    fn any_stretch(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+    ) -> Option<Stretch> {
+        self.stretch(memory.own::<M>(), view, job)
     }
 
-    fn turn(&mut self, view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn> {
-        (**self).turn(view, job, at)
+    fn any_turn(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        at: Time,
+    ) -> Option<Turn> {
+        self.turn(memory.own::<M>(), view, job, at)
     }
 
-    fn ended(&mut self, job: JobId) {
-        (**self).ended(job);
+    fn any_keeps_plain_rates(&self) -> bool {
+        self.keeps_plain_rates()
+    }
+
+    fn any_reaches_other_gpus(&self) -> bool {
+        self.reaches_other_gpus()
+    }
+
+    fn any_affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        self.affected(view, job, gpus)
+    }
+}
+
+/// A box of a model is a model, so that one from a registry can be wrapped.
+impl Policy for Box<dyn AnyExecution> {
+    type Memory = AnyMemory;
+
+    fn initial(&self, seed: u64) -> AnyMemory {
+        (**self).any_initial(seed)
+    }
+
+    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
+        (**self).any_event(memory, view, event);
+    }
+
+    fn listens(&self) -> bool {
+        (**self).any_listens()
+    }
+}
+
+impl ExecutionModel for Box<dyn AnyExecution> {
+    fn rate(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
+        (**self).any_rate(memory, view, job, assignment)
+    }
+
+    fn stretch(&self, memory: &mut AnyMemory, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
+        (**self).any_stretch(memory, view, job)
+    }
+
+    fn turn(
+        &self,
+        memory: &mut AnyMemory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        at: Time,
+    ) -> Option<Turn> {
+        (**self).any_turn(memory, view, job, at)
     }
 
     fn keeps_plain_rates(&self) -> bool {
-        (**self).keeps_plain_rates()
+        (**self).any_keeps_plain_rates()
     }
 
     fn reaches_other_gpus(&self) -> bool {
-        (**self).reaches_other_gpus()
+        (**self).any_reaches_other_gpus()
     }
 
     fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        (**self).affected(view, job, gpus)
+        (**self).any_affected(view, job, gpus)
     }
 }
 
@@ -213,11 +337,11 @@ impl ExecutionModel for Box<dyn ExecutionModel> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedRate;
 
-impl Part for FixedRate {}
+impl Stateless for FixedRate {}
 
 impl ExecutionModel for FixedRate {
     #[inline]
-    fn rate(&mut self, _: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+    fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
         let rate = job.spec().work.rate;
         let (has, asked) = (assignment.count(), job.gpus());
         if has == asked {
@@ -234,17 +358,15 @@ impl ExecutionModel for FixedRate {
 
 /// The default model of simulations: jobs run at their [specified speed](untrained). Jobs that name
 /// one of the [built-in applications](training::built_in) [train](Training) it.
-pub fn as_specified() -> Box<dyn ExecutionModel> {
-    Box::new(Training::of(training::built_in()))
+pub fn as_specified() -> Training {
+    Training::of(training::built_in())
 }
 
 /// The model of jobs that do not train: rates [by type](ByType) or as [`Profiled`]. They are
 /// reduced by scarce [CPUs or memory](CpuMemory), slow [links](LinkBound) and [shared](Shared)
 /// GPUs.
-pub fn untrained() -> Box<dyn ExecutionModel> {
-    Box::new(Shared::over(LinkBound::over(CpuMemory::over(
-        ByType::over(Profiled),
-    ))))
+pub fn untrained() -> impl ExecutionModel {
+    Shared::over(LinkBound::over(CpuMemory::over(ByType::over(Profiled))))
 }
 
 /// Returns the jobs bound to GPUs on the nodes of `gpus`, in order of job.

@@ -1,21 +1,21 @@
 //! Speed as profiled for each GPU count.
 
 use super::{ExecutionModel, FixedRate};
-use blox_core::{Assignment, JobRef, Part, View};
+use blox_core::{Assignment, JobRef, Stateless, View};
 
 /// Every job runs at its profiled rate for its number of GPUs. Between two profiled counts, the
 /// rate of the lower count applies. Jobs without a profile run as in [`FixedRate`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Profiled;
 
-impl Part for Profiled {}
+impl Stateless for Profiled {}
 
 impl ExecutionModel for Profiled {
     #[inline]
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+    fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
         let extras = job.spec().extras();
         if extras.rates.is_empty() {
-            return FixedRate.rate(view, job, assignment);
+            return FixedRate.rate(&mut (), view, job, assignment);
         }
         let count = assignment.count();
         if let Some(rate) = job.spec().rate_at(count) {

@@ -16,7 +16,7 @@ pub struct Shared<M> {
     measured: Option<Arc<(PairTable, f64)>>,
 }
 
-impl<M: ExecutionModel + Clone> Shared<M> {
+impl<M: ExecutionModel> Shared<M> {
     /// Wraps another model.
     pub fn over(inner: M) -> Self {
         Shared {
@@ -53,10 +53,16 @@ fn running_beside<'v>(view: View<'v>, job: JobId, gpus: &[GpuId]) -> Option<JobR
 
 around!(Shared);
 
-impl<M: ExecutionModel + Clone> ExecutionModel for Shared<M> {
+impl<M: ExecutionModel> ExecutionModel for Shared<M> {
     #[inline]
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        let rate = self.inner.rate(view, job, assignment);
+    fn rate(
+        &self,
+        memory: &mut M::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
+        let rate = self.inner.rate(memory, view, job, assignment);
         match running_beside(view, job.id(), &assignment.gpus) {
             None => rate,
             Some(_) if job.spec().extras().speeds.is_some() => rate,

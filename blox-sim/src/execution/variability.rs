@@ -15,7 +15,7 @@ pub struct Variability<M> {
     locality: f64,
 }
 
-impl<M: ExecutionModel + Clone> Variability<M> {
+impl<M: ExecutionModel> Variability<M> {
     /// Wraps another model. A locality penalty below 1 counts as 1.
     pub fn over(inner: M, locality: f64) -> Self {
         Variability {
@@ -27,9 +27,15 @@ impl<M: ExecutionModel + Clone> Variability<M> {
 
 around!(Variability);
 
-impl<M: ExecutionModel + Clone> ExecutionModel for Variability<M> {
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
-        let rate = self.inner.rate(view, job, assignment);
+impl<M: ExecutionModel> ExecutionModel for Variability<M> {
+    fn rate(
+        &self,
+        memory: &mut M::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
+        let rate = self.inner.rate(memory, view, job, assignment);
         let (cluster, class) = (view.cluster(), app_class(job.spec()));
         let mut slowest = 0.0_f64;
         for gpu in &assignment.gpus {
@@ -46,10 +52,6 @@ impl<M: ExecutionModel + Clone> ExecutionModel for Variability<M> {
             true => rate / (slowest * locality),
             false => rate,
         }
-    }
-
-    fn ended(&mut self, job: JobId) {
-        self.inner.ended(job);
     }
 
     fn reaches_other_gpus(&self) -> bool {

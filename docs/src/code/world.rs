@@ -1,21 +1,20 @@
 use blox::core::registry::{ParamDoc, Registry};
-use blox::core::{Assignment, GpuId, JobId, JobRef, MetricCollector, Part, Phase, Plan, View};
+use blox::core::{Assignment, GpuId, JobId, JobRef, MetricCollector, Phase, Plan, Stateless, View};
 use blox::sim::execution::{ExecutionModel, on_nodes_of};
 use blox::sim::registry::World;
 
 // ANCHOR: model
 /// Each other job that runs on a job's nodes takes `share` of the job's speed.
-#[derive(Clone)]
 struct Neighbours {
     share: f64,
 }
 
-impl Part for Neighbours {}
+impl Stateless for Neighbours {}
 
 impl ExecutionModel for Neighbours {
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+    fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, on: &Assignment) -> f64 {
         let runs = |id: &JobId| view.job(*id).is_some_and(|j| j.phase() == Phase::Running);
-        let near = on_nodes_of(view, &assignment.gpus);
+        let near = on_nodes_of(view, &on.gpus);
         let others = near
             .iter()
             .filter(|id| **id != job.id() && runs(id))

@@ -1,7 +1,7 @@
 //! Agent of a training job: measures steps, fits the speed model, and tunes the batch.
 
 use super::application::{Application, OnType, StepTimes};
-use super::fits::KnownFits;
+use super::fits::{Fitter, KnownFits};
 use crate::execution::Stretch;
 use blox_core::perf::goodput::{
     BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, split,
@@ -259,7 +259,12 @@ impl Agent {
 
     /// Records the measurements of the last stretch. Returns the work at its end; `None` if there
     /// was none.
-    pub(super) fn measure(&mut self, app: &Application, fits: &mut KnownFits) -> Option<f64> {
+    pub(super) fn measure(
+        &mut self,
+        app: &Application,
+        fitter: &dyn Fitter,
+        fits: &mut KnownFits,
+    ) -> Option<f64> {
         let doing = self.now.take()?;
         let Some((_, noise, (step, sync))) = self.run(app, doing.epoch) else {
             return Some(doing.work);
@@ -280,7 +285,7 @@ impl Agent {
             |o: &StepTime| (o.nodes, o.gpus, o.per_gpu) == (seen.nodes, seen.gpus, seen.per_gpu);
         if !profile.observed.iter().any(same) {
             profile.observed.push(seen);
-            profile.params = fits.fit(&profile.observed);
+            profile.params = fits.fit(fitter, &profile.observed);
         }
         Some(doing.work)
     }

@@ -1,16 +1,14 @@
 //! Fits of the parameters of a job's speed.
 
 use blox_core::perf::goodput::{StepTime, ThroughputParams, fit};
-use dyn_clone::DynClone;
 use std::collections::BTreeMap;
 
 /// Fits the parameters of a job's speed.
-pub trait Fitter: DynClone + Send {
+pub trait Fitter: Send + Sync {
     /// Fits the steps observed on one GPU type, in the order of their first measurement. Equal
     /// steps must give equal parameters.
     fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams>;
 }
-dyn_clone::clone_trait_object!(Fitter);
 
 /// Fits by [`fit`](blox_core::perf::goodput::fit()).
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,11 +20,10 @@ impl Fitter for LeastSquares {
     }
 }
 
-/// A fitter with a cache. About half of all profiles equal a profile of an earlier job, since jobs
-/// of an application begin alike. No decision depends on this cache.
-#[derive(Clone)]
+/// A cache of fits. About half of all profiles equal a profile of an earlier job, since jobs of an
+/// application begin alike. No decision depends on this cache.
+#[derive(Clone, Default)]
 pub(super) struct KnownFits {
-    fitter: Box<dyn Fitter>,
     /// Paths of profiles, starting at 0: maps a number and a step to the next number.
     paths: BTreeMap<(usize, [u64; 5]), usize>,
     /// Results by number; `None` if not computed yet.
@@ -34,15 +31,11 @@ pub(super) struct KnownFits {
 }
 
 impl KnownFits {
-    pub fn by(fitter: impl Fitter + 'static) -> Self {
-        KnownFits {
-            fitter: Box::new(fitter),
-            paths: BTreeMap::new(),
-            found: vec![None],
+    /// Returns the result of `fitter`, which must be the same in every call.
+    pub fn fit(&mut self, fitter: &dyn Fitter, observed: &[StepTime]) -> Option<ThroughputParams> {
+        if self.found.is_empty() {
+            self.found.push(None);
         }
-    }
-
-    pub fn fit(&mut self, observed: &[StepTime]) -> Option<ThroughputParams> {
         let mut at = 0;
         for o in observed {
             let counts = [o.nodes, o.gpus, o.per_gpu].map(u64::from);
@@ -54,7 +47,6 @@ impl KnownFits {
                 self.found.push(None);
             }
         }
-        let fitter = &self.fitter;
         *self.found[at].get_or_insert_with(|| fitter.fit(observed))
     }
 }
@@ -86,7 +78,7 @@ mod tests {
             step,
         };
         let counting = Counting::default();
-        let mut known = KnownFits::by(counting.clone());
+        let mut known = KnownFits::default();
         let profiles = [
             vec![step(1, 0.2)],
             vec![step(1, 0.2), step(2, 0.25)],
@@ -96,7 +88,7 @@ mod tests {
         ];
         for _ in 0..2 {
             for profile in &profiles {
-                assert_eq!(known.fit(profile), fit(profile));
+                assert_eq!(known.fit(&counting, profile), fit(profile));
             }
         }
         assert_eq!(counting.0.load(Ordering::Relaxed), 5);

@@ -23,9 +23,12 @@ pub use triangulated::Between;
 
 use fits::KnownFits;
 
-use super::{ExecutionModel, Stretch, Turn, untrained};
+use super::{AnyExecution, ExecutionModel, Stretch, Turn, untrained};
 use blox_core::perf::goodput::KnownBatches;
-use blox_core::{Adapts, Assignment, JobId, JobRef, Name, Part, RestoreError, Seconds, Time, View};
+use blox_core::{
+    Adapts, AnyMemory, Assignment, Event, JobId, JobRef, Name, Policy, Seconds, Time, View, With,
+};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,14 +43,23 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Training {
     applications: Arc<Applications>,
-    others: Box<dyn ExecutionModel>,
+    others: Arc<dyn AnyExecution>,
     round: Seconds,
     ends: EpochEnds,
     limit: PassLimit,
     most_nodes: MostNodes,
     profiles: Profiles,
+    fitter: Arc<dyn Fitter>,
+}
+
+/// Memory of [`Training`] for its own jobs.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Agents {
+    /// Agents of live training jobs.
+    by_job: BTreeMap<JobId, Agent>,
+    #[serde(skip)]
     fits: KnownFits,
-    agents: BTreeMap<JobId, Agent>,
+    #[serde(skip)]
     batches: KnownBatches,
 }
 
@@ -56,15 +68,13 @@ impl Training {
     pub fn of(applications: Applications) -> Self {
         Training {
             applications: Arc::new(applications),
-            others: untrained(),
+            others: Arc::new(untrained()),
             round: Seconds::new(60.0),
             ends: EpochEnds::Exact,
             limit: PassLimit::Placement,
             most_nodes: |_| None,
             profiles: Profiles::ByType,
-            fits: KnownFits::by(LeastSquares),
-            agents: BTreeMap::new(),
-            batches: KnownBatches::default(),
+            fitter: Arc::new(LeastSquares),
         }
     }
 
@@ -109,13 +119,8 @@ impl Training {
     /// Sets the fitter.
     #[must_use]
     pub fn fitter(mut self, fitter: impl Fitter + 'static) -> Self {
-        self.fits = KnownFits::by(fitter);
+        self.fitter = Arc::new(fitter);
         self
-    }
-
-    /// Returns the agent of a training job that has started.
-    pub fn agent(&self, job: JobId) -> Option<&Agent> {
-        self.agents.get(&job)
     }
 
     fn application(&self, job: &JobRef<'_>) -> Option<Arc<Application>> {
@@ -162,47 +167,74 @@ pub fn lie_of<'a>(view: View<'a>, assignment: &Assignment) -> (Option<&'a Name>,
     (name, placement)
 }
 
-impl Part for Training {
-    fn save(&self) -> Option<serde_json::Value> {
-        let agents: Vec<_> = self.agents.iter().collect();
-        serde_json::to_value((agents, self.others.save())).ok()
+impl Policy for Training {
+    type Memory = With<Agents, AnyMemory>;
+
+    fn initial(&self, seed: u64) -> Self::Memory {
+        With {
+            own: Agents::default(),
+            inner: self.others.any_initial(seed),
+        }
     }
 
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        let (agents, others): (Vec<(JobId, Agent)>, Option<serde_json::Value>) =
-            serde_json::from_value(memory)?;
-        self.agents = agents.into_iter().collect();
-        others.map_or(Ok(()), |memory| self.others.restore(memory))
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        if let Event::Ended { job, .. } = event {
+            memory.own.by_job.remove(job);
+        }
+        self.others.any_event(&mut memory.inner, view, event);
     }
 }
 
 impl ExecutionModel for Training {
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+    fn rate(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+        assignment: &Assignment,
+    ) -> f64 {
         let Some(app) = self.application(job) else {
-            return self.others.rate(view, job, assignment);
+            let others = &mut memory.inner;
+            return self.others.any_rate(others, view, job, assignment);
         };
         let (gpu_type, placement) = lie_of(view, assignment);
-        let agent = self.agents.entry(job.id()).or_default();
+        let agent = memory.own.by_job.entry(job.id()).or_default();
         let gpu_type = gpu_type.cloned().unwrap_or_else(|| "".into());
         let placement = gathered(placement, (self.most_nodes)(&gpu_type));
         agent.start(gpu_type, placement, self.profiles);
-        let batches = &mut self.batches;
+        let batches = &mut memory.own.batches;
         agent.tune(&app, wish(job), self.limit, assignment.config, batches);
         agent.rate(&app, app.curves.epoch_at(job.work_done()))
     }
 
-    fn stretch(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
+    fn stretch(
+        &self,
+        memory: &mut Self::Memory,
+        view: View<'_>,
+        job: &JobRef<'_>,
+    ) -> Option<Stretch> {
         let app = self.application(job)?;
-        let agent = self.agents.get_mut(&job.id())?;
+        let agent = memory.own.by_job.get_mut(&job.id())?;
         Some(agent.stretch(&app, job.work_done(), view.now(), self.round, self.ends))
     }
 
-    fn turn(&mut self, _: View<'_>, job: &JobRef<'_>, _: Time) -> Option<Turn> {
+    fn turn(
+        &self,
+        memory: &mut Self::Memory,
+        _: View<'_>,
+        job: &JobRef<'_>,
+        _: Time,
+    ) -> Option<Turn> {
         let app = self.application(job)?;
-        let agent = self.agents.get_mut(&job.id())?;
-        let work = agent.measure(&app, &mut self.fits)?;
+        let Agents {
+            by_job,
+            fits,
+            batches,
+        } = &mut memory.own;
+        let agent = by_job.get_mut(&job.id())?;
+        let work = agent.measure(&app, &*self.fitter, fits)?;
         let given = job.held().and_then(|a| a.config);
-        agent.tune(&app, wish(job), self.limit, given, &mut self.batches);
+        agent.tune(&app, wish(job), self.limit, given, batches);
         Some(Turn {
             report: agent.report(&app).map(Arc::new),
             work,
@@ -210,13 +242,8 @@ impl ExecutionModel for Training {
         })
     }
 
-    fn ended(&mut self, job: JobId) {
-        self.agents.remove(&job);
-        self.others.ended(job);
-    }
-
     fn keeps_plain_rates(&self) -> bool {
-        self.others.keeps_plain_rates()
+        self.others.any_keeps_plain_rates()
     }
 }
 

@@ -350,6 +350,7 @@ impl<'r> Experiment<'r> {
     pub fn simulation(&self, i: usize) -> Result<Simulation, Failure> {
         let simulation = self.world.charge(Simulation::new(self.cluster.clone()));
         let mut simulation = simulation
+            .seed(self.seed)
             .faults(self.world.faults)
             .measure(self.measure.clone())
             .keep_rounds(self.options.rounds)

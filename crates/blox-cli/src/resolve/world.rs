@@ -30,8 +30,8 @@ pub(super) struct World {
 impl World {
     /// Sets the overheads of launches and changes.
     pub fn charge(&self, simulation: Simulation) -> Simulation {
-        match &self.group {
-            Some(group) => simulation.overheads(group.clone()),
+        match self.group {
+            Some(group) => simulation.overheads(group),
             None => simulation.overheads(CheckpointRestart {
                 others: self.overheads,
             }),

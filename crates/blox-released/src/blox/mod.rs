@@ -8,7 +8,9 @@ pub(crate) mod figures;
 pub mod quirks;
 pub(crate) mod verify;
 
-use blox_core::{Assignment, Composition, JobRef, Part, Pipeline, SchedulingPolicy, Seconds, View};
+use blox_core::{
+    Assignment, Composition, JobRef, Pipeline, SchedulingPolicy, Seconds, Stateless, View,
+};
 use blox_policies::scheduling::{Las, StarvationGuard};
 use blox_sim::execution::ExecutionModel;
 use quirks::{Fifo, Scattered, Srtf};
@@ -70,10 +72,10 @@ impl OptimusSpeed {
     }
 }
 
-impl Part for OptimusSpeed {}
+impl Stateless for OptimusSpeed {}
 
 impl ExecutionModel for OptimusSpeed {
-    fn rate(&mut self, _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
+    fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
         job.spec().work.rate * self.factor
     }
 }

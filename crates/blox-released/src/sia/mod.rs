@@ -42,8 +42,7 @@ use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
 use crate::sia::world::{MOST_NODES, lies};
 use blox_core::perf::goodput::{BatchLimits, KnownBatches, split};
 use blox_core::{
-    Adapts, Composition, DecisionTrigger, Name, Part, Pipeline, Rounds, Seconds, Stateless, Time,
-    View,
+    Adapts, Composition, DecisionTrigger, Name, Pipeline, Rounds, Seconds, Stateless, Time, View,
 };
 use blox_policies::scheduling::Sia;
 use blox_policies::scheduling::sia::{Applicant, Config, Scores};
@@ -67,8 +66,6 @@ impl AfterOne {
         Some(AfterOne { rounds, period })
     }
 }
-
-impl Part for AfterOne {}
 
 impl DecisionTrigger for AfterOne {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {

@@ -1,6 +1,7 @@
-use blox_core::{Assignment, JobId, JobRef, Name, Part, RestoreError, Seconds, Time, View};
+use blox_core::{Assignment, JobId, JobRef, Name, Policy, Seconds, Time, View};
 use blox_sim::execution::training::lie_of;
 use blox_sim::overheads::{CheckpointRestart, Overheads};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Restart overheads of Sia's simulator.
@@ -12,13 +13,18 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub struct FreeMoves {
     restarts: CheckpointRestart,
-    /// End of the last restart of each job.
+}
+
+/// Restarts and stops of each job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Moves {
+    /// End of the last restart.
     ready: BTreeMap<JobId, Time>,
-    /// Time of the last stop of each job.
+    /// Time of the last stop.
     stopped: BTreeMap<JobId, Time>,
 }
 
-impl FreeMoves {
+impl Moves {
     /// Returns the rest of a restart that continues on other GPUs.
     fn left(&self, view: View<'_>, job: JobId) -> Seconds {
         let ready = self.ready.get(&job).copied().unwrap_or(Time::ZERO);
@@ -26,56 +32,50 @@ impl FreeMoves {
     }
 }
 
-impl Part for FreeMoves {
-    fn save(&self) -> Option<serde_json::Value> {
-        let ready = self.ready.iter().collect::<Vec<_>>();
-        let stopped = self.stopped.iter().collect::<Vec<_>>();
-        serde_json::to_value((ready, stopped)).ok()
-    }
+impl Policy for FreeMoves {
+    type Memory = Moves;
 
-    fn restore(&mut self, memory: serde_json::Value) -> Result<(), RestoreError> {
-        type Moments = Vec<(JobId, Time)>;
-        let (ready, stopped): (Moments, Moments) = serde_json::from_value(memory)?;
-        self.ready = ready.into_iter().collect();
-        self.stopped = stopped.into_iter().collect();
-        Ok(())
+    fn initial(&self, _: u64) -> Moves {
+        Moves::default()
     }
 }
 
 impl Overheads for FreeMoves {
     fn start(
-        &mut self,
+        &self,
+        moves: &mut Moves,
         view: View<'_>,
         job: &JobRef<'_>,
         before: Option<&Assignment>,
         now: &Assignment,
     ) -> Seconds {
-        let moves = before.is_some_and(|before| shape(view, before) == shape(view, now));
-        if moves && self.stopped.get(&job.id()) == Some(&view.now()) {
-            return self.left(view, job.id());
+        let same = before.is_some_and(|before| shape(view, before) == shape(view, now));
+        if same && moves.stopped.get(&job.id()) == Some(&view.now()) {
+            return moves.left(view, job.id());
         }
-        let takes = self.restarts.start(view, job, before, now);
-        self.ready.insert(job.id(), view.now() + takes);
+        let takes = self.restarts.start(&mut (), view, job, before, now);
+        moves.ready.insert(job.id(), view.now() + takes);
         takes
     }
 
-    fn stop(&mut self, view: View<'_>, job: &JobRef<'_>) -> Seconds {
-        self.stopped.insert(job.id(), view.now());
-        self.restarts.stop(view, job)
+    fn stop(&self, moves: &mut Moves, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+        moves.stopped.insert(job.id(), view.now());
+        self.restarts.stop(&mut (), view, job)
     }
 
     fn change(
-        &mut self,
+        &self,
+        moves: &mut Moves,
         view: View<'_>,
         job: &JobRef<'_>,
         before: &Assignment,
         now: &Assignment,
     ) -> Seconds {
         if shape(view, before) == shape(view, now) {
-            return self.left(view, job.id());
+            return moves.left(view, job.id());
         }
-        let takes = self.restarts.change(view, job, before, now);
-        self.ready.insert(job.id(), view.now() + takes);
+        let takes = self.restarts.change(&mut (), view, job, before, now);
+        moves.ready.insert(job.id(), view.now() + takes);
         takes
     }
 }

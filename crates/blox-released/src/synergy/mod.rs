@@ -14,7 +14,7 @@ pub(crate) mod verify;
 pub use rounds::{RoundsFrom, WholeIterations};
 
 use crate::synergy::quirks::{Allocate, Demand, Order, ServerSize};
-use blox_core::{Assignment, Composition, JobId, JobRef, Part, Pipeline, Seconds, Time, View};
+use blox_core::{Assignment, Composition, JobId, JobRef, Pipeline, Seconds, Stateless, Time, View};
 use blox_sim::Simulation;
 use blox_sim::execution::ExecutionModel;
 
@@ -107,10 +107,10 @@ impl Progress {
     }
 }
 
-impl Part for Progress {}
+impl Stateless for Progress {}
 
 impl ExecutionModel for Progress {
-    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
+    fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
         self.iterations(view, job, assignment) / ROUND_S
     }
 }

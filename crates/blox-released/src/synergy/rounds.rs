@@ -1,6 +1,6 @@
 //! Start times of rounds, and times at which ends of jobs are reported.
 
-use blox_core::{DecisionTrigger, Part, Seconds, Time};
+use blox_core::{DecisionTrigger, Seconds, Time};
 use blox_sim::completion::CompletionRule;
 
 /// Rounds from a first time on, which need not be a multiple of their length.
@@ -45,8 +45,6 @@ impl RoundsFrom {
     }
 }
 
-impl Part for RoundsFrom {}
-
 impl DecisionTrigger for RoundsFrom {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
         let at = self.round(self.number(t));
@@ -80,8 +78,6 @@ impl WholeIterations {
         (period > Seconds::ZERO).then_some(WholeIterations { period })
     }
 }
-
-impl Part for WholeIterations {}
 
 impl CompletionRule for WholeIterations {
     fn seen(&self, start: Time, left: f64, rate: f64) -> Time {

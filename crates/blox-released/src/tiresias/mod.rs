@@ -32,8 +32,8 @@ use crate::tiresias::quirks::{
     AsNamed, Count, EveryOther, InPlace, Nowhere, Pending, Repack, ShortestBy, Yarn,
 };
 use blox_core::{
-    AnyPlacement, Assignment, ClusterSpec, Composition, JobRef, NodeSpec, OnEvent, Part, Pipeline,
-    SchedulingPolicy, View,
+    AnyPlacement, Assignment, ClusterSpec, Composition, JobRef, NodeSpec, OnEvent, Pipeline,
+    SchedulingPolicy, Stateless, View,
 };
 use blox_policies::placement::{Blocked, FirstFree, InOrder};
 use blox_sim::execution::ExecutionModel;
@@ -118,10 +118,10 @@ pub fn unlimited(gpus: impl IntoIterator<Item = u32>) -> ClusterSpec {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstantEndsAreLost;
 
-impl Part for InstantEndsAreLost {}
+impl Stateless for InstantEndsAreLost {}
 
 impl ExecutionModel for InstantEndsAreLost {
-    fn rate(&mut self, _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
+    fn rate(&self, (): &mut (), _: View<'_>, job: &JobRef<'_>, _: &Assignment) -> f64 {
         if job.spec().work.iterations > 0.0 {
             job.spec().work.rate
         } else {

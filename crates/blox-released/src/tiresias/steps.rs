@@ -1,4 +1,4 @@
-use blox_core::{DecisionTrigger, Part, Seconds, Time};
+use blox_core::{DecisionTrigger, Seconds, Time};
 use blox_sim::completion::CompletionRule;
 use std::sync::Arc;
 
@@ -44,8 +44,6 @@ impl Steps {
         at.min(next)
     }
 }
-
-impl Part for Steps {}
 
 impl DecisionTrigger for Steps {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {

@@ -3,7 +3,7 @@
 use super::Saved;
 use super::log::dated;
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
-use blox_core::{JobRef, Name, Part, Seconds};
+use blox_core::{JobRef, Name, Seconds};
 use blox_learn::{Cell, Column, Frame, LearnError};
 use blox_policies::estimate::{Brought, NoisyOracle};
 use std::sync::Arc;
@@ -22,8 +22,6 @@ pub enum Belief {
     /// Predictions of a trained model.
     Learned(Learned),
 }
-
-impl Part for Belief {}
 
 impl Estimator for Belief {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
@@ -117,8 +115,6 @@ impl Learned {
         Frame::new(columns)
     }
 }
-
-impl Part for Learned {}
 
 impl Estimator for Learned {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
