@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Counters of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Counters {
     /// Number of applied events. If a plan is applied without commands, each stop and launch counts
     /// as an event.
@@ -98,6 +99,7 @@ impl Observer for () {}
 
 /// A request for a decision that the scheduler has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Question {
     /// Number of the question, from 1.
     pub number: u64,

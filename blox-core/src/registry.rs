@@ -346,6 +346,7 @@ pub struct ParamDoc {
 type Build<T> = Arc<dyn Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync>;
 
 /// An entry of a registry.
+#[non_exhaustive]
 pub struct Registered<T> {
     /// One sentence about the entry.
     pub about: &'static str,
@@ -359,6 +360,7 @@ pub struct Registered<T> {
 /// Components of the simulated world that a scheduler is designed for. The command line uses them
 /// unless an option names others.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct WorldParts {
     /// Execution model.
     pub execution: Option<Named>,
@@ -542,6 +544,7 @@ fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// All policies, schedulers and collectors that a command line or configuration can name.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Registry {
     /// Complete schedulers.
     pub schedulers: Shelf<Pipeline>,

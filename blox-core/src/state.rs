@@ -98,6 +98,7 @@ pub enum EventError {
 
 /// Result of applying a valid plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Applied {
     /// Number of steps left out because events later than the plan made them impossible.
     pub stale: u32,

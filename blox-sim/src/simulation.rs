@@ -61,6 +61,7 @@ pub struct Simulation {
 
 /// Results of a simulation.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// One row for each job, in order of job.
     pub jobs: Vec<JobResult>,
@@ -87,6 +88,32 @@ pub struct Report {
     pub end: Time,
     /// Collectors of [`Simulation::collector`], with their data.
     pub collected: Collected,
+}
+
+impl Report {
+    /// Creates a report of results that another program computed, without records on request.
+    pub fn new(
+        jobs: Vec<JobResult>,
+        summary: Summary,
+        counters: Counters,
+        ended: Ended,
+        end: Time,
+    ) -> Self {
+        Report {
+            jobs,
+            summary,
+            rounds: Vec::new(),
+            timeline: Vec::new(),
+            waits: Vec::new(),
+            story: Vec::new(),
+            resized: 0,
+            told: Told::default(),
+            counters,
+            ended,
+            end,
+            collected: Collected::default(),
+        }
+    }
 }
 
 /// Collectors of a simulation after its run.

@@ -3,6 +3,7 @@
 /// Numbers of jobs with the data that some policies need. Without such jobs, these policies work
 /// without the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Told {
     /// Jobs with a user's estimate of the running time (`estimator=user`).
     pub user_estimates: u64,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Data shared with an observer of a simulation.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Watch {
     /// Set to stop the simulation at the next event. Jobs that ended before are reported.
     pub stop: AtomicBool,

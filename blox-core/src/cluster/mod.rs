@@ -157,6 +157,7 @@ pub enum NodeStatus {
 
 /// A drain of a node; see [`NodeAction::Drain`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Drain {
     /// Time at which the remaining jobs are preempted.
     pub by: Time,

@@ -26,6 +26,7 @@ pub struct PairTable {
 /// An invalid speed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the speed of {of} beside {beside} is {found}, expected a number above 0")]
+#[non_exhaustive]
 pub struct PairTableError {
     /// Key of the job with that speed.
     pub of: String,

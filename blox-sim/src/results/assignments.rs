@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A job on GPUs, from its start until it has left them.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct AssignmentRow {
     /// The job.
     pub job: JobId,

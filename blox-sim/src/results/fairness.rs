@@ -9,6 +9,7 @@ const ROUNDING: f64 = 1e-9;
 /// [Finish-time fairness](crate::fairness::FairTimes) over the jobs with a known [`JobResult::rho`]:
 /// measured jobs with a completion time and a fair time. `rho` has no unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Fairness {
     /// Number of these jobs.
     pub jobs: u64,

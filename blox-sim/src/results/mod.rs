@@ -37,6 +37,7 @@ pub struct Owner {
 
 /// Result of one job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct JobResult {
     /// Number of the job: its rank in order of submission, from 0.
     pub job: JobId,

@@ -21,6 +21,7 @@ const IN_VAIN: u32 = 1_000_000;
 
 /// One visited decision as a row. Counts all jobs, measured or not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RoundRow {
     /// Time of the decision, in seconds since the start of the simulation.
     pub at: Time,
@@ -43,6 +44,7 @@ pub struct RoundRow {
 
 /// An event in the history of an explained job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Moment {
     /// Time of the event, in seconds since the start of the simulation.
     pub at: Time,

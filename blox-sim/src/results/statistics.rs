@@ -102,6 +102,7 @@ pub fn t_quantile(p: f64, df: f64) -> f64 {
 /// Paired comparison of jobs under two schedulers: other minus base. Covers measured jobs with a
 /// completion time under both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Paired {
     /// Number of jobs with a completion time under both.
     pub pairs: u64,

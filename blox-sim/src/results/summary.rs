@@ -9,6 +9,7 @@ use serde::Serialize;
 /// work, or that the scheduler ended at their goal. Without such jobs they are NaN (null in JSON).
 /// [`COLUMNS`] has the formulas as text for tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// Name of the composition.
     pub scheduler: String,
@@ -77,6 +78,7 @@ pub struct Summary {
 /// Results for the measured jobs with an effective deadline: jobs of the guaranteed class at
 /// submission, with their first deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Deadlines {
     /// Number of jobs that did all their work before their deadline, or that the scheduler had
     /// ended at their goal.
@@ -92,6 +94,7 @@ pub struct Deadlines {
 
 /// Number of missed deadlines by cause; see [`MissCause`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct MissCauses {
     /// The job failed, or was cancelled.
     pub failed: u64,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// Resources allocated to a training job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Given {
     /// GPU-seconds: the sum of number of GPUs x allocated time. An allocation lasts from its plan
     /// until the plan that releases it, a crash, a failed launch, or the job's end. Includes the time
@@ -51,6 +52,7 @@ impl Account {
 
 /// Means over the measured training jobs with a completion time (Sia, SOSP 2023, tables 3 and 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct TrainingFigures {
     /// Number of these jobs. Rejected, failed and unfinished jobs are excluded.
     pub jobs: u64,

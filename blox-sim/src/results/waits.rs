@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A kind of reason, with the jobs that waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct WaitRow {
     /// Kind of [`Reason`], or text of a policy's own reason. The time of launches and stops is
     /// `launching` and `leaving its GPUs`.

@@ -61,6 +61,7 @@ impl Notices {
 
 /// A kind of notice, with its number of occurrences and the first of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Notice {
     /// Kind of the notice.
     pub kind: NoticeKind,

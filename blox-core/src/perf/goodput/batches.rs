@@ -18,6 +18,7 @@ pub struct BatchLimits {
 
 /// A chosen batch with its goodput.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct BestBatch {
     /// Useful samples a second; 0 if no batch is within the limits.
     pub goodput: f64,

@@ -21,6 +21,7 @@ pub struct StepTime {
 
 /// Fitted parameters with the value of the objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Fit {
     /// The parameters.
     pub params: ThroughputParams,

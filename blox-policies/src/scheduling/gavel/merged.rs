@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 /// Equal jobs get equal shares at the center of all optima. The size of the program is then the
 /// number of kinds of jobs instead of the number of jobs. Pairs are merged, too: one stands for all
 /// pairs of two kinds, or within a kind.
+#[non_exhaustive]
 pub struct Merged {
     /// One job for each kind, the first of the kind. Both jobs of a pair may be of one kind.
     pub instance: Instance,

@@ -18,7 +18,7 @@ use blox_core::core::Counters;
 use blox_core::{JobId, JobSpec, Outcome, Seconds, ServiceClass, Time};
 use blox_sim::results::{Deadlines, JobResult, Summary};
 use blox_sim::workload::WorkloadError;
-use blox_sim::{Collected, Ended, Report, SimError, Told, Watch};
+use blox_sim::{Ended, Report, SimError, Watch};
 use blox_traces::scaling::ScalingTable;
 use std::path::Path;
 use std::sync::Arc;
@@ -220,10 +220,8 @@ fn report(
     let end = finishes.fold(Time::ZERO, Time::max);
     let let_in = jobs.iter().filter(|j| j.outcome != Some(Outcome::Rejected));
     let first = let_in.map(|j| j.submit).min();
-    let counters = Counters {
-        decisions: outcome.steps,
-        ..Counters::default()
-    };
+    let mut counters = Counters::default();
+    counters.decisions = outcome.steps;
     let mut summary = Summary::of(
         program.scheduler(),
         &jobs,
@@ -233,23 +231,11 @@ fn report(
         outcome.steps,
     );
     summary.deadlines = Some(count);
-    Report {
-        ended: match jobs.iter().all(|j| j.outcome.is_some()) {
-            true => Ended::Finished,
-            false => Ended::Standstill,
-        },
-        jobs,
-        summary,
-        rounds: Vec::new(),
-        timeline: Vec::new(),
-        waits: Vec::new(),
-        story: Vec::new(),
-        resized: 0,
-        told: Told::default(),
-        counters,
-        end,
-        collected: Collected::default(),
-    }
+    let ended = match jobs.iter().all(|j| j.outcome.is_some()) {
+        true => Ended::Finished,
+        false => Ended::Standstill,
+    };
+    Report::new(jobs, summary, counters, ended, end)
 }
 
 /// Returns the result of a job that has not started.
@@ -257,16 +243,15 @@ fn unfinished((spec, number): (&JobSpec, u32)) -> JobResult {
     let extras = spec.extras();
     let counts = extras.class == ServiceClass::Guaranteed;
     let deadline = extras.deadlines.first().filter(|_| counts);
-    JobResult {
-        job: JobId(number),
-        name: spec.name.clone(),
-        submit: spec.submit,
-        gpus: spec.gpus.get(),
-        duration: spec.duration(),
-        measured: true,
-        deadline: deadline.map(|d| d.at),
-        ..JobResult::default()
-    }
+    let mut result = JobResult::default();
+    result.job = JobId(number);
+    result.name.clone_from(&spec.name);
+    result.submit = spec.submit;
+    result.gpus = spec.gpus.get();
+    result.duration = spec.duration();
+    result.measured = true;
+    result.deadline = deadline.map(|d| d.at);
+    result
 }
 
 fn met(report: &Report) -> u64 {

@@ -57,6 +57,7 @@ impl Default for Settings {
 
 /// Result of a minimisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Minimum<const N: usize> {
     /// The variables at the minimum.
     pub at: [f64; N],
