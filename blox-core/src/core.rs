@@ -16,6 +16,9 @@ use crate::view::View;
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Number of skipped moments that are counted one by one.
+const MOST_COUNTED: usize = 1000;
+
 /// Counters of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -531,14 +534,22 @@ impl Core {
         Ok(())
     }
 
-    /// Counts the decision moments between a question and its late answer.
+    /// Counts the decision moments between a question and its late answer. Without a fixed period,
+    /// the count stops at [`MOST_COUNTED`].
     #[cold]
     fn count_skipped(&mut self, asked: Time, at: Time) {
-        let mut moment = asked;
-        while let Some(next) = self.trigger.following(moment).filter(|next| *next < at) {
-            self.counters.skipped_rounds += 1;
-            moment = next;
-        }
+        let following = |t| self.trigger.following(t).filter(|next| *next < at);
+        let Some(first) = following(asked) else {
+            return;
+        };
+        let skipped = match self.trigger.period() {
+            Some(period) => ((at - first).secs() / period.secs()).ceil() as u64,
+            None => {
+                let moments = std::iter::successors(Some(first), |t| following(*t));
+                moments.take(MOST_COUNTED).count() as u64
+            }
+        };
+        self.counters.skipped_rounds += skipped;
     }
 
     fn decided(

@@ -301,12 +301,11 @@ impl State {
         let job_changed = |j: JobId| self.record(j).is_some_and(|r| r.changed > version);
         job_changed(job)
             || a.gpus.iter().any(|&g| {
-                self.cluster
-                    .node_of(g)
-                    .and_then(|n| self.cluster.node(n))
-                    .is_some_and(|n| n.changed > version)
-                    || self.cluster.node_of(g).is_some()
-                        && trial.owners(&self.cluster, g).iter().any(job_changed)
+                let node = self.cluster.node_of(g).and_then(|n| self.cluster.node(n));
+                node.is_some_and(|node| {
+                    node.changed > version
+                        || trial.owners(&self.cluster, g).iter().any(job_changed)
+                })
             })
     }
 }

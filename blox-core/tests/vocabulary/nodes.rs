@@ -141,12 +141,27 @@ fn impossible_node_actions_are_counted() {
     );
 }
 
-#[test]
-fn moments_that_pass_before_a_late_answer_are_counted() {
+/// Decisions at the multiples of a period that the trigger does not state.
+#[derive(Clone)]
+struct Unstated(Rounds);
+
+impl DecisionTrigger for Unstated {
+    fn first_from(&self, t: Time, last: Option<Time>) -> Time {
+        self.0.first_from(t, last)
+    }
+
+    fn following(&self, t: Time) -> Option<Time> {
+        self.0.following(t)
+    }
+}
+
+/// Returns the moments counted as skipped, and the next one, if the answer to a question at 0
+/// comes at `at`.
+fn skipped(trigger: Box<dyn DecisionTrigger>, at: f64) -> (u64, Option<Time>) {
     let scheduler = managed("1x1", Vec::new()).policy;
     let core = core::Core::new(
         State::new(&"1x1".parse().unwrap()).unwrap(),
-        Box::new(rounds(100.0)),
+        trigger,
     );
     let mut core = runtime::Follower::new(core, scheduler);
     let event = Event::Submitted {
@@ -156,14 +171,33 @@ fn moments_that_pass_before_a_late_answer_are_counted() {
     core.follow(&Input::Event { at: t(0.0), event }).unwrap();
     core.follow(&Input::Due { at: t(0.0) }).unwrap();
     let decision = core.decide(Box::default()).unwrap();
-    // The moments at 100 and 200 s have passed; that at 300 s is still to come.
     let answer = Input::Decided {
-        at: t(250.0),
+        at: t(at),
         question: 1,
         decision,
         instant: false,
     };
     core.follow(&answer).unwrap();
-    assert_eq!(core.core().counters().skipped_rounds, 2);
-    assert_eq!(core.core().due(), Some(t(300.0)));
+    (core.core().counters().skipped_rounds, core.core().due())
+}
+
+#[test]
+fn moments_that_pass_before_a_late_answer_are_counted() {
+    let every = |period| Box::new(rounds(period));
+    // The moments at 100 and 200 s have passed; that at 300 s is still to come.
+    assert_eq!(skipped(every(100.0), 250.0), (2, Some(t(300.0))));
+    assert_eq!(skipped(every(100.0), 300.0), (2, Some(t(400.0))));
+    assert_eq!(skipped(every(100.0), 50.0), (0, Some(t(100.0))));
+    let unstated = Box::new(Unstated(rounds(100.0)));
+    assert_eq!(skipped(unstated, 250.0), (2, Some(t(300.0))));
+}
+
+#[test]
+fn the_count_of_skipped_moments_takes_no_time() {
+    let year = 365.0 * 86_400.0;
+    let (count, _) = skipped(Box::new(rounds(1e-6)), year);
+    assert!(count > 31_000_000_000_000, "{count}");
+    // One by one the count ends at its limit.
+    let (count, _) = skipped(Box::new(Unstated(rounds(1e-6))), year);
+    assert_eq!(count, 1000);
 }
