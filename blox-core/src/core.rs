@@ -317,12 +317,11 @@ impl Core {
         out.actions = actions;
         let mut validity = managed?;
         for action in out.actions.iter() {
-            let event = Event::NodeManaged {
-                action: action.clone(),
-            };
-            if lens.manage(state, action) {
+            if lens.manage(state, action)
+                && let Some(event) = lens.last_change()
+            {
                 guarded(scheduler, |s| {
-                    s.on_event(View::of_changed(state, lens), &event)
+                    s.on_event(View::of_changed(state, lens), event)
                 })?;
             }
         }
@@ -452,11 +451,11 @@ fn judge(
 ) -> Result<(), DecideError> {
     // An invalid admission decision is left out and counted when the decision is applied.
     if lens.judge(state, job, verdict) {
-        let verdict = verdict.clone();
-        let event = Event::Judged { job, verdict };
-        guarded(scheduler, |s| {
-            s.on_event(View::of_changed(state, lens), &event)
-        })?;
+        if let Some(event) = lens.last_change() {
+            guarded(scheduler, |s| {
+                s.on_event(View::of_changed(state, lens), event)
+            })?;
+        }
         lens.retire();
     }
     Ok(())

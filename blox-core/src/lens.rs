@@ -61,6 +61,11 @@ impl Lens {
         state.version() + self.own.len() as u64
     }
 
+    /// Returns the last change.
+    pub(crate) fn last_change(&self) -> Option<&Event> {
+        self.own.last()
+    }
+
     /// Adds a node action. Returns whether the action is valid.
     pub(crate) fn manage(&mut self, state: &State, action: &NodeAction) -> bool {
         let version = self.version(state) + 1;

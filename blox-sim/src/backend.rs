@@ -1,6 +1,6 @@
 //! The simulated cluster: virtual time, with timers for future events.
 
-use crate::completion::CompletionRule;
+use crate::completion::{AtRoundEnd, CompletionRule};
 use crate::execution::{AnyExecution, beside};
 use crate::faults::Faults;
 use crate::overheads::AnyOverheads;
@@ -98,12 +98,30 @@ fn epochs(work: f64, epoch: f64) -> f64 {
     (work / epoch + 1e-9).floor()
 }
 
+/// Completion rule of a simulation. The default rule is called for every launch, so its call is
+/// static.
+#[derive(Clone)]
+pub(crate) enum Completion {
+    AtRoundEnd(AtRoundEnd),
+    Other(Arc<dyn CompletionRule>),
+}
+
+impl Completion {
+    #[inline]
+    fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
+        match self {
+            Completion::AtRoundEnd(rule) => rule.seen(start, left, rate),
+            Completion::Other(rule) => rule.seen(start, left, rate),
+        }
+    }
+}
+
 /// Components of the simulated world.
 #[derive(Clone)]
 pub(crate) struct SimulatedWorld {
     pub execution: Arc<dyn AnyExecution>,
     pub overheads: Arc<dyn AnyOverheads>,
-    pub completion: Arc<dyn CompletionRule>,
+    pub completion: Completion,
     /// Seed of the components' memories.
     pub seed: u64,
 }
@@ -131,7 +149,11 @@ pub(crate) struct Simulator<'w> {
     execution_memory: AnyMemory,
     overheads: Arc<dyn AnyOverheads>,
     overheads_memory: AnyMemory,
-    completion: Arc<dyn CompletionRule>,
+    completion: Completion,
+    /// True if the execution model listens to events.
+    execution_listens: bool,
+    /// True if the overheads listen to events.
+    overheads_listen: bool,
     pub(crate) faults: Faults,
     measure: Measure,
     watch: Arc<Watch>,
@@ -215,6 +237,8 @@ impl<'w> Simulator<'w> {
             crowd: CROWD,
             script: Vec::new(),
             now_events: VecDeque::new(),
+            execution_listens: execution.any_listens(),
+            overheads_listen: overheads.any_listens(),
             execution_memory: execution.any_initial(seed),
             execution,
             overheads_memory: overheads.any_initial(seed),
@@ -907,11 +931,11 @@ impl Backend for Simulator<'_> {
     }
 
     fn applied(&mut self, view: View<'_>, event: &Event) {
-        if self.execution.any_listens() {
+        if self.execution_listens {
             let memory = &mut self.execution_memory;
             self.execution.any_event(memory, view, event);
         }
-        if self.overheads.any_listens() {
+        if self.overheads_listen {
             let memory = &mut self.overheads_memory;
             self.overheads.any_event(memory, view, event);
         }

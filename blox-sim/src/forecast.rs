@@ -1,7 +1,7 @@
 //! Forecasts by simulation.
 
-use crate::backend::{SimulatedWorld, Simulator};
-use crate::completion::{AtRoundEnd, CompletionRule, Exact};
+use crate::backend::{Completion, SimulatedWorld, Simulator};
+use crate::completion::{AtRoundEnd, Exact};
 use crate::execution::{AnyExecution, ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
@@ -58,11 +58,10 @@ pub fn forecaster(look_ahead: LookAhead) -> Arc<dyn Forecaster> {
 impl Forecaster for LookAhead {
     /// The policy itself is not changed.
     fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
-        let completion: Arc<dyn CompletionRule> =
-            match self.trigger.period().and_then(AtRoundEnd::every) {
-                Some(rule) => Arc::new(rule),
-                None => Arc::new(Exact),
-            };
+        let completion = match self.trigger.period().and_then(AtRoundEnd::every) {
+            Some(rule) => Completion::AtRoundEnd(rule),
+            None => Completion::Other(Arc::new(Exact)),
+        };
         let watch = Arc::new(Watch::default());
         let mut nobody = Jobs::new(Vec::new());
         // Reading an empty workload cannot fail.

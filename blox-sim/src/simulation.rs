@@ -1,6 +1,6 @@
 //! Simulations, from components to results.
 
-use crate::backend::{SimulatedWorld, Simulator};
+use crate::backend::{Completion, SimulatedWorld, Simulator};
 use crate::completion::{AtRoundEnd, CompletionRule, Exact};
 use crate::execution::{AnyExecution, ExecutionModel, as_specified};
 use crate::faults::Faults;
@@ -410,12 +410,11 @@ impl Simulation {
     ) -> Result<Parts<'w>, SimError> {
         let state = State::new(&self.cluster)?;
         let period = trigger.period();
-        let completion: Arc<dyn CompletionRule> =
-            match (&self.completion, period.and_then(AtRoundEnd::every)) {
-                (Some(rule), _) => rule.clone(),
-                (None, Some(rule)) => Arc::new(rule),
-                (None, None) => Arc::new(Exact),
-            };
+        let completion = match (&self.completion, period.and_then(AtRoundEnd::every)) {
+            (Some(rule), _) => Completion::Other(rule.clone()),
+            (None, Some(rule)) => Completion::AtRoundEnd(rule),
+            (None, None) => Completion::Other(Arc::new(Exact)),
+        };
         self.watch.begin();
         let recorder = Recorder::new(
             self.measure.clone(),

@@ -42,7 +42,9 @@ fn fifo() -> Pipeline {
 /// Returns the ends of three jobs of 100 s that run one after the other.
 fn ends(simulation: &Simulation) -> Vec<f64> {
     let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(100.0));
-    let report = simulation.run(fifo(), &mut Jobs::new(vec![job; 3])).unwrap();
+    let report = simulation
+        .run(fifo(), &mut Jobs::new(vec![job; 3]))
+        .unwrap();
     let ends = report.jobs.iter().filter_map(|j| j.finish);
     ends.map(|t| t.secs()).collect()
 }
@@ -55,7 +57,10 @@ fn on(model: impl ExecutionModel) -> Simulation {
 fn a_model_hears_events_through_every_wrapper() {
     let expected = [100.0, 300.0, 600.0];
     assert_eq!(ends(&on(Worn)), expected);
-    assert_eq!(ends(&on(Shared::over(Contention::over(Worn, 0.5)))), expected);
+    assert_eq!(
+        ends(&on(Shared::over(Contention::over(Worn, 0.5)))),
+        expected
+    );
     let boxed: Box<dyn AnyExecution> = Box::new(Worn);
     assert_eq!(ends(&on(Shared::over(boxed))), expected);
 }

@@ -303,8 +303,7 @@ impl State {
             || a.gpus.iter().any(|&g| {
                 let node = self.cluster.node_of(g).and_then(|n| self.cluster.node(n));
                 node.is_some_and(|node| {
-                    node.changed > version
-                        || trial.owners(&self.cluster, g).iter().any(job_changed)
+                    node.changed > version || trial.owners(&self.cluster, g).iter().any(job_changed)
                 })
             })
     }

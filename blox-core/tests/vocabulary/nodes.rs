@@ -159,10 +159,7 @@ impl DecisionTrigger for Unstated {
 /// comes at `at`.
 fn skipped(trigger: Box<dyn DecisionTrigger>, at: f64) -> (u64, Option<Time>) {
     let scheduler = managed("1x1", Vec::new()).policy;
-    let core = core::Core::new(
-        State::new(&"1x1".parse().unwrap()).unwrap(),
-        trigger,
-    );
+    let core = core::Core::new(State::new(&"1x1".parse().unwrap()).unwrap(), trigger);
     let mut core = runtime::Follower::new(core, scheduler);
     let event = Event::Submitted {
         job: JobId(0),

@@ -44,6 +44,7 @@ use std::sync::Arc;
 pub struct Training {
     applications: Arc<Applications>,
     others: Arc<dyn AnyExecution>,
+    others_listen: bool,
     round: Seconds,
     ends: EpochEnds,
     limit: PassLimit,
@@ -66,9 +67,11 @@ pub struct Agents {
 impl Training {
     /// Creates a model of these applications. Other jobs run at their specified speed.
     pub fn of(applications: Applications) -> Self {
+        let others = untrained();
         Training {
             applications: Arc::new(applications),
-            others: Arc::new(untrained()),
+            others_listen: others.listens(),
+            others: Arc::new(others),
             round: Seconds::new(60.0),
             ends: EpochEnds::Exact,
             limit: PassLimit::Placement,
@@ -181,7 +184,9 @@ impl Policy for Training {
         if let Event::Ended { job, .. } = event {
             memory.own.by_job.remove(job);
         }
-        self.others.any_event(&mut memory.inner, view, event);
+        if self.others_listen {
+            self.others.any_event(&mut memory.inner, view, event);
+        }
     }
 }
 
