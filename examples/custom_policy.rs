@@ -32,11 +32,11 @@ impl SchedulingPolicy for TwoQueues {
 /// Returns the built-in registry with the policy above.
 pub fn registry() -> Registry {
     let mut registry = blox::registry();
-    let short_h = ParamDoc {
-        name: "short_h",
-        default: "8",
-        about: "hours of running for which a job comes first",
-    };
+    let short_h = param(
+        "short_h",
+        "8",
+        "hours of running for which a job comes first",
+    );
     let about = "jobs that ran little first, preemptive";
     let build = |params: &Params, _seed| {
         let short = params.hours("short_h", 8.0)?;

@@ -20,13 +20,13 @@ pub use crate::core::{
 };
 // Quantities, orders and decision times.
 pub use crate::core::order::SortKey;
-pub use crate::core::policy::{by_key, scheduling_fn};
+pub use crate::core::policy::by_key;
 pub use crate::core::{GpuCount, OnEvent, Rounds, Seconds, Time};
 // Components for compositions.
-pub use crate::policies::placement::{Consolidated, InOrder, NodeSelector, suits};
+pub use crate::policies::placement::{Consolidated, InOrder, NodeSelector, node_sizes, suits};
 pub use crate::policies::scheduling::Fifo;
 // Registration for the command line.
-pub use crate::core::registry::{ParamDoc, Params, Registry};
+pub use crate::core::registry::{Params, Registry, param};
 // Simulation.
 pub use crate::core::ClusterSpec;
 pub use crate::sim::{Report, Simulation, workload::Jobs};

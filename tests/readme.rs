@@ -372,15 +372,15 @@ fn policy_of_readme_is_the_compiled_one() {
 
 #[test]
 fn code_of_the_site_conforms() {
-    conformance(|_seed| policy::scheduler().unwrap())
+    conformance(|_seed| policy::scheduler().build().unwrap())
         .cases(30)
         .check()
         .unwrap();
-    conformance(|_seed| placement::scheduler().unwrap())
+    conformance(|_seed| placement::scheduler().build().unwrap())
         .cases(30)
         .check()
         .unwrap();
-    conformance(|_seed| admission::scheduler().unwrap())
+    conformance(|_seed| admission::scheduler().build().unwrap())
         .cases(30)
         .check()
         .unwrap();
@@ -395,7 +395,7 @@ fn policy_of_readme_equals_las() {
         report.jobs.iter().map(|j| j.finish).collect::<Vec<_>>()
     };
     assert_eq!(
-        ends(policy::scheduler().unwrap()),
+        ends(policy::scheduler().build().unwrap()),
         ends(blox::schedulers::las())
     );
 }

@@ -4,7 +4,7 @@
 #[path = "support/codes.rs"]
 mod codes;
 
-use blox::core::registry::{ParamDoc, Registry};
+use blox::core::registry::{Registry, param};
 use blox::core::{Assignment, JobRef, MetricCollector, Plan, Stateless, View};
 use blox::sim::execution::ExecutionModel;
 use blox::sim::registry::World;
@@ -36,11 +36,7 @@ impl MetricCollector for Decisions {
 
 fn registry() -> Registry {
     let mut registry = blox::registry();
-    let factor = ParamDoc {
-        name: "factor",
-        default: "2",
-        about: "multiple of a job's own rate",
-    };
+    let factor = param("factor", "2", "multiple of a job's own rate");
     registry
         .execution_models_mut()
         .add("faster", "jobs are faster", &[factor], |p, _| {

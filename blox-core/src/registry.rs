@@ -343,6 +343,23 @@ pub struct ParamDoc {
     pub about: &'static str,
 }
 
+/// Describes a parameter: its name, its default as written on a command line, and its effect with
+/// its unit.
+///
+/// ```
+/// use blox_core::registry::param;
+///
+/// let short = param("short_h", "8", "hours of running for which a job comes first");
+/// assert_eq!((short.name, short.default), ("short_h", "8"));
+/// ```
+pub const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
+    ParamDoc {
+        name,
+        default,
+        about,
+    }
+}
+
 type Build<T> = Arc<dyn Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync>;
 
 /// An entry of a registry.

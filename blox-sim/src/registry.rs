@@ -25,7 +25,7 @@ use crate::completion::{CompletionRule, Exact};
 use crate::execution::{AnyExecution, Contention, FixedRate, Variability, as_specified, untrained};
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use blox_core::Seconds;
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, Shelf};
+use blox_core::registry::{Params, Registry, RegistryError, Shelf, param};
 
 /// Execution models by name.
 pub type ExecutionModels = Shelf<Box<dyn AnyExecution>>;
@@ -82,14 +82,6 @@ impl World for Registry {
 
     fn completion_rules_mut(&mut self) -> &mut CompletionRules {
         self.others_mut(COMPLETION)
-    }
-}
-
-const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
-    ParamDoc {
-        name,
-        default,
-        about,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Placement on as few nodes as possible.
 
-use super::selector::{NodeSelector, Parts, has_resources, on_nodes, sizes_for, suits};
+use super::selector::{NodeSelector, Parts, has_resources, node_sizes, on_nodes, suits};
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, NodeStatus, Shape, View};
 
 /// Placement of a job that fits on no single node.
@@ -61,9 +61,9 @@ impl NodeSelector for Consolidated {
 
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
         match self.split {
-            Split::Never => sizes_for(view, job).max().unwrap_or_default(),
+            Split::Never => node_sizes(view, job).max().unwrap_or_default(),
             _ if !job.has_extras() => view.installed_gpus(),
-            _ => sizes_for(view, job).sum(),
+            _ => node_sizes(view, job).sum(),
         }
     }
 }

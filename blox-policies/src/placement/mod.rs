@@ -54,6 +54,6 @@ pub use pal::Pal;
 pub use profiled::{Profiled, Sensitivity, TensorSkew};
 pub use random::Random;
 pub use resizing::Resizing;
-pub use selector::{NodeSelector, Parts, suits};
+pub use selector::{NodeSelector, Parts, node_sizes, suits};
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::{find as find_alike, most_usable};

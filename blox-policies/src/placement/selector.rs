@@ -80,7 +80,7 @@ pub trait NodeSelector: Clone + Send + Sync + 'static {
     /// is the number of GPUs on which the job may run, over all nodes in view that have not left.
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
         match &job.spec().extras {
-            Some(_) => sizes_for(view, job).sum(),
+            Some(_) => node_sizes(view, job).sum(),
             None => view.installed_gpus(),
         }
     }
@@ -157,8 +157,12 @@ pub(crate) fn shape_of(assignment: &Assignment) -> Shape {
     }
 }
 
-/// GPUs of each node in view that the job may run on, usable or not.
-pub(crate) fn sizes_for<'a>(
+/// Returns the number of GPUs of each node in view that the job may run on. Nodes that are down
+/// count, since they may return.
+///
+/// A rule that uses one node can give a job at most the largest of them
+/// ([`NodeSelector::most_gpus`]).
+pub fn node_sizes<'a>(
     view: View<'a>,
     job: &JobRef<'a>,
 ) -> impl Iterator<Item = GpuCount> + use<'a> {
@@ -171,7 +175,7 @@ pub(crate) fn sizes_for<'a>(
 
 /// Checks whether the job may run on `asked` GPUs of the empty cluster.
 pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> Result<(), Reason> {
-    let possible = sizes_for(view, job).sum();
+    let possible = node_sizes(view, job).sum();
     if asked <= possible {
         return Ok(());
     }

@@ -18,7 +18,7 @@ impl AdmissionPolicy for AtMost {
             if index < free {
                 out.accept(job);
             } else {
-                out.defer(job, Reason::Other(Name::from("too many jobs")));
+                out.defer(job, Reason::other("too many jobs"));
             }
         }
         Validity::UntilEvent // until the next event
@@ -26,22 +26,17 @@ impl AdmissionPolicy for AtMost {
 }
 // ANCHOR_END: policy
 
-pub fn scheduler() -> Result<Pipeline, ComposeError> {
+pub fn scheduler() -> Composition {
     Composition::new("at-most")
         .admission(AtMost { limit: 4 })
         .scheduling(Fifo::default())
         .placement(InOrder::new(Consolidated::default()))
-        .build()
 }
 
 // ANCHOR: register
 pub fn registry() -> Registry {
     let mut registry = blox::registry();
-    let limit = ParamDoc {
-        name: "limit",
-        default: "100",
-        about: "jobs in the system",
-    };
+    let limit = param("limit", "100", "jobs in the system");
     registry.admission.add(
         "at-most",
         "while few jobs are in the system",

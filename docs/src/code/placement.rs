@@ -21,22 +21,16 @@ impl NodeSelector for EmptiestNode {
     }
 
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        let nodes = view
-            .nodes()
-            .filter(|node| node.status() != NodeStatus::Left);
-        let suited = nodes.filter(|node| suits(node, job, &Shape::default(), view));
-        let sizes = suited.map(|node| GpuCount(node.gpu_count()));
-        sizes.max().unwrap_or_default()
+        node_sizes(view, job).max().unwrap_or_default()
     }
 }
 // ANCHOR_END: rule
 
 // ANCHOR: compose
-pub fn scheduler() -> Result<Pipeline, ComposeError> {
+pub fn scheduler() -> Composition {
     Composition::new("emptiest-node")
         .scheduling(Fifo::default())
         .placement(InOrder::new(EmptiestNode))
-        .build()
 }
 // ANCHOR_END: compose
 

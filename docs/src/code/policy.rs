@@ -15,8 +15,8 @@ impl SchedulingPolicy for LeastService {
     }
 }
 
-pub fn scheduler() -> Result<Pipeline, ComposeError> {
-    let placement = InOrder::new(Consolidated::default());
-    let scheduler = Composition::new("least-service").scheduling(LeastService);
-    scheduler.placement(placement).build()
+pub fn scheduler() -> Composition {
+    Composition::new("least-service")
+        .scheduling(LeastService)
+        .placement(InOrder::new(Consolidated::default()))
 }

@@ -1,4 +1,4 @@
-use blox::core::registry::{ParamDoc, Registry};
+use blox::core::registry::{Registry, param};
 use blox::core::{Assignment, GpuId, JobId, JobRef, MetricCollector, Phase, Plan, Stateless, View};
 use blox::sim::execution::{ExecutionModel, on_nodes_of};
 use blox::sim::registry::World;
@@ -51,11 +51,11 @@ impl MetricCollector for MostPlaced {
 // ANCHOR: register
 pub fn registry() -> Registry {
     let mut registry = blox::registry();
-    let share = ParamDoc {
-        name: "share",
-        default: "0.2",
-        about: "share of the speed that one other job takes",
-    };
+    let share = param(
+        "share",
+        "0.2",
+        "share of the speed that one other job takes",
+    );
     registry.execution_models_mut().add(
         "neighbours",
         "jobs of a node slow each other",

@@ -2,6 +2,7 @@
 
 use crate::estimate::{Belief, Learned, Saved};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
+pub use blox_core::registry::param;
 use blox_core::registry::{ParamDoc, Params, RegistryError};
 use blox_core::{AnyPlacement, Pipeline, Seconds};
 use blox_policies::estimate::{Brought, NoisyOracle};
@@ -11,15 +12,6 @@ use blox_policies::placement::{
 use blox_policies::scheduling::Service;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Describes a parameter: name, default, meaning.
-pub const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
-    ParamDoc {
-        name,
-        default,
-        about,
-    }
-}
 
 pub(crate) const BACKFILL: ParamDoc = param(
     "backfill",
