@@ -10,21 +10,8 @@ struct UserFirst<P> {
     inner: P,
 }
 
-impl<P: SchedulingPolicy> Policy for UserFirst<P> {
-    type Memory = P::Memory;
-
-    fn initial(&self, seed: u64) -> P::Memory {
-        self.inner.initial(seed)
-    }
-
-    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
-        self.inner.on_event(memory, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
-        self.inner.on_launches(memory, view, plan);
-    }
-}
+// The memory and the hooks are those of the other policy.
+forward_policy!(UserFirst<P: SchedulingPolicy>, inner);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for UserFirst<P> {
     fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {

@@ -6,8 +6,8 @@
 
 // A scheduler and its components.
 pub use crate::core::{
-    AdmissionPolicy, ClusterManager, ComposeError, Composition, Launches, Memory, MetricCollector,
-    Pipeline, PlacementPolicy, Policy, SchedulingPolicy, Stateless, With,
+    AdmissionPolicy, ClusterManager, ComposeError, Composition, Memory, MetricCollector, Pipeline,
+    PlacementPolicy, Policy, SchedulingPolicy, Stateless, With, forward_policy,
 };
 // Input of policies.
 pub use crate::core::{

@@ -151,6 +151,64 @@ impl<T: Stateless> Policy for T {
     }
 }
 
+/// Implements [`Policy`] for a decorator without memory of its own: its memory is that of the policy
+/// in a field, and every hook is forwarded to that policy.
+///
+/// ```
+/// use blox_core::{forward_policy, JobQueue, Policy, SchedulingPolicy, Validity, View};
+///
+/// /// Never preempts running jobs.
+/// struct Patient<P> {
+///     inner: P,
+/// }
+///
+/// forward_policy!(Patient<P: SchedulingPolicy>, inner);
+///
+/// impl<P: SchedulingPolicy> SchedulingPolicy for Patient<P> {
+///     fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+///         let validity = self.inner.schedule(memory, view, out);
+///         let requests = out.all(view).into_owned();
+///         *out = JobQueue::default();
+///         requests.into_iter().for_each(|request| out.push(request));
+///         validity
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! forward_policy {
+    ($name:ident<$inner:ident: $bound:path>, $field:tt) => {
+        impl<$inner: $bound> $crate::Policy for $name<$inner> {
+            type Memory = <$inner as $crate::Policy>::Memory;
+
+            fn initial(&self, seed: u64) -> Self::Memory {
+                self.$field.initial(seed)
+            }
+
+            fn on_event(
+                &self,
+                memory: &mut Self::Memory,
+                view: $crate::View<'_>,
+                event: &$crate::Event,
+            ) {
+                self.$field.on_event(memory, view, event);
+            }
+
+            fn on_launches(
+                &self,
+                memory: &mut Self::Memory,
+                view: $crate::View<'_>,
+                plan: &$crate::Plan,
+            ) {
+                self.$field.on_launches(memory, view, plan);
+            }
+
+            fn listens(&self) -> bool {
+                self.$field.listens()
+            }
+        }
+    };
+}
+
 /// Returns the start of a saved value, for messages.
 pub(crate) fn start_of(saved: &serde_json::Value) -> String {
     let mut text = saved.to_string();

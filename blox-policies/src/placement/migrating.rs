@@ -4,8 +4,8 @@ use super::in_order::changeable;
 use super::resizing::parts;
 use super::selector::{has_resources, shape_of, suits};
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuList, JobQueue, JobRef, NodeId, PlacementPolicy, Plan,
-    Policy, Reason, Validity, View,
+    Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, NodeId, PlacementPolicy, Reason,
+    Validity, View, forward_policy,
 };
 
 /// Runs an inner placement, then moves jobs that span nodes to one node if they fit (Gandiva, OSDI
@@ -24,21 +24,7 @@ impl<P: PlacementPolicy> Migrating<P> {
     }
 }
 
-impl<P: PlacementPolicy> Policy for Migrating<P> {
-    type Memory = P::Memory;
-
-    fn initial(&self, seed: u64) -> P::Memory {
-        self.inner.initial(seed)
-    }
-
-    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
-        self.inner.on_event(memory, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
-        self.inner.on_launches(memory, view, plan);
-    }
-}
+forward_policy!(Migrating<P: PlacementPolicy>, inner);
 
 impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
     fn place(

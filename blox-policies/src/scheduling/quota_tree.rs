@@ -1,7 +1,7 @@
 //! A tree of queues with quotas, borrowing and reclaim.
 
 use blox_core::{
-    Event, JobQueue, JobRef, Plan, Policy, Reason, Request, SchedulingPolicy, Validity, View,
+    JobQueue, JobRef, Reason, Request, SchedulingPolicy, Validity, View, forward_policy,
 };
 use std::collections::BTreeMap;
 
@@ -62,21 +62,7 @@ impl<P> QuotaTree<P> {
     }
 }
 
-impl<P: SchedulingPolicy> Policy for QuotaTree<P> {
-    type Memory = P::Memory;
-
-    fn initial(&self, seed: u64) -> P::Memory {
-        self.inner.initial(seed)
-    }
-
-    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
-        self.inner.on_event(memory, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
-        self.inner.on_launches(memory, view, plan);
-    }
-}
+forward_policy!(QuotaTree<P: SchedulingPolicy>, inner);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
     fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {

@@ -1,7 +1,7 @@
 //! Speed by GPU type and by the job on the same GPUs.
 
-use super::{ExecutionModel, FixedRate, around, passes_on};
-use blox_core::{Assignment, JobRef, Name, NameId, View};
+use super::{ExecutionModel, FixedRate, passes_on};
+use blox_core::{Assignment, JobRef, Name, NameId, View, forward_policy};
 
 /// Wraps another model. A job with [speeds by GPU type](blox_core::Extras::speeds) runs at its
 /// speed on that type, alone or beside the job on the same GPUs. On GPUs of several types it runs
@@ -18,7 +18,7 @@ impl<M> ByType<M> {
     }
 }
 
-around!(ByType);
+forward_policy!(ByType<M: ExecutionModel>, inner);
 
 impl<M: ExecutionModel> ExecutionModel for ByType<M> {
     #[inline]

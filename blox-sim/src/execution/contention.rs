@@ -1,7 +1,7 @@
 //! Contention between jobs on a node.
 
-use super::{ExecutionModel, Stretch, Turn, around, on_nodes_of};
-use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, Time, View};
+use super::{ExecutionModel, Stretch, Turn, on_nodes_of};
+use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, Time, View, forward_policy};
 
 /// Slows a job by each other job on its nodes: a linear model of contention for CPUs, memory
 /// bandwidth and PCIe links.
@@ -45,7 +45,7 @@ impl<M: ExecutionModel> Contention<M> {
     }
 }
 
-around!(Contention);
+forward_policy!(Contention<M: ExecutionModel>, inner);
 
 impl<M: ExecutionModel> ExecutionModel for Contention<M> {
     fn rate(

@@ -1,7 +1,7 @@
 //! Speed as a function of CPUs and memory.
 
-use super::{ExecutionModel, FixedRate, around, passes_on};
-use blox_core::{Assignment, JobRef, View};
+use super::{ExecutionModel, FixedRate, passes_on};
+use blox_core::{Assignment, JobRef, View, forward_policy};
 
 /// Wraps another model. Scales the speed of a job with a
 /// [sensitivity](blox_core::Extras::sensitivity) to CPUs and memory by the amounts that it has,
@@ -19,7 +19,7 @@ impl<M> CpuMemory<M> {
     }
 }
 
-around!(CpuMemory);
+forward_policy!(CpuMemory<M: ExecutionModel>, inner);
 
 impl<M: ExecutionModel> ExecutionModel for CpuMemory<M> {
     #[inline]

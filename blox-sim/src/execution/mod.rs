@@ -18,33 +18,6 @@ pub use shared::Shared;
 pub use training::Training;
 pub use variability::Variability;
 
-/// Implements the base of a model that wraps another: its memory is that of the inner model.
-macro_rules! around {
-    ($model:ident) => {
-        impl<M: $crate::execution::ExecutionModel> blox_core::Policy for $model<M> {
-            type Memory = M::Memory;
-
-            fn initial(&self, seed: u64) -> M::Memory {
-                self.inner.initial(seed)
-            }
-
-            fn on_event(
-                &self,
-                memory: &mut M::Memory,
-                view: blox_core::View<'_>,
-                event: &blox_core::Event,
-            ) {
-                self.inner.on_event(memory, view, event);
-            }
-
-            fn listens(&self) -> bool {
-                self.inner.listens()
-            }
-        }
-    };
-}
-use around;
-
 /// Forwards the remaining methods of a wrapping model to the inner model.
 macro_rules! passes_on {
     () => {

@@ -1,8 +1,8 @@
 //! Speed of two jobs on the same GPUs.
 
-use super::{ExecutionModel, around, beside, passes_on};
+use super::{ExecutionModel, beside, passes_on};
 use blox_core::perf::{PairTable, gpu_utilisation};
-use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View};
+use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View, forward_policy};
 use std::sync::Arc;
 
 /// Wraps another model and slows jobs that share GPUs. Both run as fast as alone if the sum of
@@ -51,7 +51,7 @@ fn running_beside<'v>(view: View<'v>, job: JobId, gpus: &[GpuId]) -> Option<JobR
     (other.phase() == Phase::Running).then_some(other)
 }
 
-around!(Shared);
+forward_policy!(Shared<M: ExecutionModel>, inner);
 
 impl<M: ExecutionModel> ExecutionModel for Shared<M> {
     #[inline]

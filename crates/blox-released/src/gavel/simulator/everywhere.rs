@@ -1,6 +1,6 @@
 //! Shares on types on which a job does not run.
 
-use blox_core::{Event, Plan, Policy, View};
+use blox_core::forward_policy;
 use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
 use blox_solve::SolveError;
 
@@ -21,21 +21,7 @@ impl<P: SharePolicy> OnEveryType<P> {
     }
 }
 
-impl<P: SharePolicy> Policy for OnEveryType<P> {
-    type Memory = P::Memory;
-
-    fn initial(&self, seed: u64) -> P::Memory {
-        self.policy.initial(seed)
-    }
-
-    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
-        self.policy.on_event(memory, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
-        self.policy.on_launches(memory, view, plan);
-    }
-}
+forward_policy!(OnEveryType<P: SharePolicy>, policy);
 
 impl<P: SharePolicy> SharePolicy for OnEveryType<P> {
     fn allocate(

@@ -8,8 +8,8 @@ use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
 use crate::verify::{Case, VerifyError};
 use blox_core::{
-    ClusterSpec, Event, JobId, JobQueue, Pipeline, Plan, Policy, SchedulingPolicy, Time, Validity,
-    View,
+    ClusterSpec, JobId, JobQueue, Pipeline, Policy, SchedulingPolicy, Time, Validity, View,
+    forward_policy,
 };
 use blox_sim::workload::WorkloadError;
 use blox_traces::formats::tiresias::{read_cluster, read_rows, read_samples};
@@ -326,21 +326,7 @@ impl<P: Policy> Kept<P> {
     }
 }
 
-impl<P: Policy> Policy for Kept<P> {
-    type Memory = P::Memory;
-
-    fn initial(&self, seed: u64) -> P::Memory {
-        self.policy.initial(seed)
-    }
-
-    fn on_event(&self, memory: &mut P::Memory, view: View<'_>, event: &Event) {
-        self.policy.on_event(memory, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut P::Memory, view: View<'_>, plan: &Plan) {
-        self.policy.on_launches(memory, view, plan);
-    }
-}
+forward_policy!(Kept<P: Policy>, policy);
 
 impl<P: SchedulingPolicy> SchedulingPolicy for Kept<P> {
     fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
