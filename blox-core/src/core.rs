@@ -592,6 +592,11 @@ impl Core {
             watch.on_launches(View::of(&self.state), &decision.plan);
         }
         self.due = self.due_after(decision.plan.is_empty());
+        if self.state.cluster.is_draining() && self.instant && self.state.has_drained_node() {
+            // The stops take no time, so no event follows on which the node takes its next step.
+            let due = self.moment_from(now);
+            self.due = Some(self.due.map_or(due, |d| d.min(due)));
+        }
         if self.news > seen {
             // The decision did not consider events that arrived while it was made.
             let due = self.moment_from(self.state.now);

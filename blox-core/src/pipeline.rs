@@ -673,6 +673,12 @@ impl Decide for Pipeline {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         let Taken { policy, slot } = &self.cluster;
         let validity = (**policy).any_manage(&mut self.slots[*slot].memory, view, out);
+        // This decision preempts the jobs of a drain whose time has come.
+        let begun = out.iter().filter_map(|action| match action {
+            NodeAction::Drain { by, .. } if *by > view.now() => Some(Validity::Until(*by)),
+            _ => None,
+        });
+        let validity = begun.fold(validity, Validity::and);
         match view.cluster().is_draining() {
             true => validity.and(continue_drains(view, out)),
             false => validity,
@@ -804,8 +810,9 @@ fn continue_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
             AfterDrain::Leave if idle => out.push(NodeAction::Shrink { node: id }),
             AfterDrain::Stay | AfterDrain::Off | AfterDrain::Leave => {}
         }
-        if !idle {
-            validity = validity.and(Validity::Until(drain.by.max(view.now())));
+        // This decision preempts the jobs of a drain whose time has come.
+        if !idle && drain.by > view.now() {
+            validity = validity.and(Validity::Until(drain.by));
         }
     }
     validity

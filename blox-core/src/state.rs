@@ -3,7 +3,7 @@
 
 use crate::cluster::Cluster;
 use crate::cluster::spec::{ClusterSpec, ClusterSpecError};
-use crate::decision::{Command, Plan, PlanError};
+use crate::decision::{AfterDrain, Command, Plan, PlanError};
 use crate::event::Event;
 use crate::ids::{JobId, Name, NameId, Names};
 use crate::job::spec::JobSpec;
@@ -328,6 +328,13 @@ impl State {
         self.touched = touched;
         self.decision += 1;
         self.gone.retain(|(_, version)| *version > seen);
+    }
+
+    /// Returns whether a drained node is idle and has a next step.
+    #[cold]
+    pub(crate) fn has_drained_node(&self) -> bool {
+        let mut draining = self.cluster.draining();
+        draining.any(|(node, drain)| drain.then != AfterDrain::Stay && self.cluster.is_idle(node))
     }
 
     /// Invalidates the orders kept between decisions. After a lost turn they may be half updated.

@@ -77,6 +77,16 @@ fn drained_node_preempts_at_its_time_and_is_powered_off() {
 }
 
 #[test]
+fn a_drain_is_due_at_its_time_without_an_event() {
+    let mut b = managed("1x1", vec![drain(0, 250.0, AfterDrain::Stay)]);
+    b.submit(0.0, job(1, 1e6));
+    assert_eq!(b.round(0.0), "place 0 on 0");
+    assert_eq!(b.round(100.0), "");
+    assert_eq!(b.core.due(), Some(t(300.0)));
+    assert_eq!(b.decide(300.0), "stop 0");
+}
+
+#[test]
 fn idle_node_leaves_at_once_and_only_once() {
     let mut b = managed("2x1", vec![drain(0, 900.0, AfterDrain::Leave)]);
     assert_eq!(b.round(0.0), "");
