@@ -3,7 +3,7 @@
 use crate::registry::params::{at_least, default, hours, only_with, param};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{NodeId, Seconds, Time};
-use blox_policies::cluster::{Maintenance, Quarantine, StaticCluster, Window};
+use blox_policies::cluster::{Loans, Maintenance, Quarantine, StaticCluster, Window};
 use std::sync::Arc;
 
 const WINDOW: ParamDoc = param(
@@ -24,6 +24,18 @@ const NODES: ParamDoc = param(
 );
 const FROM: ParamDoc = param("from_h", "0", "hours after the start at which it begins");
 const UNTIL: ParamDoc = param("until_h", "24", "hours after the start at which it ends");
+
+const NEEDS: ParamDoc = param(
+    "needs",
+    "0:0",
+    "nodes that the owner needs from an hour of the day on: HOUR:NODES, with / between them",
+);
+const DAY: ParamDoc = param("day_h", "24", "hours after which the needs repeat");
+const GRACE: ParamDoc = param(
+    "grace_s",
+    "300",
+    "seconds after which jobs on a node that the owner needs are preempted",
+);
 
 pub(super) fn add(r: &mut Registry) {
     r.cluster
@@ -48,6 +60,12 @@ pub(super) fn add(r: &mut Registry) {
         &[NODES, FROM, UNTIL],
         |p, _| Ok(Arc::new(Maintenance::new(windows(p)?))),
     );
+    r.cluster.add(
+        "loans",
+        "nodes of another owner run jobs while that owner does not need them (Lyra, EuroSys 2023)",
+        &[NODES, NEEDS, DAY, GRACE],
+        |p, _| Ok(Arc::new(loans(p)?)),
+    );
 }
 
 fn windows(p: &Params) -> Result<Vec<Window>, RegistryError> {
@@ -70,12 +88,39 @@ fn windows(p: &Params) -> Result<Vec<Window>, RegistryError> {
             format!("a number of hours below until_h, {until_h}"),
         ),
     })?;
+    let window = |node| Window { node, from, until };
+    Ok(nodes(p)?.into_iter().map(window).collect())
+}
+
+/// Returns the nodes of `nodes=NUMBERS`.
+fn nodes(p: &Params) -> Result<Vec<NodeId>, RegistryError> {
+    let text = p.text(NODES.name, NODES.default);
     if text == NODES.default {
         return Ok(Vec::new());
     }
     let node = |number: &str| Some(NodeId(number.trim().parse().ok()?));
     let nodes: Option<Vec<NodeId>> = text.split('/').map(node).collect();
-    let nodes = nodes.ok_or_else(|| p.wrong(NODES.name, "numbers with / between them, or none"))?;
-    let window = |node| Window { node, from, until };
-    Ok(nodes.into_iter().map(window).collect())
+    nodes.ok_or_else(|| p.wrong(NODES.name, "numbers with / between them, or none"))
+}
+
+fn loans(p: &Params) -> Result<Loans, RegistryError> {
+    let nodes = nodes(p)?;
+    let others = [NEEDS.name, DAY.name, GRACE.name];
+    only_with(p, &others, !nodes.is_empty(), "nodes=NUMBERS")?;
+    let day = hours(p, &DAY)?;
+    let grace = Seconds::new(at_least(p, GRACE.name, default(&GRACE), 0.0)?);
+    let need = |pair: &str| {
+        let (hour, nodes) = pair.split_once(':')?;
+        let hour: f64 = hour.trim().parse().ok().filter(|h: &f64| h.is_finite())?;
+        Some((Seconds::from_hours(hour), nodes.trim().parse().ok()?))
+    };
+    let text = p.text(NEEDS.name, NEEDS.default);
+    let needs: Option<Vec<_>> = text.split('/').map(need).collect();
+    let loans = needs.and_then(|needs| Loans::new(nodes, needs, day, grace));
+    loans.ok_or_else(|| {
+        p.wrong(
+            NEEDS.name,
+            "HOUR:NODES pairs, ascending from hour 0 and below day_h",
+        )
+    })
 }
