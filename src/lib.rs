@@ -10,6 +10,7 @@
 //! - [`prelude`]: imports for authors of policies; [`placement_tools`] and [`backend`] for authors
 //!   of placements and backends.
 //! - [`core`], [`policies`], [`sim`]: the underlying crates.
+//! - [`testing`]: the conformance suite for schedulers.
 //! - [`traces`]: readers and generators of jobs.
 //! - [`virtual_clusters`]: parallel simulation of cluster parts with their own nodes and queues.
 //! - [`results`], [`plot`]: readers of result folders, plots and a page; charts.
@@ -42,7 +43,7 @@
 //! | Read a trace or generate jobs | [`traces`] |
 //! | Model speeds, overheads or faults | [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
 //! | Compute your own metric | [`MetricCollector`](prelude::MetricCollector) |
-//! | Test a scheduler | [`core::testing`] |
+//! | Test a scheduler | [`testing`] |
 //! | Use your policies on the command line | [`registry`], [`cli::run`] |
 //! | Write a backend | [`backend`] |
 
@@ -58,6 +59,7 @@ pub use blox_results as results;
 pub use blox_schedulers::{estimate, schedulers};
 pub use blox_sim as sim;
 pub use blox_sim::virtual_clusters;
+pub use blox_testing as testing;
 pub use blox_traces as traces;
 
 pub mod backend;

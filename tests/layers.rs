@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 14] = [
     ("blox-core", &[]),
     ("crates/blox-learn", &[]),
     ("crates/blox-plot", &[]),
@@ -13,6 +13,7 @@ const CRATES: [(&str, &[&str]); 13] = [
     ("blox-cluster", &["core"]),
     ("blox-policies", &["core", "solve"]),
     ("blox-sim", &["core"]),
+    ("crates/blox-testing", &["core"]),
     ("crates/blox-traces", &["core", "sim"]),
     ("crates/blox-results", &["plot", "sim"]),
     (
@@ -58,6 +59,7 @@ const CRATES: [(&str, &[&str]); 13] = [
             "results",
             "schedulers",
             "sim",
+            "testing",
             "traces",
         ],
     ),

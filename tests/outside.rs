@@ -2,7 +2,6 @@
 
 use blox::core::perf::gpu_scores;
 use blox::core::registry::Named;
-use blox::core::testing::conformance;
 use blox::core::{
     AnyPlacement, AnyScheduling, ClusterSpec, Composition, Extras, GpuCount, JobSpec, NodeSpec,
     OnEvent, Pipeline, Seconds, State, Time,
@@ -12,6 +11,7 @@ use blox::policies::scheduling::Fifo;
 use blox::sim::execution::{FixedRate, Variability};
 use blox::sim::results::AssignmentRow;
 use blox::sim::{Report, Simulation, workload::Jobs};
+use blox::testing::conformance;
 use std::sync::{Arc, Mutex};
 
 fn placement(text: &str) -> Arc<dyn AnyPlacement> {

@@ -6,7 +6,7 @@
 //! depends on the order of a hash table.
 //!
 //! ```
-//! use blox_core::testing::FirstFit;
+//! use blox_testing::FirstFit;
 //! use blox_core::{order::SortKey, policy::by_key, Composition};
 //!
 //! let shortest_first = Composition::new("sjf")
@@ -21,7 +21,7 @@
 //!
 //! 1. [`policy`]: the roles of a scheduler, and the memory of a policy.
 //! 2. [`SchedulingPolicy`], [`View`] and [`JobQueue`]: enough for a first policy.
-//! 3. [`testing::conformance`](testing::conformance()): the tests that every scheduler must pass.
+//! 3. `conformance` of `blox-testing`: the tests that every scheduler must pass.
 //!
 //! | Task | Start with |
 //! |---|---|
@@ -37,7 +37,7 @@
 //! | Model the speed of jobs | [`perf`] |
 //! | Measure something during a run | [`policy::MetricCollector`] |
 //! | Make a policy available by name | [`registry::Registry`] |
-//! | Test a scheduler | [`testing`] |
+//! | Test a scheduler | crate `blox-testing` |
 //! | Record and replay decisions | [`journal::Journal`], [`replay`] |
 //! | Simulate the future inside a policy | [`forecast::Forecaster`] |
 //! | Write a backend | [`drive::Backend`], [`core::Core`], [`runtime`] |
@@ -97,7 +97,6 @@ pub mod request;
 pub mod runtime;
 pub mod state;
 pub mod suggest;
-pub mod testing;
 pub mod trigger;
 pub mod units;
 pub mod view;

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 /// GPUs, do not count.
 ///
 /// ```
-/// use blox_core::testing::FirstFit;
+/// use blox_testing::FirstFit;
 /// use blox_core::{order::SortKey, policy::by_key, ClusterSpec, Composition, GpuCount, JobSpec, OnEvent, Seconds, Time};
 /// use blox_sim::{fairness::FairTimes, workload::Jobs, Simulation};
 ///
@@ -279,8 +279,8 @@ fn range(job: &JobSpec, gpu_type: Option<&Name>, all: u32) -> Option<(u32, u32)>
 mod tests {
     use super::*;
     use crate::execution::training::built_in;
-    use blox_core::testing::FirstFit;
     use blox_core::{Composition, Extras, OnEvent, Rounds, order::SortKey, policy::by_key};
+    use blox_testing::FirstFit;
 
     fn fifo(rounds: Option<f64>) -> Pipeline {
         let base = Composition::new("fifo");

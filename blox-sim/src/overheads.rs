@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 /// is done.
 ///
 /// ```
-/// # use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
+/// # use blox_core::{Composition, order::SortKey, policy::by_key};
+/// # use blox_testing::FirstFit;
 /// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Part, Seconds, Time, View};
 /// use blox_sim::{Simulation, completion::Exact, overheads::Overheads, workload::Jobs};
 ///

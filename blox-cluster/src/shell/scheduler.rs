@@ -850,8 +850,9 @@ mod tests {
     use blox_core::replay::replay;
     use blox_core::{
         Composition, GpuCount, JobQueue, JobSpec, Policy, SchedulingPolicy, State, Stateless,
-        Validity, View, order::SortKey, policy::by_key, testing::FirstFit,
+        Validity, View, order::SortKey, policy::by_key,
     };
+    use blox_testing::FirstFit;
     use std::sync::Mutex;
 
     /// Signals each query, and answers when it is permitted to.

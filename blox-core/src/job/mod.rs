@@ -394,6 +394,14 @@ impl<'a> JobRef<'a> {
     pub fn held(&self) -> Option<&'a Assignment> {
         self.rec.held()
     }
+    /// Returns the GPUs that the job still occupies until a change of its assignment is done.
+    pub fn leaving(&self) -> &'a [GpuId] {
+        &self.rec.leaving
+    }
+    /// Returns whether the job's user holds it back.
+    pub fn held_by_user(&self) -> bool {
+        self.rec.held_by_user
+    }
     /// Returns the time of the first start.
     pub fn first_start(&self) -> Option<Time> {
         self.rec.first_start

@@ -71,7 +71,8 @@ use std::sync::Arc;
 /// The true speed of jobs. Policies never see it; they have estimates.
 ///
 /// ```
-/// # use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
+/// # use blox_core::{Composition, order::SortKey, policy::by_key};
+/// # use blox_testing::FirstFit;
 /// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Part, Seconds, Time, View};
 /// use blox_sim::execution::ExecutionModel;
 /// use blox_sim::{Simulation, completion::Exact, workload::Jobs};

@@ -26,7 +26,8 @@ pub struct Applicant<'a> {
 ///
 /// ```
 /// # use blox_core::{ClusterSpec, Composition, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobSpec};
-/// # use blox_core::{Seconds, State, Time, Verdict, testing::FirstFit};
+/// # use blox_core::{Seconds, State, Time, Verdict};
+/// # use blox_testing::FirstFit;
 /// use blox_core::{View, perf::goodput::KnownBatches};
 /// use blox_policies::scheduling::sia::{Applicant, Config, Scores, Sia};
 ///
