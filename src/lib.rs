@@ -11,6 +11,7 @@
 //!   of placements and backends.
 //! - [`core`], [`policies`], [`sim`]: the underlying crates.
 //! - [`testing`]: the conformance suite for schedulers.
+//! - [`perf`]: models of job speed.
 //! - [`traces`]: readers and generators of jobs.
 //! - [`virtual_clusters`]: parallel simulation of cluster parts with their own nodes and queues.
 //! - [`results`], [`plot`]: readers of result folders, plots and a page; charts.
@@ -41,7 +42,7 @@
 //! | Simulate a scheduler | [`Simulation`](prelude::Simulation) |
 //! | Understand the metrics | [`Summary`](sim::results::Summary), [`JobResult`](sim::results::JobResult) |
 //! | Read a trace or generate jobs | [`traces`] |
-//! | Model speeds, overheads or faults | [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
+//! | Model speeds, overheads or faults | [`perf`], [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
 //! | Compute your own metric | [`MetricCollector`](prelude::MetricCollector) |
 //! | Test a scheduler | [`testing`] |
 //! | Use your policies on the command line | [`registry`], [`cli::run`] |
@@ -51,6 +52,7 @@
 
 pub use blox_cli as cli;
 pub use blox_core as core;
+pub use blox_perf as perf;
 pub use blox_plot as plot;
 pub use blox_policies as policies;
 #[cfg(feature = "released")]

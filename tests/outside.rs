@@ -1,11 +1,11 @@
 //! Components that external authors requested: GPU scores, job classes, fragmentation, quota trees.
 
-use blox::core::perf::gpu_scores;
 use blox::core::registry::Named;
 use blox::core::{
     AnyPlacement, AnyScheduling, ClusterSpec, Composition, Extras, GpuCount, JobSpec, NodeSpec,
     OnEvent, Pipeline, Seconds, State, Time,
 };
+use blox::perf::gpu_scores;
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
 use blox::sim::execution::{FixedRate, Variability};

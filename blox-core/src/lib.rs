@@ -34,7 +34,7 @@
 //! | Implement several roles with one memory | [`Composition::joint`] |
 //! | Choose the moments of decisions | [`trigger::DecisionTrigger`], [`Rounds`], [`OnEvent`] |
 //! | Estimate running times | [`estimate::Estimator`] |
-//! | Model the speed of jobs | [`perf`] |
+//! | Model the speed of jobs | crate `blox-perf` |
 //! | Measure something during a run | [`policy::MetricCollector`] |
 //! | Make a policy available by name | [`registry::Registry`] |
 //! | Test a scheduler | crate `blox-testing` |
@@ -87,7 +87,6 @@ pub mod job;
 pub mod journal;
 mod lens;
 pub mod order;
-pub mod perf;
 pub mod pipeline;
 pub mod policy;
 pub mod reason;
@@ -115,7 +114,11 @@ pub use event::{Event, Outcome};
 pub use feasibility::Feasibility;
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 pub use input::{Input, Refused};
+pub use job::loss::{LOSS, LossCurve, LossReports};
+pub use job::sensitivity::{Sensitivity, SensitivityError};
 pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};
+pub use job::speeds::TypeSpeeds;
+pub use job::throughput::{GradientNoise, ThroughputParams};
 pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
 pub use job::{JobRef, Phase};
 pub use lens::Lens;

@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn types_are_averaged_by_their_gpus() {
         let mut fair = fair("1x4:slow,1x12:fast,1x2:old", None);
-        let mut speeds = blox_core::perf::TypeSpeeds::default();
+        let mut speeds = blox_core::TypeSpeeds::default();
         speeds.set("slow", 1.0);
         speeds.set("fast", 4.0);
         let extras = Extras {

@@ -504,7 +504,6 @@ mod tests {
     use crate::overheads::CheckpointRestart;
     use crate::results::AssignmentRow;
     use crate::workload::Jobs;
-    use blox_core::perf::PairTable;
     use blox_core::{
         Adapts, AdmissionPolicy, Assignment, Composition, DecideError, Draft, DraftError, Extras,
         GpuCount, GpuId, JobQueue, JobSpec, NodeAction, NodeActions, NodeId, NodeSpec, Outcome,
@@ -513,6 +512,7 @@ mod tests {
         order::SortKey,
         policy::{by_key, scheduling_fn},
     };
+    use blox_perf::PairTable;
     use blox_testing::FirstFit;
     use std::sync::Mutex;
 

@@ -193,8 +193,9 @@ pub fn simulate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{Composition, GpuCount, NodeSpec, Seconds, Time};
-    use blox_core::{order::SortKey, policy::by_key};
+    use blox_core::{
+        Composition, GpuCount, NodeSpec, Seconds, Time, order::SortKey, policy::by_key,
+    };
     use blox_testing::FirstFit;
 
     /// The last submitted job comes first: running jobs are preempted for it.

@@ -1,7 +1,9 @@
 //! Jobs that slow each other on a node end when a calculation by hand says.
 
-use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, OnEvent, Pipeline, Seconds, Time};
-use blox_core::{order::SortKey, policy::by_key};
+use blox_core::{
+    ClusterSpec, Composition, GpuCount, JobSpec, OnEvent, Pipeline, Seconds, Time, order::SortKey,
+    policy::by_key,
+};
 use blox_sim::execution::{Contention, ExecutionModel, FixedRate, Shared};
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::{Simulation, workload::Jobs};

@@ -1,6 +1,10 @@
 //! Jobs: their specifications, and their records in the state.
 
+pub mod loss;
+pub mod sensitivity;
 pub mod spec;
+pub mod speeds;
+pub mod throughput;
 pub mod training;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};

@@ -1,11 +1,11 @@
 //! The part of a case that does not depend on the scheduler.
 
 use super::random::SplitMix;
+use blox_core::TypeSpeeds;
 use blox_core::cluster::spec::{ClusterSpec, NodeSpec};
 use blox_core::ids::{GpuId, JobId, Name, NodeId};
 use blox_core::job::spec::{Deadline, Extras, JobSpec, ServiceClass, Work};
 use blox_core::job::training::{Adapts, TrainingSpec, TypeLimits};
-use blox_core::perf::TypeSpeeds;
 use blox_core::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

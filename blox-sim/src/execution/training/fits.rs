@@ -1,6 +1,7 @@
 //! Fits of the parameters of a job's speed.
 
-use blox_core::perf::goodput::{StepTime, ThroughputParams, fit};
+use blox_core::ThroughputParams;
+use blox_perf::goodput::{StepTime, fit};
 use dyn_clone::DynClone;
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ pub trait Fitter: DynClone + Send {
 }
 dyn_clone::clone_trait_object!(Fitter);
 
-/// Fits by [`fit`](blox_core::perf::goodput::fit()).
+/// Fits by [`fit`](blox_perf::goodput::fit()).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastSquares;
 
