@@ -10,6 +10,8 @@
 //! - [`prelude`]: imports for authors of policies; [`placement_tools`] and [`backend`] for authors
 //!   of placements and backends.
 //! - [`core`], [`policies`], [`sim`]: the underlying crates.
+//! - [`testing`]: the conformance suite for schedulers.
+//! - [`perf`]: models of job speed.
 //! - [`traces`]: readers and generators of jobs.
 //! - [`virtual_clusters`]: parallel simulation of cluster parts with their own nodes and queues.
 //! - [`results`], [`plot`]: readers of result folders, plots and a page; charts.
@@ -40,9 +42,9 @@
 //! | Simulate a scheduler | [`Simulation`](prelude::Simulation) |
 //! | Understand the metrics | [`Summary`](sim::results::Summary), [`JobResult`](sim::results::JobResult) |
 //! | Read a trace or generate jobs | [`traces`] |
-//! | Model speeds, overheads or faults | [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
+//! | Model speeds, overheads or faults | [`perf`], [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
 //! | Compute your own metric | [`MetricCollector`](prelude::MetricCollector) |
-//! | Test a scheduler | [`core::testing`] |
+//! | Test a scheduler | [`testing`] |
 //! | Use your policies on the command line | [`registry`], [`cli::run`] |
 //! | Write a backend | [`backend`] |
 
@@ -50,6 +52,7 @@
 
 pub use blox_cli as cli;
 pub use blox_core as core;
+pub use blox_perf as perf;
 pub use blox_plot as plot;
 pub use blox_policies as policies;
 #[cfg(feature = "released")]
@@ -58,6 +61,7 @@ pub use blox_results as results;
 pub use blox_schedulers::{estimate, schedulers};
 pub use blox_sim as sim;
 pub use blox_sim::virtual_clusters;
+pub use blox_testing as testing;
 pub use blox_traces as traces;
 
 pub mod backend;

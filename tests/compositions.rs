@@ -1,7 +1,9 @@
 //! Simulations of Blox's own compositions and of Optimus.
 
-use blox::core::perf::{LossCurve, LossReports};
-use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
+use blox::core::{
+    ClusterSpec, Extras, GpuCount, JobSpec, LossCurve, LossReports, Outcome, Pipeline, Seconds,
+    Time,
+};
 use blox::sim::completion::Exact;
 use blox::sim::workload::Jobs;
 use blox::sim::{Measure, Report, Simulation};

@@ -2,7 +2,7 @@
 
 use blox::core::Pipeline;
 use blox::core::registry::{Named, Registry};
-use blox::core::testing::conformance;
+use blox::testing::conformance;
 
 #[path = "../examples/custom_policy.rs"]
 #[allow(dead_code, reason = "its `main` is for the example")]

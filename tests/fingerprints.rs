@@ -4,9 +4,8 @@
 //! cargo test --test fingerprints` updates the table.
 #![cfg(feature = "released")]
 
-use blox::core::perf::TypeSpeeds;
 use blox::core::{
-    Adapts, ClusterSpec, Deadline, Extras, GpuCount, JobSpec, NodeSpec, Seconds, Time,
+    Adapts, ClusterSpec, Deadline, Extras, GpuCount, JobSpec, NodeSpec, Seconds, Time, TypeSpeeds,
 };
 use blox::sim::Simulation;
 use blox::sim::execution::Training;

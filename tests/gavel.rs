@@ -1,8 +1,7 @@
 //! Simulations of Gavel's policies.
 #![cfg(feature = "released")]
 
-use blox::core::perf::TypeSpeeds;
-use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time};
+use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time, TypeSpeeds};
 use blox::policies::scheduling::gavel::Gavel;
 use blox::policies::scheduling::gavel::shares::Knows;
 use blox::released::verify::{Compared, compare};

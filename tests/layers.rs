@@ -5,25 +5,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("blox-core", &[]),
     ("crates/blox-learn", &[]),
     ("crates/blox-plot", &[]),
     ("crates/blox-solve", &[]),
-    ("blox-cluster", &["core"]),
-    ("blox-policies", &["core", "solve"]),
-    ("blox-sim", &["core"]),
+    ("crates/blox-perf", &["core", "solve"]),
+    ("blox-cluster", &["core", "perf"]),
+    ("blox-policies", &["core", "perf", "solve"]),
+    ("blox-sim", &["core", "perf"]),
+    ("crates/blox-testing", &["core"]),
     ("crates/blox-traces", &["core", "sim"]),
     ("crates/blox-results", &["plot", "sim"]),
     (
         "examples/schedulers",
-        &["core", "learn", "policies", "sim", "traces"],
+        &["core", "learn", "perf", "policies", "sim", "traces"],
     ),
     (
         "crates/blox-released",
         &[
             "core",
             "learn",
+            "perf",
             "plot",
             "policies",
             "schedulers",
@@ -52,12 +55,14 @@ const CRATES: [(&str, &[&str]); 13] = [
         &[
             "cli",
             "core",
+            "perf",
             "plot",
             "policies",
             "released",
             "results",
             "schedulers",
             "sim",
+            "testing",
             "traces",
         ],
     ),

@@ -1,11 +1,11 @@
 //! Capacity loaning: nodes that their owner lends for a part of the day.
 
 use blox::core::registry::Named;
-use blox::core::testing::conformance;
 use blox::core::{AfterDrain, AnyClusterManager};
 use blox::policies::scheduling::Las;
 use blox::prelude::*;
 use blox::sim::completion::Exact;
+use blox::testing::conformance;
 use std::sync::Arc;
 
 fn manager(text: &str) -> Result<Arc<dyn AnyClusterManager>, String> {

@@ -1,8 +1,8 @@
 //! Tests of Lucid's released programs, and of estimates on the command line.
 #![cfg(feature = "released")]
 
-use blox::core::perf::PairTable;
 use blox::core::{Extras, GpuCount, JobSpec, Seconds, Time};
+use blox::perf::PairTable;
 use blox::released::lucid::{
     self, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks, Record,
 };

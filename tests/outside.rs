@@ -1,17 +1,17 @@
 //! Components that external authors requested: GPU scores, job classes, fragmentation, quota trees.
 
-use blox::core::perf::gpu_scores;
 use blox::core::registry::Named;
-use blox::core::testing::conformance;
 use blox::core::{
     AnyPlacement, AnyScheduling, ClusterSpec, Composition, Extras, GpuCount, JobSpec, NodeSpec,
     OnEvent, Pipeline, Seconds, State, Time,
 };
+use blox::perf::gpu_scores;
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
 use blox::sim::execution::{FixedRate, Variability};
 use blox::sim::results::AssignmentRow;
 use blox::sim::{Report, Simulation, workload::Jobs};
+use blox::testing::conformance;
 use std::sync::{Arc, Mutex};
 
 fn placement(text: &str) -> Arc<dyn AnyPlacement> {

@@ -7,8 +7,8 @@
 mod support;
 
 use blox::core::ClusterSpec;
-use blox::core::testing::conformance;
 use blox::sim::{Measure, Simulation};
+use blox::testing::conformance;
 use blox::traces::generate::blox::BloxWorkload;
 use std::collections::BTreeSet;
 use std::fs;

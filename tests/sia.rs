@@ -6,14 +6,13 @@ use blox::core::decision::Action;
 use blox::core::decision::Command;
 use blox::core::input::Input;
 use blox::core::journal::Journal;
-use blox::core::perf::goodput::{
-    BatchLimits, GoodputModel, GradientNoise, StepTime, ThroughputParams, fit,
-};
 use blox::core::runtime::Runtime;
 use blox::core::{
-    Adapts, ClusterSpec, Event, Extras, GpuCount, JobId, JobSpec, NodeSpec, Pipeline, Rounds,
-    Seconds, SpeedReport, State, Time, TrainingReport, TrainingSpec, TypeLimits,
+    Adapts, ClusterSpec, Event, Extras, GpuCount, GradientNoise, JobId, JobSpec, NodeSpec,
+    Pipeline, Rounds, Seconds, SpeedReport, State, ThroughputParams, Time, TrainingReport,
+    TrainingSpec, TypeLimits,
 };
+use blox::perf::goodput::{BatchLimits, GoodputModel, StepTime, batch_on, fit};
 use blox::policies::scheduling::PolluxSettings;
 use blox::released::sia::world as files;
 use blox::released::sia::{self as released, pollux};
@@ -72,7 +71,7 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
         let rounds = Rounds::every(Seconds::new(60.0)).unwrap();
         let mut core = Runtime::new(state, Box::new(rounds));
         let training = training(stages, adapts);
-        let config = training.batch_on("", 1, GpuCount(stages), asked, None);
+        let config = batch_on(&training, "", 1, GpuCount(stages), asked, None);
         let extras = Extras {
             training: Some(Arc::new(training)),
             batch_size: asked,
@@ -117,7 +116,7 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
                 continue;
             }
             let its = j.spec().extras().training.as_ref().unwrap();
-            let again = its.batch_on("", 1, GpuCount(stages), asked, Some(&report));
+            let again = batch_on(&its, "", 1, GpuCount(stages), asked, Some(&report));
             assert_eq!(again, config);
             let report = Arc::new(report.clone());
             events.push(Event::Reported { job, report });

@@ -2,7 +2,7 @@
 //! and speeds by CPUs and memory.
 #![cfg(feature = "released")]
 
-use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time, perf::Sensitivity};
+use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Sensitivity, Time};
 use blox::policies::placement::Allocation;
 use blox::released::verify::{compare, compare_visiting_every_round};
 use blox::schedulers::{JobOrder, SynergyParams, synergy_with};

@@ -8,9 +8,9 @@ use blox_core::core::Core;
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::runtime::Follower;
-use blox_core::testing::FirstFit;
 use blox_core::trigger::{DecisionTrigger, Rounds};
 use blox_core::{Composition, GpuCount, Input, JobId, JobSpec, NodeSpec, Seconds, Time};
+use blox_testing::FirstFit;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -108,15 +108,6 @@ impl Assignment {
         };
     }
 
-    /// Returns whether the assignment has only GPUs.
-    #[inline]
-    pub(crate) fn is_bare(&self) -> bool {
-        self.partner.is_none()
-            && self.cpus == 0.0
-            && self.memory_gib == 0.0
-            && self.config.is_none()
-    }
-
     /// Returns the number of GPUs.
     #[inline]
     pub fn count(&self) -> GpuCount {

@@ -144,7 +144,8 @@ impl Saved {
 /// use blox_core::input::Input;
 /// use blox_core::{Command, Decision, Event, JobId, JobSpec, Rounds, State};
 /// use blox_core::{ClusterSpec, Composition, GpuCount, Seconds, Time};
-/// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
+/// # use blox_core::{order::SortKey, policy::by_key};
+/// # use blox_testing::FirstFit;
 /// # let mut fifo = Composition::new("fifo")
 /// #     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 /// #     .placement(FirstFit).build()?;
@@ -711,8 +712,8 @@ pub(crate) fn guarded<T>(
     })
 }
 
-/// Returns the message of a panic.
-pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+/// Returns the message of a panic, or `no message` if it has none.
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(|s| (*s).to_owned())

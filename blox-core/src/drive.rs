@@ -16,7 +16,8 @@ use crate::view::View;
 /// The functions are `async` for backends that wait; a simulator is always ready.
 ///
 /// ```
-/// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
+/// # use blox_core::{order::SortKey, policy::by_key};
+/// # use blox_testing::FirstFit;
 /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobId, JobSpec, Outcome, Rounds};
 /// # use blox_core::{Seconds, State};
 /// use blox_core::drive::{Backend, drive, run_ready};

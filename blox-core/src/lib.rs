@@ -6,7 +6,7 @@
 //! depends on the order of a hash table.
 //!
 //! ```
-//! use blox_core::testing::FirstFit;
+//! use blox_testing::FirstFit;
 //! use blox_core::{order::SortKey, policy::by_key, Composition};
 //!
 //! let shortest_first = Composition::new("sjf")
@@ -21,7 +21,7 @@
 //!
 //! 1. [`policy`]: the roles of a scheduler, and the memory of a policy.
 //! 2. [`SchedulingPolicy`], [`View`] and [`JobQueue`]: enough for a first policy.
-//! 3. [`testing::conformance`](testing::conformance()): the tests that every scheduler must pass.
+//! 3. `conformance` of `blox-testing`: the tests that every scheduler must pass.
 //!
 //! | Task | Start with |
 //! |---|---|
@@ -34,10 +34,10 @@
 //! | Implement several roles with one memory | [`Composition::joint`] |
 //! | Choose the moments of decisions | [`trigger::DecisionTrigger`], [`Rounds`], [`OnEvent`] |
 //! | Estimate running times | [`estimate::Estimator`] |
-//! | Model the speed of jobs | [`perf`] |
+//! | Model the speed of jobs | crate `blox-perf` |
 //! | Measure something during a run | [`policy::MetricCollector`] |
 //! | Make a policy available by name | [`registry::Registry`] |
-//! | Test a scheduler | [`testing`] |
+//! | Test a scheduler | crate `blox-testing` |
 //! | Record and replay decisions | [`journal::Journal`], [`replay`] |
 //! | Simulate the future inside a policy | [`forecast::Forecaster`] |
 //! | Write a backend | [`drive::Backend`], [`core::Core`], [`runtime`] |
@@ -87,7 +87,6 @@ pub mod job;
 pub mod journal;
 mod lens;
 pub mod order;
-pub mod perf;
 pub mod pipeline;
 pub mod policy;
 pub mod reason;
@@ -97,7 +96,6 @@ pub mod request;
 pub mod runtime;
 pub mod state;
 pub mod suggest;
-pub mod testing;
 pub mod trigger;
 pub mod units;
 pub mod view;
@@ -116,7 +114,11 @@ pub use event::{Event, Outcome};
 pub use feasibility::Feasibility;
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 pub use input::{Input, Refused};
+pub use job::loss::{LOSS, LossCurve, LossReports};
+pub use job::sensitivity::{Sensitivity, SensitivityError};
 pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};
+pub use job::speeds::TypeSpeeds;
+pub use job::throughput::{GradientNoise, ThroughputParams};
 pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
 pub use job::{JobRef, Phase};
 pub use lens::Lens;

@@ -216,7 +216,8 @@ impl<T: ?Sized> Clone for Taken<T> {
 /// Builder of a [`Pipeline`]. Only scheduling and placement are required.
 ///
 /// ```
-/// use blox_core::{order::SortKey, policy::by_key, testing::FirstFit, Composition};
+/// use blox_core::{order::SortKey, policy::by_key, Composition};
+/// use blox_testing::FirstFit;
 /// let fifo = Composition::new("fifo")
 ///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
 ///     .placement(FirstFit)

@@ -198,8 +198,8 @@ impl JobQueue {
     ///
     /// If the job runs and its GPUs meet none of the shapes, the job moves, grows or shrinks if the
     /// placement policy supports it and finds GPUs. Otherwise the job keeps its GPUs. If the job
-    /// does not exist or has ended, the request is skipped; the [conformance
-    /// suite](crate::testing::conformance) reports it as an error.
+    /// does not exist or has ended, the request is skipped; the conformance
+    /// suite reports it as an error.
     pub fn push(&mut self, request: Request) {
         self.list.push(request);
     }

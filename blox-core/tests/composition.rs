@@ -3,8 +3,8 @@
 use blox_core::order::SortKey;
 use blox_core::policy::{AcceptAll, ByKey, StaticCluster, by_key};
 use blox_core::runtime::Runtime;
-use blox_core::testing::{FirstFit, conformance};
 use blox_core::*;
+use blox_testing::{FirstFit, conformance};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
@@ -554,4 +554,44 @@ fn a_scheduler_without_memory_saves_none_and_restores_none() {
         error.to_string(),
         "cannot restore the memory of a policy: found [1], expected an entry a part"
     );
+}
+
+#[test]
+fn check_too_large_job_is_refused_unless_it_grows() {
+    struct Grows;
+
+    impl Stateless for Grows {}
+
+    impl ClusterManager for Grows {
+        fn manage(&self, (): &mut (), _: View<'_>, _: &mut NodeActions) -> Validity {
+            Validity::UntilEvent
+        }
+    }
+
+    let pipeline = || {
+        let composition = Composition::new("fifo").scheduling(fifo());
+        composition.placement(FirstFit).build().unwrap()
+    };
+    let job = |gpus| {
+        let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1.0));
+        Arc::new(job.owned_by("ada"))
+    };
+    let rule = pipeline().feasibility();
+    assert_eq!(rule.check(&State::default(), &job(9)), Ok(()));
+    let cluster: ClusterSpec = "1x4".parse().unwrap();
+    let state = State::new(&cluster).unwrap();
+    assert_eq!(rule.check(&state, &job(4)), Ok(()));
+    assert_eq!(
+        rule.check(&state, &job(9)),
+        Err(Reason::NeverFits {
+            asked: GpuCount(9),
+            possible: GpuCount(4),
+        })
+    );
+    for grows in [
+        pipeline().awaiting_growth(true),
+        pipeline().with_cluster(Grows).unwrap(),
+    ] {
+        assert_eq!(grows.feasibility().check(&state, &job(9)), Ok(()));
+    }
 }

@@ -2,11 +2,11 @@
 
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
-use blox_core::testing::{self, Failure, Fault, FirstFit, Property, Report, Suite, conformance};
 use blox_core::{
     AfterDrain, Assignment, Composition, Draft, DraftError, GpuList, JobQueue, JobRef, OnEvent,
     Pipeline, PlacementPolicy, Policy, Reason, Request, Rounds, Seconds, Stateless, Validity,
 };
+use blox_testing::{Failure, Fault, FirstFit, Property, Report, Suite, conformance};
 use serde::{Deserialize, Serialize};
 
 mod planted;
@@ -197,7 +197,7 @@ fn listed() -> Pipeline {
 
 #[test]
 fn a_list_of_requests_conforms() {
-    let report = passes(testing::conformance(|_| listed()));
+    let report = passes(conformance(|_| listed()));
     assert!(report.preemptions > 15, "{report:?}");
 }
 

@@ -2,12 +2,12 @@
 
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::runtime::Runtime;
-use blox_core::testing::FirstFit;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
     GpuId, JobId, JobQueue, JobSpec, NodeAction, NodeId, Outcome, PlacementPolicy, Plan, PlanError,
     Reason, Seconds, State, Stateless, Time, Validity, Verdict, order::SortKey,
 };
+use blox_testing::FirstFit;
 use std::sync::Arc;
 
 fn job(n: u32, gpus: u32) -> Event {

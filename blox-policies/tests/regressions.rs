@@ -2,15 +2,15 @@
 
 use blox_core::estimate::Oracle;
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
-use blox_core::perf::{PairTable, TypeSpeeds};
 use blox_core::policy::scheduling_fn;
 use blox_core::runtime::Runtime;
 use blox_core::{
     AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline, Decide, Event, Extras,
     GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Outcome, Phase, Pipeline, Place,
     PlacementPolicy, Plan, Reason, Request, Rounds, SchedulingPolicy, Seconds, ServiceClass, Shape,
-    State, Time, Validity, Verdicts, View,
+    State, Time, TypeSpeeds, Validity, Verdicts, View,
 };
+use blox_perf::PairTable;
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::Quarantine;
 use blox_policies::placement::{

@@ -9,9 +9,8 @@ use crate::{Ended, Measure, SimError, Watch};
 use blox_core::decision::Command;
 use blox_core::drive::{Backend, Launched};
 use blox_core::input::Input;
-use blox_core::perf::LOSS;
 use blox_core::{
-    AnyMemory, Assignment, DecideError, Event, EventError, GpuId, JobId, JobRef, JobSpec,
+    AnyMemory, Assignment, DecideError, Event, EventError, GpuId, JobId, JobRef, JobSpec, LOSS,
     NodeAction, NodeId, NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 /// GPUs, do not count.
 ///
 /// ```
-/// use blox_core::testing::FirstFit;
+/// use blox_testing::FirstFit;
 /// use blox_core::{order::SortKey, policy::by_key, ClusterSpec, Composition, GpuCount, JobSpec, OnEvent, Seconds, Time};
 /// use blox_sim::{fairness::FairTimes, workload::Jobs, Simulation};
 ///
@@ -279,8 +279,8 @@ fn range(job: &JobSpec, gpu_type: Option<&Name>, all: u32) -> Option<(u32, u32)>
 mod tests {
     use super::*;
     use crate::execution::training::built_in;
-    use blox_core::testing::FirstFit;
     use blox_core::{Composition, Extras, OnEvent, Rounds, order::SortKey, policy::by_key};
+    use blox_testing::FirstFit;
 
     fn fifo(rounds: Option<f64>) -> Pipeline {
         let base = Composition::new("fifo");
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn types_are_averaged_by_their_gpus() {
         let mut fair = fair("1x4:slow,1x12:fast,1x2:old", None);
-        let mut speeds = blox_core::perf::TypeSpeeds::default();
+        let mut speeds = blox_core::TypeSpeeds::default();
         speeds.set("slow", 1.0);
         speeds.set("fast", 4.0);
         let extras = Extras {

@@ -204,11 +204,11 @@ impl Backend for Until<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::testing::FirstFit;
     use blox_core::{
         ClusterSpec, Composition, GpuCount, JobSpec, Pipeline, Rounds, order::SortKey,
         policy::by_key,
     };
+    use blox_testing::FirstFit;
 
     fn by(key: fn(&blox_core::JobRef<'_>) -> f64) -> Pipeline {
         Composition::new("ahead")

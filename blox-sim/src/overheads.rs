@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 /// is done.
 ///
 /// ```
-/// # use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
+/// # use blox_core::{Composition, order::SortKey, policy::by_key};
+/// # use blox_testing::FirstFit;
 /// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Seconds, Stateless};
 /// use blox_core::{Time, View};
 /// use blox_sim::{Simulation, completion::Exact, overheads::Overheads, workload::Jobs};

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// A simulation: a cluster, and the components of the simulated world.
 ///
 /// ```
-/// use blox_core::testing::FirstFit;
+/// use blox_testing::FirstFit;
 /// use blox_core::{order::SortKey, policy::by_key, ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
 /// use blox_sim::{workload::Jobs, Simulation};
 ///
@@ -243,7 +243,8 @@ impl Simulation {
     ///
     /// ```
     /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
-    /// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
+    /// # use blox_core::{order::SortKey, policy::by_key};
+    /// # use blox_testing::FirstFit;
     /// use blox_sim::{Simulation, results::AssignmentRow, workload::Jobs};
     /// use std::sync::{Arc, Mutex};
     ///
@@ -291,7 +292,8 @@ impl Simulation {
     ///
     /// ```
     /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
-    /// # use blox_core::{order::SortKey, policy::by_key, testing::FirstFit};
+    /// # use blox_core::{order::SortKey, policy::by_key};
+    /// # use blox_testing::FirstFit;
     /// use blox_core::{MetricCollector, Plan, View};
     /// use blox_sim::{Simulation, workload::Jobs};
     ///
@@ -541,8 +543,6 @@ mod tests {
     use crate::overheads::CheckpointRestart;
     use crate::results::AssignmentRow;
     use crate::workload::Jobs;
-    use blox_core::perf::PairTable;
-    use blox_core::testing::FirstFit;
     use blox_core::{
         Adapts, AdmissionPolicy, Assignment, Composition, DecideError, Draft, DraftError, Extras,
         GpuCount, GpuId, JobQueue, JobSpec, NodeAction, NodeActions, NodeId, NodeSpec, Outcome,
@@ -551,6 +551,8 @@ mod tests {
         order::SortKey,
         policy::{by_key, scheduling_fn},
     };
+    use blox_perf::PairTable;
+    use blox_testing::FirstFit;
     use std::sync::Mutex;
 
     fn fifo() -> Pipeline {

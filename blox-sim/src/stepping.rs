@@ -24,7 +24,7 @@ pub enum Step {
 /// every launch and stop.
 ///
 /// ```
-/// # use blox_core::testing::FirstFit;
+/// # use blox_testing::FirstFit;
 /// # use blox_core::{order::SortKey, policy::by_key, ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
 /// use blox_sim::{Simulation, stepping::{Step, Stepper}, workload::Jobs};
 ///

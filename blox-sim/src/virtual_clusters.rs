@@ -5,7 +5,8 @@
 //! neither on the others nor on the number of threads.
 //!
 //! ```
-//! # use blox_core::{Composition, Pipeline, order::SortKey, policy::by_key, testing::FirstFit};
+//! # use blox_core::{Composition, Pipeline, order::SortKey, policy::by_key};
+//! # use blox_testing::FirstFit;
 //! use blox_core::{ClusterSpec, GpuCount, JobSpec, NodeSpec, Seconds, Time};
 //! use blox_sim::{Simulation, virtual_clusters};
 //!
@@ -192,9 +193,10 @@ pub fn simulate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::testing::FirstFit;
-    use blox_core::{Composition, GpuCount, NodeSpec, Seconds, Time};
-    use blox_core::{order::SortKey, policy::by_key};
+    use blox_core::{
+        Composition, GpuCount, NodeSpec, Seconds, Time, order::SortKey, policy::by_key,
+    };
+    use blox_testing::FirstFit;
 
     /// The last submitted job comes first: running jobs are preempted for it.
     fn newest_first() -> Pipeline {

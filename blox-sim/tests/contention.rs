@@ -1,11 +1,11 @@
 //! Jobs that slow each other on a node end when a calculation by hand says.
 
-use blox_core::testing::FirstFit;
 use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, OnEvent, Pipeline, Seconds, Time};
 use blox_core::{order::SortKey, policy::by_key};
 use blox_sim::execution::{AnyExecution, Contention, ExecutionModel, FixedRate, Shared};
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::{Simulation, workload::Jobs};
+use blox_testing::FirstFit;
 
 fn scheduler() -> Pipeline {
     let scheduling = by_key(|job| SortKey::by(job.submit().secs())).valid_until_event();

@@ -1,12 +1,12 @@
 //! Memories of execution models: the simulator owns them, starts each run with a new one, and tells
 //! each event to the model, also through the models and boxes around it.
 
-use blox_core::testing::FirstFit;
 use blox_core::{Assignment, ClusterSpec, Composition, Event, GpuCount, JobRef, JobSpec};
 use blox_core::{Memory, OnEvent, Pipeline, Policy, Seconds, Time, View};
 use blox_core::{order::SortKey, policy::by_key};
 use blox_sim::execution::{AnyExecution, Contention, ExecutionModel, Shared};
 use blox_sim::{Simulation, workload::Jobs};
+use blox_testing::FirstFit;
 
 /// Jobs start slower after each end: the rate is divided by one more than the number of ends.
 struct Worn;

@@ -1,11 +1,11 @@
 //! Reasons of a policy's own are counted by their text.
 
-use blox_core::testing::FirstFit;
 use blox_core::{
     ClusterSpec, Composition, GpuCount, JobQueue, JobSpec, Pipeline, Reason, Request,
     SchedulingPolicy, Seconds, Stateless, Time, Validity, View,
 };
 use blox_sim::{Simulation, results::WaitRow, workload::Jobs};
+use blox_testing::FirstFit;
 
 /// Runs the first job alone; each other job waits for a reason that `text` gives.
 struct OneAtATime(fn(u32) -> String);

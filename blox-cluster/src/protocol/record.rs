@@ -2,8 +2,8 @@
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, PartId, Session};
 use super::launches::{End, Goal, Launch};
-use blox_core::perf::goodput::StepTime;
 use blox_core::{Input, JobId, Name, NodeId, Time};
+use blox_perf::goodput::StepTime;
 use serde::{Deserialize, Serialize};
 
 /// Format of the logs and snapshots that this version reads and writes. Logs of versions before 0.2

@@ -12,9 +12,9 @@ use crate::wire::pb;
 use blox_core::core::Core;
 use blox_core::runtime::{Follower, Observers};
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{Decide, DecideError, Decision, MemoryError};
 use blox_core::{
-    Event, Input, JobId, Name, NodeAction, NodeId, NodeStatus, Pipeline, Seconds, Time,
+    Decide, DecideError, Decision, Event, Input, JobId, MemoryError, Name, NodeAction, NodeId,
+    NodeStatus, Pipeline, Seconds, Time,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -850,8 +850,9 @@ mod tests {
     use blox_core::replay::replay;
     use blox_core::{
         Composition, GpuCount, JobQueue, JobSpec, Policy, SchedulingPolicy, State, Stateless,
-        Validity, View, order::SortKey, policy::by_key, testing::FirstFit,
+        Validity, View, order::SortKey, policy::by_key,
     };
+    use blox_testing::FirstFit;
     use std::sync::Mutex;
 
     /// Signals each query, and answers when it is permitted to.

@@ -413,7 +413,8 @@ mod tests {
     use super::*;
     use crate::protocol::scheduler::Settings;
     use crate::shell::scheduler::{Limits, start};
-    use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
+    use blox_core::{Composition, order::SortKey, policy::by_key};
+    use blox_testing::FirstFit;
 
     /// Starts and serves a scheduler until the returned sender is dropped.
     async fn served(

@@ -256,6 +256,11 @@ impl Node {
     pub fn free_memory_gib(&self) -> f64 {
         self.spec.memory_gib - self.memory_promised
     }
+    /// Returns whether a GPU of the node works: it is not reported as broken.
+    pub fn works(&self, gpu: GpuId) -> bool {
+        let local = gpu.0.checked_sub(self.first_gpu);
+        local.is_some_and(|i| i < self.spec.gpus && self.failed >> i & 1 == 0)
+    }
     /// Returns the node's GPUs.
     pub fn gpus(&self) -> impl ExactSizeIterator<Item = GpuId> + use<> {
         (self.first_gpu..self.first_gpu + self.spec.gpus).map(GpuId)

@@ -1,6 +1,10 @@
 //! Jobs: their specifications, and their records in the state.
 
+pub mod loss;
+pub mod sensitivity;
 pub mod spec;
+pub mod speeds;
+pub mod throughput;
 pub mod training;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
@@ -393,6 +397,14 @@ impl<'a> JobRef<'a> {
     /// [`Cluster::held_by`](crate::Cluster::held_by)).
     pub fn held(&self) -> Option<&'a Assignment> {
         self.rec.held()
+    }
+    /// Returns the GPUs that the job still occupies until a change of its assignment is done.
+    pub fn leaving(&self) -> &'a [GpuId] {
+        &self.rec.leaving
+    }
+    /// Returns whether the job's user holds it back.
+    pub fn held_by_user(&self) -> bool {
+        self.rec.held_by_user
     }
     /// Returns the time of the first start.
     pub fn first_start(&self) -> Option<Time> {

@@ -1,8 +1,10 @@
 //! Job specifications: the part of a job that never changes.
 
+use super::loss::LossReports;
+use super::sensitivity::Sensitivity;
+use super::speeds::TypeSpeeds;
 use super::training::TrainingSpec;
 use crate::ids::Name;
-use crate::perf::{LossReports, Sensitivity, TypeSpeeds};
 use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! Training jobs that choose their own batch: their specifications and their reports.
 
-use crate::assignment::BatchConfig;
+use super::throughput::{GradientNoise, ThroughputParams};
 use crate::ids::Name;
-use crate::perf::goodput::{BatchLimits, GoodputModel, GradientNoise, ThroughputParams, split};
 use crate::units::{GpuCount, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -76,68 +75,6 @@ impl TrainingSpec {
         runs.then_some((replicas, nodes.clamp(1, replicas)))
     }
 
-    /// Returns the goodput model on a GPU type from the job's report; `None` if the job has not run
-    /// there.
-    pub fn model_on(&self, gpu_type: &str, report: &TrainingReport) -> Option<GoodputModel> {
-        Some(GoodputModel {
-            speed: report.speed.get(gpu_type)?.params,
-            noise: report.noise,
-            initial_batch: self.initial_batch,
-        })
-    }
-
-    /// Returns the batch for GPUs of a type on `nodes` nodes: the best one by the job's report.
-    ///
-    /// If the batch is [fixed](Adapts), this is the `asked` batch instead, else the initial one. If
-    /// the job has not reported, or no batch is within its limits, this is the initial one. Such a
-    /// batch is split into passes that fit, and is at least the smallest pass on each replica.
-    /// Returns `None` if the job [does not run](TrainingSpec::replicas_on) there.
-    ///
-    /// ```
-    /// use blox_core::{GpuCount, Seconds, TrainingSpec, TypeLimits};
-    /// let limits = TypeLimits { per_gpu: (8, 64), one_gpu_rate: 100.0, stages: 1 };
-    /// let spec = TrainingSpec {
-    ///     initial_batch: 128,
-    ///     max_batch: 1024,
-    ///     adapts: Default::default(),
-    ///     restart: Seconds::new(30.0),
-    ///     types: [("a100".into(), limits)].into(),
-    /// };
-    /// let on = |gpus| spec.batch_on("a100", 1, GpuCount(gpus), None, None).unwrap();
-    /// assert_eq!((on(1).per_gpu, on(1).accumulation), (64, 1));
-    /// assert_eq!((on(4).per_gpu, on(4).accumulation), (32, 0));
-    /// assert_eq!(spec.batch_on("t4", 1, GpuCount(1), None, None), None);
-    /// ```
-    pub fn batch_on(
-        &self,
-        gpu_type: &str,
-        nodes: u32,
-        gpus: GpuCount,
-        asked: Option<u32>,
-        report: Option<&TrainingReport>,
-    ) -> Option<BatchConfig> {
-        let (replicas, nodes) = self.replicas_on(gpu_type, nodes, gpus)?;
-        let on = self.on(gpu_type)?;
-        let mut limits = BatchLimits {
-            max_batch: self.max_batch,
-            per_gpu: on.per_gpu,
-            accumulate: on.stages == 1,
-        };
-        if self.adapts == Adapts::All
-            && let Some(model) = report.and_then(|r| self.model_on(gpu_type, r))
-        {
-            let best = model.best_batch(nodes, replicas, &limits);
-            if best.goodput > 0.0 {
-                return Some(best.config);
-            }
-        }
-        limits.accumulate = true;
-        let stays = asked.filter(|_| self.adapts != Adapts::All);
-        let least = on.per_gpu.0.saturating_mul(replicas);
-        let batch = f64::from(stays.unwrap_or(self.initial_batch).max(least));
-        Some(split(batch, replicas, self.initial_batch, &limits))
-    }
-
     /// Describes the first invalid field; `None` if all are valid.
     pub(super) fn fault(&self) -> Option<String> {
         if self.initial_batch == 0 || self.max_batch < self.initial_batch {
@@ -168,8 +105,7 @@ pub struct SpeedReport {
     pub most_gpus: GpuCount,
 }
 
-/// Report of a training job: enough for a scheduler to [model its
-/// goodput](crate::perf::goodput::GoodputModel).
+/// Report of a training job: enough for a scheduler to model its goodput.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingReport {
     /// Current gradient noise.

@@ -77,7 +77,7 @@ use crate::view::View;
 /// }
 ///
 /// // The suite saves and restores the memory in the middle of runs, among other things.
-/// # use blox_core::testing::{conformance, FirstFit};
+/// # use blox_testing::{conformance, FirstFit};
 /// conformance(|seed| {
 ///     let composition = Composition::new("least-done").scheduling(LeastDone).placement(FirstFit);
 ///     composition.seed(seed).build().expect("each role is taken once")
@@ -119,7 +119,7 @@ pub trait Policy: Send + Sync + 'static {
 /// A policy without memory: `impl Stateless for MyPolicy {}`.
 ///
 /// ```
-/// # use blox_core::testing::FirstFit;
+/// # use blox_testing::FirstFit;
 /// use blox_core::{Composition, Decide, JobQueue, Request, SchedulingPolicy, Stateless};
 /// use blox_core::{Validity, View};
 ///

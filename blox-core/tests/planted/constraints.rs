@@ -3,11 +3,11 @@
 use super::{check, list, placed, planted};
 use blox_core::ids::GpuId;
 use blox_core::policy::scheduling_fn;
-use blox_core::testing::Property;
 use blox_core::{
     Assignment, Composition, Draft, DraftError, GpuList, JobQueue, NodeStatus, Pipeline, Reason,
     Request, Validity,
 };
+use blox_testing::Property;
 
 #[test]
 fn ignored_constraint_is_found() {

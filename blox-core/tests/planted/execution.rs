@@ -3,8 +3,8 @@
 use super::{Hooked, check, list, planted, scheduled};
 use blox_core::ids::JobId;
 use blox_core::policy::scheduling_fn;
-use blox_core::testing::Property;
 use blox_core::{Action, Event, JobRef, Phase, Pipeline, Validity};
+use blox_testing::Property;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]

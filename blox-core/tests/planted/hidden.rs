@@ -3,8 +3,8 @@
 use super::{Hooked, check, list, planted, scheduled};
 use blox_core::ids::{JobId, Name, NodeId};
 use blox_core::policy::scheduling_fn;
-use blox_core::testing::Property;
 use blox_core::{Event, JobQueue, JobRef, Pipeline, Validity, View};
+use blox_testing::Property;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;

@@ -4,10 +4,10 @@ use super::{check, list, placed, planted, scheduled};
 use blox_core::ids::{JobId, Name};
 use blox_core::order::SortKey;
 use blox_core::policy::{by_key, scheduling_fn};
-use blox_core::testing::Property;
 use blox_core::{
     Assignment, GpuCount, GpuList, JobQueue, JobRef, Phase, Pipeline, Request, Shape, Validity,
 };
+use blox_testing::Property;
 use std::collections::BTreeMap;
 
 #[test]

@@ -8,11 +8,11 @@ mod inputs;
 mod order;
 mod validity;
 
-use blox_core::testing::{FirstFit, Property, Suite, conformance};
 use blox_core::{
     Composition, Draft, DraftError, Event, JobQueue, JobRef, Memory, Pipeline, PlacementPolicy,
     Plan, Policy, Request, SchedulingPolicy, Stateless, Validity, View,
 };
+use blox_testing::{FirstFit, Property, Suite, conformance};
 
 /// A scheduling policy with a memory, made of functions.
 struct Hooked<M> {

@@ -9,8 +9,8 @@
 use super::{AT_RANDOM, check, list, placed, planted, scheduled};
 use blox_core::ids::{GpuId, JobId};
 use blox_core::policy::scheduling_fn;
-use blox_core::testing::Property;
 use blox_core::{Assignment, GpuList, JobRef, Pipeline, Validity};
+use blox_testing::Property;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};

@@ -4,12 +4,12 @@ use super::{Hooked, check, list, planted, scheduled};
 use blox_core::ids::JobId;
 use blox_core::order::SortKey;
 use blox_core::policy::{by_key, scheduling_fn};
-use blox_core::testing::FirstFit;
-use blox_core::testing::Property;
 use blox_core::{
     AdmissionPolicy, ClusterManager, Composition, Event, JobQueue, NodeAction, NodeActions, NodeId,
     Pipeline, Reason, Seconds, Stateless, Time, Validity, Verdicts, View,
 };
+use blox_testing::FirstFit;
+use blox_testing::Property;
 
 #[test]
 fn wrong_validity_is_found() {

@@ -2,8 +2,8 @@
 
 use crate::harness::*;
 use blox_core::input::Input;
-use blox_core::testing::FirstFit;
 use blox_core::{order::SortKey, policy::by_key, *};
+use blox_testing::FirstFit;
 
 fn fifo() -> Pipeline {
     Composition::new("fifo")

@@ -6,8 +6,8 @@ use blox_core::input::Input;
 use blox_core::journal::JsonLines;
 use blox_core::replay::{ReplayError, inputs, replay};
 use blox_core::runtime::{Observers, Runtime};
-use blox_core::testing::FirstFit;
 use blox_core::{order::SortKey, policy::by_key, *};
+use blox_testing::FirstFit;
 use std::sync::{Arc, Mutex};
 
 fn three_jobs(policy: impl Decide + 'static) -> Bench {

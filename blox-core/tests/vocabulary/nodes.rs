@@ -3,8 +3,8 @@
 use crate::harness::*;
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
-use blox_core::testing::FirstFit;
 use blox_core::*;
+use blox_testing::FirstFit;
 
 /// Pushes its actions once, at 100 s.
 struct Once(Vec<NodeAction>);

@@ -3,8 +3,8 @@
 use crate::harness::*;
 use blox_core::order::SortKey;
 use blox_core::policy::{KeyFn, by_key, scheduling_fn};
-use blox_core::testing::FirstFit;
 use blox_core::*;
+use blox_testing::FirstFit;
 use std::sync::Arc;
 
 /// Places the jobs of [`JobQueue::all`] on the lowest free GPUs of any type.

@@ -1,8 +1,8 @@
 //! Nodes that move between partitions; one complete pipeline for each virtual cluster.
 
 use crate::harness::*;
-use blox_core::testing::FirstFit;
 use blox_core::{order::SortKey, policy::by_key, *};
+use blox_testing::FirstFit;
 
 fn fifo(name: &str) -> Composition {
     Composition::new(name).trigger(rounds(100.0))

@@ -4,11 +4,11 @@ use super::anew::settle;
 use super::in_order::{can_ever_place, shortage};
 use super::selector::NodeSelector;
 use super::types::find;
-use blox_core::perf::app_class;
 use blox_core::{
     Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Stateless, Validity,
     View,
 };
+use blox_perf::app_class;
 
 /// Places each round from an empty cluster by a rule, so that jobs move to better GPUs (PAL's
 /// non-sticky placement).

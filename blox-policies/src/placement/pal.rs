@@ -1,8 +1,8 @@
 //! Placement by GPU variability: GPUs differ in speed for each application class.
 
 use super::selector::{NodeSelector, suits};
-use blox_core::perf::{app_class, gpu_scores};
 use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, NodeId, Shape};
+use blox_perf::{app_class, gpu_scores};
 
 /// Free GPU: its score for the job's class, and its node.
 type Scored = (f64, NodeId, GpuId);

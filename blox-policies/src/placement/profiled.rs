@@ -2,8 +2,8 @@
 
 use super::consolidated::{Consolidated, Split};
 use super::selector::{NodeSelector, has_resources, suits};
-use blox_core::perf::SkewTable;
 use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
+use blox_perf::SkewTable;
 use std::sync::Arc;
 
 /// Predicate for jobs that lose speed if they are spread over nodes.

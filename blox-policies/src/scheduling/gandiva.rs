@@ -1,11 +1,11 @@
 //! Time slices with packing, growing and shrinking.
 
 use super::time_slicing::{TimeSlicing, Turns};
-use blox_core::perf::gpu_utilisation;
 use blox_core::{
     Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Place, Policy, Request,
     SchedulingPolicy, Seconds, Shape, Validity, View,
 };
+use blox_perf::gpu_utilisation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -1,16 +1,17 @@
 //! Wrapper that ends jobs whose loss has converged.
 
-use blox_core::perf::{LOSS, converged};
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, Plan, Policy, Reason, SchedulingPolicy, Validity, View, With,
+    Event, JobId, JobQueue, JobRef, LOSS, Plan, Policy, Reason, SchedulingPolicy, Validity, View,
+    With,
 };
+use blox_perf::converged;
 use serde::{Deserialize, Serialize};
 
 /// Ends a job as complete once its loss has converged (Blox, EuroSys 2024, figure 16).
 ///
 /// Users request more epochs than they need. A loss has converged if each of the last few reports
 /// fell by less than a given fraction of the job's largest loss; see
-/// [`converged`](blox_core::perf::converged). Jobs that report no loss run to their end.
+/// [`converged`](blox_perf::converged). Jobs that report no loss run to their end.
 #[derive(Clone, Debug)]
 pub struct LossTermination<P> {
     inner: P,

@@ -2,11 +2,11 @@
 
 use crate::placement::{NodeSelector, find_alike, most_usable, suits};
 use blox_core::estimate::{Estimator, Oracle};
-use blox_core::perf::PairTable;
 use blox_core::{
     Assignment, Draft, DraftError, JobId, JobQueue, JobRef, NodeId, NodeStatus, PlacementPolicy,
     Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View,
 };
+use blox_perf::PairTable;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,17 +1,17 @@
 //! Optimus: workers where they shorten training most.
 
-use blox_core::perf::{LOSS, Linear, LossCurve, Profile, Setting, WorkerModel};
 use blox_core::{
-    Event, GpuCount, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Shape,
-    Validity, View,
+    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Phase, Policy, Request, SchedulingPolicy,
+    Shape, Validity, View,
 };
+use blox_perf::{Linear, Profile, Setting, WorkerModel, fit_loss, flat_from};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 /// Gives GPUs to the jobs whose training they shorten most (Peng et al., EuroSys 2018).
 ///
-/// *Remaining work.* After four loss reports, [`LossCurve`] is fitted to them. The job is then
+/// *Remaining work.* After four loss reports, [`LossCurve`](blox_core::LossCurve) is fitted to them. The job is then
 /// expected to end when its loss falls by less than a fraction of its largest value per epoch.
 /// Before that, and at most, it runs for its submitted iterations.
 ///
@@ -161,7 +161,7 @@ fn end_of(losses: impl Iterator<Item = f64>, tolerance: f64) -> Option<f64> {
         .map(|(i, loss)| ((i + 1) as f64, loss))
         .collect();
     let most = points.iter().map(|p| p.1).fold(0.0, f64::max);
-    LossCurve::fit(&points).map(|curve| curve.flat_from(tolerance * most))
+    fit_loss(&points).map(|curve| flat_from(&curve, tolerance * most))
 }
 
 struct Candidate {
@@ -303,6 +303,7 @@ impl SchedulingPolicy for Optimus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_core::LossCurve;
 
     fn candidate(job: u32, left: f64, c: [f64; 3], levels: &[u32]) -> Candidate {
         Candidate {
@@ -363,7 +364,7 @@ mod tests {
         let most = curve.at(1.0);
         let found = end_of(losses(10), 0.001).unwrap();
         assert!(
-            (found - curve.flat_from(0.001 * most)).abs() < 0.5,
+            (found - flat_from(&curve, 0.001 * most)).abs() < 0.5,
             "{found}"
         );
         assert_eq!(end_of([1.0, 1.0, 1.0, 1.0].into_iter(), 0.001), None);

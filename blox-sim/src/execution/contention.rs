@@ -9,7 +9,7 @@ use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, Time, View, forward_pol
 /// The rate of the inner model is divided by `1 + slowdown × n` while `n` other jobs run there.
 ///
 /// ```
-/// use blox_core::testing::FirstFit;
+/// use blox_testing::FirstFit;
 /// use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time};
 /// use blox_core::{order::SortKey, policy::by_key};
 /// use blox_sim::execution::{Contention, FixedRate};

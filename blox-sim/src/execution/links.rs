@@ -133,8 +133,8 @@ mod tests {
     use crate::workload::Jobs;
     use blox_core::order::SortKey;
     use blox_core::policy::by_key;
-    use blox_core::testing::FirstFit;
     use blox_core::{ClusterSpec, Composition, Extras, GpuCount, JobSpec, Seconds, Time};
+    use blox_testing::FirstFit;
 
     fn took(cluster: &str, gpus: u32, communication: f64) -> f64 {
         let job =

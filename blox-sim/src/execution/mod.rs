@@ -53,7 +53,8 @@ use std::sync::Arc;
 /// [`on_event`](Policy::on_event) after every event, launches and stops included.
 ///
 /// ```
-/// # use blox_core::{Composition, order::SortKey, policy::by_key, testing::FirstFit};
+/// # use blox_core::{Composition, order::SortKey, policy::by_key};
+/// # use blox_testing::FirstFit;
 /// use blox_core::{Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, Seconds, Stateless, Time, View};
 /// use blox_sim::execution::ExecutionModel;
 /// use blox_sim::{Simulation, completion::Exact, workload::Jobs};

@@ -1,8 +1,8 @@
 //! Speed of two jobs on the same GPUs.
 
 use super::{ExecutionModel, beside, passes_on};
-use blox_core::perf::{PairTable, gpu_utilisation};
 use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View, forward_policy};
+use blox_perf::{PairTable, gpu_utilisation};
 use std::sync::Arc;
 
 /// Wraps another model and slows jobs that share GPUs. Both run as fast as alone if the sum of

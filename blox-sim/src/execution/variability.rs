@@ -1,8 +1,8 @@
 //! GPUs of one type with different speeds.
 
 use super::ExecutionModel;
-use blox_core::perf::{app_class, gpu_scores};
 use blox_core::{Assignment, GpuId, JobId, JobRef, View, forward_policy};
+use blox_perf::{app_class, gpu_scores};
 
 /// Slows a job to the [score](gpu_scores) of its slowest GPU: the workers of a step wait for that
 /// GPU (PAL, SC 2024).

@@ -255,11 +255,11 @@ mod tests {
     use crate::overheads::FixedOverheads;
     use crate::results::AssignmentWriter;
     use crate::workload::Jobs;
-    use blox_core::testing::FirstFit;
     use blox_core::{
         ClusterSpec, Composition, GpuCount, JobSpec, Pipeline, Seconds, order::SortKey,
         policy::by_key,
     };
+    use blox_testing::FirstFit;
 
     fn fifo() -> Pipeline {
         Composition::new("fifo")

@@ -53,10 +53,11 @@ mod tests {
     use blox_core::policy::scheduling_fn;
     use blox_core::replay::{replay, watch};
     use blox_core::runtime::Observers;
-    use blox_core::testing::FirstFit;
-    use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, State, Time};
-    use blox_core::{Event, JobQueue, Launches, MetricCollector, Plan, Request, Validity, View};
-    use blox_core::{order::SortKey, policy::by_key};
+    use blox_core::{
+        ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, Launches, MetricCollector,
+        Plan, Request, Seconds, State, Time, Validity, View, order::SortKey, policy::by_key,
+    };
+    use blox_testing::FirstFit;
     use std::sync::{Arc, Mutex};
 
     fn fingerprint(gpus: [u32; 3]) -> String {

@@ -4,9 +4,8 @@ use super::training::Account;
 use super::{JobResult, Owner};
 use crate::{Measure, Told, Watch};
 use blox_core::estimate::ESTIMATE;
-use blox_core::perf::LOSS;
 use blox_core::{
-    Action, Assignment, Event, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Reason,
+    Action, Assignment, Event, JobId, JobRef, LOSS, Launches, MetricCollector, Phase, Plan, Reason,
     Seconds, ServiceClass, Time, Verdict, View,
 };
 use serde::Serialize;

@@ -1,7 +1,6 @@
 //! Every shipped policy, composed with every other compatible policy, follows the rules that
 //! backends rely on.
 
-use blox_core::testing::{Fault, Suite, conformance};
 use blox_core::{
     AdmissionPolicy, AnyPlacement, ClusterManager, Composition, Event, JobId, NodeAction,
     NodeActions, NodeId, OnEvent, Pipeline, Policy, Rounds, SchedulingPolicy, Seconds, Time,
@@ -17,6 +16,7 @@ use blox_policies::scheduling::{
     Drf, Fifo, FinishTimeFairness, Las, Service, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
 };
 use blox_released::{blox::quirks as blox, synergy::quirks as synergy};
+use blox_testing::{Fault, Suite, conformance};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

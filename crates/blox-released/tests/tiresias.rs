@@ -2,7 +2,6 @@
 
 use blox_core::policy::{AnyPlacement, AnyScheduling};
 use blox_core::registry::RegistryError;
-use blox_core::testing::{Fault, conformance};
 use blox_core::{Composition, JobRef, OnEvent, Seconds, Time};
 use blox_policies::placement::{
     Balanced, Blocked, Consolidated, FirstFree, InOrder, Profiled, Random, TensorSkew,
@@ -12,6 +11,7 @@ use blox_released::tiresias::quirks::{
     AsNamed, ClassQueues, Count, DlasQueues, EveryOther, InPlace, LowestRank, NodeSets, Nowhere,
     Pending, Repack, Samples, ShortestBy, Yarn,
 };
+use blox_testing::{Fault, conformance};
 use std::sync::Arc;
 
 fn sound<T>(part: Result<T, RegistryError>) -> T {

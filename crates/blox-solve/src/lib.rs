@@ -37,6 +37,7 @@ mod choices;
 mod concave;
 #[cfg(feature = "clarabel")]
 mod interior_point;
+pub mod lbfgsb;
 mod program;
 mod self_dual;
 

@@ -19,8 +19,8 @@
 //! | `user_estimate_s` | the user's estimate of the duration |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
 //! | `attributes.NAME` | an attribute of this name: a number, `true`, `false` or a text |
-//! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::perf::Sensitivity) |
-//! | `loss` | JSON: its loss curve, see [`LossReports`](blox_core::perf::LossReports) |
+//! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::Sensitivity) |
+//! | `loss` | JSON: its loss curve, see [`LossReports`](blox_core::LossReports) |
 //! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
 //!
 //! A row is one line. An empty cell means that the value is unknown. A list may also be a JSON
@@ -388,7 +388,7 @@ fn parse_deadline(text: &str) -> Option<Deadline> {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
-    use blox_core::perf::{LossCurve, LossReports, Sensitivity};
+    use blox_core::{LossCurve, LossReports, Sensitivity};
     use blox_sim::workload::{NoticeKind, Workload, collect};
     use proptest::prelude::*;
     use std::sync::Arc;

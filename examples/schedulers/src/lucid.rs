@@ -3,9 +3,9 @@ use crate::registry::params::{
 };
 use crate::{DEFAULTS, ONCE};
 use blox_core::estimate::{Estimator, Oracle};
-use blox_core::perf::PairTable;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
+use blox_perf::PairTable;
 use blox_policies::scheduling::{Lucid, LucidSettings};
 
 const NODES: ParamDoc = param(

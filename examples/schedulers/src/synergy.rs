@@ -59,7 +59,7 @@ impl Default for SynergyParams {
 /// share, `greedy` the full demand or nothing.
 ///
 /// **Jobs** demand the CPUs and memory that they request (`cpus`, `memory_gib`). A `sensitivity`
-/// states how fast they are with less, see [`Sensitivity`](blox_core::perf::Sensitivity). Nodes
+/// states how fast they are with less, see [`Sensitivity`](blox_core::Sensitivity). Nodes
 /// must state their CPUs and memory. Traces of the released program are read with
 /// `--format synergy` and a `profiles.json` beside them, its clusters with `--cluster FILE.ini`.
 ///

@@ -4,12 +4,12 @@ use super::{Durable, End};
 use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Said, Status, Wish};
 use crate::protocol::scheduler::{Effect, Heard, Request, Saved, Scheduler, Settings, Step};
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
-use blox_core::perf::goodput::{GoodputModel, GradientNoise};
 use blox_core::trigger::Rounds;
 use blox_core::{
-    Action, Adapts, Assignment, Decision, Event, Extras, GpuCount, GpuId, Input, JobId, JobSpec,
-    NodeId, NodeSpec, Outcome, Phase, Seconds, Time, TrainingSpec, TypeLimits,
+    Action, Adapts, Assignment, Decision, Event, Extras, GpuCount, GpuId, GradientNoise, Input,
+    JobId, JobSpec, NodeId, NodeSpec, Outcome, Phase, Seconds, Time, TrainingSpec, TypeLimits,
 };
+use blox_perf::goodput::GoodputModel;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

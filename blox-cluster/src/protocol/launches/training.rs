@@ -2,11 +2,11 @@
 
 use super::{Launches, Outcome, Record};
 use crate::protocol::ids::AttemptId;
-use blox_core::perf::goodput::{GradientNoise, StepTime, fit};
 use blox_core::{
-    Assignment, BatchConfig, Event, GpuCount, JobRef, Name, NameId, SpeedReport, TrainingReport,
-    View,
+    Assignment, BatchConfig, Event, GpuCount, GradientNoise, JobRef, Name, NameId, SpeedReport,
+    TrainingReport, View,
 };
+use blox_perf::goodput::{GoodputModel, StepTime, batch_on, fit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -81,7 +81,14 @@ pub(super) fn batch(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Opti
     let training = extras.training.as_ref()?;
     let (gpu_type, nodes) = place(view, held)?;
     let gpus = GpuCount(held.gpus.len() as u32);
-    training.batch_on(&gpu_type, nodes, gpus, extras.batch_size, job.report())
+    batch_on(
+        training,
+        &gpu_type,
+        nodes,
+        gpus,
+        extras.batch_size,
+        job.report(),
+    )
 }
 
 /// Returns the iterations per second on these GPUs according to the goodput model that was fitted
@@ -89,7 +96,7 @@ pub(super) fn batch(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Opti
 pub(super) fn modelled_rate(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Option<f64> {
     let training = job.spec().extras().training.as_ref()?;
     let (gpu_type, nodes) = place(view, held)?;
-    let model = training.model_on(&gpu_type, job.report()?)?;
+    let model = GoodputModel::of_job(training, &gpu_type, job.report()?)?;
     let gpus = GpuCount(held.gpus.len() as u32);
     let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
     let config = held.config.or_else(|| batch(view, job, held))?;

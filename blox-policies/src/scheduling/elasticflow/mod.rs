@@ -385,9 +385,9 @@ mod tests {
     use blox_core::order::SortKey;
     use blox_core::policy::by_key;
     use blox_core::runtime::Runtime;
-    use blox_core::testing::FirstFit;
     use blox_core::trigger::OnEvent;
     use blox_core::{ClusterSpec, Composition, Deadline, Extras, JobSpec, Pipeline, State};
+    use blox_testing::FirstFit;
 
     /// Accepted jobs on a cluster of two GPUs.
     struct Run {

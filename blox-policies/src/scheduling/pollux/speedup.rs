@@ -1,7 +1,7 @@
 //! Speedup of a job over its fair share.
 
-use blox_core::perf::goodput::{BatchLimits, GoodputModel};
 use blox_core::{Adapts, JobRef, Name, NameId, NodeId, TrainingSpec, TypeLimits, View};
+use blox_perf::goodput::{BatchLimits, GoodputModel};
 use std::collections::BTreeMap;
 
 /// A usable node.

@@ -12,11 +12,11 @@ pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
 pub use turns::{Turns, turns};
 
-use blox_core::perf::goodput::KnownBatches;
 use blox_core::{
     Adapts, Event, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Policy, Request,
     SchedulingPolicy, Seconds, Shape, TrainingReport, Validity, View,
 };
+use blox_perf::goodput::KnownBatches;
 use blox_solve::{Alternative, Choices};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Values of configurations for a job.
 
 use super::config::Config;
-use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, JobRef, Name, NameId, Seconds, TrainingSpec, View};
+use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 
 /// Job for which a configuration is chosen.
 pub struct Applicant<'a> {
@@ -26,8 +26,10 @@ pub struct Applicant<'a> {
 ///
 /// ```
 /// # use blox_core::{ClusterSpec, Composition, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobSpec};
-/// # use blox_core::{Seconds, State, Time, Verdict, testing::FirstFit};
-/// use blox_core::{View, perf::goodput::KnownBatches};
+/// # use blox_core::{Seconds, State, Time, Verdict};
+/// # use blox_testing::FirstFit;
+/// use blox_core::View;
+/// use blox_perf::goodput::KnownBatches;
 /// use blox_policies::scheduling::sia::{Applicant, Config, Scores, Sia};
 ///
 /// /// Prefers the GPU types with the highest numbers, whatever the job.

@@ -3,10 +3,11 @@
 use super::application::{Application, OnType, StepTimes};
 use super::fits::{Fitter, KnownFits};
 use crate::execution::Stretch;
-use blox_core::perf::goodput::{
-    BatchLimits, GoodputModel, GradientNoise, KnownBatches, StepTime, ThroughputParams, split,
+use blox_core::{
+    BatchConfig, GpuCount, GradientNoise, Name, Seconds, SpeedReport, ThroughputParams, Time,
+    TrainingReport,
 };
-use blox_core::{BatchConfig, GpuCount, Name, Seconds, SpeedReport, Time, TrainingReport};
+use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches, StepTime, split};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

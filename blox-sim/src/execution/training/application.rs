@@ -2,8 +2,7 @@
 
 use super::curves::Curves;
 use super::table::StepTable;
-use blox_core::perf::goodput::{GradientNoise, ThroughputParams};
-use blox_core::{Adapts, Name, Seconds, TrainingSpec, TypeLimits};
+use blox_core::{Adapts, GradientNoise, Name, Seconds, ThroughputParams, TrainingSpec, TypeLimits};
 use std::collections::BTreeMap;
 
 /// Step times on one GPU type.

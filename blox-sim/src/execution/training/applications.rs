@@ -3,9 +3,8 @@
 use super::agent::{Agent, PassLimit, Profiles};
 use super::application::Application;
 use crate::workload::{NoticeKind, Notices, Workload, WorkloadError};
-use blox_core::perf::TypeSpeeds;
-use blox_core::perf::goodput::KnownBatches;
-use blox_core::{Adapts, Extras, JobSpec, Name, Work};
+use blox_core::{Adapts, Extras, JobSpec, Name, TypeSpeeds, Work};
+use blox_perf::goodput::KnownBatches;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Training progress for each batch size.
 
-use blox_core::perf::goodput::GradientNoise;
+use blox_core::GradientNoise;
 
 /// An epoch with a batch size.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,7 @@
 //! Fits of the parameters of a job's speed.
 
-use blox_core::perf::goodput::{StepTime, ThroughputParams, fit};
+use blox_core::ThroughputParams;
+use blox_perf::goodput::{StepTime, fit};
 use std::collections::BTreeMap;
 
 /// Fits the parameters of a job's speed.
@@ -10,7 +11,7 @@ pub trait Fitter: Send + Sync {
     fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams>;
 }
 
-/// Fits by [`fit`](blox_core::perf::goodput::fit()).
+/// Fits by [`fit`](blox_perf::goodput::fit()).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastSquares;
 

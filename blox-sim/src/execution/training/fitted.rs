@@ -4,8 +4,7 @@ use super::application::{Application, OnType, StepTimes};
 use super::applications::Applications;
 use super::constants::constants;
 use super::curves::{Curves, Epoch};
-use blox_core::perf::goodput::{GradientNoise, ThroughputParams};
-use blox_core::{Seconds, TypeLimits};
+use blox_core::{GradientNoise, Seconds, ThroughputParams, TypeLimits};
 
 /// The applications of Pollux and Sia, described by a few numbers each instead of tables.
 ///

@@ -24,10 +24,10 @@ pub use triangulated::Between;
 use fits::KnownFits;
 
 use super::{AnyExecution, ExecutionModel, Stretch, Turn, untrained};
-use blox_core::perf::goodput::KnownBatches;
 use blox_core::{
     Adapts, AnyMemory, Assignment, Event, JobId, JobRef, Name, Policy, Seconds, Time, View, With,
 };
+use blox_perf::goodput::KnownBatches;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// placement, batch and epoch. Other jobs run as in another model.
 ///
 /// A job's [`Agent`] keeps a profile of its observed steps by GPU type and fits the
-/// [parameters](blox_core::perf::goodput::ThroughputParams) of the job's speed to it. It chooses
+/// [parameters](blox_core::ThroughputParams) of the job's speed to it. It chooses
 /// the batch with the best goodput when the job starts, at the end of each epoch, and at the end of
 /// each of its own rounds (60 s). It reports its results
 /// ([`Event::Reported`](blox_core::Event::Reported)) at the end of each measurement.

@@ -1,7 +1,7 @@
 //! Readers for files of Lucid's released simulator, of Helios and of Chronus.
 
-use blox_core::perf::PairTable;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time};
+use blox_perf::PairTable;
 use blox_sim::workload::{Notices, WorkloadError};
 use blox_traces::helios;
 use blox_traces::source::Source;

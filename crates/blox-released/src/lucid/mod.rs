@@ -19,8 +19,8 @@ pub use crate::lucid::simulator::{
 };
 
 use crate::lucid::files::Window;
-use blox_core::perf::PairTable;
 use blox_core::{JobSpec, Name, Seconds, Time, Work};
+use blox_perf::PairTable;
 use blox_sim::SimError;
 use compositions::{records, set_priorities};
 use rayon::prelude::*;

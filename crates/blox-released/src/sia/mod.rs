@@ -40,10 +40,10 @@ pub use recorded::{RecordedFits, add_points};
 
 use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
 use crate::sia::world::{MOST_NODES, lies};
-use blox_core::perf::goodput::{BatchLimits, KnownBatches, split};
 use blox_core::{
     Adapts, Composition, DecisionTrigger, Name, Pipeline, Rounds, Seconds, Stateless, Time, View,
 };
+use blox_perf::goodput::{BatchLimits, KnownBatches, split};
 use blox_policies::scheduling::Sia;
 use blox_policies::scheduling::sia::{Applicant, Config, Scores};
 use blox_sim::Simulation;

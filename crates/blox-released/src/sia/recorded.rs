@@ -1,5 +1,5 @@
-use blox_core::Name;
-use blox_core::perf::goodput::{StepTime, ThroughputParams};
+use blox_core::{Name, ThroughputParams};
+use blox_perf::goodput::StepTime;
 use blox_sim::execution::training::{Applications, Fitter, LeastSquares, Measured, StepTimes};
 use blox_sim::workload::WorkloadError;
 use blox_traces::source::Source;

@@ -16,8 +16,7 @@ use blox_sim::execution::training::{
 mod pandas;
 use crate::source::Source;
 use crate::table::{Column, Table};
-use blox_core::perf::goodput::GradientNoise;
-use blox_core::{Name, Seconds, TypeLimits};
+use blox_core::{GradientNoise, Name, Seconds, TypeLimits};
 use blox_sim::workload::WorkloadError;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

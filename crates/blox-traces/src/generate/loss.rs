@@ -1,8 +1,7 @@
 //! Generated losses for the jobs of any workload.
 
 use super::random::{stream, unit};
-use blox_core::perf::{LossCurve, LossReports};
-use blox_core::{Extras, JobSpec};
+use blox_core::{Extras, JobSpec, LossCurve, LossReports};
 use blox_sim::workload::{Notices, Workload, WorkloadError};
 use rand_chacha::ChaCha8Rng;
 

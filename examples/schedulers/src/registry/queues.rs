@@ -3,8 +3,8 @@
 use super::params::{MODEL, ORIGIN, SIGMA, belief, default, only_with, param, share};
 use crate::estimate::Belief;
 use blox_core::Seconds;
-use blox_core::perf::SkewTable;
 use blox_core::registry::{ParamDoc, Params, RegistryError};
+use blox_perf::SkewTable;
 use blox_policies::placement::TensorSkew;
 use blox_policies::scheduling::ServiceHistory;
 use blox_traces::formats::tiresias::read_samples;

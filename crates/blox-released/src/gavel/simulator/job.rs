@@ -1,7 +1,6 @@
 //! Jobs of the released program.
 
-use blox_core::perf::TypeSpeeds;
-use blox_core::{JobId, JobSpec, Name};
+use blox_core::{JobId, JobSpec, Name, TypeSpeeds};
 use blox_policies::scheduling::gavel::{Instance, Pair, PerType, TypePool};
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -464,8 +464,7 @@ fn split(steps: f64, workers: &[u32]) -> Vec<f64> {
 mod tests {
     use super::super::{AsGavel, AsShockwave, Asked, BatchJob, Mode};
     use super::*;
-    use blox_core::perf::TypeSpeeds;
-    use blox_core::{Extras, GpuCount, Seconds, Time, Work};
+    use blox_core::{Extras, GpuCount, Seconds, Time, TypeSpeeds, Work};
     use blox_policies::scheduling::gavel::SharePolicy;
     use blox_policies::scheduling::gavel::shares::{Isolated, Knows, MaxMinFairness};
     use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! State of a job in the original.
 
 use super::nodes::{Nodes, Part};
-use blox_core::perf::PairTable;
 use blox_core::{JobSpec, ServiceClass};
+use blox_perf::PairTable;
 
 pub use blox_policies::estimate::ESTIMATE;
 

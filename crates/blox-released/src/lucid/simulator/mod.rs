@@ -134,8 +134,8 @@ fn run<P: Program>(mut program: P, jobs: &[JobSpec]) -> P {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::perf::PairTable;
     use blox_core::{Deadline, Extras, GpuCount, Seconds, Time};
+    use blox_perf::PairTable;
     use std::fmt::Debug;
 
     /// Runs every tick, as the original does.

@@ -4,7 +4,7 @@ use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
 use super::profiler::Scaling;
 use super::{Forecast, Placer, Program};
-use blox_core::perf::PairTable;
+use blox_perf::PairTable;
 use std::sync::Arc;
 
 /// GPU memory in MiB (RTX 3090).

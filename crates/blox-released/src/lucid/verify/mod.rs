@@ -8,7 +8,7 @@ use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE};
 use crate::lucid::{self, Experiment, Forecast, Input, Outcome, Placer, Policy};
 use crate::verify::{Case, Compared, System, VerifyError, number_of};
 use blox_core::JobSpec;
-use blox_core::perf::PairTable;
+use blox_perf::PairTable;
 use blox_sim::SimError;
 use blox_sim::workload::WorkloadError;
 use std::collections::BTreeMap;

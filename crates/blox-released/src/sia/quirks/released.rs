@@ -1,6 +1,6 @@
 use super::single::Tried;
-use blox_core::perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_core::{Adapts, NameId, Seconds, Stateless, TrainingSpec, View};
+use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
 use blox_policies::scheduling::sia::{Applicant, Config, Scores, restart_factor};
 
 /// Goodput of a configuration that cannot be used.

@@ -2,7 +2,7 @@
 //! computes batches from them in single precision.
 
 use blox_core::BatchConfig;
-use blox_core::perf::goodput::{BatchLimits, Batches, KnownBatches};
+use blox_perf::goodput::{BatchLimits, Batches, KnownBatches};
 use std::sync::Arc;
 
 /// Number of batches tried, from the smallest to the largest.

@@ -6,8 +6,9 @@ use crate::verify::{Case, Compared, VerifyError, number_of};
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
 use blox_core::journal::Journal;
-use blox_core::perf::goodput::ThroughputParams;
-use blox_core::{BatchConfig, ClusterSpec, Event, GpuId, JobId, Time, TrainingReport};
+use blox_core::{
+    BatchConfig, ClusterSpec, Event, GpuId, JobId, ThroughputParams, Time, TrainingReport,
+};
 use blox_sim::Report;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -2,8 +2,8 @@
 
 use crate::sia::world as files;
 use crate::verify::{Case, VerifyError};
-use blox_core::perf::goodput::{StepTime, ThroughputParams};
-use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec};
+use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec, ThroughputParams};
+use blox_perf::goodput::StepTime;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, Profiles};
 use blox_sim::workload::{Workload, WorkloadError, collect};

@@ -1,8 +1,7 @@
 //! Measured throughput of each job type on each GPU type.
 
 use crate::source::Source;
-use blox_core::perf::TypeSpeeds;
-use blox_core::{JobSpec, Name};
+use blox_core::{JobSpec, Name, TypeSpeeds};
 use blox_sim::workload::WorkloadError;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Measured profiles of models.
 
-use blox_core::perf::{Sensitivity, SensitivityError};
+use blox_core::{Sensitivity, SensitivityError};
 use blox_sim::workload::text::shown;
 use serde::Deserialize;
 use std::collections::BTreeMap;

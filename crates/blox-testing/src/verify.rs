@@ -2,11 +2,11 @@
 
 use super::listed;
 use super::problem::{Problem, Property, near};
-use crate::assignment::Assignment;
-use crate::cluster::MAX_JOBS_PER_GPU;
-use crate::ids::{GpuId, JobId};
-use crate::job::{JobRef, Phase};
-use crate::view::View;
+use blox_core::assignment::Assignment;
+use blox_core::cluster::MAX_JOBS_PER_GPU;
+use blox_core::ids::{GpuId, JobId};
+use blox_core::job::{JobRef, Phase};
+use blox_core::view::View;
 
 /// Checks that the state is consistent.
 pub(crate) fn verify(view: View<'_>) -> Result<(), Problem> {
@@ -108,7 +108,7 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
             }
         }
         // Until a change of its allocation is done, the job also occupies its old GPUs.
-        for &gpu in &job.rec.leaving {
+        for &gpu in job.leaving() {
             if job.phase() == Phase::Running || job.held().is_none_or(|a| a.gpus.contains(&gpu)) {
                 return wrong(
                     "GPUs being left only while a change is under way, and not those kept".into(),
@@ -131,7 +131,7 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
     let (mut all_free, mut all_usable) = (0, 0);
     for node in cluster.nodes() {
         let unpromised = |g: &GpuId| promised[g.index()].iter().all(Option::is_none);
-        let works = |g: &GpuId| node.is_usable() && node.failed >> (g.0 - node.first_gpu) & 1 == 0;
+        let works = |g: &GpuId| node.is_usable() && node.works(*g);
         let free = node.gpus().filter(|g| works(g) && unpromised(g)).count() as u32;
         let usable = node.gpus().filter(works).count() as u32;
         if (free, usable) != (node.free_count(), node.usable_count()) {
@@ -189,7 +189,7 @@ fn enter(
     if let Some(other) = places[0] {
         // A job that leaves a GPU was the partner of the GPU's other job before. The accounts of
         // the cluster check that no new job is launched there meanwhile.
-        let leaves = |j: JobId| view.job(j).is_some_and(|j| j.rec.leaving.contains(&gpu));
+        let leaves = |j: JobId| view.job(j).is_some_and(|j| j.leaving().contains(&gpu));
         let names = |a: JobId, b: JobId| {
             view.job(a).is_some_and(|j| {
                 j.assignment().is_some_and(|x| x.partner == Some(b))

@@ -1,12 +1,12 @@
 //! The part of a case that does not depend on the scheduler.
 
 use super::random::SplitMix;
-use crate::cluster::spec::{ClusterSpec, NodeSpec};
-use crate::ids::{GpuId, JobId, Name, NodeId};
-use crate::job::spec::{Deadline, Extras, JobSpec, ServiceClass, Work};
-use crate::job::training::{Adapts, TrainingSpec, TypeLimits};
-use crate::perf::TypeSpeeds;
-use crate::units::{GpuCount, Seconds, Time};
+use blox_core::TypeSpeeds;
+use blox_core::cluster::spec::{ClusterSpec, NodeSpec};
+use blox_core::ids::{GpuId, JobId, Name, NodeId};
+use blox_core::job::spec::{Deadline, Extras, JobSpec, ServiceClass, Work};
+use blox_core::job::training::{Adapts, TrainingSpec, TypeLimits};
+use blox_core::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ pub enum Fault {
     /// Jobs report metrics such as their loss. Some jobs choose their own batch and report their
     /// speed.
     Reports,
-    /// Ends of launches are reported late. [`Event::Ran`](crate::Event::Ran) first withdraws what
+    /// Ends of launches are reported late. [`Event::Ran`](blox_core::Event::Ran) first withdraws what
     /// was counted after the end.
     LateEnds,
     /// Checkpoints take longer than a round.

@@ -1,6 +1,8 @@
 //! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
 //! that every backend relies on.
 
+#![warn(missing_docs)]
+
 mod cluster;
 mod conformance;
 mod difference;
@@ -13,13 +15,13 @@ pub use conformance::{CaseError, Failure, Report, Subject, Suite, conformance};
 pub use problem::Property;
 pub use script::Fault;
 
-use crate::assignment::{Assignment, GpuList};
-use crate::decision::Validity;
-use crate::draft::{Draft, DraftError};
-use crate::policy::{PlacementPolicy, Stateless};
-use crate::reason::Reason;
-use crate::request::JobQueue;
-use crate::units::GpuCount;
+use blox_core::assignment::{Assignment, GpuList};
+use blox_core::decision::Validity;
+use blox_core::draft::{Draft, DraftError};
+use blox_core::policy::{PlacementPolicy, Stateless};
+use blox_core::reason::Reason;
+use blox_core::request::JobQueue;
+use blox_core::units::GpuCount;
 use std::fmt::Display;
 
 /// Joins all items with blanks, for messages.

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 /// row for each number of cores and one column for each amount of memory.
 ///
 /// ```
-/// use blox_core::perf::Sensitivity;
+/// use blox_core::Sensitivity;
 /// let table = Sensitivity::new(vec![1.0, 3.0], vec![20.0, 60.0], vec![vec![0.3, 0.5], vec![0.8, 1.0]])?;
 /// assert_eq!(table.speed(2.0, 60.0), 0.75);
 /// assert_eq!(table.speed(24.0, 500.0), 1.0);
-/// # Ok::<(), blox_core::perf::SensitivityError>(())
+/// # Ok::<(), blox_core::SensitivityError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Points", into = "Points")]

@@ -1,7 +1,6 @@
 //! Scores of single GPUs, by application class.
 
-use crate::cluster::Node;
-use crate::job::spec::JobSpec;
+use blox_core::{JobSpec, Node};
 use smallvec::SmallVec;
 
 /// Name of the job attribute with the application class.
@@ -23,7 +22,7 @@ pub fn app_class(job: &JobSpec) -> &str {
 /// Returns the scores of a node's GPUs for a class, in order of GPU.
 ///
 /// ```
-/// use blox_core::perf::gpu_scores;
+/// use blox_perf::gpu_scores;
 /// use blox_core::{ClusterSpec, State};
 /// let mut cluster = ClusterSpec::uniform(1, 3);
 /// cluster.nodes[0].labels.insert("pm_score.A".into(), "1.2 0.9".into());

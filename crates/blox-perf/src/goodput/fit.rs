@@ -1,7 +1,7 @@
 //! Fits the parameters of the step duration to observed steps.
 
-use super::lbfgsb::{Bounds, Settings, minimise};
-use super::{NOTHING, ThroughputParams};
+use blox_core::ThroughputParams;
+use blox_solve::lbfgsb::{Bounds, Settings, minimise};
 use serde::{Deserialize, Serialize};
 
 /// An observed duration of a step.
@@ -54,7 +54,7 @@ pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
         return None;
     }
     let mut start = [0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001];
-    let mut low = [NOTHING; 7];
+    let mut low = [ThroughputParams::LEAST; 7];
     let mut high = [f64::INFINITY; 7];
     (low[6], high[6]) = (1.0, 10.0);
     let mut pin = |i: usize, value: f64| {
@@ -66,16 +66,16 @@ pub fn fit_from(observed: &[StepTime], settings: &Settings) -> Option<Fit> {
     }
     let between = observed.iter().any(|o| o.nodes > 1);
     if !between {
-        pin(2, NOTHING);
-        pin(3, NOTHING);
+        pin(2, ThroughputParams::LEAST);
+        pin(3, ThroughputParams::LEAST);
     }
     if !observed.iter().any(|o| o.nodes == 1 && o.gpus > 1) {
-        pin(4, NOTHING);
-        pin(5, NOTHING);
+        pin(4, ThroughputParams::LEAST);
+        pin(5, ThroughputParams::LEAST);
     }
     if !observed.iter().any(|o| o.gpus > 2) {
-        pin(3, NOTHING);
-        pin(5, NOTHING);
+        pin(3, ThroughputParams::LEAST);
+        pin(5, ThroughputParams::LEAST);
     }
     let objective = Objective::of(observed);
     let found = minimise(|x| objective.at(x), start, &Bounds { low, high }, settings);
@@ -175,7 +175,8 @@ impl<'a> Objective<'a> {
             };
             if let Some(which) = which {
                 gradient[which] += by_exchange;
-                gradient[which + 1] += by_exchange * (f64::from(o.gpus) - 2.0).max(NOTHING);
+                gradient[which + 1] +=
+                    by_exchange * (f64::from(o.gpus) - 2.0).max(ThroughputParams::LEAST);
             }
             by_pass[i] =
                 by_sum * p.gamma * libm::pow(q.pass, less) + each[0] * 2.0 * q.pass_error / q.pass;

@@ -1,6 +1,6 @@
 //! Speed of two jobs that share GPUs.
 
-use crate::job::spec::JobSpec;
+use blox_core::JobSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// section 3.3; Gavel's pair throughputs).
 ///
 /// ```
-/// use blox_core::perf::PairTable;
+/// use blox_perf::PairTable;
 /// let mut table = PairTable::default();
 /// table.add("LSTM/Wikitext2/64/0", "DCGAN/LSUN/128/1", (0.9, 0.8))?;
 /// let (dcgan, lstm) = table.speeds("DCGAN/LSUN/128/1", "LSTM/Wikitext2/64/0").unwrap();
 /// assert_eq!((dcgan, lstm), (0.8, 0.9));
-/// # Ok::<(), blox_core::perf::PairTableError>(())
+/// # Ok::<(), blox_perf::PairTableError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PairTable {

@@ -5,21 +5,21 @@ use super::listed;
 use super::problem::{Place, Problem, Property, near};
 use super::script::{Fault, Outside, Script};
 use super::verify::verify;
-use crate::assignment::GpuList;
-use crate::cluster::spec::NodeSpec;
-use crate::decision::{Command, NodeAction};
-use crate::drive::{Backend, Launched};
-use crate::event::{Event, Outcome};
-use crate::ids::{GpuId, JobId, Name, NodeId};
-use crate::input::Input;
-use crate::job::training::{SpeedReport, TrainingReport};
-use crate::job::{JobRef, Phase};
-use crate::perf::goodput::{GradientNoise, ThroughputParams};
-use crate::pipeline::DecideError;
-use crate::reason::Reason;
-use crate::state::EventError;
-use crate::units::{GpuCount, Seconds, Time};
-use crate::view::View;
+use blox_core::assignment::GpuList;
+use blox_core::cluster::spec::NodeSpec;
+use blox_core::decision::{Command, NodeAction};
+use blox_core::drive::{Backend, Launched};
+use blox_core::event::{Event, Outcome};
+use blox_core::ids::{GpuId, JobId, Name, NodeId};
+use blox_core::input::Input;
+use blox_core::job::training::{SpeedReport, TrainingReport};
+use blox_core::job::{JobRef, Phase};
+use blox_core::pipeline::DecideError;
+use blox_core::reason::Reason;
+use blox_core::state::EventError;
+use blox_core::units::{GpuCount, Seconds, Time};
+use blox_core::view::View;
+use blox_core::{GradientNoise, ThroughputParams};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -781,6 +781,11 @@ impl ScriptedCluster {
             }
             // The loop runs the scheduler.
             Command::Ask { .. } => Ok(()),
+            other => Err(Problem::new(
+                Property::Commands,
+                "a command that the scripted cluster knows".to_owned(),
+                format!("{other:?}"),
+            )),
         }
     }
 
@@ -833,7 +838,7 @@ impl ScriptedCluster {
                 _ => job.held().is_none(),
             };
             let holds = job.held().map_or(&[][..], |a| &a.gpus[..]);
-            let leaves = &job.rec.leaving[..];
+            let leaves = job.leaving();
             if !phase || holds != &truth.gpus[..] || leaves != &truth.leaving[..] {
                 return Err(Problem::new(
                     Property::Commands,

@@ -1,6 +1,6 @@
 //! Batch sizes that a job may choose from.
 
-use crate::assignment::BatchConfig;
+use blox_core::BatchConfig;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,11 +1,12 @@
 //! Finds and describes the first difference between two runs or two answers.
 
 use super::listed;
-use crate::decision::{Action, Decision, NodeActions, Plan, Validity, Verdict, Verdicts};
-use crate::event::Event;
-use crate::input::Input;
-use crate::pipeline::DecideError;
-use crate::units::Time;
+use blox_core::assignment::Assignment;
+use blox_core::decision::{Action, Decision, NodeActions, Plan, Validity, Verdict, Verdicts};
+use blox_core::event::Event;
+use blox_core::input::Input;
+use blox_core::pipeline::DecideError;
+use blox_core::units::Time;
 use std::fmt;
 
 /// An answer as a list of steps. Two answers that differ have a step that differs.
@@ -77,13 +78,14 @@ fn action(action: &Action) -> String {
         Action::Stop { job, why } => format!("stop job {job} ({why})"),
         Action::Place { job, assignment } => {
             let place = format!("place job {job} on GPUs {}", listed(&assignment.gpus));
-            match assignment.is_bare() {
+            match *assignment == Assignment::of(assignment.gpus.clone()) {
                 true => place,
                 false => format!("{place}: {assignment:?}"),
             }
         }
         Action::Finish { job, why } => format!("finish job {job} ({why})"),
         Action::Promote { job } => format!("promote job {job}"),
+        other => format!("{other:?}"),
     }
 }
 
@@ -253,8 +255,7 @@ fn apart(a: &str, b: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assignment::Assignment;
-    use crate::ids::{GpuId, JobId};
+    use blox_core::ids::{GpuId, JobId};
 
     #[test]
     fn long_plans_are_told_apart_by_the_step_that_differs() {

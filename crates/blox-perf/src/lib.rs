@@ -1,28 +1,26 @@
-//! Models of job speed: plain mathematics shared by policies and simulators.
+//! Models of job speed: plain mathematics shared by policies and backends.
+//!
+//! What a job declares or reports (its rates, losses and step times) is data of `blox-core`. This
+//! crate fits models to such data and evaluates them.
+
+#![warn(missing_docs)]
 
 pub mod goodput;
 mod loss;
 mod pairs;
-mod sensitivity;
 mod skew;
-mod types;
 mod utilisation;
 mod variability;
 mod workers;
 
-pub use loss::{LOSS, LossCurve, LossReports, converged};
+pub use loss::{converged, fit_loss, flat_from};
 pub use pairs::{PairTable, PairTableError};
-pub use sensitivity::{Sensitivity, SensitivityError};
 pub use skew::SkewTable;
-pub use types::TypeSpeeds;
 pub use utilisation::gpu_utilisation;
 pub use variability::{APP_CLASS, SCORES, app_class, gpu_scores};
 pub use workers::WorkerModel;
 
-use crate::assignment::BatchConfig;
-use crate::ids::Name;
-use crate::job::spec::JobSpec;
-use crate::units::GpuCount;
+use blox_core::{BatchConfig, GpuCount, JobSpec, Name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -105,8 +103,7 @@ impl Profile for ThroughputTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::spec::Extras;
-    use crate::units::{Seconds, Time};
+    use blox_core::{Extras, Seconds, Time};
 
     #[test]
     fn a_table_answers_what_was_measured_and_nothing_else() {

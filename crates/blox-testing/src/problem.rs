@@ -1,8 +1,8 @@
 //! Broken rules, and the position in a case at which they broke.
 
 use super::script::Script;
-use crate::ids::Name;
-use crate::units::Time;
+use blox_core::ids::Name;
+use blox_core::units::Time;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -35,7 +35,7 @@ pub enum Property {
     Liveness,
     /// The end of every job is accounted for.
     Accounting,
-    /// A [`Validity`](crate::Validity) is correct: visiting every decision moment gives the same decisions.
+    /// A [`Validity`](blox_core::Validity) is correct: visiting every decision moment gives the same decisions.
     Validity,
     /// A clone decides like its original and does not affect the original.
     Clone,

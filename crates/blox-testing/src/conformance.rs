@@ -5,24 +5,24 @@ use super::difference::{self, Steps};
 use super::problem::{Place, Problem, Property, lock, near};
 use super::script::{Contents, Fault, Faults, Script};
 use super::verify::verify;
-use crate::decision::{Action, NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
-use crate::drive::{drive, run_ready};
-use crate::event::{Event, Outcome};
-use crate::ids::{JobId, Name};
-use crate::input::Input;
-use crate::job::JobRef;
-use crate::job::Phase;
-use crate::journal::Journal;
-use crate::pipeline::{Decide, DecideError, Pipeline};
-use crate::policy::MemoryError;
-use crate::replay::replay;
-use crate::request::Request;
-use crate::runtime::{Observers, Runtime};
-use crate::state::State;
-use crate::testing::random::SplitMix;
-use crate::trigger::{DecisionTrigger, Rounds};
-use crate::units::{Seconds, Time};
-use crate::view::View;
+use crate::random::SplitMix;
+use blox_core::decision::{Action, NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
+use blox_core::drive::{drive, run_ready};
+use blox_core::event::{Event, Outcome};
+use blox_core::ids::{JobId, Name};
+use blox_core::input::Input;
+use blox_core::job::JobRef;
+use blox_core::job::Phase;
+use blox_core::journal::Journal;
+use blox_core::pipeline::{Decide, DecideError, Pipeline};
+use blox_core::policy::MemoryError;
+use blox_core::replay::replay;
+use blox_core::request::Request;
+use blox_core::runtime::{Observers, Runtime};
+use blox_core::state::State;
+use blox_core::trigger::{DecisionTrigger, Rounds};
+use blox_core::units::{Seconds, Time};
+use blox_core::view::View;
 use serde_json::Value;
 use std::any::Any;
 use std::fmt;
@@ -144,8 +144,9 @@ impl<D: Decide + 'static, C: DecisionTrigger + 'static> From<(D, C)> for Subject
     }
 }
 
-impl From<(Box<dyn Decide>, Box<dyn DecisionTrigger>)> for Subject {
-    fn from((policy, trigger): (Box<dyn Decide>, Box<dyn DecisionTrigger>)) -> Self {
+impl Subject {
+    /// Creates a subject from any scheduler and the trigger of its decisions.
+    pub fn new(policy: Box<dyn Decide>, trigger: Box<dyn DecisionTrigger>) -> Self {
         Subject {
             policy,
             trigger,
@@ -157,19 +158,20 @@ impl From<(Box<dyn Decide>, Box<dyn DecisionTrigger>)> for Subject {
 /// Creates a conformance suite for the scheduler that `builder` creates from a seed; see [`Suite`].
 ///
 /// ```
-/// use blox_core::{Composition, order::SortKey, policy::by_key, testing};
+/// use blox_core::{Composition, order::SortKey, policy::by_key};
+/// use blox_testing::{FirstFit, conformance};
 ///
-/// let report = testing::conformance(|_seed| {
+/// let report = conformance(|_seed| {
 ///     Composition::new("fifo")
 ///         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
-///         .placement(testing::FirstFit)
+///         .placement(FirstFit)
 ///         .build()
 ///         .expect("each role is taken once")
 /// })
 /// .cases(8)
 /// .check()?;
 /// assert_eq!(report.cases, 8);
-/// # Ok::<(), testing::Failure>(())
+/// # Ok::<(), blox_testing::Failure>(())
 /// ```
 pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a) -> Suite<'a> {
     Suite {
@@ -203,7 +205,7 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
 /// job that fits must then end. Its deadline counts from the last moment with an outside event: 30
 /// times the total length of all jobs, and 60 rounds a job. A job fits unless it requests more GPUs
 /// than the cluster has, or the pipeline's placement states that it [could never
-/// place](crate::PlacementPolicy::can_ever_place) the job. A pipeline rejects such jobs. A
+/// place](blox_core::PlacementPolicy::can_ever_place) the job. A pipeline rejects such jobs. A
 /// scheduler that is not a pipeline must itself ensure that they do not block other jobs.
 pub struct Suite<'a> {
     build: Box<dyn Fn(u64) -> Subject + Sync + 'a>,
@@ -390,7 +392,7 @@ impl Suite<'_> {
             match messages.recv_timeout(self.patience / LOOKS) {
                 Ok(Message::Build(seed, answer)) => {
                     let built = catch_unwind(AssertUnwindSafe(|| (self.build)(seed)));
-                    let _ = answer.send(built.map_err(|p| crate::core::panic_message(&*p)));
+                    let _ = answer.send(built.map_err(|p| blox_core::core::panic_message(&*p)));
                 }
                 Ok(Message::Over(result)) => return *result,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -446,7 +448,7 @@ impl Fresh {
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Problem {
-    let found = crate::core::panic_message(panic);
+    let found = blox_core::core::panic_message(panic);
     Problem::new(Property::Panic, "no panic".to_owned(), found)
 }
 
@@ -741,7 +743,7 @@ struct Run {
     validities: Vec<(Time, Validity)>,
     shadows: u64,
     cluster: ScriptedCluster,
-    counters: crate::core::Counters,
+    counters: blox_core::core::Counters,
 }
 
 impl Run {
@@ -1064,7 +1066,7 @@ fn strays(view: View<'_>, plan: &Plan) -> Option<Problem> {
 /// Describes the state of a job. The text follows the word "which".
 fn what_is(view: View<'_>, job: JobId) -> String {
     match view.job(job) {
-        Some(job) if job.rec.held_by_user => "a user holds back".to_owned(),
+        Some(job) if job.held_by_user() => "a user holds back".to_owned(),
         Some(job) => format!("is {}", job.phase()),
         None if job < view.next_job_id() => "has ended".to_owned(),
         None => "does not exist".to_owned(),
@@ -1106,7 +1108,7 @@ impl Decide for Watched {
         let told = catch_unwind(AssertUnwindSafe(tell));
         if let Err(panic) = told {
             // The core catches and counts the panic, but drops its message.
-            let said = || (view.now(), crate::core::panic_message(&*panic));
+            let said = || (view.now(), blox_core::core::panic_message(&*panic));
             self.panicked.get_or_insert_with(said);
             resume_unwind(panic);
         }
@@ -1122,7 +1124,7 @@ impl Decide for Watched {
         };
         let tell = || self.place.during("on_launches", view.now(), tell);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
-            let said = || (view.now(), crate::core::panic_message(&*panic));
+            let said = || (view.now(), blox_core::core::panic_message(&*panic));
             self.panicked.get_or_insert_with(said);
             resume_unwind(panic);
         }

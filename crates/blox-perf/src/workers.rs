@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// parameter servers as workers, or none, this is the paper's model of synchronous training.
 ///
 /// ```
-/// use blox_core::perf::WorkerModel;
+/// use blox_perf::WorkerModel;
 /// let seen = [(1, 5.0), (2, 3.0), (4, 2.0), (8, 1.5)]; // 4 / w + 1
 /// let model = WorkerModel::fit(&seen).unwrap();
 /// assert!((model.seconds(16) - 1.25).abs() < 1e-9);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// was not measured. A rate of 0 means that the job does not run on that type.
 ///
 /// ```
-/// use blox_core::perf::TypeSpeeds;
+/// use blox_core::TypeSpeeds;
 /// let mut speeds = TypeSpeeds::default();
 /// speeds.set("v100", 2.0);
 /// speeds.set_beside("v100", "bert", 1.5, 0.8);

@@ -1,11 +1,11 @@
-use crate::job::spec::JobSpec;
+use blox_core::JobSpec;
 
 /// Returns the fraction of time that a job keeps its GPUs busy when it runs alone: the number
-/// `gpu_utilisation` among the job's [attributes](crate::Extras::attributes). The number must be
+/// `gpu_utilisation` among the job's [attributes](blox_core::Extras::attributes). The number must be
 /// above 0 and at most 1. A job without a valid number has 1.
 ///
 /// ```
-/// use blox_core::{GpuCount, JobSpec, Seconds, Time, perf::gpu_utilisation};
+/// use blox_core::{GpuCount, JobSpec, Seconds, Time};
 /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
 /// assert_eq!(gpu_utilisation(&job), 1.0);
 /// ```

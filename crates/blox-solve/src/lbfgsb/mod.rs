@@ -1,8 +1,8 @@
 //! Minimises a smooth function within bounds by the limited-memory quasi-Newton method L-BFGS-B of
 //! Byrd, Lu, Nocedal and Zhu (SIAM J. Sci. Comput. 16, 1995). It uses the subspace projection of
 //! version 3.0 (Morales and Nocedal, 2011) and the line search of Moré and Thuente. Steps and
-//! stopping rules equal those of the published program: the [fit](super::fit()) stops early, so the
-//! stopping point is part of its result.
+//! stopping rules equal those of the published program: a fit may stop early, so the stopping point
+//! is part of its result.
 
 mod line_search;
 #[allow(

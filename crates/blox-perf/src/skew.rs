@@ -1,7 +1,6 @@
 //! Skew of the tensor sizes of models.
 
-use crate::ids::Name;
-use crate::job::spec::JobSpec;
+use blox_core::{JobSpec, Name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -12,12 +11,12 @@ use std::collections::BTreeMap;
 /// their job is spread over machines: one parameter server then sends most of the bytes. Jobs of
 /// models with even tensors do not lose speed.
 ///
-/// The model of a job is in [`Extras::model`](crate::Extras::model). A job of an unlisted model may
-/// give its own skew as the number `tensor_skew` among its [attributes](crate::Extras::attributes).
+/// The model of a job is in [`Extras::model`](blox_core::Extras::model). A job of an unlisted model may
+/// give its own skew as the number `tensor_skew` among its [attributes](blox_core::Extras::attributes).
 /// This number has precedence over the table.
 ///
 /// ```
-/// use blox_core::perf::SkewTable;
+/// use blox_perf::SkewTable;
 /// let table = SkewTable::image_models();
 /// assert!(table.of_model("vgg16").unwrap() > 0.7);
 /// assert!(table.of_model("resnet50").unwrap() < 0.1);
@@ -106,8 +105,7 @@ fn share(skew: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::spec::Extras;
-    use crate::units::{GpuCount, Seconds, Time};
+    use blox_core::{Extras, GpuCount, Seconds, Time};
 
     fn job(extras: Extras) -> JobSpec {
         JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(1.0)).with_extras(extras)
