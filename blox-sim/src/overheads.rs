@@ -154,7 +154,7 @@ impl<O: Overheads> AnyOverheads for O {
     }
 }
 
-/// A box of overheads is one of them, so that those of a registry can be used as any other.
+/// A box of overheads has the trait, so that overheads of a registry can be used as any other.
 impl Policy for Box<dyn AnyOverheads> {
     type Memory = AnyMemory;
 

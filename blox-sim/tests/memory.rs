@@ -1,5 +1,5 @@
-//! Memories of execution models: the simulator owns them, starts each run with a new one, and tells
-//! each event to the model, also through the models and boxes around it.
+//! Memories of execution models. The simulator owns them and starts each run with a new one. Each
+//! event reaches the model, also through the models and boxes around it.
 
 use blox_core::{Assignment, ClusterSpec, Composition, Event, GpuCount, JobRef, JobSpec};
 use blox_core::{Memory, OnEvent, Pipeline, Policy, Seconds, Time, View};
@@ -8,7 +8,7 @@ use blox_sim::execution::{AnyExecution, Contention, ExecutionModel, Shared};
 use blox_sim::{Simulation, workload::Jobs};
 use blox_testing::FirstFit;
 
-/// Jobs start slower after each end: the rate is divided by one more than the number of ends.
+/// Divides the rate of each new job by the number of ended jobs plus one.
 struct Worn;
 
 impl Policy for Worn {

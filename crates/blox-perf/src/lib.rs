@@ -1,6 +1,6 @@
 //! Models of job speed: plain mathematics shared by policies and backends.
 //!
-//! What a job declares or reports (its rates, losses and step times) is data of `blox-core`. This
+//! The rates, losses and step times that a job declares or reports are data of `blox-core`. This
 //! crate fits models to such data and evaluates them.
 
 #![warn(missing_docs)]
