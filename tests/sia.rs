@@ -116,7 +116,7 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
                 continue;
             }
             let its = j.spec().extras().training.as_ref().unwrap();
-            let again = batch_on(&its, "", 1, GpuCount(stages), asked, Some(&report));
+            let again = batch_on(its, "", 1, GpuCount(stages), asked, Some(&report));
             assert_eq!(again, config);
             let report = Arc::new(report.clone());
             events.push(Event::Reported { job, report });
