@@ -89,11 +89,12 @@ mod lens;
 pub mod order;
 pub mod pipeline;
 pub mod policy;
+pub mod queue;
 pub mod reason;
 pub mod registry;
 pub mod replay;
-pub mod request;
 pub mod runtime;
+pub mod shape;
 pub mod state;
 pub mod suggest;
 pub mod trigger;
@@ -128,8 +129,9 @@ pub use policy::{
     AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, Part,
     PlacementPolicy, Policy, RestoreError, SchedulingPolicy, Stateless, With,
 };
+pub use queue::{Candidate, JobQueue, Request, Unlisted};
 pub use reason::Reason;
-pub use request::{Candidate, JobQueue, Place, Request, Shape, Unlisted};
+pub use shape::{Place, Shape};
 pub use state::{EventError, State};
 pub use trigger::{DecisionTrigger, OnEvent, Rounds};
 pub use units::{GpuCount, Seconds, Time};

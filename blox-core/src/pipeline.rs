@@ -14,8 +14,8 @@ use crate::policy::{
     AnyPolicy, AnyScheduling, ClusterManager, Memory, MemoryError, PlacementPolicy, Policy,
     SchedulingPolicy, StaticCluster,
 };
+use crate::queue::{JobQueue, Request, Unlisted};
 use crate::reason::Reason;
-use crate::request::{JobQueue, Request, Unlisted};
 use crate::trigger::{DecisionTrigger, OnEvent, Rounds};
 use crate::units::Seconds;
 use crate::view::View;

@@ -9,7 +9,7 @@ use crate::journal::{Journal, Start};
 use crate::lens::Lens;
 use crate::pipeline::{Decide, DecideError};
 use crate::policy::{Launches, MemoryError, MetricCollector};
-use crate::request::Request;
+use crate::queue::Request;
 use crate::state::{EventError, State};
 use crate::trigger::DecisionTrigger;
 use crate::units::Time;

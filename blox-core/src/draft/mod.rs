@@ -6,7 +6,7 @@ use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase, accepts_all};
 use crate::reason::Reason;
-use crate::request::Shape;
+use crate::shape::Shape;
 use crate::units::GpuCount;
 use crate::view::View;
 use prefetch_index::prefetch_index;

@@ -17,13 +17,15 @@ mod placement;
 mod scheduling;
 
 pub use admission::{AcceptAll, AdmissionPolicy};
-pub use by_key::{ByKey, KeyFn, SchedulingFn, by_key, scheduling_fn};
+pub use by_key::{ByKey, SchedulingFn, by_key, scheduling_fn};
 pub use cluster::{ClusterManager, StaticCluster};
 pub use collector::{Launches, MetricCollector, Part, RestoreError};
 pub use erased::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 pub use memory::{AnyMemory, Memory, MemoryError, With};
 pub use placement::PlacementPolicy;
 pub use scheduling::SchedulingPolicy;
+
+pub use crate::order::KeyFn;
 
 use crate::decision::Plan;
 use crate::event::Event;

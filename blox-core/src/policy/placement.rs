@@ -4,8 +4,8 @@ use super::Policy;
 use crate::decision::Validity;
 use crate::draft::{Draft, DraftError};
 use crate::job::JobRef;
+use crate::queue::JobQueue;
 use crate::reason::Reason;
-use crate::request::JobQueue;
 use crate::view::View;
 
 /// Assigns GPUs to the jobs that a scheduling policy requests (Blox's placement policy).
