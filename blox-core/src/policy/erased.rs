@@ -6,8 +6,9 @@
 use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
+use crate::decide_error::DraftError;
 use crate::decision::{NodeActions, Plan, Validity, Verdicts};
-use crate::draft::{Draft, DraftError};
+use crate::draft::Draft;
 use crate::event::Event;
 use crate::ids::JobId;
 use crate::job::JobRef;

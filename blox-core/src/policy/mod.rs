@@ -11,9 +11,13 @@ mod admission;
 mod by_key;
 mod cluster;
 mod collector;
+pub mod draft;
 mod erased;
+pub mod estimate;
 mod memory;
+pub mod order;
 mod placement;
+pub mod queue;
 mod scheduling;
 
 pub use admission::{AcceptAll, AdmissionPolicy};
@@ -22,10 +26,9 @@ pub use cluster::{ClusterManager, StaticCluster};
 pub use collector::{Launches, MetricCollector, Part, RestoreError};
 pub use erased::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 pub use memory::{AnyMemory, Memory, MemoryError, With};
+pub use order::KeyFn;
 pub use placement::PlacementPolicy;
 pub use scheduling::SchedulingPolicy;
-
-pub use crate::order::KeyFn;
 
 use crate::decision::Plan;
 use crate::event::Event;

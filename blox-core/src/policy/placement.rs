@@ -1,8 +1,9 @@
 //! Placement: assigns GPUs to jobs.
 
 use super::Policy;
+use crate::decide_error::DraftError;
 use crate::decision::Validity;
-use crate::draft::{Draft, DraftError};
+use crate::draft::Draft;
 use crate::job::JobRef;
 use crate::queue::JobQueue;
 use crate::reason::Reason;

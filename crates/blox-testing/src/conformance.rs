@@ -875,7 +875,7 @@ struct Watched {
     /// The first panic of the scheduler while it processed an event.
     panicked: Option<(Time, String)>,
     books: Vec<Option<Ending>>,
-    /// The validity of the current decision, as far as the decision is made.
+    /// The validity of the parts of the current decision that are made.
     validity: Validity,
     /// The validity of each past decision.
     validities: Vec<(Time, Validity)>,
