@@ -23,6 +23,7 @@ use blox::sim::execution::training::{Applications, built_in};
 use blox::sim::overheads::CheckpointRestart;
 use blox::sim::workload::{Jobs, collect};
 use blox::traces::applications::read_dir;
+use blox::traces::{Format, open_file};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -196,7 +197,7 @@ fn equal_jobs(policy: &str) {
     for number in 1..=8 {
         let name = format!("workload-{number}");
         let path = shipped.join("workloads").join(format!("{name}.csv"));
-        let mut jobs = collect(&mut blox::traces::formats::sia::read_jobs(path).unwrap()).unwrap();
+        let mut jobs = collect(&mut open_file(path, Some(Format::Sia)).unwrap()).unwrap();
         for job in &mut jobs {
             assert!(restarting.describe(job, Adapts::Nothing));
         }

@@ -17,6 +17,17 @@
 //! # Ok::<(), blox_core::ComposeError>(())
 //! ```
 //!
+//! # Layers
+//!
+//! A layer imports only from the ones before it.
+//!
+//! | Layer | Content |
+//! |---|---|
+//! | `model` | plain data: [`units`], [`ids`], [`job`], [`cluster`], [`assignment`], [`shape`], [`reason`], [`decision`] |
+//! | [`state`] | [`event`], [`input`], the ledgers, [`view`] |
+//! | [`policy`] | a trait for each role; [`queue`], [`draft`], [`order`], [`estimate`] |
+//! | [`runtime`] | [`pipeline`], [`trigger`], [`core`], [`drive`], [`journal`], [`replay`], [`registry`] |
+//!
 //! # What to read first
 //!
 //! 1. [`policy`]: the roles of a scheduler, and the memory of a policy.
@@ -70,46 +81,37 @@
 
 #![warn(missing_docs)]
 
-pub mod assignment;
-pub mod cluster;
 pub mod compat;
-pub mod core;
-pub mod decision;
-pub mod draft;
-pub mod drive;
-pub mod estimate;
-pub mod event;
-pub mod feasibility;
-pub mod forecast;
-pub mod ids;
-pub mod input;
-pub mod job;
-pub mod journal;
-mod lens;
-pub mod order;
-pub mod pipeline;
+mod model;
 pub mod policy;
-pub mod reason;
-pub mod registry;
-pub mod replay;
-pub mod request;
 pub mod runtime;
 pub mod state;
 pub mod suggest;
-pub mod trigger;
-pub mod units;
-pub mod view;
+
+pub use model::{assignment, cluster, decision, ids, job, reason, shape, units};
+#[doc(inline)]
+pub use policy::{draft, estimate, order, queue};
+#[doc(inline)]
+pub use runtime::{
+    core, drive, feasibility, forecast, journal, pipeline, registry, replay, trigger,
+};
+#[doc(inline)]
+pub use state::{event, input, view};
+
+use model::decide_error;
+use state::lens;
 
 pub use assignment::{Assignment, BatchConfig, GpuList};
 pub use cluster::spec::{
     ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, NodeSpec,
 };
 pub use cluster::{Cluster, Drain, Node, NodeStatus};
+pub use decide_error::{DecideError, DraftError};
 pub use decision::{
     Action, AfterDrain, Command, Decision, NodeAction, NodeActions, Plan, PlanError, Validity,
     Verdict, Verdicts,
 };
-pub use draft::{Draft, DraftError, Savepoint};
+pub use draft::{Draft, Savepoint};
 pub use event::{Event, Outcome};
 pub use feasibility::Feasibility;
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
@@ -122,14 +124,15 @@ pub use job::throughput::{GradientNoise, ThroughputParams};
 pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
 pub use job::{JobRef, Phase};
 pub use lens::Lens;
-pub use pipeline::{ComposeError, Composition, Decide, DecideError, Joint, Pipeline, Role};
+pub use pipeline::{ComposeError, Composition, Decide, Joint, Pipeline, Role};
 pub use policy::{
     AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
     AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, PlacementPolicy,
     Policy, SchedulingPolicy, Stateless, With,
 };
+pub use queue::{Candidate, JobQueue, Request, Unlisted};
 pub use reason::Reason;
-pub use request::{Candidate, JobQueue, Place, Request, Shape, Unlisted};
+pub use shape::{Place, Shape};
 pub use state::{EventError, State};
 pub use trigger::{DecisionTrigger, OnEvent, Rounds};
 pub use units::{GpuCount, Seconds, Time};

@@ -3,13 +3,10 @@
 use super::{SchedulingPolicy, Stateless};
 use crate::decision::Validity;
 use crate::job::JobRef;
-use crate::order::SortKey;
-use crate::request::JobQueue;
+use crate::order::{KeyFn, SortKey};
+use crate::queue::JobQueue;
 use crate::view::View;
 use std::sync::Arc;
-
-/// The key of a job in an order.
-pub type KeyFn = Arc<dyn Fn(&JobRef<'_>) -> SortKey + Send + Sync>;
 
 /// Orders all jobs by a key; see [`by_key`].
 #[derive(Clone)]

@@ -6,13 +6,14 @@
 use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
+use crate::decide_error::DraftError;
 use crate::decision::{NodeActions, Plan, Validity, Verdicts};
-use crate::draft::{Draft, DraftError};
+use crate::draft::Draft;
 use crate::event::Event;
 use crate::ids::JobId;
 use crate::job::JobRef;
+use crate::queue::JobQueue;
 use crate::reason::Reason;
-use crate::request::JobQueue;
 use crate::view::View;
 use std::any::Any;
 use std::sync::Arc;

@@ -11,17 +11,22 @@ mod admission;
 mod by_key;
 mod cluster;
 mod collector;
+pub mod draft;
 mod erased;
+pub mod estimate;
 mod memory;
+pub mod order;
 mod placement;
+pub mod queue;
 mod scheduling;
 
 pub use admission::{AcceptAll, AdmissionPolicy};
-pub use by_key::{ByKey, KeyFn, SchedulingFn, by_key, scheduling_fn};
+pub use by_key::{ByKey, SchedulingFn, by_key, scheduling_fn};
 pub use cluster::{ClusterManager, StaticCluster};
 pub use collector::{Launches, MetricCollector};
 pub use erased::{AnyAdmission, AnyClusterManager, AnyPlacement, AnyPolicy, AnyScheduling};
 pub use memory::{AnyMemory, Memory, MemoryError, With};
+pub use order::KeyFn;
 pub use placement::PlacementPolicy;
 pub use scheduling::SchedulingPolicy;
 

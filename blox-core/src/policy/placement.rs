@@ -1,11 +1,12 @@
 //! Placement: assigns GPUs to jobs.
 
 use super::Policy;
+use crate::decide_error::DraftError;
 use crate::decision::Validity;
-use crate::draft::{Draft, DraftError};
+use crate::draft::Draft;
 use crate::job::JobRef;
+use crate::queue::JobQueue;
 use crate::reason::Reason;
-use crate::request::JobQueue;
 use crate::view::View;
 
 /// Assigns GPUs to the jobs that a scheduling policy requests (Blox's placement policy).

@@ -2,7 +2,7 @@
 
 use super::Policy;
 use crate::decision::Validity;
-use crate::request::JobQueue;
+use crate::queue::JobQueue;
 use crate::view::View;
 
 /// Orders the jobs that should run and determines their resources (Blox's scheduling policy).

@@ -1,6 +1,6 @@
 //! Models of job speed: plain mathematics shared by policies and backends.
 //!
-//! The rates, losses and step times that a job declares or reports are data of `blox-core`. This
+//! The data that jobs declare and report (rates, losses and step times) lies in `blox-core`. This
 //! crate fits models to such data and evaluates them.
 
 #![warn(missing_docs)]

@@ -55,8 +55,8 @@ pub fn fit_loss(points: &[(f64, f64)]) -> Option<LossCurve> {
     (curve.is_sound() && b0 > 0.0).then_some(curve)
 }
 
-/// Returns the first epoch from which the loss of a curve falls by less than `drop` an epoch; 0 if it does
-/// from the start.
+/// Returns the first epoch from which the loss of a curve falls by less than `drop` an epoch; 0 if
+/// it does from the start.
 pub fn flat_from(curve: &LossCurve, drop: f64) -> f64 {
     if curve.b0 <= 0.0 {
         return 0.0;

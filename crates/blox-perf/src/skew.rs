@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 /// tensor contains.
 ///
 /// Tiresias (NSDI'19, section 3.3) observes that models with a few very large tensors lose speed if
-/// their job is spread over machines: one parameter server then sends most of the bytes. Jobs of
+/// their job is spread over machines. One parameter server then sends most of the bytes. Jobs of
 /// models with even tensors do not lose speed.
 ///
-/// The model of a job is in [`Extras::model`](blox_core::Extras::model). A job of an unlisted model may
-/// give its own skew as the number `tensor_skew` among its [attributes](blox_core::Extras::attributes).
-/// This number has precedence over the table.
+/// The model of a job is in [`Extras::model`](blox_core::Extras::model). A job of an unlisted model
+/// may give its own skew as the number `tensor_skew` among its
+/// [attributes](blox_core::Extras::attributes). This number has precedence over the table.
 ///
 /// ```
 /// use blox_perf::SkewTable;

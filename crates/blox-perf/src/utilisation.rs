@@ -1,8 +1,8 @@
 use blox_core::JobSpec;
 
 /// Returns the fraction of time that a job keeps its GPUs busy when it runs alone: the number
-/// `gpu_utilisation` among the job's [attributes](blox_core::Extras::attributes). The number must be
-/// above 0 and at most 1. A job without a valid number has 1.
+/// `gpu_utilisation` among the job's [attributes](blox_core::Extras::attributes). The number must
+/// be above 0 and at most 1. A job without a valid number has 1.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};

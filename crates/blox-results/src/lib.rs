@@ -16,14 +16,16 @@ mod fairness;
 mod folder;
 mod pictures;
 mod report;
+mod run;
 mod sweep;
 mod table;
 
 pub use error::FolderError;
 pub use fairness::finish_time_fairness;
-pub use folder::{AssignmentSpan, Folder, JobRow, RunResults};
+pub use folder::Folder;
 pub use pictures::{Picture, pictures};
 pub use report::report;
+pub use run::{AssignmentSpan, JobRow, RunResults};
 
 /// Formats a number with a comma between thousands.
 pub fn whole(n: u64) -> String {

@@ -2,7 +2,8 @@
 
 use super::error::FolderError;
 use super::fairness::finish_time_fairness;
-use super::folder::{Folder, RunResults};
+use super::folder::Folder;
+use super::run::RunResults;
 use super::{number_of, sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 

@@ -6,6 +6,7 @@ use super::problem::{Place, Problem, Property, lock, near};
 use super::script::{Contents, Fault, Faults, Script};
 use super::verify::verify;
 use crate::random::SplitMix;
+use blox_core::Request;
 use blox_core::decision::{Action, NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
 use blox_core::drive::{drive, run_ready};
 use blox_core::event::{Event, Outcome};
@@ -17,7 +18,6 @@ use blox_core::journal::Journal;
 use blox_core::pipeline::{Decide, DecideError, Pipeline};
 use blox_core::policy::MemoryError;
 use blox_core::replay::replay;
-use blox_core::request::Request;
 use blox_core::runtime::{Observers, Runtime};
 use blox_core::state::State;
 use blox_core::trigger::{DecisionTrigger, Rounds};
@@ -875,7 +875,7 @@ struct Watched {
     /// The first panic of the scheduler while it processed an event.
     panicked: Option<(Time, String)>,
     books: Vec<Option<Ending>>,
-    /// The validity of the current decision, as far as the decision is made.
+    /// The validity of the parts of the current decision that are made.
     validity: Validity,
     /// The validity of each past decision.
     validities: Vec<(Time, Validity)>,

@@ -15,12 +15,12 @@ pub use conformance::{CaseError, Failure, Report, Subject, Suite, conformance};
 pub use problem::Property;
 pub use script::Fault;
 
+use blox_core::JobQueue;
 use blox_core::assignment::{Assignment, GpuList};
 use blox_core::decision::Validity;
 use blox_core::draft::{Draft, DraftError};
 use blox_core::policy::{PlacementPolicy, Stateless};
 use blox_core::reason::Reason;
-use blox_core::request::JobQueue;
 use blox_core::units::GpuCount;
 use std::fmt::Display;
 

@@ -35,7 +35,8 @@ pub enum Property {
     Liveness,
     /// The end of every job is accounted for.
     Accounting,
-    /// A [`Validity`](blox_core::Validity) is correct: visiting every decision moment gives the same decisions.
+    /// A [`Validity`](blox_core::Validity) is correct: visiting every decision moment gives the
+    /// same decisions.
     Validity,
     /// A clone decides like its original and does not affect the original.
     Clone,

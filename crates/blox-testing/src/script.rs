@@ -53,8 +53,8 @@ pub enum Fault {
     /// Some jobs accept only some GPU types of the cluster. Some also list a type that the cluster
     /// does not have.
     GpuTypes,
-    /// Some jobs request so many CPUs or so much memory that a node with enough free GPUs may have
-    /// too few left. Some nodes do not specify their CPUs and memory.
+    /// Some jobs request so many CPUs or so much memory that a node may have enough free GPUs for
+    /// them, but not enough of these. Some nodes do not specify their CPUs and memory.
     Resources,
     /// Operators cordon nodes and undo it later.
     Cordons,
@@ -166,9 +166,9 @@ pub(crate) struct Contents {
 const TYPES: [&str; 3] = ["v100", "a100", "t4"];
 
 impl Script {
-    /// Creates the case of a seed. Delays and faults follow the two lowest bits of the seed: of
-    /// four consecutive seeds, the first has neither, the second has delays, the third has faults,
-    /// and the fourth has both. Of eight consecutive seeds, the last four have jobs that report.
+    /// Creates the case of a seed. Delays and faults follow the two lowest bits of the seed. The
+    /// first of four consecutive seeds has neither, the second has delays, the third has faults,
+    /// and the fourth has both. The last four of eight consecutive seeds have jobs that report.
     /// Every third seed has ends that are reported late.
     ///
     /// Half of the cases have each of GPU types, resources and details. A third has cordons.

@@ -26,28 +26,18 @@
 //! A row is one line. An empty cell means that the value is unknown. A list may also be a JSON
 //! array, for names with a semicolon. Other columns are ignored, with a notice.
 
-use super::file::{FileWorkload, Rows, SharedNames, sensible, work};
+use super::file::{Rows, SharedNames, sensible, work};
 use super::map::{ATTRIBUTE, attribute};
-use super::open::{Format, open_file};
 use super::source::Source;
 use super::table::{Column, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 mod write;
 
 pub use write::{Columns, CsvWriter, write_csv};
-
-/// Reads the toolkit's own CSV, plain or gzip.
-///
-/// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
-pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    open_file(path, Some(Format::Csv))
-}
 
 /// The columns in the order in which they are written.
 const COLUMNS: [&str; 25] = [
@@ -388,6 +378,7 @@ fn parse_deadline(text: &str) -> Option<Deadline> {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
+    use crate::{FileWorkload, Format};
     use blox_core::{LossCurve, LossReports, Sensitivity};
     use blox_sim::workload::{NoticeKind, Workload, collect};
     use proptest::prelude::*;

@@ -175,7 +175,7 @@ fn exact(header: &[&str], row: &[&str]) -> Vec<Mapping> {
     columns
 }
 
-/// The free column whose name is most like those of a field.
+/// Returns the free column whose name is most like the names of a field.
 fn similar(header: &[&str], row: &[&str], field: Field, taken: &[Mapping]) -> Option<Mapping> {
     let (_, names) = NAMES.iter().find(|(known, _)| *known == field)?;
     let is_free = |column: &str| taken.iter().all(|m| m.column != column);

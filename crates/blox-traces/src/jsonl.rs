@@ -5,24 +5,14 @@
 //! {"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}
 //! ```
 
-use super::file::{FileWorkload, Rows, sensible};
+use super::file::{Rows, sensible};
 use super::line_rows::LineRows;
-use super::open::{Format, open_file};
 use super::source::Source;
 use crate::words::found_and_expected;
 use blox_core::JobSpec;
 use blox_core::suggest::for_serde;
 use blox_sim::workload::{Notices, WorkloadError};
 use std::io::Write;
-use std::path::Path;
-
-/// Reads JSON lines, plain or gzip. Blank lines are skipped.
-///
-/// # Errors
-/// If the file cannot be read or a line is not a valid job.
-pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    open_file(path, Some(Format::Jsonl))
-}
 
 /// Writes jobs as JSON lines.
 ///
@@ -113,6 +103,7 @@ impl Rows for JsonRows {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
+    use crate::{FileWorkload, Format};
     use blox_sim::workload::collect;
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {

@@ -23,6 +23,7 @@ mod cells;
 pub mod cluster_file;
 pub mod csv;
 pub(crate) mod file;
+mod format;
 pub mod formats;
 pub mod generate;
 mod guess;
@@ -33,7 +34,7 @@ pub(crate) mod line_rows;
 pub mod map;
 mod mapped;
 pub(crate) mod moment;
-pub mod open;
+mod open;
 pub mod openb;
 pub mod pai;
 pub mod philly;
@@ -49,11 +50,12 @@ mod words;
 
 pub use cells::Cells;
 pub use file::{FileWorkload, Rows};
+pub use format::{Format, FormatError, ReadOptions};
 pub use map::{ColumnMap, MapError};
 pub use moment::parse_date;
-pub use open::{Format, FormatError, open};
+pub use open::{open, open_file};
 pub use source::fingerprint;
-pub use trace::{Checked, ReadOptions, Trace, check, check_bytes};
+pub use trace::{Checked, Trace, check, check_bytes};
 
 /// Returns the fields that most reader tests compare: name, submission and duration in seconds,
 /// GPUs.

@@ -5,21 +5,11 @@
 //! virtual cluster. Rows are not sorted; the earliest job is submitted at 0. `gpu_time` may be
 //! missing; it is only compared with the product of duration and GPUs.
 
-use super::file::{FileWorkload, Rows, SharedNames, makes_sense};
-use super::open::{Format, open_file};
+use super::file::{Rows, SharedNames, makes_sense};
 use super::source::Source;
 use super::table::{Column, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
-use std::path::Path;
-
-/// Reads a Philly trace, plain or gzip.
-///
-/// # Errors
-/// If the file cannot be read, lacks a column, or has a row with an invalid timestamp or number.
-pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    open_file(path, Some(Format::Philly))
-}
 
 struct PhillyRows {
     table: Table,
@@ -75,6 +65,7 @@ impl Rows for PhillyRows {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
+    use crate::{FileWorkload, Format};
     use blox_sim::workload::{Workload, collect};
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {

@@ -1,9 +1,8 @@
 //! A workload file that is validated once and can be read many times.
 
-use super::ColumnMap;
 use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
+use super::format::{ReadOptions, Reader};
 use super::formats::gavel::Oracle;
-use super::open::{Format, Reader};
 use super::source::Source;
 use blox_core::{JobSpec, Seconds, Time};
 use blox_sim::workload::text::shown;
@@ -12,15 +11,6 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Options for reading a file.
-#[derive(Clone, Debug, Default)]
-pub struct ReadOptions {
-    /// Format of the file; `None` to detect it.
-    pub format: Option<Format>,
-    /// Meaning of the columns, for a table of no known format.
-    pub columns: Option<ColumnMap>,
-}
 
 /// A validated workload file, plain or gzip.
 ///

@@ -33,8 +33,8 @@ pub struct Fit {
 /// Returns the parameters that fit the observations best. Returns `None` without observations, or
 /// if a duration is not above 0.
 ///
-/// Minimises the objective of AdaptDL (the system of Pollux, OSDI 2021) from the same start: the
-/// root mean square error of the logarithm of pass durations, the same error of step durations,
+/// Minimises the objective of AdaptDL (the system of Pollux, OSDI 2021) from the same start. Its
+/// terms are the root mean square errors of the logarithms of pass and step durations,
 /// `1e-3 (gamma - 1)²` and `1e-2 ((beta_n/alpha_n)² + (beta_r/alpha_r)²)`. Parameters that the
 /// observations do not determine are fixed. With a single batch size, half of a pass is constant.
 /// An exchange that was never observed takes no time, and an exchange between nodes takes at least

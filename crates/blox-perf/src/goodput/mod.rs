@@ -61,7 +61,7 @@ impl GoodputModel {
 
     /// Returns the best of 50 batches, spaced evenly on a logarithmic scale from the smallest batch
     /// to the largest allowed. The smallest is the initial batch, or the smallest pass on each GPU
-    /// if that is larger. Of equally good batches, the smallest is chosen.
+    /// if that is larger. The smallest of equally good batches is chosen.
     ///
     /// On one GPU a batch above the initial one is always split: gradient noise can only be
     /// measured with several passes.
@@ -112,7 +112,7 @@ impl GoodputModel {
     }
 
     /// Returns the goodput with this batch over all GPUs, or with a slightly larger one that can be
-    /// split evenly; 0 if its passes are not within the limits.
+    /// split evenly. Returns 0 if its passes are not within the limits.
     pub fn at_batch(&self, nodes: u32, gpus: u32, batch: u32, limits: &BatchLimits) -> BestBatch {
         let (nodes, gpus) = (nodes.max(1), gpus.max(1));
         let config = split(f64::from(batch), gpus, self.initial_batch, limits);

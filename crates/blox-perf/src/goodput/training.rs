@@ -4,8 +4,8 @@ use super::{BatchLimits, GoodputModel, split};
 use blox_core::{Adapts, BatchConfig, GpuCount, TrainingReport, TrainingSpec};
 
 impl GoodputModel {
-    /// Returns the goodput model of a job on a GPU type from the job's report; `None` if the job has not run
-    /// there.
+    /// Returns the goodput model of a job on a GPU type from the job's report; `None` if the job
+    /// has not run there.
     pub fn of_job(spec: &TrainingSpec, gpu_type: &str, report: &TrainingReport) -> Option<Self> {
         Some(GoodputModel {
             speed: report.speed.get(gpu_type)?.params,

@@ -8,6 +8,7 @@ use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_sim::workload::whole_ids;
 use blox_sim::{Measure, Report, Simulation};
+use blox_traces::{Format, open_file};
 use std::collections::BTreeMap;
 
 pub(crate) struct Blox;
@@ -31,8 +32,7 @@ impl System for Blox {
             case: case.dir().to_owned(),
             error: Box::new(error),
         };
-        let jobs =
-            || blox_traces::formats::blox_jobs::read(&path).map_err(|e| simulation(e.into()));
+        let jobs = || open_file(&path, Some(Format::BloxJobs)).map_err(|e| simulation(e.into()));
         let ids = whole_ids(&mut jobs()?).map_err(|e| simulation(e.into()))?;
         let (first, last) = settings.tracked;
         let measure = match &ids {

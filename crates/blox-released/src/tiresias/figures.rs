@@ -5,7 +5,8 @@ use blox_core::{ClusterSpec, JobSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_sim::workload::{Jobs, collect};
 use blox_sim::{Report, Simulation};
-use blox_traces::formats::tiresias::{read_jobs, read_samples};
+use blox_traces::formats::tiresias::read_samples;
+use blox_traces::{Format, open_file};
 use std::path::Path;
 
 /// Tiresias' released simulator on its released workload.
@@ -73,7 +74,10 @@ impl Figure for Tiresias60Job {
     }
 
     fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        let jobs = collect(&mut read_jobs(file(self, data, JOBS)?)?)?;
+        let jobs = collect(&mut open_file(
+            file(self, data, JOBS)?,
+            Some(Format::Tiresias),
+        )?)?;
         let path = file(self, data, SAMPLES)?;
         let samples = read_samples(&path)?.into_iter().map(i64::from);
         let samples = Samples::of(samples).ok_or(ReproduceError::Empty { path })?;

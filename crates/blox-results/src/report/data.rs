@@ -1,8 +1,8 @@
 //! The data of the script of the page: jobs and GPUs over time, as columns.
 
 use crate::error::FolderError;
-use crate::folder::{JobRow, RunResults};
 use crate::pictures::Contestant;
+use crate::run::{JobRow, RunResults};
 use crate::whole;
 use serde::Serialize;
 use std::collections::BTreeMap;

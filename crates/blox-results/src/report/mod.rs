@@ -38,7 +38,7 @@ pub fn report(folders: &[Folder]) -> Result<String, FolderError> {
     for sweep in &sweeps {
         tables.push_str(&sweep::tables(sweep));
         drawn.extend(pictures(sweep)?);
-        let runs = sweep.first_runs(RUNS_OF_A_SWEEP)?;
+        let runs = Folder::first_runs(sweep, RUNS_OF_A_SWEEP)?;
         rule.push_str(&sweep::rule(sweep, runs.len()));
         of_sweeps.extend(runs);
     }

@@ -5,7 +5,7 @@ mod pictures;
 pub(super) use pictures::pictures;
 
 use super::error::FolderError;
-use super::folder::{Folder, RunResults, json};
+use super::run::{RunResults, json};
 use super::table::{ColumnAt, Table};
 use blox_sim::results::COLUMNS;
 use blox_sim::results::statistics::Estimate;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 const TABLE: &str = "sweep.csv";
 const INDEX: &str = "sweep.json";
-const RUNS: &str = "runs";
+pub(super) const RUNS: &str = "runs";
 
 /// The confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -132,33 +132,6 @@ impl Sweep {
             true => Ok(None),
             false => RunResults::read(&base, &run.name, &run.name).map(Some),
         }
-    }
-
-    /// Returns at most `most` runs of the first seed, each as a folder.
-    ///
-    /// # Errors
-    /// A file cannot be read.
-    pub fn first_runs(&self, most: usize) -> Result<Vec<Folder>, FolderError> {
-        let first = |r: &&Run| r.seed == self.runs[0].seed;
-        let mut folders = Vec::new();
-        for run in self.runs.iter().filter(first).take(most) {
-            let Some(mut results) = self.results(run)? else {
-                continue;
-            };
-            let told = self.told(&run.settings);
-            results.name = match told.is_empty() {
-                true => run.scheduler.clone(),
-                false => format!("{}, {told}", run.scheduler),
-            };
-            let path = self.path.join(RUNS).join(&run.name);
-            folders.push(Folder {
-                manifest: json(&path.join("manifest.json"))?,
-                path,
-                runs: vec![results],
-                sweep: None,
-            });
-        }
-        Ok(folders)
     }
 }
 

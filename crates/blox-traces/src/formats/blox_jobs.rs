@@ -7,21 +7,11 @@
 //! up iterations round by round; its rounding errors are not reproduced. The simulation ignores the
 //! model class. The model class and further columns are left out.
 
-use crate::file::{FileWorkload, Rows, sensible};
-use crate::open::{Format, open_file};
+use crate::file::{Rows, sensible};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time, Work};
 use blox_sim::workload::{Notices, WorkloadError};
-use std::path::Path;
-
-/// Reads jobs in Blox's layout, plain or gzip.
-///
-/// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
-pub fn read(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    open_file(path, Some(Format::BloxJobs))
-}
 
 struct BloxRows {
     table: Table,
@@ -79,6 +69,7 @@ impl Rows for BloxRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Format;
     use crate::open::read_bytes;
     use blox_sim::workload::{Workload, collect};
 

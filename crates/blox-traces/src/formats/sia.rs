@@ -12,23 +12,13 @@
 //! The application determines the work and speed of a job: the built-in application of that name
 //! ([`built_in`]), unless other tables are given.
 
-use crate::file::{FileWorkload, Rows, SharedNames, sensible};
-use crate::open::{Format, open_file};
+use crate::file::{Rows, SharedNames, sensible};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::suggest::one_of;
 use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::execution::training::{Applications, built_in};
 use blox_sim::workload::{Notices, WorkloadError};
-use std::path::Path;
-
-/// Reads a workload, plain or gzip; see the [format](crate::Format::Sia).
-///
-/// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
-pub fn read_jobs(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    open_file(path, Some(Format::Sia))
-}
 
 const COLUMNS: [&str; 5] = ["name", "time", "application", "num_replicas", "batch_size"];
 
@@ -101,6 +91,7 @@ impl Rows for SiaRows {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
+    use crate::{FileWorkload, Format};
     use blox_sim::workload::collect;
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {

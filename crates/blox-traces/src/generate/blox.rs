@@ -234,7 +234,7 @@ mod tests {
 
     fn check_rows(path: &Path, load: f64, synthetic: bool) -> usize {
         let mut workload = BloxWorkload::new(load).unwrap();
-        if let Ok(mut file) = crate::formats::blox_jobs::read(path) {
+        if let Ok(mut file) = crate::open_file(path, Some(crate::Format::BloxJobs)) {
             let read = blox_sim::workload::collect(&mut file).unwrap();
             for job in read.iter().filter(|_| synthetic) {
                 let made = workload.next_job().unwrap().unwrap();

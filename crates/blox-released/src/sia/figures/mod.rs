@@ -13,7 +13,7 @@ pub(crate) use tables::{SiaTable3, SiaTable4};
 use crate::figure::{DataFile, Figure, ReproduceError, file};
 use blox_core::{JobSpec, Time};
 use blox_sim::workload::collect;
-use blox_traces::formats::sia::read_jobs;
+use blox_traces::{Format, open_file};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn workload(
 ) -> Result<Vec<JobSpec>, ReproduceError> {
     let folder = file(figure, data, folder)?;
     let path = folder.join(format!("workload-{number}.csv"));
-    Ok(collect(&mut read_jobs(path)?)?)
+    Ok(collect(&mut open_file(path, Some(Format::Sia))?)?)
 }
 
 /// Draws jobs from a pool, with exponential times between submissions.

@@ -9,7 +9,7 @@ use blox_sim::overheads::CheckpointRestart;
 use blox_sim::workload::{Jobs, collect};
 use blox_sim::{Report, Simulation};
 use blox_traces::applications::read_dir;
-use blox_traces::formats::sia::read_jobs;
+use blox_traces::{Format, open_file};
 use std::path::Path;
 
 /// Pollux' released simulations: eight workloads under three schedulers.
@@ -85,7 +85,7 @@ impl Figure for PolluxOsdi21 {
             };
             for number in 1..=8 {
                 let path = folder.join(format!("workload-{number}.csv"));
-                let mut jobs = collect(&mut read_jobs(path)?)?;
+                let mut jobs = collect(&mut open_file(path, Some(Format::Sia))?)?;
                 for job in &mut jobs {
                     there.describe(job, adapts);
                 }

@@ -7,8 +7,8 @@ use blox_perf::goodput::StepTime;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, Profiles};
 use blox_sim::workload::{Workload, WorkloadError, collect};
-use blox_traces::Cells;
 use blox_traces::applications::read_dir;
+use blox_traces::{Cells, Format, open_file};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -133,8 +133,7 @@ impl Input {
         for fit in &recorded {
             fits.insert(&fit.observed(), ThroughputParams::from_array(fit.params));
         }
-        let mut read =
-            blox_traces::formats::sia::read_jobs(case.input("workload.csv")?).map_err(failed)?;
+        let mut read = open_file(case.input("workload.csv")?, Some(Format::Sia)).map_err(failed)?;
         let jobs = collect(&mut read as &mut dyn Workload).map_err(failed)?;
         if world == World::Pollux {
             applications = files::pollux_applications(applications);

@@ -8,6 +8,7 @@ use crate::verify::{Case, Compared, System, VerifyError};
 use blox_sim::Simulation;
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
+use blox_traces::{Format, open_file};
 use settings::{Kind, Run, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use tally::Tally;
@@ -37,8 +38,8 @@ impl System for Tiresias {
             completion,
             memory,
         } = settings.run(case)?;
-        let mut jobs = blox_traces::formats::tiresias::read_jobs(&settings.trace)
-            .map_err(|e| simulation(e.into()))?;
+        let mut jobs =
+            open_file(&settings.trace, Some(Format::Tiresias)).map_err(|e| simulation(e.into()))?;
         let mut sim = Simulation::new(cluster)
             .visiting_every_round(every_round)
             .collector(Fingerprint::default());

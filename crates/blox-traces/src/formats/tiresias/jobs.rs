@@ -1,18 +1,9 @@
-use crate::file::{FileWorkload, Rows, SharedNames, sensible};
-use crate::open::{Format, open_file};
+use crate::file::{Rows, SharedNames, sensible};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Notices, WorkloadError};
 use std::path::Path;
-
-/// Reads jobs in Tiresias' layout, plain or gzip, see the [module](super).
-///
-/// # Errors
-/// If the file cannot be read, lacks a column, or has a row that is not a valid job.
-pub fn read_jobs(path: impl AsRef<Path>) -> Result<FileWorkload, WorkloadError> {
-    open_file(path, Some(Format::Tiresias))
-}
 
 /// Reads jobs as [`read_jobs`] does, but in file order.
 ///
@@ -87,6 +78,7 @@ impl Rows for TiresiasRows {
 mod tests {
     use super::*;
     use crate::open::read_bytes;
+    use crate::{FileWorkload, Format};
     use blox_sim::workload::{Workload, collect};
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {

@@ -1,6 +1,6 @@
 //! Files of Tiresias' released simulator.
 //!
-//! - [`read_jobs`]: jobs, with the header
+//! - [`read_rows`]: jobs, with the header
 //!   `job_id,num_gpu,submit_time,iterations,model_name,duration,interval`. Times are in seconds; a
 //!   duration is truncated to whole seconds. The simulator ignores `iterations` and `interval`;
 //!   these and further columns are left out.
@@ -19,7 +19,7 @@ mod samples;
 
 pub use cluster::read_cluster;
 pub(crate) use jobs::open_rows;
-pub use jobs::{read_jobs, read_rows};
+pub use jobs::read_rows;
 pub use samples::read_samples;
 
 use crate::source::{Source, first_line};

@@ -1,11 +1,13 @@
-//! Requests of a scheduling policy: jobs in order of importance, each with its acceptable shapes.
+//! The queue of a scheduling policy: requests in order of importance, each with its acceptable
+//! shapes.
 
-use crate::assignment::{Assignment, BatchConfig, GpuList};
+use crate::assignment::Assignment;
 use crate::draft::Draft;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
-use crate::policy::KeyFn;
+use crate::order::KeyFn;
 use crate::reason::Reason;
+use crate::shape::{Place, Shape};
 use crate::units::GpuCount;
 use crate::view::View;
 use smallvec::{SmallVec, smallvec};
@@ -15,88 +17,6 @@ use std::collections::BTreeSet;
 mod kept;
 
 use kept::Kept;
-
-/// Location constraint of a shape.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Place {
-    /// Anywhere; the placement policy decides.
-    #[default]
-    Any,
-    /// On as few nodes as possible.
-    Consolidated,
-    /// Nearest to another job by the [locations](crate::NodeSpec::location) of nodes.
-    /// While that job has no GPUs, the placement policy decides.
-    Near(JobId),
-    /// A number of GPUs on each of these nodes.
-    Nodes(Vec<(NodeId, u32)>),
-    /// On the GPUs of another job, sharing them.
-    ShareWith(JobId),
-}
-
-/// A way to run a job.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shape {
-    /// Number of GPUs.
-    pub gpus: GpuCount,
-    /// GPU type; `None` for any one type that the job may run on.
-    pub gpu_type: Option<GpuTypeId>,
-    /// CPU cores for all GPUs together; 0 if they are not counted.
-    pub cpus: f64,
-    /// Memory in GiB for all GPUs together; 0 if it is not counted.
-    pub memory_gib: f64,
-    /// Batch; `None` leaves it to the job.
-    pub config: Option<BatchConfig>,
-    /// Location constraint.
-    pub place: Place,
-}
-
-impl Shape {
-    /// A number of GPUs, anywhere.
-    pub fn gpus(gpus: GpuCount) -> Self {
-        Shape {
-            gpus,
-            ..Shape::default()
-        }
-    }
-
-    fn is_met_by(&self, has: &Assignment, draft: &Draft<'_>) -> bool {
-        let cluster = draft.view().cluster();
-        let of_type = |wanted: GpuTypeId| {
-            let mut nodes = has.gpus.iter().map(|gpu| cluster.node_of(*gpu));
-            nodes.all(|id| {
-                id.and_then(|id| cluster.node(id))
-                    .is_some_and(|n| n.gpu_type() == wanted)
-            })
-        };
-        let on = |id: NodeId| {
-            has.gpus
-                .iter()
-                .filter(move |gpu| cluster.node_of(**gpu) == Some(id))
-        };
-        let lies = match &self.place {
-            Place::Any | Place::Consolidated | Place::Near(_) => true,
-            Place::Nodes(nodes) => nodes
-                .iter()
-                .all(|(id, count)| on(*id).count() == *count as usize),
-            Place::ShareWith(other) => draft.current(*other).is_none_or(|its| its.same_gpus(has)),
-        };
-        lies && has.count() == self.gpus
-            && self.gpu_type.is_none_or(of_type)
-            && (self.config.is_none() || self.config == has.config)
-    }
-
-    /// Returns an assignment of these GPUs with the CPUs, memory and batch of the shape.
-    #[inline]
-    pub fn on(&self, gpus: GpuList) -> Assignment {
-        Assignment {
-            gpus,
-            cpus: self.cpus,
-            memory_gib: self.memory_gib,
-            config: self.config,
-            partner: None,
-        }
-    }
-}
 
 /// A job that should run, or a pair of jobs on the same GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,7 +58,7 @@ impl Request {
     /// Returns true if an assignment meets one of the shapes: number and type of GPUs, batch, and
     /// [`Place::Nodes`] or [`Place::ShareWith`]. The other places are preferences and always met.
     pub fn is_met_by(&self, has: &Assignment, draft: &Draft<'_>) -> bool {
-        self.shapes.iter().any(|shape| shape.is_met_by(has, draft))
+        self.shapes.iter().any(|shape| meets(has, shape, draft))
     }
 
     /// Adds a partner on the same GPUs. The partner must request as many GPUs as the job gets.
@@ -148,6 +68,33 @@ impl Request {
         self.partner = Some(partner);
         self
     }
+}
+
+/// Returns whether an assignment meets a shape; see [`Request::is_met_by`].
+fn meets(has: &Assignment, shape: &Shape, draft: &Draft<'_>) -> bool {
+    let cluster = draft.view().cluster();
+    let of_type = |wanted: GpuTypeId| {
+        let mut nodes = has.gpus.iter().map(|gpu| cluster.node_of(*gpu));
+        nodes.all(|id| {
+            id.and_then(|id| cluster.node(id))
+                .is_some_and(|n| n.gpu_type() == wanted)
+        })
+    };
+    let on = |id: NodeId| {
+        has.gpus
+            .iter()
+            .filter(move |gpu| cluster.node_of(**gpu) == Some(id))
+    };
+    let lies = match &shape.place {
+        Place::Any | Place::Consolidated | Place::Near(_) => true,
+        Place::Nodes(nodes) => nodes
+            .iter()
+            .all(|(id, count)| on(*id).count() == *count as usize),
+        Place::ShareWith(other) => draft.current(*other).is_none_or(|its| its.same_gpus(has)),
+    };
+    lies && has.count() == shape.gpus
+        && shape.gpu_type.is_none_or(of_type)
+        && (shape.config.is_none() || shape.config == has.config)
 }
 
 /// The next job in order, as returned by [`JobQueue::next_in_line`].

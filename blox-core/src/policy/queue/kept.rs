@@ -3,8 +3,7 @@
 use crate::draft::Draft;
 use crate::ids::JobId;
 use crate::job::{JobRef, Phase};
-use crate::order::{Entry, KeptQueue};
-use crate::policy::KeyFn;
+use crate::order::{Entry, KeptQueue, KeyFn};
 use crate::units::{GpuCount, Time};
 use crate::view::View;
 use prefetch_index::prefetch_index;

@@ -1,16 +1,17 @@
 //! Drafts: plans under construction, which placement policies fill.
 
+pub use crate::decide_error::DraftError;
+
 use crate::assignment::{Assignment, GpuList};
 use crate::cluster::{Node, NodeStatus, OnNode};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase, accepts_all};
 use crate::reason::Reason;
-use crate::request::Shape;
+use crate::shape::Shape;
 use crate::units::GpuCount;
 use crate::view::View;
 use prefetch_index::prefetch_index;
-use serde::{Deserialize, Serialize};
 use std::iter;
 
 mod ledger;
@@ -18,49 +19,6 @@ mod memory;
 
 pub(crate) use memory::DraftMemory;
 use memory::{Now, Op};
-
-/// A placement policy requested something impossible: an error in the policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum DraftError {
-    /// The job does not exist, or it may not be placed now.
-    #[error("job {0} does not exist or may not be placed now")]
-    NotPlaceable(JobId),
-    /// The job has GPUs already.
-    #[error("job {0} has GPUs already; release it first, or reassign it")]
-    AlreadyPlaced(JobId),
-    /// The job has no GPUs.
-    #[error("job {0} has no GPUs")]
-    NotPlaced(JobId),
-    /// The GPU is not free.
-    #[error("GPU {gpu}, wanted for job {job}, is not free")]
-    NotFree {
-        /// The GPU.
-        gpu: GpuId,
-        /// The job.
-        job: JobId,
-    },
-    /// Too few CPUs or too little memory are left to undo the job's release.
-    #[error("node {node} has too few CPUs or too little memory left for job {job}")]
-    TooLittleLeft {
-        /// A node of the job.
-        node: NodeId,
-        /// The job.
-        job: JobId,
-    },
-    /// The two jobs cannot share.
-    #[error("job {job} cannot run beside job {partner}")]
-    CannotShare {
-        /// The job.
-        job: JobId,
-        /// The other.
-        partner: JobId,
-    },
-    /// An assignment without GPUs.
-    #[error("job {0} was assigned no GPU")]
-    NoGpu(JobId),
-}
 
 /// A state of a draft that can be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,9 +1,9 @@
 //! Inputs of the core, and the errors with which it refuses them.
 
+use crate::decide_error::DecideError;
 use crate::decision::{Decision, PlanError};
 use crate::event::Event;
 use crate::ids::JobId;
-use crate::pipeline::DecideError;
 use crate::state::EventError;
 use crate::units::Time;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! Schedulers that are composed of four policies and a trigger.
 
+pub use crate::decide_error::DecideError;
+
 use crate::assignment::Assignment;
-use crate::decision::{
-    Action, AfterDrain, NodeAction, NodeActions, Plan, PlanError, Validity, Verdicts,
-};
+use crate::decision::{Action, AfterDrain, NodeAction, NodeActions, Plan, Validity, Verdicts};
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::Feasibility;
@@ -14,59 +14,16 @@ use crate::policy::{
     AnyPolicy, AnyScheduling, ClusterManager, Memory, MemoryError, PlacementPolicy, Policy,
     SchedulingPolicy, StaticCluster,
 };
+use crate::queue::{JobQueue, Request, Unlisted};
 use crate::reason::Reason;
-use crate::request::{JobQueue, Request, Unlisted};
 use crate::trigger::{DecisionTrigger, OnEvent, Rounds};
 use crate::units::Seconds;
 use crate::view::View;
 use dyn_clone::DynClone;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-
-/// Error of a scheduler that made no valid decision.
-#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum DecideError {
-    /// A placement policy misused its draft.
-    #[error("policy `{policy}`: {error}")]
-    Draft {
-        /// The policy.
-        policy: Name,
-        /// Misuse of the draft.
-        error: DraftError,
-    },
-    /// The plan contradicts the state that it was made from.
-    #[error("policy `{policy}`: {error}")]
-    Plan {
-        /// The policy.
-        policy: Name,
-        /// The contradiction.
-        error: PlanError,
-    },
-    /// The policy panicked.
-    #[error("policy `{policy}` panicked: {message}")]
-    Panicked {
-        /// The policy.
-        policy: Name,
-        /// Message of the panic.
-        message: String,
-    },
-    /// The daemon was stopped before the scheduler answered.
-    #[error("the scheduler was stopped before it answered")]
-    Restarted,
-    /// The policy gave no answer within the time limit.
-    #[error("policy `{policy}` gave no answer within {limit} s")]
-    TimedOut {
-        /// The policy.
-        policy: Name,
-        /// Time limit of the backend.
-        limit: Seconds,
-    },
-}
 
 /// A complete scheduler with the memory of its policies. Build a [`Pipeline`] from policies.
 /// Implement this trait only for schedulers that replace or combine whole pipelines.

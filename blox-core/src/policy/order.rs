@@ -1,7 +1,12 @@
 //! Orders of jobs, kept from decision to decision.
 
 use crate::ids::JobId;
+use crate::job::JobRef;
 use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The key of a job in an order.
+pub type KeyFn = Arc<dyn Fn(&JobRef<'_>) -> SortKey + Send + Sync>;
 
 /// Sort key of a job: smaller keys come first. Equal keys are ordered by job number, so that every
 /// order is total.

@@ -1,15 +1,26 @@
 //! A core with its scheduler and its observers.
 
+pub mod core;
+pub mod drive;
+pub mod feasibility;
+pub mod forecast;
+pub mod journal;
+pub mod pipeline;
+pub mod registry;
+pub mod replay;
+pub mod trigger;
+
 use crate::core::{Core, Observer, guarded};
+use crate::decide_error::DecideError;
 use crate::decision::{Action, Command, Decision, NodeActions, Plan, Validity, Verdicts};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
 use crate::journal::{Journal, Start};
 use crate::lens::Lens;
-use crate::pipeline::{Decide, DecideError};
+use crate::pipeline::Decide;
 use crate::policy::{Launches, MemoryError, MetricCollector};
-use crate::request::Request;
+use crate::queue::Request;
 use crate::state::{EventError, State};
 use crate::trigger::DecisionTrigger;
 use crate::units::Time;

@@ -1,11 +1,12 @@
 //! Main loop of simulators: passes a backend's inputs to the core and the core's commands to the
 //! backend.
 
+use crate::decide_error::DecideError;
 use crate::decision::Command;
 use crate::event::Event;
 use crate::ids::JobId;
 use crate::input::{Input, Refused};
-use crate::pipeline::{Decide, DecideError};
+use crate::pipeline::Decide;
 use crate::runtime::Runtime;
 use crate::state::EventError;
 use crate::units::Time;

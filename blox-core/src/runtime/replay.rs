@@ -1,10 +1,11 @@
 //! Replays of journals, with a scheduler or only for collectors.
 
 use crate::core::Core;
+use crate::decide_error::DecideError;
 use crate::decision::Decision;
 use crate::input::{Input, Refused};
 use crate::journal::Line;
-use crate::pipeline::{Decide, DecideError};
+use crate::pipeline::Decide;
 use crate::policy::MemoryError;
 use crate::runtime::{Follower, Observers};
 use crate::state::State;

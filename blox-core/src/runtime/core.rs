@@ -1,13 +1,14 @@
 //! State machine of a scheduler, shared by the simulator and real clusters. It performs no input or
 //! output and reads no clock.
 
+use crate::decide_error::DecideError;
 use crate::decision::{Command, Decision, Plan, Validity, Verdict};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
 use crate::job::{JobRef, Phase};
 use crate::lens::Lens;
-use crate::pipeline::{Decide, DecideError};
+use crate::pipeline::Decide;
 use crate::reason::Reason;
 use crate::state::State;
 use crate::trigger::DecisionTrigger;

@@ -16,8 +16,12 @@ mod at_once;
 mod books;
 mod check;
 mod commit;
+pub mod event;
 mod events;
+pub mod input;
+pub(crate) mod lens;
 pub(crate) mod live;
+pub mod view;
 
 const NO_SLOT: u32 = u32::MAX;
 

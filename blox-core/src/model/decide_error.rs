@@ -1,0 +1,91 @@
+//! Errors of schedulers that make no valid decision.
+
+use crate::decision::PlanError;
+use crate::ids::{GpuId, JobId, Name, NodeId};
+use crate::units::Seconds;
+use serde::{Deserialize, Serialize};
+
+/// Error of a scheduler that made no valid decision.
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DecideError {
+    /// A placement policy misused its draft.
+    #[error("policy `{policy}`: {error}")]
+    Draft {
+        /// The policy.
+        policy: Name,
+        /// Misuse of the draft.
+        error: DraftError,
+    },
+    /// The plan contradicts the state that it was made from.
+    #[error("policy `{policy}`: {error}")]
+    Plan {
+        /// The policy.
+        policy: Name,
+        /// The contradiction.
+        error: PlanError,
+    },
+    /// The policy panicked.
+    #[error("policy `{policy}` panicked: {message}")]
+    Panicked {
+        /// The policy.
+        policy: Name,
+        /// Message of the panic.
+        message: String,
+    },
+    /// The daemon was stopped before the scheduler answered.
+    #[error("the scheduler was stopped before it answered")]
+    Restarted,
+    /// The policy gave no answer within the time limit.
+    #[error("policy `{policy}` gave no answer within {limit} s")]
+    TimedOut {
+        /// The policy.
+        policy: Name,
+        /// Time limit of the backend.
+        limit: Seconds,
+    },
+}
+
+/// A placement policy requested something impossible: an error in the policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DraftError {
+    /// The job does not exist, or it may not be placed now.
+    #[error("job {0} does not exist or may not be placed now")]
+    NotPlaceable(JobId),
+    /// The job has GPUs already.
+    #[error("job {0} has GPUs already; release it first, or reassign it")]
+    AlreadyPlaced(JobId),
+    /// The job has no GPUs.
+    #[error("job {0} has no GPUs")]
+    NotPlaced(JobId),
+    /// The GPU is not free.
+    #[error("GPU {gpu}, wanted for job {job}, is not free")]
+    NotFree {
+        /// The GPU.
+        gpu: GpuId,
+        /// The job.
+        job: JobId,
+    },
+    /// Too few CPUs or too little memory are left to undo the job's release.
+    #[error("node {node} has too few CPUs or too little memory left for job {job}")]
+    TooLittleLeft {
+        /// A node of the job.
+        node: NodeId,
+        /// The job.
+        job: JobId,
+    },
+    /// The two jobs cannot share.
+    #[error("job {job} cannot run beside job {partner}")]
+    CannotShare {
+        /// The job.
+        job: JobId,
+        /// The other.
+        partner: JobId,
+    },
+    /// An assignment without GPUs.
+    #[error("job {0} was assigned no GPU")]
+    NoGpu(JobId),
+}

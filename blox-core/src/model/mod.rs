@@ -1,0 +1,11 @@
+//! Plain data: jobs, clusters, requests for GPUs, and decisions.
+
+pub mod assignment;
+pub mod cluster;
+pub mod decide_error;
+pub mod decision;
+pub mod ids;
+pub mod job;
+pub mod reason;
+pub mod shape;
+pub mod units;

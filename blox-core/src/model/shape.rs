@@ -1,0 +1,61 @@
+//! Shapes: the ways in which a request lets a job run.
+
+use crate::assignment::{Assignment, BatchConfig, GpuList};
+use crate::ids::{GpuTypeId, JobId, NodeId};
+use crate::units::GpuCount;
+
+/// Location constraint of a shape.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Place {
+    /// Anywhere; the placement policy decides.
+    #[default]
+    Any,
+    /// On as few nodes as possible.
+    Consolidated,
+    /// Nearest to another job by the [locations](crate::NodeSpec::location) of nodes.
+    /// While that job has no GPUs, the placement policy decides.
+    Near(JobId),
+    /// A number of GPUs on each of these nodes.
+    Nodes(Vec<(NodeId, u32)>),
+    /// On the GPUs of another job, sharing them.
+    ShareWith(JobId),
+}
+
+/// A way to run a job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// Number of GPUs.
+    pub gpus: GpuCount,
+    /// GPU type; `None` for any one type that the job may run on.
+    pub gpu_type: Option<GpuTypeId>,
+    /// CPU cores for all GPUs together; 0 if they are not counted.
+    pub cpus: f64,
+    /// Memory in GiB for all GPUs together; 0 if it is not counted.
+    pub memory_gib: f64,
+    /// Batch; `None` leaves it to the job.
+    pub config: Option<BatchConfig>,
+    /// Location constraint.
+    pub place: Place,
+}
+
+impl Shape {
+    /// A number of GPUs, anywhere.
+    pub fn gpus(gpus: GpuCount) -> Self {
+        Shape {
+            gpus,
+            ..Shape::default()
+        }
+    }
+
+    /// Returns an assignment of these GPUs with the CPUs, memory and batch of the shape.
+    #[inline]
+    pub fn on(&self, gpus: GpuList) -> Assignment {
+        Assignment {
+            gpus,
+            cpus: self.cpus,
+            memory_gib: self.memory_gib,
+            config: self.config,
+            partner: None,
+        }
+    }
+}

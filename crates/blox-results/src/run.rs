@@ -1,0 +1,223 @@
+//! Reads the results of one scheduler.
+
+use super::error::FolderError;
+use super::table::Table;
+use blox_sim::results::TimelineRow;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A row of `jobs.csv`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRow {
+    /// The number of the job.
+    pub job: u32,
+    /// The identifier in the trace.
+    pub name: Option<Box<str>>,
+    /// Submission time in seconds.
+    pub submit_s: f64,
+    /// Time of the first launch, in seconds.
+    pub first_start_s: Option<f64>,
+    /// Time at which the scheduler observed the end, in seconds.
+    pub finish_s: Option<f64>,
+    /// Job completion time in seconds, of jobs that completed or reached their goal.
+    pub jct_s: Option<f64>,
+    /// Time with GPUs, in seconds.
+    pub attained_s: f64,
+    /// Requested GPUs.
+    pub gpus: u32,
+    /// Duration on the requested GPUs, in seconds.
+    pub duration_s: f64,
+    /// Number of preemptions.
+    pub preemptions: u32,
+    /// Number of launches.
+    pub launches: u32,
+    /// The outcome, for example `completed` or `rejected`.
+    pub outcome: Box<str>,
+    /// The reason of a rejection, or the state at the end.
+    pub reason: Option<Box<str>>,
+    /// True for a measured job.
+    pub measured: bool,
+}
+
+impl JobRow {
+    /// Returns the job completion time without the time with GPUs, in seconds.
+    pub fn queueing_s(&self) -> Option<f64> {
+        self.jct_s.map(|jct| (jct - self.attained_s).max(0.0))
+    }
+}
+
+/// A row of `assignments.csv`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssignmentSpan {
+    /// The number of the job.
+    pub job: u32,
+    /// Start in seconds.
+    pub start_s: f64,
+    /// End in seconds.
+    pub end_s: f64,
+    /// The GPUs as ranges with both ends included.
+    pub gpus: Vec<(u32, u32)>,
+}
+
+/// The results of one scheduler.
+#[derive(Clone, Debug)]
+pub struct RunResults {
+    /// The name of the scheduler with its parameters.
+    pub name: String,
+    /// The name of the folder.
+    pub folder: String,
+    /// The figures of `summary.json`.
+    pub summary: Value,
+    /// One row for each job, in order of job.
+    pub jobs: Vec<JobRow>,
+    /// Use of the cluster over time. Empty if it was not recorded.
+    pub timeline: Vec<TimelineRow>,
+    dir: PathBuf,
+}
+
+pub(super) fn json(path: &Path) -> Result<Value, FolderError> {
+    let text = std::fs::read_to_string(path).map_err(|e| FolderError::unreadable(path, &e))?;
+    serde_json::from_str(&text).map_err(|e| FolderError::unreadable(path, &e))
+}
+
+impl RunResults {
+    pub(super) fn read(base: &Path, name: &str, folder: &str) -> Result<Self, FolderError> {
+        let dir = base.join(folder);
+        let timeline = dir.join("timeline.csv");
+        Ok(RunResults {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            summary: json(&dir.join("summary.json"))?,
+            jobs: read_jobs(&dir.join("jobs.csv"))?,
+            timeline: match timeline.is_file() {
+                true => read_timeline(&timeline)?,
+                false => Vec::new(),
+            },
+            dir,
+        })
+    }
+
+    /// Returns the end of the simulation in seconds.
+    pub fn end_s(&self) -> f64 {
+        self.summary["end_s"].as_f64().unwrap_or(0.0)
+    }
+
+    /// Returns the measured jobs that have a completion time.
+    pub fn measured(&self) -> impl Iterator<Item = &JobRow> {
+        self.jobs.iter().filter(|j| j.measured && j.jct_s.is_some())
+    }
+
+    /// Returns whether the folder records the jobs on each GPU over time.
+    pub fn has_assignments(&self) -> bool {
+        self.dir.join("assignments.csv").is_file()
+    }
+
+    /// Reads the jobs on each GPU over time, row by row, without a copy of all rows in memory.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn each_assignment(&self, mut take: impl FnMut(AssignmentSpan)) -> Result<(), FolderError> {
+        let mut table = Table::open(&self.dir.join("assignments.csv"))?;
+        let job = table.column("job_id")?;
+        let start = table.column("start_s")?;
+        let end = table.column("end_s")?;
+        let gpus = table.column("gpus")?;
+        while table.advance()? {
+            let ranges = table.text(gpus).split(' ').filter(|r| !r.is_empty());
+            let ranges: Option<Vec<(u32, u32)>> = ranges.map(range).collect();
+            take(AssignmentSpan {
+                job: table.whole(job)?,
+                start_s: table.number(start)?,
+                end_s: table.number(end)?,
+                gpus: ranges.ok_or_else(|| {
+                    table.wrong(gpus, "numbers of GPUs and ranges, such as 0-3 8")
+                })?,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    // More GPUs than any cluster has would only exhaust memory.
+    (first <= last && last < 1 << 24).then_some((first, last))
+}
+
+fn read_jobs(path: &Path) -> Result<Vec<JobRow>, FolderError> {
+    let mut table = Table::open(path)?;
+    let job = table.column("job_id")?;
+    let name = table.column("name")?;
+    let submit = table.column("submit_s")?;
+    let first_start = table.column("first_start_s")?;
+    let finish = table.column("finish_s")?;
+    let jct = table.column("jct_s")?;
+    let attained = table.column("attained_s")?;
+    let gpus = table.column("gpus")?;
+    let duration = table.column("duration_s")?;
+    let preemptions = table.column("preemptions")?;
+    let launches = table.column("launches")?;
+    let outcome = table.column("outcome")?;
+    let reason = table.column("reason")?;
+    let measured = table.column("measured")?;
+    let some = |text: &str| (!text.is_empty()).then(|| Box::from(text));
+    let mut jobs = Vec::new();
+    while table.advance()? {
+        jobs.push(JobRow {
+            job: table.whole(job)?,
+            name: some(table.text(name)),
+            submit_s: table.number(submit)?,
+            first_start_s: table.maybe(first_start)?,
+            finish_s: table.maybe(finish)?,
+            jct_s: table.maybe(jct)?,
+            attained_s: table.number(attained)?,
+            gpus: table.whole(gpus)?,
+            duration_s: table.number(duration)?,
+            preemptions: table.whole(preemptions)?,
+            launches: table.whole(launches)?,
+            outcome: table.text(outcome).into(),
+            reason: some(table.text(reason)),
+            measured: table.text(measured) == "1",
+        });
+    }
+    Ok(jobs)
+}
+
+fn read_timeline(path: &Path) -> Result<Vec<TimelineRow>, FolderError> {
+    let mut table = Table::open(path)?;
+    let time = table.column("time_s")?;
+    let length = table.column("length_s")?;
+    let busy = table.column("busy_gpus")?;
+    let usable = table.column("usable_gpus")?;
+    let placed = table.column("placed_jobs")?;
+    let queued = table.column("queued_jobs")?;
+    let deferred = table.column("deferred_jobs")?;
+    let mut rows = Vec::new();
+    while table.advance()? {
+        rows.push(TimelineRow {
+            time_s: table.number(time)?,
+            length_s: table.number(length)?,
+            busy_gpus: table.number(busy)?,
+            usable_gpus: table.number(usable)?,
+            placed_jobs: table.number(placed)?,
+            queued_jobs: table.number(queued)?,
+            deferred_jobs: table.number(deferred)?,
+        });
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_or_refused() {
+        assert_eq!(range("3"), Some((3, 3)));
+        assert_eq!(range("0-3"), Some((0, 3)));
+        for bad in ["", "3-1", "a", "1-", "0-99999999"] {
+            assert_eq!(range(bad), None, "{bad}");
+        }
+    }
+}
