@@ -20,7 +20,7 @@ mod table;
 
 pub use fairness::finish_time_fairness;
 pub use folder::{AssignmentSpan, Folder, FolderError, JobRow, RunResults};
-pub use pictures::{Picture, pictures};
+pub use pictures::{AVERAGES, GANTT, Picture, SUMMARIES, pictures};
 pub use report::report;
 
 /// Formats a number with a comma between thousands.

@@ -30,7 +30,7 @@ pub fn bandwidth_placement() -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "bandwidth-placement",
-        "first in, first out on the GPUs that are linked best",
+        "first in, first out, on the GPUs with the fastest links",
         &[],
         |_, _| Ok(bandwidth_placement()),
     );

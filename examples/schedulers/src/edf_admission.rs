@@ -30,7 +30,7 @@ pub fn edf_admission_with(slot: Seconds) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "edf-admission",
-        "earliest deadline first, only jobs that can end in time",
+        "earliest deadline first; admits only jobs that can meet their deadline",
         &[SLOT],
         |p, _| Ok(edf_admission_with(seconds(p, &SLOT)?)),
     );

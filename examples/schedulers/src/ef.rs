@@ -28,7 +28,7 @@ pub fn ef_with(slot: Seconds) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "ef",
-        "elasticflow without admission control",
+        "ElasticFlow without admission control",
         &[SLOT],
         |p, _| Ok(ef_with(seconds(p, &SLOT)?)),
     );

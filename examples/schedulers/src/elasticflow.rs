@@ -9,7 +9,7 @@ pub(crate) const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and r
 const EXPAND: ParamDoc = param(
     "expand",
     "true",
-    "left-over GPUs go to jobs that need no more",
+    "give left-over GPUs to jobs that already meet their deadline",
 );
 
 /// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
@@ -79,7 +79,7 @@ pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeli
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "elasticflow",
-        "deadlines guaranteed at admission, GPU counts that follow",
+        "deadlines guaranteed at admission, elastic GPU counts",
         &[SLOT, EXPAND],
         |p, _| {
             Ok(elasticflow_with(ElasticFlowParams {

@@ -70,7 +70,7 @@ pub fn gandiva_with(params: GandivaParams) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "gandiva",
-        "time slices in turn, packing, migration, growing and shrinking",
+        "time slices, packing, migration, growing and shrinking",
         &[SLICE, PACKING, GROWING],
         |p, _| {
             Ok(gandiva_with(GandivaParams {

@@ -13,7 +13,7 @@ const ROUND: ParamDoc = param("round_s", "360", "seconds of a round");
 const GAP: ParamDoc = param(
     "gap_s",
     "0",
-    "least seconds between two allocations; 0 if every change counts",
+    "least seconds between two allocations; 0 for an allocation after each change",
 );
 
 /// Configuration of [`gavel`].
@@ -109,7 +109,7 @@ fn read(p: &Params) -> Result<GavelParams, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "gavel",
-        "shares of time over types of GPUs by optimisation, realised in rounds",
+        "optimized time shares over GPU types, realized in rounds",
         &[POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA],
         |p, _| Ok(gavel_with(read(p)?)),
     );

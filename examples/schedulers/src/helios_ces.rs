@@ -9,11 +9,11 @@ use blox_policies::{
     scheduling::Fifo,
 };
 
-const BUFFER: ParamDoc = param("buffer", "20", "nodes kept on beyond those in use");
+const BUFFER: ParamDoc = param("buffer", "20", "nodes kept on beyond the nodes in use");
 const KEEP: ParamDoc = param(
     "keep",
     "10",
-    "looks of 10 minutes without switching off after switching on",
+    "intervals of 10 minutes after switching on in which no node is switched off",
 );
 const FORECAST: ParamDoc = param(
     "forecast",
@@ -84,7 +84,7 @@ fn read(p: &Params) -> Result<HeliosCesParams, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "helios-ces",
-        "first in, first out; idle nodes sleep while a forecast says that few are needed",
+        "first in, first out; idle nodes are switched off by a forecast of the demand",
         &[BUFFER, KEEP, FORECAST],
         |p, _| Ok(helios_ces_with(read(p)?)),
     );

@@ -59,7 +59,7 @@ pub(crate) fn behind_load(base: &Pipeline, threshold: f64) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "load-admission",
-        "Las behind admission by load (Blox: Accept-1.2x)",
+        "LAS behind admission by load (Accept-1.2x of Blox)",
         &[THRESHOLD, GUARD],
         |p, _| {
             load_admission_with(

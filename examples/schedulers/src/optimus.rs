@@ -12,7 +12,7 @@ use blox_policies::{
 const MOST_GPUS: ParamDoc = param(
     "most_gpus",
     "16",
-    "most GPUs of a job that does not say at which numbers it may run",
+    "most GPUs of a job without a list of GPU counts",
 );
 
 /// Configuration of [`optimus`].
@@ -85,7 +85,7 @@ pub fn optimus_with(params: OptimusParams) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "optimus",
-        "GPUs where they shorten training most, from fitted losses and speeds",
+        "GPUs to the jobs with the largest gain in training time, from fitted losses and speeds",
         &[MOST_GPUS, TOLERANCE, REPORTS],
         |p, _| {
             Ok(optimus_with(OptimusParams {

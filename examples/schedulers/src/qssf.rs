@@ -47,7 +47,7 @@ pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "qssf",
-        "least estimated GPU time first, never stopped (Helios)",
+        "least estimated GPU time first, no preemption (Helios)",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
         |p, seed| {
             let belief = belief(p, seed)?;

@@ -33,7 +33,7 @@ fn sjf_by(policy: Sjf) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "sjf",
-        "shortest job first, never stopped",
+        "shortest job first, no preemption",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
         |p, seed| {
             let belief = belief(p, seed)?;

@@ -8,7 +8,7 @@ use blox_policies::scheduling::JobOrder;
 const ORDER: ParamDoc = param(
     "order",
     "fifo",
-    "which jobs first: fifo, srtf, las, ftf, drf, tetris, srsf",
+    "order of jobs: fifo, srtf, las, ftf, drf, tetris, srsf",
 );
 const ORDERS: [(&str, JobOrder); 7] = [
     ("fifo", JobOrder::Fifo),
@@ -22,7 +22,7 @@ const ORDERS: [(&str, JobOrder); 7] = [
 const WHERE: ParamDoc = param(
     "placement",
     "consolidated",
-    "on which GPUs: consolidated, first-free",
+    "placement on GPUs: consolidated, first-free",
 );
 const PLACES: [(&str, Where); 2] = [
     ("consolidated", Where::Consolidated),
@@ -103,7 +103,7 @@ fn read(p: &Params) -> Result<SynergyParams, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "synergy",
-        "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
+        "CPUs and memory by each job's sensitivity, GPUs in a selectable order",
         &[ALLOCATION, ORDER, WHERE, GUARD],
         |p, _| Ok(synergy_with(read(p)?)),
     );

@@ -9,7 +9,11 @@ use blox_policies::{
 };
 
 const LEASE: ParamDoc = param("lease_s", "240", "seconds of a lease and round");
-const FAIRNESS: ParamDoc = param("fairness", "0.8", "1 less the part of jobs that bid");
+const FAIRNESS: ParamDoc = param(
+    "fairness",
+    "0.8",
+    "fairness knob f: the fraction 1 - f of the jobs bids",
+);
 
 /// Finish-time fairness by auction, with leases (Themis, NSDI 2020).
 ///
