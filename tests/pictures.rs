@@ -197,6 +197,20 @@ fn plot_option_draws_one_picture_without_a_folder() {
 }
 
 #[test]
+fn plot_key_is_relative_to_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    fs::create_dir(d.join("sub")).unwrap();
+    let text = "scheduler = \"las\"\njobs = 9\nplot = [\"a.svg\", \"utilisation=b.svg\"]\n";
+    fs::write(d.join("sub/x.toml"), text).unwrap();
+    done(d, "simulate --config sub/x.toml");
+    for (file, title) in [("a", "Job completion time"), ("b", "GPU utilisation")] {
+        let svg = fs::read_to_string(d.join(format!("sub/{file}.svg"))).unwrap();
+        assert!(svg.contains(title), "{file}");
+    }
+}
+
+#[test]
 fn plot_option_extension_selects_the_format() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();

@@ -654,7 +654,7 @@ pub(super) struct Options {
     /// The picture is jct-cdf, or another that `blox plot --help` lists: `--plot
     /// utilisation=FILE`. The option may be given more than once and needs no output folder. PNG
     /// and PDF need a build with the feature `png`.
-    #[arg(long, value_name = "[PICTURE=]FILE", help_heading = "Results")]
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plot: Option<Vec<String>>,
     /// Make one HTML page of the results, report.html in the output folder

@@ -53,9 +53,8 @@ impl Grid {
     fn fitted(&self, width: u16) -> String {
         let (natural, least) = self.widths();
         let columns = natural.len() as u16;
-        let total = |widths: &[u16], gap: u16| {
-            widths.iter().sum::<u16>() + gap * columns.saturating_sub(1)
-        };
+        let total =
+            |widths: &[u16], gap: u16| widths.iter().sum::<u16>() + gap * columns.saturating_sub(1);
         let gap = if total(&natural, GAP) > width { 1 } else { GAP };
         if total(&least, gap) <= width || self.words >= self.head.len() {
             return self.spaced(width, gap);
@@ -93,7 +92,11 @@ impl Grid {
         let of = |i: usize, head: &String| {
             let cells = self.rows.iter().filter_map(|row| row.get(i)).map(longest);
             let natural = cells.chain([longest(head)]).max().unwrap_or(0);
-            let least = if i < self.words { longest(head) } else { natural };
+            let least = if i < self.words {
+                longest(head)
+            } else {
+                natural
+            };
             (natural.min(9999) as u16, least.min(9999) as u16)
         };
         let columns = self.head.iter().enumerate();
@@ -264,10 +267,7 @@ mod tests {
                 28,
                 "name        one   two three\nlong name 1,111 2,222 3,333\n",
             ),
-            (
-                24,
-                "name   one   two three\nlong 1,111 2,222 3,333\nname\n",
-            ),
+            (24, "name   one   two three\nlong 1,111 2,222 3,333\nname\n"),
             (
                 18,
                 "name    one    two\nlong  1,111  2,222\nname\n\n\

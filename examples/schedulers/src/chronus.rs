@@ -22,7 +22,7 @@ const NODES: ParamDoc = param(
 
 /// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
 ///
-/// **NodeSelector.** Time is divided into leases. A job with a deadline is accepted if enough leases before
+/// **Rule.** Time is divided into leases. A job with a deadline is accepted if enough leases before
 /// the deadline can be reserved, beside the leases of jobs accepted before. Leases are reserved as
 /// late as possible. A job that is not accepted runs as best-effort. In a lease, the jobs with a
 /// reservation run first, then best-effort jobs by least remaining time, then accepted jobs ahead

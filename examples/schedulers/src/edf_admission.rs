@@ -7,7 +7,7 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// Earliest deadline first with admission control (ASPLOS 2023, section 6: "EDF + admission
 /// control").
 ///
-/// **NodeSelector.** Like [`edf`](crate::schedulers::edf()), but a job is admitted only if it and all jobs
+/// **Rule.** Like [`edf`](crate::schedulers::edf()), but a job is admitted only if it and all jobs
 /// admitted before can end in time. The guarantee of
 /// [`elasticflow`](crate::schedulers::elasticflow()) also holds here.
 ///

@@ -6,7 +6,7 @@ use blox_policies::scheduling::ElasticFlow;
 
 /// ElasticFlow without admission control (ASPLOS 2023, section 6: "EDF + elastic scaling").
 ///
-/// **NodeSelector.** Like [`elasticflow`](crate::schedulers::elasticflow()), but every job is admitted, and
+/// **Rule.** Like [`elasticflow`](crate::schedulers::elasticflow()), but every job is admitted, and
 /// jobs are planned strictly in order of deadline. A job that cannot end in time gets all GPUs that
 /// it can use before jobs with later deadlines.
 ///

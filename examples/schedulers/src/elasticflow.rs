@@ -14,7 +14,7 @@ const EXPAND: ParamDoc = param(
 
 /// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
 ///
-/// **NodeSelector.** Time is divided into slots. A job is admitted only if it and all jobs admitted before
+/// **Rule.** Time is divided into slots. A job is admitted only if it and all jobs admitted before
 /// can end by their deadlines. Each job gets the smallest number of GPUs that suffices (minimum
 /// satisfactory share, progressive filling). The remaining GPUs go to jobs level by level, first to
 /// the job whose GPU time rises least per GPU. Jobs grow and shrink only to GPU counts of their

@@ -43,7 +43,7 @@ impl Default for GavelParams {
 
 /// Gavel (Narayanan et al., OSDI 2020): max-min fairness over GPU types.
 ///
-/// **NodeSelector.** A linear program computes the fraction of its time that each job should spend on each
+/// **Rule.** A linear program computes the fraction of its time that each job should spend on each
 /// GPU type. It maximizes the level of the worst-off job. The level is relative to the throughput
 /// on all types in proportion to their numbers. Every 6 minutes, the jobs that are furthest behind
 /// their share run. All GPUs of a job run at once and are of one type. A job that stays on its type

@@ -39,7 +39,7 @@ impl Default for HeliosCesParams {
 /// First in, first out on a cluster that switches idle nodes off (Helios, SC 2021, section 4.3: the
 /// cluster energy saving service).
 ///
-/// **NodeSelector.** Every 10 minutes, the service reads the nodes in use and a forecast of them for the
+/// **Rule.** Every 10 minutes, the service reads the nodes in use and a forecast of them for the
 /// next hours. If more nodes are in use than on, nodes are switched on, with a buffer, and stay on
 /// for 10 checks. If demand has fallen and is forecast to fall, all idle nodes beyond the buffer
 /// are switched off. See [`PowerSaving`], a cluster manager that works with any other scheduler.

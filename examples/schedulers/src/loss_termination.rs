@@ -37,7 +37,7 @@ impl Default for LossTerminationParams {
 
 /// First in, first out, and ends jobs whose loss has converged (Blox, EuroSys 2024, figure 16).
 ///
-/// **NodeSelector.** Like [`fifo`](crate::schedulers::fifo). A job ends as complete if its loss fell by
+/// **Rule.** Like [`fifo`](crate::schedulers::fifo). A job ends as complete if its loss fell by
 /// less than a thousandth of its largest value in each of its last three reports. Jobs that report
 /// no loss run to their end.
 ///

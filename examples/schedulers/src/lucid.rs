@@ -44,7 +44,7 @@ impl Default for LucidParams {
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing, and order by estimates.
 ///
-/// **NodeSelector.** New jobs of up to 8 GPUs first run on reserved nodes for at most 200 s, smallest jobs
+/// **Rule.** New jobs of up to 8 GPUs first run on reserved nodes for at most 200 s, smallest jobs
 /// first; many end there. The other jobs then wait in order of estimated duration times GPUs. A job
 /// that does not fit does not block later jobs. A job may share GPUs with a running job of the same
 /// size if their sharing scores allow it. At most two jobs share a GPU. Pairs that turn out to be

@@ -42,7 +42,7 @@ impl Default for OptimusParams {
 
 /// Optimus (Peng et al., EuroSys 2018).
 ///
-/// **NodeSelector.** Every 10 minutes, GPUs go to the jobs whose training they shorten most. Each job gets
+/// **Rule.** Every 10 minutes, GPUs go to the jobs whose training they shorten most. Each job gets
 /// its smallest number of GPUs. Then the job whose remaining time shrinks most per GPU repeatedly
 /// gets its next number. The remaining work follows from a curve fitted to the reported losses. The
 /// speed on more GPUs follows from a model fitted to the measured speeds; see [`Optimus`]. A job

@@ -43,7 +43,7 @@ impl Default for PolluxParams {
 
 /// A genetic search for the allocation with the best fitness (Pollux, OSDI 2021).
 ///
-/// **NodeSelector.** A job's speedup is its goodput on an allocation, divided by its goodput on its fair
+/// **Rule.** A job's speedup is its goodput on an allocation, divided by its goodput on its fair
 /// share. It is lower if the job would have to restart. The fitness of an allocation is the
 /// harmonic mean of speedups. Two jobs that span nodes never share a node. Jobs tune their batch
 /// sizes themselves. See [`Pollux`](blox_policies::scheduling::Pollux).

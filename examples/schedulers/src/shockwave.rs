@@ -24,7 +24,7 @@ const GAP: ParamDoc = param(
 /// Efficiency and fairness over future rounds, for jobs that change their batch size (Shockwave,
 /// NSDI 2023).
 ///
-/// **NodeSelector.** A market plans which jobs run in each of the next rounds. It maximizes the product of
+/// **Rule.** A market plans which jobs run in each of the next rounds. It maximizes the product of
 /// all jobs' progress at the end of the window, minus a price on the longest remaining time of any
 /// job. Every job must end no later than with an equal share of the cluster. If not all jobs can,
 /// the progress of late jobs weighs more, by a power of their lateness. The plan is recomputed when

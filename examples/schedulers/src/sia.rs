@@ -39,7 +39,7 @@ impl Default for SiaParams {
 
 /// The best assignment of training jobs to GPU types and numbers, in rounds (Sia, SOSP 2023).
 ///
-/// **NodeSelector.** A configuration is a GPU type and a number of GPUs: powers of two within a node, whole
+/// **Rule.** A configuration is a GPU type and a number of GPUs: powers of two within a node, whole
 /// nodes beyond. The value of a configuration for a job is its reported goodput there; it is lower
 /// if the job would have to restart. An integer program chooses the configurations with the best
 /// sum of values to a power. Jobs tune their batch sizes themselves. See

@@ -9,7 +9,7 @@ use blox_policies::{
 
 /// Shortest job first.
 ///
-/// **NodeSelector.** Jobs are in ascending order of total duration, without preemption. The first job that
+/// **Rule.** Jobs are in ascending order of total duration, without preemption. The first job that
 /// does not fit blocks all later ones. The durations are the true ones. For other durations, build
 /// it with [`Sjf::with`](blox_policies::scheduling::Sjf::with) and an
 /// [`Estimator`](blox_core::estimate::Estimator). Placement is consolidated; decisions fall in

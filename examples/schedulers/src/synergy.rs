@@ -50,7 +50,7 @@ impl Default for SynergyParams {
 
 /// Synergy (OSDI 2022): CPUs and memory allocated by their value for each job.
 ///
-/// **NodeSelector.** Rounds last 300 s, and each is planned from an empty cluster. The first jobs in the
+/// **Rule.** Rounds last 300 s, and each is planned from an empty cluster. The first jobs in the
 /// chosen order run, as long as their GPUs fit together. They are placed from the largest demand to
 /// the smallest, with the CPUs and memory at which they are fastest. If these are not left, a job
 /// gets its fair share for each GPU. Jobs with more than their share then give up the excess where

@@ -43,7 +43,7 @@ impl Default for SynthesizerParams {
 
 /// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
 ///
-/// **NodeSelector.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
+/// **Rule.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
 /// an admission (all jobs, or by load at 1.2 or 1.4). Every ten rounds, each candidate is simulated
 /// four hours ahead from the present state, without further arrivals. The candidate under which the
 /// known jobs spend the least time in the system decides until the next choice. Ties go to the

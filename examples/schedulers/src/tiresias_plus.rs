@@ -17,7 +17,7 @@ const LIMIT: ParamDoc = param(
 /// Tiresias+ (Blox, EuroSys 2024, figures 10 and 11): Tiresias with a profile of each job in place
 /// of its heuristic of tensor sizes.
 ///
-/// **NodeSelector.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
+/// **Rule.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
 /// consolidated if it spends more than a tenth of a step on gradient exchange over the best links.
 /// The attribute `communication` of the job is this profile. Over the network, the exchange takes
 /// many times as long. All other jobs, including those without a profile, take the remaining GPUs.
