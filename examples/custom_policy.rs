@@ -37,7 +37,7 @@ pub fn registry() -> Registry {
         "8",
         "hours of running for which a job comes first",
     );
-    let about = "jobs that ran little first, preemptive";
+    let about = "jobs with little attained time first, preemptive";
     let build = |params: &Params, _seed| {
         let short = params.hours("short_h", 8.0)?;
         let composition = Composition::new("two-queues")

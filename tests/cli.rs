@@ -49,6 +49,68 @@ fn the_published_average_is_on_the_terminal() {
     assert!(seen.err.starts_with("wall time "), "{}", seen.err);
 }
 
+#[test]
+fn replay_takes_the_journal_and_repeats_its_scheduler() {
+    let dir = folder();
+    let replay = |line: &str| at(dir.path(), line.split(' '));
+    let line = "simulate las{guard_h=2} --trace jobs.csv --cluster 1x8 --journal las.jsonl";
+    assert_eq!(replay(line).code, Some(0));
+    let seen = replay("replay las.jsonl");
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let equal = " of las.jsonl\n";
+    assert!(
+        seen.out.starts_with("las{guard_h=2} repeats ") && seen.out.ends_with(equal),
+        "{}",
+        seen.out
+    );
+    // The spelling before 0.2 names the scheduler first.
+    for line in [
+        "replay las.jsonl las{guard_h=2}",
+        "replay las{guard_h=2} --journal las.jsonl",
+        "replay --scheduler las{guard_h=2} --journal las.jsonl",
+    ] {
+        let old = replay(line);
+        assert_eq!(
+            (old.code, &old.out),
+            (Some(0), &seen.out),
+            "{line}: {}",
+            old.err
+        );
+    }
+    let differs = replay("replay las.jsonl srtf");
+    assert!(
+        differs.code == Some(1) || differs.code == Some(2),
+        "{}",
+        differs.out
+    );
+    for (line, error) in [
+        (
+            "replay",
+            "no journal, expected `blox replay JOURNAL`, the file of an earlier --journal",
+        ),
+        (
+            "replay las",
+            "las: no such journal, expected `blox replay JOURNAL [SCHEDULER]` with the file of an earlier --journal",
+        ),
+        (
+            "replay a b --journal las.jsonl",
+            "a journal is given twice, expected `blox replay JOURNAL [SCHEDULER]`",
+        ),
+        (
+            "replay las.jsonl fifo",
+            "las.jsonl: line 1: scheduling: cannot restore the memory of a policy: invalid type: map, expected unit; \
+             the journal names the scheduler las{guard_h=2}",
+        ),
+    ] {
+        let seen = replay(line);
+        assert_eq!(
+            (seen.code, seen.err),
+            (Some(2), format!("error: {error}\n")),
+            "{line}"
+        );
+    }
+}
+
 /// Without the notice, their short completion times would look good.
 #[test]
 fn jobs_that_the_scheduler_ended_are_told_of() {

@@ -368,7 +368,7 @@ fn submit_too_large_for_the_cluster_fails_at_once() {
     assert_eq!((seen.status.code(), &*seen.stdout), (Some(2), &b""[..]));
     assert_eq!(
         err,
-        "error: the job asks for 9 GPUs, at most 3 are possible; ask for less, or add nodes first; \
+        "error: the job asks for 9 GPUs, at most 3 are possible; request less, or add nodes first; \
          if nodes were still to come, start the scheduler with --wait-for-nodes N\n"
     );
     assert_eq!(c.run(&["queue", "--all", "--json"]).unwrap().trim(), "[]");

@@ -171,6 +171,60 @@ fn twenty_schedulers_are_drawn() {
 }
 
 #[test]
+fn plot_option_draws_one_picture_without_a_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let line = format!("compare fifo las {WORKLOAD}");
+    done(d, &format!("{line} --output-dir r --plots"));
+    let drawn = |name: &str| fs::read(d.join(format!("r/plots/{name}.svg"))).unwrap();
+    let (_, _, err) = blox(
+        d,
+        &format!("{line} --plot a.svg --plot utilisation=b.svg --plot gantt-las=c.svg"),
+    );
+    assert!(
+        err.contains(", picture in a.svg, picture in b.svg, picture in c.svg"),
+        "{err}"
+    );
+    for (file, name) in [("a", "jct-cdf"), ("b", "utilisation"), ("c", "gantt-las")] {
+        let one = fs::read(d.join(format!("{file}.svg"))).unwrap();
+        assert!(one == drawn(name), "{name}");
+    }
+    // Nothing else is left behind, and the record of results names no picture.
+    assert_eq!(fs::read_dir(d).unwrap().count(), 4);
+    let plain = fs::read(d.join("r/manifest.json")).unwrap();
+    done(d, &format!("{line} --output-dir s --plots --plot a.svg"));
+    assert!(fs::read(d.join("s/manifest.json")).unwrap() == plain);
+}
+
+#[test]
+fn plot_key_is_relative_to_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    fs::create_dir(d.join("sub")).unwrap();
+    let text = "scheduler = \"las\"\njobs = 9\nplot = [\"a.svg\", \"utilisation=b.svg\"]\n";
+    fs::write(d.join("sub/x.toml"), text).unwrap();
+    done(d, "simulate --config sub/x.toml");
+    for (file, title) in [("a", "Job completion time"), ("b", "GPU utilisation")] {
+        let svg = fs::read_to_string(d.join(format!("sub/{file}.svg"))).unwrap();
+        assert!(svg.contains(title), "{file}");
+    }
+}
+
+#[test]
+fn plot_option_extension_selects_the_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    for (file, start) in [("a.png", &b"\x89PNG"[..]), ("a.pdf", b"%PDF")] {
+        let line = format!("simulate las --load 8 --jobs 30 --plot {file}");
+        let (code, _, err) = blox(d, &line);
+        match cfg!(feature = "png") {
+            true => assert!(fs::read(d.join(file)).unwrap().starts_with(start)),
+            false => assert!(code == Some(2) && err.contains("--features png"), "{err}"),
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_drawn_is_one_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
@@ -197,6 +251,27 @@ fn what_cannot_be_drawn_is_one_sentence() {
         (
             "simulate -s fifo --load 8 --jobs 5 --plots",
             "--plots has nowhere to write, expected --output-dir DIR with it",
+        ),
+        (
+            "compare fifo las --load 8 --jobs 5 --plot utilization=a.svg",
+            "--plot: `utilization` is no picture, expected one of jct-cdf, queueing-cdf, fairness-cdf, \
+             utilisation, queue-length, avg-jct, gantt-fifo, gantt-las; did you mean `utilisation`?",
+        ),
+        (
+            "simulate fifo --load 8 --jobs 5 --plot a.gif",
+            "a.gif: the extension is `gif`, expected svg, png or pdf",
+        ),
+        (
+            "simulate fifo --load 8 --jobs 5 --plot avg-jct=a.svg",
+            "--plot: there are no data for `avg-jct`, expected jobs that ended and more than one scheduler",
+        ),
+        (
+            "compare fifo las --load 8 --jobs 5 --seeds 1,2 --plot a.svg",
+            "--plot has no meaning with --seeds; `blox sweep` writes the results of each seed",
+        ),
+        (
+            "sweep fifo --loads 1,2 --jobs 5 --plot a.svg",
+            "--plot has no meaning with `blox sweep`",
         ),
     ] {
         let (code, _, err) = blox(d, line);

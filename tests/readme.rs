@@ -131,11 +131,11 @@ fn first_command_prints_and_draws_what_readme_shows() {
     let commands = between(README, "built-in workload:\n\n", "\n\nRun all tests");
     let line = commands.trim().strip_prefix("cargo run --release -- ");
     let table = between(README, "The first command prints:\n\n```text\n", "```");
-    let line = format!("{} --output-dir results --plots", line.unwrap());
-    assert!(README.contains("--output-dir results --plots"));
+    let line = format!("{} --plot jct.svg", line.unwrap());
+    assert!(README.contains(&format!("cargo run --release -- {line}\n")));
     let seen = good(dir.path(), &line);
     assert!(seen.out.starts_with(table), "{}", seen.out);
-    let drawn = fs::read(dir.path().join("results/plots/jct-cdf.svg")).unwrap();
+    let drawn = fs::read(dir.path().join("jct.svg")).unwrap();
     agree(
         Path::new("docs/src/images/jct-cdf.svg"),
         &fs::read_to_string("docs/src/images/jct-cdf.svg").unwrap(),

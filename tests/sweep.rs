@@ -617,7 +617,7 @@ fn a_signal_keeps_what_is_finished_and_the_rest_follows() {
             seen.err.starts_with("interrupted: ")
                 && seen
                     .err
-                    .ends_with("; started again, the sweep goes on from here\n"),
+                    .ends_with("; the same command continues the sweep\n"),
             "{}",
             seen.err
         );

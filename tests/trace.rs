@@ -170,7 +170,7 @@ fn what_is_no_workload_file_is_one_sentence() {
         ),
         (
             "info own.csv",
-            "own.csv: the format cannot be told, the first line is `id;when;n;minutes`, expected --map 'submit=when:date,gpus=COLUMN,duration=minutes:min,job_id=id' with the name of a column for each COLUMN, or --format with one of csv,",
+            "own.csv: the format is unknown, the first line is `id;when;n;minutes`, expected --map 'submit=when:date,gpus=COLUMN,duration=minutes:min,job_id=id' with the name of a column for each COLUMN, or --format with one of csv,",
         ),
         (
             "info t.csv --cluster 3",
@@ -228,7 +228,7 @@ fn what_is_no_workload_file_is_one_sentence() {
         assert_eq!((seen.code, seen.out.as_str()), (Some(2), ""), "{args}");
     }
     let seen = line(d, "trace check other.txt");
-    assert!(seen.err.starts_with("error: other.txt: the format cannot be told, the first line is `hello`, expected --format NAME, --map for a table of other columns, or a header with"), "{}", seen.err);
+    assert!(seen.err.starts_with("error: other.txt: the format is unknown, the first line is `hello`, expected --format NAME, --map for a table of other columns, or a header with"), "{}", seen.err);
     assert_eq!(seen.code, Some(2));
 }
 
@@ -488,7 +488,7 @@ fn every_format_is_simulated() {
             );
         }
         let seen = line(dir.path(), &format!("trace info {name}"));
-        let told = format!("format     {format}, told from the file");
+        let told = format!("format     {format}, detected from the file");
         assert!(seen.out.contains(&told), "{}", seen.out);
     }
 }

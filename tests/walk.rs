@@ -76,7 +76,7 @@ decision 3 at 600 s
   job 2: 4 GPUs, in for 580 s, ran 0 s: needs 4 GPUs, 1 are free
 job 2 is waiting: needs 4 GPUs, 1 are free
 job 0 (first): running
-  asks for 1 GPU for 1400 s, submitted at 0 s
+  requests 1 GPU for 1400 s, submitted at 0 s
   ran 600 s in 1 launch, preempted 0 times
   on node 0 GPU 0
 2 jobs with GPUs

@@ -156,7 +156,7 @@ fn two_parts_for_one_role_are_refused() {
     assert_eq!(error(second), twice(Role::Placement));
     assert_eq!(
         twice(Role::Placement).to_string(),
-        "scheduler `both`: two parts take the role `placement`, expected one"
+        "scheduler `both`: two components have the role `placement`, expected one"
     );
 }
 
@@ -191,14 +191,14 @@ fn a_role_without_a_default_is_missed() {
     assert_eq!(error(unplaced), missing(Role::Placement));
     assert_eq!(
         missing(Role::Scheduling).to_string(),
-        "scheduler `part`: no part takes the role `scheduling`, expected one"
+        "scheduler `part`: no component has the role `scheduling`, expected one"
     );
 }
 
 #[test]
 fn a_part_without_a_role_is_refused() {
     let idle = gated().joint(Gate, |roles| roles);
-    let expected = "scheduler `gate`: a part takes no role, expected one at least";
+    let expected = "scheduler `gate`: a component has no role, expected at least one";
     assert_eq!(error(idle).to_string(), expected);
 }
 
@@ -226,8 +226,8 @@ fn a_role_that_is_taken_with_others_is_not_replaced() {
     assert_eq!(refused.as_ref(), Some(&shared));
     assert_eq!(
         shared.to_string(),
-        "scheduler `gate`: one part takes the roles scheduling+placement, \
-         so `placement` cannot be another's"
+        "scheduler `gate`: one component has the roles scheduling+placement, \
+         so no other component can have `placement`"
     );
     // Roles that the policy does not have are free.
     let joint = joint.with_admission(AcceptAll).unwrap();
@@ -280,7 +280,7 @@ fn a_joint_part_has_one_memory() {
     let error = two.build().unwrap().restore(saved.unwrap()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot restore the memory of a policy: no part takes the roles `admission+scheduling`"
+        "cannot restore the memory of a policy: no component has the roles `admission+scheduling`"
     );
 }
 
@@ -547,7 +547,7 @@ fn a_scheduler_without_memory_saves_none_and_restores_none() {
     let error = plain.restore(json!({ "cluster+placement": 1 }));
     assert_eq!(
         error.unwrap_err().to_string(),
-        "cannot restore the memory of a policy: no part takes the roles `cluster+placement`"
+        "cannot restore the memory of a policy: no component has the roles `cluster+placement`"
     );
     let error = plain.restore(json!([1])).unwrap_err();
     assert_eq!(

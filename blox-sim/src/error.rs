@@ -33,7 +33,7 @@ pub enum SimError {
         error: EventError,
     },
     /// An [injected event](crate::Simulation::happening) is impossible.
-    #[error("at {at} s: {error}; it was said to happen then")]
+    #[error("at {at} s: {error}; the event was injected at this time")]
     Impossible {
         /// Time of the event.
         at: Time,

@@ -107,13 +107,13 @@ pub fn register(mut registry: Registry) -> Registry {
     let models = registry.execution_models_mut();
     models.add(
         "as-specified",
-        "jobs are as fast as they say; training jobs follow their application (the default)",
+        "jobs run at the rate of their specification; training jobs follow their application (the default)",
         &[],
         |_, _| Ok(Box::new(as_specified())),
     );
     models.add(
         "fixed-rate",
-        "jobs do their own rate, in proportion to their GPUs, whatever runs beside them",
+        "jobs run at the rate of their specification in proportion to their GPUs, also on shared GPUs",
         &[],
         |_, _| Ok(Box::new(FixedRate)),
     );
@@ -136,7 +136,7 @@ pub fn register(mut registry: Registry) -> Registry {
         &[param(
             "locality",
             "1.7",
-            "times a step takes longer over nodes",
+            "factor by which a step takes longer across nodes",
         )],
         |p, _| {
             let locality = p.number("locality", 1.7, "a number, at least 1", |v| v >= 1.0)?;
@@ -160,7 +160,7 @@ pub fn register(mut registry: Registry) -> Registry {
     let overheads = registry.overhead_models_mut();
     overheads.add(
         "checkpoint-restart",
-        "training jobs restart in the time that they say, others at fixed costs (the default)",
+        "training jobs restart in the time of their specification, other jobs at fixed costs (the default)",
         &costs,
         |p, _| Ok(Box::new(CheckpointRestart { others: fixed(p)? })),
     );
@@ -186,14 +186,17 @@ pub fn register(mut registry: Registry) -> Registry {
     );
     registry.collectors.add(
         "queue",
-        "jobs that wait after a decision: the longest queue, and the mean over time",
+        "waiting jobs after each decision: the maximum, and the mean over time",
         &[],
         |_, _| Ok(Box::new(QueueLength::default())),
     );
     let rules = registry.completion_rules_mut();
-    rules.add("exact", "an end is seen when it happens", &[], |_, _| {
-        Ok(Box::new(Exact))
-    });
+    rules.add(
+        "exact",
+        "ends are detected at once, not at the end of the round",
+        &[],
+        |_, _| Ok(Box::new(Exact)),
+    );
     registry
 }
 

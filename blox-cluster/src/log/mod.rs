@@ -41,7 +41,9 @@ pub enum LogError {
         error: std::io::Error,
     },
     /// The disk is full. The appended records are kept, and a later [`Log::sync`] may succeed.
-    #[error("{path}: {error}: the log needs room, and nothing is ordered that is not in it")]
+    #[error(
+        "{path}: {error}: free space for the log, since the scheduler starts only jobs that the log holds"
+    )]
     NoRoom {
         /// The file or directory.
         path: PathBuf,
@@ -66,7 +68,7 @@ pub enum LogError {
     },
     /// A file was removed.
     #[error(
-        "{path} is missing: it begins with frame {frame}, which nothing else holds; nothing was changed"
+        "{path} is missing: it begins with frame {frame}, which no other file holds; nothing was changed"
     )]
     Missing {
         /// The file.

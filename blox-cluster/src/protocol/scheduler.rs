@@ -114,7 +114,7 @@ pub enum RequestError {
         expected: &'static str,
     },
     /// The key was used for another job.
-    #[error("the key `{key}` was used for job {job}, which asks for something else")]
+    #[error("the key `{key}` was used for job {job}, which has another specification")]
     OtherJob {
         /// The key.
         key: Name,
@@ -125,7 +125,7 @@ pub enum RequestError {
     #[error("{0}")]
     BadSpec(String),
     /// The job can never fit the cluster.
-    #[error("the job {0}; ask for less, or add nodes first{MORE_NODES}")]
+    #[error("the job {0}; request less, or add nodes first{MORE_NODES}")]
     NeverFits(Reason),
 }
 

@@ -75,7 +75,7 @@ fn put(out: &mut String, name: &str, kind: &str, help: &str, values: &[(String, 
 }
 
 fn room(out: &mut String, is: bool) {
-    let help = "Whether the log has room: without, nothing is taken in or ordered.";
+    let help = "1 if the log can be written; at 0, requests are rejected and no job starts.";
     let value = vec![(String::new(), f64::from(u8::from(is)))];
     put(out, "log_has_room", "gauge", help, &value);
 }
@@ -135,7 +135,13 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
             *gpus.entry(state.to_owned()).or_default() += 1;
         }
     }
-    put(&mut out, "nodes", "gauge", "Nodes.", &by("status", nodes));
+    put(
+        &mut out,
+        "nodes",
+        "gauge",
+        "Registered nodes.",
+        &by("status", nodes),
+    );
     let help = "GPU slots: held by a job, free, or of a node that is drained, lost or off.";
     put(&mut out, "gpus", "gauge", help, &by("state", gpus));
     let silent: Vec<(String, f64)> = cluster
@@ -146,7 +152,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
             Some((format!("{{node=\"{}\"}}", n.id()), (now - heard).as_secs()))
         })
         .collect();
-    let help = "Seconds since a node was heard.";
+    let help = "Seconds since the last message of a node.";
     put(&mut out, "heartbeat_age_seconds", "gauge", help, &silent);
 
     let (mut parts, mut gpu_s) = (durable.archived.parts.clone(), durable.archived.gpu_s);
@@ -154,7 +160,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         *parts.entry(end.exit.as_str().to_owned()).or_default() += 1;
         gpu_s += end.gpu_seconds();
     }
-    let help = "Launches that are over, counted on each node.";
+    let help = "Ended launches, counted once for each of their nodes.";
     put(
         &mut out,
         "launches_total",
@@ -162,14 +168,14 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         help,
         &by("exit", parts),
     );
-    let help = "GPU seconds accounted.";
+    let help = "GPU-seconds of ended launches.";
     put(&mut out, "gpu_seconds_total", "counter", help, &one(gpu_s));
     let open = durable.attempts.len() as f64;
     put(
         &mut out,
         "launches_open",
         "gauge",
-        "Launches that are not over.",
+        "Launches that have not ended.",
         &one(open),
     );
 
@@ -180,7 +186,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         ("accounted".to_owned(), ignored.accounted),
         ("refused-node".to_owned(), ignored.refused_nodes),
     ]);
-    let help = "Messages that changed nothing.";
+    let help = "Messages without effect.";
     put(
         &mut out,
         "ignored_messages_total",
@@ -193,7 +199,7 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         &mut out,
         "epoch",
         "gauge",
-        "Lives of the scheduler.",
+        "Starts of the scheduler on this log.",
         &one(epoch),
     );
 
@@ -201,22 +207,22 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
     for (name, help, count) in [
         (
             "plans_refused_total",
-            "Plans that contradicted the state they were made from.",
+            "Plans rejected because they contradict their state.",
             of_core.refused_plans,
         ),
         (
             "stale_steps_total",
-            "Steps of decisions that later events made impossible, node actions included.",
+            "Actions of decisions that a later event made impossible, node actions included.",
             of_core.stale_steps,
         ),
         (
             "stale_node_actions_total",
-            "Node actions without effect: the node was unknown or in no state for them.",
+            "Node actions without effect, because the node was unknown or its status did not allow them.",
             of_core.stale_actions,
         ),
         (
             "rounds_skipped_total",
-            "Decision moments that passed while an answer was late.",
+            "Decision moments skipped because the last decision was late.",
             of_core.skipped_rounds,
         ),
     ] {
@@ -228,13 +234,13 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         (
             "log_syncs_total",
             "counter",
-            "Synchronisations of the log.",
+            "Synchronizations of the log.",
             read(&counters.syncs),
         ),
         (
             "log_sync_seconds_total",
             "counter",
-            "Seconds that they took.",
+            "Seconds spent on synchronizations of the log.",
             read(&counters.sync_us) / 1e6,
         ),
         (
@@ -246,19 +252,19 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         (
             "steps_total",
             "counter",
-            "Inputs that the scheduler took.",
+            "Inputs that the scheduler processed.",
             read(&counters.steps),
         ),
         (
             "decisions_total",
             "counter",
-            "Questions to the policy.",
+            "Decisions requested from the policy.",
             read(&counters.asked),
         ),
         (
             "decisions_lost_total",
             "counter",
-            "Questions without an answer.",
+            "Requested decisions without an answer: errors, panics and timeouts.",
             read(&counters.unanswered),
         ),
     ] {

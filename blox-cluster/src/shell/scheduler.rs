@@ -45,7 +45,7 @@ pub enum SchedulerError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The log has content that this version cannot read.
-    #[error("the log holds what this version of the program does not understand: {0}")]
+    #[error("the log holds an entry that this version of the program cannot read: {0}")]
     Record(#[from] serde_json::Error),
     /// The log has another format.
     #[error(
@@ -58,9 +58,7 @@ pub enum SchedulerError {
         program: String,
     },
     /// The policy cannot save its state, or restore it from the log.
-    #[error(
-        "the scheduler `{name}` cannot go on from what this log says that it remembered: {why}"
-    )]
+    #[error("the scheduler `{name}` cannot restore its memory from this log: {why}")]
     Policy {
         /// Name of the policy.
         name: String,

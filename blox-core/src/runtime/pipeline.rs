@@ -117,7 +117,7 @@ impl fmt::Display for Role {
 #[non_exhaustive]
 pub enum ComposeError {
     /// Two policies take the same role.
-    #[error("scheduler `{name}`: two parts take the role `{role}`, expected one")]
+    #[error("scheduler `{name}`: two components have the role `{role}`, expected one")]
     Twice {
         /// The scheduler.
         name: Name,
@@ -125,7 +125,7 @@ pub enum ComposeError {
         role: Role,
     },
     /// No policy takes a role that has no default.
-    #[error("scheduler `{name}`: no part takes the role `{role}`, expected one")]
+    #[error("scheduler `{name}`: no component has the role `{role}`, expected one")]
     Missing {
         /// The scheduler.
         name: Name,
@@ -133,14 +133,14 @@ pub enum ComposeError {
         role: Role,
     },
     /// A policy takes no role.
-    #[error("scheduler `{name}`: a part takes no role, expected one at least")]
+    #[error("scheduler `{name}`: a component has no role, expected at least one")]
     NoRole {
         /// The scheduler.
         name: Name,
     },
     /// A role cannot be given to another policy, because its policy takes other roles, too.
     #[error(
-        "scheduler `{name}`: one part takes the roles {roles}, so `{role}` cannot be another's"
+        "scheduler `{name}`: one component has the roles {roles}, so no other component can have `{role}`"
     )]
     Shared {
         /// The scheduler.
@@ -727,7 +727,7 @@ impl Decide for Pipeline {
         for (name, memory) in saved {
             let slot = (0..self.slots.len()).find(|slot| self.saved_as(*slot) == name);
             let Some(slot) = slot else {
-                let what = format!("no part takes the roles `{name}`");
+                let what = format!("no component has the roles `{name}`");
                 return Err(MemoryError::Restore(what));
             };
             let slot = &mut self.slots[slot].memory;

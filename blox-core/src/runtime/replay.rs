@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::decide_error::DecideError;
 use crate::decision::Decision;
+use crate::ids::Name;
 use crate::input::{Input, Refused};
 use crate::journal::Line;
 use crate::pipeline::Decide;
@@ -50,7 +51,7 @@ pub enum ReplayError {
         error: MemoryError,
     },
     /// A decision for a question that is not open.
-    #[error("line {line}: an answer to question {question}, which was not asked")]
+    #[error("line {line}: an answer to question {question}, which is not open")]
     NotAsked {
         /// The line, from 1.
         line: usize,
@@ -88,6 +89,18 @@ pub fn inputs(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Inpu
         Ok((_, Line::Start(_))) => None,
         Err(error) => Some(Err(error)),
     })
+}
+
+/// Returns the name of the scheduler that wrote a journal, with its parameters. `None` if the first
+/// line is an input, as in journals without the state at the start.
+///
+/// # Errors
+/// The first line is not a line of a journal.
+pub fn scheduler(journal: impl BufRead) -> Result<Option<Name>, ReplayError> {
+    match lines(journal).next().transpose()? {
+        Some((_, Line::Start(start))) => Ok(Some(start.scheduler)),
+        _ => Ok(None),
+    }
 }
 
 /// Replays a journal, repeats each decision, and compares it with the journal. The core starts from

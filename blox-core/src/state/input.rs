@@ -96,7 +96,9 @@ pub enum Refused {
         found: u64,
     },
     /// A rate is invalid, or its job was not launched by the last decision. Nothing has changed.
-    #[error("job {job} is said to run at {rate} iterations/s, expected a launched job and a rate")]
+    #[error(
+        "job {job} has the rate {rate} iterations/s, expected a launched job and a finite rate"
+    )]
     NotLaunched {
         /// The job.
         job: JobId,

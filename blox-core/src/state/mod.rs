@@ -30,7 +30,7 @@ const NO_SLOT: u32 = u32::MAX;
 #[non_exhaustive]
 pub enum EventError {
     /// The event is earlier than the state's time.
-    #[error("an event at {at} came after the state had reached {now}")]
+    #[error("an event at {at} is before the time of the state, {now}")]
     TimeBackwards {
         /// Time of the event.
         at: Time,
@@ -68,7 +68,7 @@ pub enum EventError {
         current: u32,
     },
     /// The node or GPU is unknown, or the event does not apply in its status.
-    #[error("{event} names {what}, which is unknown or in no condition for it")]
+    #[error("{event} names {what}, which is unknown or not in a state for it")]
     UnknownNode {
         /// Kind of event.
         event: &'static str,
@@ -89,7 +89,9 @@ pub enum EventError {
         value: f64,
     },
     /// A number of the event is negative, too large or not finite.
-    #[error("{event} of job {job} says {value}, expected a finite number that is not negative")]
+    #[error(
+        "{event} of job {job} has the value {value}, expected a finite number that is not negative"
+    )]
     BadNumber {
         /// Kind of event.
         event: &'static str,

@@ -66,7 +66,8 @@ pub struct JobResult {
     /// Attained service in GPU-seconds: the sum over its runs of running time x number of GPUs. A
     /// shared GPU counts in full for each of its jobs.
     pub attained_gpu: Seconds,
-    /// Number of times that a plan stopped the running or starting job. Excludes crashes.
+    /// Number of times that a decision stopped the running or starting job. Excludes changes in
+    /// place and crashes.
     pub preemptions: u32,
     /// Number of launches, failed ones and changes in place included.
     pub launches: u32,

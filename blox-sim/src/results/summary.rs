@@ -54,8 +54,9 @@ pub struct Summary {
     /// GPUs of the cluster's specification count, usable or not. A fraction from 0 to 1; it exceeds
     /// 1 only if jobs share GPUs or nodes join. 0 without a makespan.
     pub utilisation: f64,
-    /// Number of stops of running or starting jobs that plans ordered, over all jobs, measured or
-    /// not. Crashes are excluded.
+    /// Number of stops of running or starting jobs by decisions, over all jobs, measured or not.
+    /// A move counts if the plan stops the job. Changes in place, crashes, lost nodes and requests
+    /// of users do not count.
     pub preemptions: u64,
     /// Number of rounds: time of the last end of any job / round length, rounded up. If the
     /// simulation ended early, its end replaces the last end. Skipped rounds count. If rounds have
@@ -214,7 +215,7 @@ pub const COLUMNS: &[Column] = &[
     column(
         "preemptions",
         "preemptions",
-        "stops of running jobs that plans ordered, all jobs",
+        "stops of running or starting jobs by decisions, all jobs; a move counts unless it is a change in place",
     ),
     column(
         "rounds",

@@ -57,7 +57,7 @@ pub enum WorkloadError {
     },
     /// Neither header nor name identify the format.
     #[error(
-        "{}: the format cannot be told, the first line is `{found}`, expected {expected}",
+        "{}: the format is unknown, the first line is `{found}`, expected {expected}",
         path.display()
     )]
     UnknownFormat {
@@ -171,7 +171,7 @@ pub enum WorkloadError {
     },
     /// A table of speeds has no entry for a generated job.
     #[error(
-        "the table of speeds says nothing of {model} on {}, expected a speed above 0 on v100",
+        "the table of speeds has no entry for {model} on {}, expected a speed above 0 on v100",
         number_of(u64::from(*gpus), "GPU")
     )]
     NoSpeed {

@@ -37,6 +37,7 @@ pub(super) enum Command {
     /// Compare several schedulers on the same jobs, seed and faults
     #[command(after_help = "Examples:
   blox compare fifo srtf las --load 8 --measure 3000..4000
+  blox compare fifo las --load 8 --plot jct.svg --plot utilisation=busy.svg
   blox compare fifo 'sjf{backfill=easy}' --trace jobs.csv.gz --cluster 6x4:t4,3x8:rtx
   blox compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:7200 \\
       --jobs 2000 --cluster 8x4 --output-dir results --plots --report
@@ -52,7 +53,8 @@ Examples:
   blox sweep fifo srtf las --loads 1..9 --seeds 0..4 --workload poisson --jobs 2000 \\
       --output-dir results --plots --report
   blox sweep 'las{guard_h=100|500|1000}' --load 8 --vary 'cluster=32x4|16x8' --output-format csv
-  blox sweep sweep.toml --threads 4"
+  blox sweep sweep.toml --threads 4",
+        mut_args(hide_plot)
     )]
     Sweep(SweepArgs),
     /// List schedulers, policies and their parameters
@@ -108,14 +110,16 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
     /// Repeat the decisions of a journal and compare them
     ///
     /// A journal is the output of `--journal FILE`, from a simulation or from the scheduler of a
-    /// cluster. The exit status is 1 if a decision differs.
+    /// cluster. It names the scheduler. Options that changed the decisions of the run, such as
+    /// --placement or --round, must be given again. The exit status is 1 if a decision differs.
     #[command(
         mut_args(hide_all_but_policies),
         after_help = "Examples:
   blox simulate las --load 8 --jobs 500 --journal las.jsonl
-  blox replay las --journal las.jsonl"
+  blox replay las.jsonl
+  blox replay las.jsonl 'las{guard_h=1000}'"
     )]
-    Replay(SimulateArgs),
+    Replay(ReplayArgs),
     /// Create a crate with a policy, collector or execution model of your own
     ///
     /// The crate builds and passes its tests. Its program has every subcommand of this one.
@@ -189,6 +193,21 @@ impl Command {
 #[derive(Args)]
 pub(super) struct SimulateArgs {
     /// Scheduler, as NAME or 'NAME{PARAMETER=VALUE,...}'
+    #[arg(value_name = "SCHEDULER")]
+    pub positional: Option<String>,
+    /// Scheduler, same as the positional argument
+    #[arg(long, short, value_name = "NAME", conflicts_with = "positional")]
+    pub scheduler: Option<String>,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+#[derive(Args)]
+pub(super) struct ReplayArgs {
+    /// Journal to replay
+    #[arg(value_name = "JOURNAL")]
+    pub file: Option<String>,
+    /// Scheduler that decides [default: the one that the journal names]
     #[arg(value_name = "SCHEDULER")]
     pub positional: Option<String>,
     /// Scheduler, same as the positional argument
@@ -630,6 +649,14 @@ pub(super) struct Options {
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plots: bool,
+    /// Draw one picture into a file; its extension selects svg, png or pdf
+    ///
+    /// The picture is jct-cdf, or another that `blox plot --help` lists: `--plot
+    /// utilisation=FILE`. The option may be given more than once and needs no output folder. PNG
+    /// and PDF need a build with the feature `png`.
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plot: Option<Vec<String>>,
     /// Make one HTML page of the results, report.html in the output folder
     #[arg(long, help_heading = "Results")]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -679,11 +706,10 @@ pub(super) struct Options {
     pub config: Option<PathBuf>,
 }
 
-/// Hides all options except those of policies and the journal.
+/// Hides all options except those of policies.
 fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
     let shown = [
         "scheduler",
-        "journal",
         "seed",
         "admission",
         "placement",
@@ -695,6 +721,12 @@ fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
     ];
     let positional = arg.get_long().is_none() && arg.get_short().is_none();
     let hidden = !positional && !arg.get_long().is_some_and(|key| shown.contains(&key));
+    arg.hide(hidden)
+}
+
+/// Hides the option that draws the results of one comparison.
+fn hide_plot(arg: clap::Arg) -> clap::Arg {
+    let hidden = arg.is_hide_set() || arg.get_long() == Some("plot");
     arg.hide(hidden)
 }
 

@@ -1,9 +1,9 @@
 //! Merges the command line and the configuration file.
 
 use super::Failure;
-use super::args::{CompareArgs, Options, SimulateArgs, SweepArgs};
+use super::args::{CompareArgs, Options, ReplayArgs, SimulateArgs, SweepArgs};
 use super::failure::Coded;
-use super::reading;
+use super::{plot, reading};
 use blox_core::ClusterSpec;
 use blox_core::suggest::{for_serde, one_of};
 use blox_traces::cluster_file::is_path;
@@ -83,6 +83,7 @@ impl Given {
                 "seeds" => o.seeds.is_some(),
                 "loads" => o.loads.is_some(),
                 "vary" => !o.vary.is_empty(),
+                "plot" => o.plot.is_some(),
                 _ => o.baseline.is_some(),
             };
             if is_given {
@@ -147,7 +148,39 @@ pub(super) fn step(args: SimulateArgs) -> Result<Given, Failure> {
     Ok(given)
 }
 
-pub(super) fn replay(args: SimulateArgs) -> Result<Given, Failure> {
+/// Merges the options of `replay`. `named` reads the scheduler's name from a journal.
+pub(super) fn replay(
+    args: ReplayArgs,
+    named: impl Fn(&Path) -> Result<String, Failure>,
+) -> Result<Given, Failure> {
+    let ReplayArgs {
+        file,
+        mut positional,
+        scheduler,
+        mut options,
+    } = args;
+    match (&options.journal, file) {
+        (None, file) => options.journal = file.map(PathBuf::from),
+        (Some(_), None) => {}
+        // The spelling `replay SCHEDULER --journal FILE`.
+        (Some(_), name) if positional.is_none() && scheduler.is_none() => positional = name,
+        (Some(_), _) => {
+            return Err(Failure::new(
+                "a journal is given twice, expected `blox replay JOURNAL [SCHEDULER]`",
+            ));
+        }
+    }
+    let journal = options.journal.as_deref().ok_or_else(|| {
+        Failure::new("no journal, expected `blox replay JOURNAL`, the file of an earlier --journal")
+    })?;
+    if positional.is_none() && scheduler.is_none() {
+        positional = Some(named(journal)?);
+    }
+    let args = SimulateArgs {
+        positional,
+        scheduler,
+        options,
+    };
     one_scheduler(args, "replay")
 }
 
@@ -221,7 +254,7 @@ pub(super) fn sweep(args: SweepArgs) -> Result<Given, Failure> {
     given.compares = true;
     given.threads = threads(args.threads)?;
     given.name_schedulers(schedulers)?;
-    given.refuse(&["baseline"], "sweep")?;
+    given.refuse(&["baseline", "plot"], "sweep")?;
     Ok(given)
 }
 
@@ -320,7 +353,7 @@ fn merge(cli: Options) -> Result<Given, Failure> {
         options: seeds loads baseline scheduler schedulers trace format map throughputs data workload load load_of_capacity durations
             gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster virtual_cluster admission placement cluster_manager round on_event
             completion execution overheads collect launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
-            job_mtbf_h checkpoint_every_s launch_failure measure output_dir explain journal output_format config;
+            job_mtbf_h checkpoint_every_s launch_failure measure output_dir plot explain journal output_format config;
         flags: losses visit_every_round force rounds assignments plots report why fairness json quiet);
     options.vary = vary;
     Ok(Given {
@@ -376,6 +409,11 @@ fn read(path: &Path) -> Result<Options, Failure> {
     ];
     for path in paths.into_iter().flatten() {
         *path = base.join(&*path);
+    }
+    for text in options.plot.iter_mut().flatten() {
+        let (picture, file) = plot::named(text);
+        let file = base.join(file).display().to_string();
+        *text = picture.map_or(file.clone(), |picture| format!("{picture}={file}"));
     }
     // An existing file needs no extension unless its name is also a shorthand.
     let is_file = |text: &str| text.parse::<ClusterSpec>().is_err() && base.join(text).is_file();

@@ -41,7 +41,7 @@ impl Failure {
     pub fn into_text(self) -> String {
         match self {
             Failure::Message { text, .. } | Failure::Unreachable(text) => text,
-            Failure::ClosedPipe => "nobody reads the output".to_owned(),
+            Failure::ClosedPipe => "the output is closed".to_owned(),
         }
     }
 }

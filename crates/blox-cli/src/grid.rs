@@ -7,17 +7,28 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Tab
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
+/// The most columns of a table on a terminal.
 const WIDTH: u16 = 100;
+/// Spaces between two columns.
+const GAP: u16 = 2;
 
 /// Format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// For a terminal: at most 100 columns wide if the text can be wrapped.
-    Wrapped,
+    /// For a terminal with this number of columns.
+    Wrapped(u16),
     /// One line for each row, for other readers.
     Lines,
     /// A table in GitHub's Markdown.
     Markdown,
+}
+
+impl Form {
+    /// Returns the form for the terminal of this process, of at most 100 columns.
+    pub fn of_terminal() -> Self {
+        let width = Table::new().width().filter(|width| *width > 0);
+        Form::Wrapped(width.unwrap_or(WIDTH).min(WIDTH))
+    }
 }
 
 /// Headings, which may contain line breaks, and rows.
@@ -30,11 +41,70 @@ pub(super) struct Grid {
 
 impl Grid {
     pub fn text(&self, form: Form) -> String {
-        let width = match form {
-            Form::Wrapped => WIDTH,
-            Form::Lines => u16::MAX,
-            Form::Markdown => return self.markdown(),
+        match form {
+            Form::Wrapped(width) => self.fitted(width),
+            Form::Lines => self.spaced(u16::MAX, GAP),
+            Form::Markdown => self.markdown(),
+        }
+    }
+
+    /// Formats the table for a terminal. A table that is too wide gets smaller gaps, then wrapped
+    /// names. If it is still too wide, its numbers stand in several tables below each other.
+    fn fitted(&self, width: u16) -> String {
+        let (natural, least) = self.widths();
+        let columns = natural.len() as u16;
+        let total =
+            |widths: &[u16], gap: u16| widths.iter().sum::<u16>() + gap * columns.saturating_sub(1);
+        let gap = if total(&natural, GAP) > width { 1 } else { GAP };
+        if total(&least, gap) <= width || self.words >= self.head.len() {
+            return self.spaced(width, gap);
+        }
+        let names: u16 = least.iter().take(self.words).map(|w| w + GAP).sum();
+        let mut blocks: Vec<(u16, Vec<usize>)> = Vec::new();
+        for (i, needed) in least.iter().enumerate().skip(self.words) {
+            match blocks.last_mut() {
+                Some((used, list)) if *used + GAP + needed <= width => {
+                    *used += GAP + needed;
+                    list.push(i);
+                }
+                _ => blocks.push((names + needed, vec![i])),
+            }
+        }
+        let some = |row: &[String], list: &[usize]| {
+            let numbers = list.iter().filter_map(|i| row.get(*i));
+            let names = row.iter().take(self.words);
+            names.chain(numbers).cloned().collect::<Vec<_>>()
         };
+        let tables = blocks.iter().map(|(used, list)| {
+            let grid = Grid {
+                head: some(&self.head, list),
+                rows: self.rows.iter().map(|row| some(row, list)).collect(),
+                words: self.words,
+            };
+            grid.spaced(width.max(*used), GAP)
+        });
+        tables.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns the width of each column, and the least width if names are wrapped.
+    fn widths(&self) -> (Vec<u16>, Vec<u16>) {
+        let longest = |text: &String| text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+        let of = |i: usize, head: &String| {
+            let cells = self.rows.iter().filter_map(|row| row.get(i)).map(longest);
+            let natural = cells.chain([longest(head)]).max().unwrap_or(0);
+            let least = if i < self.words {
+                longest(head)
+            } else {
+                natural
+            };
+            (natural.min(9999) as u16, least.min(9999) as u16)
+        };
+        let columns = self.head.iter().enumerate();
+        columns.map(|(i, head)| of(i, head)).unzip()
+    }
+
+    /// Formats the table at most this wide if its names can be wrapped, with gaps between columns.
+    fn spaced(&self, width: u16, gap: u16) -> String {
         let mut table = Table::new();
         table
             .load_style(NOTHING)
@@ -48,7 +118,7 @@ impl Grid {
         for i in 0..columns {
             let heading = self.head[i].lines().map(str::len).max().unwrap_or(0);
             if let Some(column) = table.column_mut(i) {
-                let padding = if i + 1 == columns { 0 } else { 2 };
+                let padding = if i + 1 == columns { 0 } else { gap };
                 column.set_padding((0, padding));
                 if i < self.words {
                     // Long names may wrap; the heading may not.
@@ -157,7 +227,7 @@ mod tests {
             words: 1,
         };
         assert_eq!(
-            grid.text(Form::Wrapped),
+            grid.text(Form::Wrapped(WIDTH)),
             "scheduler    pre-\n           empted\na|b             7\n"
         );
         assert_eq!(
@@ -174,10 +244,43 @@ mod tests {
             rows: vec![vec![name.clone(), "7".into()]],
             words: 1,
         };
-        let wrapped = grid.text(Form::Wrapped);
+        let wrapped = grid.text(Form::Wrapped(WIDTH));
         assert!(wrapped.lines().all(|l| l.len() <= WIDTH.into()) && wrapped.lines().count() > 2);
         let row = format!("{name}     7");
         assert_eq!(grid.text(Form::Lines).lines().nth(1), Some(&*row));
+    }
+
+    #[test]
+    fn a_narrow_terminal_splits_columns_between_tables() {
+        let texts = |row: [&str; 4]| row.map(str::to_owned).to_vec();
+        let grid = Grid {
+            head: texts(["name", "one", "two", "three"]),
+            rows: vec![texts(["long name", "1,111", "2,222", "3,333"])],
+            words: 1,
+        };
+        for (width, expected) in [
+            (
+                40,
+                "name         one    two  three\nlong name  1,111  2,222  3,333\n",
+            ),
+            (
+                28,
+                "name        one   two three\nlong name 1,111 2,222 3,333\n",
+            ),
+            (24, "name   one   two three\nlong 1,111 2,222 3,333\nname\n"),
+            (
+                18,
+                "name    one    two\nlong  1,111  2,222\nname\n\n\
+                 name  three\nlong  3,333\nname\n",
+            ),
+            (
+                4,
+                "name    one\nlong  1,111\nname\n\nname    two\nlong  2,222\nname\n\n\
+                 name  three\nlong  3,333\nname\n",
+            ),
+        ] {
+            assert_eq!(grid.text(Form::Wrapped(width)), expected, "{width}");
+        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub fn run(registry: Registry) -> ExitCode {
         input: &mut io::stdin().lock(),
         prompts,
         form: match out.is_terminal() {
-            true => Form::Wrapped,
+            true => Form::of_terminal(),
             false => Form::Lines,
         },
         out: &mut out,
@@ -158,7 +158,7 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Some(Ok(Command::Man(a))) => man::run(&a.dir, terminal),
         Some(Ok(Command::Explain(a))) => explain::run(a.code.as_deref(), terminal),
         Some(Ok(Command::Step(a))) => step::run(registry, config::step(a)?, terminal),
-        Some(Ok(Command::Replay(a))) => replay::run(registry, config::replay(a)?, terminal),
+        Some(Ok(Command::Replay(a))) => replay::run(registry, a, terminal),
         Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
         Some(Ok(Command::Report(a))) => report::run(&a, terminal),
         Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),

@@ -4,8 +4,8 @@ use super::args::PlotArgs;
 use super::failure::{Code, Coded};
 use super::files::write_whole;
 use super::{Failure, OK, Terminal};
-use blox_core::suggest::did_you_mean;
-use blox_results::{Folder, Picture, pictures};
+use blox_core::suggest::{did_you_mean, one_of};
+use blox_results::{AVERAGES, Folder, GANTT, Picture, SUMMARIES, pictures};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -157,6 +157,76 @@ fn draw_one(dirs: &[PathBuf], path: &Path, only: &[String]) -> Result<Picture, F
             rest + usize::from(last.is_some())
         ))),
     }
+}
+
+/// Splits a value of `--plot` into the picture, if it names one, and the file.
+pub(super) fn named(text: &str) -> (Option<&str>, &str) {
+    match text.rsplit_once('=') {
+        Some((picture, file)) => (Some(picture), file),
+        None => (None, text),
+    }
+}
+
+/// A picture that `--plot` writes into a file.
+pub(super) struct Drawing {
+    name: String,
+    path: PathBuf,
+    format: Format,
+}
+
+impl Drawing {
+    /// Reads a value of `--plot`. `folders` are the result folders of the schedulers.
+    pub fn of<'a>(text: &str, folders: impl Iterator<Item = &'a str>) -> Result<Self, Failure> {
+        let (picture, file) = named(text);
+        let name = picture.unwrap_or(SUMMARIES[0]).to_owned();
+        let gantt: Vec<String> = folders.map(|f| format!("{GANTT}{f}")).collect();
+        let known = || {
+            SUMMARIES
+                .into_iter()
+                .chain(gantt.iter().map(String::as_str))
+        };
+        if !known().any(|k| k == name) {
+            return Err(Failure::new(format!(
+                "--plot: `{name}` is no picture, expected {}",
+                one_of(&name, known())
+            )));
+        }
+        let path = PathBuf::from(file);
+        let format = Format::of(&path).map_err(Failure::new)?;
+        format.check().map_err(Failure::new)?;
+        Ok(Drawing { name, path, format })
+    }
+
+    /// Returns whether the picture shows assignments over time.
+    pub fn needs_assignments(&self) -> bool {
+        self.name.starts_with(GANTT)
+    }
+
+    /// Returns the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Draws pictures of a result folder into files.
+pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure> {
+    if drawings.is_empty() {
+        return Ok(());
+    }
+    let list = pictures(&open(&[dir.to_owned()])?).map_err(Failure::new)?;
+    for Drawing { name, path, format } in drawings {
+        let Some(picture) = list.iter().find(|p| p.name == *name) else {
+            return Err(Failure::new(format!(
+                "--plot: there are no data for `{name}`, expected jobs that ended{}",
+                match name == AVERAGES {
+                    true => " and more than one scheduler",
+                    false => "",
+                }
+            )));
+        };
+        format.write(picture, path)?;
+    }
+    Ok(())
 }
 
 /// Returns the pictures of the folders that `only` names, or all of them.

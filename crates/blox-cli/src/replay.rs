@@ -1,35 +1,34 @@
 //! `blox replay`: repeats the decisions of a journal.
 
-use super::config::Given;
+use super::args::ReplayArgs;
 use super::grid::number_of;
 use super::resolve::Experiment;
-use super::{Failure, OK, Terminal};
+use super::{Failure, OK, Terminal, config};
 use blox_core::State;
 use blox_core::registry::Registry;
-use blox_core::replay::{ReplayError, replay};
+use blox_core::replay::{ReplayError, replay, scheduler};
 use blox_core::runtime::Observers;
 use std::fs::File;
 use std::io::BufReader;
+use std::path::Path;
 
 /// Exit status if a decision differs.
 const DIFFERS: i32 = 1;
 
 pub(super) fn run(
     registry: &Registry,
-    given: Given,
+    args: ReplayArgs,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let path = given.options.journal.clone();
-    let path = path.ok_or_else(|| Failure::new("no journal, expected --journal FILE"))?;
-    let of_file =
-        |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", path.display()));
-    let journal = File::open(&path).map_err(|e| of_file(&e))?;
+    let mut given = config::replay(args, scheduler_of)?;
+    let path = given.options.journal.take().unwrap_or_default();
+    let journal = open(&path)?;
     let experiment = Experiment::of(given, registry)?;
     let scheduler = experiment.pipeline(0)?;
     let name = experiment.contestants[0].label.clone();
     let trigger = scheduler.trigger();
     let replayed = replay(
-        BufReader::new(journal),
+        journal,
         State::default(),
         trigger,
         Box::new(scheduler),
@@ -38,13 +37,46 @@ pub(super) fn run(
     match replayed {
         Ok(decisions) => {
             let decisions = number_of(decisions, "decision");
-            writeln!(terminal.out, "{name} makes {decisions} as the journal says")?;
+            let path = path.display();
+            writeln!(terminal.out, "{name} repeats {decisions} of {path}")?;
             Ok(OK)
         }
         Err(error @ ReplayError::Differs { .. }) => {
             writeln!(terminal.err, "{}: {error}", path.display())?;
             Ok(DIFFERS)
         }
-        Err(error) => Err(of_file(&error)),
+        Err(error @ ReplayError::Memory { .. }) => {
+            let wrote = scheduler_of(&path)?;
+            let what = format!("{error}; the journal names the scheduler {wrote}");
+            Err(of_file(&path, &what))
+        }
+        Err(error) => Err(of_file(&path, &error)),
     }
+}
+
+fn open(path: &Path) -> Result<BufReader<File>, Failure> {
+    let file = File::open(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => of_file(
+            path,
+            &"no such journal, expected `blox replay JOURNAL [SCHEDULER]` with the file of an \
+              earlier --journal",
+        ),
+        _ => of_file(path, &e),
+    })?;
+    Ok(BufReader::new(file))
+}
+
+/// Returns the scheduler that a journal names, with its parameters.
+fn scheduler_of(path: &Path) -> Result<String, Failure> {
+    match scheduler(open(path)?).map_err(|e| of_file(path, &e))? {
+        Some(name) => Ok(name.to_string()),
+        None => Err(of_file(
+            path,
+            &"line 1: names no scheduler, expected `blox replay JOURNAL SCHEDULER`",
+        )),
+    }
+}
+
+fn of_file(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
 }

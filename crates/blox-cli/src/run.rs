@@ -5,11 +5,12 @@ use super::config::Given;
 use super::failure::Coded;
 use super::grid::Form;
 use super::output::{self, OutputFormat, SharedJournal};
+use super::plot::Drawing;
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::resolve::Experiment;
 use super::result::Run;
-use super::{Failure, INTERRUPTED, OK, Terminal, losses, pool, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, losses, plot, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::{Named, Registry};
@@ -18,6 +19,7 @@ use blox_sim::results::{Fairness, SharedSink};
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Ended, SimError, Watch};
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,8 +31,21 @@ pub(super) fn simulate(
     args: &[OsString],
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let experiment = Experiment::of(given, registry)?;
+    let mut experiment = Experiment::of(given, registry)?;
     let explained = experiment.explained()?.map(JobId);
+    let drawings = output::drawings(&experiment)?;
+    output::folder(&experiment.options)?;
+    let kept_nowhere = experiment.options.output_dir.is_none();
+    // Pictures are drawn from result files, which a temporary folder holds if no other does.
+    let scratch = match kept_nowhere && !drawings.is_empty() {
+        true => Some(output::scratch()?),
+        false => None,
+    };
+    let o = &mut experiment.options;
+    if let Some(scratch) = &scratch {
+        o.output_dir = Some(scratch.path().to_owned());
+    }
+    o.assignments |= drawings.iter().any(Drawing::needs_assignments);
     let o = &experiment.options;
     let journals = output::journals(&experiment)?;
     let _lock = match output::folder(o)? {
@@ -62,6 +77,7 @@ pub(super) fn simulate(
             // can be drawn later.
             if !interrupted {
                 output::draw(dir, o.plots, o.report)?;
+                plot::draw_each(dir, &drawings)?;
             }
         }
         Ok(())
@@ -93,11 +109,16 @@ pub(super) fn simulate(
     kept?;
     if !o.quiet {
         let took = human_duration(start.elapsed());
-        let dir = o
-            .output_dir
-            .as_ref()
-            .map(|d| format!(", results in {}", d.display()));
-        let _ = writeln!(terminal.err, "wall time {took}{}", dir.unwrap_or_default());
+        let mut places = match &o.output_dir {
+            Some(dir) if scratch.is_none() => format!(", results in {}", dir.display()),
+            _ => String::new(),
+        };
+        if !interrupted {
+            for drawing in &drawings {
+                let _ = write!(places, ", picture in {}", drawing.path().display());
+            }
+        }
+        let _ = writeln!(terminal.err, "wall time {took}{places}");
     }
     if interrupted {
         let _ = writeln!(
@@ -105,7 +126,10 @@ pub(super) fn simulate(
             "interrupted: results so far of {} of {} schedulers{}",
             done.len(),
             runs.len(),
-            output::drawn_later(o.plots || o.report)
+            match scratch {
+                Some(_) => "; no picture is drawn",
+                None => output::drawn_later(o.plots || o.report || o.plot.is_some()),
+            }
         );
         return Ok(INTERRUPTED);
     }

@@ -81,6 +81,7 @@ pub(super) fn compare(
         ("collect", o.collect.is_some()),
         ("fairness", o.fairness),
         ("plots", o.plots),
+        ("plot", o.plot.is_some()),
         ("report", o.report),
         ("assignments", o.assignments),
     ] {
@@ -327,7 +328,7 @@ fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
 
 /// Notice for seeds that do not change the results.
 pub(super) const ALIKE: &str =
-    "every seed gives the same results: nothing here depends on it, and ± says nothing";
+    "every seed gives the same results: nothing depends on the seed, and ± has no meaning";
 
 /// Returns counted lines that `--quiet` does not hide: of the input, each scheduler and options.
 fn lost(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {

@@ -228,7 +228,7 @@ impl Axis {
         } else {
             scale.ticks = best;
         }
-        if scale.ticks.len() < 3 && high / low < 10.0 {
+        if high / low < 10.0 && (scale.ticks.len() < 3 || widest_gap(&scale) > WIDE_GAP) {
             self.even_ticks(&mut scale, room);
         }
         if scale.ticks.len() < 2 {
@@ -482,7 +482,20 @@ const DAY: f64 = 86_400.0;
 const MARGIN: f64 = 0.04;
 /// The most that the ends of a logarithmic axis differ.
 const DECADES: f64 = 1e6;
+/// The share of a short logarithmic axis without a tick from which even ticks are tried.
+const WIDE_GAP: f64 = 0.4;
 const FINEST: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+
+/// Returns the longest part of a scale without a tick, as a share of its length.
+fn widest_gap(scale: &Scale) -> f64 {
+    let places = scale.ticks.iter().map(|(v, _)| scale.at(*v)).chain([1.0]);
+    let (mut widest, mut last) = (0.0f64, 0.0);
+    for place in places {
+        widest = widest.max(place - last);
+        last = place;
+    }
+    widest
+}
 
 /// Returns the smallest 1, 2 or 5 times a power of ten that is at least `least`.
 fn nice_step(least: f64) -> f64 {
@@ -623,6 +636,12 @@ mod tests {
         // A short axis has even ticks.
         let s = Axis::new("rho").log().fit([1.0, 1.14].into_iter(), &ACROSS);
         assert_eq!(names(&s).len(), 8, "{:?}", names(&s));
+        // Without even ticks, the right half had none.
+        let s = Axis::new("rho")
+            .log()
+            .fit([0.55, 1.75].into_iter(), &ACROSS);
+        assert!(names(&s).contains(&"1.4"), "{:?}", names(&s));
+        assert!(widest_gap(&s) < WIDE_GAP);
         // Six decades at most.
         let s = Axis::new("x").log().fit([1e-9, 1.0].into_iter(), &ACROSS);
         assert_eq!((s.low, names(&s)[0]), (1e-6, "≤ 0.000001"));

@@ -260,7 +260,7 @@ pub enum ReproduceError {
     #[error(transparent)]
     Profiles(#[from] blox_traces::formats::synergy::ProfilesError),
     /// A file of samples is empty, or has a sample that is not above 0.
-    #[error("{}: found no samples that are all above 0", path.display())]
+    #[error("{}: found no samples, expected numbers above 0", path.display())]
     Empty {
         /// The file.
         path: PathBuf,

@@ -12,7 +12,7 @@ use blox_sim::registry::World;
 const PLACER: ParamDoc = param(
     "placer",
     "consolidate",
-    "how free GPUs are chosen: consolidate, random, consolidateFirst",
+    "selection of free GPUs: consolidate, random, consolidateFirst",
 );
 
 type Baseline = fn(Placer) -> Pipeline;
@@ -22,8 +22,8 @@ type Baseline = fn(Placer) -> Pipeline;
 pub fn register(mut r: Registry) -> Registry {
     r.execution_models_mut().add(
         "blox-optimus",
-        "jobs sped up by a table of loads, as in Blox's released program under Optimus",
-        &[param("load", "--load", "jobs an hour, from 1 to 9")],
+        "jobs have a speed-up by load, as in Blox's released program under Optimus",
+        &[param("load", "--load", "jobs per hour, from 1 to 9")],
         |p, _| {
             let speed = blox::OptimusSpeed::at_load(p.f64("load", f64::NAN).unwrap_or(f64::NAN));
             let expected = "a whole number from 1 to 9: the scheduler `blox-optimus` takes its \
@@ -34,41 +34,44 @@ pub fn register(mut r: Registry) -> Registry {
     let s = &mut r.schedulers;
     s.add(
         "blox-fifo",
-        "Fifo as Blox's released program has it, which knows no types of GPU",
+        "FIFO of Blox's released program, without GPU types",
         &[],
         |_, _| Ok(blox::fifo()),
     );
     s.add(
         "blox-las",
-        "Las as Blox's released program has it, which knows no types of GPU",
+        "LAS of Blox's released program, without GPU types",
         &[],
         |_, _| Ok(blox::las()),
     );
     s.add(
         "blox-srtf",
-        "Srtf as Blox's released program has it, which knows no types of GPU",
+        "SRTF of Blox's released program, without GPU types",
         &[],
         |_, _| Ok(blox::srtf()),
     );
     s.add(
         "blox-tiresias",
-        "Tiresias as Blox's released program has it, which knows no types of GPU: its Las",
+        "Tiresias of Blox's released program, without GPU types: its LAS",
         &[],
         |_, _| Ok(blox::tiresias()),
     );
     s.add(
         "blox-optimus",
-        "Optimus as Blox's released program has it, which knows no types of GPU: its Srtf on jobs sped up by a \
-         table of loads",
+        "Optimus of Blox's released program, without GPU types: its SRTF on jobs with a speed-up by load",
         &[],
         |_, _| Ok(blox::optimus()),
     )
     .with_execution("blox-optimus");
     s.add(
         "tiresias-dlas-gpu",
-        "dlas-gpu as Tiresias' released simulator has it, decided at events",
+        "`dlas-gpu` of Tiresias' released simulator, decided at events",
         &[
-            param("thresholds", "3250/7200", "GPU-seconds between the queues"),
+            param(
+                "thresholds",
+                "3250/7200",
+                "limits of the queues in GPU-seconds",
+            ),
             PROMOTE,
         ],
         |p, _| {
@@ -92,17 +95,13 @@ pub fn register(mut r: Registry) -> Registry {
     let baselines: [(_, _, Baseline); 3] = [
         (
             "lucid-fifo",
-            "Fifo of Lucid's released simulator",
+            "FIFO of Lucid's released simulator",
             lucid::fifo,
         ),
-        (
-            "lucid-sjf",
-            "Shortest job first of Lucid's released simulator",
-            lucid::sjf,
-        ),
+        ("lucid-sjf", "SJF of Lucid's released simulator", lucid::sjf),
         (
             "lucid-qssf",
-            "Qssf of Lucid's released simulator, by the estimates of the jobs",
+            "QSSF of Lucid's released simulator, by the jobs' estimates",
             lucid::qssf,
         ),
     ];
@@ -116,7 +115,7 @@ pub fn register(mut r: Registry) -> Registry {
     }
     r.placement.add(
         "blox-scattered",
-        "as Blox's released program places, with its exact-count rule",
+        "placement of Blox's released program, with its exact-count rule",
         &[],
         |_, _| Ok(std::sync::Arc::new(blox::quirks::Scattered)),
     );

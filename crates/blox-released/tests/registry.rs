@@ -190,7 +190,7 @@ fn what_nobody_can_mean_is_refused() {
             "a whole number from 2 to 10000",
         ),
         ("sia{power=0}", "0", "a number other than 0"),
-        ("sia{leaving_out=-5}", "-5", "a number of at least 0"),
+        ("sia{lambda=-5}", "-5", "a number of at least 0"),
         (
             "optimus{most_gpus=0}",
             "0",

@@ -106,4 +106,16 @@ impl Folder {
     pub fn workload(&self) -> &str {
         self.manifest["workload"].as_str().unwrap_or("")
     }
+
+    /// Returns the description of the workload with the names of files instead of their paths.
+    pub(super) fn workload_shown(&self) -> String {
+        let inputs = self.manifest["inputs"].as_array().into_iter().flatten();
+        let paths = inputs.filter_map(|input| input["path"].as_str());
+        paths.fold(self.workload().to_owned(), |text, path| {
+            match Path::new(path).file_name() {
+                Some(name) => text.replace(path, &name.to_string_lossy()),
+                None => text,
+            }
+        })
+    }
 }

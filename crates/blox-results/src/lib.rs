@@ -23,7 +23,7 @@ mod table;
 pub use error::FolderError;
 pub use fairness::finish_time_fairness;
 pub use folder::Folder;
-pub use pictures::{Picture, pictures};
+pub use pictures::{AVERAGES, GANTT, Picture, SUMMARIES, pictures};
 pub use report::report;
 pub use run::{AssignmentSpan, JobRow, RunResults};
 

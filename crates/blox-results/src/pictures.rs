@@ -18,6 +18,20 @@ pub struct Picture {
     pub svg: String,
 }
 
+/// The name of the picture of average job completion times. Results of one scheduler lack it.
+pub const AVERAGES: &str = "avg-jct";
+/// The names of the pictures of a comparison, except Gantt charts.
+pub const SUMMARIES: [&str; 6] = [
+    "jct-cdf",
+    "queueing-cdf",
+    "fairness-cdf",
+    "utilisation",
+    "queue-length",
+    AVERAGES,
+];
+/// The start of the name of a Gantt chart, before the folder of its scheduler.
+pub const GANTT: &str = "gantt-";
+
 /// The most series over time in one frame. More series get a panel each.
 const IN_ONE_FRAME: usize = 4;
 /// The most points of a line over time.
@@ -130,7 +144,7 @@ pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     );
     let title = "Average job completion time";
     draw(
-        "avg-jct",
+        AVERAGES,
         title,
         (all.len() > 1).then(|| averages(title, &about, all)),
     );
@@ -160,7 +174,7 @@ fn about(all: &[Contestant<'_>]) -> String {
         let text = what(first.folder);
         all.iter().all(|c| what(c.folder) == text).then_some(text)
     };
-    let workload = same(|f| f.workload().to_owned()).filter(|w| !w.is_empty());
+    let workload = same(Folder::workload_shown).filter(|w| !w.is_empty());
     let gpus = same(|f| number_of(f.gpus(), "GPU"));
     let parts: Vec<String> = [Some(jobs), workload, gpus].into_iter().flatten().collect();
     parts.join("; ")
@@ -269,7 +283,7 @@ fn gantt(c: &Contestant<'_>) -> Result<Picture, FolderError> {
         .subtitle("One row per GPU; colours separate neighbouring jobs.")
         .with_all(bars);
     Ok(Picture {
-        name: format!("gantt-{}", c.run.folder),
+        name: format!("{GANTT}{}", c.run.folder),
         title,
         svg: chart.svg(),
     })

@@ -49,6 +49,10 @@ const NAMES: [(Field, &[&str]); 16] = [
             "req_gpus",
             "plan_gpu",
             "num_replicas",
+            "cards",
+            "num_cards",
+            "accelerators",
+            "devices",
         ],
     ),
     (
@@ -143,6 +147,9 @@ pub(crate) fn map_text(header: &[&str], row: &[&str]) -> Option<String> {
     if ![Submit, Gpus, Duration].iter().any(|f| has(&columns, *f)) {
         return None;
     }
+    if !has(&columns, Submit) {
+        columns.extend(only_date(header, row, &columns));
+    }
     let spans = has(&columns, Start) && has(&columns, End);
     if has(&columns, Duration) || !spans {
         columns.retain(|m| m.field != Start && m.field != End);
@@ -187,9 +194,23 @@ fn similar(header: &[&str], row: &[&str], field: Field, taken: &[Mapping]) -> Op
     mapping(field, column, row.get(at).unwrap_or(&""))
 }
 
+/// The submission, if one free column holds a date and no other does.
+fn only_date(header: &[&str], row: &[&str], taken: &[Mapping]) -> Option<Mapping> {
+    let is_free = |column: &str| taken.iter().all(|m| m.column != column);
+    let cells = header.iter().zip(row);
+    let mut dates = cells.filter(|(column, cell)| is_free(column) && parse_date(cell).is_some());
+    match (dates.next(), dates.next()) {
+        (Some((column, cell)), None) => mapping(Submit, column, cell),
+        _ => None,
+    }
+}
+
+/// Folds a name: words in lower case, joined by `_`.
 fn plain(column: &str) -> String {
-    let fold = |c: char| if c.is_alphanumeric() { c } else { '_' };
-    column.trim().to_lowercase().chars().map(fold).collect()
+    let column = column.to_lowercase();
+    let words = column.split(|c: char| !c.is_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join("_")
 }
 
 /// A name without its unit, and the unit.
@@ -260,6 +281,19 @@ mod tests {
                 "timestmp,elapsed",
                 "3,01:02:03",
                 Some("submit=timestmp,gpus=COLUMN,duration=elapsed:clock"),
+            ),
+            (
+                "Job Name,Start of queue,Cards,Run time (min)",
+                "a,2025-03-03 08:02:41,1,121.6",
+                Some(
+                    "submit=Start of queue:date,gpus=Cards,duration=Run time (min):min,\
+                     job_id=Job Name",
+                ),
+            ),
+            (
+                "cards,minutes,picked,left",
+                "1,2,2025-03-03 08:02:41,2025-03-03 08:02:41",
+                Some("submit=COLUMN,gpus=cards,duration=minutes:min"),
             ),
             ("hello,world", "", None),
         ] {

@@ -124,7 +124,7 @@ mod tests {
     fn a_file_of_no_format_is_one_sentence() {
         assert_eq!(
             open_text("notes.txt", b"hello\nworld\n").unwrap_err(),
-            "notes.txt: the format cannot be told, the first line is `hello`, expected --format \
+            "notes.txt: the format is unknown, the first line is `hello`, expected --format \
              NAME, --map for a table of other columns, or a header with submit_s and gpus (csv), a JSON object (jsonl), a header with timestamp and \
              num_gpus (philly), a JSON array (philly-log), a header with submission_time and \
              num_iteration (itp), a header with gpu_num and submit_time (helios), a header with \

@@ -32,7 +32,7 @@ pub fn allox_with(alpha: f64) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "allox",
-        "least average completion time over types of GPUs, by matching",
+        "least average completion time over GPU types, by matching jobs to GPUs",
         &[ALPHA],
         |p, _| Ok(allox_with(alpha(p)?)),
     );

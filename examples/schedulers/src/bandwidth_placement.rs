@@ -8,7 +8,7 @@ use blox_policies::{
 
 /// First in, first out on the GPUs with the best links (Blox, EuroSys 2024, table 4: Bebop).
 ///
-/// **NodeSelector.** Like [`fifo`](crate::schedulers::fifo), but a job gets the set of free GPUs on one
+/// **Rule.** Like [`fifo`](crate::schedulers::fifo), but a job gets the set of free GPUs on one
 /// node with the highest bandwidth. The bandwidth of a set is the slowest link in the best tree
 /// over the set. Ties go to the node with the fewest free GPUs, then to the set with the highest
 /// sum of bandwidths. Remaining ties go to the set that leaves the best links to others.
@@ -30,7 +30,7 @@ pub fn bandwidth_placement() -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "bandwidth-placement",
-        "first in, first out on the GPUs that are linked best",
+        "first in, first out, on the GPUs with the fastest links",
         &[],
         |_, _| Ok(bandwidth_placement()),
     );

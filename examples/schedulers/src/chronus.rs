@@ -12,13 +12,17 @@ const LEASE: ParamDoc = param("lease_s", "240", "seconds of a lease and round");
 const CHOICE: ParamDoc = param(
     "choice",
     "greedy",
-    "among jobs that come in together: greedy, optimal",
+    "choice among jobs submitted together: greedy, optimal",
 );
-const NODES: ParamDoc = param("nodes", "10000", "for optimal: nodes that may be searched");
+const NODES: ParamDoc = param(
+    "nodes",
+    "10000",
+    "for optimal: most nodes of the search tree",
+);
 
 /// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
 ///
-/// **NodeSelector.** Time is divided into leases. A job with a deadline is accepted if enough leases before
+/// **Rule.** Time is divided into leases. A job with a deadline is accepted if enough leases before
 /// the deadline can be reserved, beside the leases of jobs accepted before. Leases are reserved as
 /// late as possible. A job that is not accepted runs as best-effort. In a lease, the jobs with a
 /// reservation run first, then best-effort jobs by least remaining time, then accepted jobs ahead
@@ -50,7 +54,7 @@ pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "chronus",
-        "leases for jobs with deadlines, the rest for best-effort jobs",
+        "leases for jobs with deadlines; best-effort jobs get the remaining GPUs",
         &[LEASE, CHOICE, NODES],
         |p, _| {
             let word = p.choice(CHOICE.name, CHOICE.default, &["greedy", "optimal"])?;

@@ -6,7 +6,7 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 
 /// Earliest deadline first for elastic jobs (the baseline of ElasticFlow, ASPLOS 2023).
 ///
-/// **NodeSelector.** Jobs are in order of deadline. Each job gets the number of GPUs at which it is
+/// **Rule.** Jobs are in order of deadline. Each job gets the number of GPUs at which it is
 /// fastest; the next job gets the rest. Every job is admitted. Jobs without deadline run on GPUs
 /// that no other job can use.
 ///

@@ -7,7 +7,7 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// Earliest deadline first with admission control (ASPLOS 2023, section 6: "EDF + admission
 /// control").
 ///
-/// **NodeSelector.** Like [`edf`](crate::schedulers::edf()), but a job is admitted only if it and all jobs
+/// **Rule.** Like [`edf`](crate::schedulers::edf()), but a job is admitted only if it and all jobs
 /// admitted before can end in time. The guarantee of
 /// [`elasticflow`](crate::schedulers::elasticflow()) also holds here.
 ///
@@ -30,7 +30,7 @@ pub fn edf_admission_with(slot: Seconds) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "edf-admission",
-        "earliest deadline first, only jobs that can end in time",
+        "earliest deadline first; admits only jobs that can meet their deadline",
         &[SLOT],
         |p, _| Ok(edf_admission_with(seconds(p, &SLOT)?)),
     );

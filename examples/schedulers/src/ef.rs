@@ -6,7 +6,7 @@ use blox_policies::scheduling::ElasticFlow;
 
 /// ElasticFlow without admission control (ASPLOS 2023, section 6: "EDF + elastic scaling").
 ///
-/// **NodeSelector.** Like [`elasticflow`](crate::schedulers::elasticflow()), but every job is admitted, and
+/// **Rule.** Like [`elasticflow`](crate::schedulers::elasticflow()), but every job is admitted, and
 /// jobs are planned strictly in order of deadline. A job that cannot end in time gets all GPUs that
 /// it can use before jobs with later deadlines.
 ///
@@ -28,7 +28,7 @@ pub fn ef_with(slot: Seconds) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "ef",
-        "elasticflow without admission control",
+        "ElasticFlow without admission control",
         &[SLOT],
         |p, _| Ok(ef_with(seconds(p, &SLOT)?)),
     );

@@ -9,12 +9,12 @@ pub(crate) const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and r
 const EXPAND: ParamDoc = param(
     "expand",
     "true",
-    "left-over GPUs go to jobs that need no more",
+    "give left-over GPUs to jobs that already meet their deadline",
 );
 
 /// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
 ///
-/// **NodeSelector.** Time is divided into slots. A job is admitted only if it and all jobs admitted before
+/// **Rule.** Time is divided into slots. A job is admitted only if it and all jobs admitted before
 /// can end by their deadlines. Each job gets the smallest number of GPUs that suffices (minimum
 /// satisfactory share, progressive filling). The remaining GPUs go to jobs level by level, first to
 /// the job whose GPU time rises least per GPU. Jobs grow and shrink only to GPU counts of their
@@ -79,7 +79,7 @@ pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeli
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "elasticflow",
-        "deadlines guaranteed at admission, GPU counts that follow",
+        "deadlines guaranteed at admission, elastic GPU counts",
         &[SLOT, EXPAND],
         |p, _| {
             Ok(elasticflow_with(ElasticFlowParams {

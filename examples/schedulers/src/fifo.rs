@@ -10,7 +10,7 @@ use blox_policies::{
 
 /// First in, first out (the base of Blox, EuroSys 2024).
 ///
-/// **NodeSelector.** Jobs run in order of submission, without preemption. The first job that does not fit
+/// **Rule.** Jobs run in order of submission, without preemption. The first job that does not fit
 /// blocks all later ones (head-of-line blocking). Placement is consolidated: exact fit, best fit,
 /// otherwise as few nodes as possible. Decisions fall in rounds of 300 s.
 ///

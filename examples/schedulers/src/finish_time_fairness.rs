@@ -19,7 +19,7 @@ pub fn finish_time_fairness() -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "finish-time-fairness",
-        "the largest rho over types of GPUs as small as can be, in rounds",
+        "smallest worst rho over GPU types, in rounds",
         &[],
         |_, _| Ok(finish_time_fairness()),
     );

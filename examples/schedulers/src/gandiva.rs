@@ -14,7 +14,7 @@ const GROWING: ParamDoc = param("growing", "true", "jobs grow onto idle GPUs");
 
 /// Time slices, packing, migration, growing and shrinking (Gandiva, OSDI 2018).
 ///
-/// **NodeSelector.** If all jobs fit, they run. Otherwise they take turns: each round runs the jobs that
+/// **Rule.** If all jobs fit, they run. Otherwise they take turns: each round runs the jobs that
 /// had the fewest turns, as long as they fit. A job without a turn may share the GPUs of a job of
 /// the same size, if both leave enough of their GPUs idle. The attribute `gpu_utilisation` of a job
 /// states its use; a job without it leaves nothing idle. A pair that does too little work together
@@ -70,7 +70,7 @@ pub fn gandiva_with(params: GandivaParams) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "gandiva",
-        "time slices in turn, packing, migration, growing and shrinking",
+        "time slices, packing, migration, growing and shrinking",
         &[SLICE, PACKING, GROWING],
         |p, _| {
             Ok(gandiva_with(GandivaParams {

@@ -13,7 +13,7 @@ const ROUND: ParamDoc = param("round_s", "360", "seconds of a round");
 const GAP: ParamDoc = param(
     "gap_s",
     "0",
-    "least seconds between two allocations; 0 if every change counts",
+    "least seconds between two allocations; 0 for an allocation after each change",
 );
 
 /// Configuration of [`gavel`].
@@ -43,7 +43,7 @@ impl Default for GavelParams {
 
 /// Gavel (Narayanan et al., OSDI 2020): max-min fairness over GPU types.
 ///
-/// **NodeSelector.** A linear program computes the fraction of its time that each job should spend on each
+/// **Rule.** A linear program computes the fraction of its time that each job should spend on each
 /// GPU type. It maximizes the level of the worst-off job. The level is relative to the throughput
 /// on all types in proportion to their numbers. Every 6 minutes, the jobs that are furthest behind
 /// their share run. All GPUs of a job run at once and are of one type. A job that stays on its type
@@ -109,7 +109,7 @@ fn read(p: &Params) -> Result<GavelParams, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "gavel",
-        "shares of time over types of GPUs by optimisation, realised in rounds",
+        "optimized time shares over GPU types, realized in rounds",
         &[POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA],
         |p, _| Ok(gavel_with(read(p)?)),
     );

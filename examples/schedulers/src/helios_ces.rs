@@ -9,11 +9,11 @@ use blox_policies::{
     scheduling::Fifo,
 };
 
-const BUFFER: ParamDoc = param("buffer", "20", "nodes kept on beyond those in use");
+const BUFFER: ParamDoc = param("buffer", "20", "nodes kept on beyond the nodes in use");
 const KEEP: ParamDoc = param(
     "keep",
     "10",
-    "looks of 10 minutes without switching off after switching on",
+    "intervals of 10 minutes after switching on in which no node is switched off",
 );
 const FORECAST: ParamDoc = param(
     "forecast",
@@ -39,7 +39,7 @@ impl Default for HeliosCesParams {
 /// First in, first out on a cluster that switches idle nodes off (Helios, SC 2021, section 4.3: the
 /// cluster energy saving service).
 ///
-/// **NodeSelector.** Every 10 minutes, the service reads the nodes in use and a forecast of them for the
+/// **Rule.** Every 10 minutes, the service reads the nodes in use and a forecast of them for the
 /// next hours. If more nodes are in use than on, nodes are switched on, with a buffer, and stay on
 /// for 10 checks. If demand has fallen and is forecast to fall, all idle nodes beyond the buffer
 /// are switched off. See [`PowerSaving`], a cluster manager that works with any other scheduler.
@@ -84,7 +84,7 @@ fn read(p: &Params) -> Result<HeliosCesParams, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "helios-ces",
-        "first in, first out; idle nodes sleep while a forecast says that few are needed",
+        "first in, first out; idle nodes are switched off by a forecast of the demand",
         &[BUFFER, KEEP, FORECAST],
         |p, _| Ok(helios_ces_with(read(p)?)),
     );

@@ -28,7 +28,7 @@ impl Default for LasParams {
 
 /// Least attained service (Blox, EuroSys 2024, section 4).
 ///
-/// **NodeSelector.** The job with the least running time comes first. It preempts jobs that ran longer, the
+/// **Rule.** The job with the least running time comes first. It preempts jobs that ran longer, the
 /// last in the order first, if that frees enough GPUs. Ties go to the older job. A job that waited
 /// 1000 hours comes before all others from then on. Placement is consolidated; decisions fall in
 /// rounds of 300 s.

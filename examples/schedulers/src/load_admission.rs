@@ -15,7 +15,7 @@ pub(crate) const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of th
 /// Least attained service with admission by load (Blox, EuroSys 2024, figures 12 and 13:
 /// "Accept-1.2x").
 ///
-/// **NodeSelector.** Jobs wait for admission, oldest first, while the admitted jobs request more than 1.2
+/// **Rule.** Jobs wait for admission, oldest first, while the admitted jobs request more than 1.2
 /// times the GPUs of the cluster. Admitted jobs are scheduled as in
 /// [`las`](crate::schedulers::las). Under overload, LAS alone serves all jobs a little, and long
 /// jobs hardly end. The admission queue limits the number of jobs that share the cluster.
@@ -59,7 +59,7 @@ pub(crate) fn behind_load(base: &Pipeline, threshold: f64) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "load-admission",
-        "Las behind admission by load (Blox: Accept-1.2x)",
+        "LAS behind admission by load (Accept-1.2x of Blox)",
         &[THRESHOLD, GUARD],
         |p, _| {
             load_admission_with(

@@ -11,9 +11,10 @@ use blox_policies::{
 pub(crate) const TOLERANCE: ParamDoc = param(
     "tolerance",
     "0.001",
-    "share of the largest loss below which a step of the loss is flat",
+    "a loss is flat if it changes by less than this fraction of the largest loss",
 );
-pub(crate) const REPORTS: ParamDoc = param("reports", "3", "flat steps in a row that end a job");
+pub(crate) const REPORTS: ParamDoc =
+    param("reports", "3", "consecutive flat losses that end a job");
 
 /// Configuration of [`loss_termination`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +37,7 @@ impl Default for LossTerminationParams {
 
 /// First in, first out, and ends jobs whose loss has converged (Blox, EuroSys 2024, figure 16).
 ///
-/// **NodeSelector.** Like [`fifo`](crate::schedulers::fifo). A job ends as complete if its loss fell by
+/// **Rule.** Like [`fifo`](crate::schedulers::fifo). A job ends as complete if its loss fell by
 /// less than a thousandth of its largest value in each of its last three reports. Jobs that report
 /// no loss run to their end.
 ///

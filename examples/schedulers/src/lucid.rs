@@ -11,20 +11,20 @@ use blox_policies::scheduling::{Lucid, LucidSettings};
 const NODES: ParamDoc = param(
     "profiler_nodes",
     "2",
-    "nodes set aside, at most a quarter of all; 0 for no profiling",
+    "reserved nodes, at most a quarter of all; 0 disables profiling",
 );
-const LIMIT: ParamDoc = param("limit_s", "200", "seconds of profiling at most");
-const LARGEST: ParamDoc = param("profiled_gpus", "8", "the largest job that is profiled");
+const LIMIT: ParamDoc = param("limit_s", "200", "most seconds of profiling");
+const LARGEST: ParamDoc = param("profiled_gpus", "8", "most GPUs of a job that is profiled");
 const SCORES: ParamDoc = param(
     "scores",
     "2",
-    "largest sum of two sharing scores; -1 for no packing",
+    "largest sum of two sharing scores; -1 disables packing",
 );
 const MEMORY: ParamDoc = param("memory_mib", "24576", "memory of a GPU in MiB");
 const SPEED: ParamDoc = param(
     "least_speed",
     "0.7",
-    "a pair below this share of its speed alone is separated",
+    "a pair is separated below this fraction of its speed alone",
 );
 
 /// Configuration of [`lucid`].
@@ -44,7 +44,7 @@ impl Default for LucidParams {
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing, and order by estimates.
 ///
-/// **NodeSelector.** New jobs of up to 8 GPUs first run on reserved nodes for at most 200 s, smallest jobs
+/// **Rule.** New jobs of up to 8 GPUs first run on reserved nodes for at most 200 s, smallest jobs
 /// first; many end there. The other jobs then wait in order of estimated duration times GPUs. A job
 /// that does not fit does not block later jobs. A job may share GPUs with a running job of the same
 /// size if their sharing scores allow it. At most two jobs share a GPU. Pairs that turn out to be
@@ -105,8 +105,7 @@ fn read(p: &Params) -> Result<LucidParams, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "lucid",
-        "profiles new jobs on nodes set aside, packs two on a GPU by scores, \
-         least estimated service first",
+        "profiling on reserved nodes, packing of two jobs by scores, least estimated service first",
         &[
             ESTIMATOR, SIGMA, MODEL, ORIGIN, NODES, LIMIT, LARGEST, SCORES, MEMORY, SPEED,
         ],

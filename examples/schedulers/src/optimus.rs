@@ -12,7 +12,7 @@ use blox_policies::{
 const MOST_GPUS: ParamDoc = param(
     "most_gpus",
     "16",
-    "most GPUs of a job that does not say at which numbers it may run",
+    "most GPUs of a job without a list of GPU counts",
 );
 
 /// Configuration of [`optimus`].
@@ -42,7 +42,7 @@ impl Default for OptimusParams {
 
 /// Optimus (Peng et al., EuroSys 2018).
 ///
-/// **NodeSelector.** Every 10 minutes, GPUs go to the jobs whose training they shorten most. Each job gets
+/// **Rule.** Every 10 minutes, GPUs go to the jobs whose training they shorten most. Each job gets
 /// its smallest number of GPUs. Then the job whose remaining time shrinks most per GPU repeatedly
 /// gets its next number. The remaining work follows from a curve fitted to the reported losses. The
 /// speed on more GPUs follows from a model fitted to the measured speeds; see [`Optimus`]. A job
@@ -85,7 +85,7 @@ pub fn optimus_with(params: OptimusParams) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "optimus",
-        "GPUs where they shorten training most, from fitted losses and speeds",
+        "GPUs to the jobs with the largest gain in training time, from fitted losses and speeds",
         &[MOST_GPUS, TOLERANCE, REPORTS],
         |p, _| {
             Ok(optimus_with(OptimusParams {

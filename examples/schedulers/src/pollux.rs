@@ -5,10 +5,18 @@ use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::scheduling::{Autoscale, Pollux, PolluxSettings};
 
-const POWER: ParamDoc = param("power", "-1", "the fairness power, not 0");
-const POPULATION: ParamDoc = param("population", "100", "allocations kept, from 2 to 10000");
-const GENERATIONS: ParamDoc = param("generations", "100", "generations in a round, at most");
-const PATIENCE: ParamDoc = param("patience", "20", "generations without a better one");
+const POWER: ParamDoc = param("power", "-1", "power p of the fairness objective, not 0");
+const POPULATION: ParamDoc = param(
+    "population",
+    "100",
+    "allocations of a generation, from 2 to 10000",
+);
+const GENERATIONS: ParamDoc = param("generations", "100", "most generations of a round");
+const PATIENCE: ParamDoc = param(
+    "patience",
+    "20",
+    "generations without improvement that end the search",
+);
 const ROUND: ParamDoc = param("round_s", "60", "seconds of a round");
 
 /// Configuration of [`pollux`].
@@ -35,7 +43,7 @@ impl Default for PolluxParams {
 
 /// A genetic search for the allocation with the best fitness (Pollux, OSDI 2021).
 ///
-/// **NodeSelector.** A job's speedup is its goodput on an allocation, divided by its goodput on its fair
+/// **Rule.** A job's speedup is its goodput on an allocation, divided by its goodput on its fair
 /// share. It is lower if the job would have to restart. The fitness of an allocation is the
 /// harmonic mean of speedups. Two jobs that span nodes never share a node. Jobs tune their batch
 /// sizes themselves. See [`Pollux`](blox_policies::scheduling::Pollux).
@@ -68,7 +76,7 @@ pub fn pollux_with(params: PolluxParams) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "pollux",
-        "a genetic search for the allocation of the best mean speedup",
+        "genetic search for the allocation with the best mean speed-up",
         &[POWER, POPULATION, GENERATIONS, PATIENCE, ROUND],
         |p, _| {
             let population = p.whole(POPULATION.name, default(&POPULATION) as u64, 2..=10_000)?;

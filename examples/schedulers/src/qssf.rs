@@ -10,7 +10,7 @@ use blox_policies::{
 
 /// Quasi-shortest service first (Helios, SC 2021, section 4.2).
 ///
-/// **NodeSelector.** Jobs run in ascending order of estimated GPU time: the estimated duration times the
+/// **Rule.** Jobs run in ascending order of estimated GPU time: the estimated duration times the
 /// requested GPUs. There is no preemption, and a job that does not fit blocks all later ones.
 /// Placement is consolidated.
 ///
@@ -47,7 +47,7 @@ pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "qssf",
-        "least estimated GPU time first, never stopped (Helios)",
+        "least estimated GPU time first, no preemption (Helios)",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
         |p, seed| {
             let belief = belief(p, seed)?;

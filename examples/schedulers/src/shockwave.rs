@@ -7,24 +7,24 @@ use blox_policies::scheduling::Shockwave;
 use blox_policies::scheduling::shockwave::Market;
 
 const ROUND: ParamDoc = param("round_s", "120", "seconds of a round");
-const ROUNDS: ParamDoc = param("rounds", "20", "rounds that are planned, from 1 to 1000");
-const K: ParamDoc = param("k", "0.001", "what a second of the longest time left costs");
-const LAMBDA: ParamDoc = param(
-    "lambda",
-    "12",
-    "power to which the lateness of a job is taken",
+const ROUNDS: ParamDoc = param("rounds", "20", "planned rounds, from 1 to 1000");
+const K: ParamDoc = param(
+    "k",
+    "0.001",
+    "weight of the longest remaining time, for each second",
 );
-const RHO_MAX: ParamDoc = param("rho_max", "1", "lateness that is still fair, above 0");
+const LAMBDA: ParamDoc = param("lambda", "12", "exponent of the lateness of a job");
+const RHO_MAX: ParamDoc = param("rho_max", "1", "largest fair lateness, above 0");
 const GAP: ParamDoc = param(
     "gap",
     "0.001",
-    "part of the measure given up for jobs with most time left",
+    "fraction of the objective given up for jobs with the most remaining time",
 );
 
 /// Efficiency and fairness over future rounds, for jobs that change their batch size (Shockwave,
 /// NSDI 2023).
 ///
-/// **NodeSelector.** A market plans which jobs run in each of the next rounds. It maximizes the product of
+/// **Rule.** A market plans which jobs run in each of the next rounds. It maximizes the product of
 /// all jobs' progress at the end of the window, minus a price on the longest remaining time of any
 /// job. Every job must end no later than with an equal share of the cluster. If not all jobs can,
 /// the progress of late jobs weighs more, by a power of their lateness. The plan is recomputed when
@@ -86,8 +86,7 @@ fn read(p: &Params) -> Result<Market, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "shockwave",
-        "a market over future rounds: progress, makespan and fair ends, \
-         for jobs that change their batch",
+        "market over future rounds for jobs that change their batch: progress, makespan, fairness",
         &[ROUND, ROUNDS, K, LAMBDA, RHO_MAX, GAP],
         |p, _| Ok(shockwave_with(read(p)?)),
     );

@@ -8,11 +8,11 @@ use blox_policies::{
     scheduling::{Sia, sia::Goodputs},
 };
 
-const POWER: ParamDoc = param("power", "-0.5", "the fairness power, not 0");
-const LEAVING_OUT: ParamDoc = param(
-    "leaving_out",
+const POWER: ParamDoc = param("power", "-0.5", "power p of the fairness objective, not 0");
+const LAMBDA: ParamDoc = param(
+    "lambda",
     "1.1",
-    "what leaving a job out costs, at least 0",
+    "penalty lambda for a job without GPUs, at least 0",
 );
 const ROUND: ParamDoc = param("round_s", "60", "seconds of a round");
 
@@ -22,7 +22,7 @@ pub struct SiaParams {
     /// Fairness power. If it is below 0, worse-off jobs count more.
     pub power: f64,
     /// Cost of leaving a job out.
-    pub leaving_out: f64,
+    pub lambda: f64,
     /// Length of a round, above 0.
     pub round: Seconds,
 }
@@ -31,7 +31,7 @@ impl Default for SiaParams {
     fn default() -> Self {
         SiaParams {
             power: default(&POWER),
-            leaving_out: default(&LEAVING_OUT),
+            lambda: default(&LAMBDA),
             round: Seconds::new(default(&ROUND)),
         }
     }
@@ -39,13 +39,13 @@ impl Default for SiaParams {
 
 /// The best assignment of training jobs to GPU types and numbers, in rounds (Sia, SOSP 2023).
 ///
-/// **NodeSelector.** A configuration is a GPU type and a number of GPUs: powers of two within a node, whole
+/// **Rule.** A configuration is a GPU type and a number of GPUs: powers of two within a node, whole
 /// nodes beyond. The value of a configuration for a job is its reported goodput there; it is lower
 /// if the job would have to restart. An integer program chooses the configurations with the best
 /// sum of values to a power. Jobs tune their batch sizes themselves. See
 /// [`Sia`](blox_policies::scheduling::Sia) and [`KeepNodes`] for the components.
 ///
-/// **Parameters** (command line): `power` (default -0.5), `leaving_out` (1.1), `round_s` (60).
+/// **Parameters** (command line): `power` (default -0.5), `lambda` (1.1), `round_s` (60).
 ///
 /// **Jobs** that train need a [`TrainingSpec`](blox_core::TrainingSpec), as in workloads of the
 /// format `sia`. Other jobs run on their requested number of GPUs, of any one type.
@@ -62,7 +62,7 @@ pub fn sia_with(params: SiaParams) -> Pipeline {
         .in_rounds(params.round)
         .scheduling(Sia::new(Goodputs {
             power: params.power,
-            leaving_out: params.leaving_out,
+            lambda: params.lambda,
         }))
         .placement(KeepNodes)
         .build()
@@ -73,12 +73,12 @@ pub fn sia_with(params: SiaParams) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "sia",
-        "the best assignment of training jobs to types and numbers of GPUs",
-        &[POWER, LEAVING_OUT, ROUND],
+        "best assignment of training jobs to GPU types and counts, by an integer program",
+        &[POWER, LAMBDA, ROUND],
         |p, _| {
             Ok(sia_with(SiaParams {
                 power: not_zero(p, POWER.name, default(&POWER))?,
-                leaving_out: at_least(p, LEAVING_OUT.name, default(&LEAVING_OUT), 0.0)?,
+                lambda: at_least(p, LAMBDA.name, default(&LAMBDA), 0.0)?,
                 round: seconds(p, &ROUND)?,
             }))
         },

@@ -9,7 +9,7 @@ use blox_policies::{
 
 /// Shortest job first.
 ///
-/// **NodeSelector.** Jobs are in ascending order of total duration, without preemption. The first job that
+/// **Rule.** Jobs are in ascending order of total duration, without preemption. The first job that
 /// does not fit blocks all later ones. The durations are the true ones. For other durations, build
 /// it with [`Sjf::with`](blox_policies::scheduling::Sjf::with) and an
 /// [`Estimator`](blox_core::estimate::Estimator). Placement is consolidated; decisions fall in
@@ -33,7 +33,7 @@ fn sjf_by(policy: Sjf) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "sjf",
-        "shortest job first, never stopped",
+        "shortest job first, no preemption",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
         |p, seed| {
             let belief = belief(p, seed)?;

@@ -12,7 +12,7 @@ use blox_policies::{
 
 /// Shortest remaining time first (Blox, EuroSys 2024).
 ///
-/// **NodeSelector.** Jobs are in ascending order of remaining time. A job preempts running jobs that need
+/// **Rule.** Jobs are in ascending order of remaining time. A job preempts running jobs that need
 /// more time, the last in the order first, if that frees enough GPUs. A job that waited 1000 hours
 /// comes before all others from then on, as under [`las`](crate::schedulers::las). The times are
 /// the true ones. For other times, build it with

@@ -8,7 +8,7 @@ use blox_policies::scheduling::JobOrder;
 const ORDER: ParamDoc = param(
     "order",
     "fifo",
-    "which jobs first: fifo, srtf, las, ftf, drf, tetris, srsf",
+    "order of jobs: fifo, srtf, las, ftf, drf, tetris, srsf",
 );
 const ORDERS: [(&str, JobOrder); 7] = [
     ("fifo", JobOrder::Fifo),
@@ -22,7 +22,7 @@ const ORDERS: [(&str, JobOrder); 7] = [
 const WHERE: ParamDoc = param(
     "placement",
     "consolidated",
-    "on which GPUs: consolidated, first-free",
+    "placement on GPUs: consolidated, first-free",
 );
 const PLACES: [(&str, Where); 2] = [
     ("consolidated", Where::Consolidated),
@@ -50,7 +50,7 @@ impl Default for SynergyParams {
 
 /// Synergy (OSDI 2022): CPUs and memory allocated by their value for each job.
 ///
-/// **NodeSelector.** Rounds last 300 s, and each is planned from an empty cluster. The first jobs in the
+/// **Rule.** Rounds last 300 s, and each is planned from an empty cluster. The first jobs in the
 /// chosen order run, as long as their GPUs fit together. They are placed from the largest demand to
 /// the smallest, with the CPUs and memory at which they are fastest. If these are not left, a job
 /// gets its fair share for each GPU. Jobs with more than their share then give up the excess where
@@ -103,7 +103,7 @@ fn read(p: &Params) -> Result<SynergyParams, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "synergy",
-        "CPUs and memory by what they are worth to each job, GPUs in an order of choice",
+        "CPUs and memory by each job's sensitivity, GPUs in a selectable order",
         &[ALLOCATION, ORDER, WHERE, GUARD],
         |p, _| Ok(synergy_with(read(p)?)),
     );

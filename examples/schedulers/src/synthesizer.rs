@@ -9,14 +9,18 @@ use blox_policies::scheduling::Synthesizer;
 use blox_sim::forecast::{LookAhead, forecaster};
 use std::sync::Arc;
 
-const EVERY_ROUNDS: ParamDoc = param("every_rounds", "10", "rounds from one choice to the next");
+const EVERY_ROUNDS: ParamDoc = param("every_rounds", "10", "rounds between two choices");
 const HORIZON: ParamDoc = param(
     "horizon_h",
     "4",
-    "hours to look ahead; 0 until all jobs have ended",
+    "hours of the look-ahead; 0 continues it until all jobs have ended",
 );
-const ROUND: ParamDoc = param("round_s", "300", "rounds in seconds, of the look-ahead too");
-const SRTF: ParamDoc = param("srtf", "true", "whether Srtf is among the candidates");
+const ROUND: ParamDoc = param(
+    "round_s",
+    "300",
+    "seconds of a round, also in the look-ahead",
+);
+const SRTF: ParamDoc = param("srtf", "true", "SRTF is one of the candidates");
 
 /// Configuration of [`synthesizer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +43,7 @@ impl Default for SynthesizerParams {
 
 /// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
 ///
-/// **NodeSelector.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
+/// **Rule.** The candidates are all combinations of a scheduler ([`srtf`], [`las`], [`fifo`]) with
 /// an admission (all jobs, or by load at 1.2 or 1.4). Every ten rounds, each candidate is simulated
 /// four hours ahead from the present state, without further arrivals. The candidate under which the
 /// known jobs spend the least time in the system decides until the next choice. Ties go to the
@@ -111,7 +115,7 @@ fn read(p: &Params) -> Result<SynthesizerParams, RegistryError> {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "synthesizer",
-        "the best of Las, Fifo and Srtf with and without admission by load, by looking ahead",
+        "best of LAS, FIFO and SRTF, with and without admission by load, by simulated look-ahead",
         &[EVERY_ROUNDS, HORIZON, ROUND, SRTF],
         |p, _| Ok(synthesizer_with(read(p)?)),
     );

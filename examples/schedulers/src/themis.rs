@@ -9,11 +9,15 @@ use blox_policies::{
 };
 
 const LEASE: ParamDoc = param("lease_s", "240", "seconds of a lease and round");
-const FAIRNESS: ParamDoc = param("fairness", "0.8", "1 less the part of jobs that bid");
+const FAIRNESS: ParamDoc = param(
+    "fairness",
+    "0.8",
+    "fairness knob f: the fraction 1 - f of the jobs bids",
+);
 
 /// Finish-time fairness by auction, with leases (Themis, NSDI 2020).
 ///
-/// **NodeSelector.** Every round is a lease. The GPUs are offered to the fraction `1 - fairness` of jobs
+/// **Rule.** Every round is a lease. The GPUs are offered to the fraction `1 - fairness` of jobs
 /// with the worst ratio of shared to isolated finish time. Each of these jobs bids the ratio that
 /// it would have with each number of GPUs. A partial-allocation auction maximizes the product of
 /// the bids and charges hidden payments. Other jobs get the remaining GPUs. A job may run on fewer

@@ -38,7 +38,7 @@ impl Default for TiresiasParams {
 /// Tiresias (Gu et al., NSDI 2019): discretised two-dimensional attained service, and consolidation
 /// only for skewed models.
 ///
-/// **NodeSelector.** Jobs are in queues by their attained GPU-seconds. All jobs of a queue come before the
+/// **Rule.** Jobs are in queues by their attained GPU-seconds. All jobs of a queue come before the
 /// jobs of later queues. A job moves to the next queue when it reaches the threshold of its queue.
 ///
 /// Within a queue, 2D-LAS orders jobs by their first start. So jobs of one queue do not preempt

@@ -11,13 +11,13 @@ use blox_policies::{
 const LIMIT: ParamDoc = param(
     "limit",
     "0.1",
-    "share of a step spent on exchange above which a job is consolidated",
+    "jobs are consolidated if they spend more than this fraction of a step on communication",
 );
 
 /// Tiresias+ (Blox, EuroSys 2024, figures 10 and 11): Tiresias with a profile of each job in place
 /// of its heuristic of tensor sizes.
 ///
-/// **NodeSelector.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
+/// **Rule.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
 /// consolidated if it spends more than a tenth of a step on gradient exchange over the best links.
 /// The attribute `communication` of the job is this profile. Over the network, the exchange takes
 /// many times as long. All other jobs, including those without a profile, take the remaining GPUs.
@@ -45,7 +45,7 @@ pub fn tiresias_plus_with(limit: f64) -> Pipeline {
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "tiresias-plus",
-        "Tiresias, but each job is consolidated that was measured to need it",
+        "Tiresias that consolidates jobs by their measured communication",
         &[LIMIT],
         |p, _| Ok(tiresias_plus_with(share(p, LIMIT.name, default(&LIMIT))?)),
     );

@@ -414,7 +414,8 @@ impl<'a> JobRef<'a> {
     pub fn last_start(&self) -> Option<Time> {
         self.rec.last_start
     }
-    /// Returns the number of preemptions by plans.
+    /// Returns how often decisions stopped the job while it was running or starting. A move counts
+    /// if the plan stops the job. Changes in place, crashes and requests of users do not count.
     pub fn preemptions(&self) -> u32 {
         self.rec.preemptions
     }

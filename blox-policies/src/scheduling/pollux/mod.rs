@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// Pollux (OSDI 2021, section 4.2): a genetic search for the allocation with the best fitness.
 ///
-/// **NodeSelector.** An allocation is the number of GPUs of each node for each job. A job's speedup is its
+/// **Rule.** An allocation is the number of GPUs of each node for each job. A job's speedup is its
 /// goodput in the allocation, divided by its goodput on a fair share of the cluster. If the job
 /// would have to restart, the speedup is reduced by the fraction of its life that restarts take.
 /// The fitness is the power mean of the speedups with exponent `p`.

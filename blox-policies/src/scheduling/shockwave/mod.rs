@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 /// Efficiency and fairness over future rounds (Shockwave, NSDI 2023).
 ///
-/// **NodeSelector.** A [`Market`] plans which jobs run in each round of a window. Jobs progress evenly in
+/// **Rule.** A [`Market`] plans which jobs run in each round of a window. Jobs progress evenly in
 /// proportion to their lengths, and the longest remaining time is short. No job ends later than
 /// with an equal share of the cluster. The plan is recomputed when a job arrives or leaves, when
 /// the number of GPUs changes, and after the number of rounds set by [`Shockwave::every`]. GPUs

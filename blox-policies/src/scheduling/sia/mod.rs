@@ -26,7 +26,7 @@ use std::sync::Arc;
 ///
 /// A configuration is a GPU type and a number of GPUs.
 ///
-/// **NodeSelector.** The value of a configuration is the job's goodput on it, divided by the goodput on the
+/// **Rule.** The value of a configuration is the job's goodput on it, divided by the goodput on the
 /// job's worst usable configuration. A configuration that needs a restart is multiplied by a factor
 /// below 1. On a type on which a job has not run, its speed is derived from other types. The
 /// objective sums the values to the power `p`. An integer program chooses at most one configuration

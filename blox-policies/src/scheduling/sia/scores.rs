@@ -121,7 +121,7 @@ pub struct Goodputs {
     /// Fairness power. Values are minimized if it is below 0, and maximized if it is above 0.
     pub power: f64,
     /// Cost of leaving a job out, at least 0.
-    pub leaving_out: f64,
+    pub lambda: f64,
 }
 
 impl Default for Goodputs {
@@ -129,7 +129,7 @@ impl Default for Goodputs {
     fn default() -> Self {
         Goodputs {
             power: -0.5,
-            leaving_out: 1.1,
+            lambda: 1.1,
         }
     }
 }
@@ -176,7 +176,7 @@ impl Scores for Goodputs {
                 let v = v / worst * factor;
                 let powered = libm::pow(v.max(1e-4), self.power);
                 let signed = if self.power < 0.0 { powered } else { -powered };
-                Some(signed - self.leaving_out).filter(|c| c.is_finite())
+                Some(signed - self.lambda).filter(|c| c.is_finite())
             });
         }
         values

@@ -5,6 +5,7 @@ use super::super::failure::Code;
 use super::super::files::write_whole;
 use super::super::leftovers::{self, RUN_FILES};
 use super::super::lock::{LOCK, Lock};
+use super::super::plot::Drawing;
 use super::super::resolve::Experiment;
 use super::super::result::Run;
 use super::super::{Failure, plot, report};
@@ -13,6 +14,7 @@ use blox_sim::results::{write_jobs, write_rounds, write_timeline};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// Returns the output folder. Without one, options that write into it are an error.
 pub(crate) fn folder(o: &Options) -> Result<Option<&Path>, Failure> {
@@ -48,6 +50,38 @@ pub(crate) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure>
         report::write(&dirs, &dir.join("report.html"))?;
     }
     Ok(())
+}
+
+/// Creates a temporary folder for results that are only drawn.
+pub(crate) fn scratch() -> Result<TempDir, Failure> {
+    let cannot = |e: io::Error| {
+        let dir = std::env::temp_dir();
+        let text = format!("{}: no temporary folder can be made: {e}", dir.display());
+        Failure::of(Code::Output, text)
+    };
+    tempfile::tempdir().map_err(cannot)
+}
+
+/// Returns the pictures of `--plot`. A picture that would replace an input is an error.
+pub(crate) fn drawings(experiment: &Experiment<'_>) -> Result<Vec<Drawing>, Failure> {
+    let files = resolved(&experiment.files);
+    let mut list = Vec::new();
+    for text in experiment.options.plot.iter().flatten() {
+        let folders = experiment.contestants.iter().map(|c| c.folder.as_str());
+        let drawing = Drawing::of(text, folders)?;
+        let path = drawing.path();
+        if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
+            return Err(Failure::of(
+                Code::Output,
+                format!(
+                    "{}: is read, and the picture would replace it, expected another --plot",
+                    path.display()
+                ),
+            ));
+        }
+        list.push(drawing);
+    }
+    Ok(list)
 }
 
 /// Returns a hint about requested pictures after an interruption.

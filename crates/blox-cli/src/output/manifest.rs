@@ -71,6 +71,7 @@ pub(crate) fn configuration(options: &Options) -> Options {
     Options {
         output_dir: None,
         journal: None,
+        plot: None,
         report: false,
         force: false,
         quiet: false,
@@ -85,7 +86,13 @@ pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
     inputs.iter().map(one).collect()
 }
 
-const LEFT_OUT: [&str; 4] = ["--output-dir", "--journal", "--threads", "--output-format"];
+const LEFT_OUT: [&str; 5] = [
+    "--output-dir",
+    "--journal",
+    "--plot",
+    "--threads",
+    "--output-format",
+];
 
 /// Removes options about the output and the number of threads, which do not change the results.
 pub(crate) fn command_line(args: &[OsString]) -> Vec<String> {
@@ -121,6 +128,8 @@ mod tests {
             "a b",
             "--force",
             "--journal=j",
+            "--plot",
+            "a.svg",
             "--threads=2",
             "--output-format",
             "csv",

@@ -6,7 +6,9 @@ mod journals;
 mod manifest;
 mod printed;
 
-pub(super) use folder::{clear, draw, drawn_later, folder, nowhere, prepare, spare, write_run};
+pub(super) use folder::{
+    clear, draw, drawings, drawn_later, folder, nowhere, prepare, scratch, spare, write_run,
+};
 pub(super) use format::OutputFormat;
 pub(super) use journals::{SharedJournal, journals, open_journals};
 pub(super) use manifest::{MANIFEST, cluster, command_line, configuration, inputs, write_manifest};

@@ -231,7 +231,7 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
     }
     let _ = writeln!(
         text,
-        ": {}\n  asks for {} for {}, submitted at {}\n  ran {} in {}, preempted {}",
+        ": {}\n  requests {} for {}, submitted at {}\n  ran {} in {}, preempted {}",
         job.phase(),
         counted(job.gpus().get() as usize, "GPU"),
         s(job.spec().duration().secs()),

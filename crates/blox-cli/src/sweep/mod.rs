@@ -189,7 +189,7 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
     let finished = finished_rows(rows).count();
     if rows.iter().any(Option::is_none) {
         let again = match &plan.base.output_dir {
-            Some(_) => "; started again, the sweep goes on from here",
+            Some(_) => "; the same command continues the sweep",
             None => "",
         };
         let _ = writeln!(

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 const MOST_RUNS: usize = 100_000;
 
 /// Options that are no settings: they concern the output or a single run.
-const NOT_VARIED: [&str; 19] = [
+const NOT_VARIED: [&str; 20] = [
     "scheduler",
     "schedulers",
     "seeds",
@@ -30,6 +30,7 @@ const NOT_VARIED: [&str; 19] = [
     "rounds",
     "assignments",
     "plots",
+    "plot",
     "report",
     "why",
     "collect",

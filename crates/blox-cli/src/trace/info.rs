@@ -64,7 +64,7 @@ fn render(
     let mut page = Page(String::new());
     page.say("trace", &args.file.file.display().to_string());
     let told = if trace.format_was_told() {
-        ", told from the file"
+        ", detected from the file"
     } else {
         ""
     };
@@ -75,10 +75,10 @@ fn render(
         page.say("submitted", &submitted(s));
     }
     if let Some(line) = owners(s) {
-        page.say("owners", &line);
+        page.say("names", &line);
     }
     if let Some(line) = wishes(s) {
-        page.say("wishes", &line);
+        page.say("limits", &line);
     }
     if s.jobs > 0 {
         let each = s.gpu_hours / s.jobs as f64;
@@ -86,7 +86,7 @@ fn render(
         page.say(
             "work",
             &format!(
-                "{} GPU-hours, {} a job; {day} came on the busiest day",
+                "{} GPU-hours, {} a job; {day} on the busiest day",
                 decimal(s.gpu_hours, 1),
                 decimal(each, 2)
             ),
@@ -167,7 +167,7 @@ fn load(page: &mut Page, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) 
     page.say(
         "load",
         &format!(
-            "{} GPU-hours an hour: it saturates {}; the widest job asks for {}",
+            "{} GPU-hours per hour, which saturate {}; the largest job requests {}",
             decimal(load, 1),
             number_of(load.ceil() as u64, "GPU"),
             whole(s.widest_job_gpus.into())
@@ -179,7 +179,7 @@ fn load(page: &mut Page, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) 
         page.say(
             "cluster",
             &format!(
-                "{text}: {}, {} % busy on average if nothing waits for ever",
+                "{text}: {}, {} % busy on average if all jobs run",
                 number_of(gpus, "GPU"),
                 decimal(100.0 * fraction, 1)
             ),

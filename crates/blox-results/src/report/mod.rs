@@ -10,6 +10,7 @@ use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
 use blox_plot::{Escaped, grouped};
 use blox_sim::results::{COLUMNS, Column};
+use serde_json::Value;
 use std::fmt::Write;
 
 const PAGE: &str = include_str!("page.html");
@@ -87,6 +88,22 @@ fn filled(parts: &[(&str, &str)]) -> String {
     page
 }
 
+/// Returns a recorded command line as a user types it into a shell.
+fn command_line(words: &Value) -> String {
+    let words = words.as_array().into_iter().flatten();
+    let quoted: Vec<String> = words.filter_map(Value::as_str).map(quoted).collect();
+    quoted.join(" ")
+}
+
+/// Quotes a word that a shell would split or expand.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// Returns the origin of the results, and notices.
 fn about(folders: &[Folder]) -> String {
     let mut html = String::new();
@@ -94,15 +111,9 @@ fn about(folders: &[Folder]) -> String {
         let m = &folder.manifest;
         let text = |key: &str| m[key].as_str().unwrap_or("").to_owned();
         let count = |key: &str, what: &str| number_of(m[key].as_u64().unwrap_or(0), what);
-        let command: Vec<&str> = m["command_line"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|a| a.as_str())
-            .collect();
         let lines = [
             ("folder", folder.path.display().to_string()),
-            ("command", command.join(" ")),
+            ("command", command_line(&m["command_line"])),
             ("workload", text("workload")),
             (
                 "cluster",
@@ -223,6 +234,13 @@ fn figures(pictures: &[Picture]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn command_line_quotes_what_a_shell_splits() {
+        let words = serde_json::json!(["blox", "las{guard_h=1}", "--map=a b", "it's", "1..9", ""]);
+        let typed = r"blox 'las{guard_h=1}' '--map=a b' 'it'\''s' 1..9 ''";
+        assert_eq!(command_line(&words), typed);
+    }
 
     #[test]
     fn gaps_are_filled_once() {

@@ -1,7 +1,7 @@
 //! The part of the page about a sweep.
 
 use super::super::sweep::{Group, Sweep};
-use super::{figure, grouped, heading, told};
+use super::{command_line, figure, grouped, heading, told};
 use blox_plot::Escaped;
 use blox_sim::results::COLUMNS;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub(super) fn about(sweeps: &[&Sweep]) -> String {
         let settings = &index["settings"];
         let mut lines = vec![
             ("folder".to_owned(), sweep.path.display().to_string()),
-            ("command".to_owned(), words(&index["command_line"], " ")),
+            ("command".to_owned(), command_line(&index["command_line"])),
             ("runs".to_owned(), sweep.runs.len().to_string()),
             (
                 "schedulers".to_owned(),

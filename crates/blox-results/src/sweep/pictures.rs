@@ -138,10 +138,13 @@ fn series(name: String, mut points: Vec<(f64, Estimate)>) -> Series {
     Series::line(name, means).between(points.iter().map(|(_, e)| ends(e)))
 }
 
-/// Returns the ends of the interval, which are NaN for one run.
+/// Returns the ends of the interval, which are NaN for one run. No figure is below zero, so the
+/// interval ends there.
 fn ends(e: &Estimate) -> (f64, f64) {
-    let half = e.half_width.unwrap_or(f64::NAN);
-    (e.mean - half, e.mean + half)
+    match e.half_width {
+        Some(half) => ((e.mean - half).max(0.0), e.mean + half),
+        None => (f64::NAN, f64::NAN),
+    }
 }
 
 /// Returns the meaning of points and whiskers.

@@ -6,17 +6,17 @@ use blox_core::registry::{ParamDoc, Registry};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use std::sync::Arc;
 
-const GPUS: ParamDoc = param("gpus", "32", "GPUs for each");
-const BY: ParamDoc = param("by", "user", "whose: user, virtual-cluster");
+const GPUS: ParamDoc = param("gpus", "32", "most GPUs of each user or virtual cluster");
+const BY: ParamDoc = param("by", "user", "owner of a quota: user, virtual-cluster");
 
 pub(super) fn add(r: &mut Registry) {
     r.admission
-        .add("accept-all", "everything may enter", &[], |_, _| {
+        .add("accept-all", "admits all jobs", &[], |_, _| {
             Ok(Arc::new(AcceptAll))
         });
     r.admission.add(
         "load",
-        "while admitted jobs ask for at most threshold x GPUs (Blox: Accept-1.2x)",
+        "admits jobs while the admitted jobs request at most threshold x GPUs (Accept-1.2x of Blox)",
         &[THRESHOLD],
         |p, _| {
             let threshold = p.f64(THRESHOLD.name, default(&THRESHOLD))?;
@@ -25,7 +25,7 @@ pub(super) fn add(r: &mut Registry) {
     );
     r.admission.add(
         "quota",
-        "while a user or virtual cluster asks for at most so many GPUs",
+        "admits jobs while their user or virtual cluster requests at most this many GPUs",
         &[GPUS, BY],
         |p, _| {
             let by = match p.choice(BY.name, BY.default, &["user", "virtual-cluster"])? {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 const WINDOW: ParamDoc = param(
     "window_h",
     "1",
-    "losses within this many hours count together",
+    "failures within this many hours are counted",
 );
 const FIRST: ParamDoc = param(
     "first_s",
@@ -17,13 +17,9 @@ const FIRST: ParamDoc = param(
     "first quarantine in seconds, doubled each time",
 );
 const MOST: ParamDoc = param("most_s", "1800", "longest quarantine in seconds");
-const NODES: ParamDoc = param(
-    "nodes",
-    "none",
-    "their numbers, from 0, with / between them",
-);
-const FROM: ParamDoc = param("from_h", "0", "hours after the start at which it begins");
-const UNTIL: ParamDoc = param("until_h", "24", "hours after the start at which it ends");
+const NODES: ParamDoc = param("nodes", "none", "numbers of the nodes from 0, joined by /");
+const FROM: ParamDoc = param("from_h", "0", "start of the maintenance in hours");
+const UNTIL: ParamDoc = param("until_h", "24", "end of the maintenance in hours");
 
 const NEEDS: ParamDoc = param(
     "needs",
@@ -38,13 +34,12 @@ const GRACE: ParamDoc = param(
 );
 
 pub(super) fn add(r: &mut Registry) {
-    r.cluster
-        .add("static", "nodes are as they are", &[], |_, _| {
-            Ok(Arc::new(StaticCluster))
-        });
+    r.cluster.add("static", "changes no nodes", &[], |_, _| {
+        Ok(Arc::new(StaticCluster))
+    });
     r.cluster.add(
         "quarantine",
-        "nodes that are lost again and again take nothing new for a time",
+        "no new jobs for a time on nodes that fail repeatedly",
         &[WINDOW, FIRST, MOST],
         |p, _| {
             Ok(Arc::new(Quarantine::new(
@@ -56,7 +51,7 @@ pub(super) fn add(r: &mut Registry) {
     );
     r.cluster.add(
         "maintenance",
-        "some nodes take nothing new for a time; what runs on them goes on",
+        "no new jobs on some nodes for a time; running jobs continue",
         &[NODES, FROM, UNTIL],
         |p, _| Ok(Arc::new(Maintenance::new(windows(p)?))),
     );

@@ -13,7 +13,7 @@ pub(super) fn add(r: &mut Registry) {
     let s = &mut r.placement;
     s.add(
         "first-free",
-        "the first free GPUs, however they are spread",
+        "the first free GPUs, on any nodes",
         &[NO_EASY],
         |p, _| walk(FirstFree, p, Oracle, false),
     );
@@ -25,7 +25,7 @@ pub(super) fn add(r: &mut Registry) {
     );
     s.add(
         "bandwidth",
-        "the GPUs of a node that are linked best (Blox: Bebop), else as few nodes as possible",
+        "GPUs of one node with the fastest links (Bebop of Blox), else as few nodes as possible",
         &[BACKFILL],
         |p, _| walk(Bandwidth::default(), p, Oracle, true),
     );
@@ -46,20 +46,17 @@ pub(super) fn add(r: &mut Registry) {
     );
     s.add(
         "profiled",
-        "jobs of skewed models consolidated on whole nodes, others on what is left over",
+        "jobs of skewed models consolidated on whole nodes, other jobs on left-over GPUs",
         &[PACK_LIMIT, NO_EASY],
         |p, _| walk(Profiled::by(skew(p)?), p, Oracle, false),
     );
     s.add(
         "balanced",
-        "each GPU where most are free",
+        "each GPU on the node with the most free GPUs",
         &[NO_EASY],
         |p, _| walk(Balanced, p, Oracle, false),
     );
-    s.add(
-        "random",
-        "any free GPUs, by chance",
-        &[NO_EASY],
-        |p, seed| walk(Random::new(seed), p, Oracle, false),
-    );
+    s.add("random", "random free GPUs", &[NO_EASY], |p, seed| {
+        walk(Random::new(seed), p, Oracle, false)
+    });
 }

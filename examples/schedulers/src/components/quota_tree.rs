@@ -54,7 +54,7 @@ fn queue(text: &str, before: &[Queue]) -> Option<Queue> {
 pub(super) fn add(r: &mut Registry) {
     r.scheduling.add(
         "quota-tree",
-        "a tree of queues with quotas; idle GPUs are borrowed, and taken back by preemption",
+        "a tree of queues with quotas; idle GPUs are lent, and reclaimed by preemption",
         &[QUEUES, ORDER],
         |p, _| {
             let inner: Arc<dyn AnyScheduling> =

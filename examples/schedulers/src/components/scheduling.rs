@@ -47,7 +47,7 @@ pub(super) fn add(r: &mut Registry) {
     );
     s.add(
         "ftf",
-        "in order of finish-time fairness, the most slowed down first, preemptive",
+        "in order of finish-time fairness, the largest rho first, preemptive",
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
         |p, seed| {
             Ok(Arc::new(FinishTimeFairness::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>)
@@ -55,7 +55,7 @@ pub(super) fn add(r: &mut Registry) {
     );
     s.add(
         "drf",
-        "in order of the dominant share of what jobs ask for, preemptive",
+        "in order of the dominant share of the requested resources, preemptive",
         &[],
         |_, _| Ok(Arc::new(Drf)),
     );

@@ -12,10 +12,14 @@ use std::sync::Arc;
 const STICKY: ParamDoc = param(
     "sticky",
     "true",
-    "running jobs stay where they are; false places all anew each round",
+    "running jobs keep their GPUs; false places all jobs again in each round",
 );
 
-const LOCALITY: ParamDoc = param("locality", "1.7", "times the step takes longer over nodes");
+const LOCALITY: ParamDoc = param(
+    "locality",
+    "1.7",
+    "factor by which a step takes longer across nodes",
+);
 const MIX: ParamDoc = param(
     "mix",
     "1:70/2:10/4:10/8:10",
@@ -24,12 +28,12 @@ const MIX: ParamDoc = param(
 const ATTRIBUTE: ParamDoc = param(
     "attribute",
     "app_class",
-    "the attribute that names the class",
+    "attribute with the class of a job",
 );
 const CLASSES: ParamDoc = param(
     "classes",
     "none",
-    "classes that are kept together, joined by /",
+    "classes that are consolidated, joined by /",
 );
 
 fn scored(rule: Pal, p: &Params) -> Result<Arc<dyn AnyPlacement>, RegistryError> {
@@ -83,7 +87,7 @@ pub(super) fn add(r: &mut Registry) {
     );
     s.add(
         "by-class",
-        "jobs of some classes on one node or whole nodes, all others on the first free GPUs",
+        "jobs of some classes on one node or whole nodes, other jobs on the first free GPUs",
         &[ATTRIBUTE, CLASSES, NO_EASY],
         |p, _| {
             let classes = p

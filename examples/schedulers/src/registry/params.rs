@@ -16,32 +16,32 @@ use std::sync::Arc;
 pub(crate) const BACKFILL: ParamDoc = param(
     "backfill",
     "none",
-    "what passes a job that does not fit: none, skip, easy",
+    "jobs that may pass a blocked job: none, skip (all), easy (those that do not delay it)",
 );
 pub(crate) const NO_EASY: ParamDoc = param(
     "backfill",
     "none",
-    "what passes a job that does not fit: none, skip",
+    "jobs that may pass a blocked job: none, skip (all)",
 );
 pub(crate) const ESTIMATOR: ParamDoc = param(
     "estimator",
     "oracle",
-    "durations: oracle, user, noisy, brought (attribute estimate_s), learned",
+    "source of believed durations: oracle, user, noisy, brought (attribute estimate_s), learned",
 );
 pub(crate) const SIGMA: ParamDoc = param(
     "sigma",
     "0.5",
-    "for noisy: standard deviation of the logarithm of each job's error",
+    "for noisy: standard deviation of the logarithm of the error",
 );
 pub(crate) const MODEL: ParamDoc = param(
     "model",
     "none",
-    "for learned: the file that `blox estimate train` saved",
+    "for learned: model file of `blox estimate train`",
 );
 pub(crate) const ORIGIN: ParamDoc = param(
     "origin",
     "1970-01-01",
-    "for learned: the date at which the workload's clock shows 0",
+    "for learned: date of time 0 of the workload",
 );
 
 pub(crate) const GPU_TIME: ParamDoc =
@@ -49,7 +49,7 @@ pub(crate) const GPU_TIME: ParamDoc =
 pub(crate) const GUARD: ParamDoc = param(
     "guard_h",
     "1000",
-    "hours of waiting after which a job comes before all others",
+    "hours of waiting after which a job gets the highest priority",
 );
 pub(crate) const ALLOCATION: ParamDoc = param(
     "allocation",
@@ -59,7 +59,7 @@ pub(crate) const ALLOCATION: ParamDoc = param(
 pub(crate) const SPLIT: ParamDoc = param(
     "split",
     "span",
-    "a job that fits on no single node: span, whole-nodes, never",
+    "placement of a job larger than a node: span, whole-nodes, never",
 );
 
 pub(crate) fn backfilled(

@@ -12,29 +12,28 @@ use blox_traces::formats::tiresias::read_samples;
 pub(crate) const THRESHOLDS: ParamDoc = param(
     "thresholds",
     "3250",
-    "GPU-seconds between the queues, such as 3250/7200",
+    "limits of the queues in GPU-seconds, such as 3250/7200",
 );
 /// The parameter of [`promote`].
 pub const PROMOTE: ParamDoc = param(
     "promote",
     "none",
-    "a job that waited so many times as long as it ran returns to the first queue",
+    "a job returns to the first queue when waiting / running time reaches this ratio; none disables it",
 );
 pub(crate) const HISTORY: ParamDoc = param(
     "history",
     "none",
-    "a file of past GPU-seconds, column `duration`: 2D-Gittins instead of 2D-LAS",
+    "file with a column `duration` of past GPU-seconds; selects 2D-Gittins instead of 2D-LAS",
 );
 pub(crate) const ESTIMATOR: ParamDoc = param(
     "estimator",
     "none",
-    "2D-Gittins by believed durations: oracle, user, noisy, brought, learned; \
-     `history` then holds true / believed",
+    "2D-Gittins by believed durations: oracle, user, noisy, brought, learned; `history` then holds true / believed durations",
 );
 pub(crate) const PACK_LIMIT: ParamDoc = param(
     "pack_limit",
     "0.3",
-    "share of a model's largest tensor above which its jobs are consolidated",
+    "jobs of a model are consolidated if its largest tensor exceeds this fraction of the model",
 );
 
 /// Reads the parameter `thresholds`: service between the queues, in GPU-seconds.

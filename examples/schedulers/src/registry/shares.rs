@@ -8,7 +8,7 @@ use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
 pub(crate) const POLICY: ParamDoc = param(
     "policy",
     "max-min-fairness",
-    "what decides the shares: max-min-fairness, water-filling, strategy-proof, \
+    "objective of the shares: max-min-fairness, water-filling, strategy-proof, \
      finish-time-fairness, min-total-duration, max-sum-throughput, max-throughput-per-cost, \
      max-throughput-per-cost-in-time, fifo, isolated, proportional, allox, gandiva-packing",
 );
@@ -38,7 +38,7 @@ const POLICIES: [(&str, Build); 13] = [
 pub(crate) const SPEEDS: ParamDoc = param(
     "speeds",
     "types",
-    "what it knows: types, pairs (jobs share GPUs), nothing (all GPUs alike)",
+    "known speeds: types, pairs (two jobs may share a GPU), nothing (all GPU types equal)",
 );
 /// Knowledge of speeds by name.
 const KNOWLEDGE: [(&str, Knows); 3] = [
@@ -50,8 +50,7 @@ const KNOWLEDGE: [(&str, Knows); 3] = [
 pub(crate) const PRICES: ParamDoc = param(
     "prices",
     "1",
-    "for policies by cost: what an hour on a GPU of a type costs, such as v100:2.48+k80:0.45; \
-     1 for types not named",
+    "for policies by cost: price of a GPU hour by type, such as v100:2.48+k80:0.45; 1 for other types",
 );
 pub(crate) const BESIDE: ParamDoc = param(
     "beside",
@@ -62,7 +61,7 @@ pub(crate) const BESIDE: ParamDoc = param(
 pub(crate) const ALPHA: ParamDoc = param(
     "alpha",
     "1",
-    "for allox: part of the waiting jobs, oldest first, that is matched",
+    "for allox: fraction of the waiting jobs that is matched, oldest first",
 );
 
 /// Reads the parameters `policy` and `alpha`.

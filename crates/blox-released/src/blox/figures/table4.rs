@@ -107,9 +107,12 @@ impl Figure for BloxTable4 {
             .map(|(name, list)| Series::distribution(*name, list));
         findings.pictures.push(Picture {
             name: "blox-table4".to_owned(),
-            svg: Chart::distribution("Blox, table 4", Axis::new("bandwidth (GB/s)"))
-                .with_all(series)
-                .svg(),
+            svg: Chart::distribution(
+                "Blox, table 4",
+                Axis::new("bandwidth (GB/s)").from(0.0).to(60.0),
+            )
+            .with_all(series)
+            .svg(),
         });
         findings
     }

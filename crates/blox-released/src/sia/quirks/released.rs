@@ -56,7 +56,7 @@ pub struct ReleasedScores {
     /// Computation of the coefficients.
     pub coefficients: Coefficients,
     /// Cost of leaving a job without GPUs.
-    pub leaving_out: f64,
+    pub lambda: f64,
 }
 
 impl Default for ReleasedScores {
@@ -64,7 +64,7 @@ impl Default for ReleasedScores {
     fn default() -> Self {
         ReleasedScores {
             coefficients: Coefficients { power: -0.5 },
-            leaving_out: 1.1,
+            lambda: 1.1,
         }
     }
 }
@@ -158,9 +158,7 @@ impl Scores for ReleasedScores {
         let signed = |a: f64| {
             if self.coefficients.power < 0.0 { a } else { -a }
         };
-        row.iter()
-            .map(|a| Some(signed(*a) - self.leaving_out))
-            .collect()
+        row.iter().map(|a| Some(signed(*a) - self.lambda)).collect()
     }
 }
 
