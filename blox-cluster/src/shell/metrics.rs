@@ -1,49 +1,16 @@
 //! Metrics for Prometheus, as text over HTTP.
 
 use super::scheduler::Handle;
+use crate::daemon::Counters;
 use crate::protocol::Millis;
 use crate::protocol::scheduler::Scheduler;
 use blox_core::NodeStatus;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-/// Counters of the scheduler process.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    /// Number of log synchronizations.
-    pub syncs: AtomicU64,
-    /// Total duration of synchronizations in microseconds.
-    pub sync_us: AtomicU64,
-    /// Bytes of the log since its last snapshot.
-    pub log_bytes: AtomicU64,
-    /// Inputs that the scheduler processed.
-    pub steps: AtomicU64,
-    /// Questions sent to the policy.
-    pub asked: AtomicU64,
-    /// Questions without an answer: errors, panics and timeouts.
-    pub unanswered: AtomicU64,
-    /// Reason why the log cannot be written; empty if it can.
-    no_room: Mutex<String>,
-}
-
-impl Counters {
-    /// Sets the reason why the log cannot be written; empty if it can be written again.
-    pub fn no_room(&self, why: &str) {
-        let mut said = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
-        why.clone_into(&mut said);
-    }
-
-    /// Returns the reason why the log cannot be written, if any.
-    pub fn why_no_room(&self) -> Option<String> {
-        let said = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
-        (!said.is_empty()).then(|| said.clone())
-    }
-}
 
 /// Serves `GET /metrics` and `GET /healthz` forever.
 pub(super) async fn serve(listener: TcpListener, handle: Handle) {
