@@ -1,8 +1,9 @@
 //! The cluster backend: runs real processes with any scheduler composition, unchanged.
 //!
 //! [`protocol`] has the scheduler, the node manager and the shim as state machines without sockets
-//! and clocks. [`log`] stores the persistent state, and `wire` defines the messages. `shell` has
-//! the processes that run the state machines, and `client` the requests of users' commands.
+//! and clocks. [`daemon`] writes the scheduler's steps to the [`log`] before their effects leave.
+//! `wire` defines the messages, `shell` has the processes, and `client` the requests of users'
+//! commands.
 //!
 //! `client`, `shell` and `wire` need the feature `rpc`.
 //!
@@ -17,6 +18,7 @@
 //! | Follow one launch of a job | [`protocol::launches`] |
 //! | Read what parts send to each other | [`protocol::message`] |
 //! | Change timeouts | [`protocol::Timers`] |
+//! | Follow an input to the log and to its reply | [`daemon::Daemon`] |
 //! | Read or write the persistent log | [`log::Log`] |
 //! | Send requests to a scheduler | `client::Client` |
 //! | Start the processes | `shell::scheduler`, `shell::node`, `shell::shim` |
@@ -25,6 +27,7 @@
 
 #[cfg(feature = "rpc")]
 pub mod client;
+pub mod daemon;
 pub mod log;
 pub mod protocol;
 #[cfg(feature = "rpc")]

@@ -5,12 +5,14 @@
 //! (group commit); they are durable once it returns. When a log is opened, a frame that was torn by
 //! a crash is truncated. Any other damage is an error with its position, and nothing is changed.
 
+mod files;
 mod frame;
 
+pub use files::{FileHandle, Files, SystemFiles};
 use frame::{HEAD, Kind};
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Version of the file format.
@@ -102,9 +104,10 @@ pub struct Recovered {
 /// A log that is open for writing.
 #[derive(Debug)]
 pub struct Log {
+    files: Arc<dyn Files>,
     dir: PathBuf,
-    _lock: File,
-    file: File,
+    _lock: Option<File>,
+    file: Box<dyn FileHandle>,
     path: PathBuf,
     written: u64,
     /// End of the last frame on disk.
@@ -126,11 +129,29 @@ impl Log {
     pub fn open(dir: &Path) -> Result<(Log, Recovered), LogError> {
         crate::folder(dir).map_err(at(dir))?;
         let lock = lock(dir)?;
+        let (log, recovered) = Log::open_in(Arc::new(SystemFiles), dir)?;
+        Ok((
+            Log {
+                _lock: Some(lock),
+                ..log
+            },
+            recovered,
+        ))
+    }
+
+    /// Opens the log in the directory `dir` of other files. The caller makes sure that no other
+    /// process uses the directory.
+    ///
+    /// # Errors
+    /// The directory cannot be read, or is damaged.
+    pub fn open_in(files: Arc<dyn Files>, dir: &Path) -> Result<(Log, Recovered), LogError> {
+        files.create_dir(dir).map_err(at(dir))?;
         let mut recovered = Recovered::default();
-        let (segments, snapshots) = list(dir)?;
+        let (segments, snapshots) = list(&*files, dir)?;
         let mut seq = 0;
         if let Some((number, path)) = snapshots.last() {
-            recovered.snapshot = Some(read_snapshot(path, *number)?);
+            let bytes = files.read(path).map_err(at(path))?;
+            recovered.snapshot = Some(read_snapshot(path, &bytes, *number)?);
             seq = *number;
         }
         let base = seq;
@@ -145,37 +166,33 @@ impl Log {
         if !snapshots.is_empty() && needed.first().is_none_or(|(from, _)| *from != base + 1) {
             return Err(missing(base + 1));
         }
+        let mut end = 0;
         for (i, (from, path)) in needed.iter().enumerate() {
             if *from > seq + 1 {
                 return Err(missing(seq + 1));
             }
             let last = i + 1 == needed.len();
-            let bytes = fs::read(path).map_err(at(path))?;
+            let bytes = files.read(path).map_err(at(path))?;
             let whole = read_segment(path, &bytes, last, *from, base, &mut seq, &mut recovered)?;
+            end = whole;
             if whole < bytes.len() as u64 {
                 recovered.torn = bytes.len() as u64 - whole;
-                let file = OpenOptions::new()
-                    .write(true)
-                    .open(path)
-                    .map_err(at(path))?;
+                let mut file = files.open(path).map_err(at(path))?;
                 file.set_len(whole).map_err(at(path))?;
-                file.sync_all().map_err(at(path))?;
+                file.sync().map_err(at(path))?;
             }
         }
         let (file, path, written) = match needed.last() {
-            Some((_, path)) if fs::metadata(path).map_err(at(path))?.len() >= PREFIX as u64 => {
-                let file = OpenOptions::new()
-                    .append(true)
-                    .open(path)
-                    .map_err(at(path))?;
-                let written = file.metadata().map_err(at(path))?.len();
-                (file, path.clone(), written)
+            Some((_, path)) if end >= PREFIX as u64 => {
+                let file = files.open(path).map_err(at(path))?;
+                (file, path.clone(), end)
             }
-            _ => begin_segment(dir, seq + 1)?,
+            _ => begin_segment(&*files, dir, seq + 1)?,
         };
         let log = Log {
+            files,
             dir: dir.to_owned(),
-            _lock: lock,
+            _lock: None,
             file,
             path,
             written,
@@ -236,30 +253,32 @@ impl Log {
     /// Writes the buffer to disk.
     fn put(&mut self) -> std::io::Result<()> {
         self.write()?;
-        self.file.sync_data()
+        self.file.sync()
     }
 
     fn write(&mut self) -> std::io::Result<()> {
         #[cfg(test)]
         if self.dir.join(FULL).exists() {
-            self.file.write_all(&self.buffer[..self.buffer.len() / 2])?;
+            self.file.append(&self.buffer[..self.buffer.len() / 2])?;
             return Err(std::io::ErrorKind::StorageFull.into());
         }
-        self.file.write_all(&self.buffer)
+        self.file.append(&self.buffer)
     }
 
     /// Truncates an incomplete frame. Bytes that the operating system dropped with the error are
     /// written again afterwards.
     fn mend(&mut self) -> std::io::Result<()> {
         self.file.set_len(self.whole)?;
-        self.file.seek(SeekFrom::Start(self.whole))?;
         self.written = self.whole;
         self.torn = false;
         Ok(())
     }
 
     fn next_segment(&mut self) -> Result<(), LogError> {
-        (self.file, self.path, self.written) = begin_segment(&self.dir, self.seq + 1)?;
+        // Only the last segment may end with a torn mark.
+        self.file.sync().map_err(at(&self.path))?;
+        (self.file, self.path, self.written) =
+            begin_segment(&*self.files, &self.dir, self.seq + 1)?;
         (self.whole, self.torn) = (self.written, false);
         Ok(())
     }
@@ -291,6 +310,7 @@ impl Log {
         self.next_segment()?;
         self.since_snapshot = 0;
         Ok(Page {
+            files: Arc::clone(&self.files),
             dir: self.dir.clone(),
             seq: self.seq,
         })
@@ -300,6 +320,7 @@ impl Log {
 /// Position of a snapshot: the state at the end of a segment.
 #[derive(Debug)]
 pub struct Page {
+    files: Arc<dyn Files>,
     dir: PathBuf,
     seq: u64,
 }
@@ -315,27 +336,27 @@ impl Page {
         let tmp = self.dir.join("snapshot.tmp");
         let mut bytes = Vec::with_capacity(all.len() + HEAD);
         frame::write(Kind::Snapshot, self.seq, all, &mut bytes);
-        let written = File::create(&tmp).and_then(|mut file| {
-            file.write_all(&bytes)?;
-            file.sync_all()
+        let written = self.files.create(&tmp).and_then(|mut file| {
+            file.append(&bytes)?;
+            file.sync()
         });
         if let Err(error) = written {
             // A partial snapshot must not use the space that is left.
-            let _ = fs::remove_file(&tmp);
+            let _ = self.files.remove(&tmp);
             return Err(at(&tmp)(error));
         }
-        fs::rename(&tmp, &path).map_err(at(&path))?;
-        sync_dir(&self.dir)?;
-        let (segments, snapshots) = list(&self.dir)?;
+        self.files.rename(&tmp, &path).map_err(at(&path))?;
+        self.files.sync_dir(&self.dir).map_err(at(&self.dir))?;
+        let (segments, snapshots) = list(&*self.files, &self.dir)?;
         let kept = snapshots.len().saturating_sub(2);
         let oldest = snapshots.get(kept).map_or(0, |(seq, _)| *seq);
         for (_, old) in &snapshots[..kept] {
-            fs::remove_file(old).map_err(at(old))?;
+            self.files.remove(old).map_err(at(old))?;
         }
         // A segment is needed unless the next one starts at or before the oldest kept position.
         for pair in segments.windows(2) {
             if pair[1].0 <= oldest + 1 {
-                fs::remove_file(&pair[0].1).map_err(at(&pair[0].1))?;
+                self.files.remove(&pair[0].1).map_err(at(&pair[0].1))?;
             }
         }
         Ok(())
@@ -389,17 +410,12 @@ fn lock(dir: &Path) -> Result<File, LogError> {
     })
 }
 
-fn sync_dir(dir: &Path) -> Result<(), LogError> {
-    File::open(dir).and_then(|d| d.sync_all()).map_err(at(dir))
-}
-
 type Numbered = Vec<(u64, PathBuf)>;
 
 /// Lists segments by their first frame and snapshots by their last frame, each in order.
-fn list(dir: &Path) -> Result<(Numbered, Numbered), LogError> {
+fn list(files: &dyn Files, dir: &Path) -> Result<(Numbered, Numbered), LogError> {
     let (mut segments, mut snapshots) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(dir).map_err(at(dir))? {
-        let path = entry.map_err(at(dir))?.path();
+    for path in files.list(dir).map_err(at(dir))? {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("");
         let number = |prefix: &str| {
             let hex = name.strip_prefix(prefix)?;
@@ -420,26 +436,29 @@ fn segment(dir: &Path, first: u64) -> PathBuf {
     dir.join(format!("segment-{first:016x}"))
 }
 
-fn begin_segment(dir: &Path, first: u64) -> Result<(File, PathBuf, u64), LogError> {
+type Segment = (Box<dyn FileHandle>, PathBuf, u64);
+
+fn begin_segment(files: &dyn Files, dir: &Path, first: u64) -> Result<Segment, LogError> {
     let path = segment(dir, first);
     let mut prefix = MAGIC.to_vec();
     prefix.extend(VERSION.to_le_bytes());
-    let begun = File::create(&path).and_then(|mut file| {
+    let begun = files.create(&path).and_then(|mut file| {
         #[cfg(test)]
         if dir.join(FULL).exists() {
-            file.write_all(&prefix[..5])?;
+            file.append(&prefix[..5])?;
             return Err(std::io::ErrorKind::StorageFull.into());
         }
-        file.write_all(&prefix)?;
-        file.sync_all()?;
-        File::open(dir)?.sync_all()?;
+        file.append(&prefix)?;
+        file.sync()?;
+        files.sync_dir(dir)?;
         Ok(file)
     });
     match begun {
         Ok(file) => Ok((file, path, PREFIX as u64)),
         Err(error) => {
-            // The previous segment may remain in use, and then this file would count as damage.
-            match fs::remove_file(&path) {
+            // The previous segment may remain in use. A crash must not restore this file, because the
+            // previous segment would then count as damaged.
+            match files.remove(&path).and_then(|()| files.sync_dir(dir)) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(at(&path)(e)),
                 _ => Err(at(&path)(error)),
             }
@@ -447,15 +466,11 @@ fn begin_segment(dir: &Path, first: u64) -> Result<(File, PathBuf, u64), LogErro
     }
 }
 
-fn read_snapshot(path: &Path, number: u64) -> Result<Vec<u8>, LogError> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|mut f| f.read_to_end(&mut bytes))
-        .map_err(at(path))?;
-    let head = frame::head(&bytes)
+fn read_snapshot(path: &Path, bytes: &[u8], number: u64) -> Result<Vec<u8>, LogError> {
+    let head = frame::head(bytes)
         .filter(|h| h.kind == Kind::Snapshot && h.seq == number)
         .ok_or_else(|| damaged(path, 0, "the head of the snapshot does not check"))?;
-    let body = frame::body(&head, &bytes);
+    let body = frame::body(&head, bytes);
     body.map(<[u8]>::to_vec)
         .ok_or_else(|| damaged(path, HEAD, "the snapshot does not check"))
 }

@@ -1,6 +1,8 @@
 //! Tests that written records are read again, whatever the last write left behind.
 
 use super::*;
+use std::fs;
+use std::io::Write;
 
 fn text(records: &[Vec<u8>]) -> Vec<String> {
     let s = |r: &Vec<u8>| String::from_utf8_lossy(r).into_owned();
@@ -112,7 +114,7 @@ fn a_snapshot_replaces_what_came_before_it() {
         assert_eq!(found.snapshot.unwrap(), format!("all {round}").as_bytes());
         assert_eq!(text(&found.records), [format!("after {round}")]);
     }
-    let (segments, snapshots) = list(dir.path()).unwrap();
+    let (segments, snapshots) = list(&SystemFiles, dir.path()).unwrap();
     assert_eq!((segments.len(), snapshots.len()), (2, 2));
 }
 
@@ -174,7 +176,7 @@ fn without(dir: &Path, first: u64) -> String {
     let path = segment(dir, first);
     let bytes = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
-    let left = || list(dir).unwrap();
+    let left = || list(&SystemFiles, dir).unwrap();
     let before = left();
     let said = Log::open(dir).unwrap_err().to_string();
     assert_eq!(left(), before, "it was changed");
@@ -192,7 +194,7 @@ fn a_missing_segment_is_told_with_its_name() {
     written(dir);
     let (mut log, _) = Log::open(dir).unwrap();
     for record in [b"e", b"f"] {
-        (log.file, log.path, log.written) = begin_segment(dir, log.seq + 1).unwrap();
+        (log.file, log.path, log.written) = begin_segment(&SystemFiles, dir, log.seq + 1).unwrap();
         log.append(record);
         log.sync().unwrap();
     }
@@ -221,7 +223,7 @@ fn a_missing_segment_is_told_with_its_name() {
     log.sync().unwrap();
     log.snapshot(b"all").unwrap();
     drop(log);
-    for (_, path) in list(dir).unwrap().1 {
+    for (_, path) in list(&SystemFiles, dir).unwrap().1 {
         fs::remove_file(path).unwrap();
     }
     let said = Log::open(dir).unwrap_err().to_string();
@@ -268,7 +270,7 @@ fn what_finds_no_room_is_kept_and_written_when_there_is_some() {
             assert!(matches!(said, Err(LogError::NoRoom { .. })), "{said:?}");
             // No partial frame or segment remains.
             assert!(fs::metadata(&log.path).unwrap().len() <= size);
-            let (segments, _) = list(dir.path()).unwrap();
+            let (segments, _) = list(&SystemFiles, dir.path()).unwrap();
             assert_eq!(segments.len(), 1);
         }
         fs::remove_file(&full).unwrap();

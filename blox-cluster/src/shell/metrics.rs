@@ -1,7 +1,7 @@
 //! Metrics for Prometheus, as text over HTTP.
 
-use super::counters::Counters;
 use super::scheduler::Handle;
+use crate::daemon::Counters;
 use crate::protocol::Millis;
 use crate::protocol::scheduler::Scheduler;
 use blox_core::NodeStatus;

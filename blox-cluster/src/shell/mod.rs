@@ -3,7 +3,6 @@
 mod archive;
 pub mod clock;
 pub mod containment;
-mod counters;
 pub mod files;
 pub mod gpus;
 mod listen;

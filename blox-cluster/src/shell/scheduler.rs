@@ -3,72 +3,28 @@
 
 use super::archive::Archive;
 use super::clock;
-use super::counters::Counters;
-use crate::log::{Log, LogError, Page};
-use crate::protocol::launches::{Durable, Past};
-use crate::protocol::scheduler::{Effect, Heard, RequestError, Saved, Scheduler, Settings, Step};
-use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record, Session};
+use crate::daemon::{
+    Composed, Counters, Daemon, FromPolicy, Outputs, PolicyReplica, Start, TICK, ToPolicy,
+};
+pub use crate::daemon::{Limits, SchedulerError};
+use crate::log::{Log, LogError};
+use crate::protocol::launches::Past;
+use crate::protocol::scheduler::{Heard, RequestError, Scheduler, Settings};
+use crate::protocol::{ClusterId, Millis, Orders, Session};
 use crate::wire::pb;
 use blox_core::core::Core;
-use blox_core::runtime::{Follower, Observers};
+use blox_core::runtime::Observers;
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{
-    Decide, DecideError, Decision, Event, Input, JobId, MemoryError, Name, NodeAction, NodeId,
-    NodeStatus, Pipeline, Seconds, Time,
-};
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use blox_core::{DecideError, Decision, Input, JobId, MemoryError, Name, Pipeline, Time};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 use tokio::sync::{mpsc as channel, oneshot};
 
 /// Maximum number of steps in one synchronization.
 const GROUP: usize = 256;
-/// Initial interval between attempts to write to a full disk. It doubles with each attempt.
-const FIRST_TRY: Millis = Millis(200);
-/// Longest interval between these attempts.
-const LAST_TRY: Millis = Millis(5_000);
-/// Minimum delay before the log is compacted again after the disk was full.
-const COMPACT_AGAIN: Millis = Millis(60_000);
-/// Interval of timeout checks.
-const TICK: Duration = Duration::from_millis(100);
-
-/// Fatal error of a scheduler.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchedulerError {
-    /// The log failed.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// The log has content that this version cannot read.
-    #[error("the log holds an entry that this version of the program cannot read: {0}")]
-    Record(#[from] serde_json::Error),
-    /// The log has another format.
-    #[error(
-        "the log was written by blox {program} in format {found}; this program reads format {FORMAT}: start with that program, or with an empty folder"
-    )]
-    Format {
-        /// The format of the log.
-        found: u32,
-        /// The version of the program that wrote it.
-        program: String,
-    },
-    /// The policy cannot save its state, or restore it from the log.
-    #[error("the scheduler `{name}` cannot restore its memory from this log: {why}")]
-    Policy {
-        /// Name of the policy.
-        name: String,
-        /// The reason.
-        why: String,
-    },
-    /// The network failed.
-    #[error("{0}")]
-    Network(String),
-}
 
 /// Message to the scheduler's thread.
 pub(super) enum Message {
@@ -96,108 +52,6 @@ pub(super) type Look = Box<dyn FnOnce(&Scheduler, Millis) + Send>;
 
 /// Channel for the reply to an input.
 pub(super) type Reply = oneshot::Sender<Result<JobId, RequestError>>;
-
-/// Content of a snapshot.
-#[derive(Serialize, Deserialize)]
-struct Snapshot {
-    format: u32,
-    program: String,
-    saved: Saved,
-    /// State of the policy.
-    policy: Option<serde_json::Value>,
-}
-
-impl Snapshot {
-    fn new(saved: Saved, policy: Option<serde_json::Value>) -> Self {
-        Snapshot {
-            format: FORMAT,
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            saved,
-            policy,
-        }
-    }
-}
-
-/// Fields that snapshots have in all formats from 2 on.
-#[derive(Deserialize)]
-struct Head {
-    #[serde(default = "first_format")]
-    format: u32,
-    #[serde(default = "first_program")]
-    program: String,
-}
-
-fn first_format() -> u32 {
-    1
-}
-
-fn first_program() -> String {
-    "0.1".to_owned()
-}
-
-impl Head {
-    /// # Errors
-    /// The format is not [`FORMAT`].
-    fn check(self) -> Result<(), SchedulerError> {
-        let Head { format, program } = self;
-        match format {
-            FORMAT => Ok(()),
-            found => Err(SchedulerError::Format { found, program }),
-        }
-    }
-}
-
-/// Parses the records of a log that follow its snapshot, if any.
-fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, SchedulerError> {
-    let mut records: Vec<Record> = Vec::new();
-    for bytes in entries {
-        // A log of format 1 has no header, and may have records that cannot be read.
-        if records.is_empty() && !snapshot {
-            let first: Vec<serde_json::Value> = serde_json::from_slice(bytes)?;
-            let head = first.first().and_then(|r| r.get("header")).cloned();
-            let head = head.unwrap_or_else(|| serde_json::json!({}));
-            serde_json::from_value::<Head>(head)?.check()?;
-        }
-        let step: Vec<Record> = serde_json::from_slice(bytes)?;
-        for record in &step {
-            if let Record::Header { format, program } = record {
-                let (format, program) = (*format, program.to_string());
-                Head { format, program }.check()?;
-            }
-        }
-        records.extend(step);
-    }
-    Ok(records)
-}
-
-/// Message to the policy's thread.
-enum ToPolicy {
-    /// An input that the core has accepted. An [`Input::Due`] queries the policy.
-    Input(Arc<Input>),
-    /// Write a snapshot with the state of the policy at this point.
-    Compact(Box<Durable>, Page),
-}
-
-/// Limits of the scheduler process.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Time limit of the policy for an answer. After it, the decision is skipped.
-    pub policy: Duration,
-    /// Number of bytes by which the log grows before it is compacted.
-    pub log_bytes: u64,
-    /// Number of ended jobs in the scheduler's memory. Older ones are archived.
-    pub ended_jobs: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            policy: Duration::from_secs(60),
-            log_bytes: 64 << 20,
-            ended_jobs: 10_000,
-        }
-    }
-}
 
 /// Handle of a running scheduler.
 #[derive(Clone)]
@@ -268,84 +122,45 @@ pub struct Running {
 pub fn start(
     dir: &Path,
     settings: Settings,
-    mut pipeline: Pipeline,
+    pipeline: Pipeline,
     limits: Limits,
     watch: Watch,
 ) -> Result<Running, SchedulerError> {
-    let (mut log, recovered) = Log::open(dir)?;
-    let snapshot: Option<Snapshot> = match &recovered.snapshot {
-        Some(bytes) => {
-            serde_json::from_slice::<Head>(bytes)?.check()?;
-            Some(serde_json::from_slice(bytes)?)
-        }
-        None => None,
-    };
-    let records = records_of(&recovered.records, snapshot.is_some())?;
-    let (saved, memory) = match snapshot {
-        Some(s) => (s.saved, s.policy),
-        None => (Saved::default(), None),
-    };
-    let name = Name::from(pipeline.name());
-    let policy_error = |e: MemoryError| SchedulerError::Policy {
-        name: name.to_string(),
-        why: e.to_string(),
-    };
+    let (log, recovered) = Log::open(dir)?;
     let trigger = pipeline.trigger();
-    let feasibility = pipeline.feasibility();
-    if let Some(memory) = memory {
-        pipeline.restore(memory).map_err(policy_error)?;
-    }
-    // The policy's copy of the core and the policy itself process the same records.
-    let core = Core::restore(saved.core.clone(), trigger.clone());
-    let mut beside = Follower::new(core, Box::new(pipeline));
-    catch_up(&mut beside, &records);
-    let now = clock::now();
+    let composed = Composed {
+        trigger: trigger.clone(),
+        feasibility: Some(pipeline.feasibility()),
+        scheduler: Box::new(pipeline),
+    };
     let wall = std::time::SystemTime::UNIX_EPOCH
         .elapsed()
         .unwrap_or_default();
-    let at = Time::new(wall.as_secs_f64());
-    let new = new_cluster()?;
-    let (mut machine, first) =
-        Scheduler::begin(settings, saved, &records, new, trigger.clone(), now, at);
-    machine.refuse_by(feasibility);
-    if !records.is_empty() {
-        // Replace the records by a snapshot, so that the next start is fast.
-        let mut saved = machine.save();
-        saved.durable.epoch.0 -= 1;
-        let policy = beside.scheduler().save().map_err(policy_error)?;
-        log.snapshot(&serde_json::to_vec(&Snapshot::new(saved, policy))?)?;
-    }
+    let begin = Start {
+        settings,
+        limits,
+        cluster: new_cluster()?,
+        now: clock::now(),
+        at: Time::new(wall.as_secs_f64()),
+    };
     let (to, from) = mpsc::channel();
     let (to_policy, for_policy) = mpsc::channel();
-    let to_watcher = watch
-        .begin(&beside, to.clone(), trigger)
-        .map_err(policy_error)?;
-    let answers = to.clone();
-    std::thread::spawn(move || policy(beside, &for_policy, &answers));
     let (notices, for_people) = channel::unbounded_channel();
-    let mut shell = Shell {
-        notices,
-        machine,
-        log,
-        waiting: Vec::new(),
-        links: BTreeMap::new(),
-        told: BTreeMap::new(),
-        to_policy,
-        to_watcher,
-        name,
-        asked_at: None,
-        limits,
-        compacting: false,
-        compact_from: Millis(0),
-        archive: Archive::in_dir(dir),
-        archive_from: Millis(0),
-        counters: Arc::default(),
+    let archive = Archive::in_dir(dir);
+    let outputs = |replica: &PolicyReplica| {
+        Ok(Channels {
+            notices,
+            links: BTreeMap::new(),
+            to_policy,
+            to_watcher: watch.begin(replica, to.clone(), trigger)?,
+            archive: archive.clone(),
+        })
     };
-    let archive = shell.archive.clone();
-    let counters = Arc::clone(&shell.counters);
-    shell.take(vec![(first, None)])?;
-    shell.persist()?;
-    let thread = std::thread::spawn(move || shell.serve(&from));
+    let (daemon, replica) = Daemon::begin(log, &recovered, composed, begin, outputs)?;
+    let answers = to.clone();
+    std::thread::spawn(move || policy(replica, &for_policy, &answers));
+    let counters = Arc::clone(daemon.counters());
+    let thread = std::thread::spawn(move || serve(daemon, &from));
     Ok(Running {
         handle: Handle {
             to,
@@ -355,32 +170,6 @@ pub fn start(
         notices: for_people,
         thread,
     })
-}
-
-/// Replays the log in a copy of the core. A policy with state is queried again for each answered
-/// question.
-fn catch_up(beside: &mut Follower, records: &[Record]) {
-    let remembers = beside.scheduler().remembers();
-    let inputs = || {
-        records.iter().filter_map(|record| match record {
-            Record::Core(input) => Some(input),
-            _ => None,
-        })
-    };
-    let answered =
-        inputs().filter(|input| matches!(input, Input::Decided { .. } | Input::Lost { .. }));
-    let mut answers = answered.map(|input| matches!(input, Input::Decided { .. }));
-    for input in inputs() {
-        let _ = beside.follow(input);
-        if matches!(input, Input::Due { .. })
-            && remembers
-            // A skipped decision has left no state behind.
-            && answers.next() == Some(true)
-        {
-            // The call restores the policy's state; the log has the answer.
-            let _ = beside.decide(Box::default());
-        }
-    }
 }
 
 /// Receives the observers and the final state of the core.
@@ -397,18 +186,20 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts the observers at the state of `beside`. Returns `None` if there are none.
+    /// Starts the observers at the state of `replica`. Returns `None` if there are none.
     fn begin(
         mut self,
-        beside: &Follower,
+        replica: &PolicyReplica,
         notices: mpsc::Sender<Message>,
         trigger: Box<dyn DecisionTrigger>,
     ) -> Result<Option<mpsc::Sender<Arc<Input>>>, MemoryError> {
         if self.observers.is_empty() {
             return Ok(None);
         }
-        self.observers.start(beside.core(), beside.scheduler())?;
-        let saved = beside.core().save();
+        let follower = replica.follower();
+        self.observers
+            .start(follower.core(), follower.scheduler())?;
+        let saved = follower.core().save();
         let mut core = Core::restore(saved, trigger);
         let (mut observers, finish) = (self.observers, self.finish);
         let (to, inputs) = mpsc::channel::<Arc<Input>>();
@@ -451,223 +242,43 @@ fn new_cluster() -> Result<ClusterId, LogError> {
 
 /// The policy's thread. The scheduler does not wait for it.
 fn policy(
-    mut beside: Follower,
+    mut replica: PolicyReplica,
     inputs: &mpsc::Receiver<ToPolicy>,
     answers: &mpsc::Sender<Message>,
 ) {
     while let Ok(message) = inputs.recv() {
-        match message {
-            ToPolicy::Input(input) => {
-                let _ = beside.follow(&input);
-                if let Some(why) = beside.observers.take_missed() {
-                    let text = format!("the policy missed an event: {why}");
-                    let _ = answers.send(Message::Notice(text));
+        replica.handle(message, |result| {
+            // The scheduler may have stopped.
+            let _ = match result {
+                FromPolicy::Answer(question, answer) => {
+                    answers.send(Message::Answer(question, answer))
                 }
-                // The policy decides from the state at this time, because later inputs wait in the
-                // channel.
-                if let (Input::Due { .. }, Some(question)) = (&*input, beside.core().open()) {
-                    let answer = beside.decide(Box::default());
-                    if answers
-                        .send(Message::Answer(question.number, answer))
-                        .is_err()
-                    {
-                        return;
-                    }
-                }
-            }
-            ToPolicy::Compact(durable, page) => {
-                let policy = beside.scheduler().save();
-                let core = beside.core().save();
-                let durable = *durable;
-                let answers = answers.clone();
-                std::thread::spawn(move || {
-                    // Without a snapshot, the log only stays longer.
-                    let bytes = policy.ok().and_then(|policy| {
-                        let saved = Saved { core, durable };
-                        serde_json::to_vec(&Snapshot::new(saved, policy)).ok()
+                FromPolicy::Notice(text) => answers.send(Message::Notice(text)),
+                FromPolicy::Snapshot(snapshot) => {
+                    let answers = answers.clone();
+                    std::thread::spawn(move || {
+                        snapshot.write();
+                        let _ = answers.send(Message::Compacted);
                     });
-                    if let Some(bytes) = bytes {
-                        let _ = page.write(&bytes);
-                    }
-                    let _ = answers.send(Message::Compacted);
-                });
-            }
-        }
+                    Ok(())
+                }
+            };
+        });
     }
 }
 
-struct Shell {
+/// The channels to nodes, users, the policy and the operator. A receiver may have been dropped at
+/// any time: nodes link again, users repeat their requests, and the decisions of a policy that has
+/// ended are skipped.
+struct Channels {
     notices: channel::UnboundedSender<String>,
-    machine: Scheduler,
-    log: Log,
-    /// Steps whose records are not yet on disk.
-    waiting: Vec<(Step, Option<Reply>)>,
     links: BTreeMap<Name, (Session, ToNode)>,
-    /// Last orders for each node.
-    told: BTreeMap<Name, Orders>,
     to_policy: mpsc::Sender<ToPolicy>,
     to_watcher: Option<mpsc::Sender<Arc<Input>>>,
-    /// Name of the policy.
-    name: Name,
-    /// Time of the open question.
-    asked_at: Option<Millis>,
-    limits: Limits,
-    /// True while another thread writes a snapshot.
-    compacting: bool,
-    /// Earliest time of the next compaction.
-    compact_from: Millis,
     archive: Archive,
-    /// Earliest time at which jobs are archived again.
-    archive_from: Millis,
-    counters: Arc<Counters>,
 }
 
-impl Shell {
-    fn serve(mut self, from: &mpsc::Receiver<Message>) -> Result<(), SchedulerError> {
-        let mut last_tick = Millis(0);
-        let mut held: VecDeque<Message> = VecDeque::new();
-        loop {
-            let first = match held.pop_front() {
-                Some(message) => Some(message),
-                None => match from.recv_timeout(TICK) {
-                    Ok(message) => Some(message),
-                    Err(mpsc::RecvTimeoutError::Timeout) => None,
-                    Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
-                },
-            };
-            let mut steps: Vec<(Step, Option<Reply>)> = Vec::new();
-            let mut looks = Vec::new();
-            let mut stop = false;
-            // All waiting messages are written in one synchronization.
-            let mut next = first;
-            while let Some(message) = next {
-                match message {
-                    Message::Stop => {
-                        stop = true;
-                        break;
-                    }
-                    Message::Input(input, reply) => {
-                        steps.push((self.machine.step(clock::now(), *input), reply));
-                    }
-                    Message::Linked(node, session, orders) => self.link(node, session, orders),
-                    Message::Answer(question, answer) => {
-                        self.asked_at = None;
-                        let heard = Heard::Answer(question, answer);
-                        steps.push((self.machine.step(clock::now(), heard), None));
-                    }
-                    Message::Look(look) => looks.push(look),
-                    Message::Notice(text) => drop(self.notices.send(text)),
-                    Message::Compacted => self.compacting = false,
-                }
-                if steps.len() >= GROUP {
-                    break;
-                }
-                next = held.pop_front().or_else(|| from.try_recv().ok());
-            }
-            let now = clock::now();
-            if !stop && now - last_tick >= Millis(TICK.as_millis() as u64) {
-                last_tick = now;
-                steps.push((self.machine.step(now, Heard::Tick), None));
-                if let Some(archived) = self.archive(now) {
-                    steps.push((self.machine.step(now, archived), None));
-                }
-                if self
-                    .asked_at
-                    .is_some_and(|a| (now - a).as_secs() > self.limits.policy.as_secs_f64())
-                {
-                    self.asked_at = None;
-                    let why = DecideError::TimedOut {
-                        policy: self.name.clone(),
-                        limit: Seconds::new(self.limits.policy.as_secs_f64()),
-                    };
-                    steps.push((self.machine.step(now, Heard::Late(why)), None));
-                }
-            }
-            self.take(steps)?;
-            match self.persist() {
-                Err(SchedulerError::Log(why @ LogError::NoRoom { .. })) if !stop => {
-                    drop(looks);
-                    if !self.wait_for_room(from, &why, &mut held)? {
-                        return Ok(());
-                    }
-                    continue;
-                }
-                result => result?,
-            }
-            if stop {
-                return Ok(());
-            }
-            self.compact()?;
-            for look in looks {
-                look(&self.machine, clock::now());
-            }
-        }
-    }
-
-    /// Waits until the log can be written again. Meanwhile no request is accepted and no decision
-    /// is made. Nodes receive their last orders again, so running launches keep their leases.
-    /// Returns `false` if the scheduler is stopped.
-    fn wait_for_room(
-        &mut self,
-        from: &mpsc::Receiver<Message>,
-        why: &LogError,
-        held: &mut VecDeque<Message>,
-    ) -> Result<bool, SchedulerError> {
-        let text = format!(
-            "{why}: what runs goes on, and nothing else is taken in or begun until there is room"
-        );
-        self.counters.no_room(&text);
-        // The receiver may have been dropped.
-        let _ = self.notices.send(text);
-        // Dropping the reply reports the reason to the requester without a wait.
-        for (_, reply) in &mut self.waiting {
-            *reply = None;
-        }
-        let mut wait = FIRST_TRY;
-        let mut again = clock::now() + wait;
-        loop {
-            match from.recv_timeout(TICK) {
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) | Ok(Message::Stop) => return Ok(false),
-                Ok(Message::Linked(node, session, orders)) => self.link(node, session, orders),
-                Ok(Message::Compacted) => self.compacting = false,
-                Ok(Message::Answer(question, answer)) => {
-                    // The answer is in time: it is processed first.
-                    self.asked_at = None;
-                    held.push_back(Message::Answer(question, answer));
-                }
-                Ok(Message::Input(input, _)) => {
-                    // The next report repeats the rest of the report.
-                    if let Heard::Report(report) = &*input {
-                        let last = self.told.get(&report.node);
-                        let now = clock::now();
-                        let orders = last.and_then(|o| self.machine.repeat(now, report, o));
-                        if let Some(orders) = orders {
-                            self.send(orders);
-                        }
-                    }
-                }
-                Ok(Message::Notice(text)) => drop(self.notices.send(text)),
-                // The current state is not on disk, so it cannot be read.
-                Ok(Message::Look(_)) => {}
-            }
-            if clock::now() < again {
-                continue;
-            }
-            match self.persist() {
-                Ok(()) => break,
-                Err(SchedulerError::Log(LogError::NoRoom { .. })) => {
-                    wait = (wait + wait).min(LAST_TRY);
-                    again = clock::now() + wait;
-                }
-                Err(e) => return Err(e),
-            }
-        }
-        self.counters.no_room("");
-        let _ = self.notices.send("the log has room again".to_owned());
-        Ok(true)
-    }
-
+impl Channels {
     fn link(&mut self, node: Name, session: Session, orders: ToNode) {
         // An old copy of a node's state must not take over its orders.
         let later = |(known, _): &(Session, ToNode)| *known > session;
@@ -675,167 +286,94 @@ impl Shell {
             self.links.insert(node, (session, orders));
         }
     }
+}
 
-    fn send(&mut self, orders: Orders) {
+impl Outputs for Channels {
+    type Sender = Reply;
+
+    fn reply(&mut self, to: Reply, reply: Result<JobId, RequestError>) {
+        let _ = to.send(reply);
+    }
+
+    fn send(&mut self, orders: &Orders) {
         if let Some((_, link)) = self.links.get(&orders.node) {
             // The next orders replace orders that do not fit into the channel.
-            let _ = link.try_send(Ok((&orders).into()));
+            let _ = link.try_send(Ok(orders.into()));
         }
-        self.told.insert(orders.node.clone(), orders);
     }
 
-    /// Starts a snapshot if the log has grown. It waits for an open question, because the policy's
-    /// state must belong to the same time.
-    fn compact(&mut self) -> Result<(), SchedulerError> {
-        let grown = self.log.bytes() >= self.limits.log_bytes;
-        let now = clock::now();
-        let later = self.compacting || now < self.compact_from;
-        if !grown || later || self.machine.core().open().is_some() {
+    fn policy(&mut self, message: ToPolicy) {
+        let _ = self.to_policy.send(message);
+    }
+
+    fn observe(&mut self, input: &Arc<Input>) {
+        if let Some(watcher) = &self.to_watcher {
+            let _ = watcher.send(Arc::clone(input));
+        }
+    }
+
+    fn notice(&mut self, text: String) {
+        let _ = self.notices.send(text);
+    }
+
+    fn archive(&mut self, jobs: &[Past]) -> std::io::Result<()> {
+        self.archive.add(jobs)
+    }
+
+    fn clock_us(&self) -> u64 {
+        clock::now_us()
+    }
+}
+
+/// The scheduler's thread: passes messages to the daemon until it is stopped.
+fn serve(
+    mut daemon: Daemon<Channels>,
+    from: &mpsc::Receiver<Message>,
+) -> Result<(), SchedulerError> {
+    loop {
+        let mut next = match from.recv_timeout(TICK) {
+            Ok(message) => Some(message),
+            Err(mpsc::RecvTimeoutError::Timeout) => None,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(()),
+        };
+        let mut looks = Vec::new();
+        let mut stop = false;
+        // All waiting messages are written in one synchronization.
+        while let Some(message) = next {
+            match message {
+                Message::Stop => {
+                    stop = true;
+                    break;
+                }
+                Message::Input(input, reply) => daemon.hear(clock::now(), *input, reply)?,
+                Message::Linked(node, session, orders) => {
+                    daemon.outputs().link(node, session, orders);
+                }
+                Message::Answer(question, answer) => {
+                    daemon.hear(clock::now(), Heard::Answer(question, answer), None)?;
+                }
+                Message::Look(look) => looks.push(look),
+                Message::Notice(text) => daemon.outputs().notice(text),
+                Message::Compacted => daemon.compacted(),
+            }
+            if daemon.waiting() >= GROUP {
+                break;
+            }
+            next = from.try_recv().ok();
+        }
+        if !stop {
+            daemon.tick(clock::now())?;
+        }
+        daemon.flush(clock::now())?;
+        if stop {
             return Ok(());
         }
-        let page = match self.log.turn_page() {
-            Err(LogError::NoRoom { .. }) => {
-                self.compact_from = now + COMPACT_AGAIN;
-                return Ok(());
-            }
-            page => page?,
-        };
-        self.compacting = true;
-        let durable = Box::new(self.machine.launches().durable().clone());
-        let _ = self.to_policy.send(ToPolicy::Compact(durable, page));
-        Ok(())
-    }
-
-    /// Moves old ended jobs to the archive. If the archive cannot be written, they stay in memory
-    /// until the next attempt.
-    fn archive(&mut self, now: Millis) -> Option<Heard> {
-        if now < self.archive_from {
-            return None;
-        }
-        let jobs = self.machine.to_archive(self.limits.ended_jobs);
-        if jobs.is_empty() {
-            return None;
-        }
-        let durable = self.machine.launches().durable();
-        let past: Vec<_> = jobs.iter().filter_map(|job| durable.past(*job)).collect();
-        if let Err(error) = self.archive.add(&past) {
-            self.archive_from = now + COMPACT_AGAIN;
-            // The receiver may have been dropped.
-            let _ = self
-                .notices
-                .send(format!("the archive of ended jobs: {error}"));
-            return None;
-        }
-        Some(Heard::Archived(jobs))
-    }
-
-    /// Returns the operator's message for an event about a node.
-    fn notice(&self, event: &Event) -> Option<String> {
-        let view = self.machine.view();
-        let called = |node: NodeId| {
-            let name = view.node(node).and_then(|n| n.spec().name.clone());
-            format!("node {node} {}", name.as_deref().unwrap_or_default())
-        };
-        match event {
-            Event::NodeJoined { spec } => {
-                let alike = view.nodes().filter(|n| n.spec() == &**spec);
-                let node = alike.last()?.id();
-                let of_name = |n: &&blox_core::Node| {
-                    let named = spec.name.is_some() && n.spec().name == spec.name;
-                    named && n.id() != node && n.status() == NodeStatus::Lost
-                };
-                let old = view.nodes().find(of_name).map(|n| n.id());
-                let old = old.map_or_else(String::new, |old| {
-                    format!("; node {old} of the same name is lost: `blox remove {old}` if it is gone for good")
-                });
-                Some(format!(
-                    "{} has joined with {} GPU slots{old}",
-                    called(node),
-                    spec.gpus
-                ))
-            }
-            Event::NodeLost { node } => {
-                let out = self.machine.launches().quarantined(*node, clock::now());
-                Some(match out {
-                    Millis(0) => format!("{} is lost", called(*node)),
-                    out => format!(
-                        "{} is lost, again and again: it is not used for {:.0} s",
-                        called(*node),
-                        out.as_secs()
-                    ),
-                })
-            }
-            Event::NodeReturned { node } => Some(format!("{} is back", called(*node))),
-            Event::NodeLeft { node } => Some(format!("{} has left", called(*node))),
-            Event::NodeManaged {
-                action: NodeAction::Cordon { node, why },
-            } => Some(format!("{} is drained: {why}", called(*node))),
-            _ => None,
-        }
-    }
-
-    /// Appends the records of these steps to the log.
-    fn take(&mut self, steps: Vec<(Step, Option<Reply>)>) -> Result<(), SchedulerError> {
-        for (step, _) in &steps {
-            if !step.records.is_empty() {
-                self.log.append(&serde_json::to_vec(&step.records)?);
+        // A state that is not on disk cannot be read.
+        if let Some(machine) = daemon.written() {
+            for look in looks {
+                look(machine, clock::now());
             }
         }
-        self.waiting.extend(steps);
-        Ok(())
-    }
-
-    /// Synchronizes the log, then executes the effects and sends the replies.
-    fn persist(&mut self) -> Result<(), SchedulerError> {
-        let before = clock::now_us();
-        let bytes = self.log.bytes();
-        self.log.sync()?;
-        let count = |counter: &std::sync::atomic::AtomicU64, by: u64| {
-            counter.fetch_add(by, Ordering::Relaxed);
-        };
-        if self.log.bytes() != bytes {
-            count(&self.counters.syncs, 1);
-            count(&self.counters.sync_us, clock::now_us() - before);
-            self.counters
-                .log_bytes
-                .store(self.log.bytes(), Ordering::Relaxed);
-        }
-        count(&self.counters.steps, self.waiting.len() as u64);
-        for (step, reply) in std::mem::take(&mut self.waiting) {
-            for record in step.records {
-                if let Record::Core(input) = record {
-                    if let Input::Event { event, .. } = &input
-                        && let Some(text) = self.notice(event)
-                    {
-                        // The receiver may have been dropped.
-                        let _ = self.notices.send(text);
-                    }
-                    if matches!(input, Input::Due { .. }) {
-                        count(&self.counters.asked, 1);
-                        self.asked_at = Some(clock::now());
-                    }
-                    if matches!(input, Input::Lost { .. }) {
-                        count(&self.counters.unanswered, 1);
-                    }
-                    // If the policy's thread has ended, its decisions are skipped.
-                    let input = Arc::new(input);
-                    if let Some(watcher) = &self.to_watcher {
-                        let _ = watcher.send(Arc::clone(&input));
-                    }
-                    let _ = self.to_policy.send(ToPolicy::Input(input));
-                }
-            }
-            for effect in step.effects {
-                match effect {
-                    Effect::Send(orders) => self.send(orders),
-                }
-            }
-            if let (Some(reply), Some(said)) = (reply, step.reply) {
-                // A requester that has stopped waiting repeats the request with the same key.
-                let _ = reply.send(said);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -847,11 +385,13 @@ mod tests {
     use blox_core::journal::JsonLines;
     use blox_core::replay::replay;
     use blox_core::{
-        Composition, GpuCount, JobQueue, JobSpec, Policy, SchedulingPolicy, State, Stateless,
-        Validity, View, order::SortKey, policy::by_key,
+        Composition, Event, GpuCount, JobQueue, JobSpec, Policy, SchedulingPolicy, Seconds, State,
+        Stateless, Validity, View, order::SortKey, policy::by_key,
     };
     use blox_testing::FirstFit;
     use std::sync::Mutex;
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
 
     /// Signals each query, and answers when it is permitted to.
     #[derive(Clone)]

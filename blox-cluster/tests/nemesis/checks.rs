@@ -14,11 +14,15 @@
 //! - I10: the policy has one question at a time.
 //! - I11: a process starts with the address and port of the launch's first node.
 //! - I12: no launch is ordered onto GPUs that another launch holds.
+//! - I13: after each start and at the end, the scheduler, the policy's copy and its memory are in
+//!   the state that follows from all records that have ever reached the disk.
+//! - I14: the operator receives one notice of each node that joins, leaves, is lost, returns or is drained.
+//! - I15: the policy and the observers receive each input once, in order, and after it is on disk.
 
 use blox_cluster::protocol::message::{Meeting, Status, Task};
 use blox_cluster::protocol::scheduler::Scheduler;
 use blox_cluster::protocol::{AttemptId, Exit, PartId, Record, Report};
-use blox_core::{Event, Input, JobId, Name, NodeId, NodeStatus, Outcome};
+use blox_core::{Event, Input, JobId, Name, NodeAction, NodeId, NodeStatus, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Metric whose value is the launch number.
@@ -48,6 +52,12 @@ pub struct Checks {
     parts: BTreeSet<PartId>,
     /// Last launch of each job, its number of nodes, and its ends by node.
     last: BTreeMap<JobId, (AttemptId, usize, BTreeMap<NodeId, Exit>)>,
+    /// Inputs of the core on disk, oldest first.
+    inputs: Vec<Input>,
+    /// Numbers of these inputs that the observers and the policy have received.
+    heard: (usize, usize),
+    /// Number of notices that the operator should have received after each entry of the log.
+    notices: Vec<usize>,
 }
 
 impl Checks {
@@ -88,6 +98,27 @@ impl Checks {
 
     /// Records that log records are on disk.
     pub fn logged(&mut self, records: &[Record]) -> Result<(), String> {
+        let mut notices = self.notices.last().copied().unwrap_or(0);
+        for record in records {
+            if let Record::Core(input) = record {
+                self.inputs.push(input.clone());
+                let told = matches!(
+                    input,
+                    Input::Event {
+                        event: Event::NodeJoined { .. }
+                            | Event::NodeLost { .. }
+                            | Event::NodeReturned { .. }
+                            | Event::NodeLeft { .. }
+                            | Event::NodeManaged {
+                                action: NodeAction::Cordon { .. },
+                            },
+                        ..
+                    }
+                );
+                notices += usize::from(told);
+            }
+        }
+        self.notices.push(notices);
         for record in records {
             match record {
                 Record::Core(Input::Event { event, .. }) => self.event(event)?,
@@ -126,6 +157,51 @@ impl Checks {
             }
         }
         Ok(())
+    }
+
+    /// Records that the scheduler starts. The policy and the observers start from its log.
+    pub fn restarts(&mut self) {
+        self.heard = (self.inputs.len(), self.inputs.len());
+    }
+
+    /// Records that the observers receive an input.
+    pub fn observes(&mut self, input: &Input) -> Result<(), String> {
+        self.heard.0 += 1;
+        self.hears("the observers", self.heard.0, input)
+    }
+
+    /// Records that the policy receives an input.
+    pub fn policy_hears(&mut self, input: &Input) -> Result<(), String> {
+        self.heard.1 += 1;
+        self.hears("the policy", self.heard.1, input)
+    }
+
+    fn hears(&self, receiver: &str, number: usize, input: &Input) -> Result<(), String> {
+        match self.inputs.get(number - 1) == Some(input) {
+            true => Ok(()),
+            false => Err(format!(
+                "I15: {receiver} receive {input:?} as input {number} of {} on disk",
+                self.inputs.len()
+            )),
+        }
+    }
+
+    /// Checks that the policy and the observers have received all inputs on disk.
+    pub fn all_heard(&self) -> Result<(), String> {
+        match self.heard == (self.inputs.len(), self.inputs.len()) {
+            true => Ok(()),
+            false => Err(format!(
+                "I15: observers and policy have {:?} of {} inputs",
+                self.heard,
+                self.inputs.len()
+            )),
+        }
+    }
+
+    /// Returns the number of notices about the entries of the log from a number of entries on.
+    pub fn notices_since(&self, entries: usize) -> usize {
+        let before = entries.checked_sub(1).map_or(0, |i| self.notices[i]);
+        self.notices.last().copied().unwrap_or(0) - before
     }
 
     /// Records that a node manager starts a shim with this rendezvous.

@@ -1,18 +1,29 @@
 //! A scheduler that stops, moves and places jobs at random, which tests the protocol harder than
-//! any real scheduler. Its decisions depend only on its seed and on the state.
+//! any real scheduler. Its decisions depend only on its seed and on the state. Its memory shows
+//! whether it has missed an event or a decision.
 
 use blox_core::{
-    Action, Assignment, Decide, DecideError, GpuId, JobId, NodeActions, Plan, Reason, Validity,
-    Verdicts, View,
+    Action, Assignment, Decide, DecideError, Event, GpuId, JobId, MemoryError, NodeActions, Plan,
+    Reason, Validity, Verdicts, View,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[derive(Clone, Debug)]
 pub struct Churn {
     pub seed: u64,
     /// Time in seconds after which it only places jobs.
     pub calm_after: f64,
+    /// Its memory: digests of all events and of all its decisions that were applied.
+    pub memory: (u64, u64),
+}
+
+/// Adds a value to a digest.
+fn digest(known: u64, value: u64) -> u64 {
+    (known ^ value)
+        .wrapping_mul(0x0100_0000_01b3)
+        .rotate_left(23)
 }
 
 impl Decide for Churn {
@@ -37,6 +48,7 @@ impl Decide for Churn {
 
     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ (view.version() << 20));
+        self.memory.1 = digest(self.memory.1, view.version());
         let calm = view.now().secs() > self.calm_after;
         let usable = view.nodes().filter(|n| n.is_usable());
         let mut free: Vec<GpuId> = usable
@@ -84,5 +96,21 @@ impl Decide for Churn {
             });
         }
         Ok(Validity::NextRound)
+    }
+
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
+        let mut hash = DefaultHasher::new();
+        std::mem::discriminant(event).hash(&mut hash);
+        self.memory.0 = digest(self.memory.0, hash.finish() ^ view.version());
+    }
+
+    fn save(&self) -> Result<Option<serde_json::Value>, MemoryError> {
+        Ok(Some(serde_json::json!(self.memory)))
+    }
+
+    fn restore(&mut self, saved: serde_json::Value) -> Result<(), MemoryError> {
+        let memory = serde_json::from_value(saved);
+        self.memory = memory.map_err(|e| MemoryError::Restore(e.to_string()))?;
+        Ok(())
     }
 }

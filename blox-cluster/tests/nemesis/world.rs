@@ -3,9 +3,16 @@
 use crate::checks::{Checks, LAUNCH};
 use crate::churn::Churn;
 use crate::node::{Clock, Journal, NodeModel, Process, ShimModel};
+use crate::process::{self, Out};
+use blox_cluster::daemon::{
+    Composed, Daemon, FromPolicy, Limits, PendingSnapshot, PolicyReplica, SchedulerError, Start,
+    ToPolicy,
+};
+use blox_cluster::log::Log;
+use blox_cluster::protocol::launches::Durable;
 use blox_cluster::protocol::message::Wish;
 use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimSays};
-use blox_cluster::protocol::scheduler::{Effect, Heard, Request, Saved, Scheduler, Settings, Step};
+use blox_cluster::protocol::scheduler::{Heard, Request, RequestError, Saved, Scheduler, Settings};
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
     AttemptId, ClusterId, Epoch, Incarnation, Millis, Orders, Progress, Record, Report, Said,
@@ -15,19 +22,22 @@ use blox_core::core::Core;
 use blox_core::runtime::Follower;
 use blox_core::trigger::Rounds;
 use blox_core::{
-    DecideError, Decision, Extras, GpuCount, Input, JobSpec, Name, Outcome, Seconds, Time,
+    DecideError, Decision, Extras, GpuCount, Input, JobId, JobSpec, Name, Outcome, Seconds, Time,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Node managers accept outdated orders.
     LateOrders,
-    /// Submissions are acknowledged before they are on disk.
-    AckBeforeSync,
+    /// The scheduler's disk acknowledges writes that it has not made.
+    NoSync,
     /// The scheduler assumes shorter leases than the nodes use.
     ShortFence,
     /// Shims and node managers ignore the end of a lease.
@@ -50,9 +60,13 @@ enum What {
     ToScheduler(Report),
     ToNode(usize, Orders),
     Answer(u64, u64, Result<Box<Decision>, DecideError>),
-    /// The policy exceeds its time limit for a question.
-    Late(u64, u64),
     SchedulerTick(u64),
+    /// The scheduler writes the steps that wait.
+    Flush(u64),
+    /// The policy's thread processes its messages.
+    Policy(u64),
+    /// The oldest snapshot of the policy's thread is written.
+    Snapshot(u64),
     SchedulerBegins,
     NodeTick(usize, u64),
     ManagerBegins(usize),
@@ -83,20 +97,27 @@ struct Job {
 }
 
 struct Life {
-    machine: Scheduler,
+    daemon: Daemon<process::Process>,
     /// The policy with its copy of the core.
-    beside: Follower,
+    replica: PolicyReplica,
+    /// Messages that the policy's thread has not yet processed.
+    for_policy: VecDeque<ToPolicy>,
+    snapshots: VecDeque<PendingSnapshot>,
     clock: Clock,
     number: u64,
     paused_until: u64,
     /// Time until which its disk is full.
     full_until: u64,
-    /// A step that could not be written, and the client that waits for it.
-    held: Option<(Step, Option<usize>)>,
-    /// Last orders for each node.
-    told: BTreeMap<Name, Orders>,
     /// The policy works on a question.
     busy: bool,
+}
+
+/// State that follows from all records on disk since the first start, without any restart.
+struct History {
+    replica: Follower,
+    durable: Durable,
+    /// Number of entries of the log that are in it.
+    entries: usize,
 }
 
 pub struct World {
@@ -107,8 +128,9 @@ pub struct World {
     heap: BinaryHeap<std::cmp::Reverse<(u64, u64)>>,
     events: BTreeMap<u64, What>,
     next_event: u64,
-    saved: Saved,
-    log: Vec<Record>,
+    process: process::Process,
+    policy: Churn,
+    history: History,
     life: Option<Life>,
     lives: u64,
     nodes: Vec<NodeModel>,
@@ -125,6 +147,13 @@ impl World {
     pub fn new(seed: u64, bug: Option<Bug>) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mild = rng.random_bool(0.2);
+        let policy = Churn {
+            seed: rng.random(),
+            calm_after: PEACE as f64 / 1000.0,
+            memory: (0, 0),
+        };
+        let process = process::Process::default();
+        process.state().lies = bug == Some(Bug::NoSync);
         let mut world = World {
             bug,
             tell: false,
@@ -132,8 +161,16 @@ impl World {
             heap: BinaryHeap::new(),
             events: BTreeMap::new(),
             next_event: 0,
-            saved: Saved::default(),
-            log: Vec::new(),
+            process,
+            history: History {
+                replica: Follower::new(
+                    Core::restore(Saved::default().core, Box::new(rounds())),
+                    Box::new(policy.clone()),
+                ),
+                durable: Durable::default(),
+                entries: 0,
+            },
+            policy,
             life: None,
             lives: 0,
             nodes: Vec::new(),
@@ -289,17 +326,14 @@ impl World {
             }
             self.happen(what)?;
             // A state that is not on disk is not visible.
-            if let Some(life) = self.life.as_ref().filter(|l| l.held.is_none()) {
-                self.checks.alive(&life.machine)?;
+            if let Some(machine) = self.machine() {
+                self.checks.alive(machine)?;
             }
             if self.now > PEACE + 5_000 && self.is_over() {
                 break;
             }
             if self.now > PEACE + BOUND {
-                let view = self
-                    .life
-                    .as_ref()
-                    .map(|l| l.machine.core().state().live_jobs());
+                let view = self.machine().map(|m| m.core().state().live_jobs());
                 return Err(format!(
                     "I6: not at rest {BOUND} ms after peace, {view:?} jobs"
                 ));
@@ -309,11 +343,13 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        let written = |life: &&Life| life.held.is_none();
-        let Some(life) = self.life.as_ref().filter(written) else {
+        let Some(s) = self.machine() else {
             return false;
         };
-        let s = &life.machine;
+        let idle = |l: &Life| l.for_policy.is_empty() && l.snapshots.is_empty();
+        if !self.life.as_ref().is_some_and(idle) {
+            return false;
+        }
         let all = self
             .jobs
             .iter()
@@ -333,25 +369,58 @@ impl World {
     }
 
     fn at_rest(&self) -> Result<(), String> {
-        let Some(life) = &self.life else {
+        let Some(machine) = self.machine() else {
             return Err("I8: no scheduler".to_owned());
         };
         let clocks: Vec<u64> = self.nodes.iter().map(|n| n.clock.ppm).collect();
-        self.checks
-            .at_rest(&life.machine, &self.expected, &clocks)?;
-        // Replaying the log must give the same state, and so must the policy's copy.
-        let mut again = Core::restore(self.saved.core.clone(), Box::new(rounds()));
-        for record in &self.log {
-            if let Record::Core(input) = record {
-                let _ = again.handle(input, &mut (), &mut Vec::new());
-            }
+        self.checks.at_rest(machine, &self.expected, &clocks)?;
+        self.is_history()
+    }
+
+    /// I13: the scheduler and the policy's copy are in the state that follows from the whole log.
+    fn is_history(&self) -> Result<(), String> {
+        let (Some(life), Some(machine)) = (&self.life, self.machine()) else {
+            return Ok(());
+        };
+        let text = |core: &Core, durable: &Durable| {
+            let (core, durable) = (core.save(), durable.clone());
+            serde_json::to_string(&Saved { core, durable }).unwrap()
+        };
+        let History {
+            replica, durable, ..
+        } = &self.history;
+        let expected = text(replica.core(), durable);
+        let live = text(machine.core(), machine.launches().durable());
+        if live != expected {
+            return Err(format!(
+                "I13: the scheduler is in another state than its log\n{}",
+                difference(&live, &expected)
+            ));
         }
-        let text = |s: &blox_core::State| serde_json::to_string(s).unwrap();
-        let live = text(life.machine.core().state());
-        if live != text(again.state()) || live != text(life.beside.core().state()) {
-            return Err("I8: the log, or the policy's copy, gives another state".to_owned());
+        if !life.for_policy.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let follower = life.replica.follower();
+        let copy = text(follower.core(), durable);
+        if copy != expected {
+            return Err(format!(
+                "I13: the policy's copy is in another state than the log\n{}",
+                difference(&copy, &expected)
+            ));
+        }
+        let memory = |f: &Follower| f.scheduler().save().ok().flatten();
+        let (found, expected) = (memory(follower), memory(replica));
+        match found == expected {
+            true => Ok(()),
+            false => Err(format!(
+                "I13: the policy remembers {found:?}, expected {expected:?}"
+            )),
+        }
+    }
+
+    /// The scheduler's state if it is on disk.
+    fn machine(&self) -> Option<&Scheduler> {
+        self.life.as_ref().and_then(|l| l.daemon.written())
     }
 
     fn happen(&mut self, what: What) -> Result<(), String> {
@@ -365,9 +434,32 @@ impl World {
                 let next = paused.max(self.now + 400);
                 self.at(next, What::SchedulerTick(number));
                 if self.now >= paused {
-                    self.scheduler(Heard::Tick, None)?;
+                    self.scheduler(|daemon, now| daemon.tick(now))?;
                 }
                 Ok(())
+            }
+            What::Flush(number) => {
+                if self.life.as_ref().is_some_and(|l| l.number == number) {
+                    self.flush()?;
+                }
+                Ok(())
+            }
+            What::Policy(number) => {
+                if self.life.as_ref().is_some_and(|l| l.number == number) {
+                    self.policy_works()?;
+                }
+                Ok(())
+            }
+            What::Snapshot(number) => {
+                let life = self.life.as_mut().filter(|l| l.number == number);
+                let Some(snapshot) = life.and_then(|l| l.snapshots.pop_front()) else {
+                    return Ok(());
+                };
+                self.scheduler(|daemon, _| {
+                    snapshot.write();
+                    daemon.compacted();
+                    Ok(())
+                })
             }
             What::ToScheduler(report) => match self.scheduler_pause() {
                 Some(until) if until > self.now => {
@@ -378,8 +470,9 @@ impl World {
                     let refused = self.refused();
                     let from = self.nodes.iter().find(|n| n.key == report.node);
                     let current = from.is_some_and(|n| n.session == report.session.0);
-                    self.scheduler(Heard::Report(report.clone()), None)?;
-                    if current && self.refused() > refused {
+                    self.hear(Heard::Report(report.clone()), None)?;
+                    let more = |was| self.refused().is_some_and(|is| is > was);
+                    if current && refused.is_some_and(more) {
                         return Err(format!("I8: {} is turned away", report.node));
                     }
                     Ok(())
@@ -390,19 +483,10 @@ impl World {
                 if self.life.as_ref().is_none_or(|l| l.number != number) {
                     return Ok(());
                 }
-                self.scheduler(Heard::Answer(question, answer), None)
-            }
-            What::Late(number, question) => {
-                let life = self.life.as_ref().filter(|l| l.number == number);
-                let open = life.and_then(|l| l.machine.core().open());
-                if open.is_none_or(|q| q.number != question) {
-                    return Ok(());
+                if let Some(life) = &mut self.life {
+                    life.busy = false;
                 }
-                let late = DecideError::TimedOut {
-                    policy: "churn".into(),
-                    limit: Seconds::new(10.0),
-                };
-                self.scheduler(Heard::Late(late), None)
+                self.hear(Heard::Answer(question, answer), None)
             }
             What::Client(i) => self.client(i),
             What::ToNode(i, orders) => self.orders_come(i, orders),
@@ -433,10 +517,11 @@ impl World {
 
     // ---- the scheduler
 
-    /// Returns the number of reports that this run of the scheduler has refused.
-    fn refused(&self) -> u64 {
-        let ignored = self.life.as_ref().map(|l| l.machine.launches().ignored());
-        ignored.map_or(0, |i| i.old_session + i.refused_nodes)
+    /// Returns the number of reports that this run of the scheduler has refused, if its state is on
+    /// disk.
+    fn refused(&self) -> Option<u64> {
+        let ignored = self.machine()?.launches().ignored();
+        Some(ignored.old_session + ignored.refused_nodes)
     }
 
     fn settings(&self) -> Settings {
@@ -459,47 +544,54 @@ impl World {
 
     fn scheduler_begins(&mut self) -> Result<(), String> {
         let clock = self.some_clock();
-        let mut log = self.log.clone();
-        if self.bug == Some(Bug::ForgetEnds) {
-            log.retain(|r| !matches!(r, Record::Part { .. }));
-        }
-        let at = Time::new(self.now as f64 / 1000.0);
-        let now = clock.read(self.now);
-        let (machine, step) = Scheduler::begin(
-            self.settings(),
-            self.saved.clone(),
-            &log,
-            cluster(),
-            Box::new(rounds()),
-            now,
-            at,
-        );
         self.lives += 1;
-        // The policy's copy processes the same log.
-        let policy = Churn {
-            seed: self.rng.random(),
-            calm_after: PEACE as f64 / 1000.0,
+        self.arm();
+        let files = Arc::new(self.process.clone());
+        let opened = Log::open_in(files, Path::new("log"));
+        let (log, mut recovered) = match opened {
+            Ok(opened) => opened,
+            Err(e) => return self.collect(Err(e.into())),
         };
-        let mut life = Life {
-            beside: Follower::new(
-                Core::restore(self.saved.core.clone(), Box::new(rounds())),
-                Box::new(policy),
-            ),
-            machine,
-            clock,
-            number: self.lives,
-            paused_until: 0,
-            full_until: 0,
-            held: None,
-            told: BTreeMap::new(),
-            busy: false,
-        };
-        for record in &log {
-            if let Record::Core(input) = record {
-                let _ = life.beside.follow(input);
+        if self.bug == Some(Bug::ForgetEnds) {
+            for entry in &mut recovered.records {
+                let records = serde_json::from_slice(entry);
+                let mut records: Vec<Record> = records.map_err(|e| e.to_string())?;
+                records.retain(|r| !matches!(r, Record::Part { .. }));
+                *entry = serde_json::to_vec(&records).map_err(|e| e.to_string())?;
             }
         }
-        self.life = Some(life);
+        let composed = Composed {
+            scheduler: Box::new(self.policy.clone()),
+            trigger: Box::new(rounds()),
+            feasibility: None,
+        };
+        let start = Start {
+            settings: self.settings(),
+            limits: Limits {
+                policy: Duration::from_secs(10),
+                log_bytes: self.rng.random_range(1_000..100_000),
+                ..Limits::default()
+            },
+            cluster: cluster(),
+            now: clock.read(self.now),
+            at: Time::new(self.now as f64 / 1000.0),
+        };
+        self.checks.restarts();
+        let outputs = |_: &PolicyReplica| Ok(self.process.clone());
+        let begun = Daemon::begin(log, &recovered, composed, start, outputs);
+        let result = begun.map(|(daemon, replica)| {
+            self.life = Some(Life {
+                daemon,
+                replica,
+                for_policy: VecDeque::new(),
+                snapshots: VecDeque::new(),
+                clock,
+                number: self.lives,
+                paused_until: 0,
+                full_until: 0,
+                busy: false,
+            });
+        });
         // A delayed report of an earlier session may be the first one of its node.
         for i in 0..self.nodes.len() {
             if self.chance(0.2)
@@ -509,115 +601,189 @@ impl World {
             }
         }
         self.at(self.now + 400, What::SchedulerTick(self.lives));
-        self.carry_out(step, None)
+        self.collect(result)?;
+        self.is_history()
     }
 
-    fn scheduler(&mut self, input: Heard, client: Option<usize>) -> Result<(), String> {
+    /// Passes an input to the scheduler.
+    fn hear(&mut self, input: Heard, client: Option<usize>) -> Result<(), String> {
+        self.scheduler(|daemon, now| daemon.hear(now, input, client))
+    }
+
+    /// Lets the scheduler's thread work. Its steps are written at once, or together with later
+    /// steps.
+    fn scheduler(
+        &mut self,
+        work: impl FnOnce(&mut Daemon<process::Process>, Millis) -> Result<(), SchedulerError>,
+    ) -> Result<(), String> {
+        let later = self.chance(0.2);
+        let Some(number) = self.life.as_ref().map(|l| l.number) else {
+            return Ok(());
+        };
+        self.arm();
         let Some(life) = &mut self.life else {
             return Ok(());
         };
-        let full = life.full_until > self.now;
-        match life.held.take() {
-            Some(held) if full => {
-                life.held = Some(held);
-                self.without_room(input);
-                return Ok(());
-            }
-            Some((step, client)) => self.carry_out(step, client)?,
-            None => {}
-        }
-        let Some(life) = &mut self.life else {
-            return Ok(());
-        };
-        if matches!(input, Heard::Answer(..)) {
-            life.busy = false;
-        }
         let now = life.clock.read(self.now);
-        let step = life.machine.step(now, input);
-        if full && !step.records.is_empty() {
-            life.held = Some((step, client));
+        let result = work(&mut life.daemon, now);
+        if later && result.is_ok() {
+            let soon = self.now + self.rng.random_range(1..50);
+            self.at(soon, What::Flush(number));
+            return self.collect(result);
+        }
+        let result = result.and_then(|()| life.daemon.flush(now));
+        self.collect(result)
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        self.arm();
+        let Some(life) = &mut self.life else {
             return Ok(());
-        }
-        self.carry_out(step, client)
+        };
+        let result = life.daemon.flush(life.clock.read(self.now));
+        self.collect(result)
     }
 
-    /// Handles an input while the disk is full: only leases are renewed.
-    fn without_room(&mut self, input: Heard) {
-        let Some(life) = &mut self.life else { return };
-        let (number, until) = (life.number, life.full_until);
-        match input {
-            Heard::Report(report) => {
-                let now = life.clock.read(self.now);
-                let last = life.told.get(&report.node);
-                let orders = last.and_then(|last| life.machine.repeat(now, &report, last));
-                let to = self.nodes.iter().position(|n| n.key == report.node);
-                if let (Some(orders), Some(to)) = (orders, to) {
-                    life.told.insert(report.node, orders.clone());
-                    self.send(What::ToNode(to, orders));
+    /// Prepares the faults of the scheduler's process for its next operations.
+    fn arm(&mut self) {
+        let crash = self.chance(self.crash * 2.0);
+        let fuse = crash.then(|| self.rng.random_range(0..12));
+        let fails = self.chance(self.crash * 0.1);
+        let full = self.life.as_ref().is_some_and(|l| l.full_until > self.now);
+        let mut state = self.process.state();
+        (state.fuse, state.fails, state.full) = (fuse, fails, full);
+        state.failed = false;
+    }
+
+    /// Takes what has left the scheduler's process, and what has reached its disk. Ends the process
+    /// if it has crashed or its disk has failed.
+    fn collect(&mut self, result: Result<(), SchedulerError>) -> Result<(), String> {
+        let (outs, dead, failed) = {
+            let mut state = self.process.state();
+            (state.fuse, state.fails) = (None, false);
+            (std::mem::take(&mut state.out), state.dead, state.failed)
+        };
+        let entries = self.history.entries;
+        let mut notices = 0;
+        for (on_disk, out) in outs {
+            self.reaches_disk(on_disk)?;
+            match out {
+                Out::Reply(client, reply) => self.reply(client, &reply)?,
+                Out::Send(orders) => {
+                    let to = self.nodes.iter().position(|n| n.key == orders.node);
+                    self.send(What::ToNode(to.ok_or("no such node")?, orders));
                 }
-            }
-            Heard::Answer(question, answer) => {
-                self.at(until, What::Answer(number, question, answer));
-            }
-            _ => {}
-        }
-    }
-
-    /// Writes the records, then executes the effects. The scheduler may crash at any point.
-    fn carry_out(&mut self, step: Step, client: Option<usize>) -> Result<(), String> {
-        let early = self.bug == Some(Bug::AckBeforeSync);
-        if early {
-            self.reply(&step, client)?;
-        }
-        if self.chance(self.crash) {
-            return self.scheduler_crashes();
-        }
-        self.checks.logged(&step.records)?;
-        let life = self.life.as_mut().ok_or("no scheduler")?;
-        let mut answers = Vec::new();
-        for record in &step.records {
-            if let Record::Core(input) = record {
-                let _ = life.beside.follow(input);
-                if let (Input::Due { .. }, Some(question)) = (input, life.beside.core().open()) {
-                    if std::mem::replace(&mut life.busy, true) {
-                        return Err("I10: the policy is asked twice at once".to_owned());
+                Out::Observe(input) => self.checks.observes(&input)?,
+                Out::Policy(message) => {
+                    if let ToPolicy::Input(input) = &message {
+                        self.checks.policy_hears(input)?;
                     }
-                    answers.push((question.number, life.beside.decide(Box::default())));
+                    self.policy_hears(message)?;
+                }
+                Out::Notice(text) => notices += usize::from(text.starts_with("node ")),
+            }
+        }
+        self.reaches_disk(usize::MAX)?;
+        match result {
+            _ if dead => return self.scheduler_crashes(),
+            // The disk is in an unknown state, so the scheduler must end.
+            Err(SchedulerError::Log(_)) if failed => return self.scheduler_crashes(),
+            Err(e) => return Err(format!("I8: the scheduler ended: {e}")),
+            Ok(()) => {}
+        }
+        if self.machine().is_some() {
+            self.checks.all_heard()?;
+            let expected = self.checks.notices_since(entries);
+            if notices != expected {
+                return Err(format!("I14: {notices} notices, expected {expected}"));
+            }
+        }
+        match self.chance(0.2) {
+            true => {
+                let soon = self.now + self.rng.random_range(1..200);
+                self.at(soon, What::Policy(self.lives));
+                Ok(())
+            }
+            false => self.policy_works(),
+        }
+    }
+
+    /// Adds the entries that have reached the disk to the history, up to a number of entries.
+    fn reaches_disk(&mut self, up_to: usize) -> Result<(), String> {
+        let new: Vec<Vec<u8>> = {
+            let state = self.process.state();
+            let up_to = up_to.min(state.entries.len());
+            let from = self.history.entries.min(up_to);
+            state.entries[from..up_to].to_vec()
+        };
+        for entry in new {
+            self.history.entries += 1;
+            let records = serde_json::from_slice(&entry);
+            let records: Vec<Record> = records.map_err(|e| e.to_string())?;
+            self.checks.logged(&records)?;
+            for record in &records {
+                self.history.durable.apply(record);
+                let Record::Core(input) = record else {
+                    continue;
+                };
+                let replica = &mut self.history.replica;
+                let _ = replica.follow(input);
+                if matches!(input, Input::Due { .. }) && replica.core().open().is_some() {
+                    let _ = replica.decide(Box::default());
                 }
             }
-        }
-        self.log.extend(step.records.iter().cloned());
-        if self.chance(self.crash) {
-            return self.scheduler_crashes();
-        }
-        if !early {
-            self.reply(&step, client)?;
-        }
-        for (question, answer) in answers {
-            self.answered(question, answer)?;
-        }
-        for effect in step.effects {
-            if self.chance(self.crash) {
-                return self.scheduler_crashes();
-            }
-            let Effect::Send(orders) = effect;
-            if let Some(life) = &mut self.life {
-                life.told.insert(orders.node.clone(), orders.clone());
-            }
-            let to = self.nodes.iter().position(|n| n.key == orders.node);
-            self.send(What::ToNode(to.ok_or("no such node")?, orders));
         }
         Ok(())
     }
 
-    fn reply(&mut self, step: &Step, client: Option<usize>) -> Result<(), String> {
-        match (&step.reply, client) {
-            (Some(Ok(job)), Some(i)) => {
+    fn policy_hears(&mut self, message: ToPolicy) -> Result<(), String> {
+        let Some(life) = &mut self.life else {
+            return Ok(());
+        };
+        let due = matches!(&message, ToPolicy::Input(i) if matches!(**i, Input::Due { .. }));
+        if due && std::mem::replace(&mut life.busy, true) {
+            return Err("I10: the policy is asked twice at once".to_owned());
+        }
+        life.for_policy.push_back(message);
+        Ok(())
+    }
+
+    /// Lets the policy's thread process its messages.
+    fn policy_works(&mut self) -> Result<(), String> {
+        loop {
+            let Some(life) = &mut self.life else {
+                return Ok(());
+            };
+            let Some(message) = life.for_policy.pop_front() else {
+                return Ok(());
+            };
+            let mut results = Vec::new();
+            life.replica.handle(message, |result| results.push(result));
+            for result in results {
+                match result {
+                    FromPolicy::Answer(question, answer) => self.answered(question, answer)?,
+                    FromPolicy::Notice(text) => return Err(format!("core: {text}")),
+                    FromPolicy::Snapshot(snapshot) => {
+                        let delay = self.rng.random_range(1..3_000);
+                        let Some(life) = &mut self.life else {
+                            return Ok(());
+                        };
+                        life.snapshots.push_back(snapshot);
+                        let number = life.number;
+                        self.at(self.now + delay, What::Snapshot(number));
+                    }
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, i: usize, reply: &Result<JobId, RequestError>) -> Result<(), String> {
+        match reply {
+            Ok(job) => {
                 let key = self.jobs[i].key.clone();
                 self.checks.acknowledge(&key, *job)
             }
-            (Some(Err(e)), Some(i)) => Err(format!("I1: job {i} was refused: {e}")),
-            _ => Ok(()),
+            Err(e) => Err(format!("I1: job {i} was refused: {e}")),
         }
     }
 
@@ -629,7 +795,7 @@ impl World {
     ) -> Result<(), String> {
         let slow = self.chance(0.02);
         let delay = if slow {
-            60_000
+            self.rng.random_range(5_000..60_000)
         } else {
             self.rng.random_range(0..2_000)
         };
@@ -643,35 +809,15 @@ impl World {
             Ok(decision) => Ok(decision),
             Err(e) => return Err(format!("core: the policy erred: {e}")),
         };
-        if slow && self.rng.random_bool(0.5) {
-            self.at(self.now + 10_000, What::Late(number, question));
-        }
         self.at(self.now + delay, What::Answer(number, question, answer));
         Ok(())
     }
 
     fn scheduler_crashes(&mut self) -> Result<(), String> {
-        if let Some(life) = self.life.take()
-            && self.rng.random_bool(0.3)
-        {
-            // Replace the log by a snapshot of the state on disk.
-            drop(life);
-            let (s, _) = Scheduler::begin(
-                self.settings(),
-                std::mem::take(&mut self.saved),
-                &self.log,
-                cluster(),
-                Box::new(rounds()),
-                Millis(0),
-                Time::ZERO,
-            );
-            let mut saved = s.save();
-            // This start only created the snapshot, so it does not count.
-            saved.durable.epoch = Epoch(saved.durable.epoch.0 - 1);
-            let text = serde_json::to_string(&saved).map_err(|e| e.to_string())?;
-            self.saved = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-            self.log.clear();
-        }
+        self.life = None;
+        self.process.state().crash(&mut self.rng);
+        // Steps that had not left may have reached the disk.
+        self.reaches_disk(usize::MAX)?;
         let long = self.rng.random_bool(0.1);
         let away = self
             .rng
@@ -692,7 +838,7 @@ impl World {
             return Ok(());
         }
         let spec = self.jobs[i].spec.clone();
-        self.scheduler(Heard::Request(Request::Submit { key, spec }), Some(i))
+        self.hear(Heard::Request(Request::Submit { key, spec }), Some(i))
     }
 
     /// Cancels or requeues a job at random.
@@ -718,7 +864,7 @@ impl World {
         if self.scheduler_pause().is_none_or(|p| p > self.now) {
             return Ok(());
         }
-        self.scheduler(Heard::Request(request), None)
+        self.hear(Heard::Request(request), None)
     }
 
     // ---- nodes
@@ -1264,4 +1410,17 @@ fn rounds() -> Rounds {
 
 fn cluster() -> ClusterId {
     ClusterId("c".into())
+}
+
+/// Returns the surroundings of the first difference of two texts.
+fn difference(found: &str, expected: &str) -> String {
+    let same = found.bytes().zip(expected.bytes());
+    let same = same.take_while(|(a, b)| a == b).count();
+    let part = |text: &str| {
+        let from = same.saturating_sub(120);
+        text.get(from..(same + 120).min(text.len()))
+            .unwrap_or_default()
+            .to_owned()
+    };
+    format!("found {}\nexpected {}", part(found), part(expected))
 }

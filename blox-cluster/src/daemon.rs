@@ -1,0 +1,768 @@
+//! The scheduler daemon without threads, sockets and clocks: what it writes to its log, and what
+//! may leave the process afterwards.
+//!
+//! An input becomes a step of the state machine. The records of waiting steps are written in one
+//! synchronization of the log. Only then do replies, orders, inputs of the policy and notices leave
+//! through [`Outputs`]. The fault-injection tests use this code with files and outputs that fail.
+
+use crate::log::{Log, LogError, Page, Recovered};
+use crate::protocol::launches::{Durable, Past};
+use crate::protocol::scheduler::{Effect, Heard, RequestError, Saved, Scheduler, Settings, Step};
+use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record};
+use blox_core::core::Core;
+use blox_core::runtime::Follower;
+use blox_core::trigger::DecisionTrigger;
+use blox_core::{
+    Decide, DecideError, Decision, Event, Feasibility, Input, JobId, MemoryError, Name, NodeAction,
+    NodeId, NodeStatus, Seconds, Time,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Initial interval between attempts to write to a full disk. It doubles with each attempt.
+const FIRST_TRY: Millis = Millis(200);
+/// Longest interval between these attempts.
+const LAST_TRY: Millis = Millis(5_000);
+/// Minimum delay before the log is compacted or jobs are archived again after a failure.
+const COMPACT_AGAIN: Millis = Millis(60_000);
+/// Interval of timeout checks.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// Fatal error of a scheduler.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchedulerError {
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The log has content that this version cannot read.
+    #[error("the log holds an entry that this version of the program cannot read: {0}")]
+    Record(#[from] serde_json::Error),
+    /// The log has another format.
+    #[error(
+        "the log was written by blox {program} in format {found}; this program reads format {FORMAT}: start with that program, or with an empty folder"
+    )]
+    Format {
+        /// The format of the log.
+        found: u32,
+        /// The version of the program that wrote it.
+        program: String,
+    },
+    /// The policy cannot save its state, or restore it from the log.
+    #[error("the scheduler `{name}` cannot restore its memory from this log: {why}")]
+    Policy {
+        /// Name of the policy.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// The network failed.
+    #[error("{0}")]
+    Network(String),
+}
+
+/// Limits of the scheduler process.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Time limit of the policy for an answer. After it, the decision is skipped.
+    pub policy: Duration,
+    /// Number of bytes by which the log grows before it is compacted.
+    pub log_bytes: u64,
+    /// Number of ended jobs in the scheduler's memory. Older ones are archived.
+    pub ended_jobs: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            policy: Duration::from_secs(60),
+            log_bytes: 64 << 20,
+            ended_jobs: 10_000,
+        }
+    }
+}
+
+/// Counters of the scheduler process. Other threads may read them at any time.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Number of log synchronizations.
+    pub syncs: AtomicU64,
+    /// Total duration of synchronizations in microseconds.
+    pub sync_us: AtomicU64,
+    /// Bytes of the log since its last snapshot.
+    pub log_bytes: AtomicU64,
+    /// Inputs that the scheduler processed.
+    pub steps: AtomicU64,
+    /// Questions sent to the policy.
+    pub asked: AtomicU64,
+    /// Questions without an answer: errors, panics and timeouts.
+    pub unanswered: AtomicU64,
+    /// Reason why the log cannot be written; empty if it can.
+    no_room: Mutex<String>,
+}
+
+impl Counters {
+    /// Sets the reason why the log cannot be written; empty if it can be written again.
+    fn no_room(&self, why: &str) {
+        let mut text = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
+        why.clone_into(&mut text);
+    }
+
+    /// Returns the reason why the log cannot be written, if any.
+    pub fn why_no_room(&self) -> Option<String> {
+        let text = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
+        (!text.is_empty()).then(|| text.clone())
+    }
+}
+
+/// What leaves the daemon. All records that an output depends on are on disk before it leaves.
+pub trait Outputs {
+    /// Identifies the sender of an input. Dropping it reports that the input has no reply.
+    type Sender;
+
+    /// Sends the reply to an input.
+    fn reply(&mut self, to: Self::Sender, reply: Result<JobId, RequestError>);
+
+    /// Sends orders to a node. Lost orders are replaced by the next ones.
+    fn send(&mut self, orders: &Orders);
+
+    /// Sends a message to the policy, which handles messages in their order.
+    fn policy(&mut self, message: ToPolicy);
+
+    /// Shows an input of the core to the observers.
+    fn observe(&mut self, input: &Arc<Input>);
+
+    /// Shows a message to the operator.
+    fn notice(&mut self, text: String);
+
+    /// Appends ended jobs to the archive. They are on disk when it returns.
+    ///
+    /// # Errors
+    /// The archive cannot be written.
+    fn archive(&mut self, jobs: &[Past]) -> std::io::Result<()>;
+
+    /// Returns a time in microseconds, to measure synchronizations.
+    fn clock_us(&self) -> u64 {
+        0
+    }
+}
+
+/// Message to the policy.
+#[derive(Debug)]
+pub enum ToPolicy {
+    /// An input that the core has accepted. An [`Input::Due`] queries the policy.
+    Input(Arc<Input>),
+    /// Create a snapshot with the state of the policy at this point.
+    Compact(Box<Durable>, Page),
+}
+
+/// Message from the policy.
+#[derive(Debug)]
+pub enum FromPolicy {
+    /// The answer to a question.
+    Answer(u64, Result<Box<Decision>, DecideError>),
+    /// A message for the operator.
+    Notice(String),
+    /// A snapshot to write, which may take place in another thread. Call [`Daemon::compacted`]
+    /// afterwards.
+    Snapshot(PendingSnapshot),
+}
+
+/// A snapshot that is not yet written.
+#[derive(Debug)]
+pub struct PendingSnapshot {
+    /// `None` if the policy's state cannot be saved.
+    snapshot: Option<Snapshot>,
+    page: Page,
+}
+
+impl PendingSnapshot {
+    /// Writes the snapshot. Without it, the log only stays longer.
+    pub fn write(self) {
+        let bytes = self.snapshot.and_then(|s| serde_json::to_vec(&s).ok());
+        if let Some(bytes) = bytes {
+            let _ = self.page.write(&bytes);
+        }
+    }
+}
+
+/// Content of a snapshot.
+#[derive(Debug, Serialize, Deserialize)]
+struct Snapshot {
+    format: u32,
+    program: String,
+    saved: Saved,
+    /// State of the policy.
+    policy: Option<serde_json::Value>,
+}
+
+impl Snapshot {
+    fn new(saved: Saved, policy: Option<serde_json::Value>) -> Self {
+        Snapshot {
+            format: FORMAT,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            saved,
+            policy,
+        }
+    }
+}
+
+/// Fields that snapshots have in all formats from 2 on.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default = "first_format")]
+    format: u32,
+    #[serde(default = "first_program")]
+    program: String,
+}
+
+fn first_format() -> u32 {
+    1
+}
+
+fn first_program() -> String {
+    "0.1".to_owned()
+}
+
+impl Head {
+    /// # Errors
+    /// The format is not [`FORMAT`].
+    fn check(self) -> Result<(), SchedulerError> {
+        let Head { format, program } = self;
+        match format {
+            FORMAT => Ok(()),
+            found => Err(SchedulerError::Format { found, program }),
+        }
+    }
+}
+
+/// Parses the records of a log that follow its snapshot, if any.
+fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, SchedulerError> {
+    let mut records: Vec<Record> = Vec::new();
+    for bytes in entries {
+        // A log of format 1 has no header, and may have records that cannot be read.
+        if records.is_empty() && !snapshot {
+            let first: Vec<serde_json::Value> = serde_json::from_slice(bytes)?;
+            let head = first.first().and_then(|r| r.get("header")).cloned();
+            let head = head.unwrap_or_else(|| serde_json::json!({}));
+            serde_json::from_value::<Head>(head)?.check()?;
+        }
+        let step: Vec<Record> = serde_json::from_slice(bytes)?;
+        for record in &step {
+            if let Record::Header { format, program } = record {
+                let (format, program) = (*format, program.to_string());
+                Head { format, program }.check()?;
+            }
+        }
+        records.extend(step);
+    }
+    Ok(records)
+}
+
+/// The policy with its own copy of the core. It processes the inputs that the daemon's core has
+/// accepted.
+pub struct PolicyReplica {
+    follower: Follower,
+}
+
+impl PolicyReplica {
+    /// Replays a log after a snapshot of the core. A policy with state is queried again for each
+    /// answered question.
+    fn recover(core: Core, scheduler: Box<dyn Decide>, records: &[Record]) -> Self {
+        let mut follower = Follower::new(core, scheduler);
+        let remembers = follower.scheduler().remembers();
+        let inputs = || {
+            records.iter().filter_map(|record| match record {
+                Record::Core(input) => Some(input),
+                _ => None,
+            })
+        };
+        // A skipped decision has left no state behind.
+        let applied = |input: &Input| match input {
+            Input::Decided { question, .. } => Some(*question),
+            _ => None,
+        };
+        let applied: BTreeSet<u64> = inputs().filter_map(applied).collect();
+        for input in inputs() {
+            let _ = follower.follow(input);
+            let open = follower.core().open();
+            if matches!(input, Input::Due { .. })
+                && remembers
+                && open.is_some_and(|question| applied.contains(&question.number))
+            {
+                // The call restores the policy's state; the log has the answer.
+                let _ = follower.decide(Box::default());
+            }
+        }
+        PolicyReplica { follower }
+    }
+
+    /// Returns the copy of the core, the policy and its observers.
+    pub fn follower(&self) -> &Follower {
+        &self.follower
+    }
+
+    /// Processes a message, and passes the results to `out`.
+    pub fn handle(&mut self, message: ToPolicy, mut out: impl FnMut(FromPolicy)) {
+        match message {
+            ToPolicy::Input(input) => {
+                let _ = self.follower.follow(&input);
+                if let Some(why) = self.follower.observers.take_missed() {
+                    out(FromPolicy::Notice(format!(
+                        "the policy missed an event: {why}"
+                    )));
+                }
+                // The policy decides from the state at this time, because later inputs wait.
+                if let (Input::Due { .. }, Some(question)) = (&*input, self.follower.core().open())
+                {
+                    let answer = self.follower.decide(Box::default());
+                    out(FromPolicy::Answer(question.number, answer));
+                }
+            }
+            ToPolicy::Compact(durable, page) => {
+                let policy = self.follower.scheduler().save();
+                let core = self.follower.core().save();
+                let durable = *durable;
+                let snapshot = policy.map(|policy| Snapshot::new(Saved { core, durable }, policy));
+                let snapshot = snapshot.ok();
+                out(FromPolicy::Snapshot(PendingSnapshot { snapshot, page }));
+            }
+        }
+    }
+}
+
+/// A scheduler composition for a daemon.
+pub struct Composed {
+    /// The policies.
+    pub scheduler: Box<dyn Decide>,
+    /// When they decide.
+    pub trigger: Box<dyn DecisionTrigger>,
+    /// Refuses submissions of jobs that can never fit, if any.
+    pub feasibility: Option<Feasibility>,
+}
+
+/// Circumstances of a start.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Settings of the state machine.
+    pub settings: Settings,
+    /// Limits of the daemon.
+    pub limits: Limits,
+    /// Id of the cluster if the log is empty.
+    pub cluster: ClusterId,
+    /// The machine's clock.
+    pub now: Millis,
+    /// The Unix time.
+    pub at: Time,
+}
+
+/// Period in which the log cannot be written.
+#[derive(Debug)]
+struct NoRoom {
+    wait: Millis,
+    /// Time of the next attempt.
+    again: Millis,
+    /// Answers of the policy that came meanwhile.
+    answers: Vec<(u64, Result<Box<Decision>, DecideError>)>,
+}
+
+/// The scheduler daemon: a state machine, its log, and what leaves the process.
+pub struct Daemon<O: Outputs> {
+    outputs: O,
+    machine: Scheduler,
+    log: Log,
+    /// Steps whose records are not yet on disk.
+    waiting: Vec<(Step, Option<O::Sender>)>,
+    /// Last orders for each node.
+    told: BTreeMap<Name, Orders>,
+    /// Name of the policy.
+    name: Name,
+    /// Time of the open question.
+    asked_at: Option<Millis>,
+    limits: Limits,
+    last_tick: Millis,
+    no_room: Option<NoRoom>,
+    /// True while a snapshot is being written.
+    compacting: bool,
+    /// Earliest time of the next compaction.
+    compact_from: Millis,
+    /// Earliest time at which jobs are archived again.
+    archive_from: Millis,
+    counters: Arc<Counters>,
+}
+
+impl<O: Outputs> Daemon<O> {
+    /// Starts a daemon from the content of its log. `outputs` receives the policy as of the last
+    /// record.
+    ///
+    /// # Errors
+    /// The log cannot be read or written, or its snapshot has the state of another policy.
+    pub fn begin(
+        mut log: Log,
+        recovered: &Recovered,
+        composed: Composed,
+        start: Start,
+        outputs: impl FnOnce(&PolicyReplica) -> Result<O, MemoryError>,
+    ) -> Result<(Self, PolicyReplica), SchedulerError> {
+        let snapshot: Option<Snapshot> = match &recovered.snapshot {
+            Some(bytes) => {
+                serde_json::from_slice::<Head>(bytes)?.check()?;
+                Some(serde_json::from_slice(bytes)?)
+            }
+            None => None,
+        };
+        let records = records_of(&recovered.records, snapshot.is_some())?;
+        let (saved, memory) = match snapshot {
+            Some(s) => (s.saved, s.policy),
+            None => (Saved::default(), None),
+        };
+        let Composed {
+            mut scheduler,
+            trigger,
+            feasibility,
+        } = composed;
+        let name = Name::from(scheduler.name());
+        let policy_error = |e: MemoryError| SchedulerError::Policy {
+            name: name.to_string(),
+            why: e.to_string(),
+        };
+        if let Some(memory) = memory {
+            scheduler.restore(memory).map_err(policy_error)?;
+        }
+        // The policy's copy of the core and the policy itself process the same records.
+        let core = Core::restore(saved.core.clone(), trigger.clone());
+        let replica = PolicyReplica::recover(core, scheduler, &records);
+        if !records.is_empty() {
+            // Replace the records by a snapshot, so that the next start is fast.
+            let mut durable = saved.durable.clone();
+            records.iter().for_each(|record| durable.apply(record));
+            let core = replica.follower.core().save();
+            let policy = replica.follower.scheduler().save().map_err(policy_error)?;
+            let snapshot = Snapshot::new(Saved { core, durable }, policy);
+            log.snapshot(&serde_json::to_vec(&snapshot)?)?;
+        }
+        let Start {
+            settings,
+            limits,
+            cluster,
+            now,
+            at,
+        } = start;
+        let (mut machine, first) =
+            Scheduler::begin(settings, saved, &records, cluster, trigger, now, at);
+        if let Some(rule) = feasibility {
+            machine.refuse_by(rule);
+        }
+        let mut daemon = Daemon {
+            outputs: outputs(&replica).map_err(policy_error)?,
+            machine,
+            log,
+            waiting: Vec::new(),
+            told: BTreeMap::new(),
+            name,
+            asked_at: None,
+            limits,
+            last_tick: Millis(0),
+            no_room: None,
+            compacting: false,
+            compact_from: Millis(0),
+            archive_from: Millis(0),
+            counters: Arc::default(),
+        };
+        daemon.push(first, None)?;
+        daemon.persist(now)?;
+        Ok((daemon, replica))
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Returns the outputs.
+    pub fn outputs(&mut self) -> &mut O {
+        &mut self.outputs
+    }
+
+    /// Returns the number of steps that the next synchronization writes.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns the state, or `None` if it is not on disk.
+    pub fn written(&self) -> Option<&Scheduler> {
+        self.waiting.is_empty().then_some(&self.machine)
+    }
+
+    /// Processes an input. [`Daemon::flush`] writes the result.
+    ///
+    /// While the disk is full, no request is accepted and no decision is made. Nodes receive their
+    /// last orders again, so running launches keep their leases.
+    ///
+    /// # Errors
+    /// The records cannot be encoded.
+    pub fn hear(
+        &mut self,
+        now: Millis,
+        heard: Heard,
+        from: Option<O::Sender>,
+    ) -> Result<(), SchedulerError> {
+        if matches!(heard, Heard::Answer(..)) {
+            self.asked_at = None;
+        }
+        let Some(no_room) = &mut self.no_room else {
+            let step = self.machine.step(now, heard);
+            return self.push(step, from);
+        };
+        match heard {
+            // The answer is in time: it is processed first.
+            Heard::Answer(question, answer) => no_room.answers.push((question, answer)),
+            Heard::Report(report) => {
+                // The next report repeats the rest of the report.
+                let last = self.told.get(&report.node);
+                let orders = last.and_then(|o| self.machine.repeat(now, &report, o));
+                if let Some(orders) = orders {
+                    self.send(orders);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reports that a [`PendingSnapshot`] was written or has failed.
+    pub fn compacted(&mut self) {
+        self.compacting = false;
+    }
+
+    /// Checks timeouts if the last check is [`TICK`] ago.
+    ///
+    /// # Errors
+    /// The records cannot be encoded.
+    pub fn tick(&mut self, now: Millis) -> Result<(), SchedulerError> {
+        if self.no_room.is_some() || now - self.last_tick < Millis(TICK.as_millis() as u64) {
+            return Ok(());
+        }
+        self.last_tick = now;
+        self.hear(now, Heard::Tick, None)?;
+        if let Some(archived) = self.archive(now) {
+            self.hear(now, archived, None)?;
+        }
+        let limit = self.limits.policy.as_secs_f64();
+        if self
+            .asked_at
+            .is_some_and(|asked| (now - asked).as_secs() > limit)
+        {
+            self.asked_at = None;
+            let why = DecideError::TimedOut {
+                policy: self.name.clone(),
+                limit: Seconds::new(limit),
+            };
+            self.hear(now, Heard::Late(why), None)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the waiting steps to disk, then lets their replies, orders and inputs leave. If the
+    /// disk is full, it tries again in later calls.
+    ///
+    /// # Errors
+    /// The log failed. The daemon must not be used any more.
+    pub fn flush(&mut self, now: Millis) -> Result<(), SchedulerError> {
+        if self.no_room.as_ref().is_some_and(|room| now < room.again) {
+            return Ok(());
+        }
+        match self.persist(now) {
+            Err(SchedulerError::Log(why @ LogError::NoRoom { .. })) => {
+                self.without_room(now, &why);
+                return Ok(());
+            }
+            result => result?,
+        }
+        if let Some(room) = self.no_room.take() {
+            self.counters.no_room("");
+            self.outputs.notice("the log has room again".to_owned());
+            for (question, answer) in room.answers {
+                self.hear(now, Heard::Answer(question, answer), None)?;
+            }
+            return self.flush(now);
+        }
+        self.compact(now)
+    }
+
+    fn without_room(&mut self, now: Millis, why: &LogError) {
+        if let Some(room) = &mut self.no_room {
+            room.wait = (room.wait + room.wait).min(LAST_TRY);
+            room.again = now + room.wait;
+            return;
+        }
+        let text = format!(
+            "{why}: what runs goes on, and nothing else is taken in or begun until there is room"
+        );
+        self.counters.no_room(&text);
+        self.outputs.notice(text);
+        // Dropping the sender reports the reason without a wait.
+        for (_, sender) in &mut self.waiting {
+            *sender = None;
+        }
+        self.no_room = Some(NoRoom {
+            wait: FIRST_TRY,
+            again: now + FIRST_TRY,
+            answers: Vec::new(),
+        });
+    }
+
+    fn send(&mut self, orders: Orders) {
+        self.outputs.send(&orders);
+        self.told.insert(orders.node.clone(), orders);
+    }
+
+    /// Starts a snapshot if the log has grown. It waits for an open question, because the policy's
+    /// state must belong to the same time.
+    fn compact(&mut self, now: Millis) -> Result<(), SchedulerError> {
+        let grown = self.log.bytes() >= self.limits.log_bytes;
+        let later = self.compacting || now < self.compact_from;
+        if !grown || later || self.machine.core().open().is_some() {
+            return Ok(());
+        }
+        let page = match self.log.turn_page() {
+            Err(LogError::NoRoom { .. }) => {
+                self.compact_from = now + COMPACT_AGAIN;
+                return Ok(());
+            }
+            page => page?,
+        };
+        self.compacting = true;
+        let durable = Box::new(self.machine.launches().durable().clone());
+        self.outputs.policy(ToPolicy::Compact(durable, page));
+        Ok(())
+    }
+
+    /// Moves old ended jobs to the archive. If the archive cannot be written, they stay in memory
+    /// until the next attempt.
+    fn archive(&mut self, now: Millis) -> Option<Heard> {
+        if now < self.archive_from {
+            return None;
+        }
+        let jobs = self.machine.to_archive(self.limits.ended_jobs);
+        if jobs.is_empty() {
+            return None;
+        }
+        let durable = self.machine.launches().durable();
+        let past: Vec<_> = jobs.iter().filter_map(|job| durable.past(*job)).collect();
+        if let Err(error) = self.outputs.archive(&past) {
+            self.archive_from = now + COMPACT_AGAIN;
+            self.outputs
+                .notice(format!("the archive of ended jobs: {error}"));
+            return None;
+        }
+        Some(Heard::Archived(jobs))
+    }
+
+    /// Appends the records of a step to the log.
+    fn push(&mut self, step: Step, from: Option<O::Sender>) -> Result<(), SchedulerError> {
+        if !step.records.is_empty() {
+            self.log.append(&serde_json::to_vec(&step.records)?);
+        }
+        self.waiting.push((step, from));
+        Ok(())
+    }
+
+    /// Synchronizes the log, then executes the effects and sends the replies.
+    fn persist(&mut self, now: Millis) -> Result<(), SchedulerError> {
+        let before = self.outputs.clock_us();
+        let bytes = self.log.bytes();
+        self.log.sync()?;
+        let count = |counter: &AtomicU64, by: u64| {
+            counter.fetch_add(by, Ordering::Relaxed);
+        };
+        if self.log.bytes() != bytes {
+            count(&self.counters.syncs, 1);
+            count(&self.counters.sync_us, self.outputs.clock_us() - before);
+            self.counters
+                .log_bytes
+                .store(self.log.bytes(), Ordering::Relaxed);
+        }
+        count(&self.counters.steps, self.waiting.len() as u64);
+        for (step, sender) in std::mem::take(&mut self.waiting) {
+            for record in step.records {
+                let Record::Core(input) = record else {
+                    continue;
+                };
+                if let Input::Event { event, .. } = &input
+                    && let Some(text) = self.notice(now, event)
+                {
+                    self.outputs.notice(text);
+                }
+                if matches!(input, Input::Due { .. }) {
+                    count(&self.counters.asked, 1);
+                    self.asked_at = Some(now);
+                }
+                if matches!(input, Input::Lost { .. }) {
+                    count(&self.counters.unanswered, 1);
+                }
+                let input = Arc::new(input);
+                self.outputs.observe(&input);
+                self.outputs.policy(ToPolicy::Input(input));
+            }
+            for effect in step.effects {
+                match effect {
+                    Effect::Send(orders) => self.send(orders),
+                }
+            }
+            if let (Some(sender), Some(reply)) = (sender, step.reply) {
+                // A requester that has stopped waiting repeats the request with the same key.
+                self.outputs.reply(sender, reply);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the operator's message for an event about a node.
+    fn notice(&self, now: Millis, event: &Event) -> Option<String> {
+        let view = self.machine.view();
+        let called = |node: NodeId| {
+            let name = view.node(node).and_then(|n| n.spec().name.clone());
+            format!("node {node} {}", name.as_deref().unwrap_or_default())
+        };
+        match event {
+            Event::NodeJoined { spec } => {
+                let alike = view.nodes().filter(|n| n.spec() == &**spec);
+                let node = alike.last()?.id();
+                let of_name = |n: &&blox_core::Node| {
+                    let named = spec.name.is_some() && n.spec().name == spec.name;
+                    named && n.id() != node && n.status() == NodeStatus::Lost
+                };
+                let old = view.nodes().find(of_name).map(|n| n.id());
+                let old = old.map_or_else(String::new, |old| {
+                    format!("; node {old} of the same name is lost: `blox remove {old}` if it is gone for good")
+                });
+                Some(format!(
+                    "{} has joined with {} GPU slots{old}",
+                    called(node),
+                    spec.gpus
+                ))
+            }
+            Event::NodeLost { node } => {
+                let out = self.machine.launches().quarantined(*node, now);
+                Some(match out {
+                    Millis(0) => format!("{} is lost", called(*node)),
+                    out => format!(
+                        "{} is lost, again and again: it is not used for {:.0} s",
+                        called(*node),
+                        out.as_secs()
+                    ),
+                })
+            }
+            Event::NodeReturned { node } => Some(format!("{} is back", called(*node))),
+            Event::NodeLeft { node } => Some(format!("{} has left", called(*node))),
+            Event::NodeManaged {
+                action: NodeAction::Cordon { node, why },
+            } => Some(format!("{} is drained: {why}", called(*node))),
+            _ => None,
+        }
+    }
+}
