@@ -118,7 +118,7 @@ impl Counters {
     }
 }
 
-/// What leaves the daemon. All records that an output depends on are on disk before it leaves.
+/// Receiver of the daemon's outputs. All records that an output depends on are on disk before it leaves.
 pub trait Outputs {
     /// Identifies the sender of an input. Dropping it reports that the input has no reply.
     type Sender;
@@ -168,7 +168,7 @@ pub enum FromPolicy {
     Notice(String),
     /// A snapshot to write, which may take place in another thread. Call [`Daemon::compacted`]
     /// afterwards.
-    Snapshot(PendingSnapshot),
+    Snapshot(Box<PendingSnapshot>),
 }
 
 /// A snapshot that is not yet written.
@@ -328,7 +328,10 @@ impl PolicyReplica {
                 let durable = *durable;
                 let snapshot = policy.map(|policy| Snapshot::new(Saved { core, durable }, policy));
                 let snapshot = snapshot.ok();
-                out(FromPolicy::Snapshot(PendingSnapshot { snapshot, page }));
+                out(FromPolicy::Snapshot(Box::new(PendingSnapshot {
+                    snapshot,
+                    page,
+                })));
             }
         }
     }

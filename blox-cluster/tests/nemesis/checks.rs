@@ -8,14 +8,14 @@
 //!   complete is not repeated.
 //! - I6: once fault injection ends, all jobs end within a time limit.
 //! - I7: no number is assigned twice.
-//! - I8: at the end, no launch is open, every job has an expected outcome, every node is up and
-//!   free, and a replay of the log gives the same state.
+//! - I8: at the end, no launch is open, every job has an expected outcome, and every node is up and
+//!   free. A replay of the log gives the same state.
 //! - I9: a job's metrics come from its last launch.
 //! - I10: the policy has one question at a time.
 //! - I11: a process starts with the address and port of the launch's first node.
 //! - I12: no launch is ordered onto GPUs that another launch holds.
-//! - I13: after each start and at the end, the scheduler, the policy's copy and its memory are in
-//!   the state that follows from all records that have ever reached the disk.
+//! - I13: after each start and at the end, the scheduler, the policy's copy and its memory have the
+//!   state of all records on the disk.
 //! - I14: the operator receives one notice of each node that joins, leaves, is lost, returns or is drained.
 //! - I15: the policy and the observers receive each input once, in order, and after it is on disk.
 

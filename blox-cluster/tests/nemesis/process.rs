@@ -1,7 +1,7 @@
-//! Model of the scheduler's process: its disk, and what leaves it.
+//! Model of the scheduler's process: its disk and its outputs.
 //!
-//! A crash strikes at any write, synchronization or output. Of the bytes that were not synchronized,
-//! any prefix survives the crash, and so does any prefix of the changes of file names.
+//! A crash strikes at any write, synchronization or output. Any prefix of the bytes
+//! that were not synchronized survives. So does any prefix of the changes of file names.
 
 use blox_cluster::daemon::{Outputs, ToPolicy};
 use blox_cluster::log::{FileHandle, Files};
@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What has left the process.
+/// Output that has left the process.
 #[derive(Debug)]
 pub enum Out {
     Reply(usize, Result<JobId, RequestError>),

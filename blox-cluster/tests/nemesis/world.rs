@@ -768,7 +768,7 @@ impl World {
                         let Some(life) = &mut self.life else {
                             return Ok(());
                         };
-                        life.snapshots.push_back(snapshot);
+                        life.snapshots.push_back(*snapshot);
                         let number = life.number;
                         self.at(self.now + delay, What::Snapshot(number));
                     }

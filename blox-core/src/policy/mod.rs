@@ -156,8 +156,8 @@ impl<T: Stateless> Policy for T {
     }
 }
 
-/// Implements [`Policy`] for a decorator without memory of its own: its memory is that of the policy
-/// in a field, and every hook is forwarded to that policy.
+/// Implements [`Policy`] for a decorator without memory of its own. The memory is the memory of the
+/// policy in a field. Every hook is forwarded to that policy.
 ///
 /// ```
 /// use blox_core::{forward_policy, JobQueue, Policy, SchedulingPolicy, Validity, View};

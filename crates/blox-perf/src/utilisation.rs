@@ -6,6 +6,8 @@ use blox_core::JobSpec;
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
+/// use blox_perf::gpu_utilisation;
+///
 /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0));
 /// assert_eq!(gpu_utilisation(&job), 1.0);
 /// ```
