@@ -475,14 +475,18 @@ fn who_waits_says_why_and_who_runs_for_how_long() {
     c.run(&["cancel", "0"]).unwrap();
 }
 
-#[test]
-fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
+/// Runs a job of 40 steps of `step` that `trap` stops, and a short job that preempts it. Checks that
+/// the long job does each step once.
+fn is_resumed_after_preemption(trap: &str, step: &str, options: &[&str]) {
     let c = Cluster::start("las", &[1]);
     let saved = c.dir.path().join("steps");
     let env = format!("SAVED={}", saved.display());
-    let script = "trap 'exit 75' TERM; n=$(cat $SAVED 2>/dev/null || echo 0); \
-        while [ $n -lt 40 ]; do n=$((n+1)); echo $n > $SAVED; sleep 0.1; done";
-    let long = c.submit(&["--env", &env, "--", "sh", "-c", script]);
+    let script = format!(
+        "trap '{trap}' TERM; n=$(cat $SAVED 2>/dev/null || echo 0); \
+        while [ $n -lt 40 ]; do n=$((n+1)); echo $n > $SAVED; {step} sleep 0.1; done"
+    );
+    let command = ["--env", &env, "--", "sh", "-c", &script];
+    let long = c.submit(&[options, &command].concat());
     c.until_phase(long, "running");
     std::thread::sleep(Duration::from_secs(1));
     let short = c.submit(&["--", "true"]);
@@ -490,47 +494,22 @@ fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
     c.until_phase(long, "completed");
     assert_eq!(read(&saved), "40\n");
     let exits = c.exits(long);
-    assert_eq!(
-        exits.first().map(String::as_str),
-        Some("Yielded"),
-        "{exits:?}"
-    );
-    assert_eq!(
-        exits.last().map(String::as_str),
-        Some("Completed"),
-        "{exits:?}"
-    );
+    let ends = [exits.first(), exits.last()].map(|exit| exit.map(String::as_str));
+    assert_eq!(ends, [Some("Yielded"), Some("Completed")], "{exits:?}");
+}
+
+#[test]
+fn an_urgent_job_preempts_and_the_other_goes_on_where_it_was() {
+    is_resumed_after_preemption("exit 75", "", &[]);
 }
 
 #[test]
 fn stopped_job_that_exits_zero_is_resumed() {
-    let c = Cluster::start("las", &[1]);
-    let saved = c.dir.path().join("steps");
-    let env = format!("SAVED={}", saved.display());
-    let script = "trap 'exit 0' TERM; n=$(cat $SAVED 2>/dev/null || echo 0); \
-        while [ $n -lt 40 ]; do n=$((n+1)); echo $n > $SAVED; \
-        echo $n $n > $BLOX_PROGRESS_FILE.new; mv $BLOX_PROGRESS_FILE.new $BLOX_PROGRESS_FILE; \
-        sleep 0.1; done";
-    let work = ["--duration", "40", "--iterations", "40", "--env", &env];
-    let long = c.submit(&[&work[..], &["--", "sh", "-c", script]].concat());
-    c.until_phase(long, "running");
-    std::thread::sleep(Duration::from_secs(1));
-    let short = c.submit(&["--", "true"]);
-    c.until_phase(short, "completed");
-    c.until_phase(long, "completed");
-    // Exit code 0 alone would have completed the job at its first stop.
-    assert_eq!(read(&saved), "40\n");
-    let exits = c.exits(long);
-    assert_eq!(
-        exits.first().map(String::as_str),
-        Some("Yielded"),
-        "{exits:?}"
-    );
-    assert_eq!(
-        exits.last().map(String::as_str),
-        Some("Completed"),
-        "{exits:?}"
-    );
+    // Exit code 0 alone would complete the job at its first stop.
+    let report = "echo $n $n > $BLOX_PROGRESS_FILE.new; \
+        mv $BLOX_PROGRESS_FILE.new $BLOX_PROGRESS_FILE;";
+    let work = ["--duration", "40", "--iterations", "40"];
+    is_resumed_after_preemption("exit 0", report, &work);
 }
 
 #[test]

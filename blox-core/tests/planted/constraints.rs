@@ -5,7 +5,7 @@ use blox_core::ids::GpuId;
 use blox_core::policy::scheduling_fn;
 use blox_core::{
     Assignment, Composition, Draft, DraftError, GpuList, JobQueue, NodeStatus, Pipeline, Reason,
-    Request, Validity,
+    Request, Shape, Validity,
 };
 use blox_testing::Property;
 
@@ -84,20 +84,22 @@ fn narrowed(draft: &mut Draft<'_>, request: &Request) {
     }
 }
 
-/// Takes the CPUs of a job without a check whether its nodes have them.
-fn ignores_cpus() -> Pipeline {
-    placed(|requests, draft| {
+/// Places jobs in order on the first free GPUs that they accept. Adds a resource without a check
+/// whether the nodes have it.
+fn without_check(add: fn(&mut Assignment, &Shape)) -> Pipeline {
+    placed(move |requests, draft| {
         while let Some(request) = requests.next_candidate(draft) {
             narrowed(draft, &request);
             let mut gpus = all_free(draft, &request);
             draft.widen();
-            if gpus.len() < request.shapes[0].gpus.get() as usize {
+            let shape = &request.shapes[0];
+            if gpus.len() < shape.gpus.get() as usize {
                 requests.candidate_blocked(draft);
                 break;
             }
-            gpus.truncate(request.shapes[0].gpus.get() as usize);
+            gpus.truncate(shape.gpus.get() as usize);
             let mut assignment = Assignment::of(gpus);
-            assignment.cpus = request.shapes[0].cpus;
+            add(&mut assignment, shape);
             draft.assign(request.job, assignment)?;
             requests.candidate_placed(draft);
         }
@@ -105,25 +107,14 @@ fn ignores_cpus() -> Pipeline {
     })
 }
 
+/// Takes the CPUs of a job without a check whether its nodes have them.
+fn ignores_cpus() -> Pipeline {
+    without_check(|assignment, shape| assignment.cpus = shape.cpus)
+}
+
 /// Takes the memory of a job without a check whether its nodes have it.
 fn ignores_memory() -> Pipeline {
-    placed(|requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
-            narrowed(draft, &request);
-            let mut gpus = all_free(draft, &request);
-            draft.widen();
-            if gpus.len() < request.shapes[0].gpus.get() as usize {
-                requests.candidate_blocked(draft);
-                break;
-            }
-            gpus.truncate(request.shapes[0].gpus.get() as usize);
-            let mut assignment = Assignment::of(gpus);
-            assignment.memory_gib = request.shapes[0].memory_gib;
-            draft.assign(request.job, assignment)?;
-            requests.candidate_placed(draft);
-        }
-        Ok(Validity::UntilEvent)
-    })
+    without_check(|assignment, shape| assignment.memory_gib = shape.memory_gib)
 }
 
 /// Compares the CPUs of a job with the free CPUs of all nodes together.
@@ -234,7 +225,7 @@ fn swaps_types() -> Pipeline {
         out.allow_preemption();
         Validity::UntilEvent
     });
-    let placement = super::Placing(|requests, draft| {
+    let placement = super::Placing(|requests: &mut JobQueue, draft: &mut Draft<'_>| {
         while let Some(request) = requests.next_candidate(draft) {
             let needed = request.shapes[0].gpus;
             narrowed(draft, &request);

@@ -3,7 +3,7 @@
 use super::{Hooked, check, list, planted, scheduled};
 use blox_core::ids::JobId;
 use blox_core::policy::scheduling_fn;
-use blox_core::{Action, Event, JobRef, Phase, Pipeline, Validity};
+use blox_core::{Action, Event, JobRef, Phase, Pipeline, Plan, Validity, View};
 use blox_testing::Property;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,15 +63,12 @@ fn waits_for_starts() -> Pipeline {
     })
 }
 
-/// Reverses the queue after every other launch that it sees running.
-fn counts_running_launches() -> Pipeline {
+/// Reverses the queue after every other launch that it sees in a phase.
+fn counting_launches(on_launches: fn(&mut usize, View<'_>, &Plan)) -> Pipeline {
     scheduled(Hooked::<usize> {
         initial: |_| 0,
         on_event: |_, _, _| {},
-        on_launches: |count, view, plan| {
-            let jobs = plan.actions.iter().filter_map(|a| view.job(a.job()));
-            *count += jobs.filter(|j| j.phase() == Phase::Running).count();
-        },
+        on_launches,
         schedule: |count, view, out| {
             let mut jobs: Vec<_> = view.active().collect();
             if *count % 2 == 1 {
@@ -83,24 +80,20 @@ fn counts_running_launches() -> Pipeline {
     })
 }
 
-/// Reverses the queue after every other launch that it sees starting.
+/// Returns the number of the plan's jobs that are in the phase.
+fn launched_in(phase: Phase, view: View<'_>, plan: &Plan) -> usize {
+    let jobs = plan.actions.iter().filter_map(|a| view.job(a.job()));
+    jobs.filter(|j| j.phase() == phase).count()
+}
+
+/// Counts the launches that it sees running.
+fn counts_running_launches() -> Pipeline {
+    counting_launches(|count, view, plan| *count += launched_in(Phase::Running, view, plan))
+}
+
+/// Counts the launches that it sees starting.
 fn counts_starting_launches() -> Pipeline {
-    scheduled(Hooked::<usize> {
-        initial: |_| 0,
-        on_event: |_, _, _| {},
-        on_launches: |count, view, plan| {
-            let jobs = plan.actions.iter().filter_map(|a| view.job(a.job()));
-            *count += jobs.filter(|j| j.phase() == Phase::Starting).count();
-        },
-        schedule: |count, view, out| {
-            let mut jobs: Vec<_> = view.active().collect();
-            if *count % 2 == 1 {
-                jobs.reverse();
-            }
-            list(jobs, out);
-            Validity::UntilEvent
-        },
-    })
+    counting_launches(|count, view, plan| *count += launched_in(Phase::Starting, view, plan))
 }
 
 /// Orders placed jobs by their last start, which a starting job does not have yet.

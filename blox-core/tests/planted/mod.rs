@@ -45,11 +45,14 @@ impl<M: Memory> SchedulingPolicy for Hooked<M> {
 }
 
 /// A placement policy made of a function.
-struct Placing(fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError>);
+struct Placing<F>(F);
 
-impl Stateless for Placing {}
+impl<F: Send + Sync + 'static> Stateless for Placing<F> {}
 
-impl PlacementPolicy for Placing {
+impl<F> PlacementPolicy for Placing<F>
+where
+    F: Fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError> + Send + Sync + 'static,
+{
     fn place(
         &self,
         (): &mut (),
@@ -74,7 +77,10 @@ fn scheduled(policy: impl SchedulingPolicy) -> Pipeline {
 
 /// Composes a placement with an order by submission that is not preemptive.
 fn placed(
-    placement: fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError>,
+    placement: impl Fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError>
+    + Send
+    + Sync
+    + 'static,
 ) -> Pipeline {
     let policy = blox_core::policy::scheduling_fn(|view, out| {
         list(view.active(), out);
