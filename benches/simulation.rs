@@ -176,7 +176,7 @@ fn look_ahead(c: &mut Criterion) {
     let horizon = Horizon::For(Seconds::from_hours(4.0));
     let mut group = c.benchmark_group("look ahead, 128 GPUs, 640 jobs, 4 h");
     for candidate in synthesizer_candidates(&params) {
-        let name = blox::core::Decide::name(&candidate).to_owned();
+        let name = blox::core::Scheduler::name(&candidate).to_owned();
         group.bench_function(name, |b| {
             b.iter(|| black_box(ahead.forecast(core.state(), &candidate, horizon)));
         });

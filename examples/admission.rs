@@ -12,7 +12,13 @@ struct AtMost {
 impl Stateless for AtMost {}
 
 impl AdmissionPolicy for AtMost {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &self,
+        (): &mut (),
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         let free = self.limit.saturating_sub(view.active().count());
         // Deferred jobs are older than new ones.
         let deferred = view.admissible().map(|job| job.id());

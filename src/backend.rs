@@ -9,5 +9,5 @@ pub use crate::core::journal::{Journal, JsonLines, Start};
 pub use crate::core::replay::{ReplayError, inputs, replay, watch};
 pub use crate::core::runtime::{Follower, Observers, Runtime, Tentative};
 pub use crate::core::{
-    Command, DecideError, Decision, EventError, Input, Lens, PlanError, Refused, State,
+    Command, Decision, DecisionError, EventError, Input, Lens, PlanError, Refused, State,
 };

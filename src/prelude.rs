@@ -15,8 +15,8 @@ pub use crate::core::{
 };
 // Output of policies.
 pub use crate::core::{
-    Action, Assignment, Draft, DraftError, JobQueue, NodeAction, NodeActions, Place, Plan, Reason,
-    Request, Shape, Validity, Verdict, Verdicts,
+    Action, AdmissionDecision, AdmissionDecisions, Assignment, Draft, DraftError, JobQueue,
+    NodeAction, NodeActions, Place, Plan, Reason, Request, Shape, Validity,
 };
 // Quantities, orders and decision times.
 pub use crate::core::order::SortKey;

@@ -1234,11 +1234,11 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
     let begin = Instant::now();
     let waits = std::thread::scope(|scope| {
         let late = scope.spawn(|| c.run(&["submit", "--key", "late", "--", "true"]));
-        let said = hears(&lines, "the log needs room");
+        let said = hears(&lines, "free space for the log");
         assert!(said.contains("segment-"), "{said}");
         for args in [&["queue"][..], &["nodes"], &["submit", "--", "true"]] {
             let said = c.run(args).unwrap_err();
-            assert!(said.contains("the log needs room"), "{said}");
+            assert!(said.contains("free space for the log"), "{said}");
         }
         late.join().unwrap()
     });
@@ -1264,7 +1264,7 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    hears(&lines, "the log needs room");
+    hears(&lines, "free space for the log");
     c.scheduler.as_mut().unwrap().kill();
     assert!(!drain.wait().unwrap().success());
     c.start_scheduler("fifo");

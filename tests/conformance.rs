@@ -1,7 +1,7 @@
 //! Conformance tests of all registered schedulers, and of the template for new ones.
 
 use blox::core::Pipeline;
-use blox::core::registry::{Named, Registry};
+use blox::core::registry::{ComponentSpec, Registry};
 use blox::testing::conformance;
 
 #[path = "../examples/custom_policy.rs"]
@@ -9,7 +9,7 @@ use blox::testing::conformance;
 mod custom_policy;
 
 fn build(registry: &Registry, name: &str, seed: u64) -> Pipeline {
-    let named: Named = name.parse().expect("a name");
+    let named: ComponentSpec = name.parse().expect("a name");
     registry
         .schedulers
         .build(&named, seed)

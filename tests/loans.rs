@@ -1,6 +1,6 @@
 //! Capacity loaning: nodes that their owner lends for a part of the day.
 
-use blox::core::registry::Named;
+use blox::core::registry::ComponentSpec;
 use blox::core::{AfterDrain, AnyClusterManager};
 use blox::policies::scheduling::Las;
 use blox::prelude::*;
@@ -9,7 +9,7 @@ use blox::testing::conformance;
 use std::sync::Arc;
 
 fn manager(text: &str) -> Result<Arc<dyn AnyClusterManager>, String> {
-    let named: Named = text.parse().map_err(|e| format!("{e}"))?;
+    let named: ComponentSpec = text.parse().map_err(|e| format!("{e}"))?;
     let built = blox::registry().cluster.build(&named, 1);
     built.map_err(|error| error.to_string())
 }

@@ -2,7 +2,7 @@
 //! runs to its end, or its error names the role that is already taken. Every component also passes
 //! one test on both backends.
 
-use blox::core::registry::{Named, Seeded, Shelf};
+use blox::core::registry::{ComponentRegistry, ComponentSpec, Seeded};
 use blox::core::{
     ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline,
     Seconds, Time,
@@ -99,12 +99,12 @@ impl Seen {
     }
 }
 
-fn named(name: &str) -> Named {
+fn named(name: &str) -> ComponentSpec {
     name.parse().expect("a registered name")
 }
 
 /// Returns the names in a part of the registry.
-fn names<T>(shelf: &Shelf<T>) -> Vec<String> {
+fn names<T>(shelf: &ComponentRegistry<T>) -> Vec<String> {
     shelf.iter().map(|(name, _)| name.to_owned()).collect()
 }
 
@@ -243,7 +243,7 @@ fn scheduling_policies() -> Vec<(String, Pipeline)> {
 
 /// Returns `fifo` with each component that `with` adds to it.
 fn fifo_with<T: Seeded>(
-    shelf: &Shelf<T>,
+    shelf: &ComponentRegistry<T>,
     with: impl Fn(Pipeline, T) -> Result<Pipeline, ComposeError>,
 ) -> Vec<(String, Pipeline)> {
     let fifo = || {

@@ -1,6 +1,6 @@
 //! Components that external authors requested: GPU scores, job classes, fragmentation, quota trees.
 
-use blox::core::registry::Named;
+use blox::core::registry::ComponentSpec;
 use blox::core::{
     AnyPlacement, AnyScheduling, ClusterSpec, Composition, Extras, GpuCount, JobSpec, NodeSpec,
     OnEvent, Pipeline, Seconds, State, Time,
@@ -15,12 +15,12 @@ use blox::testing::conformance;
 use std::sync::{Arc, Mutex};
 
 fn placement(text: &str) -> Arc<dyn AnyPlacement> {
-    let named: Named = text.parse().unwrap();
+    let named: ComponentSpec = text.parse().unwrap();
     blox::registry().placement.build(&named, 1).unwrap()
 }
 
 fn scheduling(text: &str) -> Arc<dyn AnyScheduling> {
-    let named: Named = text.parse().unwrap();
+    let named: ComponentSpec = text.parse().unwrap();
     blox::registry().scheduling.build(&named, 1).unwrap()
 }
 
@@ -199,7 +199,7 @@ fn a_limit_holds_and_says_why() {
 #[test]
 fn a_wrong_tree_is_one_sentence() {
     for text in ["a", "a:x", "a:1/a:2", "a:1@b", "a:1:2:3"] {
-        let named: Named = format!("quota-tree{{queues={text}}}").parse().unwrap();
+        let named: ComponentSpec = format!("quota-tree{{queues={text}}}").parse().unwrap();
         let built = blox::registry().scheduling.build(&named, 1);
         let error = built.err().map(|e| e.to_string()).unwrap_or_default();
         assert!(

@@ -109,11 +109,11 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
             }
             let view = core.view();
             let j = view.job(job).unwrap();
-            let held = j.held().map(|a| a.gpus.len() as u32);
+            let bound = j.bound().map(|a| a.gpus.len() as u32);
             if round > 2 {
-                assert_eq!(held, Some(stages), "round {round}: {}", j.reason());
+                assert_eq!(bound, Some(stages), "round {round}: {}", j.reason());
             }
-            if held.is_none() {
+            if bound.is_none() {
                 continue;
             }
             let its = j.spec().extras().training.as_ref().unwrap();
@@ -303,7 +303,7 @@ fn an_adaptive_job_gets_what_there_is() {
             (base(), sia()),
             (base(), brief_pollux()),
         ] {
-            let name = blox::core::Decide::name(&policy).to_owned();
+            let name = blox::core::Scheduler::name(&policy).to_owned();
             let report = simulation.run(policy, &mut Jobs::new(vec![job.clone()]));
             assert_eq!(report.unwrap().summary.completed, ends, "{name} {adapts:?}");
         }

@@ -7,14 +7,14 @@
 
 use crate::log::{Log, LogError, Page, Recovered};
 use crate::protocol::launches::{Durable, Past};
-use crate::protocol::scheduler::{Effect, Heard, RequestError, Saved, Scheduler, Settings, Step};
+use crate::protocol::scheduler::{Controller, Effect, Heard, RequestError, Saved, Settings, Step};
 use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record};
 use blox_core::core::Core;
 use blox_core::runtime::Follower;
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
-    Decide, DecideError, Decision, Event, Feasibility, Input, JobId, MemoryError, Name, NodeAction,
-    NodeId, NodeStatus, Seconds, Time,
+    Decision, DecisionError, Event, Feasibility, Input, JobId, MemoryError, Name, NodeAction,
+    NodeId, NodeStatus, Scheduler, Seconds, Time,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,7 +163,7 @@ pub enum ToPolicy {
 #[derive(Debug)]
 pub enum FromPolicy {
     /// The answer to a question.
-    Answer(u64, Result<Box<Decision>, DecideError>),
+    Answer(u64, Result<Box<Decision>, DecisionError>),
     /// A message for the operator.
     Notice(String),
     /// A snapshot to write, which may take place in another thread. Call [`Daemon::compacted`]
@@ -271,7 +271,7 @@ pub struct PolicyReplica {
 impl PolicyReplica {
     /// Replays a log after a snapshot of the core. A policy with state is queried again for each
     /// answered question.
-    fn recover(core: Core, scheduler: Box<dyn Decide>, records: &[Record]) -> Self {
+    fn recover(core: Core, scheduler: Box<dyn Scheduler>, records: &[Record]) -> Self {
         let mut follower = Follower::new(core, scheduler);
         let remembers = follower.scheduler().remembers();
         let inputs = || {
@@ -340,7 +340,7 @@ impl PolicyReplica {
 /// A scheduler composition for a daemon.
 pub struct Composed {
     /// The policies.
-    pub scheduler: Box<dyn Decide>,
+    pub scheduler: Box<dyn Scheduler>,
     /// When they decide.
     pub trigger: Box<dyn DecisionTrigger>,
     /// Refuses submissions of jobs that can never fit, if any.
@@ -369,13 +369,13 @@ struct NoRoom {
     /// Time of the next attempt.
     again: Millis,
     /// Answers of the policy that came meanwhile.
-    answers: Vec<(u64, Result<Box<Decision>, DecideError>)>,
+    answers: Vec<(u64, Result<Box<Decision>, DecisionError>)>,
 }
 
 /// The scheduler daemon: a state machine, its log, and what leaves the process.
 pub struct Daemon<O: Outputs> {
     outputs: O,
-    machine: Scheduler,
+    machine: Controller,
     log: Log,
     /// Steps whose records are not yet on disk.
     waiting: Vec<(Step, Option<O::Sender>)>,
@@ -455,7 +455,7 @@ impl<O: Outputs> Daemon<O> {
             at,
         } = start;
         let (mut machine, first) =
-            Scheduler::begin(settings, saved, &records, cluster, trigger, now, at);
+            Controller::begin(settings, saved, &records, cluster, trigger, now, at);
         if let Some(rule) = feasibility {
             machine.refuse_by(rule);
         }
@@ -496,7 +496,7 @@ impl<O: Outputs> Daemon<O> {
     }
 
     /// Returns the state, or `None` if it is not on disk.
-    pub fn written(&self) -> Option<&Scheduler> {
+    pub fn written(&self) -> Option<&Controller> {
         self.waiting.is_empty().then_some(&self.machine)
     }
 
@@ -560,7 +560,7 @@ impl<O: Outputs> Daemon<O> {
             .is_some_and(|asked| (now - asked).as_secs() > limit)
         {
             self.asked_at = None;
-            let why = DecideError::TimedOut {
+            let why = DecisionError::TimedOut {
                 policy: self.name.clone(),
                 limit: Seconds::new(limit),
             };

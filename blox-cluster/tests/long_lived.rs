@@ -2,7 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "measures times")]
 
-use blox_cluster::protocol::scheduler::{Heard, Request, RequestError, Saved, Scheduler, Settings};
+use blox_cluster::protocol::scheduler::{
+    Controller, Heard, Request, RequestError, Saved, Settings,
+};
 use blox_cluster::protocol::{ClusterId, Epoch, Incarnation, Millis, Record, Report, Session};
 use blox_core::core::Core;
 use blox_core::order::SortKey;
@@ -21,7 +23,7 @@ const LIVE: u32 = 100;
 
 /// A scheduler with its policy, and a node of four GPUs that runs nothing.
 struct Daemon {
-    machine: Scheduler,
+    machine: Controller,
     policy: Follower,
     now: u64,
     seq: u64,
@@ -42,7 +44,7 @@ impl Daemon {
             .placement(FirstFit)
             .build()
             .unwrap();
-        let (machine, first) = Scheduler::begin(
+        let (machine, first) = Controller::begin(
             Settings::default(),
             Saved::default(),
             &[],

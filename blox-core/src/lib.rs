@@ -39,7 +39,7 @@
 //! | Order jobs by a number | [`policy::by_key`] |
 //! | Write a scheduling policy | [`policy::SchedulingPolicy`], [`policy::scheduling_fn`] |
 //! | Write a placement policy | [`policy::PlacementPolicy`], [`Draft`] |
-//! | Write an admission policy | [`policy::AdmissionPolicy`], [`Verdicts`] |
+//! | Write an admission policy | [`policy::AdmissionPolicy`], [`AdmissionDecisions`] |
 //! | Cordon, drain, add or remove nodes | [`policy::ClusterManager`], [`NodeActions`] |
 //! | Keep data between decisions | [`policy::Policy`], [`policy::Memory`] |
 //! | Implement several roles with one memory | [`Composition::joint`] |
@@ -70,7 +70,7 @@
 //! | [`JobQueue`] | Output of scheduling and input of placement: requests in order. |
 //! | [`Draft`] | Output of placement: a plan under construction. |
 //! | [`Assignment`] | The GPUs, CPUs, memory and batch of a job. |
-//! | [`Verdicts`] | Output of admission: accept, defer or reject. |
+//! | [`AdmissionDecisions`] | Output of admission: accept, defer or reject. |
 //! | [`NodeActions`] | Output of a cluster manager. |
 //! | [`Reason`] | The reason why a job waits, stops or is rejected. |
 //! | [`Validity`] | How long an answer stays correct without an event. |
@@ -106,10 +106,10 @@ pub use cluster::spec::{
     ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, NodeSpec,
 };
 pub use cluster::{Cluster, Drain, Node, NodeStatus};
-pub use decide_error::{DecideError, DraftError};
+pub use decide_error::{DecisionError, DraftError};
 pub use decision::{
-    Action, AfterDrain, Command, Decision, NodeAction, NodeActions, Plan, PlanError, Validity,
-    Verdict, Verdicts,
+    Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
+    NodeActions, Plan, PlanError, Validity,
 };
 pub use draft::{Draft, Savepoint};
 pub use event::{Event, Outcome};
@@ -124,7 +124,7 @@ pub use job::throughput::{GradientNoise, ThroughputParams};
 pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
 pub use job::{JobRef, Phase};
 pub use lens::Lens;
-pub use pipeline::{ComposeError, Composition, Decide, Joint, Pipeline, Role};
+pub use pipeline::{ComposeError, Composition, Joint, Pipeline, Role, Scheduler};
 pub use policy::{
     AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
     AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, PlacementPolicy,

@@ -93,7 +93,7 @@ impl AdmissionPolicy for Gate {
         counts: &mut Counts,
         _: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity {
         // Both roles share their counts.
         assert_eq!(counts.admissions, counts.schedules);

@@ -205,8 +205,8 @@ fn a_list_of_requests_conforms() {
 
 use blox_core::ids::{GpuId, JobId};
 use blox_core::{
-    Action, AdmissionPolicy, ClusterManager, Decide, DecideError, Event, NodeAction, NodeActions,
-    NodeStatus, Outcome, Plan, SchedulingPolicy, Verdicts, View,
+    Action, AdmissionDecisions, AdmissionPolicy, ClusterManager, DecisionError, Event, NodeAction,
+    NodeActions, NodeStatus, Outcome, Plan, Scheduler, SchedulingPolicy, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -242,7 +242,7 @@ fn chance_from_outside_is_caught() {
 #[derive(Clone)]
 struct ByHand(fn(View<'_>, &mut Plan));
 
-impl Decide for ByHand {
+impl Scheduler for ByHand {
     fn name(&self) -> &str {
         "by-hand"
     }
@@ -251,7 +251,12 @@ impl Decide for ByHand {
         Validity::UntilEvent
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &mut self,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         // Only pipelines reject jobs that can never run.
         for job in asking.iter().filter_map(|&id| view.job(id)) {
             let (asked, possible) = (job.gpus(), view.installed_gpus());
@@ -264,7 +269,7 @@ impl Decide for ByHand {
         Validity::UntilEvent
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
         let mut free: Vec<GpuId> = Vec::new();
         for node in view.nodes().filter(|n| n.free_count() == n.gpu_count()) {
             free.extend(node.gpus());
@@ -381,7 +386,7 @@ fn a_verdict_about_an_unknown_job_is_caught() {
             (): &mut (),
             view: View<'_>,
             asking: &[JobId],
-            out: &mut Verdicts,
+            out: &mut AdmissionDecisions,
         ) -> Validity {
             asking.iter().for_each(|&job| out.accept(job));
             out.accept(view.next_job_id());
@@ -434,7 +439,7 @@ fn a_verdict_given_twice_is_caught() {
             (): &mut (),
             _: View<'_>,
             asking: &[JobId],
-            out: &mut Verdicts,
+            out: &mut AdmissionDecisions,
         ) -> Validity {
             asking.iter().for_each(|&job| out.accept(job));
             if let Some(&job) = asking.first() {
@@ -1409,7 +1414,7 @@ impl ClusterManager for Meddler {
             let node = n.id();
             let idle = n.gpus().all(|g| {
                 let cluster = view.cluster();
-                cluster.held_by(g).next().is_none() && cluster.promised_to(g).next().is_none()
+                cluster.bound_to(g).next().is_none() && cluster.allocated_to(g).next().is_none()
             });
             let (on, why) = (n.status() == NodeStatus::Off, "meddling".into());
             match dice.as_mut().map(|d| d.next(6)) {
@@ -1444,13 +1449,13 @@ impl AdmissionPolicy for Meddler {
         seed: &mut u64,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity {
         let mut dice = Meddler::dice(*seed, view, 2);
-        let held = view
+        let bound = view
             .deferred()
             .filter(|j| *j.reason() != Reason::HeldByUser);
-        for job in asking.iter().copied().chain(held.map(|j| j.id())) {
+        for job in asking.iter().copied().chain(bound.map(|j| j.id())) {
             match dice.as_mut().map(|d| d.next(8)) {
                 Some(0..=3) => out.defer(job, Reason::AdmissionLoad),
                 Some(4) => out.reject(job, Reason::QuotaReached),

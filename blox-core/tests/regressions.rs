@@ -3,9 +3,9 @@
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::runtime::Runtime;
 use blox_core::{
-    Action, Assignment, ClusterSpec, Command, Composition, Draft, DraftError, Event, GpuCount,
-    GpuId, JobId, JobQueue, JobSpec, NodeAction, NodeId, Outcome, PlacementPolicy, Plan, PlanError,
-    Reason, Seconds, State, Stateless, Time, Validity, Verdict, order::SortKey,
+    Action, AdmissionDecision, Assignment, ClusterSpec, Command, Composition, Draft, DraftError,
+    Event, GpuCount, GpuId, JobId, JobQueue, JobSpec, NodeAction, NodeId, Outcome, PlacementPolicy,
+    Plan, PlanError, Reason, Seconds, State, Stateless, Time, Validity, order::SortKey,
 };
 use blox_testing::FirstFit;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ fn waiting(jobs: u32) -> State {
     let mut state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
     for n in 0..jobs {
         state.apply(Time::ZERO, &job(n, 1)).unwrap();
-        let accepted = Event::Judged {
+        let accepted = Event::AdmissionDecided {
             job: JobId(n),
-            verdict: Verdict::Accept {
+            admission: AdmissionDecision::Accept {
                 class: None,
                 deadline: None,
             },
@@ -584,15 +584,15 @@ fn a_node_with_a_job_is_not_given_back() {
 fn why_a_job_was_held_back_is_forgotten_when_it_is_not_any_more() {
     let mut state = State::new(&ClusterSpec::uniform(2, 4)).unwrap();
     let why = |state: &State| state.job(JobId(0)).unwrap().reason().clone();
-    let judged = |verdict| Event::Judged {
+    let judged = |admission| Event::AdmissionDecided {
         job: JobId(0),
-        verdict,
+        admission,
     };
     state.apply(Time::ZERO, &job(0, 1)).unwrap();
-    let deferred = judged(Verdict::Defer(Reason::AdmissionLoad));
+    let deferred = judged(AdmissionDecision::Defer(Reason::AdmissionLoad));
     state.apply(Time::ZERO, &deferred).unwrap();
     assert_eq!(why(&state), Reason::AdmissionLoad);
-    let accepted = judged(Verdict::Accept {
+    let accepted = judged(AdmissionDecision::Accept {
         class: None,
         deadline: None,
     });

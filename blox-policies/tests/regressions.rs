@@ -5,10 +5,10 @@ use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::policy::scheduling_fn;
 use blox_core::runtime::Runtime;
 use blox_core::{
-    AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline, Decide, Event, Extras,
-    GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Outcome, Phase, Pipeline, Place,
-    PlacementPolicy, Plan, Reason, Request, Rounds, SchedulingPolicy, Seconds, ServiceClass, Shape,
-    State, Time, TypeSpeeds, Validity, Verdicts, View,
+    AdmissionDecisions, AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline, Event,
+    Extras, GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Outcome, Phase, Pipeline,
+    Place, PlacementPolicy, Plan, Reason, Request, Rounds, Scheduler, SchedulingPolicy, Seconds,
+    ServiceClass, Shape, State, Time, TypeSpeeds, Validity, View,
 };
 use blox_perf::PairTable;
 use blox_policies::admission::{Quota, QuotaBy};
@@ -64,7 +64,7 @@ impl Run {
     fn start(&mut self, at: f64, rate: f64, which: impl Fn(u32) -> bool) {
         // The other jobs wait for GPUs that are still in use.
         let starting =
-            |j: &blox_core::JobRef<'_>| j.phase() == Phase::Starting && j.held().is_some();
+            |j: &blox_core::JobRef<'_>| j.phase() == Phase::Starting && j.bound().is_some();
         let launched: Vec<Event> = self
             .core
             .view()
@@ -511,8 +511,8 @@ fn a_job_that_needs_too_many_leases_runs_as_best_effort() {
     run.submit(0.0, 2, due(2, 1000.0, 1e12));
     run.decide(0.0);
     let classes = [0, 1, 2].map(|n| run.core.state().job(JobId(n)).unwrap().class());
-    let (rest, promised) = (ServiceClass::BestEffort, ServiceClass::Guaranteed);
-    assert_eq!(classes, [rest, rest, promised]);
+    let (rest, allocated) = (ServiceClass::BestEffort, ServiceClass::Guaranteed);
+    assert_eq!(classes, [rest, rest, allocated]);
 }
 
 #[test]
@@ -655,7 +655,7 @@ fn shockwave_plans_anew_after_as_many_rounds_as_it_says() {
 struct NoForecast;
 
 impl Forecaster for NoForecast {
-    fn forecast(&self, _: &State, _: &dyn Decide, _: Horizon) -> Forecast {
+    fn forecast(&self, _: &State, _: &dyn Scheduler, _: Horizon) -> Forecast {
         Forecast::default()
     }
 }
@@ -817,9 +817,9 @@ fn a_job_over_its_quota_is_deferred_once() {
     }
     run.decide(0.0);
     let answers = |run: &Run| {
-        let mut verdicts = Verdicts::default();
-        quota.admit(&mut (), run.core.view(), &[], &mut verdicts);
-        verdicts.iter().map(|(job, _)| job.0).collect::<Vec<_>>()
+        let mut admissions = AdmissionDecisions::default();
+        quota.admit(&mut (), run.core.view(), &[], &mut admissions);
+        admissions.iter().map(|(job, _)| job.0).collect::<Vec<_>>()
     };
     assert_eq!(answers(&run), [0; 0]);
     run.end(10.0, 0);

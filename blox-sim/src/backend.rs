@@ -10,7 +10,7 @@ use blox_core::decision::Command;
 use blox_core::drive::{Backend, Launched};
 use blox_core::input::Input;
 use blox_core::{
-    AnyMemory, Assignment, DecideError, Event, EventError, GpuId, JobId, JobRef, JobSpec, LOSS,
+    AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef, JobSpec, LOSS,
     NodeAction, NodeId, NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
@@ -295,7 +295,7 @@ impl<'w> Simulator<'w> {
                     self.expect_end(view, &job);
                 }
                 // Pending launches and stops finish at once.
-                Phase::Starting if job.held().is_some() => {
+                Phase::Starting if job.bound().is_some() => {
                     self.begin(view, job.id(), job.attempt())
                 }
                 Phase::Stopping => self.now_events.push_back(Event::Stopped {
@@ -364,8 +364,8 @@ impl<'w> Simulator<'w> {
     /// Returns whether a job that is alone on its GPUs runs at its specified rate and keeps it.
     #[inline]
     fn is_plain(&self, job: &JobRef<'_>) -> bool {
-        let as_asked = |held: &Assignment| held.count() == job.gpus();
-        self.plain_rates && !job.has_extras() && job.held().is_some_and(as_asked)
+        let as_asked = |bound: &Assignment| bound.count() == job.gpus();
+        self.plain_rates && !job.has_extras() && job.bound().is_some_and(as_asked)
     }
 
     /// Schedules the end of a job that runs from now on. Returns the time at which it is seen.
@@ -450,10 +450,10 @@ impl<'w> Simulator<'w> {
     }
 
     fn begun(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
-        let Some(held) = job.held() else { return };
+        let Some(bound) = job.bound() else { return };
         let rate = self
             .execution
-            .any_rate(&mut self.execution_memory, view, job, held);
+            .any_rate(&mut self.execution_memory, view, job, bound);
         self.now_events.push_back(Event::Started {
             job: job.id(),
             attempt,
@@ -466,10 +466,10 @@ impl<'w> Simulator<'w> {
         let Some(job) = job.and_then(|job| view.job(job)) else {
             return;
         };
-        if let (Phase::Running, Some(held)) = (job.phase(), job.held()) {
+        if let (Phase::Running, Some(bound)) = (job.phase(), job.bound()) {
             let rate = self
                 .execution
-                .any_rate(&mut self.execution_memory, view, &job, held);
+                .any_rate(&mut self.execution_memory, view, &job, bound);
             if rate != self.coming_rate(&job) {
                 self.now_events.push_back(Event::Progress {
                     job: job.id(),
@@ -658,8 +658,8 @@ impl<'w> Simulator<'w> {
             After::Started(id, attempt) => {
                 let Some(job) = view.job(id) else { return };
                 self.expect_all(view, &job, attempt);
-                let partner = job.held().and_then(|a| beside(view, id, &a.gpus));
-                let affected = job.held().map(|a| self.affected(view, id, &a.gpus));
+                let partner = job.bound().and_then(|a| beside(view, id, &a.gpus));
+                let affected = job.bound().map(|a| self.affected(view, id, &a.gpus));
                 if partner.is_some() || self.reaches {
                     // If two jobs start at the same time, neither was running when their rates were
                     // computed.
@@ -695,7 +695,7 @@ impl<'w> Simulator<'w> {
                     .node(node)
                     .into_iter()
                     .flat_map(|n| n.gpus())
-                    .flat_map(|g| view.cluster().held_by(g))
+                    .flat_map(|g| view.cluster().bound_to(g))
                     .collect();
                 hit.sort_unstable();
                 hit.dedup();
@@ -714,10 +714,10 @@ impl<'w> Simulator<'w> {
     }
 
     fn note(&mut self, at: Time, event: &Event, view: View<'_>) {
-        let partner = |job: JobId| beside(view, job, &view.job(job)?.held()?.gpus);
+        let partner = |job: JobId| beside(view, job, &view.job(job)?.bound()?.gpus);
         let affected = |sim: &Self, job: JobId| {
-            let held = view.job(job).and_then(|j| j.held());
-            held.map_or(Vec::new(), |held| sim.affected(view, job, &held.gpus))
+            let bound = view.job(job).and_then(|j| j.bound());
+            bound.map_or(Vec::new(), |bound| sim.affected(view, job, &bound.gpus))
         };
         self.after = match event {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
@@ -848,14 +848,14 @@ impl Backend for Simulator<'_> {
                 Command::Stop { job, attempt, .. } => {
                     let Some(j) = view.job(*job) else { continue };
                     if self.charges
-                        && let Some(held) = j.held()
+                        && let Some(bound) = j.bound()
                     {
-                        self.history.insert(*job, held.clone());
+                        self.history.insert(*job, bound.clone());
                     }
-                    let partner = j.held().and_then(|held| beside(view, *job, &held.gpus));
+                    let partner = j.bound().and_then(|bound| beside(view, *job, &bound.gpus));
                     self.refresh(view, partner);
-                    if let Some(held) = j.held() {
-                        self.refresh_all(view, self.affected(view, *job, &held.gpus));
+                    if let Some(bound) = j.bound() {
+                        self.refresh_all(view, self.affected(view, *job, &bound.gpus));
                     }
                     let takes = self
                         .overheads
@@ -899,10 +899,11 @@ impl Backend for Simulator<'_> {
                 self.expect_all(view, &job, job.attempt());
                 continue;
             }
-            let rate = match job.held() {
-                Some(held) => self
-                    .execution
-                    .any_rate(&mut self.execution_memory, view, &job, held),
+            let rate = match job.bound() {
+                Some(bound) => {
+                    self.execution
+                        .any_rate(&mut self.execution_memory, view, &job, bound)
+                }
                 None => 0.0,
             };
             if rate.is_finite() && rate >= 0.0 {
@@ -947,7 +948,7 @@ impl Backend for Simulator<'_> {
         })
     }
 
-    fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), SimError> {
+    fn lost_turn(&mut self, at: Time, error: DecisionError) -> Result<(), SimError> {
         Err(SimError::Policy { at, error })
     }
 }
@@ -972,8 +973,8 @@ impl Simulator<'_> {
 
     fn start(&mut self, view: View<'_>, id: JobId, attempt: u32, old: Option<&Assignment>) {
         let Some(job) = view.job(id) else { return };
-        let Some(held) = job.held() else { return };
-        let reachable = held.gpus.iter().all(|g| {
+        let Some(bound) = job.bound() else { return };
+        let reachable = bound.gpus.iter().all(|g| {
             view.cluster()
                 .node_of(*g)
                 .and_then(|n| view.cluster().node(n))
@@ -995,7 +996,7 @@ impl Simulator<'_> {
         let takes = match old {
             Some(old) => {
                 self.overheads
-                    .any_change(&mut self.overheads_memory, view, &job, old, held)
+                    .any_change(&mut self.overheads_memory, view, &job, old, bound)
             }
             None => {
                 let before = if self.charges {
@@ -1004,7 +1005,7 @@ impl Simulator<'_> {
                     None
                 };
                 self.overheads
-                    .any_start(&mut self.overheads_memory, view, &job, before, held)
+                    .any_start(&mut self.overheads_memory, view, &job, before, bound)
             }
         };
         if takes > Seconds::ZERO {

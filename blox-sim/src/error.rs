@@ -1,7 +1,7 @@
 //! Errors that end a simulation.
 
 use crate::workload::WorkloadError;
-use blox_core::{DecideError, EventError, JobId, Time};
+use blox_core::{DecisionError, EventError, JobId, Time};
 
 /// An error that ends a simulation.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum SimError {
         /// Time of the failure.
         at: Time,
         /// The cause.
-        error: DecideError,
+        error: DecisionError,
     },
     /// The simulator and the state disagree: an error in this crate.
     #[error("at {at} s: {error}; this is an error in the simulator")]

@@ -12,7 +12,7 @@ use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::input::Input;
 use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{Decide, Event, JobId, MetricCollector, Seconds, State, Time, View};
+use blox_core::{Event, JobId, MetricCollector, Scheduler, Seconds, State, Time, View};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ pub fn forecaster(look_ahead: LookAhead) -> Arc<dyn Forecaster> {
 
 impl Forecaster for LookAhead {
     /// The policy itself is not changed.
-    fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast {
+    fn forecast(&self, state: &State, policy: &dyn Scheduler, horizon: Horizon) -> Forecast {
         let completion = match self.trigger.period().and_then(AtRoundEnd::every) {
             Some(rule) => Completion::AtRoundEnd(rule),
             None => Completion::Other(Arc::new(Exact)),
@@ -196,7 +196,7 @@ impl Backend for Until<'_> {
         self.inner.refused(at, event, error)
     }
 
-    fn lost_turn(&mut self, at: Time, error: blox_core::DecideError) -> Result<(), Self::Error> {
+    fn lost_turn(&mut self, at: Time, error: blox_core::DecisionError) -> Result<(), Self::Error> {
         self.inner.lost_turn(at, error)
     }
 }

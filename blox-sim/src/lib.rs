@@ -42,13 +42,13 @@ pub mod registry;
 pub mod results;
 mod simulation;
 pub mod stepping;
-mod told;
 pub mod virtual_clusters;
 mod watch;
 pub mod workload;
+mod workload_info;
 
 pub use error::SimError;
 pub use measure::Measure;
 pub use simulation::{Collected, Report, Simulation};
-pub use told::Told;
 pub use watch::{Ended, Watch};
+pub use workload_info::WorkloadInfo;

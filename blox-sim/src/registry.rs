@@ -5,7 +5,7 @@
 //! `--completion`.
 //!
 //! ```
-//! use blox_core::registry::{Named, Registry};
+//! use blox_core::registry::{ComponentSpec, Registry};
 //! use blox_sim::execution::{Contention, FixedRate};
 //! use blox_sim::registry::World;
 //!
@@ -16,7 +16,7 @@
 //!     &[],
 //!     |_params, _seed| Ok(Box::new(Contention::over(FixedRate, 1.0))),
 //! );
-//! let model = registry.execution_models().build(&Named::plain("half-speed-neighbours"), 1);
+//! let model = registry.execution_models().build(&ComponentSpec::plain("half-speed-neighbours"), 1);
 //! assert!(model.is_ok());
 //! ```
 
@@ -25,14 +25,14 @@ use crate::completion::{CompletionRule, Exact};
 use crate::execution::{AnyExecution, Contention, FixedRate, Variability, as_specified, untrained};
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use blox_core::Seconds;
-use blox_core::registry::{Params, Registry, RegistryError, Shelf, param};
+use blox_core::registry::{ComponentRegistry, Params, Registry, RegistryError, param};
 
 /// Execution models by name.
-pub type ExecutionModels = Shelf<Box<dyn AnyExecution>>;
+pub type ExecutionModels = ComponentRegistry<Box<dyn AnyExecution>>;
 /// Overheads by name.
-pub type OverheadModels = Shelf<Box<dyn AnyOverheads>>;
+pub type OverheadModels = ComponentRegistry<Box<dyn AnyOverheads>>;
 /// Completion rules by name.
-pub type CompletionRules = Shelf<Box<dyn CompletionRule>>;
+pub type CompletionRules = ComponentRegistry<Box<dyn CompletionRule>>;
 
 /// Access to the components of the simulated world in a registry.
 pub trait World {
@@ -54,9 +54,9 @@ const EXECUTION: &str = "execution model";
 const OVERHEADS: &str = "overheads";
 const COMPLETION: &str = "completion rule";
 
-fn copy<T: 'static>(registry: &Registry, kind: &'static str) -> Shelf<T> {
+fn copy<T: 'static>(registry: &Registry, kind: &'static str) -> ComponentRegistry<T> {
     let known = registry.others::<T>().cloned();
-    known.unwrap_or_else(|| Shelf::new(kind))
+    known.unwrap_or_else(|| ComponentRegistry::new(kind))
 }
 
 impl World for Registry {
@@ -203,12 +203,12 @@ pub fn register(mut registry: Registry) -> Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::registry::Named;
+    use blox_core::registry::ComponentSpec;
 
     #[test]
     fn every_shipped_part_of_the_world_builds() {
         let registry = register(Registry::new());
-        let names = |name: &str| Named::plain(name);
+        let names = |name: &str| ComponentSpec::plain(name);
         for (name, _) in registry.execution_models().iter() {
             assert!(registry.execution_models().build(&names(name), 1).is_ok());
         }
@@ -224,7 +224,10 @@ mod tests {
     fn an_empty_registry_names_the_kind() {
         let text = |e: Option<RegistryError>| e.map(|e| e.to_string());
         let none = Registry::new();
-        let error = none.execution_models().build(&Named::plain("x"), 1).err();
+        let error = none
+            .execution_models()
+            .build(&ComponentSpec::plain("x"), 1)
+            .err();
         let expected = "unknown execution model `x`; known: none";
         assert_eq!(text(error).as_deref(), Some(expected));
     }

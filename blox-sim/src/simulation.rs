@@ -10,13 +10,15 @@ use crate::results::{
     Waits,
 };
 use crate::workload::Workload;
-use crate::{Ended, Measure, SimError, Told, Watch};
+use crate::{Ended, Measure, SimError, Watch, WorkloadInfo};
 use blox_core::core::Counters;
 use blox_core::drive::{drive, run_ready};
 use blox_core::journal::Journal;
 use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{ClusterSpec, Decide, Event, JobId, MetricCollector, Phase, Pipeline, State, Time};
+use blox_core::{
+    ClusterSpec, Event, JobId, MetricCollector, Phase, Pipeline, Scheduler, State, Time,
+};
 use std::sync::Arc;
 
 /// A simulation: a cluster, and the components of the simulated world.
@@ -79,7 +81,7 @@ pub struct Report {
     /// there is not specified.
     pub resized: u64,
     /// Numbers of measured jobs with the data that some policies need.
-    pub told: Told,
+    pub workload_info: WorkloadInfo,
     /// Counters of the core.
     pub counters: Counters,
     /// How the simulation ended.
@@ -107,7 +109,7 @@ impl Report {
             waits: Vec::new(),
             story: Vec::new(),
             resized: 0,
-            told: Told::default(),
+            workload_info: WorkloadInfo::default(),
             counters,
             ended,
             end,
@@ -392,7 +394,7 @@ impl Simulation {
     /// The workload cannot be read, or the policy fails.
     pub fn run_whole(
         &self,
-        scheduler: &mut dyn Decide,
+        scheduler: &mut dyn Scheduler,
         trigger: Box<dyn DecisionTrigger>,
         workload: &mut dyn Workload,
         journal: Option<Box<dyn Journal>>,
@@ -527,7 +529,7 @@ impl Simulation {
             },
             story: recorder.story,
             resized: recorder.resized,
-            told: recorder.told,
+            workload_info: recorder.workload_info,
             counters,
             ended: backend.ended,
             end,
@@ -544,10 +546,10 @@ mod tests {
     use crate::results::AssignmentRow;
     use crate::workload::Jobs;
     use blox_core::{
-        Adapts, AdmissionPolicy, Assignment, Composition, DecideError, Draft, DraftError, Extras,
-        GpuCount, GpuId, JobQueue, JobSpec, NodeAction, NodeActions, NodeId, NodeSpec, Outcome,
-        PlacementPolicy, Plan, Policy, Reason, Request, Seconds, Stateless, TrainingSpec, Validity,
-        Verdicts, View,
+        Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Composition, DecisionError, Draft,
+        DraftError, Extras, GpuCount, GpuId, JobQueue, JobSpec, NodeAction, NodeActions, NodeId,
+        NodeSpec, Outcome, PlacementPolicy, Plan, Policy, Reason, Request, Seconds, Stateless,
+        TrainingSpec, Validity, View,
         order::SortKey,
         policy::{by_key, scheduling_fn},
     };
@@ -575,7 +577,10 @@ mod tests {
         }
 
         fn on_event(&self, _: &mut bool, _: View<'_>, event: &Event) {
-            assert!(!matches!(event, Event::Ended { .. }), "told of an end");
+            assert!(
+                !matches!(event, Event::Ended { .. }),
+                "workload_info of an end"
+            );
         }
     }
 
@@ -585,7 +590,7 @@ mod tests {
             _: &mut bool,
             _: View<'_>,
             asking: &[JobId],
-            out: &mut Verdicts,
+            out: &mut AdmissionDecisions,
         ) -> Validity {
             asking.iter().for_each(|job| out.accept(*job));
             Validity::UntilEvent
@@ -599,7 +604,7 @@ mod tests {
         let run = Simulation::new(ClusterSpec::uniform(1, 2)).run(falls.clone(), &mut jobs());
         let error = run.unwrap_err().to_string();
         assert!(
-            error.contains("policy `fifo` panicked: told of an end"),
+            error.contains("policy `fifo` panicked: workload_info of an end"),
             "{error}"
         );
         // If jobs end one after another, the first end ends the run.
@@ -663,17 +668,22 @@ mod tests {
         #[derive(Clone)]
         struct Lazy(Pipeline, u32);
 
-        impl Decide for Lazy {
+        impl Scheduler for Lazy {
             fn name(&self) -> &'static str {
                 "lazy"
             }
             fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
                 self.0.manage(view, out)
             }
-            fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+            fn admit(
+                &mut self,
+                view: View<'_>,
+                asking: &[JobId],
+                out: &mut AdmissionDecisions,
+            ) -> Validity {
                 self.0.admit(view, asking, out)
             }
-            fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+            fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
                 self.1 += 1;
                 match self.1 % 2 {
                     1 => Ok(Validity::NextRound),

@@ -7,7 +7,7 @@ use crate::{Ended, SimError};
 use blox_core::decision::Command;
 use blox_core::drive::{Backend, Turn, run_ready, turn};
 use blox_core::input::Input;
-use blox_core::{Decide, DecideError, Event, EventError, Pipeline, Plan, Time, View};
+use blox_core::{DecisionError, Event, EventError, Pipeline, Plan, Scheduler, Time, View};
 
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,7 +137,7 @@ impl Backend for Watched<'_, '_> {
         self.simulator.refused(at, event, error)
     }
 
-    fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), SimError> {
+    fn lost_turn(&mut self, at: Time, error: DecisionError) -> Result<(), SimError> {
         self.simulator.lost_turn(at, error)
     }
 }

@@ -3,7 +3,7 @@
 
 use blox::backend::{Core, Follower, Input, Saved as SavedCore};
 use blox::core::{ClusterSpec, Event, JobId, JobSpec, Name, NodeSpec, Outcome, Pipeline, Time};
-use blox_cluster::protocol::scheduler::{Effect, Heard, Request, Saved, Scheduler, Settings};
+use blox_cluster::protocol::scheduler::{Controller, Effect, Heard, Request, Saved, Settings};
 use blox_cluster::protocol::{
     AttemptId, AttemptReport, ClusterId, Exit, Fence, Final, Incarnation, Millis, Orders, Progress,
     Record, Report, Said, Session, Status, Task, Wish,
@@ -35,7 +35,7 @@ struct NodeModel {
 
 /// A cluster under the daemon's scheduler.
 struct Rehearsal {
-    machine: Scheduler,
+    machine: Controller,
     policy: Follower,
     nodes: Vec<NodeModel>,
     now: u64,
@@ -63,7 +63,7 @@ pub fn rehearse(
         speed: SPEED,
         ..Settings::default()
     };
-    let (machine, first) = Scheduler::begin(
+    let (machine, first) = Controller::begin(
         settings,
         Saved::default(),
         &[],
@@ -210,8 +210,8 @@ impl Rehearsal {
                     ..
                 } => drop(self.outcomes.insert(*job, *outcome)),
                 Input::Decided { decision, .. } => {
-                    for (job, verdict) in decision.verdicts.iter() {
-                        if let blox::core::Verdict::Reject(_) = verdict {
+                    for (job, admission) in decision.admissions.iter() {
+                        if let blox::core::AdmissionDecision::Reject(_) = admission {
                             self.outcomes.insert(*job, Outcome::Rejected);
                         }
                     }

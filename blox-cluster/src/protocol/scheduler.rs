@@ -13,7 +13,7 @@ use super::timers::Timers;
 use blox_core::core::{self, Core, Question};
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
-    AfterDrain, Command, DecideError, Decision, Event, Feasibility, Input, JobId, JobSpec, Name,
+    AfterDrain, Command, Decision, DecisionError, Event, Feasibility, Input, JobId, JobSpec, Name,
     NodeAction, NodeId, NodeStatus, Phase, Reason, Refused, Seconds, Time, View,
 };
 use serde::{Deserialize, Serialize};
@@ -25,10 +25,10 @@ pub enum Heard {
     /// A node reported.
     Report(Report),
     /// The policy, which runs in its own thread, answered a question or failed.
-    Answer(u64, Result<Box<Decision>, DecideError>),
+    Answer(u64, Result<Box<Decision>, DecisionError>),
     /// The policy exceeded its time limit for the open question. It receives the next question only
     /// after its late answer, because it could not answer sooner.
-    Late(DecideError),
+    Late(DecisionError),
     /// A user request.
     Request(Request),
     /// Ended jobs are in the archive.
@@ -186,7 +186,7 @@ pub struct Saved {
 }
 
 /// State of the scheduler.
-pub struct Scheduler {
+pub struct Controller {
     core: Core,
     launches: Launches,
     settings: Settings,
@@ -201,7 +201,7 @@ pub struct Scheduler {
     feasibility: Option<Feasibility>,
 }
 
-impl Scheduler {
+impl Controller {
     /// Creates a scheduler from a snapshot and the records after it. `now` is the machine's clock,
     /// `at` the Unix time. The cluster's time counts from the first start with a new log. The returned step records the start. It must be on disk before the
     /// scheduler sends any message.
@@ -254,7 +254,7 @@ impl Scheduler {
         durable.apply(&record);
         step.records.push(record);
         let open = core.open();
-        let mut scheduler = Scheduler {
+        let mut scheduler = Controller {
             launches: Launches::new(settings.timers, durable, clock),
             core,
             settings,
@@ -267,7 +267,7 @@ impl Scheduler {
         };
         // The question that was open at the shutdown can no longer be answered.
         if let Some(Question { number, .. }) = open {
-            let (question, why) = (number, DecideError::Restarted);
+            let (question, why) = (number, DecisionError::Restarted);
             scheduler.tell(Input::Lost { at, question, why }, &mut step);
         }
         (scheduler, step)

@@ -201,7 +201,7 @@ mod tests {
 
     /// Starts a shell with a child that detaches: it shares neither session nor group nor
     /// environment.
-    fn hiding(mark: &str, held: &Containment) -> Child {
+    fn hiding(mark: &str, bound: &Containment) -> Child {
         let mut command = Command::new("sh");
         let long = long();
         command
@@ -210,17 +210,17 @@ mod tests {
                 &format!("setsid env -i sleep {long} & exec sleep {long}"),
             ])
             .env(MARK, mark);
-        held.enter(true);
+        bound.enter(true);
         let child = command.spawn().unwrap();
-        held.enter(false);
+        bound.enter(false);
         child
     }
 
     fn ends_all(kind: &str, root: Option<Group>) {
         let mark = format!("test-{kind}-{}", std::process::id());
-        let mut held = Containment::within(&mark, root);
-        held.create();
-        let mut child = hiding(&mark, &held);
+        let mut bound = Containment::within(&mark, root);
+        bound.create();
+        let mut child = hiding(&mark, &bound);
         #[allow(clippy::disallowed_methods, reason = "patience has an end")]
         let begin = Instant::now();
         let wait = |what: &str, holds: &mut dyn FnMut() -> bool| {
@@ -230,15 +230,15 @@ mod tests {
             }
         };
         // Without a cgroup, the detached process is not found.
-        let seen = if held.group.is_some() { 2 } else { 1 };
-        wait("they are seen", &mut || held.processes().len() == seen);
+        let seen = if bound.group.is_some() { 2 } else { 1 };
+        wait("they are seen", &mut || bound.processes().len() == seen);
         wait("they are ended", &mut || {
-            held.kill();
+            bound.kill();
             let _ = child.try_wait();
-            held.is_empty()
+            bound.is_empty()
         });
-        held.remove();
-        let left = held.group.as_ref().is_some_and(|g| g.dir().exists());
+        bound.remove();
+        let left = bound.group.as_ref().is_some_and(|g| g.dir().exists());
         assert!(!left, "{kind}: the cgroup is left");
     }
 

@@ -6,7 +6,7 @@ use super::room::{end_of, share};
 use super::scheduler::Handle;
 use super::shim::LaunchFile;
 use crate::protocol::launches::Past;
-use crate::protocol::scheduler::Scheduler;
+use crate::protocol::scheduler::Controller;
 use crate::protocol::{AttemptId, Millis, Session};
 use crate::wire::pb;
 use blox_core::JobId;
@@ -103,7 +103,7 @@ struct Place {
 }
 
 /// Returns the location of a launch's logs. `past` is the job if it is archived.
-fn place(s: &Scheduler, job: JobId, launch: Option<u32>, past: Option<&Past>) -> Option<Place> {
+fn place(s: &Controller, job: JobId, launch: Option<u32>, past: Option<&Past>) -> Option<Place> {
     let durable = s.launches().durable();
     let brief = durable.jobs.get(&job).or(past.map(|past| &past.brief))?;
     let archived = past.iter().flat_map(|past| &past.accounts);
@@ -172,7 +172,7 @@ async fn copy(
     let mut past: Option<Arc<Past>> = None;
     loop {
         let archived = past.clone();
-        let look = move |s: &Scheduler, _: Millis| {
+        let look = move |s: &Controller, _: Millis| {
             let past = archived.as_deref();
             (place(s, job, launch, past), place(s, job, None, past))
         };
@@ -361,7 +361,7 @@ mod tests {
         let trigger = Box::new(Rounds::default());
         let (settings, saved) = (Settings::default(), Saved::default());
         let cluster = ClusterId("c".into());
-        let (mut s, _) = Scheduler::begin(
+        let (mut s, _) = Controller::begin(
             settings,
             saved,
             &[],

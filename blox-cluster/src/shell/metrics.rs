@@ -3,7 +3,7 @@
 use super::scheduler::Handle;
 use crate::daemon::Counters;
 use crate::protocol::Millis;
-use crate::protocol::scheduler::Scheduler;
+use crate::protocol::scheduler::Controller;
 use blox_core::NodeStatus;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -80,7 +80,7 @@ fn room(out: &mut String, is: bool) {
     put(out, "log_has_room", "gauge", help, &value);
 }
 
-fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
+fn text(s: &Controller, now: Millis, counters: &Counters) -> String {
     let mut out = String::new();
     let one = |x: f64| vec![(String::new(), x)];
     let by = |label: &str, map: BTreeMap<String, u64>| -> Vec<(String, f64)> {
@@ -126,9 +126,9 @@ fn text(s: &Scheduler, now: Millis, counters: &Counters) -> String {
         *nodes.entry(status.to_owned()).or_default() += 1;
         // GPUs of a removed node do not count.
         for gpu in node.gpus().filter(|_| status != "left") {
-            let held = cluster.held_by(gpu).next().is_some();
+            let bound = cluster.bound_to(gpu).next().is_some();
             let state = match status {
-                _ if held => "held",
+                _ if bound => "held",
                 "up" => "free",
                 status => status,
             };

@@ -298,7 +298,7 @@ struct Shell {
     ended: Ended,
     /// Messages for the operator.
     notes: Vec<String>,
-    // Held for the lifetime of the shell.
+    // Bound for the lifetime of the shell.
     _lock: File,
 }
 
@@ -561,13 +561,13 @@ impl Shell {
         } else if let Some(pid) = shim_of(&dir) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        let held = Containment::of(&w.mark);
-        held.kill();
-        if !held.is_empty() || is_locked(&dir) {
+        let bound = Containment::of(&w.mark);
+        bound.kill();
+        if !bound.is_empty() || is_locked(&dir) {
             // The next poll tries again.
             return;
         }
-        held.remove();
+        bound.remove();
         let said: Option<StatusFile> = files::said(&dir.join("status.json"));
         let said = said.or_else(|| w.said.clone());
         let (exit, why) = match &w.bad_file {

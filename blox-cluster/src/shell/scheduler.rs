@@ -9,13 +9,13 @@ use crate::daemon::{
 pub use crate::daemon::{Limits, SchedulerError};
 use crate::log::{Log, LogError};
 use crate::protocol::launches::Past;
-use crate::protocol::scheduler::{Heard, RequestError, Scheduler, Settings};
+use crate::protocol::scheduler::{Controller, Heard, RequestError, Settings};
 use crate::protocol::{ClusterId, Millis, Orders, Session};
 use crate::wire::pb;
 use blox_core::core::Core;
 use blox_core::runtime::Observers;
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{DecideError, Decision, Input, JobId, MemoryError, Name, Pipeline, Time};
+use blox_core::{Decision, DecisionError, Input, JobId, MemoryError, Name, Pipeline, Time};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -33,7 +33,7 @@ pub(super) enum Message {
     /// A node manager's session has opened a stream.
     Linked(Name, Session, ToNode),
     /// The policy's answer to a question.
-    Answer(u64, Result<Box<Decision>, DecideError>),
+    Answer(u64, Result<Box<Decision>, DecisionError>),
     /// A message for the operator.
     Notice(String),
     /// A read-only access to the state.
@@ -48,7 +48,7 @@ pub(super) enum Message {
 pub(super) type ToNode = channel::Sender<Result<pb::Orders, tonic::Status>>;
 
 /// Function that reads the state.
-pub(super) type Look = Box<dyn FnOnce(&Scheduler, Millis) + Send>;
+pub(super) type Look = Box<dyn FnOnce(&Controller, Millis) + Send>;
 
 /// Channel for the reply to an input.
 pub(super) type Reply = oneshot::Sender<Result<JobId, RequestError>>;
@@ -73,10 +73,10 @@ impl Handle {
     /// Reads the scheduler's state.
     pub(super) async fn look<T: Send + 'static>(
         &self,
-        f: impl FnOnce(&Scheduler, Millis) -> T + Send + 'static,
+        f: impl FnOnce(&Controller, Millis) -> T + Send + 'static,
     ) -> Option<T> {
         let (tx, rx) = oneshot::channel();
-        let look = move |s: &Scheduler, now: Millis| drop(tx.send(f(s, now)));
+        let look = move |s: &Controller, now: Millis| drop(tx.send(f(s, now)));
         self.to.send(Message::Look(Box::new(look))).ok()?;
         rx.await.ok()
     }
@@ -493,7 +493,7 @@ mod tests {
         };
         let look = |handle: &Handle| {
             let (tx, rx) = oneshot::channel();
-            let look = move |s: &Scheduler, _: Millis| {
+            let look = move |s: &Controller, _: Millis| {
                 let _ = tx.send(s.core().state().next_job_id());
             };
             handle.to.send(Message::Look(Box::new(look))).unwrap();
@@ -518,7 +518,7 @@ mod tests {
         assert_eq!(submit(&handle, "b").blocking_recv(), Ok(Ok(JobId(1))));
         assert_eq!(handle.counters.why_no_room(), None);
         let said: Vec<String> = std::iter::from_fn(|| notices.try_recv().ok()).collect();
-        assert!(said[0].contains("the log needs room"), "{said:?}");
+        assert!(said[0].contains("free space for the log"), "{said:?}");
         assert_eq!((said.len(), &*said[1]), (2, "the log has room again"));
         // The scheduler can be stopped meanwhile.
         std::fs::write(&full, "").unwrap();
@@ -535,7 +535,7 @@ mod tests {
             Watch::default(),
         );
         let why = refused.err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(why.contains("the log needs room"), "{why}");
+        assert!(why.contains("free space for the log"), "{why}");
         std::fs::remove_file(&full).unwrap();
         let again = begin();
         assert_eq!(look(&again.handle), Some(JobId(2)));
@@ -625,7 +625,7 @@ mod tests {
         };
         let kept = |handle: &Handle| {
             let (tx, rx) = oneshot::channel();
-            let look = move |s: &Scheduler, _: Millis| {
+            let look = move |s: &Controller, _: Millis| {
                 let durable = s.launches().durable();
                 let archived: u64 = durable.archived.jobs.values().sum();
                 let _ = tx.send((durable.jobs.len(), archived));

@@ -7,7 +7,7 @@ use super::scheduler::{Handle, Message, Running, SchedulerError};
 use super::shown;
 use super::token::{Guard, Token};
 use crate::client::root;
-use crate::protocol::scheduler::{Heard, Request as Ask, RequestError, Scheduler};
+use crate::protocol::scheduler::{Controller, Heard, Request as Ask, RequestError};
 use crate::protocol::{Millis, Report, Session};
 use crate::wire::{LARGEST, LARGEST_JOB, check_new, job_spec, pb};
 use blox_core::{JobId, Name, NodeId, NodeStatus, Seconds};
@@ -190,7 +190,7 @@ impl Service {
     /// latest.
     async fn node(&self, wanted: String) -> Result<NodeId, Status> {
         let none = Status::not_found(format!("there is no node {wanted}"));
-        let find = move |s: &Scheduler, _: Millis| {
+        let find = move |s: &Controller, _: Millis| {
             let there = |n: &&blox_core::Node| {
                 let named = n.spec().name.as_ref().is_some_and(|x| x.as_str() == wanted);
                 n.status() != NodeStatus::Left && (named || n.id().to_string() == wanted)
@@ -323,7 +323,7 @@ impl pb::jobs_server::Jobs for Service {
         request: Request<pb::ListRequest>,
     ) -> Result<Response<pb::ListReply>, Status> {
         let pb::ListRequest { job, all } = request.into_inner();
-        let look = move |s: &Scheduler, now: Millis| shown::jobs(s, now, job.map(JobId), all);
+        let look = move |s: &Controller, now: Millis| shown::jobs(s, now, job.map(JobId), all);
         let jobs = self
             .handle
             .look(look)
@@ -334,7 +334,7 @@ impl pb::jobs_server::Jobs for Service {
         };
         let none = || Status::not_found(format!("there is no job {job}"));
         let past = self.handle.archived(JobId(job)).await?.ok_or_else(none)?;
-        let look = move |s: &Scheduler, _: Millis| vec![shown::archived(s, &past)];
+        let look = move |s: &Controller, _: Millis| vec![shown::archived(s, &past)];
         let jobs = self.handle.look(look).await;
         let jobs = jobs.ok_or_else(|| self.handle.gone())?;
         Ok(Response::new(pb::ListReply { jobs }))

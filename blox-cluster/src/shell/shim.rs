@@ -87,25 +87,25 @@ pub fn run(dir: &Path) -> io::Result<()> {
     let missing = || io::Error::other("launch.json and control.json are needed");
     let launch: LaunchFile = files::read(&dir.join("launch.json"))?.ok_or_else(missing)?;
     let control: Control = files::read(&dir.join("control.json"))?.ok_or_else(missing)?;
-    let mut held = Containment::of(&launch.mark);
-    held.create();
+    let mut bound = Containment::of(&launch.mark);
+    bound.create();
     let began = now();
     if began >= control.lease {
         // The order arrived too late: no rank was started, and none will be.
-        return finish(&lock, &held, cut_before_start());
+        return finish(&lock, &bound, cut_before_start());
     }
     let ranks = launch.task.ranks.iter();
     let logs: Vec<PathBuf> = ranks
         .flat_map(|rank| ["out", "err"].map(|kind| log(dir, *rank, kind)))
         .collect();
     let logs = Shares::of(&logs, launch.log_bytes);
-    held.enter(true);
+    bound.enter(true);
     let started = start_all(dir, &launch);
-    held.enter(false);
+    bound.enter(false);
     let children = match started {
         Ok(children) => children,
         Err((mut children, why)) => {
-            end_all(&held, children.iter_mut());
+            end_all(&bound, children.iter_mut());
             let done = Final {
                 exit: Exit::Failed { code: 127 },
                 ran: now() - began,
@@ -113,7 +113,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
                 why,
                 exited_zero: false,
             };
-            return finish(&lock, &held, done);
+            return finish(&lock, &bound, done);
         }
     };
     Watch {
@@ -121,7 +121,7 @@ pub fn run(dir: &Path) -> io::Result<()> {
         lock,
         machine: Shim::new(launch.timers, control.lease, children.len(), began),
         children: children.into_iter().map(Some).collect(),
-        held,
+        bound,
         logs,
         began,
         killing: false,
@@ -145,10 +145,10 @@ fn cut_before_start() -> Final {
 }
 
 /// Kills all processes until none is left.
-fn end_all<'a>(held: &Containment, children: impl Iterator<Item = &'a mut Child>) {
+fn end_all<'a>(bound: &Containment, children: impl Iterator<Item = &'a mut Child>) {
     let mut children: Vec<&mut Child> = children.collect();
-    while !held.is_empty() {
-        held.kill();
+    while !bound.is_empty() {
+        bound.kill();
         children.iter_mut().for_each(|c| drop(c.try_wait()));
         std::thread::sleep(LOOK);
     }
@@ -181,8 +181,8 @@ impl Lock {
     }
 }
 
-fn finish(lock: &Lock, held: &Containment, done: Final) -> io::Result<()> {
-    held.remove();
+fn finish(lock: &Lock, bound: &Containment, done: Final) -> io::Result<()> {
+    bound.remove();
     let path = lock.path.with_file_name("final.json");
     // A full disk may have space again, and only the node manager waits for the result.
     for _ in 0..FINISH_TRIES {
@@ -200,7 +200,7 @@ struct Watch {
     lock: Lock,
     machine: Shim,
     children: Vec<Option<Child>>,
-    held: Containment,
+    bound: Containment,
     logs: Shares,
     began: Millis,
     killing: bool,
@@ -220,14 +220,14 @@ impl Watch {
             if !self.lock.holds() {
                 // The new content of the folder does not belong to this launch, so its lease cannot
                 // be renewed.
-                end_all(&self.held, self.children.iter_mut().flatten());
-                self.held.remove();
+                end_all(&self.bound, self.children.iter_mut().flatten());
+                self.bound.remove();
                 return Ok(());
             }
             let done = self.look()?;
             self.logs.cut();
             if let Some(done) = done {
-                return finish(&self.lock, &self.held, done);
+                return finish(&self.lock, &self.bound, done);
             }
             std::thread::sleep(LOOK);
         }
@@ -258,19 +258,19 @@ impl Watch {
             inputs.extend(control.map(ShimInput::Control));
         }
         if self.killing {
-            if self.held.is_empty() && self.children.iter().all(Option::is_none) {
+            if self.bound.is_empty() && self.children.iter().all(Option::is_none) {
                 inputs.push(ShimInput::Empty);
             } else {
-                self.held.kill();
+                self.bound.kill();
             }
         }
         for input in inputs {
             for effect in self.machine.step(now(), input) {
                 match effect {
-                    ShimEffect::Term => self.held.terminate(),
+                    ShimEffect::Term => self.bound.terminate(),
                     ShimEffect::KillAll => {
                         self.killing = true;
-                        self.held.kill();
+                        self.bound.kill();
                     }
                     ShimEffect::Finish(done) => return Ok(Some(done)),
                 }

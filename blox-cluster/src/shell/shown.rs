@@ -1,14 +1,19 @@
 //! Job and node listings for users.
 
 use crate::protocol::launches::{Brief, End, Goal, Past};
-use crate::protocol::scheduler::Scheduler;
+use crate::protocol::scheduler::Controller;
 use crate::protocol::{Exit, Millis, PartId};
 use crate::wire::pb;
 use blox_core::{JobId, JobRef, Name, NodeStatus, Phase, Reason};
 use std::collections::BTreeSet;
 
 /// Lists one job, all jobs that have not ended, or all jobs that are not archived.
-pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -> Vec<pb::JobLine> {
+pub(super) fn jobs(
+    s: &Controller,
+    now: Millis,
+    only: Option<JobId>,
+    all: bool,
+) -> Vec<pb::JobLine> {
     let view = s.view();
     let durable = s.launches().durable();
     let known = durable.jobs.keys().copied();
@@ -26,7 +31,7 @@ pub(super) fn jobs(s: &Scheduler, now: Millis, only: Option<JobId>, all: bool) -
 }
 
 /// Returns the line of one archived job.
-pub(super) fn archived(s: &Scheduler, job: &Past) -> pb::JobLine {
+pub(super) fn archived(s: &Controller, job: &Past) -> pb::JobLine {
     let mut line = past(s, job);
     add_details(&mut line, &job.brief);
     line
@@ -41,7 +46,7 @@ fn add_details(line: &mut pb::JobLine, brief: &Brief) {
 }
 
 /// Returns the line of an ended job.
-fn past(s: &Scheduler, job: &Past) -> pb::JobLine {
+fn past(s: &Controller, job: &Past) -> pb::JobLine {
     let (phase, brief) = (job.became(), &job.brief);
     let durable = s.launches().durable();
     let mut line = pb::JobLine {
@@ -76,11 +81,11 @@ fn past(s: &Scheduler, job: &Past) -> pb::JobLine {
     line
 }
 
-fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
+fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
     let text = |n: &Option<Name>| n.as_ref().map_or_else(String::new, |n| n.to_string());
     let view = s.view();
     let mut nodes: Vec<String> = Vec::new();
-    for gpu in job.held().iter().flat_map(|a| &a.gpus) {
+    for gpu in job.bound().iter().flat_map(|a| &a.gpus) {
         let node = view.cluster().node_of(*gpu).and_then(|n| view.node(n));
         let name = node.map(|n| text(&n.spec().name)).unwrap_or_default();
         if !nodes.contains(&name) {
@@ -121,14 +126,14 @@ fn line(s: &Scheduler, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
 }
 
 /// Returns the reason why a job does not run; empty if it runs.
-fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
+fn reason(s: &Controller, job: &JobRef<'_>) -> String {
     if let Some(until) = s.launches().durable().backing_off.get(&job.id()) {
         let left = (*until - s.view().now()).secs().max(0.0);
         return format!("it failed, and is tried again in {left:.0} s");
     }
     let core = s.core();
     let why = match job.phase() {
-        Phase::Running | Phase::Starting if job.held().is_some() => return String::new(),
+        Phase::Running | Phase::Starting if job.bound().is_some() => return String::new(),
         Phase::Starting => &Reason::WaitingForGpus,
         // The reason of the stop is shown until a decision has considered the job.
         Phase::Waiting if core.last_decision() >= Some(job.eligible_since()) => {
@@ -140,7 +145,7 @@ fn reason(s: &Scheduler, job: &JobRef<'_>) -> String {
 }
 
 fn accounts<'a>(
-    s: &Scheduler,
+    s: &Controller,
     all: impl Iterator<Item = (PartId, &'a End)>,
 ) -> Vec<pb::AccountLine> {
     // The name in the node listing.
@@ -161,7 +166,7 @@ fn accounts<'a>(
 }
 
 /// Lists all nodes that have not been removed.
-pub(super) fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
+pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
     let cluster = s.view().cluster();
     let there = |n: &&blox_core::Node| n.status() != NodeStatus::Left;
     let all = cluster.nodes().iter().filter(there);
@@ -169,7 +174,7 @@ pub(super) fn nodes(s: &Scheduler, now: Millis) -> Vec<pb::NodeLine> {
         // Two jobs that share GPUs alternate in the list of owners.
         let jobs: BTreeSet<u32> = n
             .gpus()
-            .flat_map(|g| cluster.held_by(g))
+            .flat_map(|g| cluster.bound_to(g))
             .map(|j| j.0)
             .collect();
         pb::NodeLine {

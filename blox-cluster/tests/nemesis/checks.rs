@@ -20,7 +20,7 @@
 //! - I15: the policy and the observers receive each input once, in order, and after it is on disk.
 
 use blox_cluster::protocol::message::{Meeting, Status, Task};
-use blox_cluster::protocol::scheduler::Scheduler;
+use blox_cluster::protocol::scheduler::Controller;
 use blox_cluster::protocol::{AttemptId, Exit, PartId, Record, Report};
 use blox_core::{Event, Input, JobId, Name, NodeAction, NodeId, NodeStatus, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
@@ -268,7 +268,7 @@ impl Checks {
     }
 
     /// Checks the invariants of a running scheduler.
-    pub fn alive(&self, s: &Scheduler) -> Result<(), String> {
+    pub fn alive(&self, s: &Controller) -> Result<(), String> {
         if s.refused_events() > 0 {
             return Err(format!("core: refused: {}", s.last_refused()));
         }
@@ -284,7 +284,7 @@ impl Checks {
     /// Checks the invariants at the end.
     pub fn at_rest(
         &self,
-        s: &Scheduler,
+        s: &Controller,
         expected: &BTreeMap<Name, Vec<Outcome>>,
         clocks: &[u64],
     ) -> Result<(), String> {
@@ -347,8 +347,8 @@ impl Checks {
             if node.status() == NodeStatus::Left {
                 continue;
             }
-            let held = node.gpus().any(|g| cluster.held_by(g).next().is_some());
-            if node.status() != NodeStatus::Up || held || node.free_count() != node.gpu_count() {
+            let bound = node.gpus().any(|g| cluster.bound_to(g).next().is_some());
+            if node.status() != NodeStatus::Up || bound || node.free_count() != node.gpu_count() {
                 return Err(format!("I8: node {} is not whole again", node.id()));
             }
         }
@@ -356,7 +356,7 @@ impl Checks {
     }
 }
 
-fn ids_of(s: &Scheduler, index: usize) -> Result<Vec<NodeId>, String> {
+fn ids_of(s: &Controller, index: usize) -> Result<Vec<NodeId>, String> {
     let key = Name::from(format!("n{index}"));
     let durable = s.launches().durable();
     let all = durable.left.keys().chain(durable.nodes.keys());

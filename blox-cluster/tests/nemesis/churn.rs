@@ -3,8 +3,8 @@
 //! whether it has missed an event or a decision.
 
 use blox_core::{
-    Action, Assignment, Decide, DecideError, Event, GpuId, JobId, MemoryError, NodeActions, Plan,
-    Reason, Validity, Verdicts, View,
+    Action, AdmissionDecisions, Assignment, DecisionError, Event, GpuId, JobId, MemoryError,
+    NodeActions, Plan, Reason, Scheduler, Validity, View,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -26,7 +26,7 @@ fn digest(known: u64, value: u64) -> u64 {
         .rotate_left(23)
 }
 
-impl Decide for Churn {
+impl Scheduler for Churn {
     fn name(&self) -> &str {
         "churn"
     }
@@ -35,25 +35,30 @@ impl Decide for Churn {
         Validity::UntilEvent
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &mut self,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         for job in asking {
             out.accept(*job);
         }
-        let held = |r: &Reason| *r == Reason::HeldByUser;
-        for job in view.deferred().filter(|j| !held(j.reason())) {
+        let bound = |r: &Reason| *r == Reason::HeldByUser;
+        for job in view.deferred().filter(|j| !bound(j.reason())) {
             out.accept(job.id());
         }
         Validity::UntilEvent
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ (view.version() << 20));
         self.memory.1 = digest(self.memory.1, view.version());
         let calm = view.now().secs() > self.calm_after;
         let usable = view.nodes().filter(|n| n.is_usable());
         let mut free: Vec<GpuId> = usable
             .flat_map(|n| n.gpus())
-            .filter(|g| view.cluster().promised_to(*g).next().is_none())
+            .filter(|g| view.cluster().allocated_to(*g).next().is_none())
             .collect();
         let placed: Vec<_> = view.placed().collect();
         for job in placed {

@@ -12,7 +12,9 @@ use blox_cluster::log::Log;
 use blox_cluster::protocol::launches::Durable;
 use blox_cluster::protocol::message::Wish;
 use blox_cluster::protocol::node::{Node, NodeEffect, NodeInput, ShimSays};
-use blox_cluster::protocol::scheduler::{Heard, Request, RequestError, Saved, Scheduler, Settings};
+use blox_cluster::protocol::scheduler::{
+    Controller, Heard, Request, RequestError, Saved, Settings,
+};
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
     AttemptId, ClusterId, Epoch, Incarnation, Millis, Orders, Progress, Record, Report, Said,
@@ -22,7 +24,7 @@ use blox_core::core::Core;
 use blox_core::runtime::Follower;
 use blox_core::trigger::Rounds;
 use blox_core::{
-    DecideError, Decision, Extras, GpuCount, Input, JobId, JobSpec, Name, Outcome, Seconds, Time,
+    Decision, DecisionError, Extras, GpuCount, Input, JobId, JobSpec, Name, Outcome, Seconds, Time,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -59,7 +61,7 @@ const BOUND: u64 = 400_000;
 enum What {
     ToScheduler(Report),
     ToNode(usize, Orders),
-    Answer(u64, u64, Result<Box<Decision>, DecideError>),
+    Answer(u64, u64, Result<Box<Decision>, DecisionError>),
     SchedulerTick(u64),
     /// The scheduler writes the steps that wait.
     Flush(u64),
@@ -419,7 +421,7 @@ impl World {
     }
 
     /// The scheduler's state if it is on disk.
-    fn machine(&self) -> Option<&Scheduler> {
+    fn machine(&self) -> Option<&Controller> {
         self.life.as_ref().and_then(|l| l.daemon.written())
     }
 
@@ -791,7 +793,7 @@ impl World {
     fn answered(
         &mut self,
         question: u64,
-        answer: Result<Box<Decision>, DecideError>,
+        answer: Result<Box<Decision>, DecisionError>,
     ) -> Result<(), String> {
         let slow = self.chance(0.02);
         let delay = if slow {
@@ -802,7 +804,7 @@ impl World {
         let fails = self.chance(0.02);
         let number = self.life.as_ref().ok_or("no scheduler")?.number;
         let answer = match answer {
-            Ok(_) if fails => Err(DecideError::Panicked {
+            Ok(_) if fails => Err(DecisionError::Panicked {
                 policy: "churn".into(),
                 message: "made up".to_owned(),
             }),

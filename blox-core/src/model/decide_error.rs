@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum DecideError {
+pub enum DecisionError {
     /// A placement policy misused its draft.
     #[error("policy `{policy}`: {error}")]
     Draft {

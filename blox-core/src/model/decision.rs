@@ -1,4 +1,4 @@
-//! Answers of policies (verdicts, node actions, plans), and the commands that follow from them.
+//! Answers of policies (admission decisions, node actions, plans), and the commands that follow from them.
 
 use crate::assignment::Assignment;
 use crate::cluster::spec::NodeSpec;
@@ -37,7 +37,7 @@ impl Validity {
 /// Admission decision about one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum AdmissionDecision {
     /// The job may run. A field that is `None` stays as requested by the job.
     Accept {
         /// The class that the job is admitted with.
@@ -56,16 +56,16 @@ pub enum Verdict {
 /// Admission decisions, in the order in which they take effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Verdicts {
-    pub(crate) list: Vec<(JobId, Verdict)>,
+pub struct AdmissionDecisions {
+    pub(crate) list: Vec<(JobId, AdmissionDecision)>,
 }
 
-impl Verdicts {
+impl AdmissionDecisions {
     /// Accepts a job.
     pub fn accept(&mut self, job: JobId) {
         self.list.push((
             job,
-            Verdict::Accept {
+            AdmissionDecision::Accept {
                 class: None,
                 deadline: None,
             },
@@ -74,22 +74,23 @@ impl Verdicts {
 
     /// Accepts a job with another class or another deadline.
     pub fn accept_as(&mut self, job: JobId, class: Option<ServiceClass>, deadline: Option<Time>) {
-        self.list.push((job, Verdict::Accept { class, deadline }));
+        self.list
+            .push((job, AdmissionDecision::Accept { class, deadline }));
     }
 
     /// Holds a job back for now. A repeated deferral for the same reason has no effect: it causes
     /// no event and is not journaled.
     pub fn defer(&mut self, job: JobId, why: Reason) {
-        self.list.push((job, Verdict::Defer(why)));
+        self.list.push((job, AdmissionDecision::Defer(why)));
     }
 
     /// Rejects a job permanently.
     pub fn reject(&mut self, job: JobId, why: Reason) {
-        self.list.push((job, Verdict::Reject(why)));
+        self.list.push((job, AdmissionDecision::Reject(why)));
     }
 
     /// Returns the decisions so far.
-    pub fn iter(&self) -> impl Iterator<Item = &(JobId, Verdict)> {
+    pub fn iter(&self) -> impl Iterator<Item = &(JobId, AdmissionDecision)> {
         self.list.iter()
     }
 
@@ -330,8 +331,8 @@ pub struct Decision {
     #[serde(default, skip_serializing_if = "NodeActions::is_empty")]
     pub actions: NodeActions,
     /// Admission decisions.
-    #[serde(default, skip_serializing_if = "Verdicts::is_empty")]
-    pub verdicts: Verdicts,
+    #[serde(default, skip_serializing_if = "AdmissionDecisions::is_empty")]
+    pub admissions: AdmissionDecisions,
     /// Allocations of GPUs to jobs.
     pub plan: Plan,
     /// Validity of the decision.
@@ -343,7 +344,7 @@ impl Default for Decision {
         Decision {
             version: 0,
             actions: NodeActions::default(),
-            verdicts: Verdicts::default(),
+            admissions: AdmissionDecisions::default(),
             plan: Plan::default(),
             validity: Validity::NextRound,
         }
@@ -355,7 +356,7 @@ impl Decision {
     pub fn clear(&mut self) {
         self.version = 0;
         self.actions.clear();
-        self.verdicts.clear();
+        self.admissions.clear();
         self.plan.clear();
         self.validity = Validity::NextRound;
     }

@@ -1,7 +1,7 @@
 //! Admission: decides which jobs may enter the queue.
 
 use super::{Policy, Stateless};
-use crate::decision::{Validity, Verdicts};
+use crate::decision::{AdmissionDecisions, Validity};
 use crate::ids::JobId;
 use crate::view::View;
 
@@ -10,7 +10,7 @@ use crate::view::View;
 /// ```
 /// # use blox_core::{ClusterSpec, Event, JobSpec, Seconds, State, Time};
 /// use blox_core::{AdmissionPolicy, GpuCount, JobId, Name, Reason, Stateless};
-/// use blox_core::{Validity, Verdict, Verdicts, View};
+/// use blox_core::{Validity, AdmissionDecision, AdmissionDecisions, View};
 ///
 /// /// Rejects jobs with more than a number of GPUs.
 /// struct AtMost(GpuCount);
@@ -18,7 +18,7 @@ use crate::view::View;
 /// impl Stateless for AtMost {}
 ///
 /// impl AdmissionPolicy for AtMost {
-///     fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+///     fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut AdmissionDecisions) -> Validity {
 ///         for job in asking.iter().filter_map(|id| view.job(*id)) {
 ///             match job.gpus() <= self.0 {
 ///                 true => out.accept(job.id()),
@@ -35,12 +35,12 @@ use crate::view::View;
 /// #     let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0)).into();
 /// #     state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
 /// # }
-/// let mut out = Verdicts::default();
+/// let mut out = AdmissionDecisions::default();
 /// AtMost(GpuCount(2)).admit(&mut (), View::of(&state), &[JobId(0), JobId(1)], &mut out);
-/// let verdicts: Vec<_> = out.iter().collect();
+/// let admissions: Vec<_> = out.iter().collect();
 /// assert!(matches!(
-///     verdicts[..],
-///     [(JobId(0), Verdict::Reject(_)), (JobId(1), Verdict::Accept { .. })]
+///     admissions[..],
+///     [(JobId(0), AdmissionDecision::Reject(_)), (JobId(1), AdmissionDecision::Accept { .. })]
 /// ));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -53,7 +53,7 @@ pub trait AdmissionPolicy: Policy {
         memory: &mut Self::Memory,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity;
 }
 
@@ -64,7 +64,13 @@ pub struct AcceptAll;
 impl Stateless for AcceptAll {}
 
 impl AdmissionPolicy for AcceptAll {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &self,
+        (): &mut (),
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         if view.deferred_count() > 0 {
             view.admissible().for_each(|job| out.accept(job.id()));
         }

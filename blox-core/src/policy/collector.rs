@@ -34,7 +34,7 @@ use std::any::Any;
 /// ```
 pub trait MetricCollector: Send + Sync + DynClone + Any {
     /// Called after every event. The view shows its effect. Includes admission decisions and node
-    /// actions ([`Event::Judged`], [`Event::NodeManaged`]). For launches and stops see
+    /// actions ([`Event::AdmissionDecided`], [`Event::NodeManaged`]). For launches and stops see
     /// [`MetricCollector::hears_launches`].
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         let _ = (view, event);

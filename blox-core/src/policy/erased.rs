@@ -7,7 +7,7 @@ use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
 use crate::decide_error::DraftError;
-use crate::decision::{NodeActions, Plan, Validity, Verdicts};
+use crate::decision::{AdmissionDecisions, NodeActions, Plan, Validity};
 use crate::draft::Draft;
 use crate::event::Event;
 use crate::ids::JobId;
@@ -91,7 +91,7 @@ pub trait AnyAdmission: AnyPolicy {
         memory: &mut AnyMemory,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity;
 }
 
@@ -101,7 +101,7 @@ impl<P: AdmissionPolicy> AnyAdmission for P {
         memory: &mut AnyMemory,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity {
         self.admit(memory.own::<P>(), view, asking, out)
     }
@@ -115,7 +115,7 @@ impl AdmissionPolicy for Arc<dyn AnyAdmission> {
         memory: &mut AnyMemory,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity {
         (**self).any_admit(memory, view, asking, out)
     }

@@ -125,7 +125,7 @@ pub trait Policy: Send + Sync + 'static {
 ///
 /// ```
 /// # use blox_testing::FirstFit;
-/// use blox_core::{Composition, Decide, JobQueue, Request, SchedulingPolicy, Stateless};
+/// use blox_core::{Composition, Scheduler, JobQueue, Request, SchedulingPolicy, Stateless};
 /// use blox_core::{Validity, View};
 ///
 /// /// Runs jobs in order of submission.

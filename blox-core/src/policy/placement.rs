@@ -12,9 +12,9 @@ use crate::view::View;
 /// Assigns GPUs to the jobs that a scheduling policy requests (Blox's placement policy).
 ///
 /// ```
-/// # use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, Seconds, State, Time, Verdict};
+/// # use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, Seconds, State, Time, AdmissionDecision};
 /// # use blox_core::{order::SortKey, policy::by_key};
-/// use blox_core::{Action, Composition, Decide, Draft, DraftError, GpuId, JobQueue};
+/// use blox_core::{Action, Composition, Scheduler, Draft, DraftError, GpuId, JobQueue};
 /// use blox_core::{Plan, PlacementPolicy, Stateless, Validity, View};
 ///
 /// /// Places jobs on the free GPUs with the highest numbers. (Jobs that accept only some GPU types
@@ -51,8 +51,8 @@ use crate::view::View;
 /// # for (job, gpus) in [(JobId(0), 3), (JobId(1), 1)] {
 /// #     let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0)).into();
 /// #     state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
-/// #     let verdict = Verdict::Accept { class: None, deadline: None };
-/// #     state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// #     let admission = AdmissionDecision::Accept { class: None, deadline: None };
+/// #     state.apply(Time::ZERO, &Event::AdmissionDecided { job, admission })?;
 /// # }
 /// let mut scheduler = Composition::new("last-free")
 ///     .scheduling(by_key(|job| SortKey::by(job.submit().secs())))

@@ -8,7 +8,7 @@ use crate::view::View;
 /// Orders the jobs that should run and determines their resources (Blox's scheduling policy).
 ///
 /// ```
-/// # use blox_core::{ClusterSpec, Event, GpuCount, JobSpec, Seconds, State, Time, Verdict};
+/// # use blox_core::{ClusterSpec, Event, GpuCount, JobSpec, Seconds, State, Time, AdmissionDecision};
 /// use blox_core::{JobId, JobQueue, Request, SchedulingPolicy, Stateless, Validity, View};
 ///
 /// /// Runs jobs with few GPUs first, and preempts jobs with many.
@@ -31,8 +31,8 @@ use crate::view::View;
 /// # for (job, gpus) in [(JobId(0), 3), (JobId(1), 1)] {
 /// #     let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(600.0)).into();
 /// #     state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
-/// #     let verdict = Verdict::Accept { class: None, deadline: None };
-/// #     state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// #     let admission = AdmissionDecision::Accept { class: None, deadline: None };
+/// #     state.apply(Time::ZERO, &Event::AdmissionDecided { job, admission })?;
 /// # }
 /// let (view, mut queue) = (View::of(&state), JobQueue::default());
 /// FewestGpus.schedule(&mut (), view, &mut queue);

@@ -1,14 +1,14 @@
 //! State machine of a scheduler, shared by the simulator and real clusters. It performs no input or
 //! output and reads no clock.
 
-use crate::decide_error::DecideError;
-use crate::decision::{Command, Decision, Plan, Validity, Verdict};
+use crate::decide_error::DecisionError;
+use crate::decision::{AdmissionDecision, Command, Decision, Plan, Validity};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
 use crate::job::{JobRef, Phase};
 use crate::lens::Lens;
-use crate::pipeline::Decide;
+use crate::pipeline::Scheduler;
 use crate::reason::Reason;
 use crate::state::State;
 use crate::trigger::DecisionTrigger;
@@ -306,10 +306,10 @@ impl Core {
     /// error to [`Core::handle`] as [`Input::Lost`].
     pub fn decide(
         &self,
-        scheduler: &mut dyn Decide,
+        scheduler: &mut dyn Scheduler,
         lens: &mut Lens,
         out: &mut Decision,
-    ) -> Result<(), DecideError> {
+    ) -> Result<(), DecisionError> {
         out.clear();
         lens.clear();
         let state = &self.state;
@@ -332,10 +332,10 @@ impl Core {
         asking.clear();
         asking.extend(state.asking.iter().filter(|id| may_be_asked(state, **id)));
         if !asking.is_empty() || state.count(Phase::Deferred) > 0 {
-            let mut verdicts = std::mem::take(&mut out.verdicts);
+            let mut admissions = std::mem::take(&mut out.admissions);
             let view = View::of_changed(state, lens);
-            let admitted = guarded(scheduler, |s| s.admit(view, &asking, &mut verdicts));
-            out.verdicts = verdicts;
+            let admitted = guarded(scheduler, |s| s.admit(view, &asking, &mut admissions));
+            out.admissions = admissions;
             validity = validity.and(admitted?);
         }
         judge_all(scheduler, state, lens, &asking, out)?;
@@ -410,49 +410,49 @@ impl Core {
 /// Notifies the scheduler of its admission decisions. Defers each job in `asking` for which there
 /// is none.
 fn judge_all(
-    scheduler: &mut dyn Decide,
+    scheduler: &mut dyn Scheduler,
     state: &State,
     lens: &mut Lens,
     asking: &[JobId],
     out: &mut Decision,
-) -> Result<(), DecideError> {
-    let mut verdicts = std::mem::take(&mut out.verdicts.list);
+) -> Result<(), DecisionError> {
+    let mut admissions = std::mem::take(&mut out.admissions.list);
     let mut result = Ok(());
-    verdicts.retain(|(job, verdict)| {
+    admissions.retain(|(job, admission)| {
         if result.is_err() {
             return true;
         }
         // Admission may repeat this decision for each deferred job. It has no effect.
-        if says_so_already(View::of_changed(state, lens), *job, verdict) {
+        if says_so_already(View::of_changed(state, lens), *job, admission) {
             return false;
         }
-        result = judge(scheduler, state, lens, *job, verdict);
+        result = judge(scheduler, state, lens, *job, admission);
         true
     });
-    out.verdicts.list = verdicts;
+    out.admissions.list = admissions;
     result?;
     for &job in asking {
         let asks = |j: JobRef<'_>| j.phase() == Phase::Submitted;
         if View::of_changed(state, lens).job(job).is_some_and(asks) {
             // A job without an admission decision is deferred, for every core that applies this
             // decision.
-            let verdict = Verdict::Defer(Reason::NotYetDecided);
-            judge(scheduler, state, lens, job, &verdict)?;
-            out.verdicts.list.push((job, verdict));
+            let admission = AdmissionDecision::Defer(Reason::NotYetDecided);
+            judge(scheduler, state, lens, job, &admission)?;
+            out.admissions.list.push((job, admission));
         }
     }
     Ok(())
 }
 
 fn judge(
-    scheduler: &mut dyn Decide,
+    scheduler: &mut dyn Scheduler,
     state: &State,
     lens: &mut Lens,
     job: JobId,
-    verdict: &Verdict,
-) -> Result<(), DecideError> {
+    admission: &AdmissionDecision,
+) -> Result<(), DecisionError> {
     // An invalid admission decision is left out and counted when the decision is applied.
-    if lens.judge(state, job, verdict) {
+    if lens.judge(state, job, admission) {
         if let Some(event) = lens.last_change() {
             guarded(scheduler, |s| {
                 s.on_event(View::of_changed(state, lens), event)
@@ -463,9 +463,9 @@ fn judge(
     Ok(())
 }
 
-/// Returns whether the job is already deferred for the reason of the verdict.
-fn says_so_already(view: View<'_>, job: JobId, verdict: &Verdict) -> bool {
-    let Verdict::Defer(why) = verdict else {
+/// Returns whether the job is already deferred for the reason of the admission decision.
+fn says_so_already(view: View<'_>, job: JobId, admission: &AdmissionDecision) -> bool {
+    let AdmissionDecision::Defer(why) = admission else {
         return false;
     };
     let job = view.job(job);
@@ -617,10 +617,10 @@ impl Core {
             };
             self.own_event(&event, decision.version, moment, watch);
         }
-        for (job, verdict) in decision.verdicts.iter() {
-            let event = Event::Judged {
+        for (job, admission) in decision.admissions.iter() {
+            let event = Event::AdmissionDecided {
                 job: *job,
-                verdict: verdict.clone(),
+                admission: admission.clone(),
             };
             self.own_event(&event, decision.version, moment, watch);
             self.state.retire(*job);
@@ -704,10 +704,10 @@ impl Core {
 
 /// Calls a scheduler, and returns an error if it panics.
 pub(crate) fn guarded<T>(
-    policy: &mut dyn Decide,
-    call: impl FnOnce(&mut dyn Decide) -> T,
-) -> Result<T, DecideError> {
-    catch_unwind(AssertUnwindSafe(|| call(policy))).map_err(|panic| DecideError::Panicked {
+    policy: &mut dyn Scheduler,
+    call: impl FnOnce(&mut dyn Scheduler) -> T,
+) -> Result<T, DecisionError> {
+    catch_unwind(AssertUnwindSafe(|| call(policy))).map_err(|panic| DecisionError::Panicked {
         policy: Name::from(policy.name()),
         message: panic_message(&*panic),
     })

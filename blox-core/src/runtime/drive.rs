@@ -1,12 +1,12 @@
 //! Main loop of simulators: passes a backend's inputs to the core and the core's commands to the
 //! backend.
 
-use crate::decide_error::DecideError;
+use crate::decide_error::DecisionError;
 use crate::decision::Command;
 use crate::event::Event;
 use crate::ids::JobId;
 use crate::input::{Input, Refused};
-use crate::pipeline::Decide;
+use crate::pipeline::Scheduler;
 use crate::runtime::Runtime;
 use crate::state::EventError;
 use crate::units::Time;
@@ -22,7 +22,7 @@ use crate::view::View;
 /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobId, JobSpec, Outcome, Rounds};
 /// # use blox_core::{Seconds, State};
 /// use blox_core::drive::{Backend, drive, run_ready};
-/// use blox_core::{Command, DecideError, Event, EventError, Input, Time, View, runtime::Runtime};
+/// use blox_core::{Command, DecisionError, Event, EventError, Input, Time, View, runtime::Runtime};
 /// use std::collections::VecDeque;
 ///
 /// /// Delivers a list of events. Launches take no time.
@@ -51,7 +51,7 @@ use crate::view::View;
 ///         Err(error.to_string())
 ///     }
 ///
-///     fn lost_turn(&mut self, _: Time, error: DecideError) -> Result<(), String> {
+///     fn lost_turn(&mut self, _: Time, error: DecisionError) -> Result<(), String> {
 ///         Err(error.to_string())
 ///     }
 /// }
@@ -118,7 +118,7 @@ pub trait Backend {
 
     /// Called if the scheduler lost its turn, or panicked while it was notified of an event or
     /// plan. An error ends the loop.
-    fn lost_turn(&mut self, at: Time, error: DecideError) -> Result<(), Self::Error>;
+    fn lost_turn(&mut self, at: Time, error: DecisionError) -> Result<(), Self::Error>;
 }
 
 /// Jobs that a plan launched without commands.
@@ -137,7 +137,7 @@ impl<'a> Launched<'a> {
 /// The error that the backend returns.
 pub async fn drive<B: Backend>(
     runtime: &mut Runtime,
-    scheduler: &mut dyn Decide,
+    scheduler: &mut dyn Scheduler,
     backend: &mut B,
 ) -> Result<(), B::Error> {
     let mut memory = Turn::default();
@@ -160,7 +160,7 @@ pub struct Turn {
 #[inline]
 pub async fn turn<B: Backend>(
     runtime: &mut Runtime,
-    scheduler: &mut dyn Decide,
+    scheduler: &mut dyn Scheduler,
     backend: &mut B,
     memory: &mut Turn,
 ) -> Result<bool, B::Error> {
@@ -176,7 +176,7 @@ pub async fn turn<B: Backend>(
         // The backend delivered the decision itself, and its plan is invalid.
         Err(Refused::Plan(error)) => {
             let policy = scheduler.name().into();
-            let error = DecideError::Plan { policy, error };
+            let error = DecisionError::Plan { policy, error };
             backend.lost_turn(runtime.state().now(), error)?;
         }
         Ok(()) => {
@@ -205,7 +205,7 @@ pub async fn turn<B: Backend>(
 
 fn decide<B: Backend>(
     runtime: &mut Runtime,
-    scheduler: &mut dyn Decide,
+    scheduler: &mut dyn Scheduler,
     backend: &mut B,
     memory: &mut Turn,
     at: Time,

@@ -1,7 +1,7 @@
 //! Forecasts: simulations of the future that start from a state.
 
 use crate::ids::JobId;
-use crate::pipeline::Decide;
+use crate::pipeline::Scheduler;
 use crate::state::State;
 use crate::units::{Seconds, Time};
 
@@ -29,5 +29,5 @@ pub struct Forecast {
 /// are created.
 pub trait Forecaster: Send + Sync {
     /// Simulates a copy of `policy` from a copy of `state` up to the horizon.
-    fn forecast(&self, state: &State, policy: &dyn Decide, horizon: Horizon) -> Forecast;
+    fn forecast(&self, state: &State, policy: &dyn Scheduler, horizon: Horizon) -> Forecast;
 }

@@ -11,14 +11,14 @@ pub mod replay;
 pub mod trigger;
 
 use crate::core::{Core, Observer, guarded};
-use crate::decide_error::DecideError;
-use crate::decision::{Action, Command, Decision, NodeActions, Plan, Validity, Verdicts};
+use crate::decide_error::DecisionError;
+use crate::decision::{Action, AdmissionDecisions, Command, Decision, NodeActions, Plan, Validity};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
 use crate::journal::{Journal, Start};
 use crate::lens::Lens;
-use crate::pipeline::Decide;
+use crate::pipeline::Scheduler;
 use crate::policy::{Launches, MemoryError, MetricCollector};
 use crate::queue::Request;
 use crate::state::{EventError, State};
@@ -38,7 +38,7 @@ pub struct Observers {
     each: bool,
     /// Launches that the last plan stopped, if `each`.
     stops: Vec<(JobId, u32)>,
-    missed: Option<Box<DecideError>>,
+    missed: Option<Box<DecisionError>>,
     failed: u64,
 }
 
@@ -54,7 +54,7 @@ impl Observers {
     ///
     /// # Errors
     /// The scheduler's memory cannot be saved.
-    pub fn start(&mut self, core: &Core, scheduler: &dyn Decide) -> Result<(), MemoryError> {
+    pub fn start(&mut self, core: &Core, scheduler: &dyn Scheduler) -> Result<(), MemoryError> {
         if let Some(journal) = &mut self.journal {
             journal.start(&Start {
                 scheduler: scheduler.name().into(),
@@ -85,14 +85,14 @@ impl Observers {
         &self.collectors
     }
 
-    /// Returns the number of panics of the scheduler in [`Decide::on_event`] or
-    /// [`Decide::on_launches`].
+    /// Returns the number of panics of the scheduler in [`Scheduler::on_event`] or
+    /// [`Scheduler::on_launches`].
     pub fn failed(&self) -> u64 {
         self.failed
     }
 
     /// Removes and returns the last of these panics.
-    pub fn take_missed(&mut self) -> Option<DecideError> {
+    pub fn take_missed(&mut self) -> Option<DecisionError> {
         self.missed.take().map(|why| *why)
     }
 
@@ -116,7 +116,7 @@ impl Observers {
     pub fn handle(
         &mut self,
         core: &mut Core,
-        scheduler: Option<&mut dyn Decide>,
+        scheduler: Option<&mut dyn Scheduler>,
         input: &Input,
         out: &mut Vec<Command>,
     ) -> Result<(), Refused> {
@@ -162,13 +162,13 @@ impl Observers {
 
 /// The scheduler and the observers of a core.
 struct Hearing<'a, 's> {
-    scheduler: Option<&'a mut (dyn Decide + 's)>,
+    scheduler: Option<&'a mut (dyn Scheduler + 's)>,
     observers: &'a mut Observers,
 }
 
 impl Hearing<'_, '_> {
     /// Calls the scheduler, and counts a panic. The event is applied in any case.
-    fn tell(&mut self, call: impl FnOnce(&mut dyn Decide)) {
+    fn tell(&mut self, call: impl FnOnce(&mut dyn Scheduler)) {
         if let Some(scheduler) = &mut self.scheduler
             && let Err(error) = guarded(&mut **scheduler, call)
         {
@@ -265,7 +265,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The scheduler's memory cannot be saved.
-    pub fn start(&mut self, scheduler: &dyn Decide) -> Result<(), MemoryError> {
+    pub fn start(&mut self, scheduler: &dyn Scheduler) -> Result<(), MemoryError> {
         self.observers.start(&self.core, scheduler)
     }
 
@@ -301,7 +301,7 @@ impl Runtime {
         &mut self,
         at: Time,
         event: &Event,
-        scheduler: &mut dyn Decide,
+        scheduler: &mut dyn Scheduler,
     ) -> Result<(), EventError> {
         let event = event.clone();
         match self.take(&Input::Event { at, event }, scheduler) {
@@ -316,7 +316,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The scheduler lost its turn; nothing of the decision is applied.
-    pub fn decide(&mut self, at: Time, scheduler: &mut dyn Decide) -> Result<(), DecideError> {
+    pub fn decide(&mut self, at: Time, scheduler: &mut dyn Scheduler) -> Result<(), DecisionError> {
         // If a question is open already, this call is refused and the open question is answered.
         let _ = self.take(&Input::Due { at }, scheduler);
         self.answer(at, false, scheduler)
@@ -328,7 +328,7 @@ impl Runtime {
     /// # Errors
     /// See [`Core::handle`].
     #[inline]
-    pub fn take(&mut self, input: &Input, scheduler: &mut dyn Decide) -> Result<(), Refused> {
+    pub fn take(&mut self, input: &Input, scheduler: &mut dyn Scheduler) -> Result<(), Refused> {
         let (core, commands) = (&mut self.core, &mut self.commands);
         self.observers
             .handle(core, Some(scheduler), input, commands)
@@ -343,8 +343,8 @@ impl Runtime {
         &mut self,
         at: Time,
         instant: bool,
-        scheduler: &mut dyn Decide,
-    ) -> Result<(), DecideError> {
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<(), DecisionError> {
         let Some(open) = self.core.open() else {
             return Ok(());
         };
@@ -371,8 +371,8 @@ impl Runtime {
     pub fn consult(
         &mut self,
         at: Time,
-        scheduler: &mut dyn Decide,
-    ) -> Result<Decision, DecideError> {
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<Decision, DecisionError> {
         let _ = self.take(&Input::Due { at }, scheduler);
         self.commands.retain(|c| !matches!(c, Command::Ask { .. }));
         let mut decision = Decision::default();
@@ -389,8 +389,8 @@ impl Runtime {
         &mut self,
         at: Time,
         decision: Decision,
-        scheduler: &mut dyn Decide,
-    ) -> Result<(), DecideError> {
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<(), DecisionError> {
         let question = self.core.open().map_or(0, |open| open.number);
         self.apply_to(question, at, Box::new(decision), false, scheduler)
     }
@@ -401,8 +401,8 @@ impl Runtime {
         at: Time,
         decision: Box<Decision>,
         instant: bool,
-        scheduler: &mut dyn Decide,
-    ) -> Result<(), DecideError> {
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<(), DecisionError> {
         let input = Input::Decided {
             at,
             question,
@@ -414,7 +414,7 @@ impl Runtime {
             self.decision = Some(decision);
         }
         match result {
-            Err(Refused::Plan(error)) => Err(DecideError::Plan {
+            Err(Refused::Plan(error)) => Err(DecisionError::Plan {
                 policy: Name::from(scheduler.name()),
                 error,
             }),
@@ -443,7 +443,7 @@ impl Runtime {
     /// Returns the scheduler's last panic while it was notified, since the last call. After a
     /// panic, the scheduler's memory may be half updated.
     #[inline]
-    pub fn take_missed(&mut self) -> Option<DecideError> {
+    pub fn take_missed(&mut self) -> Option<DecisionError> {
         self.observers.take_missed()
     }
 
@@ -457,20 +457,20 @@ impl Runtime {
 /// memory from before the decision is restored. Daemons and replays use it.
 #[derive(Clone)]
 pub struct Tentative {
-    policy: Box<dyn Decide>,
+    policy: Box<dyn Scheduler>,
     /// The scheduler with the memory from before the open question.
-    before: Option<Box<dyn Decide>>,
+    before: Option<Box<dyn Scheduler>>,
 }
 
 impl Tentative {
     /// Wraps a scheduler.
-    pub fn new(policy: Box<dyn Decide>) -> Self {
+    pub fn new(policy: Box<dyn Scheduler>) -> Self {
         let before = None;
         Tentative { policy, before }
     }
 
     /// Saves the scheduler's memory, and returns the scheduler to make a decision.
-    pub fn ask(&mut self) -> &mut dyn Decide {
+    pub fn ask(&mut self) -> &mut dyn Scheduler {
         // A scheduler without memory has nothing to restore.
         self.before = self.policy.remembers().then(|| self.policy.clone());
         &mut *self.policy
@@ -491,7 +491,7 @@ impl Tentative {
     }
 }
 
-impl Decide for Tentative {
+impl Scheduler for Tentative {
     fn name(&self) -> &str {
         self.policy.name()
     }
@@ -500,11 +500,16 @@ impl Decide for Tentative {
         self.policy.manage(view, out)
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &mut self,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         self.policy.admit(view, asking, out)
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
         self.policy.plan(view, out)
     }
 
@@ -552,7 +557,7 @@ pub struct Follower {
 
 impl Follower {
     /// Creates a copy that starts from `core`.
-    pub fn new(core: Core, scheduler: Box<dyn Decide>) -> Self {
+    pub fn new(core: Core, scheduler: Box<dyn Scheduler>) -> Self {
         Follower {
             core,
             scheduler: Tentative::new(scheduler),
@@ -571,7 +576,7 @@ impl Follower {
         self.scheduler.settle(input);
         self.commands.clear();
         let (core, commands) = (&mut self.core, &mut self.commands);
-        let scheduler = Some(&mut self.scheduler as &mut dyn Decide);
+        let scheduler = Some(&mut self.scheduler as &mut dyn Scheduler);
         self.observers.handle(core, scheduler, input, commands)
     }
 
@@ -580,7 +585,7 @@ impl Follower {
     ///
     /// # Errors
     /// The scheduler panicked, or its placement policy misused the draft.
-    pub fn decide(&mut self, mut into: Box<Decision>) -> Result<Box<Decision>, DecideError> {
+    pub fn decide(&mut self, mut into: Box<Decision>) -> Result<Box<Decision>, DecisionError> {
         self.core
             .decide(self.scheduler.ask(), &mut self.lens, &mut into)?;
         Ok(into)
@@ -592,7 +597,7 @@ impl Follower {
     }
 
     /// Returns the scheduler.
-    pub fn scheduler(&self) -> &dyn Decide {
+    pub fn scheduler(&self) -> &dyn Scheduler {
         &self.scheduler
     }
 }

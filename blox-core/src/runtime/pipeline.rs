@@ -1,9 +1,11 @@
 //! Schedulers that are composed of four policies and a trigger.
 
-pub use crate::decide_error::DecideError;
+pub use crate::decide_error::DecisionError;
 
 use crate::assignment::Assignment;
-use crate::decision::{Action, AfterDrain, NodeAction, NodeActions, Plan, Validity, Verdicts};
+use crate::decision::{
+    Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActions, Plan, Validity,
+};
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
 use crate::feasibility::Feasibility;
@@ -27,7 +29,7 @@ use std::sync::Arc;
 
 /// A complete scheduler with the memory of its policies. Build a [`Pipeline`] from policies.
 /// Implement this trait only for schedulers that replace or combine whole pipelines.
-pub trait Decide: Send + DynClone {
+pub trait Scheduler: Send + DynClone {
     /// Returns the name for messages.
     fn name(&self) -> &str;
 
@@ -36,13 +38,14 @@ pub trait Decide: Send + DynClone {
 
     /// Adds admission decisions about the jobs in `asking` to `out`, and returns how long they stay
     /// valid.
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity;
+    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut AdmissionDecisions)
+    -> Validity;
 
     /// Writes the allocation of GPUs to jobs into `out`, and returns how long it stays valid.
     ///
     /// # Errors
     /// The placement policy misused its draft.
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError>;
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError>;
 
     /// See [`Policy::on_event`].
     fn on_event(&mut self, view: View<'_>, event: &Event) {
@@ -62,12 +65,12 @@ pub trait Decide: Send + DynClone {
         Ok(None)
     }
 
-    /// Returns whether the scheduler has memory. If it has none, [`Decide::save`] returns `None`.
+    /// Returns whether the scheduler has memory. If it has none, [`Scheduler::save`] returns `None`.
     fn remembers(&self) -> bool {
         true
     }
 
-    /// Restores what [`Decide::save`] returned.
+    /// Restores what [`Scheduler::save`] returned.
     ///
     /// # Errors
     /// The memory is not from this scheduler.
@@ -79,13 +82,13 @@ pub trait Decide: Send + DynClone {
         )))
     }
 
-    /// Returns the list of requests in the last [`Decide::plan`], for tests. The list is empty if
+    /// Returns the list of requests in the last [`Scheduler::plan`], for tests. The list is empty if
     /// the scheduler has no scheduling policy, or if this policy keeps an order.
     fn requested(&self) -> &[Request] {
         &[]
     }
 }
-dyn_clone::clone_trait_object!(Decide);
+dyn_clone::clone_trait_object!(Scheduler);
 
 /// Role of a policy in a composition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -623,7 +626,7 @@ fn joined(roles: &[Role]) -> String {
     names.join("+")
 }
 
-impl Decide for Pipeline {
+impl Scheduler for Pipeline {
     fn name(&self) -> &str {
         &self.name
     }
@@ -643,7 +646,12 @@ impl Decide for Pipeline {
         }
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &mut self,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         self.askers.clear();
         for &id in asking {
             let never = match view.job(id) {
@@ -659,7 +667,7 @@ impl Decide for Pipeline {
         (**policy).any_admit(&mut self.slots[*slot].memory, view, &self.askers, out)
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
         self.requests.begin();
         let Taken { policy, slot } = &self.scheduling;
         let memory = &mut self.slots[*slot].memory;
@@ -681,7 +689,7 @@ impl Decide for Pipeline {
         draft.finish_into(out);
         match result {
             Ok(placed) => Ok(validity.and(placed)),
-            Err(error) => Err(DecideError::Draft {
+            Err(error) => Err(DecisionError::Draft {
                 policy: self.name.clone(),
                 error,
             }),
@@ -781,7 +789,7 @@ fn continue_drains(view: View<'_>, out: &mut NodeActions) -> Validity {
 fn preempt_drained(view: View<'_>, draft: &mut Draft<'_>) -> Result<(), DraftError> {
     let cluster = view.cluster();
     for (node, _) in cluster.draining().filter(|(_, d)| d.by <= view.now()) {
-        let mut jobs: Vec<JobId> = node.gpus().flat_map(|g| cluster.promised_to(g)).collect();
+        let mut jobs: Vec<JobId> = node.gpus().flat_map(|g| cluster.allocated_to(g)).collect();
         jobs.sort_unstable();
         jobs.dedup();
         for job in jobs {

@@ -70,31 +70,31 @@ pub enum RegistryError {
 /// A name with parameters, written `las{guard_h=1000}`.
 ///
 /// ```
-/// use blox_core::registry::Named;
-/// let n: Named = "las{guard_h=500, gpu_time=true}".parse()?;
+/// use blox_core::registry::ComponentSpec;
+/// let n: ComponentSpec = "las{guard_h=500, gpu_time=true}".parse()?;
 /// assert_eq!(n.name, "las");
 /// assert_eq!(n.to_string(), "las{gpu_time=true,guard_h=500}");
 /// # Ok::<(), blox_core::registry::RegistryError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Named {
+pub struct ComponentSpec {
     /// The name.
     pub name: String,
     /// The parameters.
     pub params: Params,
 }
 
-impl Named {
+impl ComponentSpec {
     /// Creates a name without parameters.
     pub fn plain(name: impl Into<String>) -> Self {
-        Named {
+        ComponentSpec {
             name: name.into(),
             params: Params::default(),
         }
     }
 }
 
-impl std::str::FromStr for Named {
+impl std::str::FromStr for ComponentSpec {
     type Err = RegistryError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -130,14 +130,14 @@ impl std::str::FromStr for Named {
             }
             params.values.insert(key.to_owned(), value);
         }
-        Ok(Named {
+        Ok(ComponentSpec {
             name: name.to_owned(),
             params,
         })
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for ComponentSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         if self.params.values.is_empty() {
@@ -337,7 +337,7 @@ pub struct ParamDoc {
     /// Name of the parameter.
     pub name: &'static str,
     /// Default value, as written on a command line. A default that begins with `--` names an option
-    /// of the command line: [`Shelf::filled`] sets the parameter to the option's value.
+    /// of the command line: [`ComponentRegistry::filled`] sets the parameter to the option's value.
     pub default: &'static str,
     /// Effect of the parameter, with its unit.
     pub about: &'static str,
@@ -380,21 +380,21 @@ pub struct Registered<T> {
 #[non_exhaustive]
 pub struct WorldParts {
     /// Execution model.
-    pub execution: Option<Named>,
+    pub execution: Option<ComponentSpec>,
     /// Overhead model.
-    pub overheads: Option<Named>,
+    pub overheads: Option<ComponentSpec>,
 }
 
 impl<T> Registered<T> {
     /// Names the execution model that this scheduler is designed for.
     pub fn with_execution(&mut self, name: impl Into<String>) -> &mut Self {
-        self.world.execution = Some(Named::plain(name));
+        self.world.execution = Some(ComponentSpec::plain(name));
         self
     }
 
     /// Names the overheads that this scheduler is designed for.
     pub fn with_overheads(&mut self, name: impl Into<String>) -> &mut Self {
-        self.world.overheads = Some(Named::plain(name));
+        self.world.overheads = Some(ComponentSpec::plain(name));
         self
     }
 }
@@ -411,14 +411,14 @@ impl<T> Clone for Registered<T> {
 }
 
 /// Entries of one kind, by name.
-pub struct Shelf<T> {
+pub struct ComponentRegistry<T> {
     kind: &'static str,
     entries: BTreeMap<String, Registered<T>>,
 }
 
-impl<T> Clone for Shelf<T> {
+impl<T> Clone for ComponentRegistry<T> {
     fn clone(&self) -> Self {
-        Shelf {
+        ComponentRegistry {
             kind: self.kind,
             entries: self.entries.clone(),
         }
@@ -452,10 +452,10 @@ impl<T: ?Sized> Seeded for Box<T> {
     }
 }
 
-impl<T> Shelf<T> {
+impl<T> ComponentRegistry<T> {
     /// Creates an empty shelf. `kind` names one entry in messages.
     pub fn new(kind: &'static str) -> Self {
-        Shelf {
+        ComponentRegistry {
             kind,
             entries: BTreeMap::new(),
         }
@@ -495,7 +495,11 @@ impl<T> Shelf<T> {
     /// It sets each parameter whose [default](ParamDoc::default) is `--OPTION` to the value that
     /// `option` returns for `OPTION`, if `named` does not set the parameter.
     #[must_use]
-    pub fn filled(&self, named: &Named, option: impl Fn(&str) -> Option<Value>) -> Named {
+    pub fn filled(
+        &self,
+        named: &ComponentSpec,
+        option: impl Fn(&str) -> Option<Value>,
+    ) -> ComponentSpec {
         let mut filled = named.clone();
         for param in self.get(&named.name).into_iter().flat_map(|e| &e.params) {
             let key = param.default.strip_prefix("--");
@@ -520,12 +524,12 @@ impl<T> Shelf<T> {
     }
 }
 
-impl<T: Seeded> Shelf<T> {
+impl<T: Seeded> ComponentRegistry<T> {
     /// Builds the entry with this name, with parameters and a seed for its random generators.
     ///
     /// # Errors
     /// An unknown name or parameter, listing the known ones, or a bad value.
-    pub fn build(&self, named: &Named, seed: u64) -> Result<T, RegistryError> {
+    pub fn build(&self, named: &ComponentSpec, seed: u64) -> Result<T, RegistryError> {
         let entry = self
             .entries
             .get(&named.name)
@@ -564,36 +568,36 @@ fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
 #[non_exhaustive]
 pub struct Registry {
     /// Complete schedulers.
-    pub schedulers: Shelf<Pipeline>,
+    pub schedulers: ComponentRegistry<Pipeline>,
     /// Admission policies.
-    pub admission: Shelf<Arc<dyn AnyAdmission>>,
+    pub admission: ComponentRegistry<Arc<dyn AnyAdmission>>,
     /// Cluster managers.
-    pub cluster: Shelf<Arc<dyn AnyClusterManager>>,
+    pub cluster: ComponentRegistry<Arc<dyn AnyClusterManager>>,
     /// Scheduling policies.
-    pub scheduling: Shelf<Arc<dyn AnyScheduling>>,
+    pub scheduling: ComponentRegistry<Arc<dyn AnyScheduling>>,
     /// Placement policies.
-    pub placement: Shelf<Arc<dyn AnyPlacement>>,
+    pub placement: ComponentRegistry<Arc<dyn AnyPlacement>>,
     /// Collectors of metrics.
-    pub collectors: Shelf<Box<dyn MetricCollector>>,
-    others: BTreeMap<TypeId, Box<dyn AnyShelf>>,
+    pub collectors: ComponentRegistry<Box<dyn MetricCollector>>,
+    others: BTreeMap<TypeId, Box<dyn AnyComponents>>,
 }
 
 /// A shelf of components that another crate defines.
-trait AnyShelf: Any + DynClone + Send + Sync {}
+trait AnyComponents: Any + DynClone + Send + Sync {}
 
-dyn_clone::clone_trait_object!(AnyShelf);
+dyn_clone::clone_trait_object!(AnyComponents);
 
-impl<T: 'static> AnyShelf for Shelf<T> {}
+impl<T: 'static> AnyComponents for ComponentRegistry<T> {}
 
 impl Default for Registry {
     fn default() -> Self {
         Registry {
-            schedulers: Shelf::new("scheduler"),
-            admission: Shelf::new("admission policy"),
-            cluster: Shelf::new("cluster manager"),
-            scheduling: Shelf::new("scheduling policy"),
-            placement: Shelf::new("placement policy"),
-            collectors: Shelf::new("collector"),
+            schedulers: ComponentRegistry::new("scheduler"),
+            admission: ComponentRegistry::new("admission policy"),
+            cluster: ComponentRegistry::new("cluster manager"),
+            scheduling: ComponentRegistry::new("scheduling policy"),
+            placement: ComponentRegistry::new("placement policy"),
+            collectors: ComponentRegistry::new("collector"),
             others: BTreeMap::new(),
         }
     }
@@ -609,15 +613,15 @@ impl Registry {
     ///
     /// The simulator keeps its execution models, overheads and completion rules here
     /// (`blox_sim::registry`).
-    pub fn others<T: 'static>(&self) -> Option<&Shelf<T>> {
+    pub fn others<T: 'static>(&self) -> Option<&ComponentRegistry<T>> {
         let shelf: &dyn Any = &**self.others.get(&TypeId::of::<T>())?;
         shelf.downcast_ref()
     }
 
     /// Returns the components of a type that another crate defines, for modification. `kind` names
     /// one of them in messages.
-    pub fn others_mut<T: 'static>(&mut self, kind: &'static str) -> &mut Shelf<T> {
-        let empty = || Box::new(Shelf::<T>::new(kind)) as Box<dyn AnyShelf>;
+    pub fn others_mut<T: 'static>(&mut self, kind: &'static str) -> &mut ComponentRegistry<T> {
+        let empty = || Box::new(ComponentRegistry::<T>::new(kind)) as Box<dyn AnyComponents>;
         let place = self.others.entry(TypeId::of::<T>()).or_insert_with(empty);
         let shelf: &mut dyn Any = &mut **place;
         shelf
@@ -638,7 +642,7 @@ mod tests {
 
     #[test]
     fn unknown_names_list_the_known_ones() {
-        let mut shelf: Shelf<u32> = Shelf::new("thing");
+        let mut shelf: ComponentRegistry<u32> = ComponentRegistry::new("thing");
         shelf.add(
             "one",
             "",
@@ -676,7 +680,7 @@ mod tests {
         let shelf = registry.others_mut::<u32>("number");
         shelf.add("one", "", &[], |_, _| Ok(1));
         let copy = registry.clone();
-        let named = Named::plain("one");
+        let named = ComponentSpec::plain("one");
         let built = copy.others::<u32>().map(|s| s.build(&named, 0));
         assert_eq!(built, Some(Ok(1)));
         assert!(copy.others::<u64>().is_none());
@@ -684,7 +688,7 @@ mod tests {
 
     #[test]
     fn open_parameters_take_the_value_of_an_option() {
-        let mut shelf: Shelf<u32> = Shelf::new("thing");
+        let mut shelf: ComponentRegistry<u32> = ComponentRegistry::new("thing");
         let load = ParamDoc {
             name: "load",
             default: "--load",
@@ -705,12 +709,12 @@ mod tests {
         assert_eq!(of("fast", None), "fast");
         let world = shelf.get("fast").map(|e| &e.world);
         let execution = world.and_then(|w| w.execution.as_ref());
-        assert_eq!(execution, Some(&Named::plain("model")));
+        assert_eq!(execution, Some(&ComponentSpec::plain("model")));
     }
 
     #[test]
     fn a_text_is_what_is_written() {
-        let named: Named = "a{x=3, y=1e3,z=\"null\",w=true,v=a b}".parse().unwrap();
+        let named: ComponentSpec = "a{x=3, y=1e3,z=\"null\",w=true,v=a b}".parse().unwrap();
         let read = |name| named.params.text(name, "none");
         let words = ["v", "w", "x", "y", "z", "u"].map(read);
         assert_eq!(words, ["a b", "true", "3", "1e3", "null", "none"]);
@@ -723,10 +727,13 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         for text in ["", "a{", "a}", "a{b}", "a b", "{x=1}", "a{=1}"] {
-            assert!(text.parse::<Named>().is_err(), "{text:?}");
+            assert!(text.parse::<ComponentSpec>().is_err(), "{text:?}");
         }
         assert_eq!(
-            "a{b=1,c=2,b=x}".parse::<Named>().unwrap_err().to_string(),
+            "a{b=1,c=2,b=x}"
+                .parse::<ComponentSpec>()
+                .unwrap_err()
+                .to_string(),
             "parameter `b` is `1, x`, expected one value"
         );
     }

@@ -1,12 +1,12 @@
 //! Replays of journals, with a scheduler or only for collectors.
 
 use crate::core::Core;
-use crate::decide_error::DecideError;
+use crate::decide_error::DecisionError;
 use crate::decision::Decision;
 use crate::ids::Name;
 use crate::input::{Input, Refused};
 use crate::journal::Line;
-use crate::pipeline::Decide;
+use crate::pipeline::Scheduler;
 use crate::policy::MemoryError;
 use crate::runtime::{Follower, Observers};
 use crate::state::State;
@@ -117,7 +117,7 @@ pub fn replay(
     journal: impl BufRead,
     state: State,
     trigger: Box<dyn DecisionTrigger>,
-    policy: Box<dyn Decide>,
+    policy: Box<dyn Scheduler>,
     observers: &mut Observers,
 ) -> Result<u64, ReplayError> {
     let core = Core::new(state, trigger.clone());
@@ -154,9 +154,9 @@ fn replay_one(
     follower: &mut Follower,
     input: &Input,
     line: usize,
-    found: &mut Result<Box<Decision>, DecideError>,
+    found: &mut Result<Box<Decision>, DecisionError>,
 ) -> Result<bool, ReplayError> {
-    let differs = |at: Time, expected: String, found: &Result<Box<Decision>, DecideError>| {
+    let differs = |at: Time, expected: String, found: &Result<Box<Decision>, DecisionError>| {
         ReplayError::Differs {
             line,
             at,
@@ -184,7 +184,10 @@ fn replay_one(
         }
         Input::Lost { at, why, .. } => {
             // The missing decision is unknown, so it cannot be compared.
-            let unanswered = matches!(why, DecideError::TimedOut { .. } | DecideError::Restarted);
+            let unanswered = matches!(
+                why,
+                DecisionError::TimedOut { .. } | DecisionError::Restarted
+            );
             if !unanswered && found.as_ref().err() != Some(why) {
                 return Err(differs(*at, why.to_string(), found));
             }

@@ -7,7 +7,7 @@ use crate::cluster::{Occupied, OnNode, Passing};
 use crate::decision::{Action, Plan};
 use crate::ids::JobId;
 use crate::input::Refused;
-use crate::job::{Held, JobRef, Phase, Record, accepts_all};
+use crate::job::{Bound, JobRef, Phase, Record, accepts_all};
 use crate::reason::Reason;
 use smallvec::SmallVec;
 
@@ -156,20 +156,20 @@ impl State {
             return false;
         };
         let rec = &self.records[s];
-        let Some(promised) = &rec.promised else {
+        let Some(allocated) = &rec.allocated else {
             return false;
         };
         // `Cluster::vacate` checks that each allocated GPU is bound. With equal numbers, the GPUs
         // are the same.
-        let same = |held: &Assignment| held.gpus.len() == promised.gpus.len();
+        let same = |bound: &Assignment| bound.gpus.len() == allocated.gpus.len();
         let fits = rec.phase == Phase::Running
             && !rec.pending
             && rec.leaving.is_empty()
-            && is_plain(promised)
-            && rec.held().is_some_and(same)
+            && is_plain(allocated)
+            && rec.bound().is_some_and(same)
             && self
                 .cluster
-                .vacate(&promised.gpus, rec.on, &mut exchange.passing);
+                .vacate(&allocated.gpus, rec.on, &mut exchange.passing);
         exchange.stops.push(Stop {
             step: step as u32,
             slot: s as u32,
@@ -191,7 +191,7 @@ impl State {
             return false;
         };
         let rec = &self.records[s];
-        let waits = rec.phase == Phase::Waiting && rec.promised.is_none();
+        let waits = rec.phase == Phase::Waiting && rec.allocated.is_none();
         let fits = (waits || self.returns(rec, exchange))
             && exchange.entering.insert(s)
             && is_plain(assignment)
@@ -220,7 +220,7 @@ impl State {
     #[cold]
     fn returns(&self, rec: &Record, exchange: &Exchange) -> bool {
         let left = |a: &Assignment| self.cluster.has_left(&a.gpus, &exchange.passing);
-        rec.phase == Phase::Running && rec.promised.as_ref().is_some_and(left)
+        rec.phase == Phase::Running && rec.allocated.as_ref().is_some_and(left)
     }
 
     /// Applies stops and promotions in the plan's order.
@@ -241,9 +241,9 @@ impl State {
             rec.settle(now);
             rec.reason = why.clone();
             rec.preemptions += 1;
-            left += rec.promised.take().map_or(0, |a| a.gpus.len() as u32);
+            left += rec.allocated.take().map_or(0, |a| a.gpus.len() as u32);
             rec.on = None;
-            rec.held = Held::Nothing;
+            rec.bound = Bound::Nothing;
             rec.touch(version, &mut self.touched);
             if some_return && exchange.returning.contains(&stop.slot) {
                 continue;
@@ -287,10 +287,10 @@ impl State {
             if launch.waits {
                 rec.reason = Reason::WaitingForGpus;
             }
-            assignment.clone_into(&mut rec.promised);
+            assignment.clone_into(&mut rec.allocated);
             self.cluster.pass_on(rec.id, &assignment.gpus, launch.on);
             rec.on = launch.on;
-            rec.held = Held::AsPromised;
+            rec.bound = Bound::AsAllocated;
             taken += assignment.gpus.len() as u32;
             rec.first_start.get_or_insert(now);
             rec.last_start = Some(now);
@@ -314,7 +314,7 @@ mod tests {
     use super::super::tests::{Random, check};
     use super::*;
     use crate::cluster::spec::ClusterSpec;
-    use crate::decision::{Command, Verdict};
+    use crate::decision::{AdmissionDecision, Command};
     use crate::event::{Event, Outcome};
     use crate::ids::{GpuId, NodeId};
     use crate::job::spec::JobSpec;
@@ -365,7 +365,7 @@ mod tests {
             .iter()
             .filter(|n| n.is_usable())
             .flat_map(|n| n.gpus())
-            .filter(|g| state.cluster.promised_to(*g).next().is_none())
+            .filter(|g| state.cluster.allocated_to(*g).next().is_none())
             .collect();
         let mut actions = Vec::new();
         let mut places = jobs(state, Phase::Waiting);
@@ -376,7 +376,7 @@ mod tests {
                 }
                 let why = Reason::PreemptedFor(JobId(random.below(9) as u32));
                 actions.push(Action::Stop { job, why });
-                free.extend(&state.record(job).unwrap().promised.as_ref().unwrap().gpus);
+                free.extend(&state.record(job).unwrap().allocated.as_ref().unwrap().gpus);
             }
         }
         for job in places {
@@ -440,11 +440,13 @@ mod tests {
                     let job = state.next_job_id();
                     let spec = Arc::new(spec);
                     state.apply(at, &Event::Submitted { job, spec }).unwrap();
-                    let verdict = Verdict::Accept {
+                    let admission = AdmissionDecision::Accept {
                         class: None,
                         deadline: None,
                     };
-                    state.apply(at, &Event::Judged { job, verdict }).unwrap();
+                    state
+                        .apply(at, &Event::AdmissionDecided { job, admission })
+                        .unwrap();
                 }
                 for job in jobs(&state, Phase::Running) {
                     if random.chance(5) {

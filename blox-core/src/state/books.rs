@@ -37,13 +37,13 @@ impl State {
     /// Sets the partner of a job from the GPU ledger, which is authoritative.
     pub(super) fn pair_up(&mut self, id: JobId) {
         let Some(s) = self.slot(id) else { return };
-        let Some(a) = self.records[s].promised.as_ref() else {
+        let Some(a) = self.records[s].allocated.as_ref() else {
             return;
         };
-        let mut owners = self.cluster.promised_owners(a.gpus[0]).iter();
+        let mut owners = self.cluster.allocated_owners(a.gpus[0]).iter();
         let partner = owners.find(|&o| o != id);
         if a.partner != partner {
-            if let Some(a) = self.records[s].promised_mut() {
+            if let Some(a) = self.records[s].allocated_mut() {
                 a.partner = partner;
             }
             self.touch_slot(s);
@@ -54,18 +54,18 @@ impl State {
     /// another job runs stay as counted. Call it while the job is running and its GPUs are bound.
     pub(super) fn count_busy(&mut self, s: usize, more: bool) {
         let rec = &self.records[s];
-        let Some(held) = rec.held().filter(|_| rec.phase == Phase::Running) else {
+        let Some(bound) = rec.bound().filter(|_| rec.phase == Phase::Running) else {
             return;
         };
         let runs_on = |g: &GpuId, r: &Record| {
-            let holds = r.held().is_some_and(|a| a.gpus.contains(g));
+            let holds = r.bound().is_some_and(|a| a.gpus.contains(g));
             r.phase == Phase::Running && holds
         };
         let shared = |g: &GpuId| {
-            let mut owners = self.cluster.held_owners(*g).iter();
+            let mut owners = self.cluster.bound_owners(*g).iter();
             owners.any(|o| o != rec.id && self.record(o).is_some_and(|r| runs_on(g, r)))
         };
-        let gpus = held.gpus.iter().filter(|g| !shared(g)).count() as u32;
+        let gpus = bound.gpus.iter().filter(|g| !shared(g)).count() as u32;
         self.busy = if more {
             self.busy + gpus
         } else {
@@ -151,13 +151,13 @@ impl State {
             fetch(&rec.id);
             fetch(&rec.work);
             fetch(&rec.iterations);
-            fetch(&rec.promised);
+            fetch(&rec.allocated);
             fetch(&rec.last_start);
         }
     }
 
     pub(super) fn partner_of(&self, s: usize) -> Option<usize> {
-        let a = self.records[s].promised.as_ref()?;
+        let a = self.records[s].allocated.as_ref()?;
         a.partner.and_then(|p| self.slot(p))
     }
 }

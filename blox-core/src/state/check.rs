@@ -23,7 +23,7 @@ pub(super) struct Trial {
     /// Jobs of each GPU.
     gpus: Overlay<Owners>,
     /// Allocated resources of each node.
-    nodes: Overlay<Promised>,
+    nodes: Overlay<Allocated>,
 }
 
 /// A job whose allocation a plan releases.
@@ -53,7 +53,7 @@ struct Entry {
 
 /// Allocated resources of a node: GPUs as a bit mask, CPU cores, and memory in GiB.
 #[derive(Clone, Copy, Debug, Default)]
-struct Promised {
+struct Allocated {
     gpus: u64,
     cpus: f64,
     memory_gib: f64,
@@ -81,7 +81,7 @@ impl State {
             let fits = match action {
                 // The same plan may place the job first and stop it in a later step.
                 Action::Stop { .. } => match released {
-                    0 => rec.promised.is_some(),
+                    0 => rec.allocated.is_some(),
                     r => !trial.released[r as usize - 1].stopped,
                 },
                 Action::Place { .. } => !matches!(rec.phase, Phase::Submitted | Phase::Deferred),
@@ -106,9 +106,9 @@ impl State {
                 trial.released[released as usize - 1].stopped = true;
             } else if (stopped || matches!(action, Action::Place { .. }))
                 && released == 0
-                && let Some(old) = &rec.promised
+                && let Some(old) = &rec.allocated
             {
-                trial.unpromise(&self.cluster, job, old);
+                trial.deallocate(&self.cluster, job, old);
                 trial.release(s, stopped, old);
             }
         }
@@ -122,7 +122,7 @@ impl State {
             let Some(s) = self.slot(*job) else { continue };
             match self.check_place(s, *job, assignment, plan, trial) {
                 Ok(()) => {
-                    trial.promise(&self.cluster, *job, assignment);
+                    trial.allocate(&self.cluster, *job, assignment);
                     trial.place(s, i, assignment);
                 }
                 Err(_) if self.changed_since(assignment, *job, seen, trial) => trial.leave_out(i),
@@ -190,7 +190,7 @@ impl State {
                 owner: job,
             });
         }
-        let before = self.records[s].promised.as_ref().filter(|_| released != 0);
+        let before = self.records[s].allocated.as_ref().filter(|_| released != 0);
         for (i, &gpu) in a.gpus.iter().enumerate() {
             let Some(node) = self.cluster.node_of(gpu).and_then(|n| self.cluster.node(n)) else {
                 return Err(PlanError::UnusableGpu { job, gpu });
@@ -228,7 +228,7 @@ impl State {
                 }
             }
         }
-        self.check_resources(job, a, |node| trial.promised_of(node))
+        self.check_resources(job, a, |node| trial.allocated_of(node))
     }
 
     /// Returns the allocation of a job after the steps recorded in `trial`.
@@ -236,19 +236,19 @@ impl State {
         let s = self.slot(job)?;
         let Entry { released, placed } = trial.entry(s);
         match placed {
-            0 => self.records[s].promised.as_ref().filter(|_| released == 0),
+            0 => self.records[s].allocated.as_ref().filter(|_| released == 0),
             p => trial.placed[p as usize - 1].assignment(plan),
         }
     }
 
     /// Checks that the nodes have enough CPUs and memory for an assignment, in addition to the
-    /// allocations that `promised_of` returns.
+    /// allocations that `allocated_of` returns.
     #[inline]
     fn check_resources(
         &self,
         job: JobId,
         a: &Assignment,
-        promised_of: impl Fn(&Node) -> Promised,
+        allocated_of: impl Fn(&Node) -> Allocated,
     ) -> Result<(), PlanError> {
         if a.cpus == 0.0 && a.memory_gib == 0.0 {
             return Ok(());
@@ -263,18 +263,23 @@ impl State {
             }
         }
         for (node, share) in self.cluster.shares(&a.gpus) {
-            let (spec, promised) = (node.spec(), promised_of(node));
+            let (spec, allocated) = (node.spec(), allocated_of(node));
             let parts = [
-                ("CPUs", a.cpus, promised.cpus, spec.cpus),
-                ("memory", a.memory_gib, promised.memory_gib, spec.memory_gib),
+                ("CPUs", a.cpus, allocated.cpus, spec.cpus),
+                (
+                    "memory",
+                    a.memory_gib,
+                    allocated.memory_gib,
+                    spec.memory_gib,
+                ),
             ];
-            for (what, amount, promised, capacity) in parts {
-                if is_too_much(amount * share, capacity - promised, capacity) {
+            for (what, amount, allocated, capacity) in parts {
+                if is_too_much(amount * share, capacity - allocated, capacity) {
                     return Err(PlanError::Overcommitted {
                         job,
                         node: node.id(),
                         what: Name::from(what),
-                        total: promised + amount * share,
+                        total: allocated + amount * share,
                         capacity,
                     });
                 }
@@ -285,7 +290,7 @@ impl State {
 
     /// Returns true if the nodes have enough CPUs and memory for an assignment.
     pub(super) fn has_resources(&self, job: JobId, a: &Assignment) -> bool {
-        self.check_resources(job, a, Promised::of).is_ok()
+        self.check_resources(job, a, Allocated::of).is_ok()
     }
 
     fn ended_after(&self, job: JobId, version: u64) -> bool {
@@ -369,16 +374,16 @@ impl Trial {
 
     fn owners(&self, cluster: &Cluster, gpu: GpuId) -> Owners {
         let planned = self.gpus.get(gpu.index());
-        planned.map_or_else(|| cluster.promised_owners(gpu), |owners| *owners)
+        planned.map_or_else(|| cluster.allocated_owners(gpu), |owners| *owners)
     }
 
-    fn promised_of(&self, node: &Node) -> Promised {
+    fn allocated_of(&self, node: &Node) -> Allocated {
         let planned = self.nodes.get(node.id().index());
-        planned.map_or_else(|| Promised::of(node), |promised| *promised)
+        planned.map_or_else(|| Allocated::of(node), |allocated| *allocated)
     }
 
-    /// Like [`Cluster::promise`], in this overlay.
-    fn promise(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
+    /// Like [`Cluster::allocate`], in this overlay.
+    fn allocate(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
         for &gpu in &a.gpus {
             let mut owners = self.owners(cluster, gpu);
             owners.add(job);
@@ -388,8 +393,8 @@ impl Trial {
         self.count(cluster, a, 1.0);
     }
 
-    /// Like [`Cluster::unpromise`], in this overlay.
-    fn unpromise(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
+    /// Like [`Cluster::deallocate`], in this overlay.
+    fn deallocate(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
         self.count(cluster, a, -1.0);
         for &gpu in &a.gpus {
             let mut owners = self.owners(cluster, gpu);
@@ -399,7 +404,7 @@ impl Trial {
                 self.change(cluster, gpu, |node, bit| {
                     node.gpus &= !bit;
                     if node.gpus == 0 {
-                        *node = Promised::default();
+                        *node = Allocated::default();
                     }
                 });
             }
@@ -420,11 +425,11 @@ impl Trial {
     }
 
     /// Changes the allocated resources of the node of a GPU; `change` also gets the bit of the GPU.
-    fn change(&mut self, cluster: &Cluster, gpu: GpuId, change: impl FnOnce(&mut Promised, u64)) {
+    fn change(&mut self, cluster: &Cluster, gpu: GpuId, change: impl FnOnce(&mut Allocated, u64)) {
         let node = cluster.node_of(gpu).and_then(|id| cluster.node(id));
         if let Some(node) = node {
-            let promised = self.nodes.of(node.id().index(), || Promised::of(node));
-            change(promised, 1 << (gpu.0 - node.first_gpu));
+            let allocated = self.nodes.of(node.id().index(), || Allocated::of(node));
+            change(allocated, 1 << (gpu.0 - node.first_gpu));
         }
     }
 
@@ -440,12 +445,12 @@ impl Trial {
     }
 }
 
-impl Promised {
+impl Allocated {
     fn of(node: &Node) -> Self {
-        Promised {
-            gpus: node.promised,
-            cpus: node.cpus_promised,
-            memory_gib: node.memory_promised,
+        Allocated {
+            gpus: node.allocated,
+            cpus: node.cpus_allocated,
+            memory_gib: node.memory_allocated,
         }
     }
 }

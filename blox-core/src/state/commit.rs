@@ -3,12 +3,12 @@
 use super::State;
 use super::check::{Released, Trial};
 use crate::decision::{Action, Command, Plan};
-use crate::job::{Held, Phase};
+use crate::job::{Bound, Phase};
 use crate::reason::Reason;
 
 impl State {
     pub(super) fn commit_plan(&mut self, plan: &Plan, trial: &mut Trial) {
-        self.exchange_promises(plan, trial);
+        self.exchange_allocations(plan, trial);
         for released in &trial.released {
             self.commit_release(released);
         }
@@ -63,19 +63,19 @@ impl State {
     }
 
     /// Releases and allocates the GPUs, CPUs and memory of a plan.
-    fn exchange_promises(&mut self, plan: &Plan, trial: &mut Trial) {
+    fn exchange_allocations(&mut self, plan: &Plan, trial: &mut Trial) {
         for released in &mut trial.released {
             let rec = &mut self.records[released.slot as usize];
-            if let Some(old) = rec.promised_mut().take() {
-                self.cluster.unpromise(rec.id, &old);
+            if let Some(old) = rec.allocated_mut().take() {
+                self.cluster.deallocate(rec.id, &old);
                 released.old = old;
             }
         }
         for placed in &trial.placed {
             let rec = &mut self.records[placed.slot as usize];
             if let Some(new) = placed.assignment(plan) {
-                self.cluster.promise(rec.id, new);
-                rec.promised = Some(new.clone());
+                self.cluster.allocate(rec.id, new);
+                rec.allocated = Some(new.clone());
             }
         }
     }
@@ -121,21 +121,21 @@ impl State {
     /// If that allocation is no longer available, the job is stopped.
     fn commit_release(&mut self, released: &Released) {
         let s = released.slot as usize;
-        if self.records[s].promised.is_some() || released.stopped {
+        if self.records[s].allocated.is_some() || released.stopped {
             return;
         }
         let (id, old) = (self.records[s].id, &released.old);
         let partner = old.partner.and_then(|p| self.record(p));
         let free = old.gpus.iter().all(|&g| {
-            self.cluster.promised_owners(g).iter().all(|o| {
+            self.cluster.allocated_owners(g).iter().all(|o| {
                 partner.is_some_and(|p| {
-                    p.id == o && p.promised.as_ref().is_some_and(|pa| pa.same_gpus(old))
+                    p.id == o && p.allocated.as_ref().is_some_and(|pa| pa.same_gpus(old))
                 })
             })
         });
         if free && self.has_resources(id, old) {
-            self.cluster.promise(id, old);
-            self.records[s].promised = Some(old.clone());
+            self.cluster.allocate(id, old);
+            self.records[s].allocated = Some(old.clone());
             self.pair_up(id);
         } else {
             self.commit_stop(s, &Reason::NotChosen);
@@ -147,13 +147,13 @@ impl State {
         let rec = &mut self.records[s];
         rec.settle(now);
         rec.reason = why.clone();
-        if rec.promised.is_none() {
+        if rec.allocated.is_none() {
             rec.pending = false;
         }
         let (job, attempt) = (rec.id, rec.attempt);
-        if rec.held().is_none() {
+        if rec.bound().is_none() {
             // The job never started, so there is nothing to stop.
-            if rec.promised.is_none() {
+            if rec.allocated.is_none() {
                 self.let_wait(s);
             }
         } else if rec.phase == Phase::Stopping {
@@ -173,12 +173,12 @@ impl State {
     fn commit_place(&mut self, s: usize, trial: &Trial) {
         let now = self.now;
         let rec = &mut self.records[s];
-        let Some(new) = &rec.promised else { return };
+        let Some(new) = &rec.allocated else { return };
         let goes_on = matches!(rec.phase, Phase::Running | Phase::Starting);
         if goes_on && trial.before(s).is_some_and(|b| b.same_grant(new)) {
             return;
         }
-        if goes_on && rec.held().is_some_and(|h| h.same_grant(new)) {
+        if goes_on && rec.bound().is_some_and(|h| h.same_grant(new)) {
             // The plan withdraws a change that is still pending: the job keeps its bound GPUs.
             rec.pending = false;
             self.touch_slot(s);
@@ -201,11 +201,11 @@ impl State {
             return;
         }
         let mut blockers = 0;
-        for &gpu in rec.promised.iter().flat_map(|a| &a.gpus) {
-            let promised = self.cluster.promised_owners(gpu);
-            let holders = self.cluster.held_owners(gpu).iter();
+        for &gpu in rec.allocated.iter().flat_map(|a| &a.gpus) {
+            let allocated = self.cluster.allocated_owners(gpu);
+            let holders = self.cluster.bound_owners(gpu).iter();
             blockers += holders
-                .filter(|&h| h != rec.id && !promised.contains(h))
+                .filter(|&h| h != rec.id && !allocated.contains(h))
                 .count() as u32;
         }
         let rec = &mut self.records[s];
@@ -218,7 +218,7 @@ impl State {
     /// Returns whether a change in place waits for GPUs.
     fn waits_in_place(&self, s: usize) -> bool {
         let rec = &self.records[s];
-        rec.pending && rec.held().is_some() && rec.phase != Phase::Stopping
+        rec.pending && rec.bound().is_some() && rec.phase != Phase::Stopping
     }
 
     /// Returns whether a change in place is in a deadlock: it waits for GPUs that are unbound only
@@ -232,11 +232,11 @@ impl State {
         let mut next = 0;
         while let Some(&s) = seen.get(next) {
             next += 1;
-            for &gpu in self.records[s].promised.iter().flat_map(|a| &a.gpus) {
-                let promised = self.cluster.promised_owners(gpu);
-                for holder in self.cluster.held_owners(gpu).iter() {
+            for &gpu in self.records[s].allocated.iter().flat_map(|a| &a.gpus) {
+                let allocated = self.cluster.allocated_owners(gpu);
+                for holder in self.cluster.bound_owners(gpu).iter() {
                     let Some(h) = self.slot(holder) else { continue };
-                    if h == s || promised.contains(holder) || !waits(h) {
+                    if h == s || allocated.contains(holder) || !waits(h) {
                         continue;
                     }
                     if h == start {
@@ -257,7 +257,7 @@ impl State {
         if !rec.pending || rec.blockers > 0 || rec.phase == Phase::Stopping {
             return;
         }
-        let Some(new) = rec.promised.clone() else {
+        let Some(new) = rec.allocated.clone() else {
             return;
         };
         // Until now the job used its bound GPUs.
@@ -270,13 +270,13 @@ impl State {
         let (job, attempt) = (rec.id, rec.attempt);
         self.count_busy(s, false);
         for &gpu in &new.gpus {
-            if !self.cluster.held_owners(gpu).contains(job) {
-                self.cluster.hold(job, gpu);
+            if !self.cluster.bound_owners(gpu).contains(job) {
+                self.cluster.bind(job, gpu);
             }
         }
         let rec = &mut self.records[s];
-        let old = rec.take_held();
-        rec.held = Held::AsPromised;
+        let old = rec.take_bound();
+        rec.bound = Bound::AsAllocated;
         match old {
             Some(old) => {
                 // The job leaves these GPUs when it reports that the change is complete.

@@ -2,7 +2,7 @@
 
 use crate::assignment::BatchConfig;
 use crate::cluster::spec::NodeSpec;
-use crate::decision::{NodeAction, Verdict};
+use crate::decision::{AdmissionDecision, NodeAction};
 use crate::ids::{GpuId, JobId, Name, NodeId};
 use crate::job::spec::JobSpec;
 use crate::job::training::TrainingReport;
@@ -186,11 +186,11 @@ pub enum Event {
         gpu: GpuId,
     },
     /// Admission decided about a job.
-    Judged {
+    AdmissionDecided {
         /// The job.
         job: JobId,
         /// The decision.
-        verdict: Verdict,
+        admission: AdmissionDecision,
     },
     /// The cluster manager acted on a node.
     NodeManaged {
@@ -216,7 +216,7 @@ impl Event {
             | Event::Reported { job, .. }
             | Event::Hold { job }
             | Event::Release { job }
-            | Event::Judged { job, .. } => Some(*job),
+            | Event::AdmissionDecided { job, .. } => Some(*job),
             _ => None,
         }
     }

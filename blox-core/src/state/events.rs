@@ -4,11 +4,11 @@ use super::{EventError, State};
 use crate::assignment::GpuList;
 use crate::cluster::NodeStatus;
 use crate::cluster::spec::ClusterSpec;
-use crate::decision::{Command, NodeAction, Verdict};
+use crate::decision::{AdmissionDecision, Command, NodeAction};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, Name, NameId, NodeId};
 use crate::job::spec::JobSpec;
-use crate::job::{Before, Held, JobRef, Phase, Record};
+use crate::job::{Before, Bound, JobRef, Phase, Record};
 use crate::reason::Reason;
 use crate::units::Time;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl State {
                     self.records[s].id,
                     std::mem::take(&mut self.records[s].leaving),
                 );
-                self.unhold(id, &left);
+                self.unbind(id, &left);
                 Ok(())
             }
             Event::LaunchFailed { job, attempt, why } => {
@@ -64,7 +64,7 @@ impl State {
                     self.records[s].work = *work;
                 }
                 self.leave(s);
-                if self.records[s].promised.is_some() {
+                if self.records[s].allocated.is_some() {
                     self.set_phase(s, Phase::Starting);
                     self.dispatch_if_clear(s);
                 } else {
@@ -209,9 +209,9 @@ impl State {
             ),
             Event::GpuFailed { gpu } => self.gpu_health("a failed GPU", *gpu, false),
             Event::GpuRepaired { gpu } => self.gpu_health("a repaired GPU", *gpu, true),
-            Event::Judged { job, verdict } => {
+            Event::AdmissionDecided { job, admission } => {
                 let (now, moment) = (self.now, self.next_moment.max(self.now));
-                self.judged(*job, verdict, now, moment)
+                self.judged(*job, admission, now, moment)
             }
             Event::NodeManaged { action } => self.managed(action),
         }
@@ -298,9 +298,9 @@ impl State {
             first_start: None,
             last_start: None,
             before: Before::default(),
-            promised: None,
+            allocated: None,
             on: None,
-            held: Held::Nothing,
+            bound: Bound::Nothing,
             spec: Arc::clone(spec),
             preemptions: 0,
             crashes: 0,
@@ -330,9 +330,9 @@ impl State {
     ) -> Result<(), EventError> {
         self.version += 1;
         let result = match event {
-            Event::Judged { job, verdict } => {
+            Event::AdmissionDecided { job, admission } => {
                 let before = self.record(*job).map_or(0, |r| r.changed);
-                let result = self.judged(*job, verdict, moment, moment);
+                let result = self.judged(*job, admission, moment, moment);
                 if let Some(s) = self.slot(*job) {
                     self.records[s].changed = before.max(seen);
                 }
@@ -359,15 +359,15 @@ impl State {
     fn judged(
         &mut self,
         job: JobId,
-        verdict: &Verdict,
+        admission: &AdmissionDecision,
         now: Time,
         moment: Time,
     ) -> Result<(), EventError> {
-        let s = self.known("a verdict", job)?;
-        match self.records[s].judge(verdict, now, moment) {
+        let s = self.known("a admission", job)?;
+        match self.records[s].judge(admission, now, moment) {
             None => {
                 let rec = &self.records[s];
-                return Err(stale("a verdict", rec, rec.attempt));
+                return Err(stale("a admission", rec, rec.attempt));
             }
             Some(Phase::Ended) => self.ended(s, Outcome::Rejected),
             Some(phase) => self.set_phase(s, phase),
@@ -440,7 +440,7 @@ impl State {
     fn fall_back(&mut self, s: usize, why: Reason) {
         self.count_busy(s, false);
         self.leave(s);
-        self.unpromise(s);
+        self.deallocate(s);
         self.records[s].reason = why;
         self.let_wait(s);
     }
@@ -455,7 +455,7 @@ impl State {
         }
         self.count_busy(s, false);
         self.leave(s);
-        self.unpromise(s);
+        self.deallocate(s);
         self.set_phase(s, Phase::Ended);
     }
 
@@ -464,22 +464,22 @@ impl State {
         let rec = &mut self.records[s];
         let id = rec.id;
         let leaving = std::mem::take(&mut rec.leaving);
-        let held = rec.take_held();
-        self.unhold(id, &leaving);
-        if let Some(held) = held {
-            self.unhold(id, &held.gpus);
+        let bound = rec.take_bound();
+        self.unbind(id, &leaving);
+        if let Some(bound) = bound {
+            self.unbind(id, &bound.gpus);
         }
     }
 
-    fn unhold(&mut self, id: JobId, gpus: &[GpuId]) {
+    fn unbind(&mut self, id: JobId, gpus: &[GpuId]) {
         for &gpu in gpus {
-            self.cluster.unhold(id, gpu);
-            let promised = self.cluster.promised_owners(gpu);
-            if promised.contains(id) {
+            self.cluster.unbind(id, gpu);
+            let allocated = self.cluster.allocated_owners(gpu);
+            if allocated.contains(id) {
                 // No launch waits for this job on this GPU: see `recount`.
                 continue;
             }
-            for owner in promised.iter() {
+            for owner in allocated.iter() {
                 let Some(o) = self.slot(owner) else { continue };
                 if self.records[o].pending {
                     self.records[o].blockers = self.records[o].blockers.saturating_sub(1);
@@ -489,10 +489,10 @@ impl State {
         }
     }
 
-    fn unpromise(&mut self, s: usize) {
+    fn deallocate(&mut self, s: usize) {
         self.records[s].pending = false;
-        if let Some(a) = self.records[s].promised_mut().take() {
-            self.cluster.unpromise(self.records[s].id, &a);
+        if let Some(a) = self.records[s].allocated_mut().take() {
+            self.cluster.deallocate(self.records[s].id, &a);
             if let Some(p) = a.partner {
                 self.pair_up(p);
             }
@@ -515,7 +515,7 @@ impl State {
         let s = self.known(event, job)?;
         let rec = &self.records[s];
         // A pending launch has no number yet, so no report can be about it.
-        let silent = rec.held().is_none();
+        let silent = rec.bound().is_none();
         if rec.attempt != attempt || !phases.contains(&rec.phase) || silent {
             return Err(stale(event, rec, attempt));
         }

@@ -1,6 +1,6 @@
 //! Inputs of the core, and the errors with which it refuses them.
 
-use crate::decide_error::DecideError;
+use crate::decide_error::DecisionError;
 use crate::decision::{Decision, PlanError};
 use crate::event::Event;
 use crate::ids::JobId;
@@ -49,7 +49,7 @@ pub enum Input {
         /// The number of the question.
         question: u64,
         /// The reason.
-        why: DecideError,
+        why: DecisionError,
     },
     /// Rates of jobs that the last decision launched without commands, in iterations per second. A
     /// job that is not listed runs at its [own rate](crate::JobRef::own_rate).

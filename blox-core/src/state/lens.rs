@@ -1,7 +1,7 @@
 //! Overlay with the changes of a decision that is not applied yet.
 
 use crate::cluster::Cluster;
-use crate::decision::{NodeAction, Verdict};
+use crate::decision::{AdmissionDecision, NodeAction};
 use crate::event::Event;
 use crate::ids::{JobId, NameId, Names};
 use crate::job::{Phase, Record};
@@ -85,7 +85,12 @@ impl Lens {
     }
 
     /// Adds an admission decision. Returns whether the decision is valid.
-    pub(crate) fn judge(&mut self, state: &State, job: JobId, verdict: &Verdict) -> bool {
+    pub(crate) fn judge(
+        &mut self,
+        state: &State,
+        job: JobId,
+        admission: &AdmissionDecision,
+    ) -> bool {
         let at = self.jobs.binary_search_by_key(&job, |(id, _)| *id);
         let known = match at {
             Ok(i) => Some(&self.jobs[i].1),
@@ -96,7 +101,7 @@ impl Lens {
         };
         let before = rec.phase;
         let (now, moment) = (state.now(), state.next_moment.max(state.now()));
-        let Some(after) = rec.judge(verdict, now, moment) else {
+        let Some(after) = rec.judge(admission, now, moment) else {
             return false;
         };
         self.begin(state);
@@ -126,9 +131,9 @@ impl Lens {
             Ok(i) => self.jobs[i].1 = rec,
             Err(i) => self.jobs.insert(i, (job, rec)),
         }
-        self.own.push(Event::Judged {
+        self.own.push(Event::AdmissionDecided {
             job,
-            verdict: verdict.clone(),
+            admission: admission.clone(),
         });
         true
     }

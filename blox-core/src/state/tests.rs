@@ -4,7 +4,7 @@ use super::*;
 use crate::assignment::Assignment;
 use crate::cluster::NodeStatus;
 use crate::cluster::spec::NodeSpec;
-use crate::decision::{Action, NodeAction, Verdict};
+use crate::decision::{Action, AdmissionDecision, NodeAction};
 use crate::event::Outcome;
 use crate::ids::{GpuId, NodeId};
 use crate::job::spec::Extras;
@@ -32,8 +32,8 @@ impl Random {
 /// Compares lists, counters and GPU ledgers with values recomputed from the records.
 pub(super) fn check(state: &State) {
     let gpus: u32 = state.cluster.nodes().iter().map(|n| n.gpu_count()).sum();
-    let mut promised = vec![Vec::new(); gpus as usize];
-    let mut held = vec![Vec::new(); gpus as usize];
+    let mut allocated = vec![Vec::new(); gpus as usize];
+    let mut bound = vec![Vec::new(); gpus as usize];
     let mut cpus = vec![0.0; state.cluster.nodes().len()];
     let mut counts = [0u32; 7];
     let mut demand = 0;
@@ -67,24 +67,24 @@ pub(super) fn check(state: &State) {
         match r.phase {
             Phase::Submitted | Phase::Deferred | Phase::Waiting | Phase::Ended => {
                 assert!(
-                    r.promised.is_none() && r.held().is_none() && !r.pending,
+                    r.allocated.is_none() && r.bound().is_none() && !r.pending,
                     "{r:?}"
                 );
             }
             Phase::Starting => {
-                assert!(r.promised.is_some(), "{r:?}");
-                assert!(r.pending || r.held().is_some(), "{r:?}");
+                assert!(r.allocated.is_some(), "{r:?}");
+                assert!(r.pending || r.bound().is_some(), "{r:?}");
             }
-            Phase::Running => assert!(r.promised.is_some() && r.held().is_some(), "{r:?}"),
+            Phase::Running => assert!(r.allocated.is_some() && r.bound().is_some(), "{r:?}"),
             Phase::Stopping => {
-                assert!(r.held().is_some(), "{r:?}");
-                assert_eq!(r.pending, r.promised.is_some(), "{r:?}");
+                assert!(r.bound().is_some(), "{r:?}");
+                assert_eq!(r.pending, r.allocated.is_some(), "{r:?}");
             }
         }
         if r.phase != Phase::Starting && r.phase != Phase::Stopping {
             assert!(r.leaving.is_empty(), "{r:?}");
         }
-        let gpus = r.promised.iter().flat_map(|a| &a.gpus).copied();
+        let gpus = r.allocated.iter().flat_map(|a| &a.gpus).copied();
         let gpus: Vec<GpuId> = gpus.collect();
         let together = state.cluster.first_run(&gpus);
         let together = together.filter(|(_, count)| *count == gpus.len());
@@ -92,17 +92,17 @@ pub(super) fn check(state: &State) {
             r.on.is_none() || r.on == together.map(|(on, _)| on),
             "{r:?}"
         );
-        if let Some(a) = &r.promised {
+        if let Some(a) = &r.allocated {
             for g in &a.gpus {
-                promised[g.index()].push(id);
+                allocated[g.index()].push(id);
                 let node = state.cluster.node_of(*g).unwrap();
                 cpus[node.index()] += a.cpus / a.gpus.len() as f64;
             }
         }
         let leaving = r.leaving.iter();
-        for g in leaving.chain(r.held().into_iter().flat_map(|a| &a.gpus)) {
-            assert!(!held[g.index()].contains(&id), "{r:?}");
-            held[g.index()].push(id);
+        for g in leaving.chain(r.bound().into_iter().flat_map(|a| &a.gpus)) {
+            assert!(!bound[g.index()].contains(&id), "{r:?}");
+            bound[g.index()].push(id);
         }
     }
     let sorted = |ids: &mut dyn Iterator<Item = JobId>| {
@@ -112,32 +112,32 @@ pub(super) fn check(state: &State) {
     };
     let runs_on = |id: &JobId, g: GpuId| {
         let rec = state.record(*id).unwrap();
-        rec.phase == Phase::Running && rec.held().unwrap().gpus.contains(&g)
+        rec.phase == Phase::Running && rec.bound().unwrap().gpus.contains(&g)
     };
-    let is_busy = |g: &usize| held[*g].iter().any(|id| runs_on(id, GpuId(*g as u32)));
+    let is_busy = |g: &usize| bound[*g].iter().any(|id| runs_on(id, GpuId(*g as u32)));
     let busy = (0..gpus as usize).filter(is_busy).count();
     assert_eq!(state.busy_gpus() as usize, busy);
     for g in (0..gpus).map(GpuId) {
-        promised[g.index()].sort_unstable();
-        held[g.index()].sort_unstable();
+        allocated[g.index()].sort_unstable();
+        bound[g.index()].sort_unstable();
         assert_eq!(
-            sorted(&mut state.cluster.promised_to(g)),
-            promised[g.index()],
-            "promised {g}"
+            sorted(&mut state.cluster.allocated_to(g)),
+            allocated[g.index()],
+            "allocated {g}"
         );
         assert_eq!(
-            sorted(&mut state.cluster.held_by(g)),
-            held[g.index()],
-            "held {g}"
+            sorted(&mut state.cluster.bound_to(g)),
+            bound[g.index()],
+            "bound {g}"
         );
     }
     let (mut usable, mut free) = (0, 0);
     for n in state.cluster.nodes() {
         for (b, g) in n.gpus().enumerate() {
             let works = n.is_usable() && n.failed >> b & 1 == 0;
-            let taken = !promised[g.index()].is_empty();
-            assert_eq!(n.promised >> b & 1 == 1, taken, "node {} bit {b}", n.id());
-            let mixed = promised[g.index()] != held[g.index()] || held[g.index()].len() > 1;
+            let taken = !allocated[g.index()].is_empty();
+            assert_eq!(n.allocated >> b & 1 == 1, taken, "node {} bit {b}", n.id());
+            let mixed = allocated[g.index()] != bound[g.index()] || bound[g.index()].len() > 1;
             assert_eq!(n.mixed >> b & 1 == 1, mixed, "node {} bit {b}", n.id());
             assert_eq!(
                 n.free >> b & 1 == 1,
@@ -148,30 +148,33 @@ pub(super) fn check(state: &State) {
             usable += u32::from(works);
             free += u32::from(works && !taken);
         }
-        assert!((n.cpus_promised - cpus[n.id().index()]).abs() < 1e-6);
-        assert!(n.cpus_promised <= n.spec().cpus + 1e-6);
+        assert!((n.cpus_allocated - cpus[n.id().index()]).abs() < 1e-6);
+        assert!(n.cpus_allocated <= n.spec().cpus + 1e-6);
     }
     assert_eq!(
         (state.cluster.usable_gpus(), state.cluster.free_gpus()),
         (usable, free)
     );
     for r in state.records.iter().filter(live) {
-        if let Some(a) = &r.promised {
+        if let Some(a) = &r.allocated {
             for g in &a.gpus {
-                let others: Vec<_> = promised[g.index()].iter().filter(|o| **o != r.id).collect();
+                let others: Vec<_> = allocated[g.index()]
+                    .iter()
+                    .filter(|o| **o != r.id)
+                    .collect();
                 assert_eq!(others, a.partner.iter().collect::<Vec<_>>(), "{r:?}");
             }
         }
         if r.pending {
             let blockers: usize = r
-                .promised
+                .allocated
                 .iter()
                 .flat_map(|a| &a.gpus)
                 .flat_map(|g| {
-                    let promised = &promised[g.index()];
-                    held[g.index()]
+                    let allocated = &allocated[g.index()];
+                    bound[g.index()]
                         .iter()
-                        .filter(move |h| **h != r.id && !promised.contains(h))
+                        .filter(move |h| **h != r.id && !allocated.contains(h))
                 })
                 .count();
             assert_eq!(r.blockers as usize, blockers, "{r:?}");
@@ -245,9 +248,9 @@ impl Run {
                 && rec.phase == Phase::Starting
                 && !rec.pending
             {
-                for g in &rec.held().unwrap().gpus {
-                    for h in self.state.cluster.held_by(*g) {
-                        assert!(self.state.cluster.promised_to(*g).any(|p| p == h));
+                for g in &rec.bound().unwrap().gpus {
+                    for h in self.state.cluster.bound_to(*g) {
+                        assert!(self.state.cluster.allocated_to(*g).any(|p| p == h));
                     }
                 }
             }
@@ -283,15 +286,15 @@ impl Run {
             job,
             spec: Arc::new(spec),
         });
-        let verdict = match self.random.below(10) {
-            0 => Verdict::Defer(Reason::AdmissionLoad),
-            1 => Verdict::Reject(Reason::AdmissionLoad),
-            _ => Verdict::Accept {
+        let admission = match self.random.below(10) {
+            0 => AdmissionDecision::Defer(Reason::AdmissionLoad),
+            1 => AdmissionDecision::Reject(Reason::AdmissionLoad),
+            _ => AdmissionDecision::Accept {
                 class: None,
                 deadline: None,
             },
         };
-        self.apply(Event::Judged { job, verdict });
+        self.apply(Event::AdmissionDecided { job, admission });
     }
 
     /// Reports the result of one random command, sometimes an unusual result.
@@ -395,12 +398,12 @@ impl Run {
                     self.apply(Event::NodeLost { node });
                     for job in self.jobs(&placed) {
                         let rec = self.state.record(job).unwrap();
-                        let held = rec
-                            .held()
+                        let bound = rec
+                            .bound()
                             .into_iter()
                             .flat_map(|a| &a.gpus)
                             .chain(&rec.leaving);
-                        let there = held
+                        let there = bound
                             .copied()
                             .any(|g| self.state.cluster.node_of(g) == Some(node));
                         let attempt = rec.attempt;
@@ -475,7 +478,7 @@ impl Run {
                 continue;
             }
             let r = self.state.record(job).unwrap();
-            let Some(a) = r.promised.clone() else {
+            let Some(a) = r.allocated.clone() else {
                 moved.push(job);
                 continue;
             };
@@ -517,9 +520,9 @@ impl Run {
         for job in moved {
             let r = self.state.record(job).unwrap();
             let stopped = plan.actions.iter().any(|a| a.job() == job);
-            let in_place = r.promised.is_some() && !stopped;
+            let in_place = r.allocated.is_some() && !stopped;
             let whole = r
-                .promised
+                .allocated
                 .as_ref()
                 .map_or(r.gpus as usize, |a| a.gpus.len());
             let n = if in_place && self.random.chance(40) {
@@ -654,7 +657,7 @@ type Ledger = Vec<(JobId, Phase, Option<Assignment>, Option<Assignment>)>;
 
 fn ledgers(state: &State) -> (u64, Ledger) {
     let jobs = (0..state.next_job_id().0).filter_map(|j| state.record(JobId(j)));
-    let jobs = jobs.map(|r| (r.id, r.phase, r.promised.clone(), r.held().cloned()));
+    let jobs = jobs.map(|r| (r.id, r.phase, r.allocated.clone(), r.bound().cloned()));
     (state.version, jobs.collect())
 }
 

@@ -284,7 +284,7 @@ impl<'a> View<'a> {
         for event in self.lens.map_or(&[][..], Lens::own) {
             // The lens was made from this state.
             let _ = state.apply_own(event, state.version, moment);
-            if let Event::Judged { job, .. } = event {
+            if let Event::AdmissionDecided { job, .. } = event {
                 state.retire(*job);
             }
         }

@@ -136,9 +136,9 @@ fn rate_at_launch() -> Pipeline {
 /// Expects that a placed job holds its GPUs: a job may still wait for those of a stopping job.
 fn gpus_of_placed() -> Pipeline {
     let policy = scheduling_fn(|view, out| {
-        let held = |j: &JobRef<'_>| j.held().expect("a placed job holds GPUs").count();
+        let bound = |j: &JobRef<'_>| j.bound().expect("a placed job holds GPUs").count();
         let mut jobs: Vec<_> = view.placed().filter(JobRef::is_placed).collect();
-        jobs.sort_by_key(held);
+        jobs.sort_by_key(bound);
         jobs.extend(view.waiting());
         jobs.sort_by_key(|j| std::cmp::Reverse(j.spec().priority));
         list(jobs, out);

@@ -5,8 +5,8 @@ use blox_core::ids::JobId;
 use blox_core::order::SortKey;
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Composition, Event, JobQueue, NodeAction, NodeActions, NodeId,
-    Pipeline, Reason, Seconds, Stateless, Time, Validity, Verdicts, View,
+    AdmissionDecisions, AdmissionPolicy, ClusterManager, Composition, Event, JobQueue, NodeAction,
+    NodeActions, NodeId, Pipeline, Reason, Seconds, Stateless, Time, Validity, View,
 };
 use blox_testing::FirstFit;
 use blox_testing::Property;
@@ -83,11 +83,11 @@ fn admission_at_night() -> Pipeline {
             (): &mut (),
             view: View<'_>,
             new: &[JobId],
-            out: &mut Verdicts,
+            out: &mut AdmissionDecisions,
         ) -> Validity {
             let night = view.now().secs() % 7200.0 >= 3600.0;
-            let held = view.admissible().map(|j| j.id());
-            for job in held.chain(new.iter().copied()) {
+            let bound = view.admissible().map(|j| j.id());
+            for job in bound.chain(new.iter().copied()) {
                 match night {
                     true => out.accept(job),
                     false => out.defer(job, Reason::AdmissionLoad),

@@ -65,7 +65,7 @@ impl AdmissionPolicy for ElasticFlow {
         memory: &mut Self::Memory,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity {
         let mut jobs: Vec<JobId> = memory.plan.keys().copied().collect();
         for &job in asking {

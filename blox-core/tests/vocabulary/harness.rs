@@ -79,7 +79,7 @@ pub fn command_text(c: &Command) -> String {
 
 pub struct Bench {
     pub core: Runtime,
-    pub policy: Box<dyn Decide>,
+    pub policy: Box<dyn Scheduler>,
     pub commands: Vec<Command>,
     /// Iterations a second by number of GPUs.
     pub rate: fn(usize) -> f64,
@@ -89,7 +89,7 @@ impl Bench {
     pub fn new(
         cluster: &str,
         trigger: impl DecisionTrigger + 'static,
-        policy: impl Decide + 'static,
+        policy: impl Scheduler + 'static,
     ) -> Self {
         Bench::of(cluster.parse().unwrap(), trigger, policy)
     }
@@ -97,7 +97,7 @@ impl Bench {
     pub fn of(
         cluster: ClusterSpec,
         trigger: impl DecisionTrigger + 'static,
-        policy: impl Decide + 'static,
+        policy: impl Scheduler + 'static,
     ) -> Self {
         Bench {
             core: Runtime::new(State::new(&cluster).unwrap(), Box::new(trigger)),
@@ -137,7 +137,7 @@ impl Bench {
             .state()
             .job(job)
             .unwrap()
-            .held()
+            .bound()
             .map_or(0, |a| a.gpus.len());
         let rate = (self.rate)(gpus);
         self.event(at, Event::Started { job, attempt, rate });
@@ -161,7 +161,7 @@ impl Bench {
         }
     }
 
-    pub fn try_decide(&mut self, at: f64) -> Result<String, DecideError> {
+    pub fn try_decide(&mut self, at: f64) -> Result<String, DecisionError> {
         let decided = self.core.decide(t(at), &mut *self.policy);
         self.core.take_commands(&mut self.commands);
         decided.map(|()| text(&self.core.plan().actions))
@@ -229,7 +229,7 @@ impl Bench {
         self.core.state().job(JobId(job)).unwrap()
     }
 
-    /// Returns the ledgers of a GPU, for instance `promised to 1, held by 0`.
+    /// Returns the ledgers of a GPU, for instance `allocated to 1, bound to 0`.
     pub fn ledgers(&self, gpu: u32) -> String {
         let list = |ids: &mut dyn Iterator<Item = JobId>| {
             let ids: Vec<String> = ids.map(|j| j.to_string()).collect();
@@ -241,9 +241,9 @@ impl Bench {
         };
         let c = self.core.state().cluster();
         format!(
-            "promised to {}, held by {}",
-            list(&mut c.promised_to(GpuId(gpu))),
-            list(&mut c.held_by(GpuId(gpu)))
+            "allocated to {}, bound to {}",
+            list(&mut c.allocated_to(GpuId(gpu))),
+            list(&mut c.bound_to(GpuId(gpu)))
         )
     }
 }
@@ -264,18 +264,18 @@ impl Scripted {
     }
 }
 
-impl Decide for Scripted {
+impl Scheduler for Scripted {
     fn name(&self) -> &str {
         "scripted"
     }
     fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Validity {
         Validity::UntilEvent
     }
-    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(&mut self, _: View<'_>, asking: &[JobId], out: &mut AdmissionDecisions) -> Validity {
         asking.iter().for_each(|j| out.accept(*j));
         Validity::UntilEvent
     }
-    fn plan(&mut self, _: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+    fn plan(&mut self, _: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
         out.actions
             .extend(self.plans.get(&self.made).into_iter().flatten().cloned());
         self.made += 1;
@@ -372,7 +372,7 @@ pub struct PerVirtualCluster {
     pub pipelines: Vec<(Name, Pipeline)>,
 }
 
-impl Decide for PerVirtualCluster {
+impl Scheduler for PerVirtualCluster {
     fn name(&self) -> &str {
         "per-virtual-cluster"
     }
@@ -389,7 +389,12 @@ impl Decide for PerVirtualCluster {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         self.pipelines[0].1.manage(view, out)
     }
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &mut self,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         let mut validity = Validity::UntilEvent;
         for (name, p) in &mut self.pipelines {
             let Some(vc) = view.names().find(name) else {
@@ -406,7 +411,7 @@ impl Decide for PerVirtualCluster {
         }
         validity
     }
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
         let mut validity = Validity::UntilEvent;
         for (name, p) in &mut self.pipelines {
             let Some(vc) = view.names().find(name) else {

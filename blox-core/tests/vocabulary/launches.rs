@@ -39,7 +39,7 @@ fn a_launch_that_failed_is_planned_again() {
     );
     assert_eq!(b.phase(0), "waiting");
     assert_eq!(b.job(0).reason(), &Reason::LaunchFailed("no image".into()));
-    assert_eq!(b.ledgers(0), "promised to nobody, held by nobody");
+    assert_eq!(b.ledgers(0), "allocated to nobody, bound to nobody");
     assert_eq!((b.job(0).failed_launches(), b.job(0).attempt()), (1, 1));
     assert_eq!(b.core.due(), Some(t(300.0)));
     assert_eq!(b.decide(300.0), "place 0 on 0 1");
@@ -73,14 +73,14 @@ fn preempt_and_launch_on_the_same_gpus_waits_for_the_checkpoint() {
     b.decide(100.0);
     assert_eq!(b.take_commands(), "stop 0.1");
     assert_eq!(b.phases(), "0 stopping, 1 starting");
-    assert_eq!(b.ledgers(0), "promised to 1, held by 0");
+    assert_eq!(b.ledgers(0), "allocated to 1, bound to 0");
     assert_eq!(b.job(1).reason(), &Reason::WaitingForGpus);
     // The job does not attain service while it leaves.
     assert_eq!(b.job(0).attained_time(), Seconds::new(100.0));
     b.stopped(130.0, 0, 1);
     assert_eq!(b.take_commands(), "start 1.1");
     assert_eq!(b.phases(), "0 waiting, 1 starting");
-    assert_eq!(b.ledgers(0), "promised to 1, held by 1");
+    assert_eq!(b.ledgers(0), "allocated to 1, bound to 1");
     b.started(135.0, 1, 1);
     assert_eq!(b.phases(), "0 waiting, 1 running");
     assert_eq!((b.job(0).preemptions(), b.job(0).work_done()), (1, 100.0));
@@ -181,11 +181,11 @@ fn a_job_that_is_moved_stops_and_starts_elsewhere() {
     b.decide(100.0);
     assert_eq!(b.take_commands(), "stop 0.1");
     assert_eq!(b.phase(0), "stopping");
-    assert_eq!(b.ledgers(0), "promised to nobody, held by 0");
-    assert_eq!(b.ledgers(1), "promised to 0, held by nobody");
+    assert_eq!(b.ledgers(0), "allocated to nobody, bound to 0");
+    assert_eq!(b.ledgers(1), "allocated to 0, bound to nobody");
     b.stopped(130.0, 0, 1);
     assert_eq!(b.take_commands(), "start 0.2");
-    assert_eq!(b.ledgers(1), "promised to 0, held by 0");
+    assert_eq!(b.ledgers(1), "allocated to 0, bound to 0");
     b.started(140.0, 0, 2);
     assert_eq!(b.phases(), "0 running");
 }
@@ -295,7 +295,7 @@ fn a_victim_placed_back_beside_its_successor_lets_it_start() {
     assert_eq!(b.take_commands(), "start 1.1");
     b.stopped(130.0, 0, 1);
     assert_eq!(b.take_commands(), "start 0.2");
-    assert_eq!(b.ledgers(0), "promised to 1+0, held by 1+0");
+    assert_eq!(b.ledgers(0), "allocated to 1+0, bound to 1+0");
 }
 
 #[test]
@@ -309,10 +309,10 @@ fn a_change_in_place_holds_its_old_gpus_until_it_is_done() {
     b.decide(100.0);
     assert_eq!(b.take_commands(), "change 0.2");
     assert_eq!(b.phases(), "0 starting, 1 starting");
-    assert_eq!(b.ledgers(1), "promised to 1, held by 0");
+    assert_eq!(b.ledgers(1), "allocated to 1, bound to 0");
     b.started(107.0, 0, 2);
     assert_eq!(b.take_commands(), "start 1.1");
-    assert_eq!(b.ledgers(1), "promised to 1, held by 1");
+    assert_eq!(b.ledgers(1), "allocated to 1, bound to 1");
     // Its service until then counts.
     assert_eq!(b.job(0).attained_gpu_time(), Seconds::new(200.0));
 }
@@ -433,7 +433,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
         b.submit(0.0, job(1, 1e6));
     }
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 0 beside 0");
-    assert_eq!(b.ledgers(0), "promised to 0+1, held by 0+1");
+    assert_eq!(b.ledgers(0), "allocated to 0+1, bound to 0+1");
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
     b.ended(100.0, 0);
     // The other job continues alone, without a restart.
@@ -451,7 +451,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
     let mut b = bench("1x1", plans, 3);
     b.round(0.0);
     for owner in [1, 0] {
-        let DecideError::Plan { error, .. } = b.try_decide(10.0).unwrap_err() else {
+        let DecisionError::Plan { error, .. } = b.try_decide(10.0).unwrap_err() else {
             panic!("expected a plan's error");
         };
         let expected = PlanError::GpuTwice {
@@ -602,7 +602,7 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
         let error = b.try_decide(10.0).unwrap_err();
         assert_eq!(error.to_string(), format!("policy `scripted`: {message}"));
         assert_eq!(b.phases(), "0 running, 1 waiting, 2 waiting", "{message}");
-        assert_eq!(b.ledgers(0), "promised to 0, held by 0");
+        assert_eq!(b.ledgers(0), "allocated to 0, bound to 0");
         assert_eq!(b.take_commands(), "");
         assert_eq!(b.core.counters().refused_plans, 1);
         // The policy must decide again.
@@ -632,7 +632,7 @@ fn ask(b: &mut Bench, at: f64) {
     b.commands.pop();
 }
 
-fn answer(b: &mut Bench, at: f64, plan: Plan) -> Result<(), DecideError> {
+fn answer(b: &mut Bench, at: f64, plan: Plan) -> Result<(), DecisionError> {
     let decision = Decision {
         version: plan.version,
         validity: Validity::UntilEvent,
@@ -794,7 +794,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
             memory: &mut Self::Memory,
             _: View<'_>,
             asking: &[JobId],
-            out: &mut Verdicts,
+            out: &mut AdmissionDecisions,
         ) -> Validity {
             *memory += 1;
             assert!(*memory != 2, "second time");
@@ -811,7 +811,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
     assert_eq!(error.to_string(), "policy `fifo` panicked: second time");
     assert_eq!(b.phases(), "0 running, 1 submitted, 2 submitted");
     assert_eq!(b.core.due(), Some(t(600.0)));
-    let timeout = DecideError::TimedOut {
+    let timeout = DecisionError::TimedOut {
         policy: "fifo".into(),
         limit: Seconds::new(5.0),
     };
@@ -856,7 +856,7 @@ fn wrong_place_for_a_job_admitted_in_the_same_decision_is_refused_beside_the_loo
             version: b.core.state().version(),
             ..Decision::default()
         };
-        decision.verdicts.accept(JobId(0));
+        decision.admissions.accept(JobId(0));
         decision.plan.actions.push(place(0, &[gpu]));
         // Another event occurs before the answer arrives.
         b.event(1.0, Event::Hold { job: JobId(1) });
@@ -897,7 +897,7 @@ fn input_that_fits_no_question_is_refused_and_changes_nothing() {
     let lost = |question| Input::Lost {
         at: t(9.0),
         question,
-        why: DecideError::TimedOut {
+        why: DecisionError::TimedOut {
             policy: "scripted".into(),
             limit: Seconds::new(1.0),
         },

@@ -10,7 +10,7 @@ use blox_core::{order::SortKey, policy::by_key, *};
 use blox_testing::FirstFit;
 use std::sync::{Arc, Mutex};
 
-fn three_jobs(policy: impl Decide + 'static) -> Bench {
+fn three_jobs(policy: impl Scheduler + 'static) -> Bench {
     let mut b = Bench::new("1x1:v100,1x1:k80", rounds(360.0), policy);
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
@@ -137,7 +137,13 @@ struct Picky {
 impl Stateless for Picky {}
 
 impl AdmissionPolicy for Picky {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &self,
+        (): &mut (),
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         assert!(view.now() != self.tired_at, "tired");
         for &j in asking {
             if view.job(j).unwrap().work_left() > self.limit {
@@ -194,7 +200,7 @@ struct Silent;
 impl Stateless for Silent {}
 
 impl AdmissionPolicy for Silent {
-    fn admit(&self, (): &mut (), _: View<'_>, _: &[JobId], _: &mut Verdicts) -> Validity {
+    fn admit(&self, (): &mut (), _: View<'_>, _: &[JobId], _: &mut AdmissionDecisions) -> Validity {
         Validity::UntilEvent
     }
 }
@@ -227,7 +233,13 @@ struct Closed;
 impl Stateless for Closed {}
 
 impl AdmissionPolicy for Closed {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &self,
+        (): &mut (),
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         let why = match view.now() < t(3600.0) {
             true => Reason::AdmissionLoad,
             false => Reason::QuotaReached,
@@ -257,7 +269,7 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
     let told = |journal: &Buffer| {
         let text = journal.0.lock().unwrap().clone();
         let answers = inputs(&text[..]).map(|read| match read.unwrap().1 {
-            Input::Decided { decision, .. } => decision.verdicts.iter().count(),
+            Input::Decided { decision, .. } => decision.admissions.iter().count(),
             _ => 0,
         });
         answers.sum::<usize>()
@@ -277,7 +289,7 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
     assert_eq!(told(&journal), 5);
     // Beside the loop, repeated deferrals are dropped too.
     let decision = b.core.consult(t(4500.0), &mut closed.clone()).unwrap();
-    assert_eq!(decision.verdicts.iter().count(), 0);
+    assert_eq!(decision.admissions.iter().count(), 0);
     let text = journal.0.lock().unwrap().clone();
     let equal = replayed(&text, state(), closed);
     assert_eq!(equal.unwrap(), 6);
@@ -321,7 +333,7 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     );
     b.submit(412.0, job(1, 20.0));
     assert!(b.try_decide(600.0).is_err());
-    let timeout = DecideError::TimedOut {
+    let timeout = DecisionError::TimedOut {
         policy: "picky".into(),
         limit: Seconds::new(1.0),
     };

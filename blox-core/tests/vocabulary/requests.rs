@@ -53,7 +53,7 @@ fn longest_first() -> impl SchedulingPolicy {
     by_key(|job| SortKey::by(-job.spec().duration().secs()))
 }
 
-fn decided(bench: &mut Bench) -> (Result<(), DecideError>, String) {
+fn decided(bench: &mut Bench) -> (Result<(), DecisionError>, String) {
     let decided = bench.core.decide(t(0.0), &mut *bench.policy);
     let plan = text(&bench.core.plan().actions);
     (decided, plan)

@@ -325,7 +325,7 @@ impl Backend for Script {
         Err(error.to_string())
     }
 
-    fn lost_turn(&mut self, _: Time, error: DecideError) -> Result<(), String> {
+    fn lost_turn(&mut self, _: Time, error: DecisionError) -> Result<(), String> {
         Err(error.to_string())
     }
 }

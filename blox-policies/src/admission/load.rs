@@ -1,7 +1,8 @@
 //! Admission by load (Blox, section 5.2: Accept-1.2x and its variants).
 
 use blox_core::{
-    AdmissionPolicy, JobId, Reason, Stateless, Validity, Verdicts, View, registry::RegistryError,
+    AdmissionDecisions, AdmissionPolicy, JobId, Reason, Stateless, Validity, View,
+    registry::RegistryError,
 };
 
 /// Admits jobs, oldest first, while the requested GPUs of admitted jobs are at most `threshold`
@@ -42,7 +43,13 @@ impl LoadThreshold {
 impl Stateless for LoadThreshold {}
 
 impl AdmissionPolicy for LoadThreshold {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &self,
+        (): &mut (),
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         let room = self.threshold * f64::from(view.usable_gpus().get());
         let mut demand = view.demand();
         let newcomers = asking.iter().filter_map(|id| view.job(*id));

@@ -1,7 +1,7 @@
 //! Quotas by user or virtual cluster.
 
 use blox_core::{
-    AdmissionPolicy, JobId, JobRef, NameId, Reason, Stateless, Validity, Verdicts, View,
+    AdmissionDecisions, AdmissionPolicy, JobId, JobRef, NameId, Reason, Stateless, Validity, View,
 };
 use std::collections::BTreeMap;
 
@@ -61,7 +61,13 @@ impl Quota {
 impl Stateless for Quota {}
 
 impl AdmissionPolicy for Quota {
-    fn admit(&self, (): &mut (), view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &self,
+        (): &mut (),
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         let mut used: BTreeMap<Option<NameId>, u64> = BTreeMap::new();
         for job in view.active() {
             *used.entry(self.owner(&job)).or_default() += u64::from(job.gpus().get());

@@ -117,7 +117,7 @@ impl ClusterManager for Loans {
 fn jobs_on(view: View<'_>, node: &Node) -> BTreeSet<JobId> {
     let cluster = view.cluster();
     node.gpus()
-        .flat_map(|gpu| cluster.promised_to(gpu))
+        .flat_map(|gpu| cluster.allocated_to(gpu))
         .collect()
 }
 

@@ -72,16 +72,16 @@ fn gather(
             .find(|(node, _)| *node == id)
             .map(|(_, gpus)| gpus)
     };
-    let held = |id: NodeId| own(id).map_or(0, |gpus| gpus.len() as u32);
+    let bound = |id: NodeId| own(id).map_or(0, |gpus| gpus.len() as u32);
     let fits = |node: &&blox_core::Node| {
         let (id, free) = (node.id(), draft.free_on(node.id()));
         free > 0
-            && free + held(id) >= needed
+            && free + bound(id) >= needed
             && suits(node, job, &shape, view)
-            && has_resources(draft, node, &shape, needed - held(id).min(needed))
+            && has_resources(draft, node, &shape, needed - bound(id).min(needed))
     };
     let nodes = draft.nodes_with_free().filter(fits);
-    let node = nodes.min_by_key(|n| (draft.free_on(n.id()) + held(n.id()), n.id()))?;
+    let node = nodes.min_by_key(|n| (draft.free_on(n.id()) + bound(n.id()), n.id()))?;
     let kept = own(node.id()).into_iter().flatten().copied();
     let gpus = kept.chain(draft.free_gpus_on(node.id()));
     Some(gpus.take(needed as usize).collect())

@@ -12,8 +12,8 @@ pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 /// Rule that finds GPUs for one job.
 ///
 /// ```
-/// # use blox_core::{Action, ClusterSpec, Composition, Decide, Event, GpuId, JobId, JobSpec, Plan};
-/// # use blox_core::{Seconds, State, Time, Verdict};
+/// # use blox_core::{Action, ClusterSpec, Composition, Scheduler, Event, GpuId, JobId, JobSpec, Plan};
+/// # use blox_core::{Seconds, State, Time, AdmissionDecision};
 /// use blox_core::{Assignment, Draft, GpuCount, JobRef, Shape, View};
 /// use blox_policies::placement::{InOrder, NodeSelector, suits};
 /// # use blox_policies::scheduling::Fifo;
@@ -40,8 +40,8 @@ pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 /// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0)).into();
 /// # let job = JobId(0);
 /// # state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
-/// # let verdict = Verdict::Accept { class: None, deadline: None };
-/// # state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// # let admission = AdmissionDecision::Accept { class: None, deadline: None };
+/// # state.apply(Time::ZERO, &Event::AdmissionDecided { job, admission })?;
 /// let mut scheduler = Composition::new("last-node")
 ///     .scheduling(Fifo::default())
 ///     .placement(InOrder::new(LastNode))

@@ -211,9 +211,9 @@ impl<R: NodeSelector> Pass<'_, R> {
     ) -> Result<bool, DraftError> {
         let mut peers: Vec<(Amounts, JobId)> = Vec::new();
         for &peer in self.on.get(&node).into_iter().flatten() {
-            if let Some(held) = draft.current(peer) {
-                let each = 1.0 / f64::from(held.count().get());
-                peers.push((Amounts::of(held).times(each), peer));
+            if let Some(bound) = draft.current(peer) {
+                let each = 1.0 / f64::from(bound.count().get());
+                peers.push((Amounts::of(bound).times(each), peer));
             }
         }
         // Most CPUs per GPU first, then most memory.
@@ -226,18 +226,18 @@ impl<R: NodeSelector> Pass<'_, R> {
             let Some(short) = shortage(draft, node, wanted) else {
                 return Ok(true);
             };
-            let Some(held) = draft.current(peer).cloned() else {
+            let Some(bound) = draft.current(peer).cloned() else {
                 continue;
             };
-            let has = Amounts::of(&held);
-            let share = has.at_most(self.shares.fair(held.count()));
+            let has = Amounts::of(&bound);
+            let share = has.at_most(self.shares.fair(bound.count()));
             let helps = (short.cpus > 0.0 && share.cpus < has.cpus)
                 || (short.memory_gib > 0.0 && share.memory_gib < has.memory_gib);
             if helps {
                 let less = Assignment {
                     cpus: share.cpus,
                     memory_gib: share.memory_gib,
-                    ..held
+                    ..bound
                 };
                 draft.reassign(peer, less)?;
             }

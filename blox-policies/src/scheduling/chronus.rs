@@ -1,8 +1,8 @@
 //! Leases for jobs with deadlines.
 
 use blox_core::{
-    AdmissionPolicy, JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds,
-    ServiceClass, Validity, Verdicts, View,
+    AdmissionDecisions, AdmissionPolicy, JobId, JobQueue, JobRef, Policy, Request,
+    SchedulingPolicy, Seconds, ServiceClass, Validity, View,
 };
 use blox_solve::{BranchAndBound, Program, Solver, Var};
 use serde::{Deserialize, Serialize};
@@ -251,7 +251,7 @@ impl AdmissionPolicy for Chronus {
         memory: &mut Self::Memory,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity {
         if asking.is_empty() {
             return Validity::UntilEvent;

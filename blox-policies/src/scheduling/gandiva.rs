@@ -112,7 +112,10 @@ fn alone(view: View<'_>, job: &JobRef<'_>) -> f64 {
 /// Returns the job that shares these GPUs.
 fn beside<'v>(view: View<'v>, job: &JobRef<'_>) -> Option<JobRef<'v>> {
     let gpu = *job.assignment()?.gpus.first()?;
-    let mut others = view.cluster().promised_to(gpu).filter(|id| *id != job.id());
+    let mut others = view
+        .cluster()
+        .allocated_to(gpu)
+        .filter(|id| *id != job.id());
     others.find_map(|id| view.job(id))
 }
 

@@ -313,7 +313,7 @@ impl Lucid {
             let shared = a
                 .gpus
                 .first()
-                .is_some_and(|g| cluster.promised_to(*g).any(|j| j != there.id()));
+                .is_some_and(|g| cluster.allocated_to(*g).any(|j| j != there.id()));
             let usable = a.gpus.iter().all(|g| {
                 cluster.node_of(*g).is_some_and(|n| {
                     !aside.contains(&n)

@@ -46,9 +46,9 @@ pub struct Seen {
 impl Seen {
     /// Records the speed of a job on its current GPUs.
     fn note(&mut self, job: &JobRef<'_>) {
-        if let Some(held) = job.held() {
+        if let Some(bound) = job.bound() {
             let speeds = self.speeds.entry(job.id()).or_default();
-            speeds.insert(held.count().get(), job.rate());
+            speeds.insert(bound.count().get(), job.rate());
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{
-    AdmissionPolicy, ClusterManager, Composition, Decide, Draft, DraftError, Event, JobId,
-    JobQueue, JobRef, Memory, MemoryError, NodeActions, Phase, Pipeline, PlacementPolicy, Plan,
-    Policy, Reason, SchedulingPolicy, Seconds, Time, Validity, Verdicts, View,
+    AdmissionDecisions, AdmissionPolicy, ClusterManager, Composition, Draft, DraftError, Event,
+    JobId, JobQueue, JobRef, Memory, MemoryError, NodeActions, Phase, Pipeline, PlacementPolicy,
+    Plan, Policy, Reason, Scheduler, SchedulingPolicy, Seconds, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -136,7 +136,7 @@ struct Saved {
 
 impl Memory for Candidates {
     fn save(&self) -> Result<Value, MemoryError> {
-        let candidates: Result<Vec<_>, _> = self.all.iter().map(Decide::save).collect();
+        let candidates: Result<Vec<_>, _> = self.all.iter().map(Scheduler::save).collect();
         let saved = Saved {
             chosen: self.chosen,
             next: self.next,
@@ -210,7 +210,7 @@ impl AdmissionPolicy for Synthesizer {
         memory: &mut Candidates,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity {
         memory.current().admit(view, asking, out)
     }

@@ -64,7 +64,7 @@ impl<M> LinkBound<M> {
     }
 
     /// Returns the GB/s between the job's GPUs; `None` if it is irrelevant or unknown.
-    fn held(&self, view: View<'_>, assignment: &Assignment) -> Option<f64> {
+    fn bound(&self, view: View<'_>, assignment: &Assignment) -> Option<f64> {
         let mut parts: Vec<(NodeId, Vec<u32>)> = Vec::new();
         for gpu in &assignment.gpus {
             let node = view.cluster().node(view.cluster().node_of(*gpu)?)?;
@@ -115,7 +115,7 @@ impl<M: ExecutionModel> ExecutionModel for LinkBound<M> {
             return rate;
         }
         let best = memory.own.update(view);
-        match self.held(view, assignment) {
+        match self.bound(view, assignment) {
             Some(bandwidth) if best > 0.0 => {
                 rate / (1.0 - share + share * (best / bandwidth).max(1.0))
             }

@@ -352,7 +352,7 @@ pub fn on_nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<JobId> {
     let nodes = nodes.into_iter().filter_map(|n| cluster.node(n));
     let mut jobs: Vec<JobId> = nodes
         .flat_map(|node| node.gpus())
-        .flat_map(|gpu| cluster.held_by(gpu))
+        .flat_map(|gpu| cluster.bound_to(gpu))
         .collect();
     jobs.sort_unstable();
     jobs.dedup();
@@ -361,6 +361,6 @@ pub fn on_nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<JobId> {
 
 /// Returns the other job bound to these GPUs: jobs that share have the same set of GPUs.
 pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Option<JobId> {
-    let mut holders = view.cluster().held_by(*gpus.first()?);
+    let mut holders = view.cluster().bound_to(*gpus.first()?);
     holders.find(|other| *other != job)
 }

@@ -2,8 +2,8 @@
 
 use super::timeline::{Levels, Timeline};
 use blox_core::{
-    Action, Event, GpuId, GpuList, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Time,
-    Verdict, View,
+    Action, AdmissionDecision, Event, GpuId, GpuList, JobId, JobRef, Launches, MetricCollector,
+    Phase, Plan, Time, View,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,20 +129,20 @@ impl Occupancy {
 impl Followed {
     fn enter(&mut self, view: View<'_>, id: JobId) {
         let Some(job) = view.job(id) else { return };
-        let Some(held) = job.held() else { return };
+        let Some(bound) = job.bound() else { return };
         let placed = self.placed_at.get(&id).copied();
         let open = Open {
             launch: job.attempt(),
             placed: placed.unwrap_or(view.now()),
             start: view.now(),
             stop: None,
-            gpus: GpuList::from_slice(&held.gpus),
+            gpus: GpuList::from_slice(&bound.gpus),
         };
         self.open.insert(id, open);
     }
 
     /// Records that the job was ordered to leave: it does not run any more.
-    fn told(&mut self, id: JobId, at: Time) {
+    fn workload_info(&mut self, id: JobId, at: Time) {
         if let Some(open) = self.open.get_mut(&id) {
             open.stop.get_or_insert(at);
         }
@@ -192,11 +192,11 @@ impl Followed {
         let now = view.now();
         for action in &plan.actions {
             match action {
-                Action::Finish { job, .. } => self.told(*job, now),
+                Action::Finish { job, .. } => self.workload_info(*job, now),
                 Action::Stop { job, .. } => {
-                    self.told(*job, now);
+                    self.workload_info(*job, now);
                     // A stop that took no time is over: the job has no GPUs, or runs again.
-                    let holds = |j: &JobRef<'_>| j.held().is_some() && j.phase() != Phase::Running;
+                    let holds = |j: &JobRef<'_>| j.bound().is_some() && j.phase() != Phase::Running;
                     if !view.job(*job).as_ref().is_some_and(holds) {
                         self.leave(*job, now, "stopped");
                     }
@@ -210,7 +210,7 @@ impl Followed {
                             self.enter(view, *job);
                         }
                         Some(Phase::Running) | None => {}
-                        Some(_) => self.told(*job, now),
+                        Some(_) => self.workload_info(*job, now),
                     }
                 }
                 _ => {}
@@ -227,8 +227,8 @@ impl MetricCollector for Occupancy {
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         match event {
             Event::Submitted { .. } => self.live += 1,
-            Event::Judged {
-                verdict: Verdict::Reject(_),
+            Event::AdmissionDecided {
+                admission: AdmissionDecision::Reject(_),
                 ..
             }
             | Event::Ended { .. } => self.live = self.live.saturating_sub(1),

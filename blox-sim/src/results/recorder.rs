@@ -2,11 +2,11 @@
 
 use super::training::Account;
 use super::{JobResult, Owner};
-use crate::{Measure, Told, Watch};
+use crate::{Measure, Watch, WorkloadInfo};
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
-    Action, Assignment, Event, JobId, JobRef, LOSS, Launches, MetricCollector, Phase, Plan, Reason,
-    Seconds, ServiceClass, Time, Verdict, View,
+    Action, AdmissionDecision, Assignment, Event, JobId, JobRef, LOSS, Launches, MetricCollector,
+    Phase, Plan, Reason, Seconds, ServiceClass, Time, View,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -75,8 +75,8 @@ pub struct Recorder {
     in_vain: u32,
     /// See [`Report::resized`](crate::Report::resized).
     pub(crate) resized: u64,
-    /// See [`Report::told`](crate::Report::told).
-    pub(crate) told: Told,
+    /// See [`Report::workload_info`](crate::Report::workload_info).
+    pub(crate) workload_info: WorkloadInfo,
     pub(crate) last_end: Time,
     /// First submission and last end of accepted jobs.
     pub(crate) first_submit: Option<Time>,
@@ -107,7 +107,7 @@ impl Recorder {
             kept: BTreeMap::new(),
             in_vain: 0,
             resized: 0,
-            told: Told::default(),
+            workload_info: WorkloadInfo::default(),
             last_end: Time::ZERO,
             first_submit: None,
             last_let_in: Time::ZERO,
@@ -140,11 +140,12 @@ impl Recorder {
         };
         self.resized += u64::from(measured && is_resized(job));
         if measured && let Some(extras) = &job.spec().extras {
-            let told = &mut self.told;
-            told.user_estimates += u64::from(extras.user_estimate.is_some());
-            told.brought += u64::from(extras.attributes.contains_key(ESTIMATE));
-            told.trainings += u64::from(extras.training.is_some());
-            told.losses += u64::from(extras.loss.is_some() || !job.metric(LOSS).is_empty());
+            let workload_info = &mut self.workload_info;
+            workload_info.user_estimates += u64::from(extras.user_estimate.is_some());
+            workload_info.brought += u64::from(extras.attributes.contains_key(ESTIMATE));
+            workload_info.trainings += u64::from(extras.training.is_some());
+            workload_info.losses +=
+                u64::from(extras.loss.is_some() || !job.metric(LOSS).is_empty());
         }
         let i = job.id().index();
         if i >= self.jobs.len() {
@@ -331,9 +332,9 @@ impl MetricCollector for Recorder {
                     self.note(&j, Some(*outcome), view.now());
                 }
             }
-            Event::Judged {
+            Event::AdmissionDecided {
                 job,
-                verdict: Verdict::Reject(_),
+                admission: AdmissionDecision::Reject(_),
             } => {
                 if let Some(j) = view.job(*job) {
                     self.note(&j, Some(blox_core::Outcome::Rejected), view.now());
@@ -407,7 +408,7 @@ impl Recorder {
         let Some(id) = self.explain else { return };
         let gpus = |view: View<'_>| {
             view.job(id)
-                .and_then(|j| j.held().map(|a| a.gpus.clone()))
+                .and_then(|j| j.bound().map(|a| a.gpus.clone()))
                 .map(|g| {
                     let list: Vec<String> = g.iter().map(|g| g.to_string()).collect();
                     list.join(" ")
@@ -421,13 +422,13 @@ impl Recorder {
                 if spec.gpus.get() == 1 { "GPU" } else { "GPUs" },
                 (spec.duration().secs() * 10.0).round() / 10.0
             ),
-            Event::Judged { verdict, .. } => match verdict {
-                Verdict::Accept { class, .. } => match view.job(id) {
+            Event::AdmissionDecided { admission, .. } => match admission {
+                AdmissionDecision::Accept { class, .. } => match view.job(id) {
                     Some(job) => admitted(&job, *class),
                     None => "admitted".to_owned(),
                 },
-                Verdict::Defer(why) => format!("held back by admission: {why}"),
-                Verdict::Reject(why) => format!("turned away by admission: {why}"),
+                AdmissionDecision::Defer(why) => format!("held back by admission: {why}"),
+                AdmissionDecision::Reject(why) => format!("turned away by admission: {why}"),
             },
             Event::Started { attempt, .. } => {
                 format!("runs on GPUs {} (launch {attempt})", gpus(view))
@@ -447,7 +448,9 @@ impl Recorder {
     fn explain_round(&mut self, view: View<'_>, plan: &Plan, id: JobId) {
         for action in plan.actions.iter().filter(|a| a.job() == id) {
             match action {
-                Action::Stop { why, .. } => self.tell(view.now(), format!("told to stop: {why}")),
+                Action::Stop { why, .. } => {
+                    self.tell(view.now(), format!("workload_info to stop: {why}"))
+                }
                 Action::Promote { .. } => {
                     self.tell(view.now(), "promoted before all others".to_owned());
                 }

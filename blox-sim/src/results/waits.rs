@@ -167,7 +167,7 @@ impl Waits {
 fn why(job: &JobRef<'_>) -> Option<ReasonLabel> {
     match job.phase() {
         Phase::Running | Phase::Ended => None,
-        Phase::Starting if job.held().is_none() => Some(Reason::WaitingForGpus.label()),
+        Phase::Starting if job.bound().is_none() => Some(Reason::WaitingForGpus.label()),
         Phase::Starting => Some(ReasonLabel::Kind("launching")),
         Phase::Stopping => Some(ReasonLabel::Kind("leaving its GPUs")),
         Phase::Submitted | Phase::Deferred | Phase::Waiting => Some(job.reason().label()),

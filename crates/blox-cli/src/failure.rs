@@ -263,7 +263,7 @@ families! {
     Columns: blox_traces::MapError;
     Composition: blox_core::ComposeError;
     Cluster: blox_core::ClusterSpecError, blox_traces::cluster_file::ClusterFileError;
-    Simulation: blox_sim::SimError, blox_core::replay::ReplayError, blox_core::DecideError;
+    Simulation: blox_sim::SimError, blox_core::replay::ReplayError, blox_core::DecisionError;
     Results: blox_results::FolderError;
     Model: blox_schedulers::estimate::EstimateError;
 }

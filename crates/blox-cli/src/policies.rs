@@ -1,7 +1,7 @@
 //! `blox policies`: lists registered policies by kind.
 
 use super::{Failure, OK, Terminal};
-use blox_core::registry::{Registry, Shelf};
+use blox_core::registry::{ComponentRegistry, Registry};
 use blox_core::suggest::did_you_mean;
 use blox_sim::registry::World;
 use std::fmt::Write;
@@ -66,7 +66,7 @@ struct Kind<'a> {
 }
 
 impl Kind<'_> {
-    fn list<T>(&mut self, title: &str, shelf: &Shelf<T>) {
+    fn list<T>(&mut self, title: &str, shelf: &ComponentRegistry<T>) {
         self.known.extend(shelf.iter().map(|(n, _)| n.to_owned()));
         let shown: Vec<_> = shelf
             .iter()

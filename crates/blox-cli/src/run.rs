@@ -13,7 +13,7 @@ use super::result::Run;
 use super::{Failure, INTERRUPTED, OK, Terminal, losses, plot, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
-use blox_core::registry::{Named, Registry};
+use blox_core::registry::{ComponentSpec, Registry};
 use blox_sim::fairness::FairTimes;
 use blox_sim::results::{Fairness, SharedSink};
 use blox_sim::workload::{Limited, Workload};
@@ -263,7 +263,7 @@ pub(super) fn run_one(
             report.ended = Ended::Interrupted;
         }
     }
-    let names = experiment.collectors.iter().map(Named::to_string);
+    let names = experiment.collectors.iter().map(ComponentSpec::to_string);
     Ok(Run {
         collected: names.zip(report.collected.figures()).collect(),
         report,

@@ -525,7 +525,7 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     let s = &run.report.summary;
     let mut contestants = experiment.contestants.iter();
     let named = &contestants.find(|c| c.label == s.scheduler)?.named;
-    let told = run.report.told;
+    let told = run.report.workload_info;
     let (number, what) = match named.params.text("estimator", "") {
         "user" => (told.user_estimates, "how long they run (user_estimate_s)"),
         "brought" => (told.brought, "an estimate (the attribute estimate_s)"),

@@ -2,9 +2,9 @@
 //! backends rely on.
 
 use blox_core::{
-    AdmissionPolicy, AnyPlacement, ClusterManager, Composition, Event, JobId, NodeAction,
-    NodeActions, NodeId, OnEvent, Pipeline, Policy, Rounds, SchedulingPolicy, Seconds, Time,
-    Validity, Verdict, Verdicts, View,
+    AdmissionDecision, AdmissionDecisions, AdmissionPolicy, AnyPlacement, ClusterManager,
+    Composition, Event, JobId, NodeAction, NodeActions, NodeId, OnEvent, Pipeline, Policy, Rounds,
+    SchedulingPolicy, Seconds, Time, Validity, View,
 };
 use blox_policies::admission::{LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, Window};
@@ -35,12 +35,12 @@ impl Seen {
             Event::NodeManaged {
                 action: NodeAction::Cordon { .. },
             } => &self.cordoned,
-            Event::Judged {
-                verdict: Verdict::Defer(_),
+            Event::AdmissionDecided {
+                admission: AdmissionDecision::Defer(_),
                 ..
             } => &self.deferred,
-            Event::Judged {
-                verdict: Verdict::Reject(_),
+            Event::AdmissionDecided {
+                admission: AdmissionDecision::Reject(_),
                 ..
             } => &self.rejected,
             _ => return,
@@ -69,7 +69,13 @@ impl Policy for Witness {
 }
 
 impl AdmissionPolicy for Witness {
-    fn admit(&self, (): &mut (), _: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
+    fn admit(
+        &self,
+        (): &mut (),
+        _: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
         asking.iter().for_each(|&job| out.accept(job));
         Validity::UntilEvent
     }
@@ -84,23 +90,23 @@ impl ClusterManager for Witness {
 type Make<T> = Box<dyn Fn() -> T + Sync>;
 
 /// A component with its name, and whether it starves jobs by design.
-struct Named<T> {
+struct ComponentSpec<T> {
     name: String,
     make: Make<T>,
     starves: bool,
 }
 
-fn named<T>(name: impl Into<String>, make: impl Fn() -> T + Sync + 'static) -> Named<T> {
-    Named {
+fn named<T>(name: impl Into<String>, make: impl Fn() -> T + Sync + 'static) -> ComponentSpec<T> {
+    ComponentSpec {
         name: name.into(),
         make: Box::new(make),
         starves: false,
     }
 }
 
-impl<T> Named<T> {
+impl<T> ComponentSpec<T> {
     fn starving(self) -> Self {
-        Named {
+        ComponentSpec {
             starves: true,
             ..self
         }
@@ -113,7 +119,7 @@ type Schedule = Box<dyn Fn(Composition, &dyn Fn() -> Placement) -> Pipeline + Sy
 fn scheduled<P: SchedulingPolicy + 'static>(
     name: impl Into<String>,
     make: impl Fn() -> P + Send + Sync + 'static,
-) -> Named<Schedule> {
+) -> ComponentSpec<Schedule> {
     let make = Arc::new(make);
     named(name, move || -> Schedule {
         let make = Arc::clone(&make);
@@ -128,7 +134,7 @@ fn scheduled<P: SchedulingPolicy + 'static>(
 const LIMIT: f64 = 1200.0;
 
 fn guarded<P: SchedulingPolicy + Clone + 'static>(
-    list: &mut Vec<Named<Schedule>>,
+    list: &mut Vec<ComponentSpec<Schedule>>,
     name: &str,
     make: impl Fn() -> P + Send + Sync + Copy + 'static,
 ) {
@@ -138,7 +144,7 @@ fn guarded<P: SchedulingPolicy + Clone + 'static>(
     }));
 }
 
-fn schedulings() -> Vec<Named<Schedule>> {
+fn schedulings() -> Vec<ComponentSpec<Schedule>> {
     let mut list = Vec::new();
     guarded(&mut list, "fifo", Fifo::default);
     guarded(&mut list, "sjf", Sjf::default);
@@ -163,8 +169,8 @@ fn schedulings() -> Vec<Named<Schedule>> {
 
 type Placement = Arc<dyn AnyPlacement>;
 
-fn placements() -> Vec<Named<Placement>> {
-    let mut list: Vec<Named<Placement>> = vec![
+fn placements() -> Vec<ComponentSpec<Placement>> {
+    let mut list: Vec<ComponentSpec<Placement>> = vec![
         named("first-free", || {
             Arc::new(InOrder::new(FirstFree)) as Placement
         }),

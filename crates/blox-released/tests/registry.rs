@@ -1,6 +1,6 @@
 //! Schedulers by name: behaviour that must hold for any jobs.
 
-use blox_core::registry::Named;
+use blox_core::registry::ComponentSpec;
 use blox_core::{ClusterSpec, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, Time};
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
@@ -8,7 +8,7 @@ use blox_sim::{Report, Simulation};
 use std::sync::{Arc, Mutex};
 
 fn scheduler(name: &str) -> Pipeline {
-    let named: Named = name.parse().expect("a name");
+    let named: ComponentSpec = name.parse().expect("a name");
     let registry = blox_released::register(blox_schedulers::registry());
     registry.schedulers.build(&named, 1).expect("a scheduler")
 }
@@ -178,7 +178,7 @@ fn schedulers_of_blox_released_turn_away_who_names_types() {
 fn what_nobody_can_mean_is_refused() {
     let registry = blox_released::register(blox_schedulers::registry());
     let said = |text: &str| {
-        let named: Named = text.parse().expect("a name");
+        let named: ComponentSpec = text.parse().expect("a name");
         let built = registry.schedulers.build(&named, 1);
         built.err().map(|e| e.to_string()).unwrap_or_default()
     };

@@ -14,7 +14,7 @@ use blox_core::ids::{GpuId, JobId, Name, NodeId};
 use blox_core::input::Input;
 use blox_core::job::training::{SpeedReport, TrainingReport};
 use blox_core::job::{JobRef, Phase};
-use blox_core::pipeline::DecideError;
+use blox_core::pipeline::DecisionError;
 use blox_core::reason::Reason;
 use blox_core::state::EventError;
 use blox_core::units::{GpuCount, Seconds, Time};
@@ -368,8 +368,8 @@ impl ScriptedCluster {
         match what {
             What::Outside(outside) => self.outside(outside, view),
             What::Release(job) => {
-                let held = std::mem::take(&mut self.jobs[job.index()].held_back);
-                (held && view.job(job).is_some()).then_some(Event::Release { job })
+                let bound = std::mem::take(&mut self.jobs[job.index()].held_back);
+                (bound && view.job(job).is_some()).then_some(Event::Release { job })
             }
             What::Started(job, token) => {
                 self.is_current(job, token).then_some(())?;
@@ -578,7 +578,7 @@ impl ScriptedCluster {
         let spec = &self.script.jobs[job.index()];
         let gpus = &self.jobs[job.index()].gpus;
         let share = gpus.len() as f64 / f64::from(spec.gpus.get());
-        let shared = gpus.iter().any(|g| view.cluster().held_by(*g).count() > 1);
+        let shared = gpus.iter().any(|g| view.cluster().bound_to(*g).count() > 1);
         let slowest = gpus
             .iter()
             .filter_map(|g| self.nodes.get(self.node_of(*g)))
@@ -670,12 +670,12 @@ impl ScriptedCluster {
     }
 
     fn launch(&mut self, view: View<'_>, job: JobId, attempt: u32) -> Result<(), Problem> {
-        let held = view.job(job).and_then(|j| j.held());
-        let gpus = held.map(|a| a.gpus.clone()).unwrap_or_default();
-        let partner = held.and_then(|a| a.partner);
+        let bound = view.job(job).and_then(|j| j.bound());
+        let gpus = bound.map(|a| a.gpus.clone()).unwrap_or_default();
+        let partner = bound.and_then(|a| a.partner);
         for (i, other) in self.jobs.iter().enumerate() {
             let id = JobId(i as u32);
-            let theirs = view.job(id).and_then(|j| j.held()).and_then(|a| a.partner);
+            let theirs = view.job(id).and_then(|j| j.bound()).and_then(|a| a.partner);
             if id != job
                 && partner != Some(id)
                 && theirs != Some(job)
@@ -835,9 +835,9 @@ impl ScriptedCluster {
                 Truth::Launching => job.phase() == Phase::Starting,
                 Truth::Running => job.phase() == Phase::Running,
                 Truth::Stopping => job.phase() == Phase::Stopping,
-                _ => job.held().is_none(),
+                _ => job.bound().is_none(),
             };
-            let holds = job.held().map_or(&[][..], |a| &a.gpus[..]);
+            let holds = job.bound().map_or(&[][..], |a| &a.gpus[..]);
             let leaves = job.leaving();
             if !phase || holds != &truth.gpus[..] || leaves != &truth.leaving[..] {
                 return Err(Problem::new(
@@ -987,7 +987,7 @@ impl Backend for ScriptedCluster {
         }
         for job in jobs.jobs() {
             let (id, now) = (job.id(), self.now);
-            let gpus = job.held().map(|a| a.gpus.clone()).unwrap_or_default();
+            let gpus = job.bound().map(|a| a.gpus.clone()).unwrap_or_default();
             let its = &mut self.jobs[id.index()];
             its.truth = Truth::Running;
             its.attempt = job.attempt();
@@ -1016,9 +1016,9 @@ impl Backend for ScriptedCluster {
         ))
     }
 
-    fn lost_turn(&mut self, _: Time, error: DecideError) -> Result<(), Problem> {
+    fn lost_turn(&mut self, _: Time, error: DecisionError) -> Result<(), Problem> {
         let (property, expected) = match &error {
-            DecideError::Panicked { .. } => (Property::Panic, "an answer"),
+            DecisionError::Panicked { .. } => (Property::Panic, "an answer"),
             _ => (Property::Plan, "a plan that fits the state"),
         };
         Err(Problem::new(

@@ -7,7 +7,9 @@ use super::script::{Contents, Fault, Faults, Script};
 use super::verify::verify;
 use crate::random::SplitMix;
 use blox_core::Request;
-use blox_core::decision::{Action, NodeAction, NodeActions, Plan, Validity, Verdict, Verdicts};
+use blox_core::decision::{
+    Action, AdmissionDecision, AdmissionDecisions, NodeAction, NodeActions, Plan, Validity,
+};
 use blox_core::drive::{drive, run_ready};
 use blox_core::event::{Event, Outcome};
 use blox_core::ids::{JobId, Name};
@@ -15,7 +17,7 @@ use blox_core::input::Input;
 use blox_core::job::JobRef;
 use blox_core::job::Phase;
 use blox_core::journal::Journal;
-use blox_core::pipeline::{Decide, DecideError, Pipeline};
+use blox_core::pipeline::{DecisionError, Pipeline, Scheduler};
 use blox_core::policy::MemoryError;
 use blox_core::replay::replay;
 use blox_core::runtime::{Observers, Runtime};
@@ -118,7 +120,7 @@ pub struct Report {
 /// A scheduler with its decision moments, as a suite tests it. Made from a [`Pipeline`], or from a
 /// scheduler together with a trigger.
 pub struct Subject {
-    policy: Box<dyn Decide>,
+    policy: Box<dyn Scheduler>,
     trigger: Box<dyn DecisionTrigger>,
     /// The pipeline, which knows the jobs that its placement could never place.
     pipeline: Option<Pipeline>,
@@ -134,7 +136,7 @@ impl From<Pipeline> for Subject {
     }
 }
 
-impl<D: Decide + 'static, C: DecisionTrigger + 'static> From<(D, C)> for Subject {
+impl<D: Scheduler + 'static, C: DecisionTrigger + 'static> From<(D, C)> for Subject {
     fn from((policy, trigger): (D, C)) -> Self {
         Subject {
             policy: Box::new(policy),
@@ -146,7 +148,7 @@ impl<D: Decide + 'static, C: DecisionTrigger + 'static> From<(D, C)> for Subject
 
 impl Subject {
     /// Creates a subject from any scheduler and the trigger of its decisions.
-    pub fn new(policy: Box<dyn Decide>, trigger: Box<dyn DecisionTrigger>) -> Self {
+    pub fn new(policy: Box<dyn Scheduler>, trigger: Box<dyn DecisionTrigger>) -> Self {
         Subject {
             policy,
             trigger,
@@ -853,7 +855,7 @@ fn same_books_at_once(reported: &Run, instant: &Run) -> Result<(), Problem> {
 #[derive(Clone)]
 struct Shadow {
     property: Property,
-    policy: Box<dyn Decide>,
+    policy: Box<dyn Scheduler>,
 }
 
 // Names of a policy's calls in failures.
@@ -863,7 +865,7 @@ const PLAN: &str = "plan (schedule, then place)";
 
 /// The scheduler under test. Each of its calls is repeated on its shadows.
 struct Watched {
-    inner: Box<dyn Decide>,
+    inner: Box<dyn Scheduler>,
     fresh: Fresh,
     seed: u64,
     dice: SplitMix,
@@ -941,7 +943,7 @@ impl Watched {
         self.shadows.push(Shadow { property, policy });
     }
 
-    fn restored(&self, now: Time) -> Result<Box<dyn Decide>, MemoryError> {
+    fn restored(&self, now: Time) -> Result<Box<dyn Scheduler>, MemoryError> {
         let mut policy = self.fresh.build(self.seed).policy;
         let saved = self.place.during("save", now, || self.inner.save())?;
         if let Some(memory) = saved {
@@ -960,7 +962,7 @@ impl Watched {
         view: View<'_>,
         (call, what): (&'static str, &str),
         expected: &T,
-        ask: impl Fn(&mut dyn Decide) -> T,
+        ask: impl Fn(&mut dyn Scheduler) -> T,
     ) {
         let mut shadows = std::mem::take(&mut self.shadows);
         for shadow in &mut shadows {
@@ -984,16 +986,16 @@ fn futile(view: View<'_>, answers: impl Iterator<Item = Event>) -> Option<Proble
     let mut state = view.to_state();
     for answer in answers {
         let Err(error) = state.apply(view.now(), &answer) else {
-            if let Event::Judged { job, .. } = answer {
+            if let Event::AdmissionDecided { job, .. } = answer {
                 state.retire(job);
             }
             continue;
         };
         let found = match answer {
-            Event::Judged { job, verdict } => {
-                let verdict = difference::verdict(&verdict);
+            Event::AdmissionDecided { job, admission } => {
+                let admission = difference::admission(&admission);
                 let is = what_is(View::of(&state), job);
-                format!("`{verdict}` for job {job}, which {is}")
+                format!("`{admission}` for job {job}, which {is}")
             }
             Event::NodeManaged { action } => format!("`{action:?}`: {error}"),
             _ => error.to_string(),
@@ -1073,7 +1075,7 @@ fn what_is(view: View<'_>, job: JobId) -> String {
     }
 }
 
-impl Decide for Watched {
+impl Scheduler for Watched {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -1157,28 +1159,33 @@ impl Decide for Watched {
         validity
     }
 
-    fn admit(&mut self, view: View<'_>, asking: &[JobId], out: &mut Verdicts) -> Validity {
-        // `out` may already contain verdicts of the core.
+    fn admit(
+        &mut self,
+        view: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
+        // `out` may already contain admission decisions of the core.
         let before = out.clone();
         let ask = || self.inner.admit(view, asking, out);
         let validity = self.place.during(ADMIT, view.now(), ask);
         self.validity = self.validity.and(validity);
-        let judged = |(job, verdict): &(JobId, Verdict)| Event::Judged {
+        let judged = |(job, admission): &(JobId, AdmissionDecision)| Event::AdmissionDecided {
             job: *job,
-            verdict: verdict.clone(),
+            admission: admission.clone(),
         };
         if let Some(problem) = futile(view, out.iter().map(judged)) {
             self.fail(view, problem);
         }
         let expected = (validity, out.clone());
-        self.compare(view, (ADMIT, "the verdicts"), &expected, |p| {
+        self.compare(view, (ADMIT, "the admissions"), &expected, |p| {
             let mut out = before.clone();
             (p.admit(view, asking, &mut out), out)
         });
         validity
     }
 
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecideError> {
+    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
         let before = out.clone();
         if let Err(problem) = agrees(view) {
             self.fail(view, problem);

@@ -2,10 +2,12 @@
 
 use super::listed;
 use blox_core::assignment::Assignment;
-use blox_core::decision::{Action, Decision, NodeActions, Plan, Validity, Verdict, Verdicts};
+use blox_core::decision::{
+    Action, AdmissionDecision, AdmissionDecisions, Decision, NodeActions, Plan, Validity,
+};
 use blox_core::event::Event;
 use blox_core::input::Input;
-use blox_core::pipeline::DecideError;
+use blox_core::pipeline::DecisionError;
 use blox_core::units::Time;
 use std::fmt;
 
@@ -21,15 +23,15 @@ impl Steps for (Validity, NodeActions) {
     }
 }
 
-impl Steps for (Validity, Verdicts) {
+impl Steps for (Validity, AdmissionDecisions) {
     fn steps(&self) -> Vec<String> {
-        let verdicts = self.1.iter();
-        let verdicts = verdicts.map(|(job, v)| format!("{} for job {job}", verdict(v)));
-        verdicts.chain([validity(self.0)]).collect()
+        let admissions = self.1.iter();
+        let admissions = admissions.map(|(job, v)| format!("{} for job {job}", admission(v)));
+        admissions.chain([validity(self.0)]).collect()
     }
 }
 
-impl Steps for (Result<Validity, DecideError>, Plan) {
+impl Steps for (Result<Validity, DecisionError>, Plan) {
     fn steps(&self) -> Vec<String> {
         let (outcome, plan) = self;
         let mut steps: Vec<String> = plan.actions.iter().map(action).collect();
@@ -49,27 +51,27 @@ impl Steps for Decision {
     fn steps(&self) -> Vec<String> {
         let plan = || (Ok(self.validity), self.plan.clone()).steps();
         let actions = self.actions.iter().map(|a| format!("{a:?}"));
-        let verdicts = self.verdicts.iter();
-        let verdicts = verdicts.map(|(job, v)| format!("{} for job {job}", verdict(v)));
-        actions.chain(verdicts).chain(plan()).collect()
+        let admissions = self.admissions.iter();
+        let admissions = admissions.map(|(job, v)| format!("{} for job {job}", admission(v)));
+        actions.chain(admissions).chain(plan()).collect()
     }
 }
 
-/// Describes a verdict.
-pub(crate) fn verdict(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Accept {
+/// Describes an admission decision.
+pub(crate) fn admission(admission: &AdmissionDecision) -> String {
+    match admission {
+        AdmissionDecision::Accept {
             class: None,
             deadline: None,
         } => "accept".to_owned(),
-        Verdict::Accept { class, deadline } => {
+        AdmissionDecision::Accept { class, deadline } => {
             let class = class.map(|c| format!("class {c:?}"));
             let deadline = deadline.map(|d| format!("deadline {d} s"));
             let terms: Vec<String> = class.into_iter().chain(deadline).collect();
             format!("accept ({})", terms.join(", "))
         }
-        Verdict::Defer(why) => format!("defer ({why})"),
-        Verdict::Reject(why) => format!("reject ({why})"),
+        AdmissionDecision::Defer(why) => format!("defer ({why})"),
+        AdmissionDecision::Reject(why) => format!("reject ({why})"),
     }
 }
 
@@ -168,9 +170,9 @@ fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
                         managed.push(done.clone());
                     }
                 }
-                let answers = decision.verdicts.iter();
-                let answers = answers.filter(|(_, v)| !matches!(v, Verdict::Defer(_)));
-                acts.extend(answers.map(|(job, v)| format!("{} for job {job}", verdict(v))));
+                let answers = decision.admissions.iter();
+                let answers = answers.filter(|(_, v)| !matches!(v, AdmissionDecision::Defer(_)));
+                acts.extend(answers.map(|(job, v)| format!("{} for job {job}", admission(v))));
                 acts.extend(decision.plan.actions.iter().map(action));
                 list.push((at, std::mem::take(&mut acts)));
             }
@@ -219,7 +221,7 @@ pub(crate) fn of_journals(a: &[u8], b: &[u8]) -> Option<(String, String)> {
     ) = inputs
         && at == t
     {
-        let what = match a.actions == b.actions && a.verdicts == b.verdicts {
+        let what = match a.actions == b.actions && a.admissions == b.admissions {
             true => "the plan",
             false => "the decision",
         };

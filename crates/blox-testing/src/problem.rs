@@ -15,7 +15,7 @@ pub enum Property {
     /// Plans fit the state that they were made from: no GPU is allocated twice, and neither plans
     /// nor requests name unknown jobs.
     Plan,
-    /// Verdicts and node actions are possible for their jobs and nodes.
+    /// AdmissionDecisions and node actions are possible for their jobs and nodes.
     Answers,
     /// A policy does not panic.
     Panic,

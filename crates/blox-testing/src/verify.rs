@@ -28,12 +28,12 @@ fn phases(view: View<'_>) -> Result<(), Problem> {
     let mut demand = 0;
     for job in live(view) {
         counts[job.phase() as usize] += 1;
-        let (promised, held) = (job.assignment(), job.held());
+        let (allocated, bound) = (job.assignment(), job.bound());
         let fits = match job.phase() {
-            Submitted | Deferred | Waiting => promised.is_none() && held.is_none(),
-            Starting => promised.is_some(),
-            Running => promised.is_some() && held.is_some(),
-            Stopping => held.is_some(),
+            Submitted | Deferred | Waiting => allocated.is_none() && bound.is_none(),
+            Starting => allocated.is_some(),
+            Running => allocated.is_some() && bound.is_some(),
+            Stopping => bound.is_some(),
             Ended => false,
         };
         if !fits {
@@ -41,10 +41,10 @@ fn phases(view: View<'_>) -> Result<(), Problem> {
             return wrong(
                 format!("what a job that is {} has", job.phase()),
                 format!(
-                    "job {} promised GPUs {} and holding {}",
+                    "job {} allocated GPUs {} and bound to {}",
                     job.id(),
-                    gpus(promised),
-                    gpus(held)
+                    gpus(allocated),
+                    gpus(bound)
                 ),
             );
         }
@@ -95,13 +95,13 @@ fn phases(view: View<'_>) -> Result<(), Problem> {
 fn ledgers(view: View<'_>) -> Result<(), Problem> {
     let cluster = view.cluster();
     let gpus: usize = cluster.nodes().iter().map(|n| n.gpu_count() as usize).sum();
-    let mut promised = vec![[None; MAX_JOBS_PER_GPU]; gpus];
-    let mut held = promised.clone();
+    let mut allocated = vec![[None; MAX_JOBS_PER_GPU]; gpus];
+    let mut bound = allocated.clone();
     let mut cpus = vec![0.0; cluster.nodes().len()];
     for job in live(view) {
         for (what, books, assignment) in [
-            ("promised", &mut promised, job.assignment()),
-            ("held", &mut held, job.held()),
+            ("allocated", &mut allocated, job.assignment()),
+            ("bound", &mut bound, job.bound()),
         ] {
             for &gpu in assignment.iter().flat_map(|a| &a.gpus) {
                 enter(view, what, books, gpu, &job)?;
@@ -109,13 +109,13 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
         }
         // Until a change of its allocation is done, the job also occupies its old GPUs.
         for &gpu in job.leaving() {
-            if job.phase() == Phase::Running || job.held().is_none_or(|a| a.gpus.contains(&gpu)) {
+            if job.phase() == Phase::Running || job.bound().is_none_or(|a| a.gpus.contains(&gpu)) {
                 return wrong(
                     "GPUs being left only while a change is under way, and not those kept".into(),
                     format!("job {} {} and leaving GPU {gpu}", job.id(), job.phase()),
                 );
             }
-            enter(view, "held", &mut held, gpu, &job)?;
+            enter(view, "bound", &mut bound, gpu, &job)?;
         }
         if let Some(a) = job.assignment() {
             for node in a.gpus.iter().filter_map(|g| cluster.node_of(*g)) {
@@ -125,14 +125,14 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
     }
     for i in 0..gpus {
         let gpu = GpuId(i as u32);
-        agree("promised", gpu, promised[i], cluster.promised_to(gpu))?;
-        agree("held", gpu, held[i], cluster.held_by(gpu))?;
+        agree("allocated", gpu, allocated[i], cluster.allocated_to(gpu))?;
+        agree("bound", gpu, bound[i], cluster.bound_to(gpu))?;
     }
     let (mut all_free, mut all_usable) = (0, 0);
     for node in cluster.nodes() {
-        let unpromised = |g: &GpuId| promised[g.index()].iter().all(Option::is_none);
+        let deallocated = |g: &GpuId| allocated[g.index()].iter().all(Option::is_none);
         let works = |g: &GpuId| node.is_usable() && node.works(*g);
-        let free = node.gpus().filter(|g| works(g) && unpromised(g)).count() as u32;
+        let free = node.gpus().filter(|g| works(g) && deallocated(g)).count() as u32;
         let usable = node.gpus().filter(works).count() as u32;
         if (free, usable) != (node.free_count(), node.usable_count()) {
             return wrong(
@@ -193,7 +193,7 @@ fn enter(
         let names = |a: JobId, b: JobId| {
             view.job(a).is_some_and(|j| {
                 j.assignment().is_some_and(|x| x.partner == Some(b))
-                    || j.held().is_some_and(|x| x.partner == Some(b))
+                    || j.bound().is_some_and(|x| x.partner == Some(b))
             })
         };
         let agreed = names(other, job.id()) || names(job.id(), other);

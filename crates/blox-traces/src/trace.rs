@@ -35,7 +35,7 @@ pub struct Trace {
     told: bool,
     scan: Scan,
     /// The sorted jobs, if the first lines are out of order.
-    held: Option<Arc<Vec<JobSpec>>>,
+    bound: Option<Arc<Vec<JobSpec>>>,
 }
 
 /// Number of jobs that are held at first, to detect a file that is not sorted. An unsorted file
@@ -89,7 +89,7 @@ impl Trace {
                 }
             }
         })?;
-        let held = first.filter(|_| !scan.in_order).map(|mut jobs| {
+        let bound = first.filter(|_| !scan.in_order).map(|mut jobs| {
             jobs.iter_mut().for_each(|job| shift(job, scan.origin));
             jobs.sort_by_cached_key(|job| job.submit);
             Arc::new(jobs)
@@ -99,7 +99,7 @@ impl Trace {
             reader,
             told,
             scan,
-            held,
+            bound,
         })
     }
 
@@ -108,8 +108,8 @@ impl Trace {
     /// # Errors
     /// If the file can no longer be read or has changed.
     pub fn jobs(&self) -> Result<FileWorkload, WorkloadError> {
-        let rest = match &self.held {
-            Some(held) => Rest::Memory(Arc::clone(held), 0),
+        let rest = match &self.bound {
+            Some(bound) => Rest::Memory(Arc::clone(bound), 0),
             None => self.read_again()?,
         };
         Ok(FileWorkload {
@@ -479,14 +479,14 @@ mod tests {
             let jobs = collect(&mut trace.jobs().unwrap()).unwrap();
             assert_eq!(jobs, collect(&mut trace.jobs().unwrap()).unwrap());
             let moments: Vec<f64> = jobs.iter().map(|j| j.submit.secs()).collect();
-            (trace.held.is_some(), moments)
+            (trace.bound.is_some(), moments)
         };
         let rows = HELD + 5;
-        for (late, held) in [(1, true), (HELD - 1, true), (HELD + 1, false)] {
+        for (late, bound) in [(1, true), (HELD - 1, true), (HELD + 1, false)] {
             let mut expected: Vec<f64> = (0..rows).map(|i| (i + 1) as f64).collect();
             expected[late] = 0.0;
             expected.sort_by(f64::total_cmp);
-            assert_eq!(moments(late, rows), (held, expected), "row {late}");
+            assert_eq!(moments(late, rows), (bound, expected), "row {late}");
         }
         assert!(!moments(0, 3).0, "in order");
     }

@@ -236,9 +236,9 @@ fn no_damage_makes_a_reader_panic() {
         let mut random = Random(i as u64);
         for n in 0..mutations() {
             let bytes = damaged(text, &mut random);
-            let held = std::panic::catch_unwind(|| hold(&bytes, options));
+            let bound = std::panic::catch_unwind(|| hold(&bytes, options));
             assert!(
-                held.is_ok(),
+                bound.is_ok(),
                 "input {i}, try {n}, {options:?}: {:?}",
                 String::from_utf8_lossy(&bytes)
             );

@@ -2,7 +2,7 @@ use crate::ONCE;
 use crate::registry::params::{GUARD, default, hours, param};
 use blox_core::registry::ParamDoc;
 use blox_core::registry::{Registry, RegistryError};
-use blox_core::{Composition, Decide, Pipeline, Seconds};
+use blox_core::{Composition, Pipeline, Scheduler, Seconds};
 use blox_policies::{
     admission::LoadThreshold,
     placement::{Consolidated, InOrder},

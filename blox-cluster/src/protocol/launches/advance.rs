@@ -202,7 +202,7 @@ impl Launches {
         let job = view.job(id.job).filter(|j| j.phase() != Phase::Ended);
         let ran = job.and_then(|job| self.length(&job, id, a));
         let (event, failed) = match &job {
-            Some(job) => self.verdict(now, job, id, a, others, ran),
+            Some(job) => self.admission(now, job, id, a, others, ran),
             None => (None, false),
         };
         let next = self
@@ -261,7 +261,7 @@ impl Launches {
 
     /// Returns the event that the end of a launch causes for its job, and whether it counts as a
     /// failure of the job.
-    fn verdict(
+    fn admission(
         &self,
         now: Millis,
         job: &JobRef<'_>,
@@ -373,10 +373,10 @@ impl Launches {
         out: &mut Outcome,
     ) {
         let Some(j) = view.job(job) else { return };
-        let Some(held) = j.held() else { return };
+        let Some(bound) = j.bound() else { return };
         let id = AttemptId { job, attempt };
         let launch = Launch {
-            parts: parts(view, &j, held),
+            parts: parts(view, &j, bound),
             after,
             before: j.work_done(),
         };
@@ -394,9 +394,9 @@ impl Launches {
 }
 
 /// Returns the task of each node, ordered by its lowest rank.
-fn parts(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Vec<(NodeId, Arc<Task>)> {
+fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, Arc<Task>)> {
     let mut shares: Vec<(NodeId, Vec<u32>, Vec<u32>)> = Vec::new();
-    for (rank, gpu) in held.gpus.iter().enumerate() {
+    for (rank, gpu) in bound.gpus.iter().enumerate() {
         let Some(node) = view.cluster().node_of(*gpu) else {
             continue;
         };
@@ -416,20 +416,20 @@ fn parts(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Vec<(NodeId, Ar
         said.unwrap_or_else(|| Name::from(format!("node-{node}")))
     };
     let nodes: Vec<Name> = shares.iter().map(|(n, ..)| name(*n)).collect();
-    let world = held.gpus.len() as u32;
-    let batch = held.config.or_else(|| batch(view, job, held));
+    let world = bound.gpus.len() as u32;
+    let batch = bound.config.or_else(|| batch(view, job, bound));
     let of_all = |amount: f64, here: usize| amount * here as f64 / f64::from(world.max(1));
     let task = |(i, (node, gpus, ranks)): (usize, (NodeId, Vec<u32>, Vec<u32>))| {
         let task = Task {
             spec: Arc::new(job.spec().clone()),
-            cpus: of_all(held.cpus, gpus.len()),
-            memory_gib: of_all(held.memory_gib, gpus.len()),
+            cpus: of_all(bound.cpus, gpus.len()),
+            memory_gib: of_all(bound.memory_gib, gpus.len()),
             gpus,
             ranks,
             world,
             node_rank: i as u32,
             nodes: nodes.clone(),
-            beside: held.partner,
+            beside: bound.partner,
             batch,
         };
         (node, Arc::new(task))
@@ -445,7 +445,9 @@ fn rate(view: View<'_>, id: AttemptId, a: &Attempt) -> f64 {
     };
     let world = a.launch.parts.first().map_or(0, |(_, t)| t.world);
     let spec = job.spec();
-    let modelled = job.held().and_then(|held| modelled_rate(view, &job, held));
+    let modelled = job
+        .bound()
+        .and_then(|bound| modelled_rate(view, &job, bound));
     modelled
         .or_else(|| spec.rate_at(GpuCount(world)))
         .unwrap_or_else(|| spec.work.rate * f64::from(world) / f64::from(spec.gpus.get().max(1)))

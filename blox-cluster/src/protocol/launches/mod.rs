@@ -17,7 +17,9 @@ use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
 use super::record::Record;
 use super::scheduler::MORE_NODES;
 use super::timers::Timers;
-use blox_core::{Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time, Verdict, View};
+use blox_core::{
+    AdmissionDecision, Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time, View,
+};
 use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -281,8 +283,10 @@ impl Durable {
             }
             Record::Core(Input::Event { at, event }) => self.event(*at, event),
             Record::Core(Input::Decided { at, decision, .. }) => {
-                for (job, verdict) in decision.verdicts.iter() {
-                    if let (Verdict::Reject(why), Some(brief)) = (verdict, self.jobs.get_mut(job)) {
+                for (job, admission) in decision.admissions.iter() {
+                    if let (AdmissionDecision::Reject(why), Some(brief)) =
+                        (admission, self.jobs.get_mut(job))
+                    {
                         // If only some nodes have joined, a job that all nodes could run is
                         // rejected.
                         let hint = match why {

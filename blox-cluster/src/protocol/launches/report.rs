@@ -486,7 +486,7 @@ fn offers_another(view: View<'_>, node: NodeId, r: &Report) -> bool {
 pub(in crate::protocol) fn is_idle(view: View<'_>, node: &Node) -> bool {
     let cluster = view.cluster();
     node.gpus()
-        .all(|g| cluster.held_by(g).next().is_none() && cluster.promised_to(g).next().is_none())
+        .all(|g| cluster.bound_to(g).next().is_none() && cluster.allocated_to(g).next().is_none())
 }
 
 /// Returns an error message if the offered inventory is invalid.
@@ -513,7 +513,7 @@ mod tests {
     use crate::protocol::message::{Exit, Final, Said, Status, Wish};
     use crate::protocol::record::Record;
     use crate::protocol::scheduler::{
-        Effect, Heard, Request, RequestError, Saved, Scheduler, Settings, Step,
+        Controller, Effect, Heard, Request, RequestError, Saved, Settings, Step,
     };
     use crate::protocol::{
         AttemptId, AttemptReport, ClusterId, Epoch, Fence, Incarnation, Millis, Report, Session,
@@ -535,7 +535,7 @@ mod tests {
 
     /// A scheduler, its clock, and the reports of one node.
     struct One {
-        scheduler: Scheduler,
+        scheduler: Controller,
         now: u64,
         seq: u64,
     }
@@ -574,7 +574,7 @@ mod tests {
 
     /// A scheduler and all its records.
     struct All {
-        scheduler: Scheduler,
+        scheduler: Controller,
         log: Vec<Record>,
         now: u64,
         /// The cluster in the nodes' reports.
@@ -583,11 +583,11 @@ mod tests {
         incarnation: u64,
     }
 
-    fn begun(log: &[Record]) -> (Scheduler, Step) {
+    fn begun(log: &[Record]) -> (Controller, Step) {
         let trigger = Box::new(Rounds::default());
         let saved = Saved::default();
         let (settings, c) = (Settings::default(), ClusterId("c".into()));
-        Scheduler::begin(settings, saved, log, c, trigger, Millis(0), Time::ZERO)
+        Controller::begin(settings, saved, log, c, trigger, Millis(0), Time::ZERO)
     }
 
     impl All {
@@ -651,7 +651,7 @@ mod tests {
 
         /// Status and GPUs of each node, and the same after a restart.
         fn nodes(&self) -> Vec<(NodeStatus, u32)> {
-            let of = |s: &Scheduler| -> Vec<(NodeStatus, u32)> {
+            let of = |s: &Controller| -> Vec<(NodeStatus, u32)> {
                 let nodes = s.view().cluster().nodes().iter();
                 nodes.map(|n| (n.status(), n.gpu_count())).collect()
             };
@@ -963,7 +963,7 @@ mod tests {
     fn after_a_restart_a_silent_node_is_silent_since_then() {
         let mut all = All::new();
         all.hear("k", 1, 1, named("n", 2));
-        let heard = |s: &Scheduler| s.launches().heard(NodeId(0));
+        let heard = |s: &Controller| s.launches().heard(NodeId(0));
         assert_eq!(heard(&all.scheduler), Some(Millis(100)));
         let (again, _) = begun(&all.log);
         assert_eq!(heard(&again), Some(Millis(0)));
@@ -1012,7 +1012,7 @@ mod tests {
 
     #[test]
     fn a_node_that_comes_and_goes_is_left_out_for_longer_and_longer() {
-        let (scheduler, _) = Scheduler::begin(
+        let (scheduler, _) = Controller::begin(
             Settings::default(),
             Saved::default(),
             &[],

@@ -2,7 +2,7 @@
 
 use super::{Durable, End};
 use crate::protocol::message::{AttemptReport, Exit, Final, Progress, Report, Said, Status, Wish};
-use crate::protocol::scheduler::{Effect, Heard, Request, Saved, Scheduler, Settings, Step};
+use crate::protocol::scheduler::{Controller, Effect, Heard, Request, Saved, Settings, Step};
 use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Record, Session};
 use blox_core::trigger::Rounds;
 use blox_core::{
@@ -19,7 +19,7 @@ const FIRST_LIFE: u64 = 1 << 32;
 
 /// A scheduler, two nodes with one GPU each, and a job that takes both.
 struct Gang {
-    scheduler: Scheduler,
+    scheduler: Controller,
     now: u64,
     seq: u64,
     /// Launches on each node, by launch number.
@@ -72,7 +72,7 @@ impl Gang {
 
     /// Creates a world with a job that has further attributes.
     fn of(log: &[Record], secs: f64, mut extras: Extras) -> Self {
-        let (scheduler, _) = Scheduler::begin(
+        let (scheduler, _) = Controller::begin(
             Settings {
                 wait_for_nodes: 2,
                 ..Settings::default()
@@ -156,7 +156,7 @@ impl Gang {
         d.plan.version = view.version();
         let Some(job) = view.job(JOB) else { return d };
         if matches!(job.phase(), Phase::Submitted) {
-            d.verdicts.accept(JOB);
+            d.admissions.accept(JOB);
         }
         let up = view.nodes().filter(|n| n.is_usable()).count() == 2;
         if job.phase() == Phase::Waiting && up {
@@ -260,7 +260,7 @@ impl Gang {
         let (new, trigger) = (ClusterId("other".into()), Rounds::every(Seconds::new(2.0)));
         let trigger = Box::new(trigger.unwrap());
         let now = Millis(self.now);
-        (self.scheduler, _) = Scheduler::begin(settings, saved, &[], new, trigger, now, at);
+        (self.scheduler, _) = Controller::begin(settings, saved, &[], new, trigger, now, at);
     }
 
     fn granted(&self) -> u64 {
@@ -321,7 +321,7 @@ fn cluster_time_counts_from_the_first_start_of_a_log() {
         let trigger = Box::new(Rounds::every(Seconds::new(2.0)).unwrap());
         let (settings, id) = (Settings::default(), ClusterId("c".into()));
         let unix = Time::new(unix);
-        Scheduler::begin(settings, saved, &[], id, trigger, Millis(now), unix).0
+        Controller::begin(settings, saved, &[], id, trigger, Millis(now), unix).0
     };
     let first = begin(Saved::default(), 5_000, 1e9);
     assert_eq!(first.time(Millis(6_000)), Time::new(1.0));

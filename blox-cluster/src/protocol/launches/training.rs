@@ -64,9 +64,9 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 /// Returns the GPU type of an assignment and its number of nodes.
-fn place(view: View<'_>, held: &Assignment) -> Option<(Name, u32)> {
+fn place(view: View<'_>, bound: &Assignment) -> Option<(Name, u32)> {
     let cluster = view.cluster();
-    let mut nodes: Vec<_> = held.gpus.iter().map(|g| cluster.node_of(*g)).collect();
+    let mut nodes: Vec<_> = bound.gpus.iter().map(|g| cluster.node_of(*g)).collect();
     nodes.sort_unstable();
     nodes.dedup();
     let first = cluster.node((*nodes.first()?)?)?;
@@ -76,11 +76,11 @@ fn place(view: View<'_>, held: &Assignment) -> Option<(Name, u32)> {
 
 /// Returns the batch configuration for a launch on these GPUs, if the job's batch size is
 /// adjustable.
-pub(super) fn batch(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Option<BatchConfig> {
+pub(super) fn batch(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Option<BatchConfig> {
     let extras = job.spec().extras();
     let training = extras.training.as_ref()?;
-    let (gpu_type, nodes) = place(view, held)?;
-    let gpus = GpuCount(held.gpus.len() as u32);
+    let (gpu_type, nodes) = place(view, bound)?;
+    let gpus = GpuCount(bound.gpus.len() as u32);
     batch_on(
         training,
         &gpu_type,
@@ -93,13 +93,13 @@ pub(super) fn batch(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Opti
 
 /// Returns the iterations per second on these GPUs according to the goodput model that was fitted
 /// to the job's reports.
-pub(super) fn modelled_rate(view: View<'_>, job: &JobRef<'_>, held: &Assignment) -> Option<f64> {
+pub(super) fn modelled_rate(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Option<f64> {
     let training = job.spec().extras().training.as_ref()?;
-    let (gpu_type, nodes) = place(view, held)?;
+    let (gpu_type, nodes) = place(view, bound)?;
     let model = GoodputModel::of_job(training, &gpu_type, job.report()?)?;
-    let gpus = GpuCount(held.gpus.len() as u32);
+    let gpus = GpuCount(bound.gpus.len() as u32);
     let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
-    let config = held.config.or_else(|| batch(view, job, held))?;
+    let config = bound.config.or_else(|| batch(view, job, bound))?;
     let goodput = model.goodput(nodes, replicas, config.per_gpu, config.accumulation);
     let rate = goodput / f64::from(training.initial_batch);
     Some(rate).filter(|rate| (1e-30..=1e30).contains(rate))
@@ -117,11 +117,11 @@ impl Launches {
         out: &mut Outcome,
     ) {
         let extras = job.spec().extras();
-        let (Some(training), Some(held)) = (&extras.training, job.held()) else {
+        let (Some(training), Some(bound)) = (&extras.training, job.bound()) else {
             return;
         };
         let mut news = false;
-        if let Some((gpu_type, steps)) = self.steps_of(id, view, job, held, numbers)
+        if let Some((gpu_type, steps)) = self.steps_of(id, view, job, bound, numbers)
             && !(self.durable.steps.get(&id.job)).is_some_and(|k| k.knows(&gpu_type, &steps))
         {
             news = true;
@@ -177,13 +177,13 @@ impl Launches {
         id: AttemptId,
         view: View<'_>,
         job: &JobRef<'_>,
-        held: &Assignment,
+        bound: &Assignment,
         numbers: &BTreeMap<Name, f64>,
     ) -> Option<(Name, StepTime)> {
         let training = job.spec().extras().training.as_ref()?;
         let (_, task) = self.durable.attempts.get(&id)?.launch.parts.first()?;
-        let (gpu_type, nodes) = place(view, held)?;
-        let gpus = GpuCount(held.gpus.len() as u32);
+        let (gpu_type, nodes) = place(view, bound)?;
+        let gpus = GpuCount(bound.gpus.len() as u32);
         let (replicas, nodes) = training.replicas_on(&gpu_type, nodes, gpus)?;
         let said = |name: &str| numbers.get(name).copied().filter(|x| SECONDS.contains(x));
         let step = said(STEP)?;

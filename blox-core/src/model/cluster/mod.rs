@@ -1,8 +1,8 @@
 //! The cluster: nodes, GPUs, and two ledgers of the jobs on each GPU.
 //!
-//! A GPU is *promised* (allocated) to a job from the plan that allocates it until the plan that
-//! releases it. A GPU is *held* by (bound to) a job from the launch command until the report that
-//! the job has left. Policies plan on promises. A launch waits until no other job holds its GPUs.
+//! A GPU is *allocated* to a job from the plan that allocates it until the plan that
+//! releases it. A GPU is *bound* to a job from the launch command until the report that
+//! the job has left. Policies plan with allocated GPUs. A launch waits until its GPUs are bound to no other job.
 
 mod layout;
 mod link;
@@ -70,23 +70,23 @@ impl Owners {
 /// Jobs of a GPU in both ledgers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ledgers {
-    promised: Owners,
-    held: Owners,
+    allocated: Owners,
+    bound: Owners,
 }
 
 impl Ledgers {
     #[inline]
     fn both(owners: Owners) -> Self {
         Ledgers {
-            promised: owners,
-            held: owners,
+            allocated: owners,
+            bound: owners,
         }
     }
 
     /// Returns whether two jobs share the GPU, or a job has it in one ledger only.
     #[inline]
     fn is_mixed(self) -> bool {
-        self != Ledgers::both(Owners([self.promised.0[0], NOBODY]))
+        self != Ledgers::both(Owners([self.allocated.0[0], NOBODY]))
     }
 }
 
@@ -178,13 +178,13 @@ pub struct Node {
     #[serde(default)]
     pub(crate) drain: Option<Drain>,
     pub(crate) failed: u64,
-    pub(crate) promised: u64,
+    pub(crate) allocated: u64,
     /// Usable GPUs, allocated ones included.
     pub(crate) usable: u64,
     /// Usable GPUs that are not allocated.
     pub(crate) free: u64,
-    pub(crate) cpus_promised: f64,
-    pub(crate) memory_promised: f64,
+    pub(crate) cpus_allocated: f64,
+    pub(crate) memory_allocated: f64,
     pub(crate) changed: u64,
     dirty: bool,
     /// GPUs that two jobs share, or that a job has in only one of the ledgers.
@@ -250,11 +250,11 @@ impl Node {
     }
     /// Returns the CPU cores that are not allocated.
     pub fn free_cpus(&self) -> f64 {
-        self.spec.cpus - self.cpus_promised
+        self.spec.cpus - self.cpus_allocated
     }
     /// Returns the memory in GiB that is not allocated.
     pub fn free_memory_gib(&self) -> f64 {
-        self.spec.memory_gib - self.memory_promised
+        self.spec.memory_gib - self.memory_allocated
     }
     /// Returns whether a GPU of the node works: it is not reported as broken.
     pub fn works(&self, gpu: GpuId) -> bool {
@@ -343,22 +343,22 @@ impl Cluster {
     }
 
     /// Returns the jobs that a GPU is allocated to, at most [`MAX_JOBS_PER_GPU`].
-    pub fn promised_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
+    pub fn allocated_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
         let its = self.ledgers.get(gpu.index());
-        its.map_or(Owners::NONE, |its| its.promised).iter()
+        its.map_or(Owners::NONE, |its| its.allocated).iter()
     }
 
     /// Returns the jobs that a GPU is bound to now, at most [`MAX_JOBS_PER_GPU`].
-    pub fn held_by(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
+    pub fn bound_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
         let its = self.ledgers.get(gpu.index());
-        its.map_or(Owners::NONE, |its| its.held).iter()
+        its.map_or(Owners::NONE, |its| its.bound).iter()
     }
 
     /// Returns whether a GPU is allocated to no other job than this one.
     #[inline]
     pub(crate) fn is_alone_on(&self, job: JobId, gpu: GpuId) -> bool {
         let its = self.ledgers.get(gpu.index());
-        its.is_none_or(|its| its.promised.is_empty() || its.promised == Owners::only(job))
+        its.is_none_or(|its| its.allocated.is_empty() || its.allocated == Owners::only(job))
     }
 
     /// Returns the number of nodes of an assignment's GPUs.
@@ -401,11 +401,11 @@ impl Cluster {
             cordon: None,
             drain: None,
             failed: 0,
-            promised: 0,
+            allocated: 0,
             usable: 0,
             free: 0,
-            cpus_promised: 0.0,
-            memory_promised: 0.0,
+            cpus_allocated: 0.0,
+            memory_allocated: 0.0,
             changed: version,
             dirty: false,
             mixed: 0,
@@ -477,8 +477,8 @@ impl Cluster {
 
     /// Returns whether no GPU of a node is allocated or bound.
     pub(crate) fn is_idle(&self, node: &Node) -> bool {
-        let held = |g: GpuId| self.held_by(g).next().is_some();
-        node.promised == 0 && !node.gpus().any(held)
+        let bound = |g: GpuId| self.bound_to(g).next().is_some();
+        node.allocated == 0 && !node.gpus().any(bound)
     }
 
     /// Sets the version of the state at the last change of a node.
@@ -523,13 +523,13 @@ impl Cluster {
     }
 
     #[inline]
-    pub(crate) fn promised_owners(&self, gpu: GpuId) -> Owners {
-        self.ledgers[gpu.index()].promised
+    pub(crate) fn allocated_owners(&self, gpu: GpuId) -> Owners {
+        self.ledgers[gpu.index()].allocated
     }
 
     #[inline]
-    pub(crate) fn held_owners(&self, gpu: GpuId) -> Owners {
-        self.ledgers[gpu.index()].held
+    pub(crate) fn bound_owners(&self, gpu: GpuId) -> Owners {
+        self.ledgers[gpu.index()].bound
     }
 
     /// Returns the run of neighbouring GPUs at the head of the list, and its length. Returns `None`
@@ -550,27 +550,27 @@ impl Cluster {
         Some((on, count))
     }
 
-    pub(crate) fn promise(&mut self, job: JobId, a: &Assignment) {
+    pub(crate) fn allocate(&mut self, job: JobId, a: &Assignment) {
         let mut rest = &a.gpus[..];
         while let Some((OnNode { node: id, bits }, count)) = self.first_run(rest) {
             for &g in &rest[..count] {
-                self.ledgers[g.index()].promised.add(job);
+                self.ledgers[g.index()].allocated.add(job);
                 self.note_mixed(g);
             }
             rest = &rest[count..];
-            self.nodes[id.index()].promised |= bits;
+            self.nodes[id.index()].allocated |= bits;
             self.refresh(id);
         }
         self.count_resources(a, 1.0);
     }
 
-    pub(crate) fn unpromise(&mut self, job: JobId, a: &Assignment) {
+    pub(crate) fn deallocate(&mut self, job: JobId, a: &Assignment) {
         self.count_resources(a, -1.0);
         let mut rest = &a.gpus[..];
         while let Some((OnNode { node: id, mut bits }, count)) = self.first_run(rest) {
             let first = self.nodes[id.index()].first_gpu;
             for &g in &rest[..count] {
-                let owners = &mut self.ledgers[g.index()].promised;
+                let owners = &mut self.ledgers[g.index()].allocated;
                 owners.remove(job);
                 if !owners.is_empty() {
                     bits &= !(1 << (g.0 - first));
@@ -580,10 +580,10 @@ impl Cluster {
             rest = &rest[count..];
             if bits != 0 {
                 let node = &mut self.nodes[id.index()];
-                node.promised &= !bits;
-                if node.promised == 0 {
+                node.allocated &= !bits;
+                if node.allocated == 0 {
                     // Rounding errors in sums of shares must not accumulate over years.
-                    (node.cpus_promised, node.memory_promised) = (0.0, 0.0);
+                    (node.cpus_allocated, node.memory_allocated) = (0.0, 0.0);
                 }
                 self.refresh(id);
             }
@@ -643,7 +643,7 @@ impl Cluster {
         let (mut rest, mut left, mut together) = (gpus, 0, None);
         while let Some((on, count)) = self.first_run(rest) {
             let (node, its) = (&self.nodes[on.node.index()], passing.of(on.node));
-            let taken = node.promised & !its.left | its.taken | node.mixed;
+            let taken = node.allocated & !its.left | its.taken | node.mixed;
             if on.bits & (taken | !node.usable) != 0 {
                 return None;
             }
@@ -676,7 +676,7 @@ impl Cluster {
     pub(crate) fn counts_resources(&self, passing: &Passing) -> bool {
         passing.nodes.iter().any(|id| {
             let node = &self.nodes[id.index()];
-            let some = node.cpus_promised != 0.0 || node.memory_promised != 0.0;
+            let some = node.cpus_allocated != 0.0 || node.memory_allocated != 0.0;
             some && passing.masks[id.index()].left != 0
         })
     }
@@ -686,7 +686,7 @@ impl Cluster {
         for id in passing.nodes.drain(..) {
             let Passed { left, taken } = std::mem::take(&mut passing.masks[id.index()]);
             let node = &mut self.nodes[id.index()];
-            node.promised = node.promised & !left | taken;
+            node.allocated = node.allocated & !left | taken;
             let mut nobodys = left & !taken;
             while nobodys != 0 {
                 let gpu = node.first_gpu + nobodys.trailing_zeros();
@@ -720,14 +720,14 @@ impl Cluster {
     }
 
     #[inline]
-    pub(crate) fn hold(&mut self, job: JobId, gpu: GpuId) {
-        self.ledgers[gpu.index()].held.add(job);
+    pub(crate) fn bind(&mut self, job: JobId, gpu: GpuId) {
+        self.ledgers[gpu.index()].bound.add(job);
         self.note_mixed(gpu);
     }
 
     #[inline]
-    pub(crate) fn unhold(&mut self, job: JobId, gpu: GpuId) {
-        self.ledgers[gpu.index()].held.remove(job);
+    pub(crate) fn unbind(&mut self, job: JobId, gpu: GpuId) {
+        self.ledgers[gpu.index()].bound.remove(job);
         self.note_mixed(gpu);
     }
 
@@ -745,7 +745,7 @@ impl Cluster {
     #[inline]
     fn refresh(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
-        let free = node.usable & !node.promised;
+        let free = node.usable & !node.allocated;
         self.free = self.free + free.count_ones() - node.free.count_ones();
         node.free = free;
         self.mark_dirty(id);
@@ -767,8 +767,8 @@ impl Cluster {
         let share = sign / a.gpus.len() as f64;
         for &g in &a.gpus {
             let node = &mut self.nodes[self.gpu_node[g.index()].index()];
-            node.cpus_promised += a.cpus * share;
-            node.memory_promised += a.memory_gib * share;
+            node.cpus_allocated += a.cpus * share;
+            node.memory_allocated += a.memory_gib * share;
         }
     }
 }

@@ -9,7 +9,7 @@ pub mod training;
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::cluster::{Cluster, OnNode};
-use crate::decision::Verdict;
+use crate::decision::AdmissionDecision;
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId};
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds, Time};
@@ -105,11 +105,11 @@ pub(crate) struct Record {
     /// Node and bit mask of the allocated GPUs, if they are known to be contiguous on one node.
     #[serde(skip)]
     pub on: Option<OnNode>,
-    pub held: Held,
+    pub bound: Bound,
     /// True if the job's last placement is not carried out yet: some of its GPUs are still bound to
     /// other jobs.
     pub pending: bool,
-    pub promised: Option<Assignment>,
+    pub allocated: Option<Assignment>,
     /// The job's accounts when its last successful launch started.
     #[serde(default)]
     pub before: Before,
@@ -133,10 +133,10 @@ pub(crate) struct Record {
 /// Assignment that is bound to a job. Usually it equals the allocated one and is not stored twice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Held {
+pub(crate) enum Bound {
     #[default]
     Nothing,
-    AsPromised,
+    AsAllocated,
     Other(Box<Assignment>),
 }
 
@@ -162,12 +162,17 @@ impl Record {
     /// Applies admission's decision at `now`; an accepted job is eligible from `moment` on. Returns
     /// the next phase, which the caller sets. Returns `None` if admission does not apply in this
     /// phase, or if a user holds the job.
-    pub fn judge(&mut self, verdict: &Verdict, now: Time, moment: Time) -> Option<Phase> {
+    pub fn judge(
+        &mut self,
+        admission: &AdmissionDecision,
+        now: Time,
+        moment: Time,
+    ) -> Option<Phase> {
         if !matches!(self.phase, Phase::Submitted | Phase::Deferred) || self.held_by_user {
             return None;
         }
-        Some(match verdict {
-            Verdict::Accept { class, deadline } => {
+        Some(match admission {
+            AdmissionDecision::Accept { class, deadline } => {
                 if let Some(class) = class {
                     self.class = *class;
                 }
@@ -179,11 +184,11 @@ impl Record {
                 self.reason = Reason::NotYetDecided;
                 Phase::Waiting
             }
-            Verdict::Defer(why) => {
+            AdmissionDecision::Defer(why) => {
                 self.reason = why.clone();
                 Phase::Deferred
             }
-            Verdict::Reject(why) => {
+            AdmissionDecision::Reject(why) => {
                 self.reason = why.clone();
                 Phase::Ended
             }
@@ -202,30 +207,30 @@ impl Record {
 
     /// Returns the bound assignment.
     #[inline]
-    pub fn held(&self) -> Option<&Assignment> {
-        match &self.held {
-            Held::Nothing => None,
-            Held::AsPromised => self.promised.as_ref(),
-            Held::Other(held) => Some(held),
+    pub fn bound(&self) -> Option<&Assignment> {
+        match &self.bound {
+            Bound::Nothing => None,
+            Bound::AsAllocated => self.allocated.as_ref(),
+            Bound::Other(bound) => Some(bound),
         }
     }
 
     /// Removes and returns the bound assignment.
-    pub fn take_held(&mut self) -> Option<Assignment> {
-        match std::mem::take(&mut self.held) {
-            Held::Nothing => None,
-            Held::AsPromised => self.promised.clone(),
-            Held::Other(held) => Some(*held),
+    pub fn take_bound(&mut self) -> Option<Assignment> {
+        match std::mem::take(&mut self.bound) {
+            Bound::Nothing => None,
+            Bound::AsAllocated => self.allocated.clone(),
+            Bound::Other(bound) => Some(*bound),
         }
     }
 
     /// Returns the allocated assignment for modification. The bound assignment stays unchanged.
-    pub fn promised_mut(&mut self) -> &mut Option<Assignment> {
-        if let (Held::AsPromised, Some(promised)) = (&self.held, &self.promised) {
-            self.held = Held::Other(Box::new(promised.clone()));
+    pub fn allocated_mut(&mut self) -> &mut Option<Assignment> {
+        if let (Bound::AsAllocated, Some(allocated)) = (&self.bound, &self.allocated) {
+            self.bound = Bound::Other(Box::new(allocated.clone()));
         }
         self.on = None;
-        &mut self.promised
+        &mut self.allocated
     }
 
     /// Updates the accounts to `now`.
@@ -245,7 +250,7 @@ impl Record {
     pub fn began(&mut self) {
         self.before = Before {
             attempt: self.attempt,
-            width: self.held().map_or(0, |a| a.gpus.len() as u32),
+            width: self.bound().map_or(0, |a| a.gpus.len() as u32),
             service: self.service,
             work: self.work,
         };
@@ -262,7 +267,7 @@ impl Record {
             self.gpu_service = (self.gpu_service - excess * width).max(0.0);
             // A change in progress has done nothing yet. Work that the end of a launch reported
             // stays.
-            if self.held().is_some() {
+            if self.bound().is_some() {
                 let work = before.work + self.rate * secs;
                 self.work = self.work.min(work.max(0.0));
             }
@@ -276,7 +281,7 @@ impl Record {
 
     #[inline]
     fn width(&self) -> f64 {
-        self.held().map_or(0.0, |a| a.gpus.len() as f64)
+        self.bound().map_or(0.0, |a| a.gpus.len() as f64)
     }
 }
 
@@ -390,13 +395,13 @@ impl<'a> JobRef<'a> {
     /// Returns the allocated assignment, if any.
     #[inline]
     pub fn assignment(&self) -> Option<&'a Assignment> {
-        self.rec.promised.as_ref()
+        self.rec.allocated.as_ref()
     }
     /// Returns the bound assignment: the assignment of the last start or change command, unless the
     /// job has left it. During an allocation change, the job also keeps its previous GPUs (see
-    /// [`Cluster::held_by`](crate::Cluster::held_by)).
-    pub fn held(&self) -> Option<&'a Assignment> {
-        self.rec.held()
+    /// [`Cluster::bound_to`](crate::Cluster::bound_to)).
+    pub fn bound(&self) -> Option<&'a Assignment> {
+        self.rec.bound()
     }
     /// Returns the GPUs that the job still occupies until a change of its assignment is done.
     pub fn leaving(&self) -> &'a [GpuId] {
@@ -477,7 +482,7 @@ impl<'a> JobRef<'a> {
     /// Returns whether GPUs are allocated to the job now.
     #[inline]
     pub fn is_placed(&self) -> bool {
-        self.rec.promised.is_some()
+        self.rec.allocated.is_some()
     }
 
     #[inline]

@@ -789,7 +789,7 @@ impl<'a> Draft<'a> {
         let before = self
             .view
             .cluster()
-            .promised_to(*gpu)
+            .allocated_to(*gpu)
             .find(|&o| o != job && self.m.entry(o).is_none_or(there));
         if before.is_some() || !self.m.paired {
             return before;

@@ -4,8 +4,8 @@ mod expand;
 mod plan;
 
 use blox_core::{
-    AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason, Request,
-    SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Validity, Verdicts, View,
+    AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
+    Request, SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Validity, View,
 };
 use expand::{Window, expand};
 use plan::{Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
@@ -50,7 +50,7 @@ pub struct ElasticFlow {
 
 /// Plan of each admitted job, and the last answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Promised {
+pub struct Allocated {
     plans: BTreeMap<JobId, Plan>,
     /// Decision in which `plans` and `free` were computed.
     #[serde(skip)]
@@ -108,7 +108,7 @@ impl ElasticFlow {
         self
     }
 
-    fn task(&self, memory: &mut Promised, job: &JobRef<'_>) -> Task {
+    fn task(&self, memory: &mut Allocated, job: &JobRef<'_>) -> Task {
         let levels = memory
             .levels
             .entry(job.id())
@@ -131,7 +131,7 @@ impl ElasticFlow {
     }
 
     /// Plans all jobs with deadlines again, once per decision.
-    fn refresh(&self, memory: &mut Promised, view: View<'_>) {
+    fn refresh(&self, memory: &mut Allocated, view: View<'_>) {
         if memory.decision == Some(view.decision()) {
             return;
         }
@@ -180,7 +180,7 @@ impl ElasticFlow {
     /// Plans all jobs in order of deadline, on time or not.
     fn in_order(
         &self,
-        memory: &mut Promised,
+        memory: &mut Allocated,
         jobs: &[(f64, JobId, Task)],
         whole: Timeline,
         now: f64,
@@ -197,7 +197,7 @@ impl ElasticFlow {
     /// Creates new plans for all jobs. Returns `false` if a job that was on time would be late.
     fn afresh(
         &self,
-        memory: &mut Promised,
+        memory: &mut Allocated,
         jobs: &[(f64, JobId, Task)],
         whole: &Timeline,
         now: f64,
@@ -224,7 +224,7 @@ impl ElasticFlow {
     }
 
     /// Plans jobs that can no longer end in time on the remaining GPUs.
-    fn plan_late(&self, memory: &mut Promised, late: &[(JobId, &Task)], now: f64) {
+    fn plan_late(&self, memory: &mut Allocated, late: &[(JobId, &Task)], now: f64) {
         for (id, task) in late {
             if let Some(plan) = greedy(task, self.grid, &memory.free, now) {
                 self.adopt(memory, *id, plan, now);
@@ -232,13 +232,13 @@ impl ElasticFlow {
         }
     }
 
-    fn adopt(&self, memory: &mut Promised, id: JobId, plan: Plan, now: f64) {
+    fn adopt(&self, memory: &mut Allocated, id: JobId, plan: Plan, now: f64) {
         commit(&mut memory.free, &plan, now, false);
         memory.plans.insert(id, plan);
     }
 
     /// Returns whether a plan exists with which the job and all others end in time, and adopts it.
-    fn admit_one(&self, memory: &mut Promised, view: View<'_>, job: &JobRef<'_>) -> bool {
+    fn admit_one(&self, memory: &mut Allocated, view: View<'_>, job: &JobRef<'_>) -> bool {
         let now = view.now().secs();
         let task = self.task(memory, job);
         let Some(due) = task.due else { return true };
@@ -271,25 +271,25 @@ impl ElasticFlow {
 }
 
 impl Policy for ElasticFlow {
-    type Memory = Promised;
+    type Memory = Allocated;
 
-    fn initial(&self, _: u64) -> Promised {
-        Promised {
+    fn initial(&self, _: u64) -> Allocated {
+        Allocated {
             answer: Answer {
                 stale: true,
                 ..Answer::default()
             },
-            ..Promised::default()
+            ..Allocated::default()
         }
     }
 
-    fn on_event(&self, memory: &mut Promised, _: View<'_>, event: &Event) {
+    fn on_event(&self, memory: &mut Allocated, _: View<'_>, event: &Event) {
         let expected = matches!(
             event,
             Event::Started { .. }
                 | Event::Stopped { .. }
                 | Event::Metric { .. }
-                | Event::Judged { .. }
+                | Event::AdmissionDecided { .. }
         );
         memory.answer.stale |= !expected;
     }
@@ -301,7 +301,7 @@ impl AdmissionPolicy for ElasticFlow {
         memory: &mut Self::Memory,
         view: View<'_>,
         asking: &[JobId],
-        out: &mut Verdicts,
+        out: &mut AdmissionDecisions,
     ) -> Validity {
         if !self.admits_all && !asking.is_empty() {
             self.refresh(memory, view);
@@ -339,7 +339,7 @@ impl SchedulingPolicy for ElasticFlow {
 
 impl ElasticFlow {
     /// Returns the number of GPUs of each job until plans change.
-    fn share_out(&self, memory: &mut Promised, view: View<'_>) -> Answer {
+    fn share_out(&self, memory: &mut Allocated, view: View<'_>) -> Answer {
         let now = view.now().secs();
         let active: Vec<JobRef<'_>> = view.active().collect();
         let tasks: Vec<(JobId, Task)> = active
@@ -394,7 +394,7 @@ mod tests {
         core: Runtime,
         pipeline: Pipeline,
         elastic: ElasticFlow,
-        memory: Promised,
+        memory: Allocated,
     }
 
     impl Run {

@@ -55,7 +55,7 @@ impl Autoscale {
             let cluster = view.cluster();
             let busy: BTreeSet<NodeId> = view
                 .placed()
-                .flat_map(|j| j.held().into_iter().chain(j.assignment()))
+                .flat_map(|j| j.bound().into_iter().chain(j.assignment()))
                 .flat_map(|a| &a.gpus)
                 .filter_map(|g| cluster.node_of(*g))
                 .collect();

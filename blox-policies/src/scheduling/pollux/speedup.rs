@@ -91,8 +91,8 @@ impl Speedups {
         };
         let report = job.report().filter(|r| !r.speed.is_empty());
         let begins = || {
-            let held = job.assignment().map_or(1, |a| a.count().get());
-            let most = if waits { 1 } else { held };
+            let bound = job.assignment().map_or(1, |a| a.count().get());
+            let most = if waits { 1 } else { bound };
             plain(How::Linear(1.0), most, 1)
         };
         let Some(report) = report else {

@@ -26,7 +26,7 @@ pub struct Applicant<'a> {
 ///
 /// ```
 /// # use blox_core::{ClusterSpec, Composition, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobSpec};
-/// # use blox_core::{Seconds, State, Time, Verdict};
+/// # use blox_core::{Seconds, State, Time, AdmissionDecision};
 /// # use blox_testing::FirstFit;
 /// use blox_core::View;
 /// use blox_perf::goodput::KnownBatches;
@@ -57,8 +57,8 @@ pub struct Applicant<'a> {
 /// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0)).into();
 /// # let job = JobId(0);
 /// # state.apply(Time::ZERO, &Event::Submitted { job, spec })?;
-/// # let verdict = Verdict::Accept { class: None, deadline: None };
-/// # state.apply(Time::ZERO, &Event::Judged { job, verdict })?;
+/// # let admission = AdmissionDecision::Accept { class: None, deadline: None };
+/// # state.apply(Time::ZERO, &Event::AdmissionDecided { job, admission })?;
 /// # let (view, mut queue) = (View::of(&state), JobQueue::default());
 /// # let composition = Composition::new("last-type").placement(FirstFit);
 /// let mut scheduler = composition.scheduling(Sia::new(LastType)).build()?;
@@ -278,11 +278,11 @@ fn most_replicas(
     let least = training.types.values().map(|t| t.per_gpu.0).min();
     let by_batch = training.max_batch / least.unwrap_or(1).max(1);
     let doubled = 2 * seen.max().unwrap_or(0).max(1);
-    let held = applicant.previous.map_or(0, |(gpu_type, gpus)| {
+    let bound = applicant.previous.map_or(0, |(gpu_type, gpus)| {
         let name = view.cluster().gpu_types().get(NameId(gpu_type));
         gpus / name.map_or(1, stages)
     });
-    doubled.min(by_batch).max(held)
+    doubled.min(by_batch).max(bound)
 }
 
 #[cfg(test)]

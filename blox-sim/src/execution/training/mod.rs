@@ -238,7 +238,7 @@ impl ExecutionModel for Training {
         } = &mut memory.own;
         let agent = by_job.get_mut(&job.id())?;
         let work = agent.measure(&app, &*self.fitter, fits)?;
-        let given = job.held().and_then(|a| a.config);
+        let given = job.bound().and_then(|a| a.config);
         agent.tune(&app, wish(job), self.limit, given, batches);
         Some(Turn {
             report: agent.report(&app).map(Arc::new),

@@ -49,7 +49,7 @@ impl Drop for Folder {
 
 /// Runs small programs under a scheduler on this machine and returns a summary.
 pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
-    let name = blox_core::Decide::name(&pipeline).to_owned();
+    let name = blox_core::Scheduler::name(&pipeline).to_owned();
     let folder = format!("blox-{name}-{}", std::process::id());
     let folder = Folder(std::env::temp_dir().join(folder));
     std::fs::create_dir_all(&folder.0).map_err(Failure::new)?;

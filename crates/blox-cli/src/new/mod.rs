@@ -2,7 +2,7 @@
 
 use super::args::{Kind, NewArgs};
 use super::{Failure, OK, Terminal};
-use blox_core::registry::{Registry, Shelf};
+use blox_core::registry::{ComponentRegistry, Registry};
 use blox_sim::registry::World;
 use std::path::Path;
 
@@ -71,7 +71,7 @@ fn template(kind: Kind) -> Template {
 
 /// Returns the names of the built-in components of a kind.
 fn shipped(registry: &Registry, kind: Kind) -> Vec<String> {
-    fn of<T>(shelf: &Shelf<T>) -> Vec<String> {
+    fn of<T>(shelf: &ComponentRegistry<T>) -> Vec<String> {
         shelf.iter().map(|(name, _)| name.to_owned()).collect()
     }
     match kind {

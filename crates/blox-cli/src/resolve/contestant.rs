@@ -4,7 +4,7 @@ use super::super::Failure;
 use super::super::config::Given;
 use super::super::failure::Coded;
 use super::world::Tempo;
-use blox_core::registry::{Named, Registry, RegistryError};
+use blox_core::registry::{ComponentSpec, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Role};
 use blox_policies::placement::{Consolidated, InOrder};
 
@@ -14,22 +14,22 @@ pub(crate) struct Contestant {
     pub label: String,
     /// Name in paths.
     pub folder: String,
-    pub named: Named,
+    pub named: ComponentSpec,
 }
 
 /// Components that replace a scheduler's own.
 #[derive(Default)]
 pub(super) struct Overrides {
-    pub admission: Option<Named>,
-    pub placement: Option<Named>,
-    pub cluster: Option<Named>,
+    pub admission: Option<ComponentSpec>,
+    pub placement: Option<ComponentSpec>,
+    pub cluster: Option<ComponentSpec>,
 }
 
 impl Overrides {
     pub fn of(given: &Given) -> Result<Self, Failure> {
-        let named = |key: &str, text: &Option<String>| -> Result<Option<Named>, Failure> {
+        let named = |key: &str, text: &Option<String>| -> Result<Option<ComponentSpec>, Failure> {
             text.as_deref()
-                .map(|t| t.parse::<Named>())
+                .map(|t| t.parse::<ComponentSpec>())
                 .transpose()
                 .map_err(|e| given.because(key, e))
         };
@@ -42,7 +42,7 @@ impl Overrides {
     }
 
     /// Returns the given components.
-    pub fn iter(&self) -> impl Iterator<Item = &Named> {
+    pub fn iter(&self) -> impl Iterator<Item = &ComponentSpec> {
         let all = [&self.admission, &self.placement, &self.cluster];
         all.into_iter().flatten()
     }
@@ -127,7 +127,7 @@ impl Contestant {
     }
 }
 
-fn has<T>(shelf: &blox_core::registry::Shelf<T>, name: &str) -> bool {
+fn has<T>(shelf: &blox_core::registry::ComponentRegistry<T>, name: &str) -> bool {
     shelf.iter().any(|(n, _)| n == name)
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn in_paths(label: &str) -> String {
 pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> {
     let mut list: Vec<Contestant> = Vec::new();
     for text in names {
-        let named: Named = text.parse().map_err(Failure::new)?;
+        let named: ComponentSpec = text.parse().map_err(Failure::new)?;
         let label = named.to_string();
         if list.iter().any(|c| c.label == label) {
             return Err(Failure::new(format!("scheduler `{label}` is named twice")));
@@ -164,7 +164,7 @@ pub(super) fn baseline(given: &Given, contestants: &[Contestant]) -> Result<usiz
     let Some(text) = &given.options.baseline else {
         return Ok(0);
     };
-    let label = text.parse::<Named>().map(|n| n.to_string());
+    let label = text.parse::<ComponentSpec>().map(|n| n.to_string());
     let found = contestants
         .iter()
         .position(|c| Ok(&c.label) == label.as_ref());

@@ -5,7 +5,7 @@ use super::super::config::Given;
 use super::super::generated;
 use super::jobs::Source;
 use blox_core::ClusterSpec;
-use blox_core::registry::Named;
+use blox_core::registry::ComponentSpec;
 use blox_traces::scaling::ScalingTable;
 use blox_traces::{Trace, fingerprint};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(super) fn other_files<'a>(
     given: &Given,
     source: &Source,
     cluster_text: &str,
-    parts: impl Iterator<Item = &'a Named>,
+    parts: impl Iterator<Item = &'a ComponentSpec>,
 ) -> Result<Vec<PathBuf>, Failure> {
     let mut paths: Vec<PathBuf> = Vec::new();
     paths.extend(given.file().map(Path::to_owned));
@@ -64,7 +64,7 @@ pub(super) fn other_files<'a>(
     }
     // Policies know which parameters name files: models, histories, forecasts. Here any existing
     // file counts.
-    for Named { params, .. } in parts {
+    for ComponentSpec { params, .. } in parts {
         let values = params.names().map(|name| params.text(name, ""));
         for path in values.map(PathBuf::from).filter(|path| path.is_file()) {
             if !paths.contains(&path) {

@@ -16,7 +16,7 @@ use super::args::Options;
 use super::config::Given;
 use super::generated;
 use super::output::OutputFormat;
-use blox_core::registry::{Named, Registry};
+use blox_core::registry::{ComponentSpec, Registry};
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Pipeline};
 use blox_sim::execution::Training;
@@ -75,7 +75,7 @@ pub(crate) struct Experiment<'r> {
     /// Execution and overhead models of each contestant.
     parts: Vec<Parts>,
     /// Collectors whose figures are shown.
-    pub collectors: Vec<Named>,
+    pub collectors: Vec<ComponentSpec>,
     overrides: Overrides,
 }
 

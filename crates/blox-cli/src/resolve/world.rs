@@ -2,7 +2,9 @@
 
 use super::super::Failure;
 use super::super::config::Given;
-use blox_core::registry::{Named, ParamDoc, Registry, RegistryError, Seeded, Shelf};
+use blox_core::registry::{
+    ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded,
+};
 use blox_core::{OnEvent, Rounds, Seconds};
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
@@ -24,7 +26,7 @@ pub(super) struct World {
     group: Option<GroupOverheads>,
     pub faults: Faults,
     /// Completion rule; `None` for detection at the ends of rounds, if there are rounds.
-    pub completion: Option<Named>,
+    pub completion: Option<ComponentSpec>,
 }
 
 impl World {
@@ -42,13 +44,17 @@ impl World {
 /// Models of the environment that depend on the scheduler.
 #[derive(Clone, Default)]
 pub(super) struct Parts {
-    execution: Option<Named>,
-    overheads: Option<Named>,
+    execution: Option<ComponentSpec>,
+    overheads: Option<ComponentSpec>,
 }
 
 impl Parts {
     /// Returns the models that options name. Otherwise returns the defaults of the scheduler.
-    pub fn of(given: &Given, registry: &Registry, scheduler: &Named) -> Result<Self, Failure> {
+    pub fn of(
+        given: &Given,
+        registry: &Registry,
+        scheduler: &ComponentSpec,
+    ) -> Result<Self, Failure> {
         let own = registry.schedulers.get(&scheduler.name);
         let own = own.map(|entry| &entry.world);
         let own = own.or_else(|| Some(&registry.scheduling.get(&scheduler.name)?.world));
@@ -98,7 +104,7 @@ impl Parts {
         })
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Named> {
+    pub fn iter(&self) -> impl Iterator<Item = &ComponentSpec> {
         [&self.execution, &self.overheads].into_iter().flatten()
     }
 
@@ -126,7 +132,7 @@ pub(super) fn named(
     given: &Given,
     key: &str,
     text: Option<&str>,
-) -> Result<Option<Named>, Failure> {
+) -> Result<Option<ComponentSpec>, Failure> {
     let parsed = text.map(str::parse).transpose();
     parsed.map_err(|e: RegistryError| given.because(key, e))
 }
@@ -136,11 +142,11 @@ pub(super) fn named(
 fn filled<T: Seeded>(
     given: &Given,
     key: &str,
-    part: Option<Named>,
-    shelf: &Shelf<T>,
+    part: Option<ComponentSpec>,
+    shelf: &ComponentRegistry<T>,
     load: Option<f64>,
     seed: u64,
-) -> Result<Option<Named>, Failure> {
+) -> Result<Option<ComponentSpec>, Failure> {
     let Some(part) = part else { return Ok(None) };
     let options = serde_json::to_value(&given.options).map_err(Failure::new)?;
     let option = |name: &str| match (name, load) {
@@ -179,8 +185,8 @@ pub(super) fn collectors(
     given: &Given,
     registry: &Registry,
     seed: u64,
-) -> Result<Vec<Named>, Failure> {
-    let mut list: Vec<Named> = Vec::new();
+) -> Result<Vec<ComponentSpec>, Failure> {
+    let mut list: Vec<ComponentSpec> = Vec::new();
     for text in given.options.collect.iter().flatten() {
         let Some(one) = named(given, "collect", Some(text))? else {
             continue;
@@ -314,7 +320,7 @@ pub(super) fn world(
                 given.name("on-event")
             )));
         }
-        (Some(rule), _) if rule == Named::plain("round") => None,
+        (Some(rule), _) if rule == ComponentSpec::plain("round") => None,
         (Some(rule), _) if rules.get(&rule.name).is_none() => {
             let known = std::iter::once("round").chain(rules.names());
             return Err(given.unknown("completion", &rule.to_string(), known));

@@ -171,7 +171,7 @@ pub(super) fn running(view: View<'_>, most: usize) -> String {
         counted(view.placed_count() as usize, "job")
     );
     for job in view.placed().take(most) {
-        let list = job.held().or(job.assignment());
+        let list = job.bound().or(job.assignment());
         let _ = writeln!(
             text,
             "  job {}: {} on {}, ran {} of {}",
@@ -196,8 +196,8 @@ pub(super) fn nodes(view: View<'_>) -> String {
     let c = view.cluster();
     let mut text = String::new();
     for node in view.nodes() {
-        let held: BTreeSet<JobId> = node.gpus().flat_map(|g| c.held_by(g)).collect();
-        let jobs: Vec<String> = held.iter().map(JobId::to_string).collect();
+        let bound: BTreeSet<JobId> = node.gpus().flat_map(|g| c.bound_to(g)).collect();
+        let jobs: Vec<String> = bound.iter().map(JobId::to_string).collect();
         let state = match node.status() {
             NodeStatus::Up => match node.cordoned() {
                 Some(why) => format!("cordoned ({why})"),
@@ -243,7 +243,7 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
         },
         counted(job.preemptions() as usize, "time")
     );
-    if let Some(a) = job.held().or(job.assignment()) {
+    if let Some(a) = job.bound().or(job.assignment()) {
         let _ = writeln!(text, "  on {}", gpus(view, &a.gpus));
     }
     text
@@ -259,7 +259,7 @@ pub(super) fn why(view: View<'_>, plan: &Plan, id: JobId) -> String {
         }
         Phase::Submitted => format!("job {id} came in; no decision has seen it yet\n"),
         phase => {
-            let a = job.held().or(job.assignment());
+            let a = job.bound().or(job.assignment());
             let place = a.map_or(String::new(), |a| format!(" on {}", gpus(view, &a.gpus)));
             format!("job {id} is {phase}{place}: the plans give it GPUs\n")
         }

@@ -12,7 +12,7 @@ pub(crate) use fig9::Fig9;
 pub(crate) use fig10::Fig10;
 pub(crate) use fig11::Fig11;
 
-use crate::elasticflow::{self as released, Algorithm, Held, Shape, Times};
+use crate::elasticflow::{self as released, Algorithm, Bound, Shape, Times};
 use crate::figure::{DataFile, Figure, ReproduceError, Run, file};
 use blox_core::core::Counters;
 use blox_core::{JobId, JobSpec, Outcome, Seconds, ServiceClass, Time};
@@ -111,7 +111,7 @@ impl World {
         jobs: &Arc<[JobSpec]>,
         table: &Arc<ScalingTable>,
         of: &str,
-        keep: impl FnOnce(Vec<Held>) + Send + 'static,
+        keep: impl FnOnce(Vec<Bound>) + Send + 'static,
     ) -> Run {
         let label = format!("{}, {of}", program.name());
         let (jobs, table, name) = (Arc::clone(jobs), Arc::clone(table), label.clone());
@@ -134,7 +134,7 @@ impl World {
             };
             Ok(outcome.map(|outcome| {
                 let report = report(program, self.shape, &jobs, &outcome);
-                keep(outcome.held);
+                keep(outcome.bound);
                 report
             }))
         };
@@ -191,12 +191,12 @@ fn report(
     outcome: &released::Outcome,
 ) -> Report {
     let mut jobs: Vec<JobResult> = specs.iter().zip(0..).map(unfinished).collect();
-    for held in &outcome.held {
-        let job = &mut jobs[held.job as usize];
-        job.first_start.get_or_insert(Time::new(held.from));
+    for bound in &outcome.bound {
+        let job = &mut jobs[bound.job as usize];
+        job.first_start.get_or_insert(Time::new(bound.from));
         job.launches += 1;
-        job.attained += Seconds::new(held.to - held.from);
-        job.attained_gpu += Seconds::new((held.to - held.from) * f64::from(held.gpus));
+        job.attained += Seconds::new(bound.to - bound.from);
+        job.attained_gpu += Seconds::new((bound.to - bound.from) * f64::from(bound.gpus));
     }
     for job in &outcome.rejected {
         jobs[*job as usize].outcome = Some(Outcome::Rejected);

@@ -207,8 +207,8 @@ fn compare_jobs(
     }
     let rejected: BTreeSet<u32> = outcome.rejected.iter().copied().collect();
     let mut starts = BTreeMap::new();
-    for held in &outcome.held {
-        starts.entry(held.job).or_insert(held.from);
+    for bound in &outcome.bound {
+        starts.entry(bound.job).or_insert(bound.from);
     }
     let e = &case.expected;
     let index = e.column("job_idx")?;

@@ -184,13 +184,13 @@ impl<const N: usize> Memory<N> {
         for i in 0..N {
             let down = -gradient[i];
             let (below, above) = (x[i] - bounds.low[i], bounds.high[i] - x[i]);
-            let held = bounds.low[i] == bounds.high[i]
+            let bound = bounds.low[i] == bounds.high[i]
                 || below <= 0.0 && down <= 0.0
                 || above <= 0.0 && below > 0.0 && down >= 0.0;
-            if held {
+            if bound {
                 free[i] = false;
             }
-            if held || down == 0.0 {
+            if bound || down == 0.0 {
                 continue;
             }
             moves = true;

@@ -1,6 +1,6 @@
 use crate::bursty::{NOTE, bursty};
 use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
-use blox_core::{ClusterSpec, Decide, Pipeline};
+use blox_core::{ClusterSpec, Pipeline, Scheduler};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers::{SynthesizerParams, synthesizer_candidates, synthesizer_with};
 use blox_sim::{Measure, Report, Simulation};

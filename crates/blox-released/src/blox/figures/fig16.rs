@@ -1,5 +1,5 @@
 use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
-use blox_core::{ClusterSpec, Decide};
+use blox_core::{ClusterSpec, Scheduler};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers::{fifo, loss_termination};
 use blox_sim::workload::Limited;

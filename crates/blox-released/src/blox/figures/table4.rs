@@ -1,6 +1,6 @@
 use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
 use blox_core::cluster::topology::{HOST_GB_PER_S, Layout};
-use blox_core::{ClusterSpec, Decide, Extras, Seconds};
+use blox_core::{ClusterSpec, Extras, Scheduler, Seconds};
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::placement::{Bandwidth, Consolidated, InOrder, Split};
 use blox_schedulers::schedulers::{bandwidth_placement, fifo};

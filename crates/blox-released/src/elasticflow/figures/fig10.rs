@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Default)]
 pub(crate) struct Fig10 {
     /// Allocations of each run.
-    held: Mutex<Vec<Arc<Mutex<Vec<Held>>>>>,
+    bound: Mutex<Vec<Arc<Mutex<Vec<Bound>>>>>,
     /// Jobs with their throughput by GPU count.
     jobs: Mutex<Vec<JobSpec>>,
 }
@@ -57,9 +57,9 @@ type Steps = Vec<(f64, f64)>;
 
 /// Returns the cluster efficiency over time: the sum of speed-ups over one GPU, divided by the
 /// number of GPUs.
-fn efficiency(held: &[Held], jobs: &[JobSpec]) -> Steps {
+fn efficiency(bound: &[Bound], jobs: &[JobSpec]) -> Steps {
     let mut changes: Vec<(f64, f64)> = Vec::new();
-    for row in held {
+    for row in bound {
         let Some(job) = jobs.get(row.job as usize) else {
             continue;
         };
@@ -132,12 +132,12 @@ impl Figure for Fig10 {
         };
         let jobs = in_order(recipe.generate(&table)?);
         let world = World::new(1, 16, 8, 240.0);
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.clear();
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.clear();
         let runs = PROGRAMS.iter().map(|(program, ..)| {
             let sink = Arc::new(Mutex::new(Vec::new()));
-            held.push(Arc::clone(&sink));
-            let keep = move |held| *sink.lock().unwrap_or_else(PoisonError::into_inner) = held;
+            bound.push(Arc::clone(&sink));
+            let keep = move |bound| *sink.lock().unwrap_or_else(PoisonError::into_inner) = bound;
             world.run_keeping(*program, &jobs, &table, "100 jobs", keep)
         });
         let runs = runs.collect();
@@ -151,7 +151,7 @@ impl Figure for Fig10 {
     }
 
     fn findings(&self, reports: &[Report]) -> Findings {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let last = jobs.last().map_or(0.0, |j| j.submit.secs());
         let mut findings = Findings {
@@ -169,15 +169,15 @@ impl Figure for Fig10 {
         );
         let (mut same, mut means) = (reports.len() == PROGRAMS.len(), Vec::new());
         let mut rows = Vec::new();
-        for (((program, shipped, counted, theirs), report), held) in
-            PROGRAMS.iter().zip(reports).zip(&*held)
+        for (((program, shipped, counted, theirs), report), bound) in
+            PROGRAMS.iter().zip(reports).zip(&*bound)
         {
             let source = match program {
                 Program::Chronus(..) => GREEDY,
                 Program::Of(_) => RELEASED,
             };
-            let held = held.lock().unwrap_or_else(PoisonError::into_inner);
-            let steps = efficiency(&held, &jobs);
+            let bound = bound.lock().unwrap_or_else(PoisonError::into_inner);
+            let steps = efficiency(&bound, &jobs);
             let what = format!("deadlines met, {}", program.name());
             let mut row = Row::new(what, ratio(report), 2).artifact(*counted, source);
             if let Some(shipped) = shipped {

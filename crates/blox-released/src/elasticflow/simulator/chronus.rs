@@ -433,8 +433,8 @@ impl Program for Chronus {
             self.fill(now, jobs);
         }
         // The results do not depend on nodes, so the spread is empty.
-        let held = |j: &u32| (*j, jobs[*j as usize].gpus, Spread::new());
-        out.runs.extend(self.running.iter().map(held));
+        let bound = |j: &u32| (*j, jobs[*j as usize].gpus, Spread::new());
+        out.runs.extend(self.running.iter().map(bound));
         let fits = |j: &u32| jobs[*j as usize].gpus <= self.shape.gpus();
         let alive = !self.running.is_empty() || self.pending.iter().any(fits);
         self.next = if alive {

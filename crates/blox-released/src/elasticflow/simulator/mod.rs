@@ -44,7 +44,7 @@ pub struct Outcome {
     /// Ends of jobs, in the order in which the program processed them.
     pub ends: Vec<PlannedEnd>,
     /// Allocations of jobs, in order of their start.
-    pub held: Vec<Held>,
+    pub bound: Vec<Bound>,
     /// Log of [`Chronus`]. Empty for all other programs.
     pub rows: Vec<ChronusRow>,
     /// Time of the last step.
@@ -89,7 +89,7 @@ pub struct PlannedEnd {
 
 /// Allocation of a job: the same GPUs from one step to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct Bound {
     /// The job.
     pub job: u32,
     /// Number of GPUs.
@@ -190,7 +190,7 @@ pub fn run<P: Program>(
     Some(out)
 }
 
-/// Jobs that hold GPUs: their row of [`Outcome::held`], and their nodes.
+/// Jobs that hold GPUs: their row of [`Outcome::bound`], and their nodes.
 type Holders = BTreeMap<u32, (usize, Spread)>;
 
 impl Outcome {
@@ -200,24 +200,24 @@ impl Outcome {
         for (job, gpus, mut spread) in runs {
             spread.sort_unstable();
             let same =
-                |(row, has): &mut (usize, Spread)| self.held[*row].gpus == gpus && *has == spread;
+                |(row, has): &mut (usize, Spread)| self.bound[*row].gpus == gpus && *has == spread;
             let row = match before.get_mut(&job).is_some_and(same) {
                 true => before.remove(&job).map_or(0, |(row, _)| row),
                 false => {
                     let (from, to) = (now, now);
-                    self.held.push(Held {
+                    self.bound.push(Bound {
                         job,
                         gpus,
                         from,
                         to,
                     });
-                    self.held.len() - 1
+                    self.bound.len() - 1
                 }
             };
             after.insert(job, (row, spread));
         }
         for (row, _) in before.into_values() {
-            self.held[row].to = now;
+            self.bound[row].to = now;
         }
         after
     }

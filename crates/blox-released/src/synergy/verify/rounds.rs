@@ -17,7 +17,7 @@ pub(super) struct Grants(Arc<Mutex<Log>>);
 
 #[derive(Default)]
 struct Log {
-    held: BTreeMap<JobId, Assignment>,
+    bound: BTreeMap<JobId, Assignment>,
     rounds: BTreeMap<Time, BTreeMap<JobId, Assignment>>,
 }
 
@@ -38,22 +38,22 @@ impl Journal for Grants {
                 event: Event::Ended { job, .. },
                 ..
             } => {
-                log.held.remove(job);
+                log.bound.remove(job);
             }
             Taken::Decided { at, decision, .. } => {
                 for action in &decision.plan.actions {
                     match action {
                         Action::Stop { job, .. } => {
-                            log.held.remove(job);
+                            log.bound.remove(job);
                         }
                         Action::Place { job, assignment } => {
-                            log.held.insert(*job, assignment.clone());
+                            log.bound.insert(*job, assignment.clone());
                         }
                         _ => {}
                     }
                 }
-                let held = log.held.clone();
-                log.rounds.insert(*at, held);
+                let bound = log.bound.clone();
+                log.rounds.insert(*at, bound);
             }
             _ => {}
         }
@@ -174,8 +174,8 @@ pub(super) fn compare_rounds(
     let last = expected.keys().next_back().copied().unwrap_or(at);
     while at <= last.max(stop.min(report.end)) {
         // Between decisions, jobs keep their resources until they end.
-        let held = rounds.range(..=at).next_back().map(|(_, held)| held);
-        let ours: BTreeMap<&str, Grant> = held
+        let bound = rounds.range(..=at).next_back().map(|(_, bound)| bound);
+        let ours: BTreeMap<&str, Grant> = bound
             .into_iter()
             .flatten()
             .filter(|(j, _)| finish.get(j).is_none_or(|f| f.is_none_or(|f| f > at)))

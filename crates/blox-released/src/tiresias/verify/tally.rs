@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts of one job as the program defines them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct WorkloadInfo {
     /// Number of stops that left the job waiting.
     pub stops: u32,
     /// Number of starts from waiting, including the first one.
@@ -20,7 +20,7 @@ pub(super) struct Told {
 
 #[derive(Debug, Default)]
 struct Inner {
-    jobs: BTreeMap<JobId, Told>,
+    jobs: BTreeMap<JobId, WorkloadInfo>,
     /// Times of the last two decisions.
     last: Time,
     before: Option<Time>,
@@ -45,7 +45,7 @@ pub(super) struct Counts {
 pub(super) struct Tally(Arc<Mutex<Inner>>);
 
 impl Tally {
-    pub fn of(&self, job: JobId) -> Told {
+    pub fn of(&self, job: JobId) -> WorkloadInfo {
         self.with(|t| t.jobs.get(&job).copied().unwrap_or_default())
     }
 

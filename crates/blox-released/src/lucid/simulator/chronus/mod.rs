@@ -620,11 +620,11 @@ impl Leases {
         let mut short: Vec<u32> = self.pending.iter().filter(short).copied().collect();
         let press = |id: &u32| states[id].left() * f64::from(states[id].gpus);
         short.sort_by(|a, b| press(a).total_cmp(&press(b)));
-        let held = self.pending.iter().filter(|id| {
+        let bound = self.pending.iter().filter(|id| {
             let s = &states[*id];
             s.priority == ACCEPTED && s.forced
         });
-        let mut spot = self.spot - held.map(gpus).sum::<i64>();
+        let mut spot = self.spot - bound.map(gpus).sum::<i64>();
         for id in short {
             let (asks, lease) = (i64::from(self.state(id).gpus), self.lease);
             if asks > spot {

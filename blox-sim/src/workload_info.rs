@@ -4,7 +4,7 @@
 /// without the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Told {
+pub struct WorkloadInfo {
     /// Jobs with a user's estimate of the running time (`estimator=user`).
     pub user_estimates: u64,
     /// Jobs with an [estimate](blox_core::estimate::ESTIMATE) among their attributes
