@@ -98,12 +98,12 @@ pub use runtime::{
 #[doc(inline)]
 pub use state::{event, input, view};
 
-use model::decide_error;
+use model::{decide_error, partners};
 use state::lens;
 
 pub use assignment::{Assignment, BatchConfig, GpuList};
 pub use cluster::spec::{
-    ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, NodeSpec,
+    ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU, NodeSpec,
 };
 pub use cluster::{Cluster, Drain, Node, NodeStatus};
 pub use decide_error::{DecisionError, DraftError};
@@ -124,6 +124,7 @@ pub use job::throughput::{GradientNoise, ThroughputParams};
 pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
 pub use job::{JobRef, Phase};
 pub use lens::Lens;
+pub use partners::Partners;
 pub use pipeline::{ComposeError, Composition, Joint, Pipeline, Role, Scheduler};
 pub use policy::{
     AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,

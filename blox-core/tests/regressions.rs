@@ -4,8 +4,9 @@ use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::runtime::Runtime;
 use blox_core::{
     Action, AdmissionDecision, Assignment, ClusterSpec, Command, Composition, Draft, DraftError,
-    Event, GpuCount, GpuId, JobId, JobQueue, JobSpec, NodeAction, NodeId, Outcome, PlacementPolicy,
-    Plan, PlanError, Reason, Seconds, State, Stateless, Time, Validity, order::SortKey,
+    Event, GpuCount, GpuId, JobId, JobQueue, JobSpec, NodeAction, NodeId, Outcome, Partners,
+    PlacementPolicy, Plan, PlanError, Reason, Seconds, State, Stateless, Time, Validity,
+    order::SortKey,
 };
 use blox_testing::FirstFit;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ fn place(n: u32, gpus: &[u32], partner: Option<u32>) -> Action {
     Action::Place {
         job: JobId(n),
         assignment: Assignment {
-            partner: partner.map(JobId),
+            partners: partner.map(JobId).into(),
             ..Assignment::of(gpus.iter().map(|&g| GpuId(g)))
         },
     }
@@ -242,8 +243,14 @@ fn a_pair_that_moves_together_stays_a_pair() {
             place(1, &[1], Some(0)),
         ],
     );
-    let partner = |n| state.job(JobId(n)).unwrap().assignment().unwrap().partner;
-    assert_eq!((partner(0), partner(1)), (Some(JobId(1)), Some(JobId(0))));
+    let partners = |n| {
+        let job = state.job(JobId(n)).unwrap();
+        job.assignment().unwrap().partners.clone()
+    };
+    assert_eq!(
+        (partners(0), partners(1)),
+        (JobId(1).into(), JobId(0).into())
+    );
 }
 
 #[test]
@@ -284,7 +291,7 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
                 return FirstFit.place(&mut (), r, draft);
             }
             let beside = |n, gpu| Assignment {
-                partner: Some(JobId(n)),
+                partners: JobId(n).into(),
                 ..Assignment::of([GpuId(gpu)])
             };
             draft.release(JobId(1), Reason::NotChosen)?;
@@ -306,13 +313,13 @@ fn a_draft_that_moves_a_partner_away_after_the_pair_was_made_names_no_partner() 
     core.decide(Time::ZERO, &mut policy).unwrap();
     core.decide(Time::new(300.0), &mut policy).unwrap();
     assert_eq!(core.counters().refused_plans, 0);
-    let partner = |n| {
+    let partners = |n| {
         let job = core.state().job(JobId(n)).unwrap();
-        job.assignment().unwrap().partner
+        job.assignment().unwrap().partners.clone()
     };
     assert_eq!(
-        [partner(0), partner(1), partner(2)],
-        [Some(JobId(2)), None, Some(JobId(0))]
+        [partners(0), partners(1), partners(2)],
+        [JobId(2).into(), Partners::default(), JobId(0).into()]
     );
 }
 

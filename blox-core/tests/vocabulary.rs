@@ -3,6 +3,8 @@
 
 #[path = "vocabulary/elastic.rs"]
 mod elastic;
+#[path = "vocabulary/groups.rs"]
+mod groups;
 #[path = "vocabulary/harness.rs"]
 mod harness;
 #[path = "vocabulary/launches.rs"]

@@ -194,8 +194,8 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
 }
 
 #[test]
-fn a_partner_that_asks_for_another_number_of_gpus_is_not_placed_beside() {
-    for (gpus, expected) in [(2, Some(vec![0, 1])), (3, None), (1, None)] {
+fn a_partner_that_asks_for_more_gpus_is_not_placed_beside() {
+    for (gpus, expected) in [(2, Some(vec![0, 1])), (3, None), (1, Some(vec![0]))] {
         let pair = scheduling_fn(|view, out: &mut JobQueue| {
             let first = view.active().next();
             if let Some(job) = first {

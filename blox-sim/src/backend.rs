@@ -200,7 +200,7 @@ enum After {
     Started(JobId, u32),
     NewRate(JobId),
     Reported(JobId),
-    Left(Option<JobId>, Vec<JobId>),
+    Left(Vec<JobId>, Vec<JobId>),
     NodeLost(NodeId),
     NodeJoined,
 }
@@ -462,8 +462,8 @@ impl<'w> Simulator<'w> {
     }
 
     /// Updates a job's rate, which may have changed because another job started or stopped.
-    fn refresh(&mut self, view: View<'_>, job: Option<JobId>) {
-        let Some(job) = job.and_then(|job| view.job(job)) else {
+    fn refresh(&mut self, view: View<'_>, job: JobId) {
+        let Some(job) = view.job(job) else {
             return;
         };
         if let (Phase::Running, Some(bound)) = (job.phase(), job.bound()) {
@@ -488,7 +488,8 @@ impl<'w> Simulator<'w> {
             Event::Progress { job: j, rate, .. } if *j == job.id() => Some(*rate),
             _ => None,
         };
-        let last = match self.reaches {
+        let in_group = |bound: &Assignment| bound.partners.len() > 1;
+        let last = match self.reaches || job.bound().is_some_and(in_group) {
             true => self.now_events.iter().rev().find_map(coming),
             false => None,
         };
@@ -505,7 +506,7 @@ impl<'w> Simulator<'w> {
 
     fn refresh_all(&mut self, view: View<'_>, jobs: Vec<JobId>) {
         for job in jobs {
-            self.refresh(view, Some(job));
+            self.refresh(view, job);
         }
     }
 
@@ -658,14 +659,15 @@ impl<'w> Simulator<'w> {
             After::Started(id, attempt) => {
                 let Some(job) = view.job(id) else { return };
                 self.expect_all(view, &job, attempt);
-                let partner = job.bound().and_then(|a| beside(view, id, &a.gpus));
-                let affected = job.bound().map(|a| self.affected(view, id, &a.gpus));
-                if partner.is_some() || self.reaches {
-                    // If two jobs start at the same time, neither was running when their rates were
+                let bound = job.bound().map_or(&[][..], |bound| &bound.gpus);
+                let (partners, affected) =
+                    (beside(view, id, bound), self.affected(view, id, bound));
+                if !partners.is_empty() || self.reaches {
+                    // If jobs start at the same time, none was running when their rates were
                     // computed.
-                    self.refresh(view, Some(id));
-                    self.refresh(view, partner);
-                    self.refresh_all(view, affected.unwrap_or_default());
+                    self.refresh(view, id);
+                    self.refresh_all(view, partners);
+                    self.refresh_all(view, affected);
                 }
             }
             After::NewRate(job) => {
@@ -680,8 +682,8 @@ impl<'w> Simulator<'w> {
                     self.expect_report(&job, view.now());
                 }
             }
-            After::Left(partner, affected) => {
-                self.refresh(view, partner);
+            After::Left(partners, affected) => {
+                self.refresh_all(view, partners);
                 self.refresh_all(view, affected);
             }
             After::NodeJoined => {
@@ -714,10 +716,10 @@ impl<'w> Simulator<'w> {
     }
 
     fn note(&mut self, at: Time, event: &Event, view: View<'_>) {
-        let partner = |job: JobId| beside(view, job, &view.job(job)?.bound()?.gpus);
-        let affected = |sim: &Self, job: JobId| {
+        let left = |sim: &Self, job: JobId| {
             let bound = view.job(job).and_then(|j| j.bound());
-            bound.map_or(Vec::new(), |bound| sim.affected(view, job, &bound.gpus))
+            let gpus = bound.map_or(&[][..], |bound| &bound.gpus);
+            After::Left(beside(view, job, gpus), sim.affected(view, job, gpus))
         };
         self.after = match event {
             Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
@@ -747,9 +749,9 @@ impl<'w> Simulator<'w> {
                 self.reports.remove(job);
                 self.turns.remove(job);
                 self.kept.remove(job);
-                After::Left(partner(*job), affected(self, *job))
+                left(self, *job)
             }
-            Event::Crashed { job, .. } => After::Left(partner(*job), affected(self, *job)),
+            Event::Crashed { job, .. } => left(self, *job),
             _ => After::Nothing,
         };
         self.now = at;
@@ -852,9 +854,8 @@ impl Backend for Simulator<'_> {
                     {
                         self.history.insert(*job, bound.clone());
                     }
-                    let partner = j.bound().and_then(|bound| beside(view, *job, &bound.gpus));
-                    self.refresh(view, partner);
                     if let Some(bound) = j.bound() {
+                        self.refresh_all(view, beside(view, *job, &bound.gpus));
                         self.refresh_all(view, self.affected(view, *job, &bound.gpus));
                     }
                     let takes = self
@@ -872,7 +873,7 @@ impl Backend for Simulator<'_> {
                 }
                 Command::Start { job, attempt } => self.start(view, *job, *attempt, None),
                 Command::Change { job, attempt, old } => {
-                    self.refresh(view, beside(view, *job, &old.gpus));
+                    self.refresh_all(view, beside(view, *job, &old.gpus));
                     self.refresh_all(view, self.affected(view, *job, &old.gpus));
                     self.start(view, *job, *attempt, Some(old));
                 }

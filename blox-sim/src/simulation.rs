@@ -951,7 +951,7 @@ mod tests {
             let goes =
                 |job, draft: &Draft<'_>| draft.may_place(job) && draft.current(job).is_none();
             let beside = Assignment {
-                partner: Some(first),
+                partners: first.into(),
                 ..Assignment::of([GpuId(0)])
             };
             if goes(first, draft) && draft.free_on(NodeId(0)) > 0 {
@@ -1025,7 +1025,7 @@ mod tests {
             if draft.view().now() == Time::ZERO {
                 draft.assign(first, Assignment::of([GpuId(0)]))?;
                 let beside = Assignment {
-                    partner: Some(first),
+                    partners: first.into(),
                     ..Assignment::of([GpuId(0)])
                 };
                 draft.assign(second, beside)?;

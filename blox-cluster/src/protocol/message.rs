@@ -5,7 +5,7 @@
 //! of one that was lost, duplicated, delayed or reordered.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use blox_core::{BatchConfig, JobId, JobSpec, Name, NodeSpec};
+use blox_core::{BatchConfig, JobSpec, Name, NodeSpec, Partners};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -227,8 +227,8 @@ pub struct Task {
     pub node_rank: u32,
     /// Names of all nodes of the launch.
     pub nodes: Vec<Name>,
-    /// Job that may share the same GPUs.
-    pub beside: Option<JobId>,
+    /// Jobs that may share some of these GPUs.
+    pub beside: Partners,
     /// CPU cores for this node's part; 0 if CPU cores are not managed.
     pub cpus: f64,
     /// Memory in GiB for this node's part; 0 if memory is not managed.

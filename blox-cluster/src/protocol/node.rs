@@ -498,7 +498,7 @@ impl Node {
                 return None;
             }
             let agreed = other.job != id.job
-                && (task.beside == Some(other.job) || theirs.beside == Some(id.job));
+                && (task.beside.contains(other.job) || theirs.beside.contains(id.job));
             let shared = task.gpus.iter().find(|g| theirs.gpus.contains(g))?;
             (!agreed).then(|| format!("GPU {shared} is held by {other}"))
         })
@@ -601,7 +601,7 @@ fn never(why: String) -> Final {
 mod tests {
     use super::super::message::Meeting;
     use super::*;
-    use blox_core::{GpuCount, JobId, JobSpec, Seconds, Time};
+    use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Time};
 
     fn node() -> Node {
         let who = Identity {
@@ -627,7 +627,7 @@ mod tests {
             world: 1,
             node_rank: 0,
             nodes: vec!["n0".into()],
-            beside: None,
+            beside: Partners::default(),
             cpus: 0.0,
             memory_gib: 0.0,
             batch: None,
@@ -800,6 +800,35 @@ mod tests {
         let after = statuses(&mut n, 30);
         assert!(
             matches!(&after[1], (1, Status::Done(f)) if f.why == "GPU 0 is held by 0.1"),
+            "{after:?}"
+        );
+    }
+
+    #[test]
+    fn a_gpu_is_given_to_jobs_of_which_one_names_the_other() {
+        let beside = |job: u32, partners: &[u32]| {
+            let mut task = task(&[0]).unwrap();
+            let partners = partners.iter().copied().map(JobId).collect();
+            Arc::get_mut(&mut task).unwrap().beside = partners;
+            Order {
+                id: id(job),
+                fence: Fence(1 + u64::from(job)),
+                wish: run(),
+                task: Some(task),
+            }
+        };
+        let mut n = node();
+        let NodeInput::Orders(mut orders, lease) = orders(1, 1, Vec::new()) else {
+            panic!("orders expected");
+        };
+        // Job 3 names one of the two jobs on the GPU only.
+        orders.orders = vec![beside(0, &[]), beside(1, &[0]), beside(2, &[0, 1])];
+        orders.orders.push(beside(3, &[0, 2]));
+        let e = n.step(Millis(10), NodeInput::Orders(orders, lease));
+        assert_eq!(spawned(&e).len(), 3);
+        let after = statuses(&mut n, 20);
+        assert!(
+            matches!(&after[3], (3, Status::Done(f)) if f.why == "GPU 0 is held by 1.1"),
             "{after:?}"
         );
     }

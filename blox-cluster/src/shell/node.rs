@@ -700,7 +700,7 @@ pub fn parse_attempt(text: &str) -> Option<AttemptId> {
 mod tests {
     use super::*;
     use crate::protocol::message::{Meeting, Task};
-    use blox_core::{GpuCount, JobSpec, Seconds, Time};
+    use blox_core::{GpuCount, JobSpec, Partners, Seconds, Time};
 
     #[test]
     fn copies_of_a_state_folder_that_counted_as_far_are_different_lives() {
@@ -749,7 +749,7 @@ mod tests {
                 world: 1,
                 node_rank: 0,
                 nodes: vec!["n".into()],
-                beside: None,
+                beside: Partners::default(),
                 cpus: 0.0,
                 memory_gib: 0.0,
                 batch: None,

@@ -98,6 +98,7 @@ impl From<&Report> for pb::Report {
                     .iter()
                     .map(|(k, v)| (k.to_string(), v.to_string()))
                     .collect(),
+                jobs_per_gpu: Some(o.jobs_per_gpu),
             }),
             address: r.address.to_string(),
             attempts: r.attempts.iter().map(attempt_to).collect(),
@@ -163,6 +164,7 @@ impl TryFrom<pb::Report> for Report {
         let offer = NodeSpec {
             name: name_of(&o.name),
             gpus: o.gpus,
+            jobs_per_gpu: o.jobs_per_gpu.unwrap_or(NodeSpec::default().jobs_per_gpu),
             gpu_type: name_of(&o.gpu_type),
             gpu_memory_gib: finite("offer.gpu_memory_gib", o.gpu_memory_gib)?,
             cpus: finite("offer.cpus", o.cpus)?,
@@ -298,7 +300,7 @@ fn order_to(o: &Order) -> pb::Order {
             world: t.world,
             node_rank: t.node_rank,
             nodes: t.nodes.iter().map(|n| n.to_string()).collect(),
-            beside: t.beside.map(|j| j.0),
+            beside: t.beside.iter().map(|j| j.0).collect(),
             cpus: t.cpus,
             memory_gib: t.memory_gib,
             batch_per_gpu: t.batch.map(|b| b.per_gpu),
@@ -351,7 +353,7 @@ fn order_from(o: pb::Order) -> Result<Order, WireError> {
                 world: t.world,
                 node_rank: t.node_rank,
                 nodes: t.nodes.into_iter().map(Name::from).collect(),
-                beside: t.beside.map(JobId),
+                beside: t.beside.into_iter().map(JobId).collect(),
                 cpus: finite("task.cpus", t.cpus)?,
                 memory_gib: finite("task.memory_gib", t.memory_gib)?,
                 batch: t.batch_per_gpu.map(|per_gpu| BatchConfig {
@@ -660,11 +662,48 @@ mod tests {
             cluster: Some(ClusterId("c".into())),
             epoch: Epoch(3),
             incarnation: Incarnation(4),
-            offer: Arc::new(NodeSpec::with_gpus(8).of_type("a100")),
+            offer: Arc::new(NodeSpec::with_gpus(8).of_type("a100").shared_by(4)),
             address: "10.0.0.1".into(),
             attempts: vec![attempt(1, Status::Running), attempt(2, Status::Done(ended))],
         };
         assert_eq!(Report::try_from(pb::Report::from(&report)), Ok(report));
+    }
+
+    #[test]
+    fn orders_return_as_they_were_with_any_number_of_partners() {
+        for partners in [&[][..], &[3], &[0, 3, 7]] {
+            let task = Task {
+                spec: Arc::new(JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0))),
+                gpus: vec![1, 0],
+                ranks: vec![0, 1],
+                world: 2,
+                node_rank: 0,
+                nodes: vec!["n".into()],
+                beside: partners.iter().copied().map(JobId).collect(),
+                cpus: 4.0,
+                memory_gib: 8.0,
+                batch: None,
+            };
+            let sent = order_to(&Order {
+                id: AttemptId {
+                    job: JobId(9),
+                    attempt: 1,
+                },
+                fence: Fence(5),
+                wish: Wish::Prepare,
+                task: Some(Arc::new(task)),
+            });
+            let found = order_from(sent).unwrap().task.unwrap();
+            assert_eq!(
+                (found.beside.len(), &found.gpus[..]),
+                (partners.len(), &[1, 0][..])
+            );
+            assert!(
+                partners
+                    .iter()
+                    .all(|job| found.beside.contains(JobId(*job)))
+            );
+        }
     }
 
     #[test]

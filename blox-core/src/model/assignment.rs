@@ -1,6 +1,7 @@
 //! Assignments: the GPUs of a job, with CPUs, memory and batch.
 
-use crate::ids::{GpuId, JobId};
+use crate::ids::GpuId;
+use crate::partners::Partners;
 use crate::units::GpuCount;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -46,17 +47,41 @@ pub struct Assignment {
     /// Batch chosen by the scheduler; `None` leaves it to the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<BatchConfig>,
-    /// The job that runs on the same GPUs at the same time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partner: Option<JobId>,
+    /// The jobs that run on some of these GPUs at the same time. In a plan, these are jobs with
+    /// which the job agrees to share its GPUs; the agreement of one of two jobs is enough.
+    #[serde(
+        default,
+        rename = "partner",
+        skip_serializing_if = "Partners::is_empty"
+    )]
+    pub partners: Partners,
 }
 
 impl Clone for Assignment {
     #[inline]
     fn clone(&self) -> Self {
-        let mut copy = self.bare();
-        copy.take_gpus(&self.gpus);
-        copy
+        Assignment {
+            gpus: copy_of(&self.gpus),
+            cpus: self.cpus,
+            memory_gib: self.memory_gib,
+            config: self.config,
+            partners: self.partners.clone(),
+        }
+    }
+}
+
+/// Copies GPUs. The clone of a list copies GPU by GPU. The faster copy of memory is a call, and most
+/// gangs have a power of two of GPUs.
+#[inline(always)]
+fn copy_of(gpus: &[GpuId]) -> GpuList {
+    match *gpus {
+        [a] => GpuList::from_buf_and_len([a; 8], 1),
+        [a, b] => GpuList::from_buf_and_len([a, b, a, b, a, b, a, b], 2),
+        [a, b, c, d] => GpuList::from_buf_and_len([a, b, c, d, a, b, c, d], 4),
+        _ => match <[GpuId; 8]>::try_from(gpus) {
+            Ok(eight) => GpuList::from_buf(eight),
+            Err(_) => GpuList::from_slice(gpus),
+        },
     }
 }
 
@@ -67,7 +92,7 @@ impl Assignment {
         cpus: 0.0,
         memory_gib: 0.0,
         config: None,
-        partner: None,
+        partners: Partners::NONE,
     };
 
     /// Creates an assignment of these GPUs and nothing else.
@@ -78,34 +103,14 @@ impl Assignment {
         }
     }
 
-    /// Clones the assignment into its destination.
-    #[inline]
-    pub(crate) fn clone_into(&self, place: &mut Option<Assignment>) {
-        place.insert(self.bare()).take_gpus(&self.gpus);
-    }
-
-    /// Returns a copy without GPUs.
-    #[inline]
-    fn bare(&self) -> Self {
-        Assignment {
-            gpus: GpuList::new(),
-            ..*self
-        }
-    }
-
-    /// Copies GPUs. The clone of a list copies GPU by GPU. The faster copy of memory is a call, and
-    /// most gangs have a power of two of GPUs.
+    /// Clones the GPUs and the batch into a destination, without CPUs, memory and partners.
     #[inline(always)]
-    fn take_gpus(&mut self, gpus: &[GpuId]) {
-        self.gpus = match *gpus {
-            [a] => GpuList::from_buf_and_len([a; 8], 1),
-            [a, b] => GpuList::from_buf_and_len([a, b, a, b, a, b, a, b], 2),
-            [a, b, c, d] => GpuList::from_buf_and_len([a, b, c, d, a, b, c, d], 4),
-            _ => match <[GpuId; 8]>::try_from(gpus) {
-                Ok(eight) => GpuList::from_buf(eight),
-                Err(_) => GpuList::from_slice(gpus),
-            },
-        };
+    pub(crate) fn clone_plain_into(&self, place: &mut Option<Assignment>) {
+        *place = Some(Assignment {
+            gpus: copy_of(&self.gpus),
+            config: self.config,
+            ..Assignment::NONE
+        });
     }
 
     /// Returns the number of GPUs.
@@ -114,7 +119,7 @@ impl Assignment {
         GpuCount(self.gpus.len() as u32)
     }
 
-    /// Returns whether both assign the same resources to the job, regardless of its partner.
+    /// Returns whether both assign the same resources to the job, regardless of its partners.
     pub fn same_grant(&self, other: &Assignment) -> bool {
         self.gpus == other.gpus
             && self.cpus == other.cpus

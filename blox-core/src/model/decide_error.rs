@@ -77,7 +77,7 @@ pub enum DraftError {
         /// The job.
         job: JobId,
     },
-    /// The two jobs cannot share.
+    /// The partner is on none of the GPUs, or a GPU of it has no room for another job.
     #[error("job {job} cannot run beside job {partner}")]
     CannotShare {
         /// The job.

@@ -463,8 +463,18 @@ pub enum PlanError {
         /// The job that the GPU is allocated to.
         owner: JobId,
     },
-    /// A pair whose jobs are not on the same GPUs.
-    #[error("the plan places job {job} beside job {partner}, which is not on the same GPUs")]
+    /// More jobs on a GPU than may share it.
+    #[error("the plan gives GPU {gpu} to job {job}, expected at most {jobs} on a GPU of this node")]
+    TooManyJobs {
+        /// The job.
+        job: JobId,
+        /// The GPU.
+        gpu: crate::ids::GpuId,
+        /// The number of jobs that may share the GPU.
+        jobs: u32,
+    },
+    /// A partner that is on none of the job's GPUs.
+    #[error("the plan places job {job} beside job {partner}, which is on none of its GPUs")]
     NotBeside {
         /// The job.
         job: JobId,

@@ -6,6 +6,7 @@ pub mod decide_error;
 pub mod decision;
 pub mod ids;
 pub mod job;
+pub mod partners;
 pub mod reason;
 pub mod shape;
 pub mod units;

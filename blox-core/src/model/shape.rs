@@ -2,6 +2,7 @@
 
 use crate::assignment::{Assignment, BatchConfig, GpuList};
 use crate::ids::{GpuTypeId, JobId, NodeId};
+use crate::partners::Partners;
 use crate::units::GpuCount;
 
 /// Location constraint of a shape.
@@ -17,7 +18,7 @@ pub enum Place {
     Near(JobId),
     /// A number of GPUs on each of these nodes.
     Nodes(Vec<(NodeId, u32)>),
-    /// On the GPUs of another job, sharing them.
+    /// On GPUs of another job, sharing them; see [`Draft::beside`](crate::Draft::beside).
     ShareWith(JobId),
 }
 
@@ -55,7 +56,7 @@ impl Shape {
             cpus: self.cpus,
             memory_gib: self.memory_gib,
             config: self.config,
-            partner: None,
+            partners: Partners::NONE,
         }
     }
 }

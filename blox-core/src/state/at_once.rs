@@ -48,9 +48,9 @@ struct Launch {
     on: Option<OnNode>,
 }
 
-/// Returns true if an assignment has only GPUs: no CPUs, memory or partner.
+/// Returns true if an assignment has only GPUs: no CPUs, memory or partners.
 fn is_plain(a: &Assignment) -> bool {
-    a.partner.is_none() && a.cpus == 0.0 && a.memory_gib == 0.0
+    a.partners.is_empty() && a.cpus == 0.0 && a.memory_gib == 0.0
 }
 
 impl State {
@@ -241,7 +241,8 @@ impl State {
             rec.settle(now);
             rec.reason = why.clone();
             rec.preemptions += 1;
-            left += rec.allocated.take().map_or(0, |a| a.gpus.len() as u32);
+            left += rec.allocated.as_ref().map_or(0, |a| a.gpus.len() as u32);
+            rec.allocated = None;
             rec.on = None;
             rec.bound = Bound::Nothing;
             rec.touch(version, &mut self.touched);
@@ -287,7 +288,7 @@ impl State {
             if launch.waits {
                 rec.reason = Reason::WaitingForGpus;
             }
-            assignment.clone_into(&mut rec.allocated);
+            assignment.clone_plain_into(&mut rec.allocated);
             self.cluster.pass_on(rec.id, &assignment.gpus, launch.on);
             rec.on = launch.on;
             rec.bound = Bound::AsAllocated;

@@ -2,9 +2,12 @@
 
 use super::live::JobSet;
 use super::{NO_SLOT, State};
+use crate::cluster::Owners;
 use crate::ids::{GpuId, JobId, NameId};
 use crate::job::{Phase, Record};
+use crate::partners::Partners;
 use prefetch_index::prefetch_index;
+use smallvec::SmallVec;
 
 /// Job lists of the state. A job is in at most one of them.
 #[derive(Clone, Copy, PartialEq)]
@@ -34,17 +37,20 @@ impl List {
 }
 
 impl State {
-    /// Sets the partner of a job from the GPU ledger, which is authoritative.
-    pub(super) fn pair_up(&mut self, id: JobId) {
+    /// Sets the partners of a job from the GPU ledger, which is authoritative.
+    pub(super) fn group(&mut self, id: JobId) {
         let Some(s) = self.slot(id) else { return };
         let Some(a) = self.records[s].allocated.as_ref() else {
             return;
         };
-        let mut owners = self.cluster.allocated_owners(a.gpus[0]).iter();
-        let partner = owners.find(|&o| o != id);
-        if a.partner != partner {
+        let owners = a.gpus.iter().map(|gpu| self.cluster.allocated_owners(*gpu));
+        let partners: Partners = owners
+            .flat_map(Owners::iter)
+            .filter(|owner| *owner != id)
+            .collect();
+        if a.partners != partners {
             if let Some(a) = self.records[s].allocated_mut() {
-                a.partner = partner;
+                a.partners = partners;
             }
             self.touch_slot(s);
         }
@@ -156,9 +162,11 @@ impl State {
         }
     }
 
-    pub(super) fn partner_of(&self, s: usize) -> Option<usize> {
-        let a = self.records[s].allocated.as_ref()?;
-        a.partner.and_then(|p| self.slot(p))
+    /// Returns the slots of the jobs that share allocated GPUs with a job.
+    pub(super) fn partners_of(&self, s: usize) -> SmallVec<[usize; 4]> {
+        let allocated = self.records[s].allocated.iter();
+        let partners = allocated.flat_map(|a| a.partners.iter());
+        partners.filter_map(|partner| self.slot(partner)).collect()
     }
 }
 

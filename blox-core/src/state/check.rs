@@ -2,7 +2,7 @@
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{Cluster, MAX_JOBS_PER_GPU, Node, NodeStatus, Owners, is_too_much};
+use crate::cluster::{Cluster, Node, NodeStatus, Owners, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
 use crate::job::{Phase, accepts};
@@ -17,7 +17,7 @@ pub(super) struct Trial {
     pub left_out: Vec<u32>,
     pub stale: u32,
     /// True if a job of the plan shares GPUs, before the plan or after it.
-    pub paired: bool,
+    pub shared: bool,
     /// Entries of each job in `released` and `placed`, by slot.
     jobs: Overlay<Entry>,
     /// Jobs of each GPU.
@@ -129,7 +129,7 @@ impl State {
                 Err(why) => return Err(why),
             }
         }
-        if !trial.paired {
+        if !trial.shared {
             return Ok(());
         }
         for placed in &trial.placed {
@@ -137,22 +137,26 @@ impl State {
             let Some(a) = placed.assignment(plan) else {
                 continue;
             };
-            let Some(partner) = a.partner else { continue };
-            let owners = trial.owners(&self.cluster, a.gpus[0]);
-            if partner != rec.id && owners.contains(partner) {
-                continue;
-            }
-            // If the partner changed meanwhile, or its own step was left out, the job has its GPUs
-            // alone.
-            let late = |&i: &u32| plan.actions[i as usize].job() == partner;
-            let gone = self.ended_after(partner, seen)
-                || self.record(partner).is_some_and(|p| p.changed > seen)
-                || trial.left_out.iter().any(late);
-            if !gone {
-                return Err(PlanError::NotBeside {
-                    job: rec.id,
-                    partner,
-                });
+            let is_on = |partner: JobId, gpu: &GpuId| {
+                let owners = trial.owners(&self.cluster, *gpu);
+                partner != rec.id && owners.contains(partner)
+            };
+            for partner in a.partners.iter() {
+                if a.gpus.iter().any(|gpu| is_on(partner, gpu)) {
+                    continue;
+                }
+                // If the partner changed meanwhile, or its own step was left out, the job runs
+                // without it.
+                let late = |&i: &u32| plan.actions[i as usize].job() == partner;
+                let gone = self.ended_after(partner, seen)
+                    || self.record(partner).is_some_and(|p| p.changed > seen)
+                    || trial.left_out.iter().any(late);
+                if !gone {
+                    return Err(PlanError::NotBeside {
+                        job: rec.id,
+                        partner,
+                    });
+                }
             }
         }
         Ok(())
@@ -216,16 +220,18 @@ impl State {
                     owner: job,
                 });
             }
-            let mut others = 0;
-            for owner in trial.owners(&self.cluster, gpu).iter() {
-                others += 1;
+            let owners = trial.owners(&self.cluster, gpu);
+            for owner in owners.iter() {
                 let theirs = self.planned(owner, plan, trial);
-                let agreed = theirs.is_some_and(|t| {
-                    (a.partner == Some(owner) || t.partner == Some(job)) && t.same_gpus(a)
-                });
-                if !agreed || others == MAX_JOBS_PER_GPU {
+                let agreed =
+                    a.partners.contains(owner) || theirs.is_some_and(|t| t.partners.contains(job));
+                if !agreed {
                     return Err(PlanError::GpuTwice { job, gpu, owner });
                 }
+            }
+            let jobs = node.jobs_per_gpu();
+            if owners.count() >= jobs as usize {
+                return Err(PlanError::TooManyJobs { job, gpu, jobs });
             }
         }
         self.check_resources(job, a, |node| trial.allocated_of(node))
@@ -320,7 +326,7 @@ impl Trial {
         self.placed.clear();
         self.left_out.clear();
         self.stale = 0;
-        self.paired = false;
+        self.shared = false;
         self.jobs.clear();
         self.gpus.clear();
         self.nodes.clear();
@@ -356,7 +362,7 @@ impl Trial {
     }
 
     fn release(&mut self, s: usize, stopped: bool, old: &Assignment) {
-        self.paired |= old.partner.is_some();
+        self.shared |= !old.partners.is_empty();
         self.released.push(Released {
             slot: s as u32,
             stopped,
@@ -366,7 +372,7 @@ impl Trial {
     }
 
     fn place(&mut self, s: usize, step: usize, new: &Assignment) {
-        self.paired |= new.partner.is_some();
+        self.shared |= !new.partners.is_empty();
         let (slot, step) = (s as u32, step as u32);
         self.placed.push(Placed { slot, step });
         self.jobs.of(s, Entry::default).placed = self.placed.len() as u32;

@@ -34,8 +34,8 @@ impl State {
                 Action::Place { .. } => {}
             }
         }
-        if trial.paired {
-            self.pair_up_all(trial);
+        if trial.shared {
+            self.group_all(trial);
         }
         for s in trial.slots() {
             self.commit_place(s, trial);
@@ -43,7 +43,7 @@ impl State {
         // Blockers change only on GPUs whose allocation changed. Such GPUs are now allocated only
         // to placed jobs and their partners.
         let mut in_place = false;
-        if trial.paired {
+        if trial.shared {
             self.recount_all(trial);
         } else {
             for s in trial.slots() {
@@ -52,7 +52,7 @@ impl State {
                 in_place |= self.waits_in_place(s);
             }
         }
-        if trial.paired || in_place {
+        if trial.shared || in_place {
             for s in trial.slots() {
                 // Jobs that swap GPUs in place would wait for each other forever.
                 if self.waits_in_a_circle(s) {
@@ -80,17 +80,17 @@ impl State {
         }
     }
 
-    /// Updates the partners of jobs where the plan made or broke a pair.
-    fn pair_up_all(&mut self, trial: &Trial) {
+    /// Updates the partners of jobs where the plan made or broke a group.
+    fn group_all(&mut self, trial: &Trial) {
         for released in &trial.released {
-            if let Some(p) = released.old.partner {
-                self.pair_up(p);
+            for partner in released.old.partners.iter() {
+                self.group(partner);
             }
         }
         for s in trial.slots() {
-            self.pair_up(self.records[s].id);
-            if let Some(p) = self.partner_of(s) {
-                self.pair_up(self.records[p].id);
+            self.group(self.records[s].id);
+            for partner in self.partners_of(s) {
+                self.group(self.records[partner].id);
             }
         }
     }
@@ -100,19 +100,21 @@ impl State {
     fn recount_all(&mut self, trial: &Trial) {
         for s in trial.slots() {
             self.recount(s);
-            if let Some(p) = self.partner_of(s) {
-                self.recount(p);
+            for partner in self.partners_of(s) {
+                self.recount(partner);
             }
         }
         for released in &trial.released {
-            if let Some(p) = released.old.partner.and_then(|p| self.slot(p)) {
-                self.recount(p);
+            for partner in released.old.partners.iter() {
+                if let Some(s) = self.slot(partner) {
+                    self.recount(s);
+                }
             }
         }
         for s in trial.slots() {
             self.dispatch_if_clear(s);
-            if let Some(p) = self.partner_of(s) {
-                self.dispatch_if_clear(p);
+            for partner in self.partners_of(s) {
+                self.dispatch_if_clear(partner);
             }
         }
     }
@@ -125,18 +127,15 @@ impl State {
             return;
         }
         let (id, old) = (self.records[s].id, &released.old);
-        let partner = old.partner.and_then(|p| self.record(p));
-        let free = old.gpus.iter().all(|&g| {
-            self.cluster.allocated_owners(g).iter().all(|o| {
-                partner.is_some_and(|p| {
-                    p.id == o && p.allocated.as_ref().is_some_and(|pa| pa.same_gpus(old))
-                })
-            })
+        let free = old.gpus.iter().all(|&gpu| {
+            let owners = self.cluster.allocated_owners(gpu);
+            let agreed = owners.iter().all(|owner| old.partners.contains(owner));
+            agreed && owners.count() < self.cluster.places_on(gpu)
         });
         if free && self.has_resources(id, old) {
             self.cluster.allocate(id, old);
             self.records[s].allocated = Some(old.clone());
-            self.pair_up(id);
+            self.group(id);
         } else {
             self.commit_stop(s, &Reason::NotChosen);
         }

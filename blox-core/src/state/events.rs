@@ -493,8 +493,8 @@ impl State {
         self.records[s].pending = false;
         if let Some(a) = self.records[s].allocated_mut().take() {
             self.cluster.deallocate(self.records[s].id, &a);
-            if let Some(p) = a.partner {
-                self.pair_up(p);
+            for partner in a.partners.iter() {
+                self.group(partner);
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::decision::{Action, AdmissionDecision, NodeAction};
 use crate::event::Outcome;
 use crate::ids::{GpuId, NodeId};
 use crate::job::spec::Extras;
+use crate::partners::Partners;
 use crate::reason::Reason;
 use crate::units::{GpuCount, Seconds};
 
@@ -157,13 +158,9 @@ pub(super) fn check(state: &State) {
     );
     for r in state.records.iter().filter(live) {
         if let Some(a) = &r.allocated {
-            for g in &a.gpus {
-                let others: Vec<_> = allocated[g.index()]
-                    .iter()
-                    .filter(|o| **o != r.id)
-                    .collect();
-                assert_eq!(others, a.partner.iter().collect::<Vec<_>>(), "{r:?}");
-            }
+            let owners = a.gpus.iter().flat_map(|g| &allocated[g.index()]);
+            let others: Partners = owners.copied().filter(|o| *o != r.id).collect();
+            assert_eq!(others, a.partners, "{r:?}");
         }
         if r.pending {
             let blockers: usize = r
@@ -201,23 +198,27 @@ struct Run {
     refused: u32,
     stale: u32,
     circles: u32,
+    /// Numbers of jobs that got one, two, and at least three partners.
+    grouped: [u32; 4],
 }
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let mut node = NodeSpec::with_gpus(4);
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut node = NodeSpec::with_gpus(4).shared_by(1 + random.below(4) as u32);
         node.cpus = 16.0;
         let cluster = ClusterSpec {
             nodes: vec![node; 3],
         };
         Run {
             state: State::new(&cluster).unwrap(),
-            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            random,
             time: 0.0,
             commands: Vec::new(),
             refused: 0,
             stale: 0,
             circles: 0,
+            grouped: [0; 4],
         }
     }
 
@@ -242,7 +243,7 @@ impl Run {
         let old = self.commands.len();
         self.state.take_commands(&mut self.commands);
         for c in &self.commands[old..] {
-            // A launch shares its GPUs only with its partner.
+            // A launch shares its GPUs only with its partners.
             if let Command::Start { job, .. } | Command::Change { job, .. } = c
                 && let Some(rec) = self.state.record(*job)
                 && rec.phase == Phase::Starting
@@ -482,17 +483,14 @@ impl Run {
                 moved.push(job);
                 continue;
             };
-            if a.partner.is_some() || self.random.chance(60) {
-                // Pairs are stopped together or not changed.
-                if a.partner.is_some_and(|p| p > job) && self.random.chance(20) {
-                    for j in [job, a.partner.unwrap()] {
-                        plan.actions.push(Action::Stop {
-                            job: j,
-                            why: Reason::NotChosen,
-                        });
-                        moved.push(j);
-                    }
-                    free.extend(a.gpus.iter().filter(|g| usable(&self.state, **g)));
+            if !a.partners.is_empty() || self.random.chance(60) {
+                // Jobs of a group are stopped or not changed.
+                if !a.partners.is_empty() && self.random.chance(20) {
+                    plan.actions.push(Action::Stop {
+                        job,
+                        why: Reason::NotChosen,
+                    });
+                    moved.push(job);
                 } else {
                     after.push((job, a));
                 }
@@ -517,6 +515,10 @@ impl Run {
         }
         let waiting = self.jobs(&[Phase::Waiting]);
         moved.extend(waiting);
+        for (_, a) in &mut after {
+            // Jobs that the plan stops are partners no longer.
+            a.partners = a.partners.iter().filter(|p| !moved.contains(p)).collect();
+        }
         for job in moved {
             let r = self.state.record(job).unwrap();
             let stopped = plan.actions.iter().any(|a| a.job() == job);
@@ -530,18 +532,23 @@ impl Run {
             } else {
                 whole
             };
-            let beside: Vec<&(JobId, Assignment)> = after
-                .iter()
-                .filter(|(_, a)| {
-                    a.partner.is_none() && a.gpus.iter().all(|g| usable(&self.state, *g))
-                })
+            let on = |g: &GpuId| after.iter().filter(|(_, a)| a.gpus.contains(g)).count();
+            let host = self.random.pick(&after).filter(|_| self.random.chance(40));
+            let open = host.iter().flat_map(|(_, a)| a.gpus.iter().copied());
+            let places = |g: &GpuId| self.state.cluster.places_on(*g);
+            let open: Vec<GpuId> = open
+                .filter(|g| usable(&self.state, *g) && on(g) < places(g))
                 .collect();
-            let mut assignment = if !in_place && !beside.is_empty() && self.random.chance(25) {
-                let (partner, theirs) = beside[self.random.below(beside.len())].clone();
-                let at = after.iter().position(|(j, _)| *j == partner).unwrap();
-                after[at].1.partner = Some(job);
-                let mut a = Assignment::of(theirs.gpus);
-                a.partner = Some(partner);
+            let part = self.random.below(open.len() + 1);
+            let mut assignment = if part > 0 {
+                let mut a = Assignment::of(open[..part].iter().copied());
+                for (other, theirs) in &mut after {
+                    if theirs.gpus.iter().any(|g| a.gpus.contains(g)) {
+                        a.partners.insert(*other);
+                        theirs.partners.insert(job);
+                    }
+                }
+                self.grouped[a.partners.len().min(3)] += 1;
                 a
             } else if free.len() >= n && (in_place || self.random.chance(70)) {
                 let gpus: Vec<GpuId> = (0..n)
@@ -618,10 +625,11 @@ impl Run {
                             GpuId(self.random.below(12) as u32)
                         }
                     }));
-                    a.partner = self
+                    a.partners = self
                         .random
                         .chance(40)
-                        .then(|| JobId(self.random.below(jobs) as u32));
+                        .then(|| JobId(self.random.below(jobs) as u32))
+                        .into();
                     a.cpus = [0.0, 1.0, 30.0, -1.0, f64::NAN, f64::INFINITY][self.random.below(6)];
                     Action::Place { job, assignment: a }
                 }
@@ -664,6 +672,7 @@ fn ledgers(state: &State) -> (u64, Ledger) {
 #[test]
 fn books_stay_right_in_random_runs() {
     let (mut refused, mut stale, mut circles) = (0, 0, 0);
+    let mut grouped = [0; 4];
     for seed in 1..=300 {
         let mut run = Run::new(seed);
         for step in 0..120 {
@@ -681,12 +690,14 @@ fn books_stay_right_in_random_runs() {
         refused += run.refused;
         stale += run.stale;
         circles += run.circles;
+        (0..4).for_each(|i| grouped[i] += run.grouped[i]);
     }
-    // The runs must cover refusals, stale steps and deadlocks.
+    // The runs must cover refusals, stale steps, deadlocks, and groups of each size.
     assert!(
         refused > 1000 && stale > 1000 && circles > 10,
         "{refused} {stale} {circles}"
     );
+    assert!(grouped[1..].iter().all(|n| *n > 500), "{grouped:?}");
 }
 
 #[test]

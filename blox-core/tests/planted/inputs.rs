@@ -179,17 +179,17 @@ fn beside_another_type() -> Pipeline {
             gpus.truncate(needed.get() as usize);
             let mut assignment = Assignment::of(gpus);
             if assignment.count() < needed {
-                let alone = |a: &Assignment| a.partner.is_none() && a.count() == needed;
+                let alone = |a: &Assignment| a.partners.is_empty() && a.count() == needed;
                 let usable = draft.view().usable_gpus() == draft.view().installed_gpus();
                 let partners = draft.placed().filter(|(_, a)| usable && alone(a));
-                let free = |id| draft.placed().all(|(_, a)| a.partner != Some(id));
+                let free = |id| draft.placed().all(|(_, a)| !a.partners.contains(id));
                 let partner = partners.map(|(j, a)| (j.id(), a.gpus.clone()));
                 let Some((partner, gpus)) = partner.into_iter().find(|(id, _)| free(*id)) else {
                     requests.candidate_blocked(draft);
                     break;
                 };
                 assignment = Assignment::of(gpus);
-                assignment.partner = Some(partner);
+                assignment.partners = partner.into();
             }
             draft.assign(request.job, assignment)?;
             requests.candidate_placed(draft);
@@ -218,7 +218,7 @@ fn beside_another_width() -> Pipeline {
                 };
                 gpus.truncate(needed);
                 assignment = Assignment::of(gpus);
-                assignment.partner = Some(partner);
+                assignment.partners = partner.into();
             }
             draft.assign(request.job, assignment)?;
             requests.candidate_placed(draft);

@@ -30,7 +30,7 @@ pub fn place(job: u32, gpus: &[u32]) -> Action {
 
 pub fn beside(job: u32, gpus: &[u32], partner: u32) -> Action {
     let mut assignment = on(gpus);
-    assignment.partner = Some(JobId(partner));
+    assignment.partners.insert(JobId(partner));
     Action::Place {
         job: JobId(job),
         assignment,
@@ -53,8 +53,8 @@ pub fn text(actions: &[Action]) -> String {
             for g in &a.gpus {
                 s += &format!(" {g}");
             }
-            if let Some(p) = a.partner {
-                s += &format!(" beside {p}");
+            for (i, p) in a.partners.iter().enumerate() {
+                s += &format!("{} {p}", [" beside", " and"][i.min(1)]);
             }
             if a.cpus != 0.0 {
                 s += &format!(" with {} cpus", a.cpus);
@@ -303,14 +303,14 @@ impl Shapes {
         (free.len() == n).then_some(free)
     }
 
-    fn has(draft: &Draft<'_>, job: JobId, shape: &Shape, partner: Option<JobId>) -> bool {
+    fn has(draft: &Draft<'_>, job: JobId, shape: &Shape, partners: &Partners) -> bool {
         let cluster = draft.view().cluster();
         draft.current(job).is_some_and(|a| {
             let ty = cluster
                 .node(cluster.node_of(a.gpus[0]).unwrap())
                 .unwrap()
                 .gpu_type();
-            a.partner == partner
+            a.partners == *partners
                 && a.count() == shape.gpus
                 && shape.gpu_type.is_none_or(|wanted| wanted == ty)
         })
@@ -326,10 +326,10 @@ impl PlacementPolicy for Shapes {
     ) -> Result<Validity, DraftError> {
         let list = requests.all(draft.view()).into_owned();
         let stays =
-            |draft: &Draft<'_>, r: &Request| Shapes::has(draft, r.job, &r.shapes[0], r.partner);
+            |draft: &Draft<'_>, r: &Request| Shapes::has(draft, r.job, &r.shapes[0], &r.partners);
         for r in &list {
             if !stays(draft, r) {
-                for job in [Some(r.job), r.partner].into_iter().flatten() {
+                for job in r.jobs() {
                     if draft.current(job).is_some() {
                         draft.release(job, Reason::other("moves"))?;
                     }
@@ -346,7 +346,7 @@ impl PlacementPolicy for Shapes {
                         continue;
                     };
                     let mut a = Assignment::of(theirs.gpus.iter().copied());
-                    a.partner = Some(host);
+                    a.partners.insert(host);
                     draft.assign(r.job, a)?;
                     break;
                 }
@@ -354,9 +354,9 @@ impl PlacementPolicy for Shapes {
                     continue;
                 };
                 draft.assign(r.job, Assignment::of(gpus.clone()))?;
-                if let Some(partner) = r.partner {
-                    let mut a = Assignment::of(gpus);
-                    a.partner = Some(r.job);
+                for partner in r.partners.iter() {
+                    let mut a = Assignment::of(gpus.clone());
+                    a.partners.insert(r.job);
                     draft.assign(partner, a)?;
                 }
                 break;

@@ -14,7 +14,7 @@ fn fifo() -> Pipeline {
         .unwrap()
 }
 
-fn bench(cluster: &str, plans: impl IntoIterator<Item = Vec<Action>>, jobs: u32) -> Bench {
+pub fn bench(cluster: &str, plans: impl IntoIterator<Item = Vec<Action>>, jobs: u32) -> Bench {
     let mut b = Bench::new(cluster, OnEvent::default(), Scripted::new(plans));
     for _ in 0..jobs {
         b.submit(0.0, job(1, 1e6));
@@ -412,7 +412,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
                 let a = match shape.place {
                     Place::ShareWith(host) => {
                         let mut a = d.current(host).unwrap().clone();
-                        a.partner = Some(host);
+                        a.partners = host.into();
                         a
                     }
                     _ => Assignment::of(d.take_from(NodeId(0), shape.gpus.get()).unwrap()),
@@ -474,8 +474,8 @@ fn a_pair_moves_as_a_pair() {
     b.round(0.0);
     b.round(10.0);
     assert_eq!(b.phases(), "0 running, 1 running");
-    assert_eq!(b.job(0).assignment().unwrap().partner, Some(JobId(1)));
-    assert_eq!(b.job(1).assignment().unwrap().partner, Some(JobId(0)));
+    assert_eq!(b.job(0).assignment().unwrap().partners, JobId(1).into());
+    assert_eq!(b.job(1).assignment().unwrap().partners, JobId(0).into());
 }
 
 #[test]
@@ -527,13 +527,13 @@ fn partners_that_wait_for_a_third_job_keep_running() {
     b.stopped(20.0, 2, 1);
     b.settle(20.0);
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
-    assert_eq!(b.job(0).assignment().unwrap().partner, Some(JobId(1)));
+    assert_eq!(b.job(0).assignment().unwrap().partners, JobId(1).into());
 }
 
 #[test]
 fn a_wrong_plan_is_refused_as_a_whole_by_name() {
     let mut small = on(&[1]);
-    small.partner = Some(JobId(0));
+    small.partners = JobId(0).into();
     let mut nan = on(&[1]);
     nan.cpus = f64::NAN;
     let odd = |assignment| Action::Place {
@@ -580,15 +580,15 @@ fn a_wrong_plan_is_refused_as_a_whole_by_name() {
         ),
         (
             vec![odd(small)],
-            "the plan places job 1 beside job 0, which is not on the same GPUs",
+            "the plan places job 1 beside job 0, which is on none of its GPUs",
         ),
         (
-            vec![beside(1, &[0, 1], 0)],
-            "the plan gives GPU 0 to job 1, but job 0 has it",
+            vec![beside(1, &[0], 0), beside(2, &[0], 0)],
+            "the plan gives GPU 0 to job 2, but job 1 has it",
         ),
         (
             vec![beside(1, &[1], 1)],
-            "the plan places job 1 beside job 1, which is not on the same GPUs",
+            "the plan places job 1 beside job 1, which is on none of its GPUs",
         ),
         (
             vec![odd(nan)],

@@ -427,7 +427,13 @@ impl Whim {
                 }
             }
         }
-        assert!(taken.values().all(|n| *n <= 2), "{taken:?}");
+        for (gpu, jobs) in &taken {
+            let node = view.cluster().node_of(*gpu).unwrap();
+            assert!(
+                *jobs <= view.node(node).unwrap().jobs_per_gpu(),
+                "{taken:?}"
+            );
+        }
         for node in view.nodes() {
             let free: Vec<GpuId> = draft.free_gpus_on(node.id()).collect();
             for g in node.gpus() {
@@ -486,8 +492,11 @@ impl Whim {
         let beside = jobs[self.below(jobs.len() as u32) as usize];
         let mut a = match draft.current(beside) {
             Some(theirs) if self.below(3) == 0 => {
-                let mut a = Assignment::of(theirs.gpus.iter().copied());
-                a.partner = Some(beside);
+                let part = 1 + self.below(theirs.gpus.len() as u32) as usize;
+                let mut a = Assignment::of(theirs.gpus[..part].iter().copied());
+                let there = a.gpus.iter().flat_map(|gpu| draft.jobs_on(*gpu));
+                // Now and then one of the jobs there is not asked.
+                a.partners = there.filter(|_| self.below(8) > 0).collect();
                 a
             }
             _ => {
@@ -556,7 +565,8 @@ fn whatever_a_draft_allows_is_a_right_plan() {
             .seed(seed)
             .build()
             .unwrap();
-        let mut b = Bench::new("3x4", rounds(1.0), policy);
+        let cluster = ["3x4", "3x4x4", "3x4x3", "3x4x1"][seed as usize % 4];
+        let mut b = Bench::new(cluster, rounds(1.0), policy);
         let mut chance = Whim(seed | 1 << 40);
         for r in 0..40 {
             let at = f64::from(r);

@@ -171,8 +171,9 @@ fn partner_is_put_beside_its_job_by_any_placement() {
     });
     for (gpus, expected) in [
         (2, "place 0 on 0 1; place 1 on 0 1 beside 0"),
-        // The job requests another number of GPUs.
-        (1, "place 0 on 0 1"),
+        (1, "place 0 on 0 1; place 1 on 0 beside 0"),
+        // The job requests more GPUs.
+        (3, "place 0 on 0 1"),
     ] {
         let mut bench = Bench::new("1x2", rounds(300.0), composed(paired.clone(), Blind));
         bench.submit(0.0, job(2, 100.0));

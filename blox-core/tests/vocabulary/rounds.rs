@@ -125,7 +125,7 @@ impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
             let mut shape = Shape::gpus(GpuCount(1));
             shape.gpu_type = Some(s.gpu_type);
             let mut request = Request::with_shape(s.jobs[0], shape);
-            request.partner = s.jobs.get(1).copied();
+            request.partners = s.jobs.get(1).copied().into();
             out.push(request);
         }
         Validity::NextRound
@@ -153,13 +153,13 @@ fn gavel_shares_over_rounds_with_a_pair() {
     );
     assert_eq!(b.phases(), "0 running, 1 running, 2 running");
     // Both jobs of a pair name each other as partner.
-    assert_eq!(b.job(0).assignment().unwrap().partner, Some(JobId(1)));
+    assert_eq!(b.job(0).assignment().unwrap().partners, JobId(1).into());
     assert_eq!(
         b.round(360.0),
         "stop 1; stop 2; stop 0; place 2 on 0; place 0 on 1"
     );
     assert_eq!(b.phases(), "0 running, 1 waiting, 2 running");
-    assert_eq!(b.job(0).assignment().unwrap().partner, None);
+    assert!(b.job(0).assignment().unwrap().partners.is_empty());
     assert_eq!(b.round(720.0), "stop 0; place 1 on 1");
     assert_eq!(
         b.round(1080.0),
@@ -169,7 +169,7 @@ fn gavel_shares_over_rounds_with_a_pair() {
     // next round it belongs to no pair.
     b.ended(1100.0, 1);
     assert_eq!(b.phases(), "0 running, 2 running");
-    assert_eq!(b.job(0).assignment().unwrap().partner, None);
+    assert!(b.job(0).assignment().unwrap().partners.is_empty());
     assert_eq!(
         b.round(1440.0),
         "stop 2; stop 0; place 2 on 0; place 0 on 1"

@@ -4,8 +4,8 @@ use super::near::Near;
 use super::selector::{NodeSelector, on_nodes};
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
-    Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeStatus, Place,
-    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
+    Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeStatus,
+    Partners, Place, PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
 };
 use smallvec::SmallVec;
 
@@ -162,13 +162,13 @@ fn place_by_shapes<R: NodeSelector>(
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
     let free = draft.free_gpus();
-    let alone = request.partner.is_none();
+    let alone = request.partners.is_empty();
     let Some(job) = draft.view().job(request.job) else {
         return Ok(false);
     };
     for shape in &request.shapes {
         let found = match &shape.place {
-            Place::ShareWith(other) => beside(draft, *other, shape),
+            Place::ShareWith(other) => draft.beside(*other, &job, shape),
             Place::Nodes(nodes) if nodes.is_empty() => None,
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
             Place::Near(other) if draft.current(*other).is_some() => {
@@ -188,7 +188,7 @@ fn place_by_shapes<R: NodeSelector>(
         };
         if let Some(assignment) = found {
             draft.assign(request.job, assignment)?;
-            if let Some(partner) = request.partner {
+            for partner in request.partners.iter() {
                 draft.put_beside(request.job, partner);
             }
             return Ok(true);
@@ -437,7 +437,7 @@ fn moves<R: NodeSelector>(
     let start = draft.savepoint();
     draft.release(request.job, Reason::NotChosen)?;
     let alone = Request {
-        partner: None,
+        partners: Partners::default(),
         ..request.clone()
     };
     let placed = place_in_free(rule, &alone, draft)?;
@@ -459,19 +459,7 @@ pub(super) fn changeable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
         let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
         node.is_some_and(|n| n.status() == NodeStatus::Up)
     });
-    (draft.may_place(job) && here.partner.is_none() && reachable).then_some(here)
-}
-
-fn beside(draft: &Draft<'_>, other: JobId, shape: &Shape) -> Option<Assignment> {
-    let theirs = draft.current(other)?;
-    if theirs.partner.is_some() || theirs.count() != shape.gpus {
-        return None;
-    }
-    let beside = Assignment {
-        partner: Some(other),
-        ..shape.on(theirs.gpus.clone())
-    };
-    draft.has_resources(&beside).then_some(beside)
+    (draft.may_place(job) && here.partners.is_empty() && reachable).then_some(here)
 }
 
 /// Checks whether the rule could place the job on the empty cluster.
@@ -696,7 +684,7 @@ mod tests {
         let [Action::Place { job, assignment }] = &packed[..] else {
             panic!("{packed:?}");
         };
-        assert_eq!((*job, assignment.partner), (JobId(1), Some(JobId(0))));
+        assert_eq!((*job, &assignment.partners), (JobId(1), &JobId(0).into()));
         assert_eq!(assignment.gpus[..], [GpuId(0), GpuId(1)]);
     }
 

@@ -4,14 +4,14 @@ use super::in_order::{place_in_free, shortage};
 use super::selector::NodeSelector;
 use super::types::most_of_a_type;
 use blox_core::{
-    Draft, DraftError, GpuTypeId, JobQueue, JobRef, NameId, NodeStatus, PlacementPolicy, Reason,
-    Request, Stateless, Validity, View,
+    Draft, DraftError, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, PlacementPolicy,
+    Reason, Request, Stateless, Validity, View,
 };
 
 /// Renews the lease of every listed job whose assignment matches its request.
 ///
 /// An assignment matches if it has the requested number of GPUs of the requested type, with the
-/// same partner or alone. All other listed jobs release their GPUs and are placed by a rule, the
+/// same partners or alone. All other listed jobs release their GPUs and are placed by a rule, the
 /// largest first. A job that requests more GPUs than exist of any type on which it runs is
 /// rejected.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,11 +38,10 @@ impl<R: NodeSelector> PlacementPolicy for Leases<R> {
         let list = requests.all(draft.view());
         let mut moved: Vec<&Request> = Vec::new();
         for request in list.iter() {
-            let jobs = || std::iter::once(request.job).chain(request.partner);
             if !draft.may_place(request.job) || renews(request, draft) {
                 continue;
             }
-            for job in jobs() {
+            for job in request.jobs() {
                 if draft.current(job).is_some() {
                     draft.release(job, Reason::NotChosen)?;
                 }
@@ -83,12 +82,11 @@ fn renews(request: &Request, draft: &Draft<'_>) -> bool {
     let Some(has) = draft.current(request.job) else {
         return false;
     };
-    let beside = request.partner.map(|p| draft.current(p));
-    let together = match beside {
-        Some(Some(theirs)) => theirs.same_gpus(has) && has.partner.or(theirs.partner).is_some(),
-        Some(None) => false,
-        None => has.partner.is_none(),
+    let beside = |partner: JobId| {
+        let theirs = draft.current(partner);
+        theirs.is_some_and(|theirs| theirs.gpus.iter().all(|gpu| has.gpus.contains(gpu)))
     };
+    let together = has.partners == request.partners && request.partners.iter().all(beside);
     let cluster = draft.view().cluster();
     let node = |gpu| cluster.node_of(gpu).and_then(|n| cluster.node(n));
     together

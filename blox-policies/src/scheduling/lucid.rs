@@ -179,7 +179,8 @@ impl Lucid {
             if !self.is_new(&job) && memory.profiled.get(&job.id()) == Some(&job.attempt()) {
                 leave.push(job.id());
             }
-            if let Some(partner) = a.partner.and_then(|p| view.job(p)) {
+            // Lucid packs two jobs at most.
+            if let Some(partner) = a.partners.iter().next().and_then(|p| view.job(p)) {
                 let least = self.settings.least_speed * job.spec().work.rate;
                 let later = if job.last_start() >= partner.last_start() {
                     job
@@ -271,7 +272,7 @@ impl Lucid {
                     .map(|a| a.gpus.clone())
                     .unwrap_or_default();
                 let assignment = Assignment {
-                    partner: Some(there),
+                    partners: there.into(),
                     ..Assignment::of(gpus)
                 };
                 // If a GPU there has failed, the job gets free GPUs instead.
@@ -324,7 +325,7 @@ impl Lucid {
             let since = there.last_start().unwrap_or(Time::ZERO);
             if kept
                 && usable
-                && a.partner.is_none()
+                && a.partners.is_empty()
                 && !shared
                 && best.is_none_or(|b| (since, there.id()) < b)
                 && self.may_share(memory, job, &there)

@@ -1,8 +1,8 @@
 //! Optimus: workers where they shorten training most.
 
 use blox_core::{
-    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Phase, Policy, Request, SchedulingPolicy,
-    Shape, Validity, View,
+    Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Request,
+    SchedulingPolicy, Shape, Validity, View,
 };
 use blox_perf::{Linear, Profile, Setting, WorkerModel, fit_loss, flat_from};
 use serde::{Deserialize, Serialize};
@@ -284,7 +284,7 @@ impl SchedulingPolicy for Optimus {
             let shapes = c.levels[..=c.level.unwrap_or(0)].iter().rev();
             out.push(Request {
                 job: c.job,
-                partner: None,
+                partners: Partners::default(),
                 shapes: shapes
                     .map(|&gpus| Shape {
                         cpus: share(extras.cpus, gpus),

@@ -1,11 +1,12 @@
-//! Speed by GPU type and by the job on the same GPUs.
+//! Speed by GPU type and by the other jobs on the same GPUs.
 
 use super::{ExecutionModel, FixedRate, passes_on};
-use blox_core::{Assignment, JobRef, Name, NameId, View, forward_policy};
+use blox_core::{Assignment, GpuId, JobId, JobRef, Name, NameId, View, forward_policy};
 
 /// Wraps another model. A job with [speeds by GPU type](blox_core::Extras::speeds) runs at its
-/// speed on that type, alone or beside the job on the same GPUs. On GPUs of several types it runs
-/// at the speed of the slowest. It does not run on a type that was not measured.
+/// speed on that type, alone or beside another job on the same GPUs. With several other jobs, the
+/// parts of its speed alone that it keeps beside each of them are multiplied. Its slowest GPU
+/// counts. It does not run on a type that was not measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByType<M = FixedRate> {
     inner: M,
@@ -35,36 +36,54 @@ impl<M: ExecutionModel> ExecutionModel for ByType<M> {
         let Some(speeds) = &extras.speeds else {
             return self.inner.rate(memory, view, job, assignment);
         };
-        let partner = assignment.partner.and_then(|p| view.job(p));
         let cluster = view.cluster();
-        let on = |gpu_type: &Name| -> f64 {
-            let Some(other) = &partner else {
-                return speeds.alone(gpu_type).unwrap_or(0.0);
+        let has = |job: &JobRef<'_>, gpu: GpuId| {
+            let its = job.assignment();
+            its.is_some_and(|its| its.gpus.contains(&gpu))
+        };
+        let on = |gpu_type: &Name, partners: &[JobRef<'_>]| -> f64 {
+            let alone = || speeds.alone(gpu_type).unwrap_or(0.0);
+            let beside = |other: &JobRef<'_>| {
+                // The entry of the job that was submitted first gives the speeds of both.
+                let of = |a: &JobRef<'_>, b: &JobRef<'_>| {
+                    let model = b.spec().extras().model.as_ref()?;
+                    a.spec().extras().speeds.as_ref()?.beside(gpu_type, model)
+                };
+                let first = job.id() < other.id();
+                let both = if first {
+                    of(job, other)
+                } else {
+                    of(other, job)
+                };
+                both.map_or(0.0, |both| both[usize::from(!first)])
             };
-            // The entry of the job that was submitted first gives the speeds of both.
-            let of = |a: &JobRef<'_>, b: &JobRef<'_>| {
-                let model = b.spec().extras().model.as_ref()?;
-                a.spec().extras().speeds.as_ref()?.beside(gpu_type, model)
-            };
-            let first = job.id() < other.id();
-            let both = if first {
-                of(job, other)
-            } else {
-                of(other, job)
-            };
-            both.map_or(0.0, |both| both[usize::from(!first)])
+            match partners {
+                [] => alone(),
+                [other] => beside(other),
+                [first, rest @ ..] => {
+                    let kept = |other| beside(other) / alone().max(f64::MIN_POSITIVE);
+                    rest.iter()
+                        .fold(beside(first), |rate, other| rate * kept(other))
+                }
+            }
         };
         let mut last = None;
         let mut slowest = f64::INFINITY;
         for gpu in &assignment.gpus {
             let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
             let kind = node.map(|n| n.gpu_type());
-            if kind.is_some() && kind == last {
+            let partners = assignment.partners.iter().filter_map(|p| view.job(p));
+            let partners: Vec<JobRef<'_>> = partners.filter(|p| has(p, *gpu)).collect();
+            let here = Some((
+                kind,
+                partners.iter().map(JobRef::id).collect::<Vec<JobId>>(),
+            ));
+            if kind.is_some() && here == last {
                 continue;
             }
-            last = kind;
+            last = here;
             let name = kind.and_then(|k| cluster.gpu_types().get(NameId(k.0)));
-            slowest = slowest.min(name.map_or(0.0, on));
+            slowest = slowest.min(name.map_or(0.0, |name| on(name, &partners)));
         }
         if slowest.is_finite() { slowest } else { 0.0 }
     }

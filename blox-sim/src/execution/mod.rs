@@ -42,8 +42,8 @@ macro_rules! passes_on {
 use passes_on;
 
 use blox_core::{
-    AnyMemory, AnyPolicy, Assignment, BatchConfig, Event, GpuId, JobId, JobRef, Policy, Stateless,
-    Time, TrainingReport, View,
+    AnyMemory, AnyPolicy, Assignment, BatchConfig, Event, GpuId, JobId, JobRef, Phase, Policy,
+    Stateless, Time, TrainingReport, View,
 };
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ use std::sync::Arc;
 /// ```
 pub trait ExecutionModel: Policy {
     /// Returns the iterations a second, at least 0, of the job on the assignment that it starts on
-    /// now. Called again when the job on the same GPUs changes. The order of calls for jobs that
+    /// now. Called again when the other jobs on its GPUs change ([`running_beside`]). The order of calls for jobs that
     /// are launched at one moment is unspecified.
     fn rate(
         &self,
@@ -139,7 +139,7 @@ pub trait ExecutionModel: Policy {
     /// Returns the jobs whose rate changes if `job` starts or stops running on `gpus`.
     ///
     /// The simulator then updates the [rate](ExecutionModel::rate) of these jobs, and always of the
-    /// job on the same GPUs. It calls this only if
+    /// jobs on the same GPUs. It calls this only if
     /// [`reaches_other_gpus`](ExecutionModel::reaches_other_gpus) returns `true`. [`on_nodes_of`]
     /// lists the jobs of a node.
     fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
@@ -359,8 +359,27 @@ pub fn on_nodes_of(view: View<'_>, gpus: &[GpuId]) -> Vec<JobId> {
     jobs
 }
 
-/// Returns the other job bound to these GPUs: jobs that share have the same set of GPUs.
-pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Option<JobId> {
-    let mut holders = view.cluster().bound_to(*gpus.first()?);
-    holders.find(|other| *other != job)
+/// Returns the other jobs that run on a GPU.
+pub fn running_beside<'v>(
+    view: View<'v>,
+    job: JobId,
+    gpu: GpuId,
+) -> impl Iterator<Item = JobRef<'v>> {
+    let holders = view.cluster().bound_to(gpu);
+    let others = holders.filter(move |other| *other != job);
+    let jobs = others.filter_map(move |other| view.job(other));
+    jobs.filter(|other| other.phase() == Phase::Running)
+}
+
+/// Returns the other jobs bound to some of these GPUs, in order of job.
+pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+    let mut others = Vec::new();
+    for gpu in gpus {
+        others.extend(view.cluster().bound_to(*gpu).filter(|other| *other != job));
+    }
+    if others.len() > 1 {
+        others.sort_unstable();
+        others.dedup();
+    }
+    others
 }

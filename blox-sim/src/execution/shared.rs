@@ -1,13 +1,15 @@
-//! Speed of two jobs on the same GPUs.
+//! Speed of jobs on the same GPUs.
 
-use super::{ExecutionModel, beside, passes_on};
-use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View, forward_policy};
-use blox_perf::{PairTable, gpu_utilisation};
+use super::{ExecutionModel, passes_on, running_beside};
+use blox_core::{Assignment, GpuId, JobRef, View, forward_policy};
+use blox_perf::{PairTable, Stages, gpu_utilisation, interleaved, stages};
 use std::sync::Arc;
 
-/// Wraps another model and slows jobs that share GPUs. Both run as fast as alone if the sum of
-/// their utilisations ([`gpu_utilisation`]) is at most one. Otherwise both rates are divided by
-/// that sum. If pairs were [measured](Shared::measured), the measured speeds apply. A job with
+/// Wraps another model and slows jobs that share GPUs. All run as fast as alone if the sum of
+/// their utilisations ([`gpu_utilisation`]) on each GPU is at most one. Otherwise their rates are
+/// divided by that sum. If pairs were [measured](Shared::measured), the measured speeds apply; with
+/// several other jobs, they are multiplied. The slowest GPU of a job counts. Jobs that
+/// all have [stages] alternate, so all do one iteration in the same [time](interleaved). A job with
 /// [speeds by GPU type](blox_core::Extras::speeds) also has speeds beside other jobs: its rate is
 /// the one of the inner model ([`ByType`](super::ByType)).
 #[derive(Clone, Debug, Default)]
@@ -33,22 +35,26 @@ impl<M: ExecutionModel> Shared<M> {
         self
     }
 
-    /// Returns a job's rate beside another job, given its rate alone.
-    fn left(&self, rate: f64, job: &JobRef<'_>, other: &JobRef<'_>) -> f64 {
+    /// Returns a job's rate on a GPU with these other jobs, given its rate alone.
+    fn left(&self, rate: f64, job: &JobRef<'_>, others: &[JobRef<'_>]) -> f64 {
+        if let Some(own) = stages(job.spec()) {
+            let theirs = others.iter().map(|other| stages(other.spec()));
+            let all: Option<Vec<Stages>> = std::iter::once(Some(own)).chain(theirs).collect();
+            if let Some(all) = all {
+                return rate * (interleaved(&[own]) / interleaved(&all));
+            }
+        }
         let Some((pairs, otherwise)) = self.measured.as_deref() else {
-            let both = gpu_utilisation(job.spec()) + gpu_utilisation(other.spec());
-            return rate / both.max(1.0);
+            let parts = others.iter().map(|other| gpu_utilisation(other.spec()));
+            let all = parts.fold(gpu_utilisation(job.spec()), |all, part| all + part);
+            return rate / all.max(1.0);
         };
-        let keys = PairTable::key_of(job.spec()).zip(PairTable::key_of(other.spec()));
-        let speeds = keys.and_then(|(a, b)| pairs.speeds(&a, &b));
-        rate * speeds.map_or(*otherwise, |(ours, _)| ours)
+        others.iter().fold(rate, |rate, other| {
+            let keys = PairTable::key_of(job.spec()).zip(PairTable::key_of(other.spec()));
+            let speeds = keys.and_then(|(a, b)| pairs.speeds(&a, &b));
+            rate * speeds.map_or(*otherwise, |(ours, _)| ours)
+        })
     }
-}
-
-/// Returns the job that runs on the same GPUs.
-fn running_beside<'v>(view: View<'v>, job: JobId, gpus: &[GpuId]) -> Option<JobRef<'v>> {
-    let other = view.job(beside(view, job, gpus)?)?;
-    (other.phase() == Phase::Running).then_some(other)
 }
 
 forward_policy!(Shared<M: ExecutionModel>, inner);
@@ -63,11 +69,18 @@ impl<M: ExecutionModel> ExecutionModel for Shared<M> {
         assignment: &Assignment,
     ) -> f64 {
         let rate = self.inner.rate(memory, view, job, assignment);
-        match running_beside(view, job.id(), &assignment.gpus) {
-            None => rate,
-            Some(_) if job.spec().extras().speeds.is_some() => rate,
-            Some(other) => self.left(rate, job, &other),
+        if job.spec().extras().speeds.is_some() {
+            return rate;
         }
+        let on = |gpu: &GpuId| {
+            let others: Vec<JobRef<'_>> = running_beside(view, job.id(), *gpu).collect();
+            match others.is_empty() {
+                true => rate,
+                false => self.left(rate, job, &others),
+            }
+        };
+        // The replicas of a job wait for each other, so the slowest GPU counts.
+        assignment.gpus.iter().map(on).fold(rate, f64::min)
     }
 
     passes_on!();

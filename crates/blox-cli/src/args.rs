@@ -524,7 +524,7 @@ pub(super) struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
-    /// NODESxGPUS[:TYPE], separated by commas, or a TOML file [default: 32x4]
+    /// NODESxGPUS[xJOBS][:TYPE], separated by commas, or a TOML file [default: 32x4]
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,

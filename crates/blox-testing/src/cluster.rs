@@ -5,7 +5,7 @@ use super::listed;
 use super::problem::{Place, Problem, Property, near};
 use super::script::{Fault, Outside, Script};
 use super::verify::verify;
-use blox_core::assignment::GpuList;
+use blox_core::assignment::{Assignment, GpuList};
 use blox_core::cluster::spec::NodeSpec;
 use blox_core::decision::{Command, NodeAction};
 use blox_core::drive::{Backend, Launched};
@@ -573,7 +573,7 @@ impl ScriptedCluster {
         Some(Event::Ended { job, outcome })
     }
 
-    /// Work rate of a job. Depends on its number of GPUs, their type, and a partner on them.
+    /// Work rate of a job. Depends on its number of GPUs, their type, and partners on them.
     fn rate_of(&self, job: JobId, view: View<'_>) -> f64 {
         let spec = &self.script.jobs[job.index()];
         let gpus = &self.jobs[job.index()].gpus;
@@ -672,13 +672,14 @@ impl ScriptedCluster {
     fn launch(&mut self, view: View<'_>, job: JobId, attempt: u32) -> Result<(), Problem> {
         let bound = view.job(job).and_then(|j| j.bound());
         let gpus = bound.map(|a| a.gpus.clone()).unwrap_or_default();
-        let partner = bound.and_then(|a| a.partner);
+        let partners = bound.map(|a| a.partners.clone()).unwrap_or_default();
         for (i, other) in self.jobs.iter().enumerate() {
             let id = JobId(i as u32);
-            let theirs = view.job(id).and_then(|j| j.bound()).and_then(|a| a.partner);
+            let names_it = |a: &Assignment| a.partners.contains(job);
+            let agreed = || view.job(id).and_then(|j| j.bound()).is_some_and(names_it);
             if id != job
-                && partner != Some(id)
-                && theirs != Some(job)
+                && !partners.contains(id)
+                && !agreed()
                 && let Some(gpu) = gpus.iter().find(|g| other.all_gpus().any(|o| o == **g))
             {
                 return Err(Problem::new(

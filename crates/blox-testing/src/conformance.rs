@@ -1037,8 +1037,8 @@ fn agrees(view: View<'_>) -> Result<(), Problem> {
 
 /// Returns the first job named by requests that does not exist. A placement skips it silently.
 fn unknown(view: View<'_>, requests: &[Request]) -> Option<JobId> {
-    let mut named = requests.iter().flat_map(|r| [Some(r.job), r.partner]);
-    named.find_map(|job| job.filter(|&j| view.job(j).is_none()))
+    let mut named = requests.iter().flat_map(Request::jobs);
+    named.find(|job| view.job(*job).is_none())
 }
 
 /// Returns a problem for the first job of a plan that gets a GPU of a node that does not serve the

@@ -171,7 +171,8 @@ impl Script {
     /// and the fourth has both. The last four of eight consecutive seeds have jobs that report.
     /// Every third seed has ends that are reported late.
     ///
-    /// Half of the cases have each of GPU types, resources and details. A third has cordons.
+    /// Half of the cases have each of GPU types, resources, details, and another number of jobs that
+    /// share a GPU. A third has cordons.
     pub fn of(seed: u64, round: Seconds, contents: &Contents) -> Script {
         let mut r = SplitMix::keyed(&[seed, 1]);
         let round = round.secs();
@@ -226,6 +227,7 @@ impl Script {
             troubles,
             round,
         };
+        script.sharing();
         script.slow_stops();
         script.trainings();
         let mut kinds = SplitMix::keyed(&[seed, 6]);
@@ -396,6 +398,15 @@ impl Script {
         }
         for (i, accepted) in list {
             edit(&mut self.jobs[i], |_, extras| extras.gpu_types = accepted);
+        }
+    }
+
+    /// Lets another number of jobs share the GPUs of some nodes.
+    fn sharing(&mut self) {
+        let r = &mut SplitMix::keyed(&[self.seed, 14]);
+        if r.chance(0.5) {
+            let nodes = self.cluster.nodes.iter_mut();
+            nodes.for_each(|node| node.jobs_per_gpu = r.pick(&[1, 2, 3, 4, 4]));
         }
     }
 
@@ -720,7 +731,7 @@ fn attribute(r: &mut SplitMix) -> Option<Value> {
     Some(match r.below(10) {
         0 => json!(null),
         1 => json!(true),
-        2 => json!([]),
+        2 => json!(r.pick(&[&[][..], &[0.5, 0.2, 0.3, 0.0], &[0.1, 0.2, 0.9, 0.1]])),
         3 => json!(""),
         4 | 5 => json!(r.pick(&["a", "b"])),
         6 => json!(r.pick(&[-3, -1])),

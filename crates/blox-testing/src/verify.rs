@@ -3,10 +3,10 @@
 use super::listed;
 use super::problem::{Problem, Property, near};
 use blox_core::assignment::Assignment;
-use blox_core::cluster::MAX_JOBS_PER_GPU;
 use blox_core::ids::{GpuId, JobId};
 use blox_core::job::{JobRef, Phase};
 use blox_core::view::View;
+use smallvec::SmallVec;
 
 /// Checks that the state is consistent.
 pub(crate) fn verify(view: View<'_>) -> Result<(), Problem> {
@@ -92,10 +92,13 @@ fn phases(view: View<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
+/// The jobs on a GPU.
+type Jobs = SmallVec<[JobId; 2]>;
+
 fn ledgers(view: View<'_>) -> Result<(), Problem> {
     let cluster = view.cluster();
     let gpus: usize = cluster.nodes().iter().map(|n| n.gpu_count() as usize).sum();
-    let mut allocated = vec![[None; MAX_JOBS_PER_GPU]; gpus];
+    let mut allocated = vec![Jobs::new(); gpus];
     let mut bound = allocated.clone();
     let mut cpus = vec![0.0; cluster.nodes().len()];
     for job in live(view) {
@@ -125,12 +128,12 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
     }
     for i in 0..gpus {
         let gpu = GpuId(i as u32);
-        agree("allocated", gpu, allocated[i], cluster.allocated_to(gpu))?;
-        agree("bound", gpu, bound[i], cluster.bound_to(gpu))?;
+        agree("allocated", gpu, &allocated[i], cluster.allocated_to(gpu))?;
+        agree("bound", gpu, &bound[i], cluster.bound_to(gpu))?;
     }
     let (mut all_free, mut all_usable) = (0, 0);
     for node in cluster.nodes() {
-        let deallocated = |g: &GpuId| allocated[g.index()].iter().all(Option::is_none);
+        let deallocated = |g: &GpuId| allocated[g.index()].is_empty();
         let works = |g: &GpuId| node.is_usable() && node.works(*g);
         let free = node.gpus().filter(|g| works(g) && deallocated(g)).count() as u32;
         let usable = node.gpus().filter(works).count() as u32;
@@ -162,64 +165,68 @@ fn ledgers(view: View<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Records a job on a GPU. Several jobs on a GPU must have agreed to share it.
+/// Records a job on a GPU. Several jobs on a GPU must have agreed to share it, and its node must
+/// allow as many.
 fn enter(
     view: View<'_>,
     what: &str,
-    books: &mut [[Option<JobId>; MAX_JOBS_PER_GPU]],
+    books: &mut [Jobs],
     gpu: GpuId,
     job: &JobRef<'_>,
 ) -> Result<(), Problem> {
-    let full = |found: String| {
-        wrong(
-            format!("GPU {gpu} {what} to one job, or to two that agreed to share"),
-            found,
-        )
-    };
-    let Some(places) = books.get_mut(gpu.index()) else {
+    let Some(jobs) = books.get_mut(gpu.index()) else {
         return wrong(
             "a GPU that exists".into(),
             format!("GPU {gpu} {what} to {}", job.id()),
         );
     };
-    let Some(place) = places.iter().position(Option::is_none) else {
-        let others = listed(places.iter().flatten());
-        return full(format!("job {} beside {others}", job.id()));
+    let most = view.cluster().places_on(gpu);
+    if jobs.len() >= most {
+        return wrong(
+            format!("GPU {gpu} {what} to at most {most} jobs"),
+            format!("job {} beside {}", job.id(), listed(jobs.iter())),
+        );
+    }
+    // A job that leaves a GPU was a partner of the GPU's other jobs before. The accounts of the
+    // cluster check that no new job is launched there meanwhile.
+    let leaves = |j: JobId| view.job(j).is_some_and(|j| j.leaving().contains(&gpu));
+    let names = |a: JobId, b: JobId| {
+        view.job(a).is_some_and(|j| {
+            let mut assignments = j.assignment().into_iter().chain(j.bound());
+            assignments.any(|x| x.partners.contains(b))
+        })
     };
-    if let Some(other) = places[0] {
-        // A job that leaves a GPU was the partner of the GPU's other job before. The accounts of
-        // the cluster check that no new job is launched there meanwhile.
-        let leaves = |j: JobId| view.job(j).is_some_and(|j| j.leaving().contains(&gpu));
-        let names = |a: JobId, b: JobId| {
-            view.job(a).is_some_and(|j| {
-                j.assignment().is_some_and(|x| x.partner == Some(b))
-                    || j.bound().is_some_and(|x| x.partner == Some(b))
-            })
-        };
+    for &other in jobs.iter() {
         let agreed = names(other, job.id()) || names(job.id(), other);
         if !agreed && !leaves(other) && !leaves(job.id()) {
-            return full(format!("jobs {other} and {}", job.id()));
+            return wrong(
+                format!("GPU {gpu} {what} to one job, or to jobs that agreed to share"),
+                format!("jobs {other} and {}", job.id()),
+            );
         }
     }
-    places[place] = Some(job.id());
+    jobs.push(job.id());
     Ok(())
 }
 
 fn agree(
     what: &str,
     gpu: GpuId,
-    expected: [Option<JobId>; MAX_JOBS_PER_GPU],
+    expected: &Jobs,
     found: impl Iterator<Item = JobId>,
 ) -> Result<(), Problem> {
-    let mut expected: Vec<JobId> = expected.into_iter().flatten().collect();
+    let mut expected = expected.clone();
     let mut found: Vec<JobId> = found.collect();
     expected.sort_unstable();
     found.sort_unstable();
-    if expected == found {
+    if expected[..] == found[..] {
         return Ok(());
     }
     wrong(
-        format!("GPU {gpu} {what} to {}, as the jobs say", listed(expected)),
-        listed(found),
+        format!(
+            "GPU {gpu} {what} to {}, as the jobs say",
+            listed(expected.iter())
+        ),
+        listed(found.iter()),
     )
 }

@@ -1,13 +1,14 @@
 //! Cluster descriptions from the command line: a shorthand, or a file.
 //!
-//! The shorthand is `NODESxGPUS[:TYPE]`, joined by commas: `32x4`,
-//! `6x4:t4,3x8:rtx`. A file is TOML with a `[[node]]` table for each group of
+//! The shorthand is `NODESxGPUS[xJOBS][:TYPE]`, joined by commas: `32x4`,
+//! `6x4:t4,3x8:rtx`. JOBS is the number of jobs that may share a GPU. A file is TOML with a `[[node]]` table for each group of
 //! equal nodes, in the order of registration:
 //!
 //! ```toml
 //! [[node]]
 //! count = 8                # how many of them, 1 if left out
 //! gpus = 4                 # GPUs of each, at most 64 (needed; 0 for a node without)
+//! jobs_per_gpu = 2         # jobs that may share a GPU, 1 to 4
 //! gpu_type = "v100"        # left out where there is only one kind
 //! gpu_memory_gib = 16      # memory of one GPU
 //! cpus = 48                # cores
@@ -134,6 +135,9 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
         let node = NodeSpec {
             name: None,
             gpus: group.gpus,
+            jobs_per_gpu: group
+                .jobs_per_gpu
+                .unwrap_or(NodeSpec::default().jobs_per_gpu),
             gpu_type: group.gpu_type,
             gpu_memory_gib: group.gpu_memory_gib,
             cpus: group.cpus,
@@ -248,6 +252,7 @@ struct NodeGroup {
     count: Option<u32>,
     name: Option<Name>,
     gpus: u32,
+    jobs_per_gpu: Option<u32>,
     gpu_type: Option<Name>,
     #[serde(default)]
     gpu_memory_gib: f64,
@@ -283,6 +288,7 @@ mod tests {
             gpu_type = "v100"
             cpus = 48
             memory_gib = 384.5
+            jobs_per_gpu = 4
             partition = "vision"
             location = ["row-1", "rack-7"]
             name = "v"
@@ -311,6 +317,7 @@ mod tests {
             ..NodeSpec::with_gpus(4)
                 .of_type("v100")
                 .in_partition("vision")
+                .shared_by(4)
         };
         let second = NodeSpec {
             name: Some("v-1".into()),
@@ -337,7 +344,7 @@ mod tests {
     fn an_error_names_file_and_field() {
         assert_eq!(
             parse("[[node]]\ngpus = 4\ncolour = 1\n").unwrap_err(),
-            "c.toml: line 3 is `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`"
+            "c.toml: line 3 is `colour = 1`: unknown field `colour`, expected one of `count`, `name`, `gpus`, `jobs_per_gpu`, `gpu_type`, `gpu_memory_gib`, `cpus`, `memory_gib`, `partition`, `location`, `links`, `layout`, `labels`"
         );
         assert_eq!(
             parse("[[node]]\ngpus = \"4\"\n").unwrap_err(),

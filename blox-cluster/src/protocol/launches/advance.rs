@@ -429,7 +429,7 @@ fn parts(view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> Vec<(NodeId, A
             world,
             node_rank: i as u32,
             nodes: nodes.clone(),
-            beside: bound.partner,
+            beside: bound.partners.clone(),
             batch,
         };
         (node, Arc::new(task))

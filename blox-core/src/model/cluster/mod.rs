@@ -13,18 +13,40 @@ use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
 use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 use crate::units::Time;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
-use spec::{ClusterSpec, NodeSpec};
-
-/// Maximum number of jobs that share a GPU.
-pub const MAX_JOBS_PER_GPU: usize = 2;
+use spec::{ClusterSpec, MAX_JOBS_PER_GPU, NodeSpec};
 
 const NOBODY: u32 = u32::MAX;
 
-/// The jobs on one GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owners([u32; MAX_JOBS_PER_GPU]);
+const PLACES: usize = MAX_JOBS_PER_GPU as usize;
+
+/// The jobs on one GPU, without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owners([u32; PLACES]);
+
+/// Writes the places of a pair even if they are empty: the form of versions with pairs only.
+impl Serialize for Owners {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        self.0[..self.count().max(2)].serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for Owners {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let jobs = SmallVec::<[u32; PLACES]>::deserialize(d)?;
+        let mut owners = Owners::NONE;
+        for job in jobs.into_iter().filter(|job| *job != NOBODY).map(JobId) {
+            if owners.count() == PLACES || owners.contains(job) {
+                return Err(serde::de::Error::custom(
+                    "too many jobs on a GPU, or one twice",
+                ));
+            }
+            owners.add(job);
+        }
+        Ok(owners)
+    }
+}
 
 impl Default for Owners {
     fn default() -> Self {
@@ -33,23 +55,31 @@ impl Default for Owners {
 }
 
 impl Owners {
-    pub(crate) const NONE: Owners = Owners([NOBODY; MAX_JOBS_PER_GPU]);
+    pub(crate) const NONE: Owners = Owners([NOBODY; PLACES]);
 
     #[inline]
     pub(crate) fn only(job: JobId) -> Self {
-        Owners([job.0, NOBODY])
+        let mut owners = Owners::NONE;
+        owners.0[0] = job.0;
+        owners
     }
     #[inline]
     pub(crate) fn iter(self) -> impl Iterator<Item = JobId> {
-        self.0.into_iter().filter(|&j| j != NOBODY).map(JobId)
+        let some = self.0.into_iter().take_while(|&j| j != NOBODY);
+        some.map(JobId)
     }
     #[inline]
     pub(crate) fn contains(self, job: JobId) -> bool {
-        self.0[0] == job.0 || self.0[1] == job.0
+        self.0.contains(&job.0)
     }
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
-        self.0[0] == NOBODY && self.0[1] == NOBODY
+        self.0[0] == NOBODY
+    }
+    /// Returns the number of jobs.
+    #[inline]
+    pub(crate) fn count(self) -> usize {
+        self.iter().count()
     }
     #[inline]
     pub(crate) fn add(&mut self, job: JobId) {
@@ -59,10 +89,9 @@ impl Owners {
     }
     #[inline]
     pub(crate) fn remove(&mut self, job: JobId) {
-        if self.0[0] == job.0 {
-            self.0 = [self.0[1], NOBODY];
-        } else if self.0[1] == job.0 {
-            self.0[1] = NOBODY;
+        if let Some(place) = self.0.iter().position(|p| *p == job.0) {
+            self.0[place..].rotate_left(1);
+            self.0[PLACES - 1] = NOBODY;
         }
     }
 }
@@ -83,10 +112,10 @@ impl Ledgers {
         }
     }
 
-    /// Returns whether two jobs share the GPU, or a job has it in one ledger only.
+    /// Returns whether jobs share the GPU, or a job has it in one ledger only.
     #[inline]
     fn is_mixed(self) -> bool {
-        self != Ledgers::both(Owners([self.allocated.0[0], NOBODY]))
+        self != Ledgers::both(Owners::only(JobId(self.allocated.0[0])))
     }
 }
 
@@ -187,7 +216,7 @@ pub struct Node {
     pub(crate) memory_allocated: f64,
     pub(crate) changed: u64,
     dirty: bool,
-    /// GPUs that two jobs share, or that a job has in only one of the ledgers.
+    /// GPUs that jobs share, or that a job has in only one of the ledgers.
     pub(crate) mixed: u64,
 }
 
@@ -234,6 +263,10 @@ impl Node {
     /// Returns whether new jobs may be placed on the node.
     pub fn is_usable(&self) -> bool {
         self.status == NodeStatus::Up && self.cordon.is_none()
+    }
+    /// Returns how many jobs may share one of its GPUs, from 1 to [`MAX_JOBS_PER_GPU`].
+    pub fn jobs_per_gpu(&self) -> u32 {
+        self.spec.jobs_per_gpu
     }
     /// Returns the number of GPUs, broken ones included.
     pub fn gpu_count(&self) -> u32 {
@@ -342,23 +375,22 @@ impl Cluster {
         self.installed
     }
 
-    /// Returns the jobs that a GPU is allocated to, at most [`MAX_JOBS_PER_GPU`].
+    /// Returns the jobs that a GPU is allocated to, at most [`Node::jobs_per_gpu`].
     pub fn allocated_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
         let its = self.ledgers.get(gpu.index());
         its.map_or(Owners::NONE, |its| its.allocated).iter()
     }
 
-    /// Returns the jobs that a GPU is bound to now, at most [`MAX_JOBS_PER_GPU`].
+    /// Returns the jobs that a GPU is bound to now, at most [`Node::jobs_per_gpu`].
     pub fn bound_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
         let its = self.ledgers.get(gpu.index());
         its.map_or(Owners::NONE, |its| its.bound).iter()
     }
 
-    /// Returns whether a GPU is allocated to no other job than this one.
-    #[inline]
-    pub(crate) fn is_alone_on(&self, job: JobId, gpu: GpuId) -> bool {
-        let its = self.ledgers.get(gpu.index());
-        its.is_none_or(|its| its.allocated.is_empty() || its.allocated == Owners::only(job))
+    /// Returns how many jobs may share a GPU; 0 if it does not exist.
+    pub fn places_on(&self, gpu: GpuId) -> usize {
+        let node = self.node_of(gpu).and_then(|id| self.node(id));
+        node.map_or(0, |node| node.jobs_per_gpu() as usize)
     }
 
     /// Returns the number of nodes of an assignment's GPUs.

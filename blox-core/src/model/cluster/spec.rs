@@ -8,6 +8,12 @@ use std::collections::BTreeSet;
 /// Maximum number of GPUs of a node: free GPUs of a node are kept in one machine word.
 pub const MAX_GPUS_PER_NODE: u32 = 64;
 
+/// Maximum number of jobs that share a GPU.
+pub const MAX_JOBS_PER_GPU: u32 = 4;
+
+/// Number of jobs that may share a GPU, if not specified.
+const JOBS_PER_GPU: u32 = 2;
+
 /// Maximum number of nodes of a cluster. Larger numbers are typing errors and would exhaust memory.
 pub const MAX_NODES: usize = 1_000_000;
 
@@ -19,6 +25,9 @@ pub struct NodeSpec {
     pub name: Option<Name>,
     /// Number of GPUs, at most [`MAX_GPUS_PER_NODE`].
     pub gpus: u32,
+    /// Number of jobs that may share a GPU, from 1 to [`MAX_JOBS_PER_GPU`]; 2 by default.
+    #[serde(skip_serializing_if = "is_pair")]
+    pub jobs_per_gpu: u32,
     /// Type of all GPUs; `None` if the cluster has only one kind.
     pub gpu_type: Option<Name>,
     /// Memory of one GPU in GiB; 0 if unknown.
@@ -43,6 +52,7 @@ impl Default for NodeSpec {
         NodeSpec {
             name: None,
             gpus: 0,
+            jobs_per_gpu: JOBS_PER_GPU,
             gpu_type: None,
             gpu_memory_gib: 0.0,
             cpus: 0.0,
@@ -55,6 +65,11 @@ impl Default for NodeSpec {
     }
 }
 
+/// Specifications of versions with pairs only have no such number.
+fn is_pair(jobs: &u32) -> bool {
+    *jobs == JOBS_PER_GPU
+}
+
 impl NodeSpec {
     /// Returns a node with `gpus` GPUs and defaults otherwise.
     pub fn with_gpus(gpus: u32) -> Self {
@@ -62,6 +77,13 @@ impl NodeSpec {
             gpus,
             ..NodeSpec::default()
         }
+    }
+
+    /// Sets the number of jobs that may share a GPU.
+    #[must_use]
+    pub fn shared_by(mut self, jobs_per_gpu: u32) -> Self {
+        self.jobs_per_gpu = jobs_per_gpu;
+        self
     }
 
     /// Sets the GPU type.
@@ -81,13 +103,16 @@ impl NodeSpec {
 
 /// Specification of a cluster: nodes in order of registration.
 ///
-/// Parsed from the shorthand `NODESxGPUS[:TYPE][@LAYOUT]`, joined by commas. A
-/// [`Layout`](super::topology::Layout) defines the links between the GPUs of a node:
+/// Parsed from the shorthand `NODESxGPUS[xJOBS][:TYPE][@LAYOUT]`, joined by commas. JOBS is the
+/// number of jobs that may share a GPU. A [`Layout`](super::topology::Layout) defines the links
+/// between the GPUs of a node:
 ///
 /// ```
 /// use blox_core::ClusterSpec;
 /// let sia: ClusterSpec = "6x4:t4,3x8:rtx,2x8:a100".parse()?;
 /// assert_eq!((sia.nodes.len(), sia.total_gpus()), (11, 64));
+/// let shared: ClusterSpec = "16x4x3:v100".parse()?;
+/// assert_eq!((shared.nodes[0].gpus, shared.nodes[0].jobs_per_gpu), (4, 3));
 /// let linked: ClusterSpec = "32x4:v100@p3.8xlarge".parse()?;
 /// assert_eq!(linked.nodes[0].bandwidth(0, 3), Some(50.0));
 /// let err = "6x4:t4,3y8".parse::<ClusterSpec>().unwrap_err();
@@ -191,6 +216,14 @@ impl ClusterSpec {
                     format!("at most {MAX_GPUS_PER_NODE}"),
                 );
             }
+            if !(1..=MAX_JOBS_PER_GPU).contains(&node.jobs_per_gpu) {
+                return wrong(
+                    i,
+                    "jobs_per_gpu",
+                    node.jobs_per_gpu.to_string(),
+                    format!("1 to {MAX_JOBS_PER_GPU}"),
+                );
+            }
             for (field, v) in [
                 ("cpus", node.cpus),
                 ("memory_gib", node.memory_gib),
@@ -275,8 +308,13 @@ impl std::str::FromStr for ClusterSpec {
                 return Err(wrong());
             }
             let (count, gpus) = shape.trim().split_once('x').ok_or_else(wrong)?;
+            let (gpus, jobs) = match gpus.split_once('x') {
+                Some((gpus, jobs)) => (gpus, Some(jobs)),
+                None => (gpus, None),
+            };
             let count: usize = count.parse().map_err(|_| wrong())?;
             let gpus: u32 = gpus.parse().map_err(|_| wrong())?;
+            let jobs: Option<u32> = jobs.map(str::parse).transpose().map_err(|_| wrong())?;
             if count == 0 || gpus == 0 {
                 return Err(wrong());
             }
@@ -287,6 +325,7 @@ impl std::str::FromStr for ClusterSpec {
             }
             let mut node = NodeSpec::with_gpus(gpus);
             node.gpu_type = gpu_type.map(Name::from);
+            node.jobs_per_gpu = jobs.unwrap_or(node.jobs_per_gpu);
             if let Some(name) = layout {
                 node.links = links_of(name, gpus).map_err(|expected| ClusterSpecError::Node {
                     node: nodes.len(),
@@ -364,6 +403,22 @@ mod tests {
         );
         assert_eq!(c.nodes[0].gpu_type.as_deref(), Some("t4"));
         assert_eq!(c.nodes[1].gpu_type, None);
+    }
+
+    #[test]
+    fn shorthand_with_a_third_number_sets_the_jobs_per_gpu() {
+        let c: ClusterSpec = "1x4x4:t4@pcie,2x8".parse().unwrap();
+        let jobs = |c: &ClusterSpec| c.nodes.iter().map(|n| n.jobs_per_gpu).collect::<Vec<_>>();
+        assert_eq!((c.total_gpus(), jobs(&c)), (20, vec![4, 2, 2]));
+        for (text, found) in [("1x4x5", "5"), ("1x4x0", "0")] {
+            assert_eq!(
+                text.parse::<ClusterSpec>().unwrap_err().to_string(),
+                format!("node 0: jobs_per_gpu is {found}, expected 1 to 4")
+            );
+        }
+        for wrong in ["1x4x", "1x4xa", "1x4x2x2", "1x4x-1"] {
+            assert!(wrong.parse::<ClusterSpec>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

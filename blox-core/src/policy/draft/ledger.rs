@@ -1,8 +1,8 @@
 //! Free GPUs of each node in a draft.
 
 use crate::assignment::{Assignment, GpuList, append_run};
-use crate::cluster::{Cluster, Node, OnNode, is_too_much};
-use crate::ids::{GpuId, NodeId};
+use crate::cluster::{Cluster, Node, OnNode, Owners, is_too_much};
+use crate::ids::{GpuId, JobId, NodeId};
 use crate::view::View;
 use std::collections::BTreeMap;
 
@@ -14,6 +14,9 @@ pub(super) struct Ledger {
     free_total: u32,
     /// Nodes that the draft changed, each marked.
     changed: Vec<NodeId>,
+    /// The jobs of each GPU that the draft changed; other GPUs are as in the cluster. `None` until
+    /// a job of the draft shares GPUs.
+    jobs: Option<BTreeMap<GpuId, Owners>>,
     /// CPUs and memory that the draft returns to nodes (negative if the draft takes them).
     given_back: BTreeMap<NodeId, [f64; 2]>,
 }
@@ -47,6 +50,7 @@ impl Ledger {
             self.rebuild(cluster.nodes());
         }
         self.given_back.clear();
+        self.jobs = None;
     }
 
     /// Returns the free GPUs of a node as a mask.
@@ -144,6 +148,74 @@ impl Ledger {
         // GPUs of a node that takes no new jobs do not become free.
         let mask = node.mask | (on.bits & node.usable);
         self.change(on.node, mask);
+    }
+
+    /// Returns whether the jobs of each GPU are recorded.
+    #[inline]
+    pub fn records_jobs(&self) -> bool {
+        self.jobs.is_some()
+    }
+
+    /// Records the jobs of each GPU from now on.
+    pub fn record_jobs(&mut self) {
+        self.jobs.get_or_insert_default();
+    }
+
+    /// Returns the jobs on a GPU, if they are recorded.
+    pub fn jobs_on(&self, cluster: &Cluster, gpu: GpuId) -> Option<Owners> {
+        let jobs = self.jobs.as_ref()?;
+        Some(match jobs.get(&gpu) {
+            Some(owners) => *owners,
+            None => owners_in(cluster, gpu),
+        })
+    }
+
+    /// Records that a job has GPUs, or has them no longer.
+    #[inline]
+    pub fn record(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId], has: bool) {
+        if self.jobs.is_some() {
+            self.record_some(cluster, job, gpus, has);
+        }
+    }
+
+    #[cold]
+    fn record_some(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId], has: bool) {
+        let Some(jobs) = &mut self.jobs else { return };
+        for gpu in gpus {
+            let before = || owners_in(cluster, *gpu);
+            let owners = jobs.entry(*gpu).or_insert_with(before);
+            match has {
+                true => owners.add(job),
+                false => owners.remove(job),
+            }
+        }
+    }
+
+    /// Takes GPUs for a job, regardless of their previous state.
+    #[inline(always)]
+    pub fn enter(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId]) {
+        self.set_free(cluster, gpus, false);
+        self.record(cluster, job, gpus, true);
+    }
+
+    /// Frees the GPUs of a job, except those that it shares.
+    #[inline(always)]
+    pub fn leave(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId]) {
+        match self.jobs {
+            None => self.set_free(cluster, gpus, true),
+            Some(_) => self.leave_some(cluster, job, gpus),
+        }
+    }
+
+    #[cold]
+    fn leave_some(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId]) {
+        self.record_some(cluster, job, gpus, false);
+        let left = |gpu: &GpuId| {
+            let owners = self.jobs_on(cluster, *gpu);
+            owners.is_none_or(Owners::is_empty)
+        };
+        let left: GpuList = gpus.iter().copied().filter(left).collect();
+        self.set_free(cluster, &left, true);
     }
 
     /// Returns the CPUs and memory that the draft returns to a node.
@@ -247,6 +319,12 @@ impl Ledger {
             self.by_count.move_on(id, old, count);
         }
     }
+}
+
+fn owners_in(cluster: &Cluster, gpu: GpuId) -> Owners {
+    let mut owners = Owners::NONE;
+    cluster.allocated_to(gpu).for_each(|job| owners.add(job));
+    owners
 }
 
 /// A node has 0 to 64 free GPUs.

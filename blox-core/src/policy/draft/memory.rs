@@ -13,8 +13,6 @@ use crate::view::View;
 pub(crate) struct DraftMemory {
     decision: Option<u64>,
     pub(super) ledger: Ledger,
-    /// True if this draft has placed a pair of jobs.
-    pub(super) paired: bool,
     pub(super) entries: Vec<Entry>,
     /// Index into `entries` plus one, by job.
     pub(super) entry_of: Vec<u32>,
@@ -150,7 +148,6 @@ impl DraftMemory {
         self.decision = Some(view.decision());
         // A draft that was abandoned (its policy panicked) leaves these behind.
         self.clear();
-        self.paired = false;
         self.finishes.clear();
         self.waits.clear();
         self.otherwise = Reason::NotChosen;

@@ -3,10 +3,11 @@
 pub use crate::decide_error::DraftError;
 
 use crate::assignment::{Assignment, GpuList};
-use crate::cluster::{Node, NodeStatus, OnNode};
+use crate::cluster::{Node, NodeStatus, OnNode, Owners};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
 use crate::job::{JobRef, Phase, accepts_all};
+use crate::partners::Partners;
 use crate::reason::Reason;
 use crate::shape::Shape;
 use crate::units::GpuCount;
@@ -206,40 +207,70 @@ impl<'a> Draft<'a> {
         self.view.job(job).is_some_and(|j| can_be_placed(&j))
     }
 
-    /// Assigns GPUs to a job. If the assignment names a partner, these must be the partner's GPUs.
+    /// Assigns GPUs to a job. A GPU may have other jobs if the assignment names them as partners.
     ///
     /// # Errors
-    /// The job has GPUs already, or a GPU is not free.
+    /// The job has GPUs already, a GPU is not free, or a partner is on none of the GPUs.
     pub fn assign(&mut self, job: JobId, assignment: Assignment) -> Result<(), DraftError> {
         let known = self.without_gpus(job)?;
-        let taken = assignment.partner.is_none() && self.take_free(&assignment);
+        self.note_sharing(&assignment);
+        let taken = assignment.partners.is_empty() && self.take_free(job, &assignment);
         let cluster = self.view.cluster();
         if !taken {
             self.check(job, &assignment, None)?;
-            self.m.ledger.set_free(cluster, &assignment.gpus, false);
+            self.m.ledger.enter(cluster, job, &assignment.gpus);
         }
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
-        self.m.paired |= assignment.partner.is_some();
         self.m.give(job, known, assignment);
         Ok(())
     }
 
-    /// Places a waiting job on the GPUs of another job. Returns false and changes nothing if the
-    /// waiting job has GPUs, requests another number of GPUs, does not accept their type, or cannot
-    /// share.
+    /// Places a waiting job on [GPUs of another job](Draft::beside). It takes no CPUs and no memory
+    /// of its own. Returns false and changes nothing if the waiting job has GPUs, requests more
+    /// GPUs than have room, or does not accept their type.
     pub fn put_beside(&mut self, job: JobId, partner: JobId) -> bool {
         let waits = self.current(partner).is_none() && self.may_place(partner);
-        let other = self.view.job(partner).filter(|_| waits);
-        let (Some(has), Some(other)) = (self.current(job), other) else {
+        let Some(other) = self.view.job(partner).filter(|_| waits) else {
             return false;
         };
-        let fits = has.count() == other.gpus()
-            && (!other.has_extras() || accepts_all(other.spec(), self.view.cluster(), &has.gpus));
+        let beside = self.beside(job, &other, &Shape::gpus(other.gpus()));
+        beside.is_some_and(|beside| self.assign(partner, beside).is_ok())
+    }
+
+    /// Returns an assignment of the shape on GPUs of the job `host`, shared with all jobs on them.
+    /// Prefers the GPUs with the fewest jobs, then the first. Returns `None` if too few of the GPUs
+    /// have room for another job, if the job does not accept one of them, or if too few CPUs or too
+    /// little memory are left.
+    pub fn beside(&self, host: JobId, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let theirs = self.current(host).filter(|_| host != job.id())?;
+        let (cluster, count) = (self.view.cluster(), shape.gpus.get() as usize);
+        let mut open: Vec<(usize, usize, GpuId)> = Vec::new();
+        for (rank, gpu) in theirs.gpus.iter().enumerate() {
+            let jobs = self.owners(*gpu).count();
+            if jobs < cluster.places_on(*gpu) {
+                open.push((jobs, rank, *gpu));
+            }
+        }
+        if count == 0 || open.len() < count {
+            return None;
+        }
+        open.sort_unstable();
+        open.truncate(count);
+        open.sort_unstable_by_key(|(_, rank, _)| *rank);
+        let gpus: GpuList = open.iter().map(|(.., gpu)| *gpu).collect();
+        let owners = gpus.iter().flat_map(|gpu| self.owners(*gpu).iter());
+        let partners: Partners = owners.filter(|owner| *owner != job.id()).collect();
+        let accepted = !job.has_extras() || accepts_all(job.spec(), cluster, &gpus);
         let beside = Assignment {
-            partner: Some(job),
-            ..Assignment::of(has.gpus.clone())
+            partners,
+            ..shape.on(gpus)
         };
-        fits && self.assign(partner, beside).is_ok()
+        (accepted && self.has_resources(&beside)).then_some(beside)
+    }
+
+    /// Returns the jobs that a GPU has in the draft.
+    pub fn jobs_on(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
+        self.owners(gpu).iter()
     }
 
     /// Assigns to a job the first free GPUs of nodes, in the given numbers, with the CPUs, memory
@@ -288,6 +319,7 @@ impl<'a> Draft<'a> {
                 return Ok(false);
             }
             ledger.count_resources(cluster, assignment, -1.0);
+            ledger.record(cluster, job, &assignment.gpus, true);
         }
         self.m.note_given(job, known);
         Ok(true)
@@ -322,10 +354,13 @@ impl<'a> Draft<'a> {
             let had = original.ok_or(DraftError::NotPlaced(job))?;
             let cluster = self.view.cluster();
             self.m.ledger.count_resources(cluster, had, 1.0);
-            let alone = |on: &OnNode| !self.m.paired && cluster.is_unmixed(*on);
+            let alone = |on: &OnNode| !self.m.ledger.records_jobs() && cluster.is_unmixed(*on);
             match its.and_then(|its| its.rec.on).filter(alone) {
                 Some(on) => self.m.ledger.free(on),
-                None => self.free(job, had),
+                None => {
+                    self.note_sharing(had);
+                    self.m.ledger.leave(cluster, job, &had.gpus);
+                }
             }
             let e = self.m.add(job, Now::Nothing);
             self.note_released(e, Now::AsBefore, true, why);
@@ -389,14 +424,11 @@ impl<'a> Draft<'a> {
             return Err(DraftError::AlreadyPlaced(job));
         }
         let original = self.original(job).ok_or(DraftError::NotPlaced(job))?;
-        let partner = original.partner.filter(|&p| {
-            self.current(p)
-                .is_some_and(|theirs| theirs.same_gpus(original))
-        });
+        let alone = original.partners.is_empty();
         // Usually its GPUs have already been assigned to another job.
         let taken = |gpu: &&GpuId| !self.is_free(**gpu) && self.takes_new(**gpu);
         if let Some(&gpu) = original.gpus.first().filter(taken)
-            && partner.is_none()
+            && alone
         {
             return Err(DraftError::NotFree { gpu, job });
         }
@@ -404,12 +436,9 @@ impl<'a> Draft<'a> {
         if in_full && let Some(node) = self.m.ledger.lacking(cluster, original) {
             return Err(DraftError::TooLittleLeft { node, job });
         }
-        if partner.is_some() || !self.take_free(original) {
-            match partner {
-                Some(partner) => self.check_beside(job, original, partner, Some(original))?,
-                None => self.check_free(job, original, Some(original))?,
-            }
-            self.m.ledger.set_free(cluster, &original.gpus, false);
+        if !alone || !self.take_free(job, original) {
+            self.check_gpus(job, original, Some(original))?;
+            self.m.ledger.enter(cluster, job, &original.gpus);
         }
         self.m.ledger.count_resources(cluster, original, -1.0);
         let entry = &mut self.m.entries[e];
@@ -431,17 +460,17 @@ impl<'a> Draft<'a> {
         let Some(was) = self.current(job).cloned() else {
             return Err(DraftError::NotPlaced(job));
         };
-        self.free(job, &was);
+        let cluster = self.view.cluster();
+        self.note_sharing(&was);
+        self.note_sharing(&assignment);
+        self.m.ledger.leave(cluster, job, &was.gpus);
         if let Err(e) = self.check(job, &assignment, Some(&was)) {
-            let cluster = self.view.cluster();
-            self.m.ledger.set_free(cluster, &was.gpus, false);
+            self.m.ledger.enter(cluster, job, &was.gpus);
             return Err(e);
         }
         let known = self.m.entry(job);
         let e = known.unwrap_or_else(|| self.m.add(job, Now::AsBefore));
-        self.m.paired |= assignment.partner.is_some();
-        let cluster = self.view.cluster();
-        self.m.ledger.set_free(cluster, &assignment.gpus, false);
+        self.m.ledger.enter(cluster, job, &assignment.gpus);
         self.m.ledger.count_resources(cluster, &was, 1.0);
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
         self.m.moved = true;
@@ -504,20 +533,17 @@ impl<'a> Draft<'a> {
     /// draft.
     #[inline(always)]
     fn take_away(&mut self, e: usize, original: Option<&'a Assignment>) -> Now {
-        let entry = &mut self.m.entries[e];
+        if let (Now::AsBefore, Some(a)) = (self.m.entries[e].now, original) {
+            self.note_sharing(a);
+        }
+        let (cluster, m) = (self.view.cluster(), &mut *self.m);
+        let entry = &mut m.entries[e];
         let job = entry.job;
         let was = std::mem::replace(&mut entry.now, Now::Nothing);
-        self.m.moved |= matches!(was, Now::Given { .. });
-        let Some(a) = was.of(&self.m.given, original) else {
-            return was;
-        };
-        let alone = self.is_alone(job, a);
-        let (cluster, m) = (self.view.cluster(), &mut *self.m);
+        m.moved |= matches!(was, Now::Given { .. });
         if let Some(a) = was.of(&m.given, original) {
             m.ledger.count_resources(cluster, a, 1.0);
-            if alone {
-                m.ledger.set_free(cluster, &a.gpus, true);
-            }
+            m.ledger.leave(cluster, job, &a.gpus);
         }
         was
     }
@@ -530,10 +556,11 @@ impl<'a> Draft<'a> {
 
     /// Restores an assignment of a job that has none.
     fn put_back(&mut self, e: usize, was: Now) {
-        let original = self.original(self.m.entries[e].job);
+        let job = self.m.entries[e].job;
+        let original = self.original(job);
         let (cluster, m) = (self.view.cluster(), &mut *self.m);
         if let Some(a) = was.of(&m.given, original) {
-            m.ledger.set_free(cluster, &a.gpus, false);
+            m.ledger.enter(cluster, job, &a.gpus);
             m.ledger.count_resources(cluster, a, -1.0);
         }
         m.entries[e].now = was;
@@ -595,8 +622,8 @@ impl<'a> Draft<'a> {
 
     /// Adds the differences from the current state to the plan.
     pub(crate) fn finish_into(mut self, plan: &mut Plan) {
-        if self.m.paired {
-            self.settle_pairs();
+        if self.m.ledger.records_jobs() {
+            self.settle_groups();
         }
         let (view, m) = (self.view, self.m);
         for op in &m.log {
@@ -646,8 +673,8 @@ impl<'a> Draft<'a> {
         m.clear();
     }
 
-    /// Updates the partners of pairs: a partner may have moved after the pair was made.
-    fn settle_pairs(&mut self) {
+    /// Updates the partners of groups: a partner may have moved after the group was made.
+    fn settle_groups(&mut self) {
         for e in 0..self.m.entries.len() {
             let entry = &self.m.entries[e];
             let Now::Given { at, .. } = entry.now else {
@@ -657,12 +684,14 @@ impl<'a> Draft<'a> {
                 continue;
             };
             let as_before = || self.original(entry.job) == Some(a);
-            if a.partner.is_none() || (entry.released == 0 && as_before()) {
+            if a.partners.is_empty() || (entry.released == 0 && as_before()) {
                 continue;
             }
-            let partner = self.beside(entry.job, a);
+            let job = entry.job;
+            let owners = a.gpus.iter().flat_map(|gpu| self.owners(*gpu).iter());
+            let partners = owners.filter(|owner| *owner != job).collect();
             if let Action::Place { assignment, .. } = &mut self.m.given[at as usize] {
-                assignment.partner = partner;
+                assignment.partners = partners;
             }
         }
     }
@@ -684,67 +713,83 @@ impl<'a> Draft<'a> {
         a: &Assignment,
         was: Option<&Assignment>,
     ) -> Result<(), DraftError> {
+        self.check_gpus(job, a, was)?;
+        let is_there = |partner: JobId| {
+            let theirs = self.current(partner).filter(|_| partner != job);
+            theirs.is_some_and(|theirs| theirs.gpus.iter().any(|gpu| a.gpus.contains(gpu)))
+        };
+        match a.partners.iter().find(|partner| !is_there(*partner)) {
+            Some(partner) => Err(DraftError::CannotShare { job, partner }),
+            None => Ok(()),
+        }
+    }
+
+    /// Like [`Draft::check`]. Partners may be absent.
+    fn check_gpus(
+        &self,
+        job: JobId,
+        a: &Assignment,
+        was: Option<&Assignment>,
+    ) -> Result<(), DraftError> {
         if a.gpus.is_empty() {
             return Err(DraftError::NoGpu(job));
         }
-        match a.partner {
-            Some(partner) => self.check_beside(job, a, partner, was),
-            None => self.check_free(job, a, was),
-        }
-    }
-
-    fn check_beside(
-        &self,
-        job: JobId,
-        a: &Assignment,
-        partner: JobId,
-        was: Option<&Assignment>,
-    ) -> Result<(), DraftError> {
-        let cannot = DraftError::CannotShare { job, partner };
-        let theirs = self.current(partner).filter(|_| partner != job);
-        // A third job on the GPUs is impossible, as on any taken GPU.
-        let fits = theirs.is_some_and(|t| {
-            t.same_gpus(a) && self.beside(partner, t).is_none_or(|other| other == job)
-        });
-        let usable = a
-            .gpus
-            .iter()
-            .all(|&g| self.takes_new(g) || self.may_stay(g, a, was));
-        if fits && usable { Ok(()) } else { Err(cannot) }
-    }
-
-    fn check_free(
-        &self,
-        job: JobId,
-        a: &Assignment,
-        was: Option<&Assignment>,
-    ) -> Result<(), DraftError> {
         for (i, &gpu) in a.gpus.iter().enumerate() {
-            let free = self.is_free(gpu);
-            // If the node takes no new jobs, no other job can have taken the GPU.
-            let stays = || {
-                !self.takes_new(gpu)
-                    && self.may_stay(gpu, a, was)
-                    && was.is_some_and(|w| self.beside(job, w).is_none())
-            };
-            if !(free || stays()) || a.gpus[..i].contains(&gpu) {
+            let twice = a.gpus[..i].contains(&gpu);
+            if twice || !(self.is_free(gpu) || self.stays_or_shares(job, gpu, a, was)?) {
                 return Err(DraftError::NotFree { gpu, job });
             }
         }
         Ok(())
     }
 
+    /// Returns whether a job may have a GPU that is not free.
+    fn stays_or_shares(
+        &self,
+        job: JobId,
+        gpu: GpuId,
+        a: &Assignment,
+        was: Option<&Assignment>,
+    ) -> Result<bool, DraftError> {
+        let (takes_new, alone) = (self.takes_new(gpu), a.partners.is_empty());
+        if alone && takes_new || !(takes_new || self.may_stay(gpu, a, was)) {
+            return Ok(false);
+        }
+        let mut owners = self.owners(gpu);
+        owners.remove(job);
+        let Some(partner) = owners.iter().next() else {
+            // If the node takes no new jobs, no other job can have taken the GPU.
+            return Ok(!takes_new);
+        };
+        let names_it = |owner: JobId| {
+            let theirs = self.current(owner);
+            theirs.is_some_and(|theirs| theirs.partners.contains(job))
+        };
+        let agrees = |owner: JobId| a.partners.contains(owner) || names_it(owner);
+        if alone || !owners.iter().all(agrees) {
+            return Ok(false);
+        }
+        if owners.count() >= self.view.cluster().places_on(gpu) {
+            return Err(DraftError::CannotShare { job, partner });
+        }
+        Ok(true)
+    }
+
     /// Takes the GPUs of an assignment. Returns false and changes nothing unless all are in view
     /// and free.
     #[inline]
-    fn take_free(&mut self, a: &Assignment) -> bool {
+    fn take_free(&mut self, job: JobId, a: &Assignment) -> bool {
         let cluster = self.view.cluster();
         let covers = |g: &GpuId| {
             let node = cluster.node_of(*g);
             node.is_some_and(|n| self.view.node(n).is_some())
         };
         let in_view = self.view.virtual_cluster().is_none() || a.gpus.iter().all(covers);
-        !a.gpus.is_empty() && in_view && self.m.ledger.take(cluster, &a.gpus)
+        let taken = !a.gpus.is_empty() && in_view && self.m.ledger.take(cluster, &a.gpus);
+        if taken {
+            self.m.ledger.record(cluster, job, &a.gpus, true);
+        }
+        taken
     }
 
     /// Returns whether a job with the assignment `was` may keep a GPU in `a`. If the node is lost,
@@ -773,43 +818,58 @@ impl<'a> Draft<'a> {
         node.is_some_and(|n| n.is_usable() && n.failed >> (gpu.0 - n.first_gpu) & 1 == 0)
     }
 
-    /// Returns whether no job except `job` is on the GPUs of `a` in the draft.
-    #[inline]
-    fn is_alone(&self, job: JobId, a: &Assignment) -> bool {
-        let alone = |gpu: &GpuId| self.view.cluster().is_alone_on(job, *gpu);
-        (!self.m.paired && a.gpus.first().is_none_or(alone)) || self.beside(job, a).is_none()
+    /// Records the jobs of each GPU from now on if an assignment names partners.
+    #[inline(always)]
+    fn note_sharing(&mut self, a: &Assignment) {
+        if !a.partners.is_empty() && !self.m.ledger.records_jobs() {
+            self.record_jobs();
+        }
     }
 
-    /// Returns another job than `job` on the GPUs of `a` in the draft: both jobs of a pair have the
-    /// same GPUs.
-    fn beside(&self, job: JobId, a: &Assignment) -> Option<JobId> {
-        let gpu = a.gpus.first()?;
-        let there = |e: usize| self.its(e).is_some_and(|c| c.gpus.contains(gpu));
-        // A partner may be out of view.
-        let before = self
-            .view
-            .cluster()
-            .allocated_to(*gpu)
-            .find(|&o| o != job && self.m.entry(o).is_none_or(there));
-        if before.is_some() || !self.m.paired {
-            return before;
+    #[cold]
+    fn record_jobs(&mut self) {
+        let (view, m) = (self.view, &mut *self.m);
+        let cluster = view.cluster();
+        m.ledger.record_jobs();
+        for entry in &m.entries {
+            if matches!(entry.now, Now::AsBefore) {
+                continue;
+            }
+            let before = view.job(entry.job).and_then(|job| job.assignment());
+            if let Some(a) = before {
+                m.ledger.record(cluster, entry.job, &a.gpus, false);
+            }
+            if let Some(a) = entry.now.of(&m.given, None) {
+                m.ledger.record(cluster, entry.job, &a.gpus, true);
+            }
         }
-        let new = (0..self.m.entries.len()).find(|&e| self.m.entries[e].job != job && there(e));
-        new.map(|e| self.m.entries[e].job)
+    }
+
+    /// Returns the jobs on a GPU in the draft.
+    fn owners(&self, gpu: GpuId) -> Owners {
+        let cluster = self.view.cluster();
+        if let Some(owners) = self.m.ledger.jobs_on(cluster, gpu) {
+            return owners;
+        }
+        let there = |e: usize| self.its(e).is_some_and(|a| a.gpus.contains(&gpu));
+        let mut owners = Owners::NONE;
+        // A job may be out of view.
+        let before = cluster.allocated_to(gpu);
+        before
+            .filter(|&job| self.m.entry(job).is_none_or(there))
+            .for_each(|job| owners.add(job));
+        if owners.is_empty()
+            && let Some(e) = (0..self.m.entries.len()).find(|e| there(*e))
+        {
+            owners.add(self.m.entries[e].job);
+        }
+        owners
     }
 
     /// Returns the job's assignment from before the draft.
     #[inline]
     fn original(&self, job: JobId) -> Option<&'a Assignment> {
         self.view.job(job).and_then(|j| j.assignment())
-    }
-
-    /// Frees the GPUs of an assignment, unless another job is on them in the draft.
-    #[inline(always)]
-    fn free(&mut self, job: JobId, a: &Assignment) {
-        if self.is_alone(job, a) {
-            self.m.ledger.set_free(self.view.cluster(), &a.gpus, true);
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::draft::Draft;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
 use crate::order::KeyFn;
+use crate::partners::Partners;
 use crate::reason::Reason;
 use crate::shape::{Place, Shape};
 use crate::units::GpuCount;
@@ -18,13 +19,13 @@ mod kept;
 
 use kept::Kept;
 
-/// A job that should run, or a pair of jobs on the same GPUs.
+/// A job that should run, or a group of jobs on the same GPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The job.
     pub job: JobId,
-    /// The job that should run on the same GPUs.
-    pub partner: Option<JobId>,
+    /// The jobs that should run on the same GPUs.
+    pub partners: Partners,
     /// Acceptable shapes, best first; they are tried in order.
     pub shapes: SmallVec<[Shape; 1]>,
 }
@@ -41,7 +42,7 @@ impl Request {
         }
         Request {
             job: job.id(),
-            partner: None,
+            partners: Partners::NONE,
             shapes: smallvec![shape],
         }
     }
@@ -50,7 +51,7 @@ impl Request {
     pub fn with_shape(job: JobId, shape: Shape) -> Self {
         Request {
             job,
-            partner: None,
+            partners: Partners::NONE,
             shapes: smallvec![shape],
         }
     }
@@ -61,12 +62,18 @@ impl Request {
         self.shapes.iter().any(|shape| meets(has, shape, draft))
     }
 
-    /// Adds a partner on the same GPUs. The partner must request as many GPUs as the job gets.
-    /// Otherwise a placement ignores the partner, and the job runs alone.
+    /// Adds a partner on the same GPUs, or on some of them. The partner must request at most as many
+    /// GPUs as the job gets and have room on them ([`Draft::beside`]). Otherwise a placement ignores
+    /// the partner.
     #[must_use]
     pub fn beside(mut self, partner: JobId) -> Self {
-        self.partner = Some(partner);
+        self.partners.insert(partner);
         self
+    }
+
+    /// Returns the job, then its partners.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        std::iter::once(self.job).chain(self.partners.iter())
     }
 }
 
@@ -90,7 +97,10 @@ fn meets(has: &Assignment, shape: &Shape, draft: &Draft<'_>) -> bool {
         Place::Nodes(nodes) => nodes
             .iter()
             .all(|(id, count)| on(*id).count() == *count as usize),
-        Place::ShareWith(other) => draft.current(*other).is_none_or(|its| its.same_gpus(has)),
+        Place::ShareWith(other) => {
+            let its = draft.current(*other);
+            its.is_none_or(|its| has.gpus.iter().all(|gpu| its.gpus.contains(gpu)))
+        }
     };
     lies && has.count() == shape.gpus
         && shape.gpu_type.is_none_or(of_type)
@@ -102,7 +112,7 @@ fn meets(has: &Assignment, shape: &Shape, draft: &Draft<'_>) -> bool {
 pub enum Candidate<'a> {
     /// A job that requests only GPUs, anywhere; equals its [`Request::gang`].
     Gang(JobRef<'a>),
-    /// A request for a job or for a pair.
+    /// A request for a job or for a group.
     Request(Request),
     /// A request for a job whose GPUs in the draft meet none of the shapes; see
     /// [`Request::is_met_by`]. A placement that moves no running jobs skips it without an answer.
@@ -372,7 +382,7 @@ impl JobQueue {
             let now = &self.promoted;
             let promoted =
                 |id: JobId| view.job(id).is_some_and(|job| job.promoted()) || now.contains(&id);
-            let last = |r: &Request| !promoted(r.job) && !r.partner.is_some_and(promoted);
+            let last = |r: &Request| !r.jobs().any(promoted);
             if !self.list.is_sorted_by_key(last) {
                 self.list.sort_by_key(last);
             }
@@ -402,10 +412,11 @@ impl JobQueue {
         &self.finished
     }
 
-    /// Returns the pairs of a list: jobs and their partners.
+    /// Returns the jobs of a list with each of their partners.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (JobId, JobId)> + '_ {
         let list = if self.use_kept { &[][..] } else { &self.list };
-        list.iter().filter_map(|r| Some((r.job, r.partner?)))
+        list.iter()
+            .flat_map(|r| r.partners.iter().map(|partner| (r.job, partner)))
     }
 
     /// Returns the placed jobs that an explicit list does not name.
@@ -414,8 +425,7 @@ impl JobQueue {
             // A kept order names all jobs.
             return Vec::new();
         }
-        let all = self.list.iter().flat_map(|r| [Some(r.job), r.partner]);
-        let mut named: Vec<JobId> = all.flatten().collect();
+        let mut named: Vec<JobId> = self.list.iter().flat_map(Request::jobs).collect();
         named.sort_unstable();
         view.placed()
             .filter(|j| j.is_placed() && named.binary_search(&j.id()).is_err())

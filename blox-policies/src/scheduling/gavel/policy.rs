@@ -362,7 +362,7 @@ impl SchedulingPolicy for Gavel {
                 (shape.cpus, shape.memory_gib) = (extras.cpus, extras.memory_gib);
             }
             let mut request = Request::with_shape(who.job, shape);
-            request.partner = who.partner;
+            request.partners = who.partner.into();
             out.push(request);
         }
         memory.running = running;
