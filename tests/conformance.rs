@@ -42,6 +42,17 @@ fn every_registered_scheduler_conforms() {
 }
 
 #[test]
+fn muri_conforms_with_jobs_that_have_stages() {
+    let registry = blox::registry();
+    for name in ["muri", "muri{attained=true,round_s=60}"] {
+        let suite = conformance(|seed| build(&registry, name, seed)).cases(48);
+        let suite = suite.with_attribute("stages");
+        let report = suite.check().unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.placements > 0, "{name}");
+    }
+}
+
+#[test]
 fn lucid_and_sleeping_nodes_conform_where_they_have_something_to_do() {
     let registry = blox::registry();
     let tight = [

@@ -38,6 +38,7 @@ mod concave;
 #[cfg(feature = "clarabel")]
 mod interior_point;
 pub mod lbfgsb;
+mod matching;
 mod program;
 mod self_dual;
 
@@ -47,6 +48,7 @@ pub use choices::{Alternative, Choices, Chosen};
 pub use concave::{Concave, Units, User};
 #[cfg(feature = "clarabel")]
 pub use interior_point::InteriorPoint;
+pub use matching::heaviest_matching;
 pub use program::{Column, Program, Relation, Row, Var};
 pub use self_dual::{Parts, SelfDual};
 

@@ -37,6 +37,7 @@ mod las;
 mod load_admission;
 mod loss_termination;
 mod lucid;
+mod muri;
 mod optimus;
 mod pollux;
 mod qssf;

@@ -13,7 +13,7 @@ pub use queues::{PROMOTE, promote, thresholds};
 use crate::{
     allox, bandwidth_placement, chronus, components, edf, edf_admission, ef, elasticflow, fifo,
     finish_time_fairness, gandiva, gavel, helios_ces, las, load_admission, loss_termination, lucid,
-    optimus, pollux, qssf, shockwave, sia, sjf, srtf, synergy, synthesizer, themis, tiresias,
+    muri, optimus, pollux, qssf, shockwave, sia, sjf, srtf, synergy, synthesizer, themis, tiresias,
     tiresias_plus,
 };
 use blox_core::registry::Registry;
@@ -47,6 +47,7 @@ pub fn registry() -> Registry {
     tiresias::add(&mut r);
     qssf::add(&mut r);
     lucid::add(&mut r);
+    muri::add(&mut r);
     helios_ces::add(&mut r);
     sia::add(&mut r);
     pollux::add(&mut r);

@@ -1,0 +1,217 @@
+//! Groups of jobs that use different resources in turn.
+
+use blox_core::estimate::{Estimator, Oracle};
+use blox_core::{
+    JobQueue, JobRef, Name, Node, Request, SchedulingPolicy, Stateless, Validity, View,
+};
+use blox_perf::{Stages, gpu_utilisation, interleaving_efficiency, stages};
+use blox_solve::heaviest_matching;
+use std::collections::BTreeMap;
+
+/// Groups of jobs whose stages alternate on the same GPUs (Muri, SIGCOMM 2022, sections 4 and 5).
+///
+/// The jobs first in order that fill the cluster as often as jobs share a GPU are candidates. If
+/// they fit, they run alone. Otherwise jobs with equal numbers and types of GPUs form groups: in
+/// each of several rounds, a matching of greatest total [efficiency](interleaving_efficiency)
+/// proposes pairs of groups. The groups that leave the least capacity unused are joined first, until
+/// all candidates fit. Groups that still do not fit wait, the last in order first.
+///
+/// Groups have at most as many jobs as may share a GPU of any node ([`Node::jobs_per_gpu`]). The
+/// times of the stages are the job's [`stages`]. A job without them uses its GPUs for the part
+/// [`gpu_utilisation`] of its iteration, and CPUs for the rest. Ties are broken by the job's number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Muri {
+    attained: bool,
+}
+
+/// Groups of jobs with equal numbers and types of GPUs. A job is its position in the order.
+type Groups = BTreeMap<(u32, Vec<Name>), Vec<Vec<usize>>>;
+
+impl Muri {
+    /// Orders jobs by their attained GPU time instead of their remaining GPU time (Muri-L).
+    #[must_use]
+    pub fn by_attained_service(mut self) -> Self {
+        self.attained = true;
+        self
+    }
+
+    fn key(self, job: &JobRef<'_>) -> f64 {
+        if self.attained {
+            return job.attained_gpu_time().secs();
+        }
+        let left = Oracle.remaining(job);
+        left.map_or(f64::MAX, |left| left.secs() * f64::from(job.gpus().get()))
+    }
+}
+
+/// Joins groups in pairs, the least unused capacity first, until `needed` GPUs are at most `free`.
+fn join(stages: &[Stages], groups: &mut Groups, most: usize, needed: &mut u32, free: u32) {
+    let mut pairs = Vec::new();
+    for (kind, groups) in groups.iter() {
+        let of = |group: &[usize]| -> Vec<Stages> { group.iter().map(|i| stages[*i]).collect() };
+        let efficiency = |a: usize, b: usize| match groups[a].len() + groups[b].len() <= most {
+            true => interleaving_efficiency(&of(&groups[a]), &of(&groups[b])),
+            false => 0.0,
+        };
+        let found = heaviest_matching(groups.len(), |a, b| (efficiency(a, b) * 1e9) as i64);
+        for (a, b) in found.into_iter().enumerate() {
+            if let Some(b) = b.filter(|b| a < *b) {
+                let unused = (1.0 - efficiency(a, b)) * f64::from(kind.0);
+                pairs.push((unused, kind.clone(), a, b));
+            }
+        }
+    }
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (_, kind, a, b) in pairs {
+        if let Some(groups) = groups.get_mut(&kind).filter(|_| *needed > free) {
+            let other = std::mem::take(&mut groups[b]);
+            groups[a].extend(other);
+            *needed -= kind.0;
+        }
+    }
+    let groups = groups.values_mut();
+    groups.for_each(|groups| groups.retain(|group| !group.is_empty()));
+}
+
+impl Stateless for Muri {}
+
+impl SchedulingPolicy for Muri {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        let most = view.nodes().map(Node::jobs_per_gpu).min().unwrap_or(1) as usize;
+        let mut jobs: Vec<JobRef<'_>> = view.active().collect();
+        jobs.sort_by(|a, b| self.key(a).total_cmp(&self.key(b)));
+        let (mut groups, mut free) = (Groups::new(), view.usable_gpus().get());
+        let (mut room, mut needed) = (free, 0);
+        for (i, job) in jobs.iter().enumerate() {
+            let gpus = job.gpus().get();
+            let kind = (gpus, job.spec().extras().gpu_types.clone());
+            let groups = groups.entry(kind).or_default();
+            // The first of every `most` jobs needs GPUs that the others can share.
+            let opens = groups.len() % most == 0;
+            if !opens || gpus <= room {
+                room -= if opens { gpus } else { 0 };
+                needed += gpus;
+                groups.push(vec![i]);
+            }
+        }
+        let of = |job: &JobRef<'_>| {
+            let busy = gpu_utilisation(job.spec());
+            let own = || [0.0, 1.0 - busy, busy, 0.0].map(|part| part / job.spec().work.rate);
+            stages(job.spec()).unwrap_or_else(own)
+        };
+        let stages: Vec<Stages> = jobs.iter().map(of).collect();
+        for _ in 0..most.next_power_of_two().ilog2() {
+            if needed > free {
+                join(&stages, &mut groups, most, &mut needed, free);
+            }
+        }
+        let mut groups: Vec<Vec<usize>> = groups.into_values().flatten().collect();
+        groups.iter_mut().for_each(|group| group.sort_unstable());
+        groups.sort_unstable();
+        for group in groups {
+            let gpus = jobs[group[0]].gpus().get();
+            if gpus <= free {
+                free -= gpus;
+                let first = Request::gang(&jobs[group[0]]);
+                let others = group[1..].iter();
+                out.push(others.fold(first, |request, i| request.beside(jobs[*i].id())));
+            }
+        }
+        out.stop_unlisted();
+        Validity::NextRound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::{
+        AdmissionDecision, ClusterSpec, Event, Extras, GpuCount, JobId, JobSpec, Seconds, State,
+        Time,
+    };
+    use std::sync::Arc;
+
+    const READS: Stages = [0.8, 0.1, 0.1, 0.0];
+    const COMPUTES: Stages = [0.1, 0.1, 0.8, 0.0];
+
+    /// Returns the jobs of each request. A job has GPUs, a duration, and stages unless all are 0.
+    fn groups(muri: Muri, cluster: &str, jobs: &[(u32, f64, Stages)]) -> Vec<Vec<u32>> {
+        let cluster: ClusterSpec = cluster.parse().unwrap();
+        let mut state = State::new(&cluster).unwrap();
+        for (i, (gpus, duration, stages)) in jobs.iter().enumerate() {
+            let mut extras = Extras::default();
+            if *stages != [0.0; 4] {
+                let list = serde_json::Value::from(stages.to_vec());
+                extras.attributes.insert("stages".into(), list);
+            }
+            let spec = JobSpec::new(Time::ZERO, GpuCount(*gpus), Seconds::new(*duration));
+            let spec = Arc::new(spec.with_extras(extras));
+            let job = JobId(i as u32);
+            let admission = AdmissionDecision::Accept {
+                class: None,
+                deadline: None,
+            };
+            for event in [
+                Event::Submitted { job, spec },
+                Event::AdmissionDecided { job, admission },
+            ] {
+                state.apply(Time::ZERO, &event).unwrap();
+            }
+        }
+        let (view, mut out) = (View::of(&state), JobQueue::default());
+        let validity = muri.schedule(&mut (), view, &mut out);
+        assert_eq!(validity, Validity::NextRound);
+        let requests = out.all(view);
+        let jobs = |r: &Request| r.jobs().map(|job| job.0).collect();
+        requests.iter().map(jobs).collect()
+    }
+
+    #[test]
+    fn jobs_that_fit_run_alone() {
+        let jobs = [(1, 9.0, READS), (2, 5.0, COMPUTES), (1, 7.0, READS)];
+        assert_eq!(
+            groups(Muri::default(), "1x4x4", &jobs),
+            [[2], [0], [1]],
+            "least remaining GPU time first"
+        );
+    }
+
+    #[test]
+    fn four_jobs_that_need_different_resources_share_a_gpu() {
+        let job = |at: usize| {
+            let stages = std::array::from_fn(|i| if i == at { 0.7 } else { 0.1 });
+            (1, 10.0 + at as f64, stages)
+        };
+        let jobs: Vec<_> = (0..4).map(job).collect();
+        assert_eq!(groups(Muri::default(), "1x1x4", &jobs), [[0, 1, 2, 3]]);
+        assert_eq!(groups(Muri::default(), "1x1x3", &jobs), [[0, 1, 2]]);
+        assert_eq!(groups(Muri::default(), "1x1x1", &jobs), [[0]]);
+    }
+
+    #[test]
+    fn pairs_have_a_job_of_each_kind() {
+        let (reads, computes) = ((1, 8.0, READS), (1, 8.0, COMPUTES));
+        let jobs = [reads, reads, computes, computes];
+        let mut found = groups(Muri::default(), "1x2", &jobs);
+        found.iter_mut().for_each(|group| group.sort_unstable());
+        found.sort_unstable();
+        assert!(
+            found == [[0, 2], [1, 3]] || found == [[0, 3], [1, 2]],
+            "{found:?}"
+        );
+        // One of three jobs has a GPU alone.
+        let jobs = [(1, 8.0, READS), (1, 9.0, READS), (1, 9.5, COMPUTES)];
+        assert_eq!(groups(Muri::default(), "1x2", &jobs).len(), 2);
+    }
+
+    #[test]
+    fn jobs_of_other_sizes_or_without_stages_do_not_share() {
+        let jobs = [(1, 8.0, READS), (2, 1.0, COMPUTES), (1, 3.0, [0.0; 4])];
+        assert_eq!(groups(Muri::default(), "1x2x4", &jobs), [[1]]);
+        let jobs = [(1, 8.0, [0.0; 4]), (1, 5.0, [0.0; 4])];
+        assert_eq!(groups(Muri::default(), "1x1x4", &jobs), [[1]]);
+        // No job has run yet.
+        let attained = Muri::default().by_attained_service();
+        assert_eq!(groups(attained, "1x1x4", &jobs), [[0]]);
+    }
+}
