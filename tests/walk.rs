@@ -64,14 +64,14 @@ fifo on 2x2: 2 nodes, 4 GPUs; jobs.csv (csv, 4 jobs); `help` lists the commands
 decision 1 at 0 s
   came in  job 0 (1 GPU, 1400 s)
   places   job 0 on node 0 GPU 0
-  now      1 job with GPUs, 0 waiting, 0 bound back; 3 of 4 GPUs free
+  now      1 job with GPUs, 0 waiting, 0 held back; 3 of 4 GPUs free
 decision 2 at 300 s
   came in  job 1 (2 GPUs, 900 s)
            job 2 (4 GPUs, 100 s)
   places   job 1 on node 1 GPU 0-1
-  now      2 jobs with GPUs, 1 waiting, 0 bound back; 1 of 4 GPUs free
+  now      2 jobs with GPUs, 1 waiting, 0 held back; 1 of 4 GPUs free
 decision 3 at 600 s
-  now      2 jobs with GPUs, 1 waiting, 0 bound back; 1 of 4 GPUs free
+  now      2 jobs with GPUs, 1 waiting, 0 held back; 1 of 4 GPUs free
 1 job without GPUs
   job 2: 4 GPUs, in for 580 s, ran 0 s: needs 4 GPUs, 1 are free
 job 2 is waiting: needs 4 GPUs, 1 are free
@@ -86,12 +86,12 @@ job 0 (first): running
   node 1: up, 0 of 2 GPUs free, jobs: 1
 decision 4 at 900 s
   came in  job 3 (1 GPU, 100 s)
-  now      2 jobs with GPUs, 2 waiting, 0 bound back; 1 of 4 GPUs free
+  now      2 jobs with GPUs, 2 waiting, 0 held back; 1 of 4 GPUs free
 (2 decisions passed)
 decision 7 at 1800 s
   ended    job 2 completed
   places   job 3 on node 0 GPU 0
-  now      1 job with GPUs, 0 waiting, 0 bound back; 3 of 4 GPUs free
+  now      1 job with GPUs, 0 waiting, 0 held back; 3 of 4 GPUs free
 job 2 ended at 1800 s: completed, 1780 s after it was submitted
 the simulation has ended: the last job at 2100 s; 4 jobs completed, average JCT 1467.5 s
 the simulation has ended: the last job at 2100 s; 4 jobs completed, average JCT 1467.5 s
@@ -116,7 +116,7 @@ decision 2 at 300 s
            job 2 (1 GPU, 7200 s)
   ended    job 1 rejected
   places   job 2 on node 0 GPU 1
-  now      2 jobs with GPUs, 0 waiting, 0 bound back; 2 of 4 GPUs free
+  now      2 jobs with GPUs, 0 waiting, 0 held back; 2 of 4 GPUs free
 {gone}{gone}the simulation has ended: the last job at 7500 s; 2 jobs completed, average JCT 5490 s
 "
     );

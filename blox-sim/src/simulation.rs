@@ -921,13 +921,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_to_happen_and_cannot_is_not_the_simulators_error() {
+    fn injected_event_that_cannot_happen_is_not_the_simulators_error() {
         let error = Simulation::new(ClusterSpec::uniform(1, 1))
             .happening(Time::new(5.0), Event::NodeReturned { node: NodeId(0) })
             .run(fifo(), &mut Jobs::new(vec![job(0.0, 300.0)]))
             .unwrap_err()
             .to_string();
-        assert!(error.contains("said to happen"), "{error}");
+        assert!(error.contains("injected at this time"), "{error}");
     }
 
     /// Two jobs, the second on the first one's GPU until a moment. Then the second waits, or moves

@@ -96,16 +96,27 @@ impl Lens {
             Ok(i) => Some(&self.jobs[i].1),
             Err(_) => state.record(job),
         };
-        let Some(mut rec) = known.filter(|r| r.phase != Phase::Ended).cloned() else {
+        let Some(known) = known.filter(|r| r.phase != Phase::Ended) else {
             return false;
         };
-        let before = rec.phase;
+        let place = match at {
+            Ok(place) => place,
+            Err(place) => {
+                self.jobs.insert(place, (job, known.clone()));
+                place
+            }
+        };
+        let before = self.jobs[place].1.phase;
         let (now, moment) = (state.now(), state.next_moment.max(state.now()));
-        let Some(after) = rec.judge(admission, now, moment) else {
+        let Some(after) = self.jobs[place].1.judge(admission, now, moment) else {
+            if at.is_err() {
+                self.jobs.remove(place);
+            }
             return false;
         };
         self.begin(state);
         let version = self.version(state) + 1;
+        let rec = &mut self.jobs[place].1;
         rec.phase = after;
         rec.touch(version, &mut self.touched);
         self.counts[before as usize] -= 1;
@@ -126,10 +137,6 @@ impl Lens {
         }
         if after == Phase::Ended {
             self.leaving = Some(job);
-        }
-        match at {
-            Ok(i) => self.jobs[i].1 = rec,
-            Err(i) => self.jobs.insert(i, (job, rec)),
         }
         self.own.push(Event::AdmissionDecided {
             job,

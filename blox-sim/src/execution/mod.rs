@@ -374,8 +374,9 @@ pub fn running_beside<'v>(
 /// Returns the other jobs bound to some of these GPUs, in order of job.
 pub(crate) fn beside(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
     let mut others = Vec::new();
-    for gpu in gpus {
-        others.extend(view.cluster().bound_to(*gpu).filter(|other| *other != job));
+    let cluster = view.cluster();
+    for gpu in gpus.iter().filter(|gpu| cluster.is_shared(**gpu)) {
+        others.extend(cluster.bound_to(*gpu).filter(|other| *other != job));
     }
     if others.len() > 1 {
         others.sort_unstable();

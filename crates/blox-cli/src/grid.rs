@@ -267,7 +267,10 @@ mod tests {
                 28,
                 "name        one   two three\nlong name 1,111 2,222 3,333\n",
             ),
-            (24, "name   one   two three\nlong 1,111 2,222 3,333\nname\n"),
+            (
+                24,
+                "name     one   two three\nlong   1,111 2,222 3,333\nname\n",
+            ),
             (
                 18,
                 "name    one    two\nlong  1,111  2,222\nname\n\n\

@@ -15,11 +15,7 @@ const HORIZON: ParamDoc = param(
     "4",
     "hours of the look-ahead; 0 continues it until all jobs have ended",
 );
-const ROUND: ParamDoc = param(
-    "round_s",
-    "300",
-    "seconds of a round, also in the look-ahead",
-);
+const ROUND: ParamDoc = param("round_s", "300", "length of a round in seconds");
 const SRTF: ParamDoc = param("srtf", "true", "SRTF is one of the candidates");
 
 /// Configuration of [`synthesizer`].

@@ -89,6 +89,13 @@ impl Owners {
     }
     #[inline]
     pub(crate) fn remove(&mut self, job: JobId) {
+        // Most GPUs have one job.
+        if self.0[1] == NOBODY {
+            if self.0[0] == job.0 {
+                self.0[0] = NOBODY;
+            }
+            return;
+        }
         if let Some(place) = self.0.iter().position(|p| *p == job.0) {
             self.0[place..].rotate_left(1);
             self.0[PLACES - 1] = NOBODY;
@@ -385,6 +392,13 @@ impl Cluster {
     pub fn bound_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
         let its = self.ledgers.get(gpu.index());
         its.map_or(Owners::NONE, |its| its.bound).iter()
+    }
+
+    /// Returns whether a GPU is bound to several jobs now.
+    #[inline]
+    pub fn is_shared(&self, gpu: GpuId) -> bool {
+        let its = self.ledgers.get(gpu.index());
+        its.is_some_and(|its| its.bound.0[1] != NOBODY)
     }
 
     /// Returns how many jobs may share a GPU; 0 if it does not exist.
