@@ -330,8 +330,8 @@ fn a_job_tells_its_story_by_number_or_name() {
     assert_eq!(seen.code, Some(2));
     assert!(
         seen.err.ends_with(
-            "error: --explain is `9`, a job that never came under fifo: \
-             the jobs 0 to 3 came until the simulation ended at 1200 s\n"
+            "error: --explain is `9`, a job that was not submitted under fifo: \
+             the jobs 0 to 3 were submitted before the simulation ended at 1200 s\n"
         ),
         "{}",
         seen.err
@@ -387,7 +387,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
     for (line, sentence) in [
         (
             "simulate",
-            "no scheduler, expected --scheduler NAME; `blox policies` lists the names",
+            "no scheduler, expected a name such as las; `blox policies` lists the names",
         ),
         (
             "compare",
@@ -733,7 +733,7 @@ fn a_window_without_jobs_says_so() {
         "simulate -s fifo --trace jobs.csv --measure 10..20".split(' '),
     );
     assert_eq!(seen.code, Some(2));
-    let error = "--measure is `10..20`, but names none of the 4 jobs that came\n";
+    let error = "--measure is `10..20`, but selects none of the 4 jobs\n";
     assert_eq!(seen.err, format!("error: {error}"));
     let seeds = "compare fifo las --trace jobs.csv --measure 10..20 --seeds 1..2";
     let seen = at(dir.path(), seeds.split(' '));

@@ -837,7 +837,7 @@ fn seeds_without_a_measured_job_are_left_out_and_counted() {
     let compared = |seeds: &str| good(dir.path(), &format!("{line} --seeds {seeds} --json"));
     let (all, some) = (compared("0..7"), compared(&list(&full)));
     let notice = format!(
-        "notice: {} of 8 seeds left out: --measure names none of their jobs\n",
+        "notice: {} of 8 seeds left out: --measure selects none of their jobs\n",
         empty.len()
     );
     assert!(all.err.contains(&notice), "{}", all.err);

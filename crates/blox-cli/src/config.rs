@@ -128,7 +128,7 @@ fn one_scheduler(args: SimulateArgs, command: &str) -> Result<Given, Failure> {
         }
         (None, None) => {
             return Err(Failure::new(
-                "no scheduler, expected --scheduler NAME; `blox policies` lists the names",
+                "no scheduler, expected a name such as las; `blox policies` lists the names",
             ));
         }
     };

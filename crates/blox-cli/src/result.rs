@@ -28,8 +28,8 @@ impl Run {
         }
         let wanted = experiment.options.measure.as_deref()?;
         let came = match s.jobs {
-            0 => "no job came".to_owned(),
-            n => format!("names none of the {} that came", number_of(n, "job")),
+            0 => "there is no job".to_owned(),
+            n => format!("selects none of the {}", number_of(n, "job")),
         };
         Some(format!("--measure is `{wanted}`, but {came}"))
     }

@@ -151,11 +151,11 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
         return Ok(());
     }
     let came = match jobs {
-        0 => "no job came".to_owned(),
-        n => format!("the jobs 0 to {} came", n - 1),
+        0 => "no job was submitted".to_owned(),
+        n => format!("the jobs 0 to {} were submitted", n - 1),
     };
     Err(Failure::new(format!(
-        "--explain is `{id}`, a job that never came under {}: {came} until the simulation ended at {} s",
+        "--explain is `{id}`, a job that was not submitted under {}: {came} before the simulation ended at {} s",
         run.report.summary.scheduler, run.report.end
     )))
 }

@@ -389,7 +389,7 @@ fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<Stri
     }
     if !left_out.is_empty() {
         lines.push(format!(
-            "{} of {} left out: --measure names none of their jobs",
+            "{} of {} left out: --measure selects none of their jobs",
             left_out.len(),
             number_of((left_out.len() + seeds(entries).len()) as u64, "seed")
         ));
