@@ -821,7 +821,7 @@ fn seeds_without_a_measured_job_are_left_out_and_counted() {
             dir.path(),
             format!("{line} --seed {seed}").split_whitespace(),
         );
-        let empty = seen.err.contains("--measure is `1h..2h`, but n");
+        let empty = seen.err.contains("--measure is `1h..2h`, but ");
         assert_eq!(seen.code, Some(if empty { 2 } else { 0 }), "{}", seen.err);
         empty
     };
@@ -852,7 +852,7 @@ fn seeds_without_a_measured_job_are_left_out_and_counted() {
     let nothing = format!("{line} --seeds {}", list(&empty));
     let seen = at(dir.path(), nothing.split_whitespace());
     assert_eq!(seen.code, Some(2));
-    let error = "error: --measure is `1h..2h`, but n";
+    let error = "error: --measure is `1h..2h`, but ";
     assert!(seen.err.contains(error), "{}", seen.err);
 }
 
