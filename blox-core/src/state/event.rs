@@ -50,7 +50,7 @@ impl Outcome {
 pub enum Event {
     /// A job was submitted.
     Submitted {
-        /// Number of the job: one more than the last.
+        /// Number of the job. Each job has the next number.
         job: JobId,
         /// Specification of the job.
         spec: Arc<JobSpec>,

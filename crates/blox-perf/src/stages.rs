@@ -11,7 +11,9 @@ pub type Stages = [f64; 4];
 /// `None` if the job has no such list.
 ///
 /// ```
-/// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time, perf::stages};
+/// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+/// use blox_perf::stages;
+///
 /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(Extras {
 ///     attributes: [("stages".into(), [0.1, 0.3, 0.2, 0.0].into())].into(),
 ///     ..Extras::default()
@@ -69,8 +71,8 @@ pub fn interleaving_efficiency(a: &[Stages], b: &[Stages]) -> f64 {
     both.iter().flatten().sum::<f64>() / (4.0 * together)
 }
 
-/// Returns the sum of the longest stages of each step. `longest` holds those of earlier jobs, and
-/// `taken` their first steps as a bit mask.
+/// Returns the sum of the longest stages of each step. `longest` holds the longest stages of
+/// earlier jobs, and `taken` is a bit mask of the first steps of these jobs.
 fn shortest(jobs: &[Stages], longest: Stages, taken: u8) -> f64 {
     let [job, rest @ ..] = jobs else {
         return longest.iter().sum();
