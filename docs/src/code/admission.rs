@@ -20,13 +20,9 @@ impl AdmissionPolicy for AtMost {
         let free = self.limit.saturating_sub(view.active().count());
         // Deferred jobs are older than new ones.
         let deferred = view.admissible().map(|job| job.id());
-        for (index, job) in deferred.chain(asking.iter().copied()).enumerate() {
-            if index < free {
-                out.accept(job);
-            } else {
-                out.defer(job, Reason::other("too many jobs"));
-            }
-        }
+        let mut jobs = deferred.chain(asking.iter().copied());
+        jobs.by_ref().take(free).for_each(|job| out.accept(job));
+        jobs.for_each(|job| out.defer(job, Reason::other("too many jobs")));
         Validity::UntilEvent // until the next event
     }
 }
