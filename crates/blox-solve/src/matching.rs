@@ -377,9 +377,12 @@ impl Graph {
                 Label::Inner => {}
             }
         }
+        let is_last = |v: usize| self.label[self.top[v]] == Label::Outer && self.dual[v] <= step;
+        if (1..=self.vertices).any(is_last) {
+            return false;
+        }
         for v in 1..=self.vertices {
             match self.label[self.top[v]] {
-                Label::Outer if self.dual[v] <= step => return false,
                 Label::Outer => self.dual[v] -= step,
                 Label::Inner => self.dual[v] += step,
                 Label::Free => {}

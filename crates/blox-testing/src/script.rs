@@ -406,7 +406,7 @@ impl Script {
         let r = &mut SplitMix::keyed(&[self.seed, 14]);
         if r.chance(0.5) {
             let nodes = self.cluster.nodes.iter_mut();
-            nodes.for_each(|node| node.jobs_per_gpu = r.pick(&[1, 2, 3, 4, 4]));
+            nodes.for_each(|node| node.jobs_per_gpu = r.pick(&[2, 3, 4, 4]));
         }
     }
 

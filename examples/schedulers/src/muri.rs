@@ -19,8 +19,8 @@ const ATTAINED: ParamDoc = param(
 /// **Rule.** Each round, the jobs with the least remaining GPU time are candidates, as many as can
 /// share the GPUs. If they do not fit, jobs with equal numbers of GPUs form groups. Matchings of
 /// greatest interleaving efficiency choose the groups, first pairs and then pairs of pairs. Jobs
-/// keep their GPUs while their group stays the same. A cluster allows groups of two jobs; groups of
-/// four need a cluster such as `32x4x4`.
+/// keep their GPUs while their group stays the same. By default, groups have two jobs; groups of four
+/// need a cluster such as `32x4x4`.
 ///
 /// **Inputs.** The attribute `stages` of a job lists the seconds that an iteration takes on
 /// storage, CPUs, GPUs and network. In a simulation, jobs with this list alternate: all jobs of a
@@ -30,10 +30,11 @@ const ATTAINED: ParamDoc = param(
 /// **Parameters** (command line): `round_s` (default 360); `attained` (default `false`) orders jobs
 /// by attained GPU time, for unknown durations (Muri-L).
 ///
-/// **Verified.** By tests of the matching, of the groups, and of a workload with complementary
-/// jobs. The paper's speedups are for its testbed and its traces, with measured stages of eight
-/// models and a measured slowdown of each group. They are not comparable with simulations here: the
-/// built-in workloads have no stages, and groups have no slowdown beyond their longest stages.
+/// **Verified.** By tests of the matching and of the groups. The paper's speedups are for its testbed
+/// and its traces, with measured stages of eight models and a measured slowdown of each group. They
+/// are not comparable with simulations here. The jobs of the built-in workload have no stages, so
+/// they form no groups and run by least remaining GPU time. Groups have no slowdown beyond their
+/// longest stages.
 pub fn muri() -> Pipeline {
     muri_with(MuriParams::default())
 }
