@@ -19,14 +19,19 @@ impl Launches {
 
     fn orders_for(&mut self, node: NodeId) -> Option<Orders> {
         // Nodes that have not reported in this run receive no orders.
-        if !self.links.get(&node)?.spoke {
-            return None;
-        }
+        let link = self.links.get(&node).filter(|link| link.spoke)?;
+        // A node may still hold GPUs for launches that ended by timeout. A new launch waits for the
+        // node's report, and for the end of such launches.
+        let silent = self.last_tick - link.heard >= self.timers.lost;
+        let clear = !silent && link.strays.is_empty();
         let mut orders: Vec<Order> = Vec::new();
         for part in self.open_on(node) {
             let Some(a) = self.durable.attempts.get(&part.id) else {
                 continue;
             };
+            if !clear && a.goal == Goal::Run && !self.seen.contains_key(&part) {
+                continue;
+            }
             // If ordered to end an unknown launch, a node would report that it never ran.
             if a.launch.after.is_none() && !self.doubted.contains_key(&part) {
                 orders.push(self.order(part, a));

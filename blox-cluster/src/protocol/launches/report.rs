@@ -451,8 +451,10 @@ impl Launches {
             NodeStatus::Off => self.waking.contains(&node),
             _ => false,
         });
+        // A delayed report to an earlier run of the scheduler may not list the latest launches.
+        let current = r.epoch == self.durable.epoch;
         let clear = self.links.get(&node).is_some_and(|l| l.strays.is_empty());
-        if lost && clear && self.quarantined(node, now) == Millis(0) {
+        if lost && current && clear && self.quarantined(node, now) == Millis(0) {
             if let Some(why) = name_is_taken(view, Some(node), r) {
                 return self.refuse(why, out);
             }
