@@ -2,8 +2,9 @@
 
 use blox::core::registry::ComponentSpec;
 use blox::core::{
-    AnyPlacement, AnyScheduling, ClusterSpec, Composition, Extras, GpuCount, JobSpec, NodeSpec,
-    OnEvent, Pipeline, Seconds, State, Time,
+    AnyPlacement, AnyScheduling, ClusterSpec, Composition, Extras, GpuCount, JobQueue, JobSpec,
+    NodeSpec, OnEvent, Pipeline, Reason, Request, SchedulingPolicy, Seconds, State, Stateless,
+    Time, Validity, View,
 };
 use blox::perf::gpu_scores;
 use blox::policies::placement::{Consolidated, InOrder};
@@ -242,4 +243,40 @@ fn scores_come_from_a_cluster_file() {
         gpu_scores(&state.cluster().nodes()[1], "A")[..],
         [1.5, 0.75]
     );
+}
+
+/// Requests all jobs, and gives a reason for each that waits.
+struct Explains;
+
+impl Stateless for Explains {}
+
+impl SchedulingPolicy for Explains {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        for job in view.active() {
+            out.push(Request::gang(&job));
+            out.explain(job.id(), Reason::other("own reason"));
+        }
+        Validity::UntilEvent
+    }
+}
+
+#[test]
+fn the_first_of_several_reasons_is_counted() {
+    // Placement also gives a reason for the job that does not fit.
+    let scheduler = Composition::new("explains")
+        .scheduling(Explains)
+        .placement(InOrder::new(Consolidated::default()))
+        .trigger(OnEvent::default())
+        .build()
+        .unwrap();
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .keep_waits(true)
+        .run(scheduler, &mut Jobs::new(vec![job(0.0, 1, 600.0); 2]))
+        .unwrap();
+    let waits: Vec<_> = report
+        .waits
+        .iter()
+        .map(|w| (w.reason.as_str(), w.total))
+        .collect();
+    assert_eq!(waits, [("own reason", Seconds::new(600.0))]);
 }

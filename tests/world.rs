@@ -93,6 +93,12 @@ fn a_scheduler_names_its_execution_model() {
     let rows: serde_json::Value = serde_json::from_str(&text).unwrap();
     let medians = [0, 1].map(|i| rows[i]["median_jct_s"].as_f64());
     assert_eq!(medians, [Some(6000.0), Some(3000.0)]);
+    // A notice states that the worlds differ.
+    let notice = "fast-fifo: jobs run under its own `faster`, unlike those of other schedulers";
+    let text = run(&format!("compare fifo fast-fifo {JOBS}"));
+    assert!(text.contains(notice), "{text}");
+    let same = run(&format!("compare fifo fast-fifo --execution faster {JOBS}"));
+    assert!(!same.contains("unlike those"), "{same}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 /// Behavior when a job does not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Blocked {
-    /// The walk ends: no job passes the head of the line (head-of-line blocking).
+    /// Placement ends: no job passes the first job that does not fit (head-of-line blocking).
     #[default]
     Stop,
     /// Later jobs are tried (aggressive backfill; large jobs can starve).
@@ -35,7 +35,8 @@ pub struct InOrder<R> {
 }
 
 impl<R: NodeSelector> InOrder<R> {
-    /// Creates a walk with a rule and head-of-line blocking.
+    /// Creates in-order placement with a rule and head-of-line blocking. A request with partners is
+    /// placed first; its partners then share its GPUs.
     pub fn new(rule: R) -> Self {
         InOrder {
             rule,
@@ -43,7 +44,7 @@ impl<R: NodeSelector> InOrder<R> {
         }
     }
 
-    /// Returns the walk with another behavior for jobs that do not fit.
+    /// Returns the placement with another behavior for jobs that do not fit.
     #[must_use]
     pub fn when_blocked(mut self, blocked: Blocked) -> Self {
         self.blocked = blocked;
@@ -222,7 +223,7 @@ fn shortage_among(needed: GpuCount, free: GpuCount) -> Reason {
     }
 }
 
-/// State of a walk that serves jobs in order.
+/// State of a placement that serves jobs in order.
 struct Line<'r, 'a, R> {
     rule: &'r R,
     preempts: bool,

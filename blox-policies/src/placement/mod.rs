@@ -1,7 +1,7 @@
 //! Placement policies: which GPUs each job gets.
 //!
-//! Most placements consist of a [`NodeSelector`], which finds GPUs for one job, and a [`InOrder`]. The walk
-//! applies the rule to the jobs in order and decides what happens if a job does not fit.
+//! Most placements consist of a [`NodeSelector`], which finds GPUs for one job, and of
+//! [`InOrder`]. In-order placement applies the rule to the jobs in order and decides what happens if a job does not fit.
 
 mod anew;
 mod balanced;

@@ -220,7 +220,8 @@ impl Waits {
         for job in view.waiting() {
             self.turn(job.id(), Some(otherwise.clone()), now);
         }
-        for (id, why) in &plan.waits {
+        // Of several reasons of a job, the first counts.
+        for (id, why) in plan.waits.iter().rev() {
             if view.job(*id).is_some_and(|j| j.phase() == Phase::Waiting) {
                 self.turn(*id, Some(why.label()), now);
             }

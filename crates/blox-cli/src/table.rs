@@ -494,6 +494,7 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
     let sizes = |run: &&Run| resized(&run.report.summary.scheduler, run.report.resized);
     let mut list = about_runs(experiment, runs);
     list.extend(losses::replaced(&experiment.options));
+    list.extend(experiment.own_worlds());
     list.extend(runs.iter().filter_map(early));
     list.extend(runs.iter().filter_map(sizes));
     list.extend(runs.iter().filter_map(without_effect));

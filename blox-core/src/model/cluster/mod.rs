@@ -259,7 +259,8 @@ impl Node {
     pub fn status(&self) -> NodeStatus {
         self.status
     }
-    /// Returns the reason of a cordon: nothing new is placed on a cordoned node.
+    /// Returns the reason of a cordon or drain: nothing new is placed on the node. After a drain, the
+    /// node keeps the reason until [`NodeAction::Uncordon`].
     pub fn cordoned(&self) -> Option<&Name> {
         self.cordon.as_ref()
     }

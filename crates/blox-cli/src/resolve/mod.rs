@@ -341,6 +341,29 @@ impl<'r> Experiment<'r> {
         Ok(Some(count))
     }
 
+    /// Returns a line for each scheduler with models of the world of its own, if the worlds of the
+    /// schedulers differ.
+    pub fn own_worlds(&self) -> Vec<String> {
+        if self.parts.windows(2).all(|pair| pair[0] == pair[1]) {
+            return Vec::new();
+        }
+        let line = |(contestant, parts): (&Contestant, &Parts)| {
+            let models: Vec<String> = parts.iter().map(|model| format!("`{model}`")).collect();
+            (!models.is_empty()).then(|| {
+                format!(
+                    "{}: jobs run under its own {}, unlike those of other schedulers; --execution or --overheads sets one for all",
+                    contestant.label,
+                    models.join(" and ")
+                )
+            })
+        };
+        self.contestants
+            .iter()
+            .zip(&self.parts)
+            .filter_map(line)
+            .collect()
+    }
+
     /// Creates the pipeline of the `i`th scheduler.
     pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
         self.contestants[i].pipeline(self.registry, &self.overrides, self.trigger, self.seed)

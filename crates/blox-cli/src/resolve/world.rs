@@ -42,7 +42,7 @@ impl World {
 }
 
 /// Models of the environment that depend on the scheduler.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct Parts {
     execution: Option<ComponentSpec>,
     overheads: Option<ComponentSpec>,
