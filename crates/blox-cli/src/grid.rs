@@ -274,7 +274,7 @@ mod tests {
             (
                 18,
                 "name    one    two\nlong  1,111  2,222\nname\n\n\
-                 name  three\nlong  3,333\nname\n",
+                 name       three\nlong name  3,333\n",
             ),
             (
                 4,
