@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// ```
 /// use blox_solve::heaviest_matching;
 /// // A path of three edges: the two outer ones are heavier together.
-/// let weight = |a, b| [[0, 4, 0, 0], [0, 0, 6, 0], [0, 0, 0, 4]][a][b];
+/// let weight = |a: usize, b: usize| [[0, 4, 0, 0], [0, 0, 6, 0], [0, 0, 0, 4]][a][b];
 /// assert_eq!(heaviest_matching(4, weight), [Some(1), Some(0), Some(3), Some(2)]);
 /// ```
 pub fn heaviest_matching(n: usize, weight: impl Fn(usize, usize) -> i64) -> Vec<Option<usize>> {
