@@ -12,7 +12,7 @@
 //!
 //! | Task | Start with |
 //! |---|---|
-//! | Understand the scheduler's side | [`protocol::scheduler::Scheduler`] |
+//! | Understand the scheduler's side | [`protocol::scheduler::Controller`] |
 //! | Understand a node manager | [`protocol::node::Node`] |
 //! | Understand the process that runs a job | [`protocol::shim::Shim`] |
 //! | Follow one launch of a job | [`protocol::launches`] |

@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// [parameters](blox_core::ThroughputParams) of the job's speed to it. It chooses
 /// the batch with the best goodput when the job starts, at the end of each epoch, and at the end of
 /// each of its own rounds (60 s). It reports its results
-/// ([`Event::Reported`](blox_core::Event::Reported)) at the end of each measurement.
+/// ([`Event::Reported`]) at the end of each measurement.
 #[derive(Clone)]
 pub struct Training {
     applications: Arc<Applications>,

@@ -5,10 +5,10 @@ use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Notices, WorkloadError};
 use std::path::Path;
 
-/// Reads jobs as [`read_jobs`] does, but in file order.
+/// Reads the jobs of a file in the order of its rows.
 ///
 /// # Errors
-/// Same as [`read_jobs`].
+/// The file cannot be read, or a row is invalid.
 pub fn read_rows(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut notices = Notices::default();
     let mut rows = open_rows(&Source::at(path.as_ref())?, &mut notices)?;
