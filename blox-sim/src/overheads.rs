@@ -1,7 +1,7 @@
 //! Overheads: costs of changes from one assignment to another.
 
 use blox_core::{
-    AnyMemory, AnyPolicy, Assignment, Event, JobRef, JobSpec, Policy, Seconds, Stateless, View,
+    AnyMemory, AnyPolicy, Assignment, JobRef, JobSpec, Policy, Seconds, Stateless, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -154,23 +154,9 @@ impl<O: Overheads> AnyOverheads for O {
     }
 }
 
+blox_core::erased_policy!(Box<dyn AnyOverheads>);
+
 /// A box of overheads has the trait, so that overheads of a registry can be used as any other.
-impl Policy for Box<dyn AnyOverheads> {
-    type Memory = AnyMemory;
-
-    fn initial(&self, seed: u64) -> AnyMemory {
-        (**self).any_initial(seed)
-    }
-
-    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
-        (**self).any_event(memory, view, event);
-    }
-
-    fn listens(&self) -> bool {
-        (**self).any_listens()
-    }
-}
-
 impl Overheads for Box<dyn AnyOverheads> {
     fn start(
         &self,

@@ -58,21 +58,34 @@ impl<P: Policy> AnyPolicy for P {
     }
 }
 
-/// Implements the policy traits for a pointer to a policy of any type.
-macro_rules! pointer {
-    ($any:ident) => {
-        impl Policy for Arc<dyn $any> {
-            type Memory = AnyMemory;
+/// Implements [`Policy`] for a pointer to a policy of any type, such as `Arc<dyn AnyScheduling>`.
+/// Its memory is an [`AnyMemory`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! erased_policy {
+    ($pointer:ty) => {
+        impl $crate::Policy for $pointer {
+            type Memory = $crate::AnyMemory;
 
-            fn initial(&self, seed: u64) -> AnyMemory {
+            fn initial(&self, seed: u64) -> $crate::AnyMemory {
                 (**self).any_initial(seed)
             }
 
-            fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
+            fn on_event(
+                &self,
+                memory: &mut $crate::AnyMemory,
+                view: $crate::View<'_>,
+                event: &$crate::Event,
+            ) {
                 (**self).any_event(memory, view, event);
             }
 
-            fn on_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan) {
+            fn on_launches(
+                &self,
+                memory: &mut $crate::AnyMemory,
+                view: $crate::View<'_>,
+                plan: &$crate::Plan,
+            ) {
                 (**self).any_launches(memory, view, plan);
             }
 
@@ -107,7 +120,7 @@ impl<P: AdmissionPolicy> AnyAdmission for P {
     }
 }
 
-pointer!(AnyAdmission);
+erased_policy!(Arc<dyn AnyAdmission>);
 
 impl AdmissionPolicy for Arc<dyn AnyAdmission> {
     fn admit(
@@ -139,7 +152,7 @@ impl<P: ClusterManager> AnyClusterManager for P {
     }
 }
 
-pointer!(AnyClusterManager);
+erased_policy!(Arc<dyn AnyClusterManager>);
 
 impl ClusterManager for Arc<dyn AnyClusterManager> {
     fn manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Validity {
@@ -159,7 +172,7 @@ impl<P: SchedulingPolicy> AnyScheduling for P {
     }
 }
 
-pointer!(AnyScheduling);
+erased_policy!(Arc<dyn AnyScheduling>);
 
 impl SchedulingPolicy for Arc<dyn AnyScheduling> {
     fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
@@ -202,7 +215,7 @@ impl<P: PlacementPolicy> AnyPlacement for P {
     }
 }
 
-pointer!(AnyPlacement);
+erased_policy!(Arc<dyn AnyPlacement>);
 
 impl PlacementPolicy for Arc<dyn AnyPlacement> {
     fn place(

@@ -42,15 +42,16 @@ macro_rules! passes_on {
 use passes_on;
 
 use blox_core::{
-    AnyMemory, AnyPolicy, Assignment, BatchConfig, Event, GpuId, JobId, JobRef, Phase, Policy,
-    Stateless, Time, TrainingReport, View,
+    AnyMemory, AnyPolicy, Assignment, BatchConfig, GpuId, JobId, JobRef, Phase, Policy, Stateless,
+    Time, TrainingReport, View,
 };
 use std::sync::Arc;
 
 /// The true speed of jobs. Policies never see it; they have estimates.
 ///
-/// A model is immutable, as a policy is. The simulator owns its [memory](Policy::Memory) and calls
-/// [`on_event`](Policy::on_event) after every event, launches and stops included.
+/// A model is immutable, as a policy is. The simulator owns its [memory](Policy::Memory). It calls
+/// [`on_event`](Policy::on_event) after every event of the cluster: launches and stops are events
+/// only if they take time. It does not call [`on_launches`](Policy::on_launches).
 ///
 /// ```
 /// # use blox_core::{Composition, order::SortKey, policy::by_key};
@@ -251,23 +252,9 @@ impl<M: ExecutionModel> AnyExecution for M {
     }
 }
 
+blox_core::erased_policy!(Box<dyn AnyExecution>);
+
 /// A box of a model is a model, so that one from a registry can be wrapped.
-impl Policy for Box<dyn AnyExecution> {
-    type Memory = AnyMemory;
-
-    fn initial(&self, seed: u64) -> AnyMemory {
-        (**self).any_initial(seed)
-    }
-
-    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
-        (**self).any_event(memory, view, event);
-    }
-
-    fn listens(&self) -> bool {
-        (**self).any_listens()
-    }
-}
-
 impl ExecutionModel for Box<dyn AnyExecution> {
     fn rate(
         &self,
