@@ -111,7 +111,7 @@ pub use decision::{
     Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
     NodeActions, Plan, PlanError, Validity,
 };
-pub use draft::{Draft, Savepoint};
+pub use draft::{Candidate, Draft, Savepoint};
 pub use event::{Event, Outcome};
 pub use feasibility::Feasibility;
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
@@ -131,7 +131,7 @@ pub use policy::{
     AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, PlacementPolicy,
     Policy, SchedulingPolicy, Stateless, With,
 };
-pub use queue::{Candidate, JobQueue, Request, Unlisted};
+pub use queue::{JobQueue, Request, Unlisted};
 pub use reason::Reason;
 pub use shape::{Place, Shape};
 pub use state::{EventError, State};

@@ -36,12 +36,12 @@ impl PlacementPolicy for Preempting {
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus.get() as usize;
             let before = draft.savepoint();
             let mut free = free_for(request.job, draft);
             while free.len() < needed {
-                let Some(victim) = requests.next_victim(draft) else {
+                let Some(victim) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
@@ -50,11 +50,11 @@ impl PlacementPolicy for Preempting {
             free.truncate(needed);
             if free.len() < needed {
                 draft.rollback(before);
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             draft.assign(request.job, Assignment::of(free))?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     }
@@ -1345,12 +1345,12 @@ impl PlacementPolicy for Passing {
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus.get() as usize;
             let mut victims = Vec::new();
             let mut gpus = free_for(request.job, draft);
             while self.preempting && gpus.len() < needed {
-                let Some(victim) = requests.next_victim(draft) else {
+                let Some(victim) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
@@ -1361,10 +1361,10 @@ impl PlacementPolicy for Passing {
             if gpus.len() < needed {
                 // On a node that takes no new jobs, the release cannot be undone.
                 victims.retain(|&v| draft.spare(v).is_err());
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
             } else {
                 draft.assign(request.job, Assignment::of(gpus))?;
-                requests.candidate_placed(draft);
+                draft.candidate_placed(requests);
             }
         }
         Ok(Validity::UntilEvent)

@@ -388,9 +388,9 @@ fn a_waiting_job_held_and_released_is_offered_once_a_walk() {
             r: &mut JobQueue,
             draft: &mut Draft<'_>,
         ) -> Result<Validity, DraftError> {
-            while let Some(request) = r.next_candidate(draft) {
+            while let Some(request) = draft.next_candidate(r) {
                 draft.explain(request.job, Reason::NotChosen);
-                r.candidate_blocked(draft);
+                draft.candidate_blocked(r);
                 // Before that time, the next entry in order is never reached.
                 if draft.view().now() < Time::new(600.0) {
                     break;
@@ -502,7 +502,7 @@ fn a_candidate_without_an_answer_is_not_lost() {
         ) -> Result<Validity, DraftError> {
             let mut left = self.0;
             let mut placed = false;
-            while let Some(request) = r.next_candidate(draft) {
+            while let Some(request) = draft.next_candidate(r) {
                 if placed {
                     left -= 1;
                     if left == 0 {
@@ -512,7 +512,7 @@ fn a_candidate_without_an_answer_is_not_lost() {
                 }
                 let gpus = draft.take_from(NodeId(0), 1).unwrap();
                 draft.assign(request.job, Assignment::of(gpus))?;
-                r.candidate_placed(draft);
+                draft.candidate_placed(r);
                 placed = true;
             }
             Ok(Validity::UntilEvent)

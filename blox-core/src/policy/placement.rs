@@ -30,17 +30,17 @@ use crate::view::View;
 ///         requests: &mut JobQueue,
 ///         draft: &mut Draft<'_>,
 ///     ) -> Result<Validity, DraftError> {
-///         while let Some(request) = requests.next_candidate(draft) {
+///         while let Some(request) = draft.next_candidate(requests) {
 ///             let shape = &request.shapes[0];
 ///             let nodes = draft.nodes_with_free();
 ///             let free: Vec<_> = nodes.flat_map(|node| draft.free_gpus_on(node.id())).collect();
 ///             let Some(first) = free.len().checked_sub(shape.gpus.get() as usize) else {
-///                 requests.candidate_blocked(draft);
+///                 draft.candidate_blocked(requests);
 ///                 continue;
 ///             };
 ///             let gpus = free[first..].iter().copied().collect();
 ///             draft.assign(request.job, shape.on(gpus))?;
-///             requests.candidate_placed(draft);
+///             draft.candidate_placed(requests);
 ///         }
 ///         Ok(Validity::UntilEvent)
 ///     }

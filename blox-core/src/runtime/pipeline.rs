@@ -685,7 +685,7 @@ impl Scheduler for Pipeline {
         let Taken { policy, slot } = &self.placement;
         let memory = &mut self.slots[*slot].memory;
         let result = place(&mut self.requests, &**policy, memory, view, &mut draft);
-        self.requests.end_walk();
+        draft.end_walk(&mut self.requests);
         draft.finish_into(out);
         match result {
             Ok(placed) => Ok(validity.and(placed)),
@@ -818,7 +818,7 @@ fn place(
             draft.release(job, Reason::Unlisted)?;
         }
     }
-    requests.start_walk(draft.view());
+    draft.start_walk(requests);
     // The first reason of a job takes precedence.
     for (job, why) in requests.take_explained() {
         draft.explain(job, why);

@@ -42,16 +42,16 @@ fn walk(
     draft: &mut Draft<'_>,
     free: fn(&Draft<'_>, &Request) -> GpuList,
 ) -> Result<Validity, DraftError> {
-    while let Some(request) = requests.next_candidate(draft) {
+    while let Some(request) = draft.next_candidate(requests) {
         let shape = request.shapes[0].clone();
         let mut gpus = free(draft, &request);
         if gpus.len() < shape.gpus.get() as usize {
-            requests.candidate_blocked(draft);
+            draft.candidate_blocked(requests);
             break;
         }
         gpus.truncate(shape.gpus.get() as usize);
         draft.assign(request.job, shape.on(gpus))?;
-        requests.candidate_placed(draft);
+        draft.candidate_placed(requests);
     }
     Ok(Validity::UntilEvent)
 }
@@ -64,15 +64,15 @@ fn all_free(draft: &Draft<'_>, _: &Request) -> GpuList {
 /// Does not narrow the draft to the types that a job accepts.
 fn ignores_gpu_types() -> Pipeline {
     placed(|requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let mut gpus = all_free(draft, &request);
             if gpus.len() < request.shapes[0].gpus.get() as usize {
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             gpus.truncate(request.shapes[0].gpus.get() as usize);
             draft.assign(request.job, Assignment::of(gpus))?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     })
@@ -88,20 +88,20 @@ fn narrowed(draft: &mut Draft<'_>, request: &Request) {
 /// whether the nodes have it.
 fn without_check(add: fn(&mut Assignment, &Shape)) -> Pipeline {
     placed(move |requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             narrowed(draft, &request);
             let mut gpus = all_free(draft, &request);
             draft.widen();
             let shape = &request.shapes[0];
             if gpus.len() < shape.gpus.get() as usize {
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             gpus.truncate(shape.gpus.get() as usize);
             let mut assignment = Assignment::of(gpus);
             add(&mut assignment, shape);
             draft.assign(request.job, assignment)?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     })
@@ -120,7 +120,7 @@ fn ignores_memory() -> Pipeline {
 /// Compares the CPUs of a job with the free CPUs of all nodes together.
 fn ignores_cpus_per_node() -> Pipeline {
     placed(|requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             narrowed(draft, &request);
             let mut gpus = all_free(draft, &request);
             let nodes = draft.view().nodes();
@@ -128,14 +128,14 @@ fn ignores_cpus_per_node() -> Pipeline {
             draft.widen();
             let shape = &request.shapes[0];
             if gpus.len() < shape.gpus.get() as usize || cpus < shape.cpus {
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             gpus.truncate(shape.gpus.get() as usize);
             let mut assignment = Assignment::of(gpus);
             assignment.cpus = shape.cpus;
             draft.assign(request.job, assignment)?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     })
@@ -180,10 +180,10 @@ fn ignores_broken_gpus() -> Pipeline {
 /// Then takes what it finds.
 fn counts_hidden_gpus() -> Pipeline {
     placed(|requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus.get();
             if draft.free_gpus() < needed {
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             narrowed(draft, &request);
@@ -191,7 +191,7 @@ fn counts_hidden_gpus() -> Pipeline {
             draft.widen();
             gpus.truncate(needed as usize);
             draft.assign(request.job, Assignment::of(gpus))?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     })
@@ -200,17 +200,17 @@ fn counts_hidden_gpus() -> Pipeline {
 /// Places the jobs of a virtual cluster on the nodes of others.
 fn ignores_virtual_clusters() -> Pipeline {
     placed(|requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             narrowed(draft, &request);
             let mut gpus = all_free(draft, &request);
             draft.widen();
             if gpus.len() < request.shapes[0].gpus.get() as usize {
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             gpus.truncate(request.shapes[0].gpus.get() as usize);
             draft.assign(request.job, Assignment::of(gpus))?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     })
@@ -226,13 +226,13 @@ fn swaps_types() -> Pipeline {
         Validity::UntilEvent
     });
     let placement = super::Placing(|requests: &mut JobQueue, draft: &mut Draft<'_>| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus;
             narrowed(draft, &request);
             let mut gpus = all_free(draft, &request);
             draft.widen();
             if gpus.len() < needed.get() as usize
-                && let Some(victim) = requests.next_victim(draft)
+                && let Some(victim) = draft.next_victim(requests)
                 && let Some(its) = draft.current(victim).cloned()
                 && its.count() == needed
                 && its.gpus.iter().all(|&g| {
@@ -246,12 +246,12 @@ fn swaps_types() -> Pipeline {
                 gpus = its.gpus;
             }
             if gpus.len() < needed.get() as usize {
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             gpus.truncate(needed.get() as usize);
             draft.assign(request.job, Assignment::of(gpus))?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     });

@@ -168,7 +168,7 @@ fn group_without_leader() -> Pipeline {
 /// Places each waiting job beside a running one of the same width, whatever its GPU type.
 fn beside_another_type() -> Pipeline {
     placed(|requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus;
             if let Some(job) = draft.view().job(request.job) {
                 draft.narrow_to(&job);
@@ -185,14 +185,14 @@ fn beside_another_type() -> Pipeline {
                 let free = |id| draft.placed().all(|(_, a)| !a.partners.contains(id));
                 let partner = partners.map(|(j, a)| (j.id(), a.gpus.clone()));
                 let Some((partner, gpus)) = partner.into_iter().find(|(id, _)| free(*id)) else {
-                    requests.candidate_blocked(draft);
+                    draft.candidate_blocked(requests);
                     break;
                 };
                 assignment = Assignment::of(gpus);
                 assignment.partners = partner.into();
             }
             draft.assign(request.job, assignment)?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     })
@@ -201,7 +201,7 @@ fn beside_another_type() -> Pipeline {
 /// Places each waiting job beside the first running one, whatever its number of GPUs.
 fn beside_another_width() -> Pipeline {
     placed(|requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus.get() as usize;
             if let Some(job) = draft.view().job(request.job) {
                 draft.narrow_to(&job);
@@ -221,7 +221,7 @@ fn beside_another_width() -> Pipeline {
                 assignment.partners = partner.into();
             }
             draft.assign(request.job, assignment)?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     })

@@ -43,7 +43,7 @@ fn users_of_a_hash_map() -> Pipeline {
 /// Collects the free GPUs in a hash set.
 fn gpus_of_a_hash_set() -> Pipeline {
     placed(|requests, draft| {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus.get() as usize;
             if let Some(job) = draft.view().job(request.job) {
                 draft.narrow_to(&job);
@@ -52,12 +52,12 @@ fn gpus_of_a_hash_set() -> Pipeline {
             let free: HashSet<GpuId> = nodes.flat_map(|n| draft.free_gpus_on(n.id())).collect();
             draft.widen();
             if free.len() < needed {
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             let gpus: GpuList = free.into_iter().take(needed).collect();
             draft.assign(request.job, Assignment::of(gpus))?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     })

@@ -128,7 +128,7 @@ impl PlacementPolicy for BesideTheFirst {
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let shape = &request.shapes[0];
             if let Some(gpus) = draft.take_from(NodeId(0), shape.gpus.get()) {
                 draft.assign(request.job, shape.on(gpus))?;

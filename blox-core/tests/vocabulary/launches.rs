@@ -407,7 +407,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
             r: &mut JobQueue,
             d: &mut Draft<'_>,
         ) -> Result<Validity, DraftError> {
-            while let Some(request) = r.next_candidate(d) {
+            while let Some(request) = d.next_candidate(r) {
                 let shape = &request.shapes[0];
                 let a = match shape.place {
                     Place::ShareWith(host) => {
@@ -418,7 +418,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
                     _ => Assignment::of(d.take_from(NodeId(0), shape.gpus.get()).unwrap()),
                 };
                 d.assign(request.job, a)?;
-                r.candidate_placed(d);
+                d.candidate_placed(r);
             }
             Ok(Validity::UntilEvent)
         }

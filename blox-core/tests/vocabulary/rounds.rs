@@ -498,9 +498,9 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
         ) -> Result<Validity, DraftError> {
             if *memory > 0 {
                 *memory -= 1;
-                r.next_candidate(d);
-                r.candidate_blocked(d);
-                r.next_candidate(d);
+                d.next_candidate(r);
+                d.candidate_blocked(r);
+                d.next_candidate(r);
                 panic!("clumsy");
             }
             FirstFit.place(&mut (), r, d)

@@ -90,7 +90,7 @@ impl PlacementPolicy for WithCpus {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         let node = NodeId(0);
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let cpus = request.shapes[0].cpus;
             assert_eq!(
                 draft.has_left(node, cpus, 0.0),

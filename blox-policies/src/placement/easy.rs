@@ -75,9 +75,9 @@ impl<R: NodeSelector> PlacementPolicy for EasyBackfill<R> {
     ) -> Result<Validity, DraftError> {
         let now = draft.view().now();
         let mut reserved: Option<(blox_core::JobId, Time, u32)> = None;
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let Some(job) = draft.view().job(request.job) else {
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 continue;
             };
             let asked = request.shapes.first().map_or(0, |s| s.gpus.get());
@@ -85,23 +85,23 @@ impl<R: NodeSelector> PlacementPolicy for EasyBackfill<R> {
                 let ends_before = self.end(&job, now) <= at;
                 if !ends_before && asked > spare {
                     draft.explain(request.job, Reason::WouldDelay(head));
-                    requests.candidate_blocked(draft);
+                    draft.candidate_blocked(requests);
                     continue;
                 }
                 if place_in_free(&self.rule, &request, draft)? {
-                    requests.candidate_placed(draft);
+                    draft.candidate_placed(requests);
                     if !ends_before {
                         reserved = Some((head, at, spare - asked));
                     }
                     continue;
                 }
             } else if place_in_free(&self.rule, &request, draft)? {
-                requests.candidate_placed(draft);
+                draft.candidate_placed(requests);
                 continue;
             }
             let why = shortage(&request, draft);
             draft.explain(request.job, why);
-            requests.candidate_blocked(draft);
+            draft.candidate_blocked(requests);
             if reserved.is_none() {
                 let (at, spare) = self.reservation(asked, draft);
                 reserved = Some((request.job, at, spare));

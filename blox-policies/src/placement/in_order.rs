@@ -66,7 +66,7 @@ impl<R: NodeSelector> PlacementPolicy for InOrder<R> {
         let mut blocked = None;
         loop {
             // Matched by reference: moving the candidate right after writing it is slow.
-            let next = requests.next_in_line(draft);
+            let next = draft.next_in_line(requests);
             let Some(next) = &next else { break };
             let (job, fits) = match next {
                 Candidate::Gang(job) if by_count => {
@@ -86,7 +86,7 @@ impl<R: NodeSelector> PlacementPolicy for InOrder<R> {
                 }
             };
             if fits {
-                requests.candidate_placed(draft);
+                draft.candidate_placed(requests);
                 continue;
             }
             let free = draft.free_gpus().saturating_sub(line.reserved);
@@ -95,7 +95,7 @@ impl<R: NodeSelector> PlacementPolicy for InOrder<R> {
                 Candidate::Request(request) | Candidate::Moving(request) => least_gpus(request),
             };
             draft.explain(job, shortage_among(needed, GpuCount(free)));
-            requests.candidate_blocked(draft);
+            draft.candidate_blocked(requests);
             blocked.get_or_insert(job);
             let hopeless = free == 0 && !requests.preemption_allowed();
             if self.blocked == Blocked::Stop || hopeless {
@@ -360,7 +360,7 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
             draft.release(victim, Reason::PreemptedFor(by))?;
         }
         while !fits(draft)? {
-            let Some(victim) = requests.next_victim(draft) else {
+            let Some(victim) = draft.next_victim(requests) else {
                 draft.rollback(start);
                 return Ok(false);
             };
@@ -376,7 +376,7 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
         &mut self,
         needed: u32,
         requests: &mut JobQueue,
-        draft: &Draft<'_>,
+        draft: &mut Draft<'_>,
     ) -> Option<u32> {
         if !self.preempts {
             return None;
@@ -384,7 +384,7 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
         self.victims.clear();
         let mut within_reach = draft.free_gpus();
         while within_reach < needed {
-            let (victim, has) = requests.next_victim_with_gpus(draft)?;
+            let (victim, has) = draft.next_victim_with_gpus(requests)?;
             within_reach += has.get();
             self.victims.push((victim, has.get()));
         }
@@ -431,7 +431,7 @@ fn moves<R: NodeSelector>(
             ..has.clone()
         };
         let alone = Request::with_shape(request.job, shape.clone());
-        if alone.is_met_by(&to, draft) {
+        if draft.meets(&to, &alone) {
             return draft.reassign(request.job, to);
         }
     }

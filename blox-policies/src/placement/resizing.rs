@@ -42,13 +42,13 @@ impl<R: NodeSelector> PlacementPolicy for Resizing<R> {
         for request in &list {
             shrink(request, draft)?;
         }
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             if place_in_free(&self.rule, &request, draft)? {
-                requests.candidate_placed(draft);
+                draft.candidate_placed(requests);
             } else {
                 let why = shortage(&request, draft);
                 draft.explain(request.job, why);
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
             }
         }
         for request in &list {

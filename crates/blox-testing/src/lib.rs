@@ -47,7 +47,7 @@ impl PlacementPolicy for FirstFit {
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus;
             if let Some(job) = draft.view().job(request.job) {
                 draft.narrow_to(&job);
@@ -62,11 +62,11 @@ impl PlacementPolicy for FirstFit {
                 let free = GpuCount(draft.free_gpus());
                 draft.explain(request.job, Reason::TooFewGpus { needed, free });
                 draft.explain_rest(Reason::BehindHead(request.job));
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             }
             draft.assign(request.job, Assignment::of(free))?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     }

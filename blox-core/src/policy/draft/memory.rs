@@ -1,6 +1,7 @@
 //! Memory of a draft, kept from decision to decision.
 
 use super::ledger::Ledger;
+use super::walk::Walk;
 use crate::assignment::Assignment;
 use crate::decision::Action;
 use crate::ids::JobId;
@@ -27,6 +28,8 @@ pub(crate) struct DraftMemory {
     /// True if an assignment of the draft may be dropped: it was withdrawn, or equals the job's
     /// previous one.
     pub(super) moved: bool,
+    /// Position of in-order placement in the queue.
+    pub(super) walk: Walk,
 }
 
 #[derive(Clone, Copy)]

@@ -17,6 +17,9 @@ use std::iter;
 
 mod ledger;
 mod memory;
+mod walk;
+
+pub use walk::Candidate;
 
 pub(crate) use memory::DraftMemory;
 use memory::{Now, Op};

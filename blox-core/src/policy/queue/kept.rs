@@ -1,18 +1,16 @@
 //! Jobs kept in order from decision to decision, and in-order placement of them.
 
-use crate::draft::Draft;
 use crate::ids::JobId;
 use crate::job::{JobRef, Phase};
 use crate::order::{Entry, KeptQueue, KeyFn};
-use crate::units::{GpuCount, Time};
+use crate::units::Time;
 use crate::view::View;
 use prefetch_index::prefetch_index;
 use std::sync::Arc;
 
-/// A kept order: the queue of waiting jobs, the placed jobs, and the position of in-order placement
-/// in both.
+/// A kept order: the queue of waiting jobs, and the placed jobs.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(in crate::policy) struct Kept {
     key: KeyFn,
     /// The decision that the order is valid for.
     decision: u64,
@@ -37,15 +35,8 @@ pub(super) struct Kept {
     unsteady: Vec<JobId>,
     /// Buffer of the last ranking.
     newcomers: Vec<Entry>,
-    // State of the in-order placement.
-    candidate: Option<Entry>,
-    passed: Vec<Entry>,
-    /// Released victims that must still be placed again, first at the end.
-    again: Vec<Entry>,
-    taken: Vec<Entry>,
-    /// Victims with an undone release, which can be victims again; the next one at the end.
-    spared: Vec<Entry>,
-    back: usize,
+    /// Number of times that the order was made anew.
+    made: u32,
     /// Jobs promoted in this decision; the view does not show that yet.
     promoted_now: Vec<JobId>,
 }
@@ -67,12 +58,7 @@ impl Kept {
             fresh: Vec::new(),
             unsteady: Vec::new(),
             newcomers: Vec::new(),
-            candidate: None,
-            passed: Vec::new(),
-            again: Vec::new(),
-            taken: Vec::new(),
-            spared: Vec::new(),
-            back: 0,
+            made: 0,
             promoted_now: Vec::new(),
         }
     }
@@ -166,126 +152,92 @@ impl Kept {
         all.into_iter().map(|e| e.job()).collect()
     }
 
-    /// See [`JobQueue::next_candidate`](super::JobQueue::next_candidate).
+    /// Returns the first entry of the queue. It may be stale; see [`Kept::is_queued`].
     #[inline]
-    pub(super) fn next_candidate<'a>(&mut self, draft: &Draft<'a>) -> Option<JobRef<'a>> {
-        let view = draft.view();
-        if self.candidate.is_some() {
-            self.settle(draft, false);
-        }
-        loop {
-            let again = match (self.queue.peek(), self.again.last()) {
-                (Some(q), Some(a)) => a < q,
-                (None, Some(_)) => true,
-                (Some(_), None) => false,
-                (None, None) => return None,
-            };
-            let entry = if again {
-                self.again.pop()?
-            } else {
-                self.queue.pop()?
-            };
-            if !again && !self.marks.counts(&entry, Marks::QUEUED) {
-                continue;
-            }
-            let Some(job) = view.job(entry.job()) else {
-                continue;
-            };
-            if draft.has_gpus(entry.job(), false) {
-                // Placed meanwhile as the partner of another job.
-                self.forget_queued(entry.job());
-                continue;
-            }
-            if let Some(later) = self.queue.ahead(6) {
-                prefetch_index(&self.marks.0, later.job().index());
-                draft.fetch_ahead(later.job());
-            }
-            if let Some(later) = self.queue.ahead(3) {
-                view.fetch_ahead(later.job());
-            }
-            self.candidate = Some(entry);
-            return Some(job);
-        }
+    pub(in crate::policy) fn first(&mut self) -> Option<&Entry> {
+        self.queue.peek()
     }
 
-    /// See [`JobQueue::next_victim_with_gpus`](super::JobQueue::next_victim_with_gpus).
+    /// Removes the first entry of the queue. The job still counts as queued.
     #[inline]
-    pub(super) fn next_victim(&mut self, draft: &Draft<'_>) -> Option<(JobId, GpuCount)> {
-        let candidate = self.candidate?;
-        let view = draft.view();
-        if !self.ranked {
-            self.rank(view);
-        }
-        loop {
-            let (entry, job) = match self.spared.pop() {
-                Some(entry) => (entry, view.job(entry.job())),
-                None if self.back > 0 => {
-                    self.back -= 1;
-                    let entry = self.placed[self.back];
-                    if !self.is_ranked(&entry) {
-                        continue;
-                    }
-                    let job = view.job(entry.job());
-                    match (self.keyed_at, &job) {
-                        (Some(_), Some(job)) => (self.entry(job), Some(*job)),
-                        _ => (entry, job),
-                    }
-                }
-                None => return None,
-            };
-            if entry < candidate {
-                // Not a victim for this candidate, and neither are later jobs.
-                self.spared.push(entry);
-                return None;
-            }
-            let gpus = job.map_or(GpuCount(0), |job| draft.gpus_of(&job));
-            if gpus.get() > 0 {
-                self.taken.push(entry);
-                return Some((entry.job(), gpus));
-            }
-        }
+    pub(in crate::policy) fn pop(&mut self) -> Option<Entry> {
+        self.queue.pop()
     }
 
-    /// Records whether the candidate was placed, and files the victims accordingly.
+    /// Returns an entry to the queue that [`Kept::pop`] removed.
+    pub(in crate::policy) fn put_back(&mut self, entry: Entry) {
+        self.queue.push(entry);
+    }
+
+    /// Returns true if an entry of the queue is valid.
+    #[inline]
+    pub(in crate::policy) fn is_queued(&self, entry: &Entry) -> bool {
+        self.marks.counts(entry, Marks::QUEUED)
+    }
+
+    /// Returns true if a job is in the queue, or was removed from it and still counts as queued.
+    #[inline]
+    pub(in crate::policy) fn counts_as_queued(&self, job: JobId) -> bool {
+        self.marks.has(job, Marks::QUEUED)
+    }
+
+    /// Prefetches the data of later entries of the queue, and returns the job of one of them.
+    #[inline]
+    pub(in crate::policy) fn fetch_ahead(&self, view: View<'_>) -> Option<JobId> {
+        if let Some(later) = self.queue.ahead(3) {
+            view.fetch_ahead(later.job());
+        }
+        let later = self.queue.ahead(6)?;
+        prefetch_index(&self.marks.0, later.job().index());
+        Some(later.job())
+    }
+
+    /// Sorts the placed jobs, if necessary, and returns the number of their entries.
+    #[inline]
+    pub(in crate::policy) fn ranked(&mut self, view: View<'_>) -> usize {
+        self.rank(view);
+        self.placed.len()
+    }
+
+    /// Returns an entry of the ranked placed jobs, with its present key, and the job if it is in
+    /// view. Returns `None` if the entry is stale.
     #[inline(always)]
-    pub(super) fn settle(&mut self, draft: &Draft<'_>, placed: bool) {
-        let spared = self.spared.len();
-        for &entry in &self.taken {
-            if draft.has_gpus(entry.job(), true) {
-                self.spared.push(entry);
-            } else if self.again.last().is_none_or(|first| entry < *first) {
-                // Victims are taken from the last to the first.
-                self.again.push(entry);
-            } else {
-                let at = self.again.partition_point(|e| entry < *e);
-                self.again.insert(at, entry);
-            }
+    pub(in crate::policy) fn placed_at<'a>(
+        &self,
+        at: usize,
+        view: View<'a>,
+    ) -> Option<(Entry, Option<JobRef<'a>>)> {
+        let entry = *self.placed.get(at)?;
+        if !self.is_ranked(&entry) {
+            return None;
         }
-        self.taken.clear();
-        if self.spared.len() > spared {
-            self.spared.sort_unstable();
-        }
-        if placed && let Some(entry) = self.candidate.take() {
-            self.forget_queued(entry.job());
-        }
-        self.pass_over();
+        let job = view.job(entry.job());
+        Some(match (self.keyed_at, &job) {
+            (Some(_), Some(job)) => (self.entry(job), Some(*job)),
+            _ => (entry, job),
+        })
     }
 
-    /// Returns skipped candidates to their previous positions.
-    pub(super) fn end_walk(&mut self) {
-        self.pass_over();
-        self.again.clear();
-        self.taken.clear();
-        self.spared.clear();
-        // The skipped jobs are in ascending order: taken from the last, each becomes the new first.
-        while let Some(entry) = self.passed.pop() {
-            self.queue.push(entry);
-        }
-        // Stale entries must not outnumber the live ones.
+    /// Drops stale entries if they outnumber the live ones.
+    pub(in crate::policy) fn tidy(&mut self) {
         if self.queue.len() > 64 + 2 * self.queued_count as usize {
             let marks = &self.marks;
             self.queue.retain(|e| marks.counts(e, Marks::QUEUED));
         }
+    }
+
+    /// Marks a job's entry in the queue as stale, if it has one.
+    pub(in crate::policy) fn forget_queued(&mut self, id: JobId) {
+        if self.marks.has(id, Marks::QUEUED) {
+            self.marks.drop(id, Marks::QUEUED);
+            self.queued_count -= 1;
+        }
+    }
+
+    /// Returns how many times the order was made anew. Entries taken from an earlier one are void.
+    #[inline]
+    pub(in crate::policy) fn made(&self) -> u32 {
+        self.made
     }
 }
 
@@ -298,9 +250,7 @@ impl Kept {
         self.void = 0;
         self.fresh.clear();
         self.unsteady.clear();
-        // An in-order placement that a panic interrupted leaves these behind.
-        self.passed.clear();
-        self.end_walk();
+        self.made = self.made.wrapping_add(1);
         self.decision = view.decision();
         let mut waiting = Vec::new();
         for job in view.waiting() {
@@ -359,13 +309,6 @@ impl Kept {
     fn forget_placed(&mut self, id: JobId) {
         self.void += usize::from(self.marks.has(id, Marks::RANKED));
         self.marks.drop(id, Marks::PLACED | Marks::RANKED);
-    }
-
-    fn forget_queued(&mut self, id: JobId) {
-        if self.marks.has(id, Marks::QUEUED) {
-            self.marks.drop(id, Marks::QUEUED);
-            self.queued_count -= 1;
-        }
     }
 
     /// Drops jobs that are no longer placed and sorts the others.
@@ -427,7 +370,6 @@ impl Kept {
         newcomers.sort_unstable();
         self.merge(&mut newcomers);
         self.newcomers = newcomers;
-        self.back = self.placed.len();
     }
 
     /// Merges newcomers, in ascending order, into the placed jobs.
@@ -470,16 +412,6 @@ impl Kept {
     fn as_of(&self, view: View<'_>, entry: Entry, at: Time) -> Entry {
         let job = view.job(entry.job());
         job.map_or(entry, |job| self.entry(&job.at(at)))
-    }
-
-    /// Keeps the candidate, if there is one, for the next in-order placement.
-    #[inline]
-    fn pass_over(&mut self) {
-        if let Some(entry) = self.candidate.take()
-            && self.marks.has(entry.job(), Marks::QUEUED)
-        {
-            self.passed.push(entry);
-        }
     }
 }
 

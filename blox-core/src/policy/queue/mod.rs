@@ -1,15 +1,12 @@
 //! The queue of a scheduling policy: requests in order of importance, each with its acceptable
 //! shapes.
 
-use crate::assignment::Assignment;
-use crate::draft::Draft;
-use crate::ids::{GpuTypeId, JobId, NodeId};
+use crate::ids::JobId;
 use crate::job::JobRef;
 use crate::order::KeyFn;
 use crate::partners::Partners;
 use crate::reason::Reason;
-use crate::shape::{Place, Shape};
-use crate::units::GpuCount;
+use crate::shape::Shape;
 use crate::view::View;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -17,7 +14,7 @@ use std::collections::BTreeSet;
 
 mod kept;
 
-use kept::Kept;
+pub(in crate::policy) use kept::Kept;
 
 /// A job that should run, or a group of jobs on the same GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,12 +53,6 @@ impl Request {
         }
     }
 
-    /// Returns true if an assignment meets one of the shapes: number and type of GPUs, batch, and
-    /// [`Place::Nodes`] or [`Place::ShareWith`]. The other places are preferences and always met.
-    pub fn is_met_by(&self, has: &Assignment, draft: &Draft<'_>) -> bool {
-        self.shapes.iter().any(|shape| meets(has, shape, draft))
-    }
-
     /// Adds a partner on the same GPUs, or on some of them. The partner must request at most as many
     /// GPUs as the job gets and have room on them ([`Draft::beside`]). Otherwise a placement ignores
     /// the partner.
@@ -77,48 +68,6 @@ impl Request {
     }
 }
 
-/// Returns whether an assignment meets a shape; see [`Request::is_met_by`].
-fn meets(has: &Assignment, shape: &Shape, draft: &Draft<'_>) -> bool {
-    let cluster = draft.view().cluster();
-    let of_type = |wanted: GpuTypeId| {
-        let mut nodes = has.gpus.iter().map(|gpu| cluster.node_of(*gpu));
-        nodes.all(|id| {
-            id.and_then(|id| cluster.node(id))
-                .is_some_and(|n| n.gpu_type() == wanted)
-        })
-    };
-    let on = |id: NodeId| {
-        has.gpus
-            .iter()
-            .filter(move |gpu| cluster.node_of(**gpu) == Some(id))
-    };
-    let lies = match &shape.place {
-        Place::Any | Place::Consolidated | Place::Near(_) => true,
-        Place::Nodes(nodes) => nodes
-            .iter()
-            .all(|(id, count)| on(*id).count() == *count as usize),
-        Place::ShareWith(other) => {
-            let its = draft.current(*other);
-            its.is_none_or(|its| has.gpus.iter().all(|gpu| its.gpus.contains(gpu)))
-        }
-    };
-    lies && has.count() == shape.gpus
-        && shape.gpu_type.is_none_or(of_type)
-        && (shape.config.is_none() || shape.config == has.config)
-}
-
-/// The next job in order, as returned by [`JobQueue::next_in_line`].
-#[derive(Clone)]
-pub enum Candidate<'a> {
-    /// A job that requests only GPUs, anywhere; equals its [`Request::gang`].
-    Gang(JobRef<'a>),
-    /// A request for a job or for a group.
-    Request(Request),
-    /// A request for a job whose GPUs in the draft meet none of the shapes; see
-    /// [`Request::is_met_by`]. A placement that moves no running jobs skips it without an answer.
-    Moving(Request),
-}
-
 /// Treatment of running jobs that no request names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unlisted {
@@ -132,8 +81,8 @@ pub enum Unlisted {
 /// Answer of a scheduling policy: either an explicit list, or an order kept from decision to
 /// decision (see [`JobQueue::keep`]).
 ///
-/// A placement policy takes the jobs one by one with [`JobQueue::next_candidate`] (or
-/// [`JobQueue::next_in_line`]), or all at once with [`JobQueue::all`].
+/// A placement policy takes the jobs one by one with [`Draft::next_candidate`](crate::Draft::next_candidate)
+/// (or [`Draft::next_in_line`](crate::Draft::next_in_line)), or all at once with [`JobQueue::all`].
 #[derive(Clone, Default)]
 pub struct JobQueue {
     list: Vec<Request>,
@@ -144,10 +93,6 @@ pub struct JobQueue {
     promoted: Vec<JobId>,
     finished: Vec<(JobId, Reason)>,
     explained: Vec<(JobId, Reason)>,
-    // Position of in-order placement in a list.
-    cursor: usize,
-    back: usize,
-    back_mark: usize,
 }
 
 impl JobQueue {
@@ -261,107 +206,15 @@ impl JobQueue {
         jobs
     }
 
-    /// Returns the next job in order that has no GPUs in the draft. Call
-    /// [`JobQueue::candidate_placed`] or [`JobQueue::candidate_blocked`] before the next call.
-    /// Otherwise the candidate counts as blocked.
-    pub fn next_candidate(&mut self, draft: &Draft<'_>) -> Option<Request> {
-        loop {
-            match self.next_in_line(draft)? {
-                Candidate::Gang(job) => return Some(Request::gang(&job)),
-                Candidate::Request(request) => return Some(request),
-                Candidate::Moving(_) => {}
-            }
-        }
-    }
-
-    /// Like [`JobQueue::next_candidate`], without creating a request for each of the many jobs that
-    /// need only GPUs.
+    /// Returns the kept order, if it is the answer of this decision.
     #[inline]
-    pub fn next_in_line<'a>(&mut self, draft: &Draft<'a>) -> Option<Candidate<'a>> {
-        if !self.use_kept {
-            return self.next_listed(draft);
-        }
-        let job = self.kept.as_mut()?.next_candidate(draft)?;
-        Some(match job.has_extras() {
-            true => Candidate::Request(Request::gang(&job)),
-            false => Candidate::Gang(job),
-        })
+    pub(in crate::policy) fn kept(&mut self) -> Option<&mut Kept> {
+        self.kept.as_mut().filter(|_| self.use_kept)
     }
 
-    #[inline(never)]
-    fn next_listed<'a>(&mut self, draft: &Draft<'a>) -> Option<Candidate<'a>> {
-        while let Some(r) = self.list.get(self.cursor) {
-            self.cursor += 1;
-            if !draft.may_place(r.job) {
-                continue;
-            }
-            let Some(has) = draft.current(r.job) else {
-                return Some(Candidate::Request(r.clone()));
-            };
-            // The first request of a running job counts.
-            let earlier = &self.list[..self.cursor - 1];
-            if !r.is_met_by(has, draft) && earlier.iter().all(|e| e.job != r.job) {
-                return Some(Candidate::Moving(r.clone()));
-            }
-        }
-        None
-    }
-
-    /// Returns the next victim: the last job in order that has GPUs in the draft and comes after
-    /// the candidate. Returns each job at most once for a candidate. Returns `None` if there are no
-    /// more, or if this order does not preempt.
-    pub fn next_victim(&mut self, draft: &Draft<'_>) -> Option<JobId> {
-        self.next_victim_with_gpus(draft).map(|(job, _)| job)
-    }
-
-    /// Like [`JobQueue::next_victim`], with the victim's number of GPUs.
-    #[inline]
-    pub fn next_victim_with_gpus(&mut self, draft: &Draft<'_>) -> Option<(JobId, GpuCount)> {
-        if !self.preemptive {
-            return None;
-        }
-        if self.use_kept {
-            return self.kept.as_mut()?.next_victim(draft);
-        }
-        while self.back > self.cursor {
-            self.back -= 1;
-            let job = self.list[self.back].job;
-            if let Some(its) = draft.current(job) {
-                return Some((job, its.count()));
-            }
-        }
-        None
-    }
-
-    /// Reports that the candidate was placed. Its victims that are released in the draft become
-    /// candidates in their turn. Victims whose release was undone can be victims again.
-    #[inline]
-    pub fn candidate_placed(&mut self, draft: &Draft<'_>) {
-        if self.use_kept {
-            if let Some(kept) = &mut self.kept {
-                kept.settle(draft, true);
-            }
-        } else {
-            // A victim with an undone release is before the mark, so it is tried again.
-            self.back = if self.any_spared(draft) {
-                self.back_mark
-            } else {
-                self.back
-            };
-            self.back_mark = self.back;
-        }
-    }
-
-    /// Reports that the candidate could not be placed. Victims whose release was undone can be
-    /// victims again.
-    pub fn candidate_blocked(&mut self, draft: &Draft<'_>) {
-        if self.use_kept {
-            if let Some(kept) = &mut self.kept {
-                kept.settle(draft, false);
-            }
-        } else {
-            self.back = self.back_mark;
-        }
+    /// Returns the kept order, even if a list is the answer of this decision.
+    pub(in crate::policy) fn last_kept(&mut self) -> Option<&mut Kept> {
+        self.kept.as_mut()
     }
 
     pub(crate) fn begin(&mut self) {
@@ -374,8 +227,8 @@ impl JobQueue {
         self.explained.clear();
     }
 
-    /// Moves promoted jobs to the front, and starts the in-order placement there.
-    pub(crate) fn start_walk(&mut self, view: View<'_>) {
+    /// Moves promoted jobs to the front.
+    pub(in crate::policy) fn promote_all(&mut self, view: View<'_>) {
         if let Some(kept) = self.kept.as_mut().filter(|_| self.use_kept) {
             kept.promote(view, &self.promoted);
         } else {
@@ -386,17 +239,6 @@ impl JobQueue {
             if !self.list.is_sorted_by_key(last) {
                 self.list.sort_by_key(last);
             }
-        }
-        self.cursor = 0;
-        self.back = self.list.len();
-        self.back_mark = self.back;
-    }
-
-    /// Returns skipped candidates, and a candidate without a reported result, to their previous
-    /// positions.
-    pub(crate) fn end_walk(&mut self) {
-        if let Some(kept) = &mut self.kept {
-            kept.end_walk();
         }
     }
 
@@ -431,11 +273,5 @@ impl JobQueue {
             .filter(|j| j.is_placed() && named.binary_search(&j.id()).is_err())
             .map(|j| j.id())
             .collect()
-    }
-
-    fn any_spared(&self, draft: &Draft<'_>) -> bool {
-        self.list[self.back.min(self.back_mark)..self.back_mark]
-            .iter()
-            .any(|r| draft.current(r.job).is_some())
     }
 }

@@ -107,11 +107,11 @@ impl PlacementPolicy for Scattered {
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
-        while let Some(request) = requests.next_candidate(draft) {
+        while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes.first().map_or(0, |s| s.gpus.get() as usize);
             let mut found = Scattered::find(draft, needed);
             while found.is_none() {
-                let Some(victim) = requests.next_victim(draft) else {
+                let Some(victim) = draft.next_victim(requests) else {
                     break;
                 };
                 draft.release(victim, Reason::PreemptedFor(request.job))?;
@@ -121,11 +121,11 @@ impl PlacementPolicy for Scattered {
                 let why = blox_policies::placement::shortage_of(&request, draft);
                 draft.explain(request.job, why);
                 draft.explain_rest(Reason::BehindHead(request.job));
-                requests.candidate_blocked(draft);
+                draft.candidate_blocked(requests);
                 break;
             };
             draft.assign(request.job, Assignment::of(gpus))?;
-            requests.candidate_placed(draft);
+            draft.candidate_placed(requests);
         }
         Ok(Validity::UntilEvent)
     }

@@ -1,0 +1,355 @@
+//! In-order placement: candidates and victims that a queue names, given the GPUs in the draft.
+
+use super::Draft;
+use super::memory::{DraftMemory, Now};
+use crate::assignment::Assignment;
+use crate::ids::{GpuTypeId, JobId, NodeId};
+use crate::job::JobRef;
+use crate::order::Entry;
+use crate::queue::{JobQueue, Kept, Request};
+use crate::shape::{Place, Shape};
+use crate::units::GpuCount;
+
+/// The next job in order, as returned by [`Draft::next_in_line`].
+#[derive(Clone)]
+pub enum Candidate<'a> {
+    /// A job that requests only GPUs, anywhere; equals its [`Request::gang`].
+    Gang(JobRef<'a>),
+    /// A request for a job or for a group.
+    Request(Request),
+    /// A request for a job whose GPUs in the draft meet none of the shapes; see [`Draft::meets`]. A
+    /// placement that moves no running jobs skips it without an answer.
+    Moving(Request),
+}
+
+/// Position of in-order placement in a queue.
+#[derive(Clone, Default)]
+pub(super) struct Walk {
+    /// The kept order that the entries are from; see [`Kept::made`].
+    made: u32,
+    candidate: Option<Entry>,
+    /// Blocked candidates, ascending. They return to the queue at the end.
+    passed: Vec<Entry>,
+    /// Released victims that must still be placed again, first at the end.
+    again: Vec<Entry>,
+    /// Victims of the candidate.
+    taken: Vec<Entry>,
+    /// Victims with an undone release, which can be victims again; the next one at the end.
+    spared: Vec<Entry>,
+    /// Number of requests of a list up to the candidate.
+    cursor: usize,
+    /// Number of jobs that were not yet victims: placed jobs in rank, or requests of a list. `None`
+    /// until the placed jobs are ranked.
+    back: Option<usize>,
+    /// Value of `back` before the candidate.
+    back_mark: usize,
+}
+
+impl<'a> Draft<'a> {
+    /// Takes the next job in order that has no GPUs in the draft. Call [`Draft::candidate_placed`]
+    /// or [`Draft::candidate_blocked`] before the next call. Otherwise the candidate counts as
+    /// blocked.
+    pub fn next_candidate(&mut self, queue: &mut JobQueue) -> Option<Request> {
+        loop {
+            match self.next_in_line(queue)? {
+                Candidate::Gang(job) => return Some(Request::gang(&job)),
+                Candidate::Request(request) => return Some(request),
+                Candidate::Moving(_) => {}
+            }
+        }
+    }
+
+    /// Like [`Draft::next_candidate`], without creating a request for each of the many jobs that
+    /// need only GPUs.
+    #[inline]
+    pub fn next_in_line(&mut self, queue: &mut JobQueue) -> Option<Candidate<'a>> {
+        let Some(kept) = queue.kept() else {
+            return self.next_listed(queue.list());
+        };
+        let job = self.next_kept(kept)?;
+        Some(match job.has_extras() {
+            true => Candidate::Request(Request::gang(&job)),
+            false => Candidate::Gang(job),
+        })
+    }
+
+    #[inline(always)]
+    fn next_kept(&mut self, kept: &mut Kept) -> Option<JobRef<'a>> {
+        if self.m.walk.candidate.is_some() {
+            self.settle(kept, false);
+        }
+        loop {
+            let again = match (kept.first(), self.m.walk.again.last()) {
+                (Some(q), Some(a)) => a < q,
+                (None, Some(_)) => true,
+                (Some(_), None) => false,
+                (None, None) => return None,
+            };
+            let entry = if again {
+                self.m.walk.again.pop()?
+            } else {
+                kept.pop()?
+            };
+            if !again && !kept.is_queued(&entry) {
+                continue;
+            }
+            let Some(job) = self.view.job(entry.job()) else {
+                continue;
+            };
+            if self.has_gpus(entry.job(), false) {
+                // Placed meanwhile as the partner of another job.
+                kept.forget_queued(entry.job());
+                continue;
+            }
+            if let Some(later) = kept.fetch_ahead(self.view) {
+                self.fetch_ahead(later);
+            }
+            self.m.walk.candidate = Some(entry);
+            return Some(job);
+        }
+    }
+
+    #[inline(never)]
+    fn next_listed(&mut self, list: &[Request]) -> Option<Candidate<'a>> {
+        while let Some(request) = list.get(self.m.walk.cursor) {
+            let earlier = &list[..self.m.walk.cursor];
+            self.m.walk.cursor += 1;
+            if !self.may_place(request.job) {
+                continue;
+            }
+            let Some(has) = self.current(request.job) else {
+                return Some(Candidate::Request(request.clone()));
+            };
+            // The first request of a running job counts.
+            let first = earlier.iter().all(|e| e.job != request.job);
+            if first && !self.meets(has, request) {
+                return Some(Candidate::Moving(request.clone()));
+            }
+        }
+        None
+    }
+
+    /// Returns the next victim: the last job in order that has GPUs in the draft and comes after
+    /// the candidate. Returns each job at most once for a candidate. Returns `None` if there are no
+    /// more, or if the queue does not preempt.
+    pub fn next_victim(&mut self, queue: &mut JobQueue) -> Option<JobId> {
+        self.next_victim_with_gpus(queue).map(|(job, _)| job)
+    }
+
+    /// Like [`Draft::next_victim`], with the victim's number of GPUs.
+    #[inline]
+    pub fn next_victim_with_gpus(&mut self, queue: &mut JobQueue) -> Option<(JobId, GpuCount)> {
+        if !queue.preemption_allowed() {
+            return None;
+        }
+        match queue.kept() {
+            Some(kept) => self.next_kept_victim(kept),
+            None => self.next_listed_victim(queue.list()),
+        }
+    }
+
+    #[inline(always)]
+    fn next_kept_victim(&mut self, kept: &mut Kept) -> Option<(JobId, GpuCount)> {
+        let candidate = self.m.walk.candidate?;
+        let mut back = match self.m.walk.back {
+            Some(back) => back,
+            None => kept.ranked(self.view),
+        };
+        let victim = loop {
+            let (entry, job) = match self.m.walk.spared.pop() {
+                Some(entry) => (entry, self.view.job(entry.job())),
+                None if back > 0 => {
+                    back -= 1;
+                    match kept.placed_at(back, self.view) {
+                        Some(next) => next,
+                        None => continue,
+                    }
+                }
+                None => break None,
+            };
+            if entry < candidate {
+                // Not a victim for this candidate, and neither are later jobs.
+                self.m.walk.spared.push(entry);
+                break None;
+            }
+            let gpus = job.map_or(GpuCount(0), |job| self.gpus_of(&job));
+            if gpus.get() > 0 {
+                self.m.walk.taken.push(entry);
+                break Some((entry.job(), gpus));
+            }
+        };
+        self.m.walk.back = Some(back);
+        victim
+    }
+
+    fn next_listed_victim(&mut self, list: &[Request]) -> Option<(JobId, GpuCount)> {
+        let mut back = self.m.walk.back.unwrap_or(list.len()).min(list.len());
+        let mut victim = None;
+        while victim.is_none() && back > self.m.walk.cursor {
+            back -= 1;
+            let job = list[back].job;
+            victim = self.current(job).map(|its| (job, its.count()));
+        }
+        self.m.walk.back = Some(back);
+        victim
+    }
+
+    /// Reports that the candidate was placed. Its victims that are released in the draft become
+    /// candidates in their turn. Victims whose release was undone can be victims again.
+    #[inline]
+    pub fn candidate_placed(&mut self, queue: &mut JobQueue) {
+        match queue.kept() {
+            Some(kept) => self.settle(kept, true),
+            None => self.settle_listed(queue.list(), true),
+        }
+    }
+
+    /// Reports that the candidate could not be placed. Victims whose release was undone can be
+    /// victims again.
+    pub fn candidate_blocked(&mut self, queue: &mut JobQueue) {
+        match queue.kept() {
+            Some(kept) => self.settle(kept, false),
+            None => self.settle_listed(queue.list(), false),
+        }
+    }
+
+    /// Files the candidate and its victims.
+    #[inline(always)]
+    fn settle(&mut self, kept: &mut Kept, placed: bool) {
+        if !self.m.walk.taken.is_empty() {
+            self.settle_victims();
+        }
+        let Some(entry) = self.m.walk.candidate.take() else {
+            return;
+        };
+        if placed {
+            kept.forget_queued(entry.job());
+        } else if kept.counts_as_queued(entry.job()) {
+            self.m.walk.passed.push(entry);
+        }
+    }
+
+    fn settle_victims(&mut self) {
+        let DraftMemory {
+            entries,
+            entry_of,
+            walk,
+            ..
+        } = &mut *self.m;
+        let spared = walk.spared.len();
+        for &entry in &walk.taken {
+            let known = entry_of.get(entry.job().index()).copied().unwrap_or(0);
+            // A victim had GPUs before the draft.
+            let released = known != 0 && matches!(entries[known as usize - 1].now, Now::Nothing);
+            if !released {
+                walk.spared.push(entry);
+            } else if walk.again.last().is_none_or(|first| entry < *first) {
+                // Victims are taken from the last to the first.
+                walk.again.push(entry);
+            } else {
+                let at = walk.again.partition_point(|e| entry < *e);
+                walk.again.insert(at, entry);
+            }
+        }
+        walk.taken.clear();
+        if walk.spared.len() > spared {
+            walk.spared.sort_unstable();
+        }
+    }
+
+    fn settle_listed(&mut self, list: &[Request], placed: bool) {
+        let mark = self.m.walk.back_mark.min(list.len());
+        let back = self.m.walk.back.unwrap_or(mark);
+        // A victim with an undone release is before the mark, so it is tried again.
+        let mut victims = list[back.min(mark)..mark].iter();
+        let again = !placed || victims.any(|r| self.current(r.job).is_some());
+        let back = if again { mark } else { back };
+        self.m.walk.back = Some(back);
+        self.m.walk.back_mark = back;
+    }
+
+    /// Moves promoted jobs to the front of the queue, and starts in-order placement there.
+    pub(crate) fn start_walk(&mut self, queue: &mut JobQueue) {
+        queue.promote_all(self.view);
+        self.m.walk.cursor = 0;
+        self.m.walk.back = None;
+        self.m.walk.back_mark = queue.list().len();
+        if let Some(kept) = queue.kept()
+            && kept.made() != self.m.walk.made
+        {
+            // An in-order placement that a panic interrupted leaves these behind.
+            self.m.walk.clear();
+            self.m.walk.passed.clear();
+            self.m.walk.made = kept.made();
+        }
+    }
+
+    /// Returns skipped candidates, and a candidate without a reported result, to their previous
+    /// positions.
+    pub(crate) fn end_walk(&mut self, queue: &mut JobQueue) {
+        // The placement may have replaced the kept order by a list.
+        let Some(kept) = queue.last_kept() else {
+            return;
+        };
+        let walk = &mut self.m.walk;
+        if let Some(entry) = walk.candidate.take()
+            && kept.counts_as_queued(entry.job())
+        {
+            walk.passed.push(entry);
+        }
+        // The skipped jobs are in ascending order: taken from the last, each becomes the new first.
+        while let Some(entry) = walk.passed.pop() {
+            kept.put_back(entry);
+        }
+        walk.clear();
+        kept.tidy();
+    }
+
+    /// Returns true if an assignment meets one of a request's shapes: number and type of GPUs,
+    /// batch, and [`Place::Nodes`] or [`Place::ShareWith`]. The other places are preferences and
+    /// always met.
+    pub fn meets(&self, has: &Assignment, request: &Request) -> bool {
+        request
+            .shapes
+            .iter()
+            .any(|shape| self.meets_shape(has, shape))
+    }
+
+    fn meets_shape(&self, has: &Assignment, shape: &Shape) -> bool {
+        let cluster = self.view.cluster();
+        let of_type = |wanted: GpuTypeId| {
+            let mut nodes = has.gpus.iter().map(|gpu| cluster.node_of(*gpu));
+            nodes.all(|id| {
+                id.and_then(|id| cluster.node(id))
+                    .is_some_and(|n| n.gpu_type() == wanted)
+            })
+        };
+        let on = |id: NodeId| {
+            has.gpus
+                .iter()
+                .filter(move |gpu| cluster.node_of(**gpu) == Some(id))
+        };
+        let lies = match &shape.place {
+            Place::Any | Place::Consolidated | Place::Near(_) => true,
+            Place::Nodes(nodes) => nodes
+                .iter()
+                .all(|(id, count)| on(*id).count() == *count as usize),
+            Place::ShareWith(other) => {
+                let its = self.current(*other);
+                its.is_none_or(|its| has.gpus.iter().all(|gpu| its.gpus.contains(gpu)))
+            }
+        };
+        lies && has.count() == shape.gpus
+            && shape.gpu_type.is_none_or(of_type)
+            && (shape.config.is_none() || shape.config == has.config)
+    }
+}
+
+impl Walk {
+    fn clear(&mut self) {
+        self.candidate = None;
+        self.again.clear();
+        self.taken.clear();
+        self.spared.clear();
+    }
+}
