@@ -499,9 +499,6 @@ impl Controller {
             false => due.max(self.core.state().now()),
         };
         self.tell(Input::Due { at: moment }, step);
-        // The record itself queries the policy.
-        self.commands
-            .retain(|command| !matches!(command, Command::Ask { .. }));
     }
 
     /// Returns whether the nodes that are waited for have come.

@@ -368,15 +368,6 @@ impl Decision {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Command {
-    /// Makes the scheduler decide on the current state. Answered by
-    /// [`Input::Decided`](crate::input::Input::Decided) or
-    /// [`Input::Lost`](crate::input::Input::Lost).
-    Ask {
-        /// Number of the request, from 1.
-        question: u64,
-        /// The decision moment.
-        at: Time,
-    },
     /// Makes the job checkpoint and leave its GPUs. Answered by `Stopped`, `Ended` or `Crashed`.
     Stop {
         /// The job.

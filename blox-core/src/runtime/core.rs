@@ -137,8 +137,8 @@ impl Saved {
 /// issues commands.
 ///
 /// Only [`Core::handle`] changes the core. A backend passes it each event, and [`Input::Due`] at
-/// the time that [`Core::due`] returns. The core then issues [`Command::Ask`]. The caller obtains a
-/// decision from [`Core::decide`] and passes it back as [`Input::Decided`].
+/// the time that [`Core::due`] returns. The core then has an open question ([`Core::open`]). The
+/// caller obtains a decision from [`Core::decide`] and passes it back as [`Input::Decided`].
 ///
 /// ```
 /// use blox_core::core::Core;
@@ -158,7 +158,7 @@ impl Saved {
 /// let event = Event::Submitted { job: JobId(0), spec: spec.into() };
 /// core.handle(&Input::Event { at: Time::ZERO, event }, &mut (), &mut commands)?;
 /// core.handle(&Input::Due { at: Time::ZERO }, &mut (), &mut commands)?;
-/// assert_eq!(commands.pop(), Some(Command::Ask { question: 1, at: Time::ZERO }));
+/// assert_eq!(core.open().map(|open| open.number), Some(1));
 /// // The state does not change while the scheduler decides.
 /// let mut decision = Box::new(Decision::default());
 /// core.decide(&mut fifo, &mut Default::default(), &mut decision)?;
@@ -265,7 +265,7 @@ impl Core {
     ) -> Result<(), Refused> {
         let result = match input {
             Input::Event { at, event } => self.event(*at, event, watch),
-            Input::Due { at } => self.ask(*at, out),
+            Input::Due { at } => self.ask(*at),
             Input::Decided {
                 at,
                 question,
@@ -503,7 +503,7 @@ impl Core {
     }
 
     /// Opens a question at a decision moment.
-    fn ask(&mut self, at: Time, out: &mut Vec<Command>) -> Result<(), Refused> {
+    fn ask(&mut self, at: Time) -> Result<(), Refused> {
         if let Some(open) = self.open {
             return Err(Refused::Open { open: open.number });
         }
@@ -513,12 +513,10 @@ impl Core {
         self.due = None;
         self.counters.decisions += 1;
         self.questions += 1;
-        let question = self.questions;
         self.open = Some(Question {
-            number: question,
+            number: self.questions,
             at,
         });
-        out.push(Command::Ask { question, at });
         Ok(())
     }
 

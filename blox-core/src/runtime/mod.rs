@@ -348,7 +348,6 @@ impl Runtime {
         let Some(open) = self.core.open() else {
             return Ok(());
         };
-        self.commands.retain(|c| !matches!(c, Command::Ask { .. }));
         let question = open.number;
         let mut decision = self.decision.take().unwrap_or_default();
         let made = self.core.decide(scheduler, &mut self.lens, &mut decision);
@@ -374,7 +373,6 @@ impl Runtime {
         scheduler: &mut dyn Scheduler,
     ) -> Result<Decision, DecisionError> {
         let _ = self.take(&Input::Due { at }, scheduler);
-        self.commands.retain(|c| !matches!(c, Command::Ask { .. }));
         let mut decision = Decision::default();
         self.core
             .decide(scheduler, &mut self.lens, &mut decision)

@@ -23,8 +23,8 @@ pub enum Input {
         /// The event.
         event: Event,
     },
-    /// A decision moment. The core has received all events up to it, and responds with
-    /// [`Command::Ask`](crate::Command::Ask).
+    /// A decision moment. The core has received all events up to it, and opens a
+    /// question ([`Core::open`](crate::core::Core::open)).
     Due {
         /// Time of the decision moment.
         at: Time,

@@ -781,7 +781,6 @@ impl ScriptedCluster {
                 Ok(())
             }
             // The loop runs the scheduler.
-            Command::Ask { .. } => Ok(()),
             other => Err(Problem::new(
                 Property::Commands,
                 "a command that the scripted cluster knows".to_owned(),

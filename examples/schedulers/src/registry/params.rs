@@ -68,6 +68,9 @@ pub(crate) fn backfilled(
     estimator: impl Estimator + 'static,
     easy: bool,
 ) -> Result<Pipeline, RegistryError> {
+    if word(p, easy)? == "none" {
+        return Ok(base);
+    }
     let placement = walk(Consolidated::default(), p, estimator, easy)?;
     Ok(base.with_placement(placement)?)
 }
@@ -78,16 +81,20 @@ pub(crate) fn walk(
     estimator: impl Estimator + 'static,
     easy: bool,
 ) -> Result<Arc<dyn AnyPlacement>, RegistryError> {
-    let words: &[&'static str] = if easy {
-        &["none", "skip", "easy"]
-    } else {
-        &["none", "skip"]
-    };
-    Ok(match p.choice(BACKFILL.name, BACKFILL.default, words)? {
+    Ok(match word(p, easy)? {
         "easy" => Arc::new(EasyBackfill::with(rule, estimator)),
         "skip" => Arc::new(InOrder::new(rule).when_blocked(Blocked::Skip)),
         _ => Arc::new(InOrder::new(rule)),
     })
+}
+
+/// Returns the value of `backfill`.
+fn word(p: &Params, easy: bool) -> Result<&'static str, RegistryError> {
+    let words: &[&'static str] = match easy {
+        true => &["none", "skip", "easy"],
+        false => &["none", "skip"],
+    };
+    p.choice(BACKFILL.name, BACKFILL.default, words)
 }
 
 /// Returns the estimator that the parameters select.
