@@ -5,12 +5,12 @@
 //!
 //! - [`guide`]: a new scheduling policy in ten minutes.
 //! - [`schedulers`]: the published schedulers, each as a composition.
-//! - [`released`]: released scheduler programs, compared job by job, and their figures (feature
-//!   `released`, on by default).
+//! - `released`: released scheduler programs, compared job by job, and their figures (feature
+//!   `released`).
 //! - [`prelude`]: imports for authors of policies; [`placement_tools`] and [`backend`] for authors
 //!   of placements and backends.
 //! - [`core`], [`policies`], [`sim`]: the underlying crates.
-//! - [`testing`]: the conformance suite for schedulers.
+//! - `testing`: the conformance suite for schedulers (feature `testing`).
 //! - [`perf`]: models of job speed.
 //! - [`traces`]: readers and generators of jobs.
 //! - [`virtual_clusters`]: parallel simulation of cluster parts with their own nodes and queues.
@@ -44,7 +44,7 @@
 //! | Read a trace or generate jobs | [`traces`] |
 //! | Model speeds, overheads or faults | [`perf`], [`sim::execution`], [`sim::overheads`], [`sim::faults`] |
 //! | Compute your own metric | [`MetricCollector`](prelude::MetricCollector) |
-//! | Test a scheduler | [`testing`] |
+//! | Test a scheduler | `testing` (feature `testing`) |
 //! | Use your policies on the command line | [`registry`], [`cli::run`] |
 //! | Write a backend | [`backend`] |
 
@@ -61,6 +61,7 @@ pub use blox_results as results;
 pub use blox_schedulers::{estimate, schedulers};
 pub use blox_sim as sim;
 pub use blox_sim::virtual_clusters;
+#[cfg(feature = "testing")]
 pub use blox_testing as testing;
 pub use blox_traces as traces;
 

@@ -1,4 +1,5 @@
 //! Conformance tests of all registered schedulers, and of the template for new ones.
+#![cfg(feature = "testing")]
 
 use blox::core::Pipeline;
 use blox::core::registry::{ComponentSpec, Registry};

@@ -1,4 +1,5 @@
 //! Capacity loaning: nodes that their owner lends for a part of the day.
+#![cfg(feature = "testing")]
 
 use blox::core::registry::ComponentSpec;
 use blox::core::{AfterDrain, AnyClusterManager};

@@ -53,34 +53,12 @@ fn build_and_test(kind: &str) -> String {
     let manifest = std::fs::read_to_string(krate.join("Cargo.toml")).unwrap();
     let dependency = format!("blox = {{ path = '{}' }}", env!("CARGO_MANIFEST_DIR"));
     assert!(manifest.contains(&dependency), "{manifest}");
-    // Use the dependency versions of this checkout.
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
-    std::fs::copy(lock, krate.join("Cargo.lock")).unwrap();
-    // Use the profile of the workspace's tests for dependencies, so that they are not built again.
-    // The toolkit is built without optimization, because it builds faster and simulates little
-    // here.
-    let mut profile = vec![
-        "profile.dev.debug='line-tables-only'".to_owned(),
-        "profile.test.opt-level=2".to_owned(),
-    ];
-    for name in [
-        "",
-        "-cli",
-        "-core",
-        "-plot",
-        "-policies",
-        "-results",
-        "-sim",
-        "-solve",
-        "-traces",
-    ] {
-        profile.push(format!("profile.test.package.blox{name}.opt-level=0"));
-    }
+    // The crate has the profiles, the flags and the lock file of this checkout, so most dependencies
+    // are built already.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let output = Command::new(env!("CARGO"))
         .current_dir(&krate)
         .args(["test", "--offline"])
-        .args(profile.iter().flat_map(|line| ["--config", line]))
         .env("CARGO_TARGET_DIR", target)
         .env_remove("RUSTFLAGS")
         .output()

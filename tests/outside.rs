@@ -1,4 +1,5 @@
 //! Components that external authors requested: GPU scores, job classes, fragmentation, quota trees.
+#![cfg(feature = "testing")]
 
 use blox::core::registry::ComponentSpec;
 use blox::core::{

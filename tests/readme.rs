@@ -2,7 +2,7 @@
 //! current, and every link resolves.
 //!
 //! `BLOX_BLESS=1 cargo test --test readme` rewrites the generated pages and shown output.
-#![cfg(feature = "released")]
+#![cfg(all(feature = "released", feature = "testing"))]
 
 mod support;
 

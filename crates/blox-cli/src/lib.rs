@@ -68,6 +68,10 @@ use std::process::ExitCode;
 #[cfg(not(feature = "released"))]
 const WITHOUT_RELEASED: &str = "`verify` and `reproduce` repeat released programs, which this build leaves out; build with `--features released`";
 
+/// Addition to the message about an unknown name, in a build without released programs.
+const WITHOUT_RELEASED_NAMES: &str =
+    "; emulations of released programs need a build with `--features released`";
+
 const OK: i32 = 0;
 #[cfg(feature = "released")]
 const DIFFERS: i32 = 1;
@@ -177,8 +181,16 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
         Ok(code) => code,
         Err(Failure::ClosedPipe) => OK,
         Err(Failure::Message { code, text }) => {
+            let more = match code {
+                Code::Name
+                    if cfg!(not(feature = "released")) && text.contains("unknown scheduler") =>
+                {
+                    WITHOUT_RELEASED_NAMES
+                }
+                _ => "",
+            };
             // If this cannot be written, there is no other way to report the error.
-            let _ = writeln!(terminal.err, "error: {text} [{code}]");
+            let _ = writeln!(terminal.err, "error: {text}{more} [{code}]");
             BAD_INPUT
         }
         Err(Failure::Unreachable(text)) => {

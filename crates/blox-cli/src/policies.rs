@@ -53,6 +53,11 @@ pub(super) fn run(
         )));
     }
     if name.is_none() {
+        if cfg!(not(feature = "released")) {
+            text.push_str(
+                "Emulations of released programs need a build with `--features released`.\n",
+            );
+        }
         text.push_str("Parameters are set as 'NAME{PARAMETER=VALUE,...}', in quotes.\n");
     }
     terminal.out.write_all(text.as_bytes())?;

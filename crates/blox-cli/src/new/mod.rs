@@ -7,8 +7,12 @@ use blox_sim::registry::World;
 use std::path::Path;
 
 /// Files of every kind of crate: path and template.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
+    (
+        ".cargo/config.toml",
+        include_str!("template/config.toml.txt"),
+    ),
     ("README.md", include_str!("template/README.md.txt")),
     (".gitignore", include_str!("template/gitignore.txt")),
     ("src/main.rs", include_str!("template/main.rs.txt")),
@@ -132,6 +136,14 @@ pub(super) fn run(
         std::fs::write(&path, text).map_err(|e| fails(&path, e))?;
         writeln!(terminal.out, "{}", path.display())?;
     }
+    // The crate uses the versions of dependencies that blox was tested with.
+    if let Some(lock) = checkout().map(|source| source.join("Cargo.lock"))
+        && lock.is_file()
+    {
+        let path = dir.join("Cargo.lock");
+        std::fs::copy(lock, &path).map_err(|e| fails(&path, e))?;
+        writeln!(terminal.out, "{}", path.display())?;
+    }
     writeln!(
         terminal.out,
         "next: cd '{}' && cargo test && cargo run --release -- {} --load 8\n\
@@ -183,11 +195,7 @@ fn filled(template: &str, name: &str, dependency: &str) -> String {
 /// Returns the dependency on the checkout from which this program was built, if it still exists;
 /// otherwise the version.
 fn dependency() -> String {
-    // This crate is in `crates/` of the checkout. A package from a registry is not.
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    if let Some(source) = crates.and_then(Path::parent)
-        && source.join("blox-core/Cargo.toml").is_file()
-    {
+    if let Some(source) = checkout() {
         // A TOML literal string has no escapes; a path may hold anything but a quote.
         let path = source.display().to_string();
         if !path.contains('\'') {
@@ -195,6 +203,14 @@ fn dependency() -> String {
         }
     }
     format!("version = \"{}\"", env!("CARGO_PKG_VERSION"))
+}
+
+/// Returns the checkout from which this program was built, if it still exists.
+fn checkout() -> Option<&'static Path> {
+    // This crate is in `crates/` of the checkout. A package from a registry is not.
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.parent()?;
+    let is_checkout = source.join("blox-core/Cargo.toml").is_file();
+    is_checkout.then_some(source)
 }
 
 #[cfg(test)]
@@ -212,6 +228,18 @@ mod tests {
             assert!(text.parse::<toml::Table>().is_ok(), "{text}");
         }
         assert!(left_out[0].ends_with("features = [\"cluster\"] }"));
+    }
+
+    #[test]
+    fn new_crate_has_the_profiles_and_flags_of_the_checkout() {
+        let source = checkout().unwrap();
+        let read = |file| std::fs::read_to_string(source.join(file)).unwrap();
+        assert_eq!(FILES[1].1, read(".cargo/config.toml"));
+        let own: toml::Table = filled(FILES[0].1, "a", "path = 'b'").parse().unwrap();
+        let mut theirs: toml::Table = read("Cargo.toml").parse().unwrap();
+        let profiles = theirs["profile"].as_table_mut().unwrap();
+        profiles.remove("bench");
+        assert_eq!(own["profile"], theirs["profile"]);
     }
 
     #[test]
