@@ -172,6 +172,9 @@ pub(crate) struct Simulator<'w> {
     /// Work that a crash preserves, for jobs whose rate changed since their launch.
     kept: BTreeMap<JobId, Kept>,
     after: After,
+    /// Measured jobs that were submitted and may not have ended, in order of submission.
+    open: VecDeque<JobId>,
+    livelock: Livelock,
     /// Start of the period without progress, and number of decisions in it.
     idle: Option<(Time, u32)>,
     now: Time,
@@ -190,6 +193,41 @@ struct Kept {
     until: Time,
     /// Iterations done at the last checkpoint before that time, or at the launch.
     work: f64,
+}
+
+/// Crashes and failed launches without progress.
+#[derive(Clone, Debug, Default)]
+struct Livelock {
+    /// The most iterations that each job preserved at a crash or failed launch.
+    most: BTreeMap<JobId, f64>,
+    /// Number of crashes and failed launches in a row that preserved no more work.
+    in_vain: u32,
+}
+
+/// Number of consecutive crashes and failed launches without progress that count as a livelock. If
+/// jobs run ten times as long as their nodes last, one of 22,026 tries succeeds: such jobs still
+/// end.
+const IN_VAIN: u32 = 1_000_000;
+
+impl Livelock {
+    fn applied(&mut self, view: View<'_>, event: &Event) {
+        match event {
+            Event::Crashed { job, .. } | Event::LaunchFailed { job, .. } => {
+                let Some(job) = view.job(*job) else { return };
+                let most = self.most.entry(job.id()).or_insert(0.0);
+                if job.work_done() > *most {
+                    (*most, self.in_vain) = (job.work_done(), 0);
+                } else {
+                    self.in_vain += 1;
+                }
+            }
+            Event::Ended { job, .. } => {
+                self.most.remove(job);
+                self.in_vain = 0;
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Follow-up work of the simulator after the state has accepted an event.
@@ -255,6 +293,8 @@ impl<'w> Simulator<'w> {
             turns: BTreeMap::new(),
             kept: BTreeMap::new(),
             after: After::Nothing,
+            open: VecDeque::new(),
+            livelock: Livelock::default(),
             idle: None,
             now: Time::ZERO,
             failed: None,
@@ -287,6 +327,7 @@ impl<'w> Simulator<'w> {
     pub(crate) fn resume(&mut self, view: View<'_>) {
         self.now = view.now();
         self.next_id = view.next_job_id().0;
+        self.open = (0..self.next_id).map(JobId).collect();
         let mut live = (0..self.next_id).filter_map(|id| view.job(JobId(id)));
         self.charges = live.any(|job| !self.overheads.any_is_free_for(job.spec()));
         for job in view.placed() {
@@ -517,6 +558,9 @@ impl<'w> Simulator<'w> {
             .submitted
             .store(u64::from(self.next_id), Ordering::Relaxed);
         self.charges |= !self.overheads.any_is_free_for(&spec);
+        if self.measure.includes(job, spec.submit) {
+            self.open.push_back(job);
+        }
         let last = spec.submit;
         match self.workload.next_job()? {
             Some(next) if next.submit < last => {
@@ -533,12 +577,36 @@ impl<'w> Simulator<'w> {
     }
 
     /// Returns whether every measured job was submitted and has ended.
-    fn is_done(&self) -> bool {
+    fn is_done(&mut self, view: View<'_>) -> bool {
         let all_in = match &self.next_job {
             None => self.exhausted,
             Some(next) => self.measure.is_past(JobId(self.next_id), next.submit),
         };
-        all_in && self.watch.open.load(Ordering::Relaxed) == 0
+        all_in && self.is_empty(view)
+    }
+
+    /// Returns whether no measured job is live.
+    fn is_empty(&mut self, view: View<'_>) -> bool {
+        let is_live = |id: JobId| view.job(id).is_some_and(|j| j.phase() != Phase::Ended);
+        while let Some(&first) = self.open.front() {
+            if is_live(first) {
+                return false;
+            }
+            self.open.pop_front();
+        }
+        true
+    }
+
+    /// Returns how the simulation ends if it must stop now, before every measured job has ended.
+    #[inline]
+    fn broken_off(&self) -> Option<Ended> {
+        if self.watch.stop.load(Ordering::Relaxed) {
+            Some(Ended::Interrupted)
+        } else if self.livelock.in_vain >= IN_VAIN {
+            Some(Ended::InVain)
+        } else {
+            None
+        }
     }
 
     /// Returns the event of a timer; `None` if it belongs to a launch that is over.
@@ -790,14 +858,15 @@ impl Backend for Simulator<'_> {
             return Err(error);
         }
         loop {
-            if let Some(ended) = self.watch.broken_off() {
+            if let Some(ended) = self.broken_off() {
                 self.ended = ended;
                 return Ok(None);
             }
             let timer = self.next_timer();
             // The decision at the moment at which the last measured job ended is still made: it
             // belongs to that round.
-            if self.is_done() && due != Some(self.now) && timer.is_none_or(|t| t.at > self.now) {
+            if self.is_done(view) && due != Some(self.now) && timer.is_none_or(|t| t.at > self.now)
+            {
                 return Ok(None);
             }
             let arrival = self.next_job.as_ref().map(|j| j.submit.max(self.now));
@@ -932,6 +1001,7 @@ impl Backend for Simulator<'_> {
     }
 
     fn applied(&mut self, view: View<'_>, event: &Event) {
+        self.livelock.applied(view, event);
         if self.execution_listens {
             let memory = &mut self.execution_memory;
             self.execution.any_event(memory, view, event);
@@ -959,7 +1029,7 @@ impl Simulator<'_> {
     #[inline]
     fn ready(&mut self, view: View<'_>) -> Option<Input> {
         self.follow_up(view);
-        if self.watch.broken_off().is_some() {
+        if self.broken_off().is_some() {
             return None;
         }
         let event = loop {

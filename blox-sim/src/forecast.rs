@@ -1,12 +1,12 @@
 //! Forecasts by simulation.
 
+use crate::Measure;
 use crate::backend::{Completion, SimulatedWorld, Simulator};
 use crate::completion::{AtRoundEnd, Exact};
 use crate::execution::{AnyExecution, ExecutionModel, as_specified};
 use crate::faults::Faults;
 use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
 use crate::workload::Jobs;
-use crate::{Measure, Watch};
 use blox_core::drive::{Backend, Launched, drive, run_ready};
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::input::Input;
@@ -14,7 +14,6 @@ use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{Event, JobId, MetricCollector, Scheduler, Seconds, State, Time, View};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A forecasting simulation, without arrivals and faults.
 #[derive(Clone)]
@@ -62,7 +61,6 @@ impl Forecaster for LookAhead {
             Some(rule) => Completion::AtRoundEnd(rule),
             None => Completion::Other(Arc::new(Exact)),
         };
-        let watch = Arc::new(Watch::default());
         let mut nobody = Jobs::new(Vec::new());
         // Reading an empty workload cannot fail.
         let Ok(mut backend) = Simulator::new(
@@ -75,13 +73,12 @@ impl Forecaster for LookAhead {
             },
             Faults::default(),
             Measure::All,
-            Arc::clone(&watch),
+            Arc::default(),
             0,
         ) else {
             return Forecast::default();
         };
         let live = state.live_jobs();
-        watch.open.store(u64::from(live), Ordering::Relaxed);
         let mut policy = dyn_clone::clone_box(policy);
         // The caller is about to decide. If this is a decision moment, the forecast starts with a
         // decision.
@@ -97,7 +94,6 @@ impl Forecaster for LookAhead {
         let mut bounded = Until {
             inner: backend,
             until,
-            watch,
         };
         // If the policy fails in the forecast, the ends so far still count.
         let _ = run_ready(drive(&mut core, &mut *policy, &mut bounded));
@@ -140,15 +136,6 @@ impl MetricCollector for Ends {
 struct Until<'w> {
     inner: Simulator<'w>,
     until: Time,
-    watch: Arc<Watch>,
-}
-
-impl Until<'_> {
-    fn count(&self, event: &Event) {
-        if let Event::Ended { .. } = event {
-            self.watch.open.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Backend for Until<'_> {
@@ -160,9 +147,6 @@ impl Backend for Until<'_> {
         view: View<'_>,
     ) -> Result<Option<Input>, Self::Error> {
         let input = self.inner.next(due, view).await?;
-        if let Some(Input::Event { event, .. }) = &input {
-            self.count(event);
-        }
         let beyond = |at: Time| at > self.until;
         Ok(input.filter(|input| !input.at().is_some_and(beyond)))
     }
@@ -185,6 +169,10 @@ impl Backend for Until<'_> {
         commands: &[blox_core::Command],
     ) -> Result<(), Self::Error> {
         self.inner.carry_out(view, commands).await
+    }
+
+    fn applied(&mut self, view: View<'_>, event: &Event) {
+        self.inner.applied(view, event);
     }
 
     fn refused(

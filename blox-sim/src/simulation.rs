@@ -419,7 +419,6 @@ impl Simulation {
             (None, Some(rule)) => Completion::AtRoundEnd(rule),
             (None, None) => Completion::Other(Arc::new(Exact)),
         };
-        self.watch.begin();
         let recorder = Recorder::new(
             self.measure.clone(),
             self.keep_rounds,

@@ -1,6 +1,6 @@
 //! Observation of running simulations, and the ways in which they end.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Data shared with an observer of a simulation.
 #[derive(Debug, Default)]
@@ -14,30 +14,6 @@ pub struct Watch {
     pub ended: AtomicU64,
     /// Simulated time so far, in whole seconds.
     pub simulated_s: AtomicU64,
-    /// Number of measured jobs that were submitted and have not ended.
-    pub(crate) open: AtomicU64,
-    /// True if launches are in a livelock.
-    pub(crate) in_vain: AtomicBool,
-}
-
-impl Watch {
-    /// Resets the data of an earlier run.
-    pub(crate) fn begin(&self) {
-        self.open.store(0, Ordering::Relaxed);
-        self.in_vain.store(false, Ordering::Relaxed);
-    }
-
-    /// Returns how the simulation ends if it must stop now, before every measured job has ended.
-    #[inline]
-    pub(crate) fn broken_off(&self) -> Option<Ended> {
-        if self.stop.load(Ordering::Relaxed) {
-            Some(Ended::Interrupted)
-        } else if self.in_vain.load(Ordering::Relaxed) {
-            Some(Ended::InVain)
-        } else {
-            None
-        }
-    }
 }
 
 /// The way in which a simulation ended.

@@ -13,11 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Number of consecutive crashes and failed launches without progress that count as a livelock. If
-/// jobs run ten times as long as their nodes last, one of 22,026 tries succeeds: such jobs still
-/// end.
-const IN_VAIN: u32 = 1_000_000;
-
 /// One visited decision as a row. Counts all jobs, measured or not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -69,10 +64,6 @@ pub struct Recorder {
     overheads: BTreeMap<JobId, (Time, Seconds)>,
     /// Accounts of training jobs.
     given: BTreeMap<JobId, Account>,
-    /// Largest amount of preserved work of jobs that crashed or failed to launch.
-    kept: BTreeMap<JobId, f64>,
-    /// Number of crashes and failed launches since a job preserved more work than before, or ended.
-    in_vain: u32,
     /// See [`Report::resized`](crate::Report::resized).
     pub(crate) resized: u64,
     /// See [`Report::workload_info`](crate::Report::workload_info).
@@ -104,8 +95,6 @@ impl Recorder {
             with_extras: false,
             overheads: BTreeMap::new(),
             given: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            in_vain: 0,
             resized: 0,
             workload_info: WorkloadInfo::default(),
             last_end: Time::ZERO,
@@ -191,9 +180,6 @@ impl Recorder {
             if !rejected {
                 self.last_let_in = self.last_let_in.max(at);
             }
-            if measured {
-                self.watch.open.fetch_sub(1, Ordering::Relaxed);
-            }
         }
     }
 
@@ -217,19 +203,6 @@ impl Recorder {
         if deadline_of(job).is_some() {
             let entry = self.overheads.entry(job.id());
             entry.or_insert((now, Seconds::ZERO)).0 = now;
-        }
-    }
-
-    /// Records that a job lost its unsaved work.
-    fn loses(&mut self, job: &JobRef<'_>) {
-        let most = self.kept.entry(job.id()).or_insert(0.0);
-        if job.work_done() > *most {
-            (*most, self.in_vain) = (job.work_done(), 0);
-            return;
-        }
-        self.in_vain += 1;
-        if self.in_vain == IN_VAIN {
-            self.watch.in_vain.store(true, Ordering::Relaxed);
         }
     }
 
@@ -305,11 +278,8 @@ impl MetricCollector for Recorder {
 
     fn on_event(&mut self, view: View<'_>, event: &Event) {
         match event {
-            Event::Submitted { job, spec } => {
+            Event::Submitted { spec, .. } => {
                 self.with_extras |= spec.extras.is_some();
-                if self.measure.includes(*job, spec.submit) {
-                    self.watch.open.fetch_add(1, Ordering::Relaxed);
-                }
             }
             Event::Started { job, .. } => {
                 if let Some((placed, lost)) = self.overheads.get_mut(job) {
@@ -321,13 +291,8 @@ impl MetricCollector for Recorder {
                 if let Some(account) = self.given.get_mut(job) {
                     account.takes(view.now());
                 }
-                if let Some(job) = view.job(*job) {
-                    self.loses(&job);
-                }
             }
             Event::Ended { job, outcome } => {
-                self.kept.remove(job);
-                self.in_vain = 0;
                 if let Some(j) = view.job(*job) {
                     self.note(&j, Some(*outcome), view.now());
                 }
