@@ -40,6 +40,7 @@
 //! | Label an axis and choose its scale | [`Axis`] |
 //! | Convert a picture to PNG or PDF (feature `png`) | `png`, `pdf` |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
 mod axis;

@@ -42,6 +42,8 @@
 //! | Find a matching of greatest weight | [`heaviest_matching`] |
 //! | Minimise a smooth function within bounds | [`lbfgsb`] |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "microlp")]
 mod branch_and_bound;
 mod choices;
