@@ -37,7 +37,6 @@ pub type CompletionRules = ComponentRegistry<Box<dyn CompletionRule>>;
 /// Access to the components of the simulated world in a registry.
 ///
 /// ```
-/// use blox_core::Seconds;
 /// use blox_core::registry::{ComponentSpec, Registry};
 /// use blox_sim::overheads::FixedOverheads;
 /// use blox_sim::registry::World;

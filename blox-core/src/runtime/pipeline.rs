@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// Implement this trait only for schedulers that replace or combine whole pipelines.
 ///
 /// ```
-/// use blox_core::{AdmissionDecisions, DecisionError, Event, JobId, NodeActions, Pipeline, Plan};
+/// use blox_core::{AdmissionDecisions, DecisionError, JobId, NodeActions, Pipeline, Plan};
 /// use blox_core::{Scheduler, Time, Validity, View};
 ///
 /// /// Starts no job before a time.

@@ -76,8 +76,8 @@ impl Setting<'_> {
 ///
 /// impl Profile for Doublings {
 ///     fn throughput(&self, job: &JobSpec, setting: &Setting<'_>) -> Option<f64> {
-///         let doublings = f64::from(setting.gpus.get()) / f64::from(job.gpus.get());
-///         Some(job.work.rate * 1.8_f64.powf(doublings.log2()))
+///         let ratio = f64::from(setting.gpus.get()) / f64::from(job.gpus.get());
+///         Some(job.work.rate * 1.8_f64.powf(ratio.log2()))
 ///     }
 /// }
 ///
