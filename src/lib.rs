@@ -48,6 +48,7 @@
 //! | Use your policies on the command line | [`registry`], [`cli::run`] |
 //! | Write a backend | [`backend`] |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
 pub use blox_cli as cli;

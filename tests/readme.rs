@@ -258,6 +258,156 @@ fn every_result_column_is_in_the_reference() {
         let row = format!("| `{}` | {} |", column.name, column.formula);
         assert!(page.contains(&row), "expected the row {row}");
     }
+    let commands = [
+        "compare fifo las --jobs 20 --cluster 2x4 --output-format csv",
+        "compare fifo las --jobs 20 --cluster 2x4 --output-format csv --seeds 1,2",
+    ];
+    for command in commands {
+        let text = good(dir.path(), command).out;
+        for column in text.lines().next().unwrap().split(',') {
+            let column = column.strip_suffix("_ci95").unwrap_or(column);
+            assert!(page.contains(&format!("`{column}`")), "{command}: {column}");
+        }
+    }
+    for (file, title) in [
+        ("out/manifest.json", "manifest.json"),
+        ("swept/sweep.json", "sweep.json"),
+    ] {
+        let text = fs::read_to_string(dir.path().join(file)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let keys: BTreeSet<&str> = value.as_object().unwrap().keys().map(|k| &**k).collect();
+        assert_eq!(keys, listed(&page, &format!("## {title}\n")), "{file}");
+    }
+}
+
+/// Returns the names in code quotes in the first column of the tables of a section.
+fn listed<'a>(page: &'a str, title: &str) -> BTreeSet<&'a str> {
+    let (_, section) = page.split_once(title).unwrap_or_else(|| panic!("{title}"));
+    let section = section.split("\n#").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.map(|row| row.split(" |").next().unwrap());
+    cells
+        .flat_map(|cell| cell.split("`").step_by(2))
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// Returns the names of all numbers in a value, as in `deadlines.causes.failed`.
+fn flattened(name: &str, value: &serde_json::Value, into: &mut BTreeSet<String>) {
+    into.insert(name.to_owned());
+    for (key, value) in value.as_object().into_iter().flatten() {
+        flattened(&format!("{name}.{key}"), value, into);
+    }
+}
+
+#[test]
+fn every_field_of_a_summary_is_in_the_reference() {
+    use blox::sim::results::{Deadlines, Fairness, Summary, TrainingFigures};
+
+    let page = fs::read_to_string("docs/src/reference/results.md").unwrap();
+    let mut summary = Summary::default();
+    summary.deadlines = Some(Deadlines::default());
+    summary.training = Some(TrainingFigures::default());
+    summary.fairness = Some(Fairness::default());
+    let value = serde_json::to_value(&summary).unwrap();
+    for part in ["deadlines", "training", "fairness"] {
+        let mut found = BTreeSet::new();
+        flattened(part, &value[part], &mut found);
+        found.remove(part);
+        let documented = listed(&page, &format!("### {part}\n"));
+        let documented: BTreeSet<String> = documented.into_iter().map(str::to_owned).collect();
+        assert_eq!(documented, found, "{part}");
+    }
+    // The fields that a run adds to the summary.
+    let dir = tempfile::tempdir().unwrap();
+    good(
+        dir.path(),
+        "compare fifo las --jobs 20 --cluster 2x4 --fairness --why --collect queue --output-dir out",
+    );
+    let text = fs::read_to_string(dir.path().join("out/las/summary.json")).unwrap();
+    let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for key in written.as_object().unwrap().keys() {
+        assert!(page.contains(&format!("`{key}`")), "summary.json: {key}");
+    }
+}
+
+#[test]
+fn terms_of_the_glossary_are_in_order() {
+    let page = fs::read_to_string("docs/src/glossary.md").unwrap();
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| "))
+        .skip(1);
+    let key = |row: &str| -> String {
+        let term = row
+            .split(" |")
+            .next()
+            .unwrap()
+            .to_lowercase()
+            .replace('-', " ");
+        let kept = |c: &char| c.is_ascii_alphanumeric() || *c == ' ';
+        term.chars().filter(kept).collect()
+    };
+    let keys: Vec<String> = rows.map(key).collect();
+    assert!(keys.len() > 50, "{}", keys.len());
+    for pair in keys.windows(2) {
+        assert!(
+            pair[0] < pair[1],
+            "`{}` stands before `{}`",
+            pair[0],
+            pair[1]
+        );
+    }
+}
+
+#[test]
+fn the_guide_reads_alike_outside_rustdoc() {
+    let guide = include_str!("../src/guide.md");
+    assert!(
+        !guide.contains("](crate::"),
+        "a link that only rustdoc follows"
+    );
+    let code = |line: &str| line.split("//").next().unwrap().trim().to_owned();
+    let mut shown = BTreeSet::new();
+    let mut blocks = 0;
+    for block in guide.split("```\n").skip(1).step_by(2) {
+        let (hidden, visible): (Vec<&str>, Vec<&str>) =
+            block.lines().partition(|line| line.starts_with("# "));
+        for line in hidden {
+            let line = code(&line[2..]);
+            let known = shown.contains(&line) || line.starts_with("Ok::<");
+            assert!(known, "{line}: hidden, and in no earlier block");
+        }
+        shown.extend(visible.into_iter().map(code));
+        blocks += 1;
+    }
+    assert!(blocks >= 6, "{blocks}");
+}
+
+#[test]
+fn dependencies_of_the_introduction_are_the_packages() {
+    let page = fs::read_to_string("docs/src/introduction.md").unwrap();
+    let root = fs::read_to_string("Cargo.toml").unwrap();
+    let version = format!("version = \"{}\"", between(&root, "\nversion = \"", "\""));
+    let section = between(&page, "## As a library\n", "\n## ");
+    let mut paths = 0;
+    for line in section.lines().filter(|line| line.contains(" = { ")) {
+        assert!(line.contains(&version), "{line}: expected {version}");
+        let Some((_, rest)) = line.split_once("path = \"../blox") else {
+            continue;
+        };
+        let folder = format!(".{}", rest.split('"').next().unwrap());
+        let manifest = fs::read_to_string(format!("{folder}/Cargo.toml")).unwrap();
+        let alias = line.split(" = ").next().unwrap();
+        let package = match line.split_once("package = \"") {
+            Some((_, rest)) => rest.split('"').next().unwrap(),
+            None => alias,
+        };
+        let name = format!("\nname = \"{package}\"\n");
+        assert!(manifest.contains(&name), "{line}: expected {name}");
+        paths += 1;
+    }
+    assert!(paths >= 5, "{paths}");
 }
 
 /// Returns the anchors of a page as mdBook and GitHub derive them from its headings.
@@ -360,6 +510,12 @@ mod placement;
 #[path = "../docs/src/code/admission.rs"]
 mod admission;
 
+#[path = "../docs/src/code/elastic.rs"]
+mod elastic;
+
+#[path = "../docs/src/code/manager.rs"]
+mod manager;
+
 #[path = "../docs/src/code/world.rs"]
 mod world;
 
@@ -384,6 +540,14 @@ fn code_of_the_site_conforms() {
         .cases(30)
         .check()
         .unwrap();
+    conformance(|_seed| elastic::scheduler().build().unwrap())
+        .cases(30)
+        .check()
+        .unwrap();
+    conformance(|_seed| manager::scheduler().build().unwrap())
+        .cases(30)
+        .check()
+        .unwrap();
 }
 
 #[test]
@@ -405,6 +569,7 @@ fn components_of_the_site_work_on_the_command_line() {
     let runs = [
         (placement::registry(), "--placement", "emptiest-node"),
         (admission::registry(), "--admission", "at-most{limit=4}"),
+        (manager::registry(), "--cluster-manager", "reserve"),
         (world::registry(), "--execution", "neighbours{share=0.1}"),
         (world::registry(), "--collect", "most-placed"),
     ];

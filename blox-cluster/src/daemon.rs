@@ -119,6 +119,41 @@ impl Counters {
 }
 
 /// Receiver of the daemon's outputs. All records that an output depends on are on disk before it leaves.
+///
+/// ```
+/// use blox_cluster::daemon::{Outputs, ToPolicy};
+/// use blox_cluster::protocol::launches::Past;
+/// use blox_cluster::protocol::scheduler::RequestError;
+/// use blox_cluster::protocol::Orders;
+/// use blox_core::{Input, JobId};
+/// use std::sync::Arc;
+///
+/// /// Keeps replies and notices for a test, and drops everything else.
+/// #[derive(Default)]
+/// struct Kept(Vec<(u32, Result<JobId, RequestError>)>, Vec<String>);
+///
+/// impl Outputs for Kept {
+///     type Sender = u32; // number of the client
+///
+///     fn reply(&mut self, to: u32, reply: Result<JobId, RequestError>) {
+///         self.0.push((to, reply));
+///     }
+///
+///     fn send(&mut self, _orders: &Orders) {}
+///
+///     fn policy(&mut self, _message: ToPolicy) {}
+///
+///     fn observe(&mut self, _input: &Arc<Input>) {}
+///
+///     fn notice(&mut self, text: String) {
+///         self.1.push(text);
+///     }
+///
+///     fn archive(&mut self, _jobs: &[Past]) -> std::io::Result<()> {
+///         Ok(())
+///     }
+/// }
+/// ```
 pub trait Outputs {
     /// Identifies the sender of an input. Dropping it reports that the input has no reply.
     type Sender;

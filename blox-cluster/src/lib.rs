@@ -23,6 +23,7 @@
 //! | Send requests to a scheduler | `client::Client` |
 //! | Start the processes | `shell::scheduler`, `shell::node`, `shell::shim` |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
 #[cfg(feature = "rpc")]

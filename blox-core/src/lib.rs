@@ -88,6 +88,7 @@ pub mod runtime;
 pub mod state;
 pub mod suggest;
 
+#[doc(inline)]
 pub use model::{assignment, cluster, decision, ids, job, reason, shape, units};
 #[doc(inline)]
 pub use policy::{draft, estimate, order, queue};
@@ -101,40 +102,65 @@ pub use state::{event, input, view};
 use model::{decide_error, partners};
 use state::lens;
 
+#[doc(inline)]
 pub use assignment::{Assignment, BatchConfig, GpuList};
+#[doc(inline)]
 pub use cluster::spec::{
     ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU, NodeSpec,
 };
+#[doc(inline)]
 pub use cluster::{Cluster, Drain, Node, NodeStatus};
 pub use decide_error::{DecisionError, DraftError};
+#[doc(inline)]
 pub use decision::{
     Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
     NodeActions, Plan, PlanError, Validity,
 };
+#[doc(inline)]
 pub use draft::{Candidate, Draft, Savepoint};
+#[doc(inline)]
 pub use event::{Event, Outcome};
+#[doc(inline)]
 pub use feasibility::Feasibility;
+#[doc(inline)]
 pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+#[doc(inline)]
 pub use input::{Input, Refused};
+#[doc(inline)]
 pub use job::loss::{LOSS, LossCurve, LossReports};
+#[doc(inline)]
 pub use job::sensitivity::{Sensitivity, SensitivityError};
+#[doc(inline)]
 pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};
+#[doc(inline)]
 pub use job::speeds::TypeSpeeds;
+#[doc(inline)]
 pub use job::throughput::{GradientNoise, ThroughputParams};
+#[doc(inline)]
 pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
+#[doc(inline)]
 pub use job::{JobRef, Phase};
 pub use lens::Lens;
 pub use partners::Partners;
+#[doc(inline)]
 pub use pipeline::{ComposeError, Composition, Joint, Pipeline, Role, Scheduler};
+#[doc(inline)]
 pub use policy::{
     AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
     AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, PlacementPolicy,
     Policy, SchedulingPolicy, Stateless, With,
 };
+#[doc(inline)]
 pub use queue::{JobQueue, Request, Unlisted};
+#[doc(inline)]
 pub use reason::Reason;
+#[doc(inline)]
 pub use shape::{Place, Shape};
+#[doc(inline)]
 pub use state::{EventError, State};
+#[doc(inline)]
 pub use trigger::{DecisionTrigger, OnEvent, Rounds};
+#[doc(inline)]
 pub use units::{GpuCount, Seconds, Time};
+#[doc(inline)]
 pub use view::View;

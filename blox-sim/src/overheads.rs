@@ -93,7 +93,9 @@ pub trait Overheads: Policy {
         false
     }
 }
-/// [`Overheads`] of any type. Implemented for all overheads.
+/// [`Overheads`] of any type.
+///
+/// The trait is implemented for all overheads; do not implement it by hand.
 pub trait AnyOverheads: AnyPolicy {
     /// See [`Overheads::start`].
     fn any_start(

@@ -35,6 +35,19 @@ pub type OverheadModels = ComponentRegistry<Box<dyn AnyOverheads>>;
 pub type CompletionRules = ComponentRegistry<Box<dyn CompletionRule>>;
 
 /// Access to the components of the simulated world in a registry.
+///
+/// ```
+/// use blox_core::registry::{ComponentSpec, Registry};
+/// use blox_sim::overheads::FixedOverheads;
+/// use blox_sim::registry::World;
+///
+/// let mut registry = blox_sim::registry::register(Registry::new());
+/// registry.overhead_models_mut().add("free", "changes cost nothing", &[], |_params, _seed| {
+///     Ok(Box::new(FixedOverheads::default()))
+/// });
+/// assert!(registry.overhead_models().build(&ComponentSpec::plain("free"), 1).is_ok());
+/// assert!(registry.completion_rules().build(&ComponentSpec::plain("exact"), 1).is_ok());
+/// ```
 pub trait World {
     /// Returns a copy of the execution models.
     fn execution_models(&self) -> ExecutionModels;

@@ -7,6 +7,19 @@ use std::path::{Path, PathBuf};
 
 /// The directory of a log. A change of names, such as a new or renamed file, is durable once
 /// [`Files::sync_dir`] returns.
+///
+/// ```
+/// use blox_cluster::log::{Files, SystemFiles};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("1.log");
+/// let mut file = SystemFiles.create(&path)?;
+/// file.append(b"entry")?;
+/// file.sync()?;
+/// SystemFiles.sync_dir(dir.path())?; // the name is durable, too
+/// assert_eq!(SystemFiles.read(&path)?, b"entry");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Files: Debug + Send + Sync {
     /// Creates a directory, unless it exists.
     ///
@@ -58,6 +71,35 @@ pub trait Files: Debug + Send + Sync {
 }
 
 /// An open file.
+///
+/// ```
+/// use blox_cluster::log::FileHandle;
+/// use std::io;
+///
+/// /// A disk that is full after a number of bytes.
+/// #[derive(Debug)]
+/// struct Full(usize);
+///
+/// impl FileHandle for Full {
+///     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+///         let left = self.0.checked_sub(bytes.len());
+///         self.0 = left.ok_or(io::ErrorKind::StorageFull)?;
+///         Ok(())
+///     }
+///
+///     fn set_len(&mut self, _len: u64) -> io::Result<()> {
+///         Ok(())
+///     }
+///
+///     fn sync(&mut self) -> io::Result<()> {
+///         Ok(())
+///     }
+/// }
+///
+/// let mut file = Full(8);
+/// assert!(file.append(b"entry").is_ok());
+/// assert!(file.append(b"entry").is_err());
+/// ```
 pub trait FileHandle: Debug + Send {
     /// Appends bytes. After an error, any number of them may be in the file.
     ///

@@ -116,8 +116,11 @@ macro_rules! finite_seconds {
 }
 
 finite_seconds! {
-    /// A moment, in seconds since the run's origin (the first submission of a
-    /// trace, or the start of a daemon). Finite, with a total order.
+    /// A moment, in seconds since time 0 of the run. Finite, with a total order.
+    ///
+    /// In a simulation, time 0 is the trace's own time 0. If a trace has dates or an unknown
+    /// origin, it is the first submission. On a cluster, it is the first start of the scheduler
+    /// with its log.
     Time
 }
 

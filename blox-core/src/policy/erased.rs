@@ -18,7 +18,9 @@ use crate::view::View;
 use std::any::Any;
 use std::sync::Arc;
 
-/// A [`Policy`] of any type. Implemented for every policy.
+/// A [`Policy`] of any type.
+///
+/// It is implemented for every policy; do not implement it by hand.
 pub trait AnyPolicy: Send + Sync {
     /// See [`Policy::initial`].
     fn any_initial(&self, seed: u64) -> AnyMemory;
@@ -96,7 +98,9 @@ macro_rules! erased_policy {
     };
 }
 
-/// An [`AdmissionPolicy`] of any type. Implemented for every admission policy.
+/// An [`AdmissionPolicy`] of any type.
+///
+/// It is implemented for every admission policy; do not implement it by hand.
 pub trait AnyAdmission: AnyPolicy {
     /// See [`AdmissionPolicy::admit`].
     fn any_admit(
@@ -134,7 +138,9 @@ impl AdmissionPolicy for Arc<dyn AnyAdmission> {
     }
 }
 
-/// A [`ClusterManager`] of any type. Implemented for every cluster manager.
+/// A [`ClusterManager`] of any type.
+///
+/// It is implemented for every cluster manager; do not implement it by hand.
 pub trait AnyClusterManager: AnyPolicy {
     /// See [`ClusterManager::manage`].
     fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions)
@@ -160,7 +166,9 @@ impl ClusterManager for Arc<dyn AnyClusterManager> {
     }
 }
 
-/// A [`SchedulingPolicy`] of any type. Implemented for every scheduling policy.
+/// A [`SchedulingPolicy`] of any type.
+///
+/// It is implemented for every scheduling policy; do not implement it by hand.
 pub trait AnyScheduling: AnyPolicy {
     /// See [`SchedulingPolicy::schedule`].
     fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity;
@@ -180,7 +188,9 @@ impl SchedulingPolicy for Arc<dyn AnyScheduling> {
     }
 }
 
-/// A [`PlacementPolicy`] of any type. Implemented for every placement policy.
+/// A [`PlacementPolicy`] of any type.
+///
+/// It is implemented for every placement policy; do not implement it by hand.
 pub trait AnyPlacement: AnyPolicy {
     /// See [`PlacementPolicy::place`].
     ///

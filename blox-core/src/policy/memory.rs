@@ -10,6 +10,24 @@ use std::any::Any;
 ///
 /// Every type that serde can serialize and deserialize is a memory. Mark a cache that is derived
 /// from the view with `#[serde(skip)]`: it is empty after a restart, and the policy fills it again.
+///
+/// ```
+/// use blox_core::{Memory, MemoryError};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Clone, Default, Serialize, Deserialize)]
+/// struct Turns {
+///     taken: u64,
+///     #[serde(skip)]
+///     order: Vec<u64>, // follows from the view
+/// }
+///
+/// let turns = Turns { taken: 3, order: vec![2, 1] };
+/// let mut restored = Turns::default();
+/// restored.restore(turns.save()?)?;
+/// assert_eq!((restored.taken, restored.order.len()), (3, 0));
+/// # Ok::<(), MemoryError>(())
+/// ```
 pub trait Memory: Clone + Send + Sync + 'static {
     /// Returns the memory as a JSON value.
     ///

@@ -29,6 +29,45 @@ use std::sync::Arc;
 
 /// A complete scheduler with the memory of its policies. Build a [`Pipeline`] from policies.
 /// Implement this trait only for schedulers that replace or combine whole pipelines.
+///
+/// ```
+/// use blox_core::{AdmissionDecisions, DecisionError, JobId, NodeActions, Pipeline, Plan};
+/// use blox_core::{Scheduler, Time, Validity, View};
+///
+/// /// Starts no job before a time.
+/// #[derive(Clone)]
+/// struct NotBefore(Time, Pipeline);
+///
+/// impl Scheduler for NotBefore {
+///     fn name(&self) -> &str {
+///         self.1.name()
+///     }
+///
+///     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
+///         self.1.manage(view, out)
+///     }
+///
+///     fn admit(&mut self, view: View<'_>, jobs: &[JobId], out: &mut AdmissionDecisions) -> Validity {
+///         self.1.admit(view, jobs, out)
+///     }
+///
+///     fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
+///         if view.now() < self.0 {
+///             return Ok(Validity::Until(self.0));
+///         }
+///         self.1.plan(view, out)
+///     }
+///     // Forward on_event, on_launches, save, remembers and restore in the same way.
+/// }
+/// # use blox_core::{ClusterSpec, Composition, State, order::SortKey, policy::by_key};
+/// #
+/// # let fifo = Composition::new("fifo").scheduling(by_key(|_| SortKey::by(0.0)));
+/// # let fifo = fifo.placement(blox_testing::FirstFit).build()?;
+/// # let state = State::new(&ClusterSpec::uniform(1, 4))?;
+/// let mut later = NotBefore(Time::new(60.0), fifo);
+/// assert_eq!(later.plan(View::of(&state), &mut Plan::default())?, Validity::Until(Time::new(60.0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Scheduler: Send + DynClone {
     /// Returns the name for messages.
     fn name(&self) -> &str;

@@ -426,6 +426,8 @@ impl<T> Clone for ComponentRegistry<T> {
 }
 
 /// A registry's product that takes a seed for its random generators.
+///
+/// It is implemented for pipelines and for every `Arc` and `Box`; do not implement it by hand.
 pub trait Seeded {
     /// Returns the product in its initial state, with a seed.
     #[must_use]

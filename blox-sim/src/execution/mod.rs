@@ -171,7 +171,9 @@ pub struct Turn {
     pub rate: f64,
 }
 
-/// An [`ExecutionModel`] of any type. Implemented for every execution model.
+/// An [`ExecutionModel`] of any type.
+///
+/// It is implemented for every execution model; do not implement it by hand.
 pub trait AnyExecution: AnyPolicy {
     /// See [`ExecutionModel::rate`].
     fn any_rate(

@@ -48,6 +48,33 @@ impl AssignmentRow {
 }
 
 /// Receives assignments when they end, in order of their ends.
+///
+/// ```
+/// use blox_core::Seconds;
+/// use blox_sim::results::{AssignmentRow, AssignmentSink};
+///
+/// /// Adds up the running time of all launches.
+/// #[derive(Default)]
+/// struct RunningTime(Seconds);
+///
+/// impl AssignmentSink for RunningTime {
+///     fn take(&mut self, row: AssignmentRow) {
+///         self.0 += row.stop - row.start;
+///     }
+/// }
+/// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Time, order::SortKey, policy::by_key};
+/// # use blox_sim::{Simulation, workload::Jobs};
+/// # use std::sync::{Arc, Mutex};
+/// #
+/// # let fifo = Composition::new("fifo").scheduling(by_key(|_| SortKey::by(0.0)));
+/// # let fifo = fifo.placement(blox_testing::FirstFit).build()?;
+/// # let mut jobs = Jobs::new(vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0))]);
+///
+/// let time = Arc::new(Mutex::new(RunningTime::default()));
+/// Simulation::new(ClusterSpec::uniform(1, 4)).assignments_to(Some(time.clone())).run(fifo, &mut jobs)?;
+/// assert_eq!(time.lock().unwrap().0, Seconds::new(600.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait AssignmentSink: Send {
     /// Receives an assignment.
     fn take(&mut self, row: AssignmentRow);

@@ -312,4 +312,32 @@ mod tests {
             assert!(fields.contains_key(c.name), "{}", c.name);
         }
     }
+
+    /// A field is read alone, in an editor or in a table of fields.
+    #[test]
+    fn every_field_is_documented_in_full() {
+        let source = include_str!("summary.rs");
+        let mut fields = 0;
+        for name in ["Summary", "Deadlines", "MissCauses"] {
+            let (_, rest) = source
+                .split_once(&format!("pub struct {name} {{\n"))
+                .unwrap();
+            let mut text = String::new();
+            for line in rest.lines().map(str::trim).take_while(|line| *line != "}") {
+                if let Some(doc) = line.strip_prefix("///") {
+                    text.push_str(doc);
+                } else if line.starts_with("pub ") {
+                    let text = std::mem::take(&mut text);
+                    let alone = text
+                        .trim()
+                        .split_once(". ")
+                        .map_or(&*text, |(first, _)| first);
+                    assert!(alone.trim().len() > 10, "{name}: {line}");
+                    assert!(!alone.trim().starts_with("See "), "{name}: {line}");
+                    fields += 1;
+                }
+            }
+        }
+        assert!(fields >= COLUMNS.len(), "{fields}");
+    }
 }

@@ -21,6 +21,16 @@
 //! assert!(error < 0.1, "{error}");
 //! # Ok::<(), blox_learn::LearnError>(())
 //! ```
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Prepare training data | [`Frame`], [`Column`] |
+//! | Train a model that shows the effect of each feature | [`Additive`] |
+//! | Train a decision tree for classes | [`Tree`] |
+//! | Train boosted regression trees | [`Boosted`] |
+//! | Make features of a time series | [`series::features`] |
+//! | Measure the error of predictions | [`metrics`] |
+//! | Save and load any of the models | [`Model`] |
 
 #![warn(missing_docs)]
 

@@ -2,6 +2,17 @@
 //!
 //! The data that jobs declare and report (rates, losses and step times) lies in `blox-core`. This
 //! crate fits models to such data and evaluates them.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Model how speed depends on GPUs, nodes, type or batch | [`Profile`], [`Setting`] |
+//! | Use measured throughputs | [`ThroughputTable`] |
+//! | Fit and use the goodput model of Pollux | [`goodput`], [`goodput::GoodputModel`] |
+//! | Fit losses and predict the end of training | [`fit_loss`], [`converged`], [`flat_from`] |
+//! | Fit speed to the number of workers | [`WorkerModel`] |
+//! | Model jobs that share GPUs | [`PairTable`], [`Stages`], [`interleaved`] |
+//! | Model GPUs of one type that differ in speed | [`gpu_scores`], [`app_class`] |
+//! | Look up the skew of tensor sizes | [`SkewTable`] |
 
 #![warn(missing_docs)]
 
@@ -55,6 +66,26 @@ impl Setting<'_> {
 }
 
 /// A speed model.
+///
+/// ```
+/// use blox_core::{GpuCount, JobSpec, Seconds, Time};
+/// use blox_perf::{Profile, Setting};
+///
+/// /// Each doubling of the GPUs makes a job 1.8 times as fast.
+/// struct Doublings;
+///
+/// impl Profile for Doublings {
+///     fn throughput(&self, job: &JobSpec, setting: &Setting<'_>) -> Option<f64> {
+///         let ratio = f64::from(setting.gpus.get()) / f64::from(job.gpus.get());
+///         Some(job.work.rate * 1.8_f64.powf(ratio.log2()))
+///     }
+/// }
+///
+/// let job = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(600.0));
+/// let rate = |gpus| Doublings.throughput(&job, &Setting::gpus(GpuCount(gpus)));
+/// assert_eq!(rate(2), Some(job.work.rate));
+/// assert_eq!(rate(4), Some(1.8 * job.work.rate));
+/// ```
 pub trait Profile: Send + Sync {
     /// Returns the iterations a second; `None` if unknown.
     fn throughput(&self, job: &JobSpec, setting: &Setting<'_>) -> Option<f64>;

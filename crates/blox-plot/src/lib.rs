@@ -30,7 +30,17 @@
 //! - Colours are those of Okabe and Ito (2008), without yellow.
 //! - The background is white. A dark page can restyle the classes `bg`, `ink`, `soft`, `grid`
 //!   and `ink-line`.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Draw lines, steps or a distribution | [`Chart`], [`Series`] |
+//! | Compare a few numbers | [`BarChart`] |
+//! | Draw jobs on GPUs over time | [`Gantt`], [`Bar`] |
+//! | Draw a tree | [`Outline`] |
+//! | Label an axis and choose its scale | [`Axis`] |
+//! | Convert a picture to PNG or PDF (feature `png`) | `png`, `pdf` |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
 mod axis;

@@ -20,6 +20,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A figure or table of a publication.
+///
+/// ```
+/// use blox_core::ClusterSpec;
+/// use blox_released::figure::{Figure, Findings, ReproduceError, Row, Run};
+/// use blox_sim::{Measure, Report, Simulation};
+/// use blox_traces::generate::blox::BloxWorkload;
+/// use std::path::Path;
+///
+/// struct LasAtSeven;
+///
+/// impl Figure for LasAtSeven {
+///     fn name(&self) -> &'static str {
+///         "las-at-seven"
+///     }
+///
+///     fn title(&self) -> &'static str {
+///         "average JCT of las at 7 jobs an hour"
+///     }
+///
+///     fn runs(&self, _data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
+///         Ok(vec![Run::Simulation {
+///             label: "las".to_owned(),
+///             simulation: Simulation::new(ClusterSpec::uniform(32, 4)).measure(Measure::Ids(0, 100)),
+///             scheduler: blox_schedulers::schedulers::las(),
+///             workload: Box::new(BloxWorkload::new(7.0).expect("the load is positive")),
+///         }])
+///     }
+///
+///     fn findings(&self, reports: &[Report]) -> Findings {
+///         let mut findings = Findings::default();
+///         findings.rows.push(Row {
+///             what: "average JCT (s)".to_owned(),
+///             published: None,
+///             artifact: None,
+///             ours: reports[0].summary.avg_jct_s,
+///             decimals: 0,
+///         });
+///         findings
+///     }
+/// }
+///
+/// assert_eq!(LasAtSeven.runs(None)?.len(), 1);
+/// # Ok::<(), ReproduceError>(())
+/// ```
 pub trait Figure: Send + Sync {
     /// Returns the figure's name on the command line.
     fn name(&self) -> &'static str;

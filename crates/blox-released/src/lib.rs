@@ -8,6 +8,15 @@
 //! - [`verify`]: compares results with those of the original programs, job by job.
 //! - [`figure`]: reproduces published figures, with one command each.
 //! - [`register`]: adds the compositions of released programs to a registry.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Compare a case with its recorded result | [`verify::find_cases`], [`verify::compare`] |
+//! | Reproduce a figure | [`figure::figures`] |
+//! | Add a figure | [`figure::Figure`] |
+//! | Add the released schedulers to a registry | [`register`] |
+//! | Run a program of Gavel or Shockwave | [`gavel::run`], [`gavel::Dialect`] |
+//! | Read the differences from a paper | [`tiresias::quirks`], [`synergy::quirks`], [`sia`], [`lucid`] |
 
 #![warn(missing_docs)]
 

@@ -10,6 +10,14 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Read a result folder | [`Folder::open`], [`RunResults`] |
+//! | Read the jobs and assignments of a run | [`JobRow`], [`AssignmentSpan`] |
+//! | Draw all pictures of a folder | [`pictures()`], [`Picture`] |
+//! | Write the HTML page | [`report()`] |
+//! | Compute finish-time fairness | [`finish_time_fairness`] |
 
 mod error;
 mod fairness;

@@ -30,6 +30,19 @@
 //! assert_eq!(solution[y], 3.0);
 //! # Ok::<(), blox_solve::SolveError>(())
 //! ```
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Write a linear or mixed-integer program | [`Program`] |
+//! | Solve it | [`Auto`], [`Solver::solve`] |
+//! | Get a result that does not depend on the solver | [`solve_with_tie_break`], [`solve_nearest`] |
+//! | Connect another solver | [`Solver`] |
+//! | Choose one alternative for each group under capacities | [`Choices`] |
+//! | Divide one resource among users with diminishing gains | [`Concave`] |
+//! | Find a matching of greatest weight | [`heaviest_matching`] |
+//! | Minimise a smooth function within bounds | [`lbfgsb`] |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "microlp")]
 mod branch_and_bound;
@@ -109,6 +122,29 @@ pub enum SolveError {
 }
 
 /// Solves programs.
+///
+/// ```
+/// use blox_solve::{Auto, Program, Solution, SolveError, Solver};
+///
+/// /// The default solver, for programs of limited size.
+/// struct Small(usize);
+///
+/// impl Solver for Small {
+///     fn solve(&self, program: &Program) -> Result<Solution, SolveError> {
+///         if program.variables() > self.0 {
+///             let why = format!("it has more than {} variables", self.0);
+///             return Err(SolveError::Unsuited { solver: "small", why });
+///         }
+///         Auto::default().solve(program)
+///     }
+/// }
+///
+/// let mut program = Program::maximise();
+/// let x = program.real(1.0, 0.0, 2.0);
+/// assert_eq!(Small(1).solve(&program)?[x].round(), 2.0);
+/// assert!(Small(0).solve(&program).is_err());
+/// # Ok::<(), SolveError>(())
+/// ```
 pub trait Solver {
     /// Returns an optimal solution, or the best one within the solver's limit.
     ///

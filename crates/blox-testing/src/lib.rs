@@ -1,5 +1,12 @@
 //! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
 //! that every backend relies on.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Test a scheduler | [`conformance`](conformance()), [`Suite`] |
+//! | Read a failure | [`Failure`], [`Property`], [`CaseError`] |
+//! | Count what a test covered | [`Report`] |
+//! | Place jobs in an example without `blox-policies` | [`FirstFit`] |
 
 #![warn(missing_docs)]
 

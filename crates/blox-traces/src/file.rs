@@ -86,6 +86,32 @@ pub enum Clock {
 /// The rows of one format.
 ///
 /// After an error in a row, the next call continues with the row below.
+///
+/// ```
+/// use blox_core::{GpuCount, JobSpec, Seconds, Time};
+/// use blox_sim::workload::{Notices, WorkloadError};
+/// use blox_traces::Rows;
+///
+/// /// Lines with a duration in seconds; all jobs arrive at once and need one GPU.
+/// struct Durations(std::vec::IntoIter<f64>, u64);
+///
+/// impl Rows for Durations {
+///     fn next_row(&mut self, _notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+///         self.1 += 1;
+///         let job = |s| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(s));
+///         Ok(self.0.next().map(job))
+///     }
+///
+///     fn line(&self) -> u64 {
+///         self.1
+///     }
+/// }
+///
+/// let mut rows = Durations(vec![60.0, 90.0].into_iter(), 0);
+/// let job = rows.next_row(&mut Notices::default())?;
+/// assert_eq!((job.unwrap().duration().secs(), rows.line()), (60.0, 1));
+/// # Ok::<(), WorkloadError>(())
+/// ```
 pub trait Rows: Send {
     /// Returns the next row as a valid job; `None` at the end.
     fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError>;

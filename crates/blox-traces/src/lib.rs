@@ -15,6 +15,19 @@
 //! | [`slurm`] | Slurm's accounting |
 //! | [`formats`] | files of other simulators |
 //! | [`map`] | any other table, by its columns |
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Read a file of jobs | [`open()`], [`open_file`], [`Trace`] |
+//! | Check a file and count its defects | [`check`], [`Checked`] |
+//! | Read a table with other column names | [`ColumnMap`], [`map`] |
+//! | Write jobs | [`csv`], [`jsonl`] |
+//! | Generate jobs | [`generate`] |
+//! | Select a window or a sample of jobs | [`sample`] |
+//! | Add speeds by GPU count from a table | [`scaling`] |
+//! | Compute statistics | [`stats`] |
+//! | Read a cluster | [`cluster_file`] |
+//! | Read the applications of training jobs | [`applications`] |
 
 #![warn(missing_docs)]
 

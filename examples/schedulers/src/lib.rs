@@ -13,6 +13,14 @@
 //! assert_eq!(report.jobs[0].finish, Some(Time::new(600.0)));
 //! # Ok::<(), blox_sim::SimError>(())
 //! ```
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Run a built-in scheduler | [`schedulers`] |
+//! | Build a scheduler from its name and parameters | [`registry()`] |
+//! | Compose a scheduler of your own | source of [`schedulers::las`], [`blox_core::Composition`] |
+//! | Train an estimator of durations | [`estimate`], [`estimate::Saved`] |
+//! | Use a trained estimator in a scheduler | [`estimate::Learned`], [`estimate::Belief`] |
 
 #![warn(missing_docs)]
 

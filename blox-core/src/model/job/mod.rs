@@ -316,6 +316,8 @@ impl<'a> JobRef<'a> {
         !self.rec.extras || accepts(&self.rec.spec, cluster, gpu_type)
     }
     /// Returns the iterations a second on the requested GPUs, according to the specification.
+    ///
+    /// The true remaining time on these GPUs is [`work_left`](JobRef::work_left) divided by it.
     #[inline]
     pub fn own_rate(&self) -> f64 {
         self.rec.own_rate
@@ -380,6 +382,25 @@ impl<'a> JobRef<'a> {
         }
     }
     /// Returns the true number of iterations left.
+    ///
+    /// Divided by [`own_rate`](JobRef::own_rate), it gives the remaining time on the requested
+    /// GPUs. [`Oracle`](crate::estimate::Oracle) computes this time; a policy that takes an
+    /// [`Estimator`](crate::estimate::Estimator) works with estimates as well.
+    ///
+    /// ```
+    /// # use blox_core::{ClusterSpec, Event, GpuCount, JobId, JobSpec, State, Time};
+    /// use blox_core::Seconds;
+    /// use blox_core::estimate::{Estimator, Oracle};
+    ///
+    /// # let mut state = State::new(&ClusterSpec::uniform(1, 4))?;
+    /// # let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(500.0)).into();
+    /// # state.apply(Time::ZERO, &Event::Submitted { job: JobId(0), spec })?;
+    /// # let job = state.job(JobId(0)).expect("it was submitted");
+    /// let remaining = Seconds::new(job.work_left() / job.own_rate());
+    /// assert_eq!(remaining, Seconds::new(500.0)); // a job of 500 s that has not run yet
+    /// assert_eq!(Oracle.remaining(&job), Some(remaining));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn work_left(&self) -> f64 {
         (self.rec.iterations - self.work_done()).max(0.0)

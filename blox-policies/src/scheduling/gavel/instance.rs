@@ -297,7 +297,9 @@ pub trait SharePolicy: Policy {
     }
 }
 
-/// Type-erased [`SharePolicy`]. Implemented for every share policy.
+/// A [`SharePolicy`] of any type.
+///
+/// It is implemented for every share policy; do not implement it by hand.
 pub trait AnyShares: AnyPolicy {
     /// See [`SharePolicy::allocate`].
     ///

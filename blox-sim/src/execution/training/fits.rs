@@ -5,6 +5,24 @@ use blox_perf::goodput::{StepTime, fit};
 use std::collections::BTreeMap;
 
 /// Fits the parameters of a job's speed.
+///
+/// ```
+/// use blox_core::ThroughputParams;
+/// use blox_perf::goodput::{StepTime, fit};
+/// use blox_sim::execution::training::Fitter;
+///
+/// /// Fits the latest ten steps only.
+/// struct Latest;
+///
+/// impl Fitter for Latest {
+///     fn fit(&self, observed: &[StepTime]) -> Option<ThroughputParams> {
+///         fit(&observed[observed.len().saturating_sub(10)..])
+///     }
+/// }
+///
+/// let step = StepTime { nodes: 1, gpus: 1, per_gpu: 32, compute: 0.1, step: 0.1 };
+/// assert!(Latest.fit(&[step]).is_some());
+/// ```
 pub trait Fitter: Send + Sync {
     /// Fits the steps observed on one GPU type, in the order of their first measurement. Equal
     /// steps must give equal parameters.

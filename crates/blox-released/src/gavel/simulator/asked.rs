@@ -6,6 +6,30 @@ use blox_solve::SolveError;
 use std::sync::Arc;
 
 /// Calls that a program makes when it needs shares.
+///
+/// ```
+/// use blox_policies::scheduling::gavel::{Allocation, Instance};
+/// use blox_released::gavel::{Asked, Shares};
+/// use blox_solve::SolveError;
+///
+/// /// A share policy, and the number of its answers.
+/// struct Counted(Asked, u32);
+///
+/// impl Shares for Counted {
+///     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError> {
+///         self.1 += 1;
+///         self.0.allocate(instance)
+///     }
+///
+///     fn wants_pairs(&self) -> bool {
+///         self.0.wants_pairs()
+///     }
+///
+///     fn conserves_work(&self) -> bool {
+///         self.0.conserves_work()
+///     }
+/// }
+/// ```
 pub trait Shares {
     /// Returns an allocation, see [`SharePolicy::allocate`].
     ///

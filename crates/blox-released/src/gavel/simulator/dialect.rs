@@ -17,6 +17,21 @@ pub struct Quantum {
 }
 
 /// Behaviour of a program. The defaults are Gavel's.
+///
+/// ```
+/// use blox_released::gavel::{Dialect, Job};
+///
+/// /// Gavel's program, which also counts arrivals.
+/// #[derive(Default)]
+/// struct Counting(u32);
+///
+/// impl Dialect for Counting {
+///     fn admit(&mut self, _job: &Job, _clock: f64) {
+///         self.0 += 1;
+///     }
+/// }
+/// # assert!(!Counting::default().counts_dropped());
+/// ```
 pub trait Dialect {
     /// Returns true if the program ends as soon as no job is left, even if more jobs will arrive.
     ///

@@ -22,6 +22,27 @@ pub enum Grant {
 /// A placement scheme of the released program.
 ///
 /// A scheme is its own memory: each placement starts with a copy of it.
+///
+/// ```
+/// use blox_core::{Draft, JobRef, Request};
+/// use blox_released::tiresias::quirks::{Grant, Scheme};
+/// use serde::{Deserialize, Serialize};
+///
+/// /// Gives GPUs to as many jobs as the cluster has nodes.
+/// #[derive(Clone, Default, Serialize, Deserialize)]
+/// struct AJobPerNode(usize);
+///
+/// impl Scheme for AJobPerNode {
+///     fn empty(&mut self, draft: &Draft<'_>, _listed: &[Request]) {
+///         self.0 = draft.view().nodes().count();
+///     }
+///
+///     fn grant(&mut self, _job: &JobRef<'_>, _request: &Request) -> Option<Grant> {
+///         self.0 = self.0.checked_sub(1)?;
+///         Some(Grant::Anywhere)
+///     }
+/// }
+/// ```
 pub trait Scheme: Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// Handles an end or another event.
     fn on_event(&mut self, event: &Event) {
