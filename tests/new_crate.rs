@@ -49,6 +49,9 @@ fn build_and_test(kind: &str) -> String {
     let args = ["a path/with spaces", "--name", &name, "--kind", kind];
     let (code, said) = new(dir.path(), &args);
     assert_eq!(code, Some(0), "{said}");
+    let build =
+        "\nThe first build of each of the two commands compiles blox: minutes, not seconds.\n";
+    assert!(said.ends_with(build), "{said}");
     let krate = dir.path().join("a path/with spaces");
     let manifest = std::fs::read_to_string(krate.join("Cargo.toml")).unwrap();
     let dependency = format!("blox = {{ path = '{}' }}", env!("CARGO_MANIFEST_DIR"));
