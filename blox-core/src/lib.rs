@@ -105,16 +105,16 @@ pub use assignment::{Assignment, BatchConfig, GpuList};
 pub use cluster::spec::{
     ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU, NodeSpec,
 };
-pub use cluster::{Cluster, Drain, Node, NodeStatus};
+pub use cluster::{Cluster, Drain, Growth, Node, NodeStatus, Wanted};
 pub use decide_error::{DecisionError, DraftError};
 pub use decision::{
     Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
-    NodeActions, Plan, PlanError, Validity,
+    NodeActionKind, NodeActionKinds, NodeActions, Plan, PlanError, Validity,
 };
 pub use draft::{Draft, Savepoint};
 pub use event::{Event, Outcome};
 pub use feasibility::Feasibility;
-pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+pub use ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 pub use input::{Input, Refused};
 pub use job::loss::{LOSS, LossCurve, LossReports};
 pub use job::sensitivity::{Sensitivity, SensitivityError};

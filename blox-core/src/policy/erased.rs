@@ -7,7 +7,7 @@ use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
 use crate::decide_error::DraftError;
-use crate::decision::{AdmissionDecisions, NodeActions, Plan, Validity};
+use crate::decision::{AdmissionDecisions, NodeActionKinds, NodeActions, Plan, Validity};
 use crate::draft::Draft;
 use crate::event::Event;
 use crate::ids::JobId;
@@ -139,6 +139,9 @@ pub trait AnyClusterManager: AnyPolicy {
     /// See [`ClusterManager::manage`].
     fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions)
     -> Validity;
+
+    /// See [`ClusterManager::actions`].
+    fn any_actions(&self) -> NodeActionKinds;
 }
 
 impl<P: ClusterManager> AnyClusterManager for P {
@@ -150,6 +153,10 @@ impl<P: ClusterManager> AnyClusterManager for P {
     ) -> Validity {
         self.manage(memory.own::<P>(), view, out)
     }
+
+    fn any_actions(&self) -> NodeActionKinds {
+        self.actions()
+    }
 }
 
 erased_policy!(Arc<dyn AnyClusterManager>);
@@ -157,6 +164,10 @@ erased_policy!(Arc<dyn AnyClusterManager>);
 impl ClusterManager for Arc<dyn AnyClusterManager> {
     fn manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Validity {
         (**self).any_manage(memory, view, out)
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        (**self).any_actions()
     }
 }
 
