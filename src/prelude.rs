@@ -16,7 +16,8 @@ pub use crate::core::{
 // Output of policies.
 pub use crate::core::{
     Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Assignment, Draft, DraftError,
-    JobQueue, NodeAction, NodeActions, Place, Plan, Reason, Request, Shape, Validity,
+    JobQueue, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, Place, Plan, Reason,
+    Request, Shape, Validity,
 };
 // Quantities, orders and decision times.
 pub use crate::core::order::SortKey;
@@ -43,6 +44,6 @@ mod tests {
             list.split(',')
                 .filter(|name| !name.trim_matches(['}', ' ', '\n']).is_empty())
         });
-        assert_eq!(names.count(), 61);
+        assert_eq!(names.count(), 63);
     }
 }

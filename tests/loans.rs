@@ -137,6 +137,10 @@ impl ClusterManager for Retire {
         }
         Validity::UntilEvent
     }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::of(&[NodeActionKind::PowerOff])
+    }
 }
 
 /// Times at which nodes were powered off.

@@ -8,13 +8,13 @@
 use crate::log::{Log, LogError, Page, Recovered};
 use crate::protocol::launches::{Durable, Past};
 use crate::protocol::scheduler::{Controller, Effect, Heard, RequestError, Saved, Settings, Step};
-use crate::protocol::{ClusterId, FORMAT, Millis, Orders, Record};
+use crate::protocol::{ClusterId, FORMAT, Millis, NodeRequest, Orders, Record};
 use blox_core::core::Core;
 use blox_core::runtime::Follower;
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
     Decision, DecisionError, Event, Feasibility, Input, JobId, MemoryError, Name, NodeAction,
-    NodeId, NodeStatus, Scheduler, Seconds, Time,
+    NodeActionKind, NodeId, NodeStatus, Scheduler, Seconds, Time,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +58,14 @@ pub enum SchedulerError {
         name: String,
         /// The reason.
         why: String,
+    },
+    /// The composition needs a node action that the provider of nodes cannot carry out.
+    #[error("`{name}` {action}, and no provider of nodes does this")]
+    CannotAct {
+        /// Name of the composition.
+        name: String,
+        /// The kind of action.
+        action: NodeActionKind,
     },
     /// The network failed.
     #[error("{0}")]
@@ -163,6 +171,9 @@ pub trait Outputs {
 
     /// Sends orders to a node. Lost orders are replaced by the next ones.
     fn send(&mut self, orders: &Orders);
+
+    /// Makes a request to the provider of nodes. [`Heard::Provided`] is its answer.
+    fn provide(&mut self, request: NodeRequest);
 
     /// Sends a message to the policy, which handles messages in their order.
     fn policy(&mut self, message: ToPolicy);
@@ -403,8 +414,8 @@ struct NoRoom {
     wait: Millis,
     /// Time of the next attempt.
     again: Millis,
-    /// Answers of the policy that came meanwhile.
-    answers: Vec<(u64, Result<Box<Decision>, DecisionError>)>,
+    /// Answers of the policy and the provider that came meanwhile.
+    answers: Vec<Heard>,
 }
 
 /// The scheduler daemon: a state machine, its log, and what leaves the process.
@@ -423,6 +434,8 @@ pub struct Daemon<O: Outputs> {
     limits: Limits,
     last_tick: Millis,
     no_room: Option<NoRoom>,
+    /// Number of stale node actions that the operator knows.
+    stale_actions: u64,
     /// True while a snapshot is being written.
     compacting: bool,
     /// Earliest time of the next compaction.
@@ -494,6 +507,7 @@ impl<O: Outputs> Daemon<O> {
         if let Some(rule) = feasibility {
             machine.refuse_by(rule);
         }
+        let stale_actions = machine.core().counters().stale_actions;
         let mut daemon = Daemon {
             outputs: outputs(&replica).map_err(policy_error)?,
             machine,
@@ -505,6 +519,7 @@ impl<O: Outputs> Daemon<O> {
             limits,
             last_tick: Millis(0),
             no_room: None,
+            stale_actions,
             compacting: false,
             compact_from: Millis(0),
             archive_from: Millis(0),
@@ -557,7 +572,7 @@ impl<O: Outputs> Daemon<O> {
         };
         match heard {
             // The answer is in time: it is processed first.
-            Heard::Answer(question, answer) => no_room.answers.push((question, answer)),
+            answer @ (Heard::Answer(..) | Heard::Provided(..)) => no_room.answers.push(answer),
             Heard::Report(report) => {
                 // The next report repeats the rest of the report.
                 let last = self.told.get(&report.node);
@@ -623,8 +638,8 @@ impl<O: Outputs> Daemon<O> {
         if let Some(room) = self.no_room.take() {
             self.counters.no_room("");
             self.outputs.notice("the log has room again".to_owned());
-            for (question, answer) in room.answers {
-                self.hear(now, Heard::Answer(question, answer), None)?;
+            for answer in room.answers {
+                self.hear(now, answer, None)?;
             }
             return self.flush(now);
         }
@@ -749,12 +764,24 @@ impl<O: Outputs> Daemon<O> {
             for effect in step.effects {
                 match effect {
                     Effect::Send(orders) => self.send(orders),
+                    Effect::Provide(request) => {
+                        self.outputs.notice(request.to_string());
+                        self.outputs.provide(request);
+                    }
                 }
             }
             if let (Some(sender), Some(reply)) = (sender, step.reply) {
                 // A requester that has stopped waiting repeats the request with the same key.
                 self.outputs.reply(sender, reply);
             }
+        }
+        let stale = self.machine.core().counters().stale_actions;
+        if stale > self.stale_actions {
+            let new = stale - self.stale_actions;
+            self.stale_actions = stale;
+            self.outputs.notice(format!(
+                "{new} node action(s) of the policy had no effect: the node had changed, or there is no such node"
+            ));
         }
         Ok(())
     }
@@ -797,6 +824,10 @@ impl<O: Outputs> Daemon<O> {
             }
             Event::NodeReturned { node } => Some(format!("{} is back", called(*node))),
             Event::NodeLeft { node } => Some(format!("{} has left", called(*node))),
+            Event::NodeActionFailed { id, node, why } => {
+                let node = node.map_or_else(String::new, |node| format!(" on {}", called(node)));
+                Some(format!("node action {id}{node} failed: {why}"))
+            }
             Event::NodeManaged {
                 action: NodeAction::Cordon { node, why },
             } => Some(format!("{} is drained: {why}", called(*node))),

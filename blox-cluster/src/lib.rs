@@ -20,6 +20,7 @@
 //! | Change timeouts | [`protocol::Timers`] |
 //! | Follow an input to the log and to its reply | [`daemon::Daemon`] |
 //! | Read or write the persistent log | [`log::Log`] |
+//! | Supply and take back nodes | [`provider::NodeProvider`] |
 //! | Send requests to a scheduler | `client::Client` |
 //! | Start the processes | `shell::scheduler`, `shell::node`, `shell::shim` |
 
@@ -31,6 +32,7 @@ pub mod client;
 pub mod daemon;
 pub mod log;
 pub mod protocol;
+pub mod provider;
 #[cfg(feature = "rpc")]
 pub mod shell;
 #[cfg(feature = "rpc")]

@@ -109,12 +109,12 @@ pub use cluster::spec::{
     ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU, NodeSpec,
 };
 #[doc(inline)]
-pub use cluster::{Cluster, Drain, Node, NodeStatus};
+pub use cluster::{Cluster, Drain, Growth, Node, NodeStatus, Wanted};
 pub use decide_error::{DecisionError, DraftError};
 #[doc(inline)]
 pub use decision::{
     Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
-    NodeActions, Plan, PlanError, Validity,
+    NodeActionKind, NodeActionKinds, NodeActions, Plan, PlanError, Validity,
 };
 #[doc(inline)]
 pub use draft::{Candidate, Draft, Savepoint};
@@ -123,7 +123,7 @@ pub use event::{Event, Outcome};
 #[doc(inline)]
 pub use feasibility::Feasibility;
 #[doc(inline)]
-pub use ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+pub use ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 #[doc(inline)]
 pub use input::{Input, Refused};
 #[doc(inline)]

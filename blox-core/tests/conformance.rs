@@ -206,7 +206,8 @@ fn a_list_of_requests_conforms() {
 use blox_core::ids::{GpuId, JobId};
 use blox_core::{
     Action, AdmissionDecisions, AdmissionPolicy, ClusterManager, DecisionError, Event, NodeAction,
-    NodeActions, NodeStatus, Outcome, Plan, Scheduler, SchedulingPolicy, View,
+    NodeActionKind, NodeActionKinds, NodeActions, NodeStatus, Outcome, Plan, Scheduler,
+    SchedulingPolicy, View,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -1422,7 +1423,7 @@ impl ClusterManager for Meddler {
                     out.push(NodeAction::Power { node, on: false });
                 }
                 Some(1) => out.push(NodeAction::Cordon { node, why }),
-                Some(2) | None if on => out.push(NodeAction::Power { node, on }),
+                Some(2) | None if on && !n.is_waking() => out.push(NodeAction::Power { node, on }),
                 Some(4) if n.status() == NodeStatus::Up => {
                     let by = view.now() + Seconds::new(f64::from(node.0 % 3) * 400.0);
                     let then = [AfterDrain::Stay, AfterDrain::Off][node.0 as usize % 2];
@@ -1440,6 +1441,10 @@ impl ClusterManager for Meddler {
             }
         }
         Validity::NextRound
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::of(&[NodeActionKind::PowerOn, NodeActionKind::PowerOff])
     }
 }
 

@@ -10,8 +10,8 @@ use blox_core::decision::Command;
 use blox_core::drive::{Backend, Launched};
 use blox_core::input::Input;
 use blox_core::{
-    AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef, JobSpec, LOSS,
-    NodeAction, NodeId, NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
+    ActionId, AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef,
+    JobSpec, LOSS, NodeAction, NodeId, NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -950,7 +950,7 @@ impl Backend for Simulator<'_> {
                     job: *job,
                     outcome: Outcome::Terminated,
                 }),
-                Command::Node(action) => self.node_action(action),
+                Command::Node { id, action } => self.node_action(view, *id, action),
                 _ => {}
             }
         }
@@ -1086,16 +1086,18 @@ impl Simulator<'_> {
         }
     }
 
-    fn node_action(&mut self, action: &NodeAction) {
+    fn node_action(&mut self, view: View<'_>, id: ActionId, action: &NodeAction) {
         match action {
             NodeAction::Power { node, on: true } => {
                 self.now_events
                     .push_back(Event::NodeReturned { node: *node });
             }
-            NodeAction::Grow { spec, count } => {
-                for _ in 0..*count {
-                    self.now_events
-                        .push_back(Event::NodeJoined { spec: spec.clone() });
+            NodeAction::Grow { spec, .. } => {
+                let names = view.cluster().growth(id).map(|growth| &growth.names);
+                for name in names.into_iter().flatten() {
+                    let mut spec = spec.clone();
+                    spec.name = Some(name.clone());
+                    self.now_events.push_back(Event::NodeJoined { spec });
                 }
             }
             NodeAction::Shrink { node } => {

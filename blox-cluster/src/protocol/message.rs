@@ -5,7 +5,7 @@
 //! of one that was lost, duplicated, delayed or reordered.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use blox_core::{BatchConfig, JobSpec, Name, NodeSpec, Partners};
+use blox_core::{ActionId, BatchConfig, JobSpec, Name, NodeActionKind, NodeSpec, Partners};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -210,6 +210,34 @@ pub struct Meeting {
     pub address: Name,
     /// A port on that node.
     pub port: u16,
+}
+
+/// A request of the scheduler to the provider of nodes. A repeated id is the same request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeRequest {
+    /// The cluster of the scheduler. Ids start again in another cluster.
+    pub cluster: ClusterId,
+    /// Number of the request.
+    pub id: ActionId,
+    /// The action.
+    pub action: NodeActionKind,
+    /// Specification of each node.
+    pub spec: NodeSpec,
+    /// Names of the nodes. New nodes must join under these names.
+    pub names: Vec<Name>,
+}
+
+impl fmt::Display for NodeRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.action {
+            NodeActionKind::PowerOn => "power on",
+            NodeActionKind::PowerOff => "power off",
+            NodeActionKind::Grow => "provide",
+            _ => "take back",
+        };
+        let names: Vec<&str> = self.names.iter().map(Name::as_str).collect();
+        write!(f, "action {}: {what} {}", self.id, names.join(", "))
+    }
 }
 
 /// Description of a launch for one node.

@@ -13,7 +13,8 @@ pub mod timers;
 
 pub use ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 pub use message::{
-    AttemptReport, Exit, Final, Meeting, Order, Orders, Progress, Report, Said, Status, Task, Wish,
+    AttemptReport, Exit, Final, Meeting, NodeRequest, Order, Orders, Progress, Report, Said,
+    Status, Task, Wish,
 };
 pub use record::{FORMAT, Record};
 pub use timers::Timers;

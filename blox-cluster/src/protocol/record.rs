@@ -2,7 +2,8 @@
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, PartId, Session};
 use super::launches::{End, Goal, Launch};
-use blox_core::{Input, JobId, Name, NodeId, Time};
+use super::message::NodeRequest;
+use blox_core::{ActionId, Input, JobId, Name, NodeId, Time};
 use blox_perf::goodput::StepTime;
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +113,25 @@ pub enum Record {
     Archived {
         /// The jobs.
         jobs: Vec<JobId>,
+    },
+    /// A node action needs the provider of nodes.
+    Requested {
+        /// The node; `None` for a growth.
+        node: Option<NodeId>,
+        /// The request.
+        request: Box<NodeRequest>,
+    },
+    /// The provider accepted a request. It is not made again.
+    Accepted {
+        /// The request.
+        id: ActionId,
+    },
+    /// A request has ended.
+    Resolved {
+        /// The request.
+        id: ActionId,
+        /// True if the provider did not carry it out.
+        failed: bool,
     },
     /// A launch is over on all nodes.
     Closed {

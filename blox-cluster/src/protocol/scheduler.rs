@@ -6,15 +6,15 @@
 
 use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
-use super::launches::{ClusterClock, Durable, Goal, Launches, Outcome, sum_of};
-use super::message::{Orders, Report};
+use super::launches::{ClusterClock, Durable, Goal, Launches, NodeLimits, Outcome, sum_of};
+use super::message::{NodeRequest, Orders, Report};
 use super::record::{FORMAT, Record};
 use super::timers::Timers;
 use blox_core::core::{self, Core, Question};
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
-    AfterDrain, Command, Decision, DecisionError, Event, Feasibility, Input, JobId, JobSpec, Name,
-    NodeAction, NodeId, NodeStatus, Phase, Reason, Refused, Seconds, Time, View,
+    ActionId, AfterDrain, Command, Decision, DecisionError, Event, Feasibility, Input, JobId,
+    JobSpec, Name, NodeAction, NodeId, NodeStatus, Phase, Reason, Refused, Seconds, Time, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub enum Heard {
     Request(Request),
     /// Ended jobs are in the archive.
     Archived(Vec<JobId>),
+    /// The provider accepted a request, or explained why it did not.
+    Provided(ActionId, Result<(), String>),
     /// A timeout may have passed.
     Tick,
 }
@@ -138,6 +140,8 @@ pub(super) const MORE_NODES: &str =
 pub enum Effect {
     /// Send orders to a node.
     Send(Orders),
+    /// Make a request to the provider of nodes.
+    Provide(NodeRequest),
 }
 
 /// Result of a step.
@@ -158,6 +162,8 @@ pub struct Step {
 pub struct Settings {
     /// The timers.
     pub timers: Timers,
+    /// Time limits of requests to the provider of nodes.
+    pub limits: NodeLimits,
     /// Number of nodes that must have joined before the first decision. Otherwise jobs that are too
     /// large for the first nodes would be rejected.
     pub wait_for_nodes: usize,
@@ -170,6 +176,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             timers: Timers::default(),
+            limits: NodeLimits::default(),
             wait_for_nodes: 1,
             speed: 1.0,
         }
@@ -255,7 +262,7 @@ impl Controller {
         step.records.push(record);
         let open = core.open();
         let mut scheduler = Controller {
-            launches: Launches::new(settings.timers, durable, clock),
+            launches: Launches::new(settings.timers, settings.limits, durable, clock),
             core,
             settings,
             commands,
@@ -270,6 +277,12 @@ impl Controller {
             let (question, why) = (number, DecisionError::Restarted);
             scheduler.tell(Input::Lost { at, question, why }, &mut step);
         }
+        let mut out = Outcome::default();
+        let view = scheduler.core.view();
+        scheduler.launches.settle_requests(now, view, &mut out);
+        step.records.append(&mut out.records);
+        step.effects
+            .extend(out.requests.into_iter().map(Effect::Provide));
         (scheduler, step)
     }
 
@@ -373,6 +386,7 @@ impl Controller {
                 }
             }
             Heard::Archived(jobs) => self.fact(Record::Archived { jobs }, &mut step),
+            Heard::Provided(id, answer) => self.launches.provided(id, answer, &mut out),
             Heard::Request(request) => {
                 step.reply = Some(self.request(at, request, &mut out, &mut step));
             }
@@ -418,7 +432,10 @@ impl Controller {
                 break;
             }
         }
+        self.launches.settle_requests(now, self.core.view(), out);
         step.records.append(&mut out.records);
+        let requests = std::mem::take(&mut out.requests).into_iter();
+        step.effects.extend(requests.map(Effect::Provide));
         self.launches.orders(out);
         step.effects.extend(
             std::mem::take(&mut out.orders)

@@ -179,12 +179,25 @@ fn text(s: &Controller, now: Millis, counters: &Counters) -> String {
         &one(open),
     );
 
+    let ended = durable.requests_ended;
+    let ended = BTreeMap::from([
+        ("done".to_owned(), ended.done),
+        ("failed".to_owned(), ended.failed),
+    ]);
+    let help = "Requests to the provider of nodes that have ended.";
+    let values = by("result", ended);
+    put(&mut out, "node_requests_total", "counter", help, &values);
+    let help = "Requests to the provider of nodes that have not ended.";
+    let open = one(durable.requests.len() as f64);
+    put(&mut out, "node_requests_open", "gauge", help, &open);
+
     let ignored = s.launches().ignored();
     let ignored = BTreeMap::from([
         ("old-session".to_owned(), ignored.old_session),
         ("repeated".to_owned(), ignored.repeated),
         ("accounted".to_owned(), ignored.accounted),
         ("refused-node".to_owned(), ignored.refused_nodes),
+        ("late-answer".to_owned(), ignored.late_answers),
     ]);
     let help = "Messages without effect.";
     put(

@@ -10,6 +10,7 @@ mod logs;
 mod metrics;
 pub mod node;
 mod progress;
+pub mod provider;
 mod room;
 pub mod scheduler;
 pub mod service;

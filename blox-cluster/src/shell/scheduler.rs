@@ -2,7 +2,7 @@
 //! network runtime.
 
 use super::archive::Archive;
-use super::clock;
+use super::{clock, provider};
 use crate::daemon::{
     Composed, Counters, Daemon, FromPolicy, Outputs, PolicyReplica, Start, TICK, ToPolicy,
 };
@@ -10,12 +10,15 @@ pub use crate::daemon::{Limits, SchedulerError};
 use crate::log::{Log, LogError};
 use crate::protocol::launches::Past;
 use crate::protocol::scheduler::{Controller, Heard, RequestError, Settings};
-use crate::protocol::{ClusterId, Millis, Orders, Session};
+use crate::protocol::{ClusterId, Millis, NodeRequest, Orders, Session};
+use crate::provider::{NoProvider, NodeProvider};
 use crate::wire::pb;
 use blox_core::core::Core;
 use blox_core::runtime::Observers;
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{Decision, DecisionError, Input, JobId, MemoryError, Name, Pipeline, Time};
+use blox_core::{
+    Decision, DecisionError, Input, JobId, MemoryError, Name, Pipeline, Scheduler, Time,
+};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -115,10 +118,12 @@ pub struct Running {
     pub thread: std::thread::JoinHandle<Result<(), SchedulerError>>,
 }
 
-/// Starts a scheduler with the log in `dir`, observed by `watch`.
+/// Starts a scheduler with the log in `dir`, observed by `watch`, on nodes that join and leave by
+/// themselves.
 ///
 /// # Errors
-/// The log cannot be used, or its snapshot has the state of another policy.
+/// The log cannot be used, or its snapshot has the state of another policy. The cluster manager
+/// uses actions that need a provider of nodes.
 pub fn start(
     dir: &Path,
     settings: Settings,
@@ -126,6 +131,27 @@ pub fn start(
     limits: Limits,
     watch: Watch,
 ) -> Result<Running, SchedulerError> {
+    start_with(dir, settings, pipeline, limits, watch, Arc::new(NoProvider))
+}
+
+/// Starts a scheduler like [`start`], with a provider of nodes. The requests wait for no other
+/// thread.
+///
+/// # Errors
+/// The log cannot be used, or its snapshot has the state of another policy. The cluster manager
+/// uses actions that the provider cannot carry out.
+pub fn start_with(
+    dir: &Path,
+    settings: Settings,
+    pipeline: Pipeline,
+    limits: Limits,
+    watch: Watch,
+    nodes: Arc<dyn NodeProvider>,
+) -> Result<Running, SchedulerError> {
+    if let Some(action) = pipeline.actions().beyond(nodes.can()).next() {
+        let name = pipeline.name().to_owned();
+        return Err(SchedulerError::CannotAct { name, action });
+    }
     let (log, recovered) = Log::open(dir)?;
     let trigger = pipeline.trigger();
     let composed = Composed {
@@ -147,10 +173,21 @@ pub fn start(
     let (to_policy, for_policy) = mpsc::channel();
     let (notices, for_people) = channel::unbounded_channel();
     let archive = Archive::in_dir(dir);
+    let answers = to.clone();
+    let answer = move |id, result| {
+        let heard = Box::new(Heard::Provided(id, result));
+        // The scheduler may have stopped.
+        let _ = answers.send(Message::Input(heard, None));
+    };
+    let to_provider = provider::start(nodes, settings.limits, answer).map_err(|error| {
+        let path = dir.to_owned();
+        LogError::Io { path, error }
+    })?;
     let outputs = |replica: &PolicyReplica| {
         Ok(Channels {
             notices,
             links: BTreeMap::new(),
+            to_provider,
             to_policy,
             to_watcher: watch.begin(replica, to.clone(), trigger)?,
             archive: archive.clone(),
@@ -273,6 +310,7 @@ fn policy(
 struct Channels {
     notices: channel::UnboundedSender<String>,
     links: BTreeMap<Name, (Session, ToNode)>,
+    to_provider: channel::UnboundedSender<NodeRequest>,
     to_policy: mpsc::Sender<ToPolicy>,
     to_watcher: Option<mpsc::Sender<Arc<Input>>>,
     archive: Archive,
@@ -300,6 +338,10 @@ impl Outputs for Channels {
             // The next orders replace orders that do not fit into the channel.
             let _ = link.try_send(Ok(orders.into()));
         }
+    }
+
+    fn provide(&mut self, request: NodeRequest) {
+        let _ = self.to_provider.send(request);
     }
 
     fn policy(&mut self, message: ToPolicy) {

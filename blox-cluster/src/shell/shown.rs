@@ -185,16 +185,21 @@ pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
                 .as_ref()
                 .map_or_else(String::new, |x| x.to_string()),
             status: match n.status() {
+                NodeStatus::Up if n.wanted().is_some() => "leaving",
                 NodeStatus::Up => "up",
                 _ if s.launches().quarantined(n.id(), now) > Millis(0) => "quarantined",
                 NodeStatus::Lost => "lost",
+                NodeStatus::Off if n.is_waking() => "coming",
                 NodeStatus::Off => "off",
                 _ => "left",
             }
             .to_owned(),
             gpus: n.gpu_count(),
             free: n.free_count(),
-            drained: n.cordoned().map_or_else(String::new, |w| w.to_string()),
+            drained: n
+                .cordoned()
+                .or(n.failure())
+                .map_or_else(String::new, |w| w.to_string()),
             silent_s: s
                 .launches()
                 .heard(n.id())

@@ -17,12 +17,19 @@
 //! - I13: after each start and at the end, the scheduler, the policy's copy and its memory have the
 //!   state of all records on the disk.
 //! - I14: the operator receives one notice of each node that joins, leaves, is lost, returns or is drained.
+//! - I16: a request to the provider of nodes is made once it is on disk. The same number is the
+//!   same request. A node has one request at a time. The core waits only for open requests.
+//! - I17: a request ends within a time limit, also across restarts.
+//! - I18: a growth ends once all its nodes have joined, or with an event that states its failure.
 //! - I15: the policy and the observers receive each input once, in order, and after it is on disk.
 
 use blox_cluster::protocol::message::{Meeting, Status, Task};
 use blox_cluster::protocol::scheduler::Controller;
-use blox_cluster::protocol::{AttemptId, Exit, PartId, Record, Report};
-use blox_core::{Event, Input, JobId, Name, NodeAction, NodeId, NodeStatus, Outcome};
+use blox_cluster::protocol::{AttemptId, Exit, NodeRequest, PartId, Record, Report};
+use blox_core::{
+    ActionId, Event, Input, JobId, Name, NodeAction, NodeActionKind, NodeId, NodeStatus, Outcome,
+    Wanted,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Metric whose value is the launch number.
@@ -56,6 +63,14 @@ pub struct Checks {
     inputs: Vec<Input>,
     /// Numbers of these inputs that the observers and the policy have received.
     heard: (usize, usize),
+    /// All requests to the provider on disk, and those that have ended.
+    requests: BTreeMap<ActionId, NodeRequest>,
+    resolved: BTreeSet<ActionId>,
+    accepted: BTreeSet<ActionId>,
+    /// Time at which each request last left.
+    made: BTreeMap<ActionId, u64>,
+    /// Names of all nodes that ever joined.
+    joined: BTreeSet<Name>,
     /// Number of notices that the operator should have received after each entry of the log.
     notices: Vec<usize>,
 }
@@ -109,6 +124,7 @@ impl Checks {
                             | Event::NodeLost { .. }
                             | Event::NodeReturned { .. }
                             | Event::NodeLeft { .. }
+                            | Event::NodeActionFailed { .. }
                             | Event::NodeManaged {
                                 action: NodeAction::Cordon { .. },
                             },
@@ -121,6 +137,16 @@ impl Checks {
         self.notices.push(notices);
         for record in records {
             match record {
+                Record::Requested { request, .. } => {
+                    let new = self.requests.insert(request.id, (**request).clone());
+                    if new.is_some() {
+                        return Err(format!("I16: action {} is requested twice", request.id));
+                    }
+                }
+                Record::Accepted { id } => {
+                    self.accepted.insert(*id);
+                }
+                Record::Resolved { id, failed } => self.resolves(*id, *failed, records)?,
                 Record::Core(Input::Event { event, .. }) => self.event(event)?,
                 Record::Key { key, job } => {
                     if let Some(other) = self.keys.insert(key.clone(), *job) {
@@ -224,8 +250,86 @@ impl Checks {
         Ok(())
     }
 
+    /// Records that a request has ended.
+    fn resolves(&mut self, id: ActionId, failed: bool, entry: &[Record]) -> Result<(), String> {
+        let Some(request) = self.requests.get(&id).filter(|_| self.resolved.insert(id)) else {
+            return Err(format!("I16: action {id} ends, but it is not open"));
+        };
+        let told = entry.iter().any(|record| {
+            matches!(record, Record::Core(Input::Event { event: Event::NodeActionFailed { id: told, .. }, .. }) if *told == id)
+        });
+        let grows = request.action == NodeActionKind::Grow;
+        let missing = request
+            .names
+            .iter()
+            .find(|name| !self.joined.contains(*name));
+        match (failed, missing) {
+            (true, _) if !told => Err(format!("I18: action {id} fails without an event")),
+            (false, Some(name)) if grows => Err(format!(
+                "I18: action {id} is over, but {name} has not joined"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records that a request leaves for the provider.
+    pub fn provides(&mut self, now: u64, request: &NodeRequest) -> Result<(), String> {
+        let id = request.id;
+        if self.requests.get(&id) != Some(request) {
+            return Err(format!(
+                "I16: {request} is not on disk, or is another request"
+            ));
+        }
+        let open = |(other, _): &(&ActionId, &NodeRequest)| !self.resolved.contains(*other);
+        for (other, before) in self.requests.range(..id).filter(open) {
+            // It is not made again.
+            let grows = before.action == NodeActionKind::Grow && self.accepted.contains(other);
+            if !grows && before.names.iter().any(|name| request.names.contains(name)) {
+                return Err(format!("I16: {request}, but action {other} is open"));
+            }
+        }
+        if self.accepted.contains(&id) {
+            return Err(format!("I16: {request} was accepted, and is made again"));
+        }
+        self.made.insert(id, now);
+        Ok(())
+    }
+
+    /// Checks that what the core waits for was requested, and ends in time. `since` is the start of
+    /// this run of the scheduler, and `limit` the longest time of a request.
+    pub fn waits_rightly(
+        &self,
+        s: &Controller,
+        now: u64,
+        since: u64,
+        limit: u64,
+    ) -> Result<(), String> {
+        let open = &s.launches().durable().requests;
+        let cluster = s.view().cluster();
+        let wanted = cluster.nodes().iter().filter_map(|n| match n.wanted()? {
+            Wanted::On(id) | Wanted::Leave(id) => Some(id),
+            _ => None,
+        });
+        let growing = cluster.growing().iter().map(|growth| growth.id);
+        for id in wanted.chain(growing) {
+            if !open.contains_key(&id) {
+                return Err(format!(
+                    "I16: the core waits for action {id}, which is not open"
+                ));
+            }
+        }
+        for id in open.keys() {
+            let made = self.made.get(id).copied().unwrap_or(0).max(since);
+            if now > made + limit {
+                return Err(format!("I17: action {id} is open since {made}"));
+            }
+        }
+        Ok(())
+    }
+
     fn event(&mut self, event: &Event) -> Result<(), String> {
         match event {
+            Event::NodeJoined { spec } => self.joined.extend(spec.name.clone()),
             Event::Metric { job, name, value } if name.as_str() == LAUNCH => {
                 let last = self.last.get(job).map(|(id, ..)| f64::from(id.attempt));
                 if last != Some(*value) {
@@ -286,7 +390,7 @@ impl Checks {
         &self,
         s: &Controller,
         expected: &BTreeMap<Name, Vec<Outcome>>,
-        clocks: &[u64],
+        nodes: &[(Name, u64)],
     ) -> Result<(), String> {
         if let Some(w) = self.ledger.iter().find(|w| w.to.is_none()) {
             return Err(format!("I4: {} is left on node {}", w.id, w.node));
@@ -294,7 +398,8 @@ impl Checks {
         let mut ran: BTreeMap<PartId, u64> = BTreeMap::new();
         for w in &self.ledger {
             // Under any of the ids that the node has had.
-            let ids = ids_of(s, w.node)?;
+            let (key, clock) = &nodes[w.node];
+            let ids = ids_of(s, key)?;
             let part = |node: &NodeId| PartId {
                 id: w.id,
                 node: *node,
@@ -303,7 +408,7 @@ impl Checks {
             let known = ids.iter().map(part).find(|p| accounts.contains_key(p));
             let part = known.unwrap_or(part(&ids[0]));
             let spent = w.to.unwrap_or(w.from) - w.from;
-            *ran.entry(part).or_default() += spent * clocks[w.node] / 1_000_000;
+            *ran.entry(part).or_default() += spent * clock / 1_000_000;
         }
         let durable = s.launches().durable();
         for (part, truth) in &ran {
@@ -333,6 +438,9 @@ impl Checks {
         if let Some(id) = durable.attempts.keys().next() {
             return Err(format!("I8: {id} is still open"));
         }
+        if let Some(id) = durable.requests.keys().next() {
+            return Err(format!("I17: action {id} is still open"));
+        }
         for (key, may) in expected {
             let Some(job) = self.keys.get(key) else {
                 continue;
@@ -356,12 +464,11 @@ impl Checks {
     }
 }
 
-fn ids_of(s: &Controller, index: usize) -> Result<Vec<NodeId>, String> {
-    let key = Name::from(format!("n{index}"));
+fn ids_of(s: &Controller, key: &Name) -> Result<Vec<NodeId>, String> {
     let durable = s.launches().durable();
     let all = durable.left.keys().chain(durable.nodes.keys());
     let ids: Vec<NodeId> = all
-        .filter(|id| durable.key_of(**id) == Some(&key))
+        .filter(|id| durable.key_of(**id) == Some(key))
         .copied()
         .collect();
     match ids.is_empty() {

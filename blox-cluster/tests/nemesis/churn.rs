@@ -3,8 +3,9 @@
 //! whether it has missed an event or a decision.
 
 use blox_core::{
-    Action, AdmissionDecisions, Assignment, DecisionError, Event, GpuId, JobId, MemoryError,
-    NodeActions, Plan, Reason, Scheduler, Validity, View,
+    Action, AdmissionDecisions, Assignment, DecisionError, Event, GpuId, JobId, MemoryError, Node,
+    NodeAction, NodeActionKinds, NodeActions, NodeSpec, NodeStatus, Plan, Reason, Scheduler,
+    Validity, View, Wanted,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -15,6 +16,8 @@ pub struct Churn {
     pub seed: u64,
     /// Time in seconds after which it only places jobs.
     pub calm_after: f64,
+    /// There is a provider of nodes.
+    pub provided: bool,
     /// Its memory: digests of all events and of all its decisions that were applied.
     pub memory: (u64, u64),
 }
@@ -31,8 +34,63 @@ impl Scheduler for Churn {
         "churn"
     }
 
-    fn manage(&mut self, _: View<'_>, _: &mut NodeActions) -> Validity {
-        Validity::UntilEvent
+    /// Switches nodes on and off, requests and returns nodes. When calm, it has all nodes on, and
+    /// as many that the widest job fits.
+    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
+        if !self.provided {
+            return Validity::UntilEvent;
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(!self.seed ^ (view.version() << 20));
+        let calm = view.now().secs() > self.calm_after;
+        let cluster = view.cluster();
+        let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
+        let mut usable = there().filter(|n| n.is_usable()).count();
+        let settled = |n: &&Node| matches!(n.wanted(), None | Some(Wanted::Off(_)));
+        for n in there().filter(settled) {
+            let node = n.id();
+            let unused = |g: GpuId| {
+                cluster.bound_to(g).next().is_none() && cluster.allocated_to(g).next().is_none()
+            };
+            let idle = usable > 1 && n.is_usable() && n.gpus().all(unused);
+            let dice = rng.random_range(0..100);
+            match n.status() {
+                NodeStatus::Up if idle && !calm && dice < 6 => {
+                    usable -= 1;
+                    out.push(match dice {
+                        0..4 => NodeAction::Power { node, on: false },
+                        _ => NodeAction::Shrink { node },
+                    });
+                }
+                // A node with another inventory stays cordoned until it joins anew.
+                NodeStatus::Up
+                    if (calm || dice < 10)
+                        && n.cordoned().is_some_and(|w| !w.starts_with("it came back")) =>
+                {
+                    out.push(NodeAction::Uncordon { node });
+                }
+                NodeStatus::Off | NodeStatus::Lost if calm || dice < 15 => {
+                    out.push(NodeAction::Power { node, on: true });
+                }
+                _ => {}
+            }
+        }
+        let gpus = there().map(Node::gpu_count).sum::<u32>() + 2 * cluster.coming() as u32;
+        let widest = view.waiting().map(|j| j.gpus().get()).max().unwrap_or(0);
+        let few = there().count() + cluster.coming() < 6;
+        let count = match calm {
+            true => widest.saturating_sub(gpus).div_ceil(2),
+            false if few && rng.random_bool(0.04) => rng.random_range(1..=2),
+            false => 0,
+        };
+        if count > 0 {
+            let spec = Box::new(NodeSpec::with_gpus(2));
+            out.push(NodeAction::Grow { spec, count });
+        }
+        Validity::NextRound
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::ALL
     }
 
     fn admit(

@@ -1,7 +1,7 @@
 //! Fault-injection tests of the scheduler daemon and the protocol's state machines, with seeded
 //! schedules in virtual time. Messages are lost, duplicated, delayed and reordered. The scheduler
 //! crashes at any write, synchronization or output, and its last writes may be torn. Its disk fails,
-//! or is full for a while. Node managers, shims and whole nodes crash or pause at any step, and
+//! or is full for a while. The provider of nodes fails, is late or never answers. Node managers, shims and whole nodes crash or pause at any step, and
 //! clocks run at different speeds. The invariants are checked after every step. Once fault injection ends, all
 //! jobs must end and all nodes must return.
 //!
@@ -101,6 +101,11 @@ fn a_scheduler_that_forgets_ends_is_found() {
 #[test]
 fn a_node_that_frees_gpus_too_early_is_found() {
     finds(Bug::EarlyDone);
+}
+
+#[test]
+fn a_scheduler_that_forgets_requests_for_nodes_is_found() {
+    finds(Bug::ForgetRequests);
 }
 
 #[test]

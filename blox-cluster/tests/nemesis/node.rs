@@ -83,6 +83,8 @@ pub struct NodeModel {
     pub boot: u64,
     pub shims: BTreeMap<AttemptId, ShimModel>,
     pub processes: BTreeMap<AttemptId, Process>,
+    /// The provider has switched the machine off.
+    pub off: bool,
     // State that a restart of the node manager deletes.
     pub manager: Option<Node>,
     pub manager_paused_until: u64,
@@ -102,6 +104,35 @@ pub struct NodeModel {
 }
 
 impl NodeModel {
+    /// A machine that has not been started.
+    pub fn new(key: Name, gpus: u32, clock: Clock) -> Self {
+        NodeModel {
+            key,
+            gpus,
+            clock,
+            session: 0,
+            cluster: None,
+            epoch: Epoch(0),
+            incarnation: Incarnation(0),
+            journals: BTreeMap::new(),
+            copy: None,
+            boot: 0,
+            shims: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            off: false,
+            manager: None,
+            manager_paused_until: 0,
+            frozen_until: 0,
+            deaf_until: 0,
+            mute_until: 0,
+            slow_until: 0,
+            trouble_until: 0,
+            last_report: 0,
+            latest: None,
+            old: None,
+        }
+    }
+
     pub fn copied(&self) -> Copy {
         Copy {
             session: self.session,

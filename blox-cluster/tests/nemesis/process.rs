@@ -5,9 +5,9 @@
 
 use blox_cluster::daemon::{Outputs, ToPolicy};
 use blox_cluster::log::{FileHandle, Files};
-use blox_cluster::protocol::Orders;
 use blox_cluster::protocol::launches::Past;
 use blox_cluster::protocol::scheduler::RequestError;
+use blox_cluster::protocol::{NodeRequest, Orders};
 use blox_core::{Input, JobId};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub enum Out {
     Reply(usize, Result<JobId, RequestError>),
     Send(Orders),
+    Provide(NodeRequest),
     Policy(ToPolicy),
     Observe(Arc<Input>),
     Notice(String),
@@ -316,6 +317,10 @@ impl Outputs for Process {
 
     fn send(&mut self, orders: &Orders) {
         self.state().leaves(Out::Send(orders.clone()));
+    }
+
+    fn provide(&mut self, request: NodeRequest) {
+        self.state().leaves(Out::Provide(request));
     }
 
     fn policy(&mut self, message: ToPolicy) {

@@ -17,14 +17,14 @@ use blox_cluster::protocol::scheduler::{
 };
 use blox_cluster::protocol::shim::{Shim, ShimEffect, ShimInput};
 use blox_cluster::protocol::{
-    AttemptId, ClusterId, Epoch, Incarnation, Millis, Orders, Progress, Record, Report, Said,
-    Timers,
+    AttemptId, ClusterId, Millis, NodeRequest, Orders, Progress, Record, Report, Said, Timers,
 };
 use blox_core::core::Core;
 use blox_core::runtime::Follower;
 use blox_core::trigger::Rounds;
 use blox_core::{
-    Decision, DecisionError, Extras, GpuCount, Input, JobId, JobSpec, Name, Outcome, Seconds, Time,
+    ActionId, Decision, DecisionError, Extras, GpuCount, Input, JobId, JobSpec, Name,
+    NodeActionKind, Outcome, Seconds, Time,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -50,12 +50,16 @@ pub enum Bug {
     EarlyDone,
     /// A starting node manager does not adopt running launches.
     NoAdoption,
+    /// The scheduler's log loses requests to the provider of nodes.
+    ForgetRequests,
 }
 
 /// Time in milliseconds at which fault injection ends.
 const PEACE: u64 = 100_000;
 /// I6: time limit in milliseconds for all jobs to end after that.
 const BOUND: u64 = 400_000;
+/// I17: time limit in milliseconds for a request to the provider, once no fault is left.
+const REQUEST: u64 = 120_000;
 
 #[derive(Clone, Debug)]
 enum What {
@@ -72,7 +76,12 @@ enum What {
     SchedulerBegins,
     NodeTick(usize, u64),
     ManagerBegins(usize),
-    PowerOn(usize),
+    /// A machine that crashed starts again, unless it was started since.
+    PowerOn(usize, u64),
+    /// The provider answers a request of this run of the scheduler.
+    Provided(u64, ActionId, Result<(), String>),
+    /// The provider carries a request out.
+    CarriedOut(NodeRequest),
     ProcessStarts(usize, AttemptId, u64),
     ProcessEnds(usize, AttemptId, u64, i32),
     Exited(usize, AttemptId, i32),
@@ -107,6 +116,7 @@ struct Life {
     snapshots: VecDeque<PendingSnapshot>,
     clock: Clock,
     number: u64,
+    began: u64,
     paused_until: u64,
     /// Time until which its disk is full.
     full_until: u64,
@@ -152,6 +162,7 @@ impl World {
         let policy = Churn {
             seed: rng.random(),
             calm_after: PEACE as f64 / 1000.0,
+            provided: rng.random_bool(0.5) || bug == Some(Bug::ForgetRequests),
             memory: (0, 0),
         };
         let process = process::Process::default();
@@ -196,30 +207,8 @@ impl World {
         let count = world.rng.random_range(2..=4);
         for i in 0..count {
             let clock = world.some_clock();
-            world.nodes.push(NodeModel {
-                key: format!("n{i}").into(),
-                gpus: 2,
-                clock,
-                session: 0,
-                cluster: None,
-                epoch: Epoch(0),
-                incarnation: Incarnation(0),
-                journals: BTreeMap::new(),
-                copy: None,
-                boot: 0,
-                shims: BTreeMap::new(),
-                processes: BTreeMap::new(),
-                manager: None,
-                manager_paused_until: 0,
-                frozen_until: 0,
-                deaf_until: 0,
-                mute_until: 0,
-                slow_until: 0,
-                trouble_until: 0,
-                last_report: 0,
-                latest: None,
-                old: None,
-            });
+            let key = format!("n{i}").into();
+            world.nodes.push(NodeModel::new(key, 2, clock));
             world.at(0, What::ManagerBegins(i));
         }
         for i in 0..world.rng.random_range(3..=8) {
@@ -330,6 +319,12 @@ impl World {
             // A state that is not on disk is not visible.
             if let Some(machine) = self.machine() {
                 self.checks.alive(machine)?;
+                // Pauses and faults of the provider may last for a while after their end.
+                let calm = self.now > PEACE + REQUEST;
+                let limit = if calm { REQUEST } else { u64::MAX / 2 };
+                let began = self.life.as_ref().map_or(0, |l| l.began);
+                let since = began.max(PEACE + REQUEST);
+                self.checks.waits_rightly(machine, self.now, since, limit)?;
             }
             if self.now > PEACE + 5_000 && self.is_over() {
                 break;
@@ -360,13 +355,13 @@ impl World {
         let up: Vec<_> = all_nodes
             .filter(|n| n.status() != blox_core::NodeStatus::Left)
             .collect();
+        let there = || self.nodes.iter().filter(|n| !has_left(s, &n.key));
         all && s.core().state().live_jobs() == 0
             && s.launches().durable().attempts.is_empty()
-            && self
-                .nodes
-                .iter()
-                .all(|n| n.journals.is_empty() && n.processes.is_empty())
-            && up.len() == self.nodes.len()
+            && s.launches().durable().requests.is_empty()
+            && self.nodes.iter().all(|n| n.processes.is_empty())
+            && there().all(|n| n.journals.is_empty())
+            && up.len() == there().count()
             && up.iter().all(|n| n.is_usable())
     }
 
@@ -374,8 +369,9 @@ impl World {
         let Some(machine) = self.machine() else {
             return Err("I8: no scheduler".to_owned());
         };
-        let clocks: Vec<u64> = self.nodes.iter().map(|n| n.clock.ppm).collect();
-        self.checks.at_rest(machine, &self.expected, &clocks)?;
+        let clock = |n: &NodeModel| (n.key.clone(), n.clock.ppm);
+        let nodes: Vec<(Name, u64)> = self.nodes.iter().map(clock).collect();
+        self.checks.at_rest(machine, &self.expected, &nodes)?;
         self.is_history()
     }
 
@@ -474,7 +470,8 @@ impl World {
                     let current = from.is_some_and(|n| n.session == report.session.0);
                     self.hear(Heard::Report(report.clone()), None)?;
                     let more = |was| self.refused().is_some_and(|is| is > was);
-                    if current && refused.is_some_and(more) {
+                    let left = self.machine().is_some_and(|s| has_left(s, &report.node));
+                    if current && !left && refused.is_some_and(more) {
                         return Err(format!("I8: {} is turned away", report.node));
                     }
                     Ok(())
@@ -494,9 +491,24 @@ impl World {
             What::ToNode(i, orders) => self.orders_come(i, orders),
             What::NodeTick(i, session) => self.node_tick(i, session),
             What::ManagerBegins(i) => self.manager_begins(i),
-            What::PowerOn(i) => {
-                self.nodes[i].boot += 1;
-                self.at(self.now, What::ManagerBegins(i));
+            What::PowerOn(i, boot) => {
+                if self.nodes[i].boot == boot && !self.nodes[i].off {
+                    self.switch_on(i);
+                }
+                Ok(())
+            }
+            What::Provided(number, id, answer) => {
+                let Some(paused) = self.scheduler_pause().filter(|_| self.lives == number) else {
+                    return Ok(());
+                };
+                if paused > self.now {
+                    self.at(paused, What::Provided(number, id, answer));
+                    return Ok(());
+                }
+                self.hear(Heard::Provided(id, answer), None)
+            }
+            What::CarriedOut(request) => {
+                self.carried_out(&request);
                 Ok(())
             }
             What::ProcessStarts(i, id, token) => self.process_starts(i, id, token),
@@ -533,9 +545,10 @@ impl World {
         }
         // Nodes with repeated losses must be used again within the time limit.
         (timers.quarantine, timers.quarantine_limit) = (Millis::secs(1), Millis::secs(10));
+        let first = self.nodes.iter().filter(|n| !n.key.starts_with("grown"));
         Settings {
             timers,
-            wait_for_nodes: self.nodes.len(),
+            wait_for_nodes: first.count(),
             ..Settings::default()
         }
     }
@@ -554,11 +567,15 @@ impl World {
             Ok(opened) => opened,
             Err(e) => return self.collect(Err(e.into())),
         };
-        if self.bug == Some(Bug::ForgetEnds) {
+        let forgets = matches!(self.bug, Some(Bug::ForgetEnds | Bug::ForgetRequests));
+        if let Some(bug) = self.bug.filter(|_| forgets) {
             for entry in &mut recovered.records {
                 let records = serde_json::from_slice(entry);
                 let mut records: Vec<Record> = records.map_err(|e| e.to_string())?;
-                records.retain(|r| !matches!(r, Record::Part { .. }));
+                records.retain(|r| match bug {
+                    Bug::ForgetEnds => !matches!(r, Record::Part { .. }),
+                    _ => !matches!(r, Record::Requested { .. }),
+                });
                 *entry = serde_json::to_vec(&records).map_err(|e| e.to_string())?;
             }
         }
@@ -589,6 +606,7 @@ impl World {
                 snapshots: VecDeque::new(),
                 clock,
                 number: self.lives,
+                began: self.now,
                 paused_until: 0,
                 full_until: 0,
                 busy: false,
@@ -675,6 +693,7 @@ impl World {
                     let to = self.nodes.iter().position(|n| n.key == orders.node);
                     self.send(What::ToNode(to.ok_or("no such node")?, orders));
                 }
+                Out::Provide(request) => self.provide(request)?,
                 Out::Observe(input) => self.checks.observes(&input)?,
                 Out::Policy(message) => {
                     if let ToPolicy::Input(input) = &message {
@@ -869,12 +888,83 @@ impl World {
         self.hear(Heard::Request(request), None)
     }
 
+    // ---- the provider of nodes
+
+    /// Takes a request. The provider may fail, be late, never answer, or do nothing.
+    fn provide(&mut self, request: NodeRequest) -> Result<(), String> {
+        self.checks.provides(self.now, &request)?;
+        let (number, id) = (self.lives, request.id);
+        let slow = self.chance(0.1);
+        let most = if slow { 90_000 } else { 6_000 };
+        let (acts, answers) = (
+            self.now + self.rng.random_range(100..most),
+            self.now + self.rng.random_range(10..if slow { 40_000 } else { 3_000 }),
+        );
+        if !self.chance(0.15) {
+            self.at(acts, What::CarriedOut(request));
+        }
+        let answer = match self.chance(0.15) {
+            true => Err("no room".to_owned()),
+            false => Ok(()),
+        };
+        if !self.chance(0.1) {
+            self.at(answers, What::Provided(number, id, answer));
+        }
+        Ok(())
+    }
+
+    fn carried_out(&mut self, request: &NodeRequest) {
+        for name in &request.names {
+            let known = self.nodes.iter().position(|n| n.key == *name);
+            match (request.action, known) {
+                (NodeActionKind::PowerOff | NodeActionKind::Shrink, Some(i)) => {
+                    self.switch_off(i);
+                    self.nodes[i].off = true;
+                }
+                (NodeActionKind::PowerOn | NodeActionKind::Grow, Some(i)) => {
+                    if std::mem::take(&mut self.nodes[i].off) {
+                        self.switch_on(i);
+                    }
+                }
+                (NodeActionKind::Grow, None) => {
+                    // Some machines are not what was requested.
+                    let gpus = if self.chance(0.2) {
+                        3
+                    } else {
+                        request.spec.gpus
+                    };
+                    let clock = self.some_clock();
+                    let i = self.nodes.len();
+                    self.nodes.push(NodeModel::new(name.clone(), gpus, clock));
+                    self.at(self.now, What::ManagerBegins(i));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn switch_on(&mut self, i: usize) {
+        self.nodes[i].boot += 1;
+        self.at(self.now, What::ManagerBegins(i));
+    }
+
+    fn switch_off(&mut self, i: usize) {
+        let ids: Vec<AttemptId> = self.nodes[i].processes.keys().copied().collect();
+        for id in ids {
+            self.gone(i, id);
+        }
+        let n = &mut self.nodes[i];
+        n.shims.clear();
+        n.manager = None;
+        (n.frozen_until, n.manager_paused_until) = (0, 0);
+    }
+
     // ---- nodes
 
     fn manager_begins(&mut self, i: usize) -> Result<(), String> {
         let adopt = self.bug != Some(Bug::NoAdoption);
         let n = &mut self.nodes[i];
-        if n.manager.is_some() {
+        if n.manager.is_some() || n.off {
             return Ok(());
         }
         n.session += 1;
@@ -1275,6 +1365,10 @@ impl World {
     }
 
     fn thaw(&mut self, i: usize) -> Result<(), String> {
+        if self.nodes[i].frozen_until != self.now {
+            // It was switched off meanwhile.
+            return Ok(());
+        }
         // Leases are checked first; only launches with a valid lease continue.
         let ids: Vec<AttemptId> = self.nodes[i].processes.keys().copied().collect();
         for id in ids {
@@ -1339,7 +1433,8 @@ impl World {
         if self.rng.random_bool(0.02) {
             self.nodes[i].copy = Some(self.nodes[i].copied());
         }
-        if self.now < self.nodes[i].trouble_until || !self.rng.random_bool(self.crash * 3.0) {
+        let well = self.now >= self.nodes[i].trouble_until && !self.nodes[i].off;
+        if !well || !self.rng.random_bool(self.crash * 3.0) {
             return Ok(());
         }
         let span = self.rng.random_range(500..40_000);
@@ -1373,14 +1468,9 @@ impl World {
                 self.at(self.now + span, What::Thaw(i));
             }
             3 => {
-                let ids: Vec<AttemptId> = self.nodes[i].processes.keys().copied().collect();
-                for id in ids {
-                    self.gone(i, id);
-                }
-                let n = &mut self.nodes[i];
-                n.shims.clear();
-                n.manager = None;
-                self.at(self.now + span, What::PowerOn(i));
+                self.switch_off(i);
+                let boot = self.nodes[i].boot;
+                self.at(self.now + span, What::PowerOn(i, boot));
             }
             4 => {
                 (self.nodes[i].deaf_until, self.nodes[i].mute_until) =
@@ -1404,6 +1494,12 @@ impl World {
             }
         }
     }
+}
+
+/// Returns whether a node has left for good.
+fn has_left(s: &Controller, key: &Name) -> bool {
+    let durable = s.launches().durable();
+    durable.left.values().any(|left| left == key) && !durable.nodes.values().any(|n| n.key == *key)
 }
 
 fn rounds() -> Rounds {

@@ -1,6 +1,6 @@
 //! Errors of schedulers that make no valid decision.
 
-use crate::decision::PlanError;
+use crate::decision::{NodeActionKind, PlanError};
 use crate::ids::{GpuId, JobId, Name, NodeId};
 use crate::units::Seconds;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,14 @@ pub enum DecisionError {
         policy: Name,
         /// Message of the panic.
         message: String,
+    },
+    /// The cluster manager used a node action that it does not declare.
+    #[error("policy `{policy}` {action}, which its `actions` do not declare")]
+    Undeclared {
+        /// The policy.
+        policy: Name,
+        /// The kind of action.
+        action: NodeActionKind,
     },
     /// The daemon was stopped before the scheduler answered.
     #[error("the scheduler was stopped before it answered")]

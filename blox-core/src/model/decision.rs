@@ -2,11 +2,12 @@
 
 use crate::assignment::Assignment;
 use crate::cluster::spec::NodeSpec;
-use crate::ids::{JobId, Name, NodeId};
+use crate::ids::{ActionId, JobId, Name, NodeId};
 use crate::job::spec::ServiceClass;
 use crate::reason::Reason;
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Validity of an answer: how long it stays correct if no event occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,7 +149,8 @@ pub enum NodeAction {
         /// The reason.
         why: Name,
     },
-    /// Requests more nodes of a specification.
+    /// Requests more nodes of a specification. Each gets a name of its own; a node that joins under
+    /// it with as many GPUs of the same type fulfils its part of the request.
     Grow {
         /// The specification of each node.
         spec: Box<NodeSpec>,
@@ -201,6 +203,112 @@ impl NodeAction {
             | NodeAction::Shrink { node } => Some(*node),
             NodeAction::Grow { .. } => None,
         }
+    }
+
+    /// Returns the kind of the action, or of the next step after a drain. Returns `None` if the
+    /// action needs no provider.
+    pub fn kind(&self) -> Option<NodeActionKind> {
+        match self {
+            NodeAction::Power { on: true, .. } => Some(NodeActionKind::PowerOn),
+            NodeAction::Power { on: false, .. } => Some(NodeActionKind::PowerOff),
+            NodeAction::Grow { .. } => Some(NodeActionKind::Grow),
+            NodeAction::Shrink { .. } => Some(NodeActionKind::Shrink),
+            NodeAction::Drain { then, .. } => then.kind(),
+            NodeAction::Cordon { .. } | NodeAction::Uncordon { .. } | NodeAction::Move { .. } => {
+                None
+            }
+        }
+    }
+}
+
+impl AfterDrain {
+    /// Returns the kind of the step; `None` if the node stays.
+    pub fn kind(self) -> Option<NodeActionKind> {
+        match self {
+            AfterDrain::Stay => None,
+            AfterDrain::Off => Some(NodeActionKind::PowerOff),
+            AfterDrain::Leave => Some(NodeActionKind::Shrink),
+        }
+    }
+}
+
+/// Kind of a node action that a provider of nodes must carry out.
+///
+/// The other actions (cordon, uncordon, move, and a drain after which the node stays) need no
+/// provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NodeActionKind {
+    /// Powers a node on.
+    PowerOn,
+    /// Powers a node off.
+    PowerOff,
+    /// Requests more nodes.
+    Grow,
+    /// Returns a node.
+    Shrink,
+}
+
+impl NodeActionKind {
+    const EVERY: [NodeActionKind; 4] = [
+        NodeActionKind::PowerOn,
+        NodeActionKind::PowerOff,
+        NodeActionKind::Grow,
+        NodeActionKind::Shrink,
+    ];
+}
+
+/// Writes what a scheduler with such actions does, such as `switches nodes off`.
+impl fmt::Display for NodeActionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NodeActionKind::PowerOn => "switches nodes on",
+            NodeActionKind::PowerOff => "switches nodes off",
+            NodeActionKind::Grow => "requests nodes",
+            NodeActionKind::Shrink => "returns nodes",
+        })
+    }
+}
+
+/// A set of [`NodeActionKind`]s: those that a cluster manager uses, or that a backend carries out.
+///
+/// ```
+/// use blox_core::{NodeActionKind, NodeActionKinds};
+/// let used = NodeActionKinds::of(&[NodeActionKind::PowerOn, NodeActionKind::PowerOff]);
+/// let possible = NodeActionKinds::of(&[NodeActionKind::PowerOn]);
+/// assert_eq!(used.beyond(possible).next(), Some(NodeActionKind::PowerOff));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeActionKinds(u8);
+
+impl NodeActionKinds {
+    /// No kind.
+    pub const NONE: NodeActionKinds = NodeActionKinds(0);
+    /// All kinds.
+    pub const ALL: NodeActionKinds = NodeActionKinds(u8::MAX);
+
+    /// Returns a set of kinds.
+    #[must_use]
+    pub fn of(kinds: &[NodeActionKind]) -> Self {
+        NodeActionKinds(kinds.iter().fold(0, |bits, kind| bits | 1 << *kind as u8))
+    }
+
+    /// Returns whether the set contains a kind.
+    pub fn contains(self, kind: NodeActionKind) -> bool {
+        self.0 >> kind as u8 & 1 == 1
+    }
+
+    /// Returns the kinds that are in either set.
+    #[must_use]
+    pub fn and(self, other: NodeActionKinds) -> Self {
+        NodeActionKinds(self.0 | other.0)
+    }
+
+    /// Returns the kinds of the set that `other` lacks.
+    pub fn beyond(self, other: NodeActionKinds) -> impl Iterator<Item = NodeActionKind> {
+        let all = NodeActionKind::EVERY.into_iter();
+        all.filter(move |kind| self.contains(*kind) && !other.contains(*kind))
     }
 }
 
@@ -412,8 +520,15 @@ pub enum Command {
         /// The job.
         job: JobId,
     },
-    /// Powers a node off or on, requests nodes, or returns a node. Answered by node events.
-    Node(NodeAction),
+    /// Powers a node off or on, requests nodes, or returns a node. Answered by node events, or by
+    /// `NodeActionFailed`.
+    Node {
+        /// Number of the request. [`Cluster::growth`](crate::Cluster::growth) returns the reserved
+        /// names of a growth.
+        id: ActionId,
+        /// The action.
+        action: NodeAction,
+    },
 }
 
 /// A plan that contradicts the state that it was made from: an error of the policy.

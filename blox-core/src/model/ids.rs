@@ -48,6 +48,11 @@ dense_id! {
     GpuTypeId
 }
 dense_id! {
+    /// A request to the provider of nodes: numbered from 0 in the order of the actions, never used
+    /// twice.
+    ActionId
+}
+dense_id! {
     /// A name that the state has interned (user, group, virtual cluster, model, partition).
     NameId
 }

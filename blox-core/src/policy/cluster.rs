@@ -1,7 +1,7 @@
 //! Cluster management: decides which nodes may be used.
 
 use super::{Policy, Stateless};
-use crate::decision::{NodeActions, Validity};
+use crate::decision::{NodeActionKinds, NodeActions, Validity};
 use crate::view::View;
 
 /// Decides which nodes may be used (Blox's cluster management policy).
@@ -39,6 +39,12 @@ use crate::view::View;
 pub trait ClusterManager: Policy {
     /// Called at every decision, before admission.
     fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Validity;
+
+    /// Returns the actions that need a provider of nodes and that the manager uses. A backend that
+    /// cannot carry them out refuses the scheduler. Any other use of them is an error of the policy.
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::NONE
+    }
 }
 
 /// Takes no action: nodes join, get lost and leave only by events.

@@ -7,7 +7,7 @@ use super::{
     AdmissionPolicy, AnyMemory, ClusterManager, PlacementPolicy, Policy, SchedulingPolicy,
 };
 use crate::decide_error::DraftError;
-use crate::decision::{AdmissionDecisions, NodeActions, Plan, Validity};
+use crate::decision::{AdmissionDecisions, NodeActionKinds, NodeActions, Plan, Validity};
 use crate::draft::Draft;
 use crate::event::Event;
 use crate::ids::JobId;
@@ -145,6 +145,9 @@ pub trait AnyClusterManager: AnyPolicy {
     /// See [`ClusterManager::manage`].
     fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions)
     -> Validity;
+
+    /// See [`ClusterManager::actions`].
+    fn any_actions(&self) -> NodeActionKinds;
 }
 
 impl<P: ClusterManager> AnyClusterManager for P {
@@ -156,6 +159,10 @@ impl<P: ClusterManager> AnyClusterManager for P {
     ) -> Validity {
         self.manage(memory.own::<P>(), view, out)
     }
+
+    fn any_actions(&self) -> NodeActionKinds {
+        self.actions()
+    }
 }
 
 erased_policy!(Arc<dyn AnyClusterManager>);
@@ -163,6 +170,10 @@ erased_policy!(Arc<dyn AnyClusterManager>);
 impl ClusterManager for Arc<dyn AnyClusterManager> {
     fn manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Validity {
         (**self).any_manage(memory, view, out)
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        (**self).any_actions()
     }
 }
 

@@ -305,8 +305,8 @@ impl Core {
     /// another.
     ///
     /// # Errors
-    /// The scheduler panicked, or its placement policy misused the draft. The caller passes the
-    /// error to [`Core::handle`] as [`Input::Lost`].
+    /// The scheduler panicked, its cluster manager used an action that it does not declare, or its
+    /// placement policy misused the draft. The caller passes the error to [`Core::handle`] as [`Input::Lost`].
     pub fn decide(
         &self,
         scheduler: &mut dyn Scheduler,
@@ -321,6 +321,18 @@ impl Core {
         let managed = guarded(scheduler, |s| s.manage(View::of(state), &mut actions));
         out.actions = actions;
         let mut validity = managed?;
+        let kinds = scheduler.actions();
+        let undeclared = |action: &NodeAction| {
+            let kind = action.kind().filter(|kind| !kinds.contains(*kind))?;
+            // The operator, or an earlier decision, may have asked for this step after a drain.
+            let node = action.node().and_then(|id| state.cluster.node(id));
+            let drain = node.and_then(|node| node.drain());
+            (drain.and_then(|d| d.then.kind()) != Some(kind)).then_some(kind)
+        };
+        if let Some(action) = out.actions.iter().find_map(undeclared) {
+            let policy = Name::from(scheduler.name());
+            return Err(DecisionError::Undeclared { policy, action });
+        }
         for action in out.actions.iter() {
             if lens.manage(state, action)
                 && let Some(event) = lens.last_change()

@@ -12,7 +12,9 @@ pub mod trigger;
 
 use crate::core::{Core, Observer, guarded};
 use crate::decide_error::DecisionError;
-use crate::decision::{Action, AdmissionDecisions, Command, Decision, NodeActions, Plan, Validity};
+use crate::decision::{
+    Action, AdmissionDecisions, Command, Decision, NodeActionKinds, NodeActions, Plan, Validity,
+};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
@@ -496,6 +498,10 @@ impl Scheduler for Tentative {
 
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         self.policy.manage(view, out)
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        self.policy.actions()
     }
 
     fn admit(

@@ -4,7 +4,8 @@ pub use crate::decide_error::DecisionError;
 
 use crate::assignment::Assignment;
 use crate::decision::{
-    Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActions, Plan, Validity,
+    Action, AdmissionDecisions, AfterDrain, NodeAction, NodeActionKinds, NodeActions, Plan,
+    Validity,
 };
 use crate::draft::{Draft, DraftError, DraftMemory};
 use crate::event::Event;
@@ -74,6 +75,12 @@ pub trait Scheduler: Send + DynClone {
 
     /// Adds actions on nodes to `out`, and returns how long they stay valid.
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity;
+
+    /// Returns the node actions that need a provider and that the scheduler uses; see
+    /// [`ClusterManager::actions`].
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::NONE
+    }
 
     /// Adds admission decisions about the jobs in `asking` to `out`, and returns how long they stay
     /// valid.
@@ -683,6 +690,10 @@ impl Scheduler for Pipeline {
             true => validity.and(continue_drains(view, out)),
             false => validity,
         }
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        (*self.cluster.policy).any_actions()
     }
 
     fn admit(

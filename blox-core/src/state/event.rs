@@ -3,7 +3,7 @@
 use crate::assignment::BatchConfig;
 use crate::cluster::spec::NodeSpec;
 use crate::decision::{AdmissionDecision, NodeAction};
-use crate::ids::{GpuId, JobId, Name, NodeId};
+use crate::ids::{ActionId, GpuId, JobId, Name, NodeId};
 use crate::job::spec::JobSpec;
 use crate::job::training::TrainingReport;
 use crate::reason::Reason;
@@ -155,7 +155,8 @@ pub enum Event {
         /// The job.
         job: JobId,
     },
-    /// A node registered. The node and its GPUs get the next numbers.
+    /// A node registered. The node and its GPUs get the next numbers. It fulfils the part of a
+    /// growth that reserved its name.
     NodeJoined {
         /// Specification of the node.
         spec: Box<NodeSpec>,
@@ -165,7 +166,7 @@ pub enum Event {
         /// The node.
         node: NodeId,
     },
-    /// A lost node returned.
+    /// A lost node returned, or one that was powered off.
     NodeReturned {
         /// The node.
         node: NodeId,
@@ -174,6 +175,17 @@ pub enum Event {
     NodeLeft {
         /// The node.
         node: NodeId,
+    },
+    /// The provider did not carry out a node action. The rest of a growth is dropped. A node that
+    /// was not powered on stays off, or lost. One that was not powered off or returned is cordoned.
+    NodeActionFailed {
+        /// Number of the request.
+        id: ActionId,
+        /// The node; `None` for a growth.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<NodeId>,
+        /// The reason.
+        why: Name,
     },
     /// A GPU broke.
     GpuFailed {

@@ -189,18 +189,32 @@ impl State {
                 .check()
                 .map_err(|e| EventError::BadSpec(e.to_string()))?;
                 let partition = spec.partition.as_ref().map(|p| self.names.intern(p));
+                self.cluster.fulfil(spec);
                 self.cluster.join((**spec).clone(), partition, self.version);
                 Ok(())
             }
             Event::NodeLost { node } => {
                 self.node_status("a lost node", *node, &[NodeStatus::Up], NodeStatus::Lost)
             }
-            Event::NodeReturned { node } => self.node_status(
-                "a returning node",
-                *node,
-                &[NodeStatus::Lost, NodeStatus::Off],
-                NodeStatus::Up,
-            ),
+            Event::NodeReturned { node } => {
+                self.node_status(
+                    "a returning node",
+                    *node,
+                    &[NodeStatus::Lost, NodeStatus::Off],
+                    NodeStatus::Up,
+                )?;
+                self.cluster.came_back(*node);
+                Ok(())
+            }
+            Event::NodeActionFailed { id, node, why } => {
+                match self.cluster.fail(self.version, *id, *node, why) {
+                    true => Ok(()),
+                    false => Err(EventError::UnknownNode {
+                        event: "a failed action",
+                        what: format!("action {id}"),
+                    }),
+                }
+            }
             Event::NodeLeft { node } => self.node_status(
                 "a leaving node",
                 *node,
@@ -387,8 +401,10 @@ impl State {
         if matches!(
             action,
             NodeAction::Power { .. } | NodeAction::Grow { .. } | NodeAction::Shrink { .. }
-        ) {
-            self.commands.push(Command::Node(action.clone()));
+        ) && let Some(id) = self.cluster.last_action()
+        {
+            let action = action.clone();
+            self.commands.push(Command::Node { id, action });
         }
         Ok(())
     }
@@ -402,8 +418,12 @@ impl State {
     ) -> Result<(), EventError> {
         match self.cluster.node(node) {
             Some(n) if from.contains(&n.status()) => {
-                self.cluster
-                    .change_node(node, self.version, |n| n.status = to);
+                self.cluster.change_node(node, self.version, |n| {
+                    n.status = to;
+                    if to == NodeStatus::Left {
+                        n.wanted = None;
+                    }
+                });
                 Ok(())
             }
             _ => Err(EventError::UnknownNode {

@@ -389,6 +389,9 @@ impl Scheduler for PerVirtualCluster {
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
         self.pipelines[0].1.manage(view, out)
     }
+    fn actions(&self) -> NodeActionKinds {
+        self.pipelines[0].1.actions()
+    }
     fn admit(
         &mut self,
         view: View<'_>,

@@ -27,6 +27,10 @@ impl ClusterManager for Once {
         }
         Validity::UntilEvent
     }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::ALL
+    }
 }
 
 fn managed(cluster: &str, actions: Vec<NodeAction>) -> Bench {
@@ -93,7 +97,10 @@ fn idle_node_leaves_at_once_and_only_once() {
     b.round(100.0);
     b.take_commands();
     b.decide(200.0);
-    let shrink = Command::Node(NodeAction::Shrink { node: NodeId(0) });
+    let shrink = Command::Node {
+        id: ActionId(0),
+        action: NodeAction::Shrink { node: NodeId(0) },
+    };
     assert_eq!(b.commands, [shrink]);
     b.commands.clear();
     b.decide(300.0);
@@ -132,7 +139,125 @@ fn growth_names_a_specification_that_the_cluster_lacks() {
     let mut b = managed("1x1", vec![grow(8), grow(0)]);
     b.round(0.0);
     b.decide(100.0);
-    assert_eq!(b.commands, [Command::Node(grow(8))]);
+    let (id, action) = (ActionId(0), grow(8));
+    assert_eq!(b.commands, [Command::Node { id, action }]);
+    // Both nodes have names; one joins under its name, and another does not fulfil the request.
+    let growing = |b: &Bench| b.core.state().cluster().coming();
+    assert_eq!(growing(&b), 2);
+    let joins = |name: &str, gpus| Event::NodeJoined {
+        spec: Box::new(NodeSpec {
+            name: Some(name.into()),
+            gpus,
+            ..spec.clone()
+        }),
+    };
+    b.event(110.0, joins("grown-0-1", 4));
+    b.event(110.0, joins("other", 8));
+    assert_eq!(growing(&b), 2);
+    b.event(120.0, joins("grown-0-1", 8));
+    assert_eq!(growing(&b), 1);
+    // The provider gives up the rest.
+    let (node, why) = (None, "no room".into());
+    b.event(130.0, Event::NodeActionFailed { id, node, why });
+    assert_eq!(growing(&b), 0);
+}
+
+#[test]
+fn node_that_is_wanted_on_is_not_requested_twice() {
+    let power = |on| NodeAction::Power {
+        node: NodeId(0),
+        on,
+    };
+    let mut b = managed("2x1", vec![power(false), power(true), power(true)]);
+    b.round(0.0);
+    b.decide(100.0);
+    let waking = |b: &Bench| (node(b, 0).status(), node(b, 0).wanted());
+    let on = Wanted::On(ActionId(1));
+    assert_eq!(waking(&b), (NodeStatus::Off, Some(on)));
+    let counters = b.core.counters();
+    assert_eq!((b.commands.len(), counters.stale_actions), (2, 1));
+    b.commands.clear();
+    // The failure of the first action does not concern the second.
+    let (id, why) = (ActionId(0), Name::from("late"));
+    let failed = |id| Event::NodeActionFailed {
+        id,
+        node: Some(NodeId(0)),
+        why: why.clone(),
+    };
+    b.event(110.0, failed(id));
+    assert_eq!(waking(&b), (NodeStatus::Off, Some(on)));
+    b.event(120.0, failed(ActionId(1)));
+    assert_eq!(waking(&b), (NodeStatus::Off, None));
+    assert_eq!(node(&b, 0).failure(), Some(&why));
+    b.event(130.0, Event::NodeReturned { node: NodeId(0) });
+    assert_eq!(
+        (node(&b, 0).failure(), node(&b, 0).is_usable()),
+        (None, true)
+    );
+}
+
+#[test]
+fn node_that_does_not_go_is_up_and_cordoned() {
+    let off = NodeAction::Power {
+        node: NodeId(0),
+        on: false,
+    };
+    let shrink = NodeAction::Shrink { node: NodeId(1) };
+    let mut b = managed("3x1", vec![off, shrink]);
+    b.round(0.0);
+    b.submit(90.0, job(2, 1e6));
+    // Nothing is placed on a node that leaves.
+    assert_eq!(b.round(100.0), "");
+    b.commands.clear();
+    for i in 0..2 {
+        let failed = Event::NodeActionFailed {
+            id: ActionId(i),
+            node: Some(NodeId(i)),
+            why: "it still reports".into(),
+        };
+        b.event(110.0, failed);
+        let cordon = node(&b, i).cordoned().map(Name::as_str);
+        assert_eq!(cordon, Some("it still reports"));
+        assert_eq!(
+            (node(&b, i).status(), node(&b, i).wanted()),
+            (NodeStatus::Up, None)
+        );
+    }
+    let unknown = Event::NodeActionFailed {
+        id: ActionId(2),
+        node: None,
+        why: "unknown".into(),
+    };
+    let mut state = b.core.state().clone();
+    assert!(state.apply(t(120.0), &unknown).is_err());
+}
+
+/// Uses an action that it does not declare.
+struct Undeclared;
+
+impl Stateless for Undeclared {}
+
+impl ClusterManager for Undeclared {
+    fn manage(&self, (): &mut (), _: View<'_>, out: &mut NodeActions) -> Validity {
+        out.push(NodeAction::Shrink { node: NodeId(0) });
+        Validity::UntilEvent
+    }
+}
+
+#[test]
+fn undeclared_node_action_is_an_error_of_the_policy() {
+    let policy = Composition::new("undeclared")
+        .cluster(Undeclared)
+        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+        .placement(FirstFit)
+        .build()
+        .unwrap();
+    let mut b = Bench::new("1x1", rounds(100.0), policy);
+    b.submit(0.0, job(1, 1e6));
+    let error = b.try_decide(0.0).unwrap_err();
+    let expected =
+        "policy `undeclared` returns nodes, which its `actions` do not declare".to_owned();
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]

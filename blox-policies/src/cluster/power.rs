@@ -1,11 +1,10 @@
 //! Power saving: switches nodes off while few are needed.
 
 use blox_core::{
-    ClusterManager, Node, NodeAction, NodeActions, NodeId, NodeStatus, Policy, Seconds, Time,
-    Validity, View,
+    ClusterManager, Node, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeStatus,
+    Policy, Seconds, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Constants of Helios' energy service (SC 2021, section 4.3.2, and its artifact).
@@ -137,13 +136,11 @@ pub struct PowerSaving {
     every: Seconds,
 }
 
-/// The plan so far, the next check, and the nodes that are powering on.
+/// The plan so far, and the next check.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Power {
     plan: PowerPlan,
     next: u64,
-    /// Nodes that were ordered to power on and are still off.
-    waking: BTreeSet<NodeId>,
 }
 
 impl PowerSaving {
@@ -181,9 +178,6 @@ impl ClusterManager for PowerSaving {
         memory.next = look + 1;
         let wake = Validity::Until(at(memory.next));
         let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
-        memory
-            .waking
-            .retain(|n| view.node(*n).is_some_and(|n| n.status() == NodeStatus::Off));
         let total = there().count() as i64;
         let in_use = there()
             .filter(|n| n.free_count() < n.usable_count())
@@ -203,7 +197,7 @@ impl ClusterManager for PowerSaving {
         } else {
             planned.clamp(0, total)
         };
-        let is_on = |n: &&Node| n.status() != NodeStatus::Off || memory.waking.contains(&n.id());
+        let is_on = |n: &&Node| n.status() != NodeStatus::Off || n.is_waking();
         let mut on = there().filter(is_on).count() as i64;
         let nodes: Vec<&Node> = there().collect();
         for node in nodes.iter().rev() {
@@ -217,7 +211,7 @@ impl ClusterManager for PowerSaving {
             }
         }
         for node in nodes {
-            if on < wanted && node.status() == NodeStatus::Off && memory.waking.insert(node.id()) {
+            if on < wanted && node.status() == NodeStatus::Off && !node.is_waking() {
                 out.push(NodeAction::Power {
                     node: node.id(),
                     on: true,
@@ -226,6 +220,10 @@ impl ClusterManager for PowerSaving {
             }
         }
         wake
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::of(&[NodeActionKind::PowerOn, NodeActionKind::PowerOff])
     }
 }
 

@@ -3,8 +3,9 @@
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, ClusterManager, Composition, Draft, DraftError, Event,
-    JobId, JobQueue, JobRef, Memory, MemoryError, NodeActions, Phase, Pipeline, PlacementPolicy,
-    Plan, Policy, Reason, Scheduler, SchedulingPolicy, Seconds, Time, Validity, View,
+    JobId, JobQueue, JobRef, Memory, MemoryError, NodeActionKinds, NodeActions, Phase, Pipeline,
+    PlacementPolicy, Plan, Policy, Reason, Scheduler, SchedulingPolicy, Seconds, Time, Validity,
+    View,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -201,6 +202,11 @@ impl ClusterManager for Synthesizer {
     fn manage(&self, memory: &mut Candidates, view: View<'_>, out: &mut NodeActions) -> Validity {
         let validity = self.choose(memory, view);
         memory.current().manage(view, out).and(validity)
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        let all = self.candidates.iter().map(|c| c.actions());
+        all.fold(NodeActionKinds::NONE, NodeActionKinds::and)
     }
 }
 

@@ -10,7 +10,7 @@ use blox_core::cluster::spec::NodeSpec;
 use blox_core::decision::{Command, NodeAction};
 use blox_core::drive::{Backend, Launched};
 use blox_core::event::{Event, Outcome};
-use blox_core::ids::{GpuId, JobId, Name, NodeId};
+use blox_core::ids::{ActionId, GpuId, JobId, Name, NodeId};
 use blox_core::input::Input;
 use blox_core::job::training::{SpeedReport, TrainingReport};
 use blox_core::job::{JobRef, Phase};
@@ -776,8 +776,8 @@ impl ScriptedCluster {
                 self.after(0.0, What::Finishes(*job));
                 Ok(())
             }
-            Command::Node(action) => {
-                self.node_action(action);
+            Command::Node { id, action } => {
+                self.node_action(view, *id, action);
                 Ok(())
             }
             // The loop runs the scheduler.
@@ -789,7 +789,7 @@ impl ScriptedCluster {
         }
     }
 
-    fn node_action(&mut self, action: &NodeAction) {
+    fn node_action(&mut self, view: View<'_>, id: ActionId, action: &NodeAction) {
         match action {
             NodeAction::Power { node, on: true } => {
                 self.after(0.5 * self.script.round, What::PowersOn(*node));
@@ -799,11 +799,16 @@ impl ScriptedCluster {
                     n.0 = Node::Off;
                 }
             }
-            NodeAction::Grow { spec, count } => {
+            NodeAction::Grow { spec, .. } => {
                 let room = 32usize.saturating_sub(self.nodes.len());
-                for _ in 0..(*count as usize).min(room) {
+                let names = view.cluster().growth(id).map(|growth| &growth.names);
+                for name in names.into_iter().flatten().take(room) {
+                    let name = Some(name.clone());
                     let spec = (**spec).clone();
-                    self.after(0.5 * self.script.round, What::Joins(spec));
+                    self.after(
+                        0.5 * self.script.round,
+                        What::Joins(NodeSpec { name, ..spec }),
+                    );
                 }
             }
             NodeAction::Shrink { node } => self.after(0.0, What::Leaves(*node)),

@@ -8,7 +8,8 @@ use super::verify::verify;
 use crate::random::SplitMix;
 use blox_core::Request;
 use blox_core::decision::{
-    Action, AdmissionDecision, AdmissionDecisions, NodeAction, NodeActions, Plan, Validity,
+    Action, AdmissionDecision, AdmissionDecisions, NodeAction, NodeActionKinds, NodeActions, Plan,
+    Validity,
 };
 use blox_core::drive::{drive, run_ready};
 use blox_core::event::{Event, Outcome};
@@ -1138,6 +1139,10 @@ impl Scheduler for Watched {
 
     fn restore(&mut self, saved: Value) -> Result<(), MemoryError> {
         self.inner.restore(saved)
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        self.inner.actions()
     }
 
     fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {

@@ -6,8 +6,8 @@ use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
 use crate::protocol::message::{Exit, Progress, Status, Task};
 use crate::protocol::record::Record;
 use blox_core::{
-    Assignment, Command, Event, GpuCount, JobId, JobRef, Name, NodeAction, NodeId, NodeStatus,
-    Outcome as How, Phase, Reason, Seconds, View,
+    Assignment, Command, Event, GpuCount, JobId, JobRef, Name, Node, NodeId, NodeStatus,
+    Outcome as How, Phase, Reason, Seconds, View, Wanted,
 };
 use std::sync::Arc;
 
@@ -34,11 +34,7 @@ impl Launches {
                 self.want(out, id, Goal::Stop);
             }
             Command::Finish { job } => self.end_job(view, *job, Goal::Finish, out),
-            Command::Node(NodeAction::Power { node, on: true }) => {
-                // The node is up as soon as it reports.
-                self.waking.insert(*node);
-            }
-            // Other nodes join and leave by themselves on a cluster.
+            Command::Node { id, action } => self.note_request(view, *id, action, out),
             _ => {}
         }
     }
@@ -77,6 +73,7 @@ impl Launches {
             self.awake_since = now;
         }
         self.last_tick = now;
+        self.tick_requests(now, view, out);
         let heard = |(node, link): (&NodeId, &Link)| (*node, link.heard, link.last_heard());
         let nodes: Vec<_> = self.links.iter().map(heard).collect();
         for (node, heard, spoke) in nodes {
@@ -84,9 +81,11 @@ impl Launches {
             if now - silent_since < self.timers.lost {
                 continue;
             }
+            // The silence of a node that is being returned is no loss.
+            let leaves = |n: &Node| matches!(n.wanted(), Some(Wanted::Leave(_)));
             if view
                 .node(node)
-                .is_some_and(|n| n.status() == NodeStatus::Up)
+                .is_some_and(|n| n.status() == NodeStatus::Up && !leaves(n))
             {
                 self.lost(node, now, out);
             }

@@ -5,6 +5,7 @@
 //! rebuilt from the nodes' reports after a restart.
 
 mod advance;
+mod nodes;
 mod orders;
 pub(super) mod report;
 mod said;
@@ -13,14 +14,16 @@ mod tests;
 mod training;
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
-use super::message::{Exit, Final, Orders, Progress, Said, Status, Task};
+use super::message::{Exit, Final, NodeRequest, Orders, Progress, Said, Status, Task};
 use super::record::Record;
 use super::scheduler::MORE_NODES;
 use super::timers::Timers;
 use blox_core::{
-    AdmissionDecision, Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time, View,
+    ActionId, AdmissionDecision, Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time,
+    View,
 };
 use crc32c::crc32c;
+pub use nodes::{NodeLimits, RequestTotals, Requested};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -265,6 +268,12 @@ pub struct Durable {
     /// Totals of archived jobs.
     #[serde(default)]
     pub archived: Archived,
+    /// Requests to the provider of nodes that have not ended.
+    #[serde(with = "pairs", default)]
+    pub requests: BTreeMap<ActionId, Requested>,
+    /// Numbers of ended requests.
+    #[serde(default)]
+    pub requests_ended: RequestTotals,
 }
 
 impl Durable {
@@ -364,6 +373,26 @@ impl Durable {
                 steps,
             } => self.steps.entry(*job).or_default().add(gpu_type, *steps),
             Record::Archived { jobs } => self.drop_archived(jobs),
+            Record::Requested { node, request } => {
+                let requested = Requested {
+                    node: *node,
+                    request: (**request).clone(),
+                    accepted: false,
+                };
+                self.requests.insert(request.id, requested);
+            }
+            Record::Accepted { id } => {
+                if let Some(requested) = self.requests.get_mut(id) {
+                    requested.accepted = true;
+                }
+            }
+            Record::Resolved { id, failed } => {
+                if self.requests.remove(id).is_some() {
+                    let ended = &mut self.requests_ended;
+                    ended.failed += u64::from(*failed);
+                    ended.done += u64::from(!*failed);
+                }
+            }
             Record::Closed { id, failed } => {
                 self.attempts.remove(id);
                 if *failed {
@@ -532,6 +561,8 @@ pub struct Outcome {
     pub orders: Vec<Orders>,
     /// Failed jobs that are retried, with their number of failures.
     pub failed: Vec<(JobId, u32)>,
+    /// Requests to make once the records are on disk.
+    pub requests: Vec<NodeRequest>,
     /// Reason why the reporting node is not admitted.
     pub refused: Option<String>,
     /// Nodes that need orders.
@@ -599,6 +630,8 @@ pub struct Ignored {
     pub accounted: u64,
     /// Nodes that were not admitted.
     pub refused_nodes: u64,
+    /// Answers of the provider to requests that had ended.
+    pub late_answers: u64,
 }
 
 /// Converts between this machine's clock and the cluster's time, which may run faster in
@@ -636,6 +669,7 @@ impl ClusterClock {
 #[derive(Clone, Debug)]
 pub struct Launches {
     timers: Timers,
+    limits: NodeLimits,
     clock: ClusterClock,
     durable: Durable,
     links: BTreeMap<NodeId, Link>,
@@ -652,8 +686,8 @@ pub struct Launches {
     launch_by: BTreeMap<AttemptId, Millis>,
     /// Launches of which at least one node has reported a state after [`Status::Prepared`].
     going: BTreeSet<AttemptId>,
-    /// Nodes that were powered off and have been requested again.
-    waking: BTreeSet<NodeId>,
+    /// Time at which each open request was made in this run of the scheduler.
+    asked: BTreeMap<ActionId, Millis>,
     last_tick: Millis,
     /// End of the scheduler's last own suspension. The scheduler does not count its own suspension
     /// as silence of the nodes.
@@ -663,7 +697,7 @@ pub struct Launches {
 
 impl Launches {
     /// Creates the state at the start of the scheduler from the persisted state.
-    pub fn new(timers: Timers, durable: Durable, clock: ClusterClock) -> Self {
+    pub fn new(timers: Timers, limits: NodeLimits, durable: Durable, clock: ClusterClock) -> Self {
         let now = clock.began;
         let links = durable.nodes.iter().map(|(node, known)| {
             let mut link = Link::new(now);
@@ -681,6 +715,7 @@ impl Launches {
         let launch_by = durable.attempts.keys().map(|id| (*id, now + timers.launch));
         Launches {
             timers,
+            limits,
             clock,
             links: links.collect(),
             seen: BTreeMap::new(),
@@ -690,7 +725,7 @@ impl Launches {
             began: BTreeMap::new(),
             launch_by: launch_by.collect(),
             going: BTreeSet::new(),
-            waking: BTreeSet::new(),
+            asked: BTreeMap::new(),
             last_tick: now,
             awake_since: now,
             ignored: Ignored::default(),
@@ -743,7 +778,6 @@ impl Launches {
     /// Discards the volatile state of a removed node.
     pub(super) fn part_with(&mut self, node: NodeId) {
         self.links.remove(&node);
-        self.waking.remove(&node);
     }
 
     /// Returns the address in a node's last report.

@@ -6,6 +6,7 @@ use crate::protocol::message::{AttemptReport, Exit, Order, Orders, Report, Statu
 use crate::protocol::record::Record;
 use blox_core::{
     Event, Name, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome as How, Phase, View,
+    Wanted,
 };
 
 /// Reason of the cordon on a node that must leave before it joins with its new inventory.
@@ -166,6 +167,14 @@ impl Launches {
         let (Some(old), Some(link)) = (view.node(node), self.links.get(&node)) else {
             return node;
         };
+        // A node that is to be off, or to leave, does not join anew.
+        let goes = match old.status() {
+            NodeStatus::Off => !self.is_waking(node),
+            _ => matches!(old.wanted(), Some(Wanted::Leave(_))),
+        };
+        if goes {
+            return node;
+        }
         // The core has not yet received the ends that this report caused.
         let idle = link.strays.is_empty() && is_idle(view, old) && self.open_on(node).is_empty();
         let up = old.status() == NodeStatus::Up;
@@ -446,19 +455,20 @@ impl Launches {
         r: &Report,
         out: &mut Outcome,
     ) {
-        let lost = view.node(node).is_some_and(|n| match n.status() {
-            NodeStatus::Lost => true,
-            NodeStatus::Off => self.waking.contains(&node),
+        let status = view.node(node).map(Node::status);
+        // Losses before a node was powered off do not count once the scheduler wants it on.
+        let lost = match status {
+            Some(NodeStatus::Lost) => self.quarantined(node, now) == Millis(0),
+            Some(NodeStatus::Off) => self.is_waking(node),
             _ => false,
-        });
+        };
         // A delayed report to an earlier run of the scheduler may not list the latest launches.
         let current = r.epoch == self.durable.epoch;
         let clear = self.links.get(&node).is_some_and(|l| l.strays.is_empty());
-        if lost && current && clear && self.quarantined(node, now) == Millis(0) {
+        if lost && current && clear {
             if let Some(why) = name_is_taken(view, Some(node), r) {
                 return self.refuse(why, out);
             }
-            self.waking.remove(&node);
             self.incarnate(node, r, out);
             out.events.push(Event::NodeReturned { node });
         }

@@ -11,11 +11,11 @@ pub mod topology;
 
 use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
-use crate::ids::{GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
+use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 use crate::units::Time;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
-use spec::{ClusterSpec, MAX_JOBS_PER_GPU, NodeSpec};
+use spec::{ClusterSpec, MAX_JOBS_PER_GPU, MAX_NODES, NodeSpec};
 
 const NOBODY: u32 = u32::MAX;
 
@@ -201,6 +201,32 @@ pub struct Drain {
     pub then: AfterDrain,
 }
 
+/// The last node action that a provider must carry out on a node. The cluster manager sees it, so
+/// that it does not repeat the action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Wanted {
+    /// The node is being powered on, and is not up yet.
+    On(ActionId),
+    /// The node was powered off.
+    Off(ActionId),
+    /// The node is being returned to its provider. It takes no new jobs.
+    Leave(ActionId),
+}
+
+/// Requested nodes that have not joined.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Growth {
+    /// Number of the request.
+    pub id: ActionId,
+    /// Specification of each node. Its own name is the start of the reserved names.
+    pub spec: NodeSpec,
+    /// Reserved names of the nodes that have not joined.
+    pub names: Vec<Name>,
+}
+
 /// A node in the scheduler's state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
@@ -213,6 +239,10 @@ pub struct Node {
     pub(crate) cordon: Option<Name>,
     #[serde(default)]
     pub(crate) drain: Option<Drain>,
+    #[serde(default)]
+    pub(crate) wanted: Option<Wanted>,
+    #[serde(default)]
+    pub(crate) failure: Option<Name>,
     pub(crate) failed: u64,
     pub(crate) allocated: u64,
     /// Usable GPUs, allocated ones included.
@@ -268,9 +298,21 @@ impl Node {
     pub fn drain(&self) -> Option<Drain> {
         self.drain
     }
+    /// Returns the last action on the node that needs a provider, until the node is as wanted.
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.wanted
+    }
+    /// Returns whether the node is being powered on.
+    pub fn is_waking(&self) -> bool {
+        matches!(self.wanted, Some(Wanted::On(_)))
+    }
+    /// Returns why the node was not powered on, until the next action or until it returns.
+    pub fn failure(&self) -> Option<&Name> {
+        self.failure.as_ref()
+    }
     /// Returns whether new jobs may be placed on the node.
     pub fn is_usable(&self) -> bool {
-        self.status == NodeStatus::Up && self.cordon.is_none()
+        self.status == NodeStatus::Up && self.cordon.is_none() && self.wanted.is_none()
     }
     /// Returns how many jobs may share one of its GPUs, from 1 to [`MAX_JOBS_PER_GPU`].
     pub fn jobs_per_gpu(&self) -> u32 {
@@ -340,6 +382,11 @@ pub struct Cluster {
     /// Nodes with a drain, in the order of their drains.
     #[serde(default)]
     draining: Vec<NodeId>,
+    /// Number of actions so far that need a provider.
+    #[serde(default)]
+    actions: u32,
+    #[serde(default)]
+    growing: Vec<Growth>,
 }
 
 impl Cluster {
@@ -358,6 +405,26 @@ impl Cluster {
     #[inline]
     pub fn node_of(&self, gpu: GpuId) -> Option<NodeId> {
         self.gpu_node.get(gpu.index()).copied()
+    }
+
+    /// Returns the requests for nodes that have not all joined, oldest first.
+    pub fn growing(&self) -> &[Growth] {
+        &self.growing
+    }
+
+    /// Returns a request for nodes that have not all joined.
+    pub fn growth(&self, id: ActionId) -> Option<&Growth> {
+        self.growing.iter().find(|growth| growth.id == id)
+    }
+
+    /// Returns the number of requested nodes that have not joined.
+    pub fn coming(&self) -> usize {
+        self.growing.iter().map(|growth| growth.names.len()).sum()
+    }
+
+    /// Returns the number of the last action that needs a provider.
+    pub(crate) fn last_action(&self) -> Option<ActionId> {
+        self.actions.checked_sub(1).map(ActionId)
     }
 
     /// Returns the GPU types in order of declaration.
@@ -447,6 +514,8 @@ impl Cluster {
             status: NodeStatus::Up,
             cordon: None,
             drain: None,
+            wanted: None,
+            failure: None,
             failed: 0,
             allocated: 0,
             usable: 0,
@@ -471,21 +540,25 @@ impl Cluster {
     pub(crate) fn manage(&mut self, names: &mut Names, version: u64, action: &NodeAction) -> bool {
         let Some(id) = action.node() else {
             return match action {
-                NodeAction::Grow { spec, count } => *count > 0 && is_valid(spec),
+                NodeAction::Grow { spec, count } => self.grow(spec, *count),
                 _ => false,
             };
         };
         let Some(node) = self.node(id) else {
             return false;
         };
+        // A node that is coming or leaving does so before the next such action.
+        let settled = matches!(node.wanted, None | Some(Wanted::Off(_)));
         let possible = match action {
             NodeAction::Power { on: true, .. } => {
-                matches!(node.status(), NodeStatus::Lost | NodeStatus::Off)
+                matches!(node.status(), NodeStatus::Lost | NodeStatus::Off) && settled
             }
             NodeAction::Power { on: false, .. } => {
-                node.status() == NodeStatus::Up && self.is_idle(node)
+                node.status() == NodeStatus::Up && self.is_idle(node) && settled
             }
-            NodeAction::Shrink { .. } => node.status() != NodeStatus::Left && self.is_idle(node),
+            NodeAction::Shrink { .. } => {
+                node.status() != NodeStatus::Left && self.is_idle(node) && settled
+            }
             _ => true,
         };
         if !possible {
@@ -511,13 +584,105 @@ impl Cluster {
                 let partition = partition.as_ref().map(|p| names.intern(p));
                 self.change_node(id, version, |n| n.partition = partition);
             }
-            NodeAction::Power { on: false, .. } => {
+            NodeAction::Power { on, .. } => {
+                let action = self.next_action();
                 self.change_node(id, version, |n| {
-                    (n.status, n.drain) = (NodeStatus::Off, None);
+                    n.failure = None;
+                    if *on {
+                        n.wanted = Some(Wanted::On(action));
+                    } else {
+                        n.wanted = Some(Wanted::Off(action));
+                        (n.status, n.drain) = (NodeStatus::Off, None);
+                    }
                 });
             }
-            NodeAction::Shrink { .. } => self.change_node(id, version, |n| n.drain = None),
-            NodeAction::Power { .. } | NodeAction::Grow { .. } => {}
+            NodeAction::Shrink { .. } => {
+                let action = self.next_action();
+                self.change_node(id, version, |n| {
+                    n.wanted = Some(Wanted::Leave(action));
+                    (n.drain, n.failure) = (None, None);
+                });
+            }
+            NodeAction::Grow { .. } => {}
+        }
+        true
+    }
+
+    fn next_action(&mut self) -> ActionId {
+        self.actions += 1;
+        ActionId(self.actions - 1)
+    }
+
+    /// Notes a request for nodes and reserves a name for each. Returns false if the request is
+    /// invalid.
+    fn grow(&mut self, spec: &NodeSpec, count: u32) -> bool {
+        let all = self.nodes.len() + self.coming() + count as usize;
+        if count == 0 || all > MAX_NODES || !is_valid(spec) {
+            return false;
+        }
+        let id = self.next_action();
+        let start = spec.name.as_ref().map_or("grown", Name::as_str);
+        let names = (0..count).map(|i| Name::from(format!("{start}-{id}-{i}")));
+        self.growing.push(Growth {
+            id,
+            spec: spec.clone(),
+            names: names.collect(),
+        });
+        true
+    }
+
+    /// Notes that a node joins: it fulfils the part of a growth that reserved its name.
+    pub(crate) fn fulfil(&mut self, spec: &NodeSpec) {
+        let Some(name) = &spec.name else { return };
+        let alike = |wanted: &NodeSpec| {
+            let of_type = wanted.gpu_type.is_none() || wanted.gpu_type == spec.gpu_type;
+            wanted.gpus == spec.gpus && of_type
+        };
+        for growth in self.growing.iter_mut().filter(|g| alike(&g.spec)) {
+            growth.names.retain(|reserved| reserved != name);
+        }
+        self.growing.retain(|growth| !growth.names.is_empty());
+    }
+
+    /// Notes that a node has come back. A node that is being returned still leaves.
+    pub(crate) fn came_back(&mut self, id: NodeId) {
+        let leaves = |n: &Node| matches!(n.wanted, Some(Wanted::Leave(_)));
+        if let Some(node) = self.node(id).filter(|n| !leaves(n)) {
+            let version = node.changed;
+            self.change_node(id, version, |n| (n.wanted, n.failure) = (None, None));
+        }
+    }
+
+    /// Notes that a provider did not carry out an action. Returns false if there was no such action.
+    pub(crate) fn fail(
+        &mut self,
+        version: u64,
+        action: ActionId,
+        node: Option<NodeId>,
+        why: &Name,
+    ) -> bool {
+        if action.0 >= self.actions {
+            return false;
+        }
+        let Some(id) = node else {
+            self.growing.retain(|growth| growth.id != action);
+            return true;
+        };
+        let Some(node) = self.node(id) else {
+            return false;
+        };
+        match node.wanted {
+            Some(Wanted::On(a)) if a == action => self.change_node(id, version, |n| {
+                (n.wanted, n.failure) = (None, Some(why.clone()));
+            }),
+            Some(Wanted::Off(a)) if a == action => self.change_node(id, version, |n| {
+                (n.wanted, n.status, n.cordon) = (None, NodeStatus::Up, Some(why.clone()));
+            }),
+            Some(Wanted::Leave(a)) if a == action => self.change_node(id, version, |n| {
+                (n.wanted, n.cordon) = (None, Some(why.clone()));
+            }),
+            // A later action decides about the node.
+            _ => {}
         }
         true
     }

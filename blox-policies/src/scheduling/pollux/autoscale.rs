@@ -38,7 +38,7 @@ impl Autoscale {
             .filter(|n| n.is_usable())
             .map(|n| n.id())
             .collect();
-        let count = up.len() as u32;
+        let count = (up.len() + view.cluster().coming()) as u32;
         if utility > self.high && count < self.nodes.1 {
             if let Some(last) = up.last().and_then(|id| view.node(*id)) {
                 // The provider names the new node.
@@ -51,7 +51,7 @@ impl Autoscale {
                     count: 1,
                 });
             }
-        } else if utility < self.low && count > self.nodes.0 {
+        } else if utility < self.low && up.len() as u32 > self.nodes.0 {
             let cluster = view.cluster();
             let busy: BTreeSet<NodeId> = view
                 .placed()

@@ -8,8 +8,9 @@ pub use autoscale::Autoscale;
 
 use crate::placement::OnNodes;
 use blox_core::{
-    ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActions, NodeId,
-    Place, Policy, Request, SchedulingPolicy, Seconds, Shape, Validity, View,
+    ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
+    NodeActionKinds, NodeActions, NodeId, Place, Policy, Request, SchedulingPolicy, Seconds, Shape,
+    Validity, View,
 };
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
@@ -154,6 +155,13 @@ impl ClusterManager for Pollux {
         match &self.autoscale {
             Some(autoscale) => autoscale.manage(&mut memory.utility, view, out),
             None => Validity::UntilEvent,
+        }
+    }
+
+    fn actions(&self) -> NodeActionKinds {
+        match self.autoscale {
+            Some(_) => NodeActionKinds::of(&[NodeActionKind::Grow, NodeActionKind::Shrink]),
+            None => NodeActionKinds::NONE,
         }
     }
 }

@@ -95,6 +95,29 @@ pub(crate) struct SchedulerArgs {
         help_heading = "Cluster"
     )]
     pub policy_limit: u64,
+    /// Program that powers nodes on and provides new ones; its argument lists their names,
+    /// separated by commas, and $BLOX_NODE_REQUEST names a JSON file with the request
+    #[arg(long, value_name = "PROGRAM", help_heading = "Cluster")]
+    pub resume_program: Option<PathBuf>,
+    /// Program that powers nodes off and takes them back, called like --resume-program
+    #[arg(long, value_name = "PROGRAM", help_heading = "Cluster")]
+    pub suspend_program: Option<PathBuf>,
+    /// Longest time from the call of --resume-program until a node reports
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        help_heading = "Cluster"
+    )]
+    pub resume_limit: u64,
+    /// Longest time from the call of --suspend-program until a node's last report
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        help_heading = "Cluster"
+    )]
+    pub suspend_limit: u64,
     /// Divide all timers of the protocol by this factor, for tests on one machine
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
     pub faster: u64,

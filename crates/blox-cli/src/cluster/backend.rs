@@ -2,15 +2,20 @@
 
 use super::daemons::runtime;
 use crate::Failure;
+use async_trait::async_trait;
 use blox_cluster::client::{Client, Token};
-use blox_cluster::protocol::Timers;
 use blox_cluster::protocol::scheduler::Settings;
+use blox_cluster::protocol::{NodeRequest, Timers};
+use blox_cluster::provider::{NodeProvider, ProviderError};
 use blox_cluster::shell::{node, scheduler, service};
 use blox_cluster::wire::pb;
-use blox_core::{NodeSpec, Pipeline};
+use blox_core::{Name, NodeActionKind, NodeActionKinds, NodeSpec, Pipeline};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 /// Simulated seconds per second: a round of five minutes takes one second.
 const SPEED: f64 = 300.0;
@@ -57,24 +62,122 @@ pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
         timers: Timers::default().divided_by(FASTER),
         wait_for_nodes: NODES as usize,
         speed: SPEED,
+        ..Settings::default()
     };
     let limits = scheduler::Limits::default();
     let dir = folder.0.join("scheduler");
-    let running = scheduler::start(
+    let (to, requests) = mpsc::unbounded_channel();
+    let running = scheduler::start_with(
         &dir,
         settings,
         pipeline,
         limits,
         scheduler::Watch::default(),
+        Arc::new(LocalNodes(to)),
     )
     .map_err(Failure::new)?;
-    let report = runtime()?.block_on(play(running, &folder.0))?;
+    let report = runtime()?.block_on(play(running, requests, &folder.0))?;
     Ok(format!(
         "{name} on {NODES} nodes of {GPUS} GPU slots: {report}"
     ))
 }
 
-async fn play(running: scheduler::Running, dir: &Path) -> Result<String, Failure> {
+/// Provider of nodes that are tasks of this process.
+struct LocalNodes(mpsc::UnboundedSender<NodeRequest>);
+
+impl LocalNodes {
+    fn ask(&self, request: &NodeRequest) -> Result<(), ProviderError> {
+        let sent = self.0.send(request.clone());
+        sent.map_err(|_| ProviderError::Other("the rehearsal is over".to_owned()))
+    }
+}
+
+#[async_trait]
+impl NodeProvider for LocalNodes {
+    fn can(&self) -> NodeActionKinds {
+        NodeActionKinds::ALL
+    }
+
+    async fn resume(&self, request: &NodeRequest) -> Result<(), ProviderError> {
+        self.ask(request)
+    }
+
+    async fn suspend(&self, request: &NodeRequest) -> Result<(), ProviderError> {
+        self.ask(request)
+    }
+}
+
+/// The running node managers. A node manager ends when its sender is dropped.
+struct Managers {
+    at: String,
+    dir: PathBuf,
+    program: PathBuf,
+    running: BTreeMap<Name, watch::Sender<()>>,
+    tasks: JoinSet<()>,
+}
+
+impl Managers {
+    fn start(&mut self, name: &Name, spec: NodeSpec) {
+        if self.running.contains_key(name) {
+            return;
+        }
+        let settings = node::NodeSettings {
+            scheduler: format!("http://{}", self.at),
+            dir: self.dir.join(name.as_str()),
+            offer: NodeSpec {
+                name: Some(name.clone()),
+                ..spec
+            },
+            address: "127.0.0.1".to_owned(),
+            timers: Timers::default().divided_by(FASTER),
+            shim: vec![
+                self.program.to_string_lossy().into_owned(),
+                "shim".to_owned(),
+            ],
+            devices: Vec::new(),
+            token: Token::none(),
+            logs: node::LogRoom::default(),
+        };
+        let (stop, mut stopped) = watch::channel(());
+        self.running.insert(name.clone(), stop);
+        self.tasks.spawn(async move {
+            let stop = async move { while stopped.changed().await.is_ok() {} };
+            // A node manager that fails is lost for the scheduler.
+            let _ = node::run(settings, stop, |_| {}).await;
+        });
+    }
+
+    /// Carries out requests until `over`.
+    async fn serve(
+        mut self,
+        mut requests: mpsc::UnboundedReceiver<NodeRequest>,
+        mut over: watch::Receiver<bool>,
+    ) {
+        loop {
+            let request = tokio::select! {
+                _ = over.wait_for(|over| *over) => break,
+                request = requests.recv() => request,
+            };
+            let Some(request) = request else { break };
+            for name in &request.names {
+                match request.action {
+                    NodeActionKind::PowerOn | NodeActionKind::Grow => {
+                        self.start(name, request.spec.clone());
+                    }
+                    _ => drop(self.running.remove(name)),
+                }
+            }
+        }
+        self.running.clear();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+async fn play(
+    running: scheduler::Running,
+    requests: mpsc::UnboundedReceiver<NodeRequest>,
+    dir: &Path,
+) -> Result<String, Failure> {
     let (over, told) = watch::channel(false);
     let (tx, ready) = tokio::sync::oneshot::channel();
     let any = ([127, 0, 0, 1], 0).into();
@@ -95,34 +198,20 @@ async fn play(running: scheduler::Running, dir: &Path) -> Result<String, Failure
         },
     ));
     let at = ready.await.map_err(Failure::new)?.to_string();
-    let program = std::env::current_exe().map_err(Failure::new)?;
-    let mut nodes = tokio::task::JoinSet::new();
+    let mut managers = Managers {
+        at: at.clone(),
+        dir: dir.to_owned(),
+        program: std::env::current_exe().map_err(Failure::new)?,
+        running: BTreeMap::new(),
+        tasks: JoinSet::new(),
+    };
     for i in 0..NODES {
-        let settings = node::NodeSettings {
-            scheduler: format!("http://{at}"),
-            dir: dir.join(format!("node-{i}")),
-            offer: NodeSpec {
-                name: Some(format!("node-{i}").into()),
-                ..NodeSpec::with_gpus(GPUS)
-            },
-            address: "127.0.0.1".to_owned(),
-            timers: Timers::default().divided_by(FASTER),
-            shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
-            devices: Vec::new(),
-            token: Token::none(),
-            logs: node::LogRoom::default(),
-        };
-        let mut stop = told.clone();
-        nodes.spawn(async move {
-            let stop = async move {
-                let _ = stop.wait_for(|over| *over).await;
-            };
-            node::run(settings, stop, |_| {}).await
-        });
+        managers.start(&format!("node-{i}").into(), NodeSpec::with_gpus(GPUS));
     }
+    let managers = tokio::spawn(managers.serve(requests, told));
     let result = watch_jobs(&at, dir).await;
     let _ = over.send(true);
-    while nodes.join_next().await.is_some() {}
+    managers.await.map_err(Failure::new)?;
     served.await.map_err(Failure::new)?.map_err(Failure::new)?;
     result
 }

@@ -6,15 +6,18 @@ use crate::failure::Code;
 use crate::resolve::Experiment;
 use crate::{Failure, OK, Terminal, config};
 use blox_cluster::client::{self, Token};
-use blox_cluster::protocol::Timers;
+use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;
+use blox_cluster::protocol::{Millis, Timers};
 use blox_cluster::shell::gpus::{self, Gpu};
+use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{node, scheduler, service, shim};
-use blox_core::NodeSpec;
 use blox_core::journal::{Journal, JsonLines};
 use blox_core::registry::Registry;
+use blox_core::{NodeActionKind, NodeSpec};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Creates a runtime for few sockets and little work.
@@ -80,6 +83,10 @@ pub(super) fn scheduler(
     let pipeline = Experiment::of(config::scheduler(a.simulate)?, registry)?.pipeline(0)?;
     let settings = Settings {
         timers: Timers::default().divided_by(a.faster),
+        limits: NodeLimits {
+            come: Millis::secs(a.resume_limit),
+            go: Millis::secs(a.suspend_limit),
+        },
         wait_for_nodes: a.wait_for_nodes,
         ..Settings::default()
     };
@@ -91,8 +98,10 @@ pub(super) fn scheduler(
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);
     let listen = runtime.block_on(listen).map_err(Failure::new)?;
-    let running =
-        scheduler::start(&a.state_dir, settings, pipeline, limits, watch).map_err(Failure::new)?;
+    let requests = a.state_dir.join("node-requests");
+    let nodes = Arc::new(Programs::new(a.resume_program, a.suspend_program, requests));
+    let running = scheduler::start_with(&a.state_dir, settings, pipeline, limits, watch, nodes)
+        .map_err(start_failure)?;
     let err = std::cell::RefCell::new(&mut *terminal.err);
     let ready = |at: SocketAddr, metrics: Option<SocketAddr>| {
         let mut err = err.borrow_mut();
@@ -118,6 +127,18 @@ pub(super) fn scheduler(
         ))
         .map_err(Failure::new)?;
     Ok(OK)
+}
+
+/// Names the option that a scheduler with node actions needs.
+fn start_failure(error: scheduler::SchedulerError) -> Failure {
+    let scheduler::SchedulerError::CannotAct { name, action } = &error else {
+        return Failure::new(error);
+    };
+    let option = match action {
+        NodeActionKind::PowerOn | NodeActionKind::Grow => "--resume-program",
+        _ => "--suspend-program",
+    };
+    Failure::new(format!("`{name}` {action}: give {option}"))
 }
 
 /// Creates a journal. An existing file is not overwritten, since it is the only record of its run.
