@@ -179,8 +179,8 @@ pub enum AfterDrain {
 }
 
 impl NodeAction {
-    /// Returns the name of the kind of action, such as `shrink`.
-    pub fn kind(&self) -> &'static str {
+    /// Returns the name of the action, such as `shrink`.
+    pub fn name(&self) -> &'static str {
         match self {
             NodeAction::Cordon { .. } => "cordon",
             NodeAction::Uncordon { .. } => "uncordon",

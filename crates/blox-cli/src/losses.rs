@@ -31,8 +31,8 @@ impl IdleActions {
         IdleActions {
             count: report.counters.stale_actions,
             first: first.map(|action| match action.node() {
-                Some(node) => format!("`{}` of node {node}", action.kind()),
-                None => format!("`{}`", action.kind()),
+                Some(node) => format!("`{}` of node {node}", action.name()),
+                None => format!("`{}`", action.name()),
             }),
         }
     }
