@@ -2,11 +2,13 @@
 //! thread's copy, with nodes that report as node managers do.
 
 use blox::backend::{Core, Follower, Input, Saved as SavedCore};
-use blox::core::{ClusterSpec, Event, JobId, JobSpec, Name, NodeSpec, Outcome, Pipeline, Time};
+use blox::core::{
+    ClusterSpec, Event, JobId, JobSpec, Name, NodeActionKind, NodeSpec, Outcome, Pipeline, Time,
+};
 use blox_cluster::protocol::scheduler::{Controller, Effect, Heard, Request, Saved, Settings};
 use blox_cluster::protocol::{
-    AttemptId, AttemptReport, ClusterId, Exit, Fence, Final, Incarnation, Millis, Orders, Progress,
-    Record, Report, Said, Session, Status, Task, Wish,
+    AttemptId, AttemptReport, ClusterId, Exit, Fence, Final, Incarnation, Millis, NodeRequest,
+    Orders, Progress, Record, Report, Said, Session, Status, Task, Wish,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ struct NodeModel {
     seq: u64,
     incarnation: Incarnation,
     parts: BTreeMap<AttemptId, Part>,
+    /// The provider has switched it off, or taken it back.
+    off: bool,
 }
 
 /// A cluster under the daemon's scheduler.
@@ -79,6 +83,7 @@ pub fn rehearse(
         seq: 0,
         incarnation: Incarnation(0),
         parts: BTreeMap::new(),
+        off: false,
     });
     let mut rehearsal = Rehearsal {
         machine,
@@ -126,6 +131,9 @@ impl Rehearsal {
     fn beat(&mut self) {
         self.now += BEAT;
         for node in 0..self.nodes.len() {
+            if self.nodes[node].off {
+                continue;
+            }
             self.work(node);
             let report = self.report(node);
             self.step(Heard::Report(report));
@@ -191,11 +199,47 @@ impl Rehearsal {
         if self.machine.refused_events() != before {
             self.refused.push(self.machine.last_refused().to_owned());
         }
+        let mut accepted = Vec::new();
         for effect in step.effects {
-            let Effect::Send(orders) = effect;
-            self.obey(&orders);
+            match effect {
+                Effect::Send(orders) => self.obey(&orders),
+                Effect::Provide(request) => {
+                    self.provide(&request);
+                    accepted.push(request.id);
+                }
+            }
         }
         self.follow(step.records);
+        for id in accepted {
+            self.step(Heard::Provided(id, Ok(())));
+        }
+    }
+
+    /// Carries out a request for nodes.
+    fn provide(&mut self, request: &NodeRequest) {
+        let comes = matches!(
+            request.action,
+            NodeActionKind::PowerOn | NodeActionKind::Grow
+        );
+        for name in &request.names {
+            let of_name =
+                |n: &&mut NodeModel| n.name == *name || n.spec.name.as_ref() == Some(name);
+            match self.nodes.iter_mut().find(of_name) {
+                Some(node) => node.off = !comes,
+                None if comes => self.nodes.push(NodeModel {
+                    name: name.clone(),
+                    spec: Arc::new(NodeSpec {
+                        name: Some(name.clone()),
+                        ..request.spec.clone()
+                    }),
+                    seq: 0,
+                    incarnation: Incarnation(0),
+                    parts: BTreeMap::new(),
+                    off: false,
+                }),
+                None => {}
+            }
+        }
     }
 
     /// The policy's copy follows the core and answers its questions.

@@ -140,6 +140,7 @@ impl Gang {
                             self.has[node].remove(&id.attempt);
                         }
                     }
+                    Effect::Provide(request) => panic!("{request}"),
                 }
             }
         }
