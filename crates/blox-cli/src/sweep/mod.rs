@@ -47,8 +47,9 @@ pub(super) fn sweep(
     let (mut rows, mut lost): (Vec<Option<Row>>, Vec<Lost>) = plan
         .runs
         .iter()
-        .map(|run| match store.as_ref()?.finished(&plan, run)? {
-            (figures, lost) => Some((Ok(store::row(&plan, run, figures)), lost)),
+        .map(|run| {
+            let (figures, lost) = store.as_ref()?.finished(&plan, run)?;
+            Some((Ok(store::row(&plan, run, figures)), lost))
         })
         .map(|done| done.map_or((None, Lost::default()), |(row, lost)| (Some(row), lost)))
         .unzip();
