@@ -161,7 +161,9 @@ fn run<F: Future<Output = ()>>(
         let (over, stop) = tokio::sync::oneshot::channel::<()>();
         let listen = service::Listen::bind(([127, 0, 0, 1], 0).into(), None, Token::none());
         let listen = listen.await.unwrap();
-        let ready_at = |at, _| drop(tx.send(at));
+        let ready_at = |at, _| {
+            let _ = tx.send(at);
+        };
         let stopped = async move { drop(stop.await) };
         let served = tokio::spawn(service::serve(
             running,
