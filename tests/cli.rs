@@ -3,7 +3,8 @@
 mod support;
 
 use blox::core::{
-    ClusterManager, Composition, NodeAction, NodeActions, NodeId, Stateless, Validity, View,
+    ClusterManager, Composition, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeId,
+    Stateless, Validity, View,
 };
 #[cfg(feature = "released")]
 use blox::sim::registry::World as _;
@@ -315,6 +316,10 @@ impl ClusterManager for Shrinks {
         }
         Validity::NextRound
     }
+
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::of(&[NodeActionKind::Shrink])
+    }
 }
 
 #[test]
@@ -322,7 +327,7 @@ fn node_actions_without_effect_are_counted() {
     let mut registry = blox::registry();
     registry
         .cluster
-        .add("shrinks", "returns a busy node", &[], |_, _| Ok(Shrinks));
+        .add("shrinks", "returns a busy node", &[], |_, _| Ok(Arc::new(Shrinks)));
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("one.csv");
     fs::write(&trace, "submit_s,gpus,duration_s\n0,1,1000\n").unwrap();
