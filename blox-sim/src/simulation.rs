@@ -17,7 +17,7 @@ use blox_core::journal::Journal;
 use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
-    ClusterSpec, Event, JobId, MetricCollector, Phase, Pipeline, Scheduler, State, Time,
+    ClusterSpec, Event, JobId, MetricCollector, NodeAction, Phase, Pipeline, Scheduler, State, Time,
 };
 use std::sync::Arc;
 
@@ -84,6 +84,8 @@ pub struct Report {
     pub workload_info: WorkloadInfo,
     /// Counters of the core.
     pub counters: Counters,
+    /// First node action of the cluster manager without effect.
+    pub stale_action: Option<NodeAction>,
     /// How the simulation ended.
     pub ended: Ended,
     /// Time of the end.
@@ -111,6 +113,7 @@ impl Report {
             resized: 0,
             workload_info: WorkloadInfo::default(),
             counters,
+            stale_action: None,
             ended,
             end,
             collected: Collected::default(),
@@ -531,6 +534,7 @@ impl Simulation {
             resized: recorder.resized,
             workload_info: recorder.workload_info,
             counters,
+            stale_action: core.stale_action().cloned(),
             ended: backend.ended,
             end,
             collected: Collected(theirs),

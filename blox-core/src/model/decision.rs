@@ -177,6 +177,19 @@ pub enum AfterDrain {
 }
 
 impl NodeAction {
+    /// Returns the name of the kind of action, such as `shrink`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            NodeAction::Cordon { .. } => "cordon",
+            NodeAction::Uncordon { .. } => "uncordon",
+            NodeAction::Move { .. } => "move",
+            NodeAction::Power { .. } => "power",
+            NodeAction::Drain { .. } => "drain",
+            NodeAction::Grow { .. } => "grow",
+            NodeAction::Shrink { .. } => "shrink",
+        }
+    }
+
     /// Returns the node of the action; `None` for [`NodeAction::Grow`].
     pub fn node(&self) -> Option<NodeId> {
         match self {

@@ -2,7 +2,7 @@
 //! output and reads no clock.
 
 use crate::decide_error::DecisionError;
-use crate::decision::{AdmissionDecision, Command, Decision, Plan, Validity};
+use crate::decision::{AdmissionDecision, Command, Decision, NodeAction, Plan, Validity};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
@@ -182,6 +182,8 @@ pub struct Core {
     /// True if the last decision had steps and they were applied without commands.
     instant: bool,
     counters: Counters,
+    /// First node action without effect.
+    stale_action: Option<NodeAction>,
     /// Validity of the last decision.
     validity: Validity,
     /// Reasons why jobs wait, from the last decision.
@@ -222,6 +224,7 @@ impl Core {
             visit_every_round: false,
             instant: false,
             counters: saved.counters,
+            stale_action: None,
             validity: saved.validity.unwrap_or(Validity::NextRound),
             waits: saved.waits,
             otherwise: saved.otherwise,
@@ -365,6 +368,11 @@ impl Core {
     /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Returns the first of [`Counters::stale_actions`] since this core was created or restored.
+    pub fn stale_action(&self) -> Option<&NodeAction> {
+        self.stale_action.as_ref()
     }
 
     /// Returns why a job waits, according to the last decision.
@@ -631,8 +639,10 @@ impl Core {
     fn own_event(&mut self, event: &Event, seen: u64, moment: Time, watch: &mut dyn Observer) {
         if self.state.apply_own(event, seen, moment).is_err() {
             self.counters.stale_steps += 1;
-            let action = matches!(event, Event::NodeManaged { .. });
-            self.counters.stale_actions += u64::from(action);
+            if let Event::NodeManaged { action } = event {
+                self.counters.stale_actions += 1;
+                self.stale_action.get_or_insert_with(|| action.clone());
+            }
             return;
         }
         self.counters.events += 1;

@@ -139,12 +139,14 @@ fn growth_names_a_specification_that_the_cluster_lacks() {
 fn impossible_node_actions_are_counted() {
     let shrink = NodeAction::Shrink { node: NodeId(0) };
     let unknown = NodeAction::Uncordon { node: NodeId(7) };
-    let mut b = managed("1x1", vec![shrink, unknown]);
+    let mut b = managed("1x1", vec![shrink.clone(), unknown]);
     b.submit(0.0, job(1, 1e6));
     b.round(0.0);
     b.round(100.0);
     let counters = b.core.counters();
     assert_eq!((counters.stale_actions, counters.stale_steps), (2, 2));
+    assert_eq!(b.core.stale_action(), Some(&shrink));
+    assert_eq!(shrink.kind(), "shrink");
     assert_eq!(
         (b.phase(0), node(&b, 0).status()),
         ("running", NodeStatus::Up)
