@@ -15,7 +15,7 @@ const CRATES: [(&str, &[&str]); 15] = [
     ("blox-policies", &["core", "perf", "solve"]),
     ("blox-sim", &["core", "perf"]),
     ("crates/blox-testing", &["core"]),
-    ("crates/blox-traces", &["core", "sim"]),
+    ("crates/blox-traces", &["core", "perf", "sim"]),
     ("crates/blox-results", &["plot", "sim"]),
     (
         "examples/schedulers",

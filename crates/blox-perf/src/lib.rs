@@ -19,7 +19,7 @@ pub use pairs::{PairTable, PairTableError};
 pub use skew::SkewTable;
 pub use stages::{Stages, interleaved, interleaving_efficiency, stages};
 pub use utilisation::gpu_utilisation;
-pub use variability::{APP_CLASS, SCORES, app_class, gpu_scores};
+pub use variability::{APP_CLASS, SCORES, app_class, gpu_scores, wrong_scores};
 pub use workers::WorkerModel;
 
 use blox_core::{BatchConfig, GpuCount, JobSpec, Name};

@@ -1,6 +1,6 @@
 //! Scores of single GPUs, by application class.
 
-use blox_core::{JobSpec, Node};
+use blox_core::{JobSpec, Node, NodeSpec};
 use smallvec::SmallVec;
 
 /// Name of the job attribute with the application class.
@@ -10,7 +10,7 @@ pub const APP_CLASS: &str = "app_class";
 ///
 /// The label holds one score for each GPU, separated by spaces: `1 1.31 0.97 1`. A score is the
 /// time of a step on the GPU divided by the time on the median GPU (PAL, SC 2024). A smaller score
-/// is faster. A GPU without a score has 1.
+/// is faster. A GPU without a score has 1; a cluster file must name a score for each GPU.
 pub const SCORES: &str = "pm_score.";
 
 /// Returns the application class of a job; empty if it has none.
@@ -39,12 +39,35 @@ pub fn gpu_scores(node: &Node, class: &str) -> SmallVec<[f64; 8]> {
         of_class == Some(class)
     });
     let words = label.map_or("", |(_, text)| text).split_whitespace();
-    let read = |word: &str| {
-        word.parse()
-            .ok()
-            .filter(|s: &f64| s.is_finite() && *s > 0.0)
-    };
-    let scores = words.map(|word| read(word).unwrap_or(1.0));
+    let scores = words.map(|word| score(word).unwrap_or(1.0));
     let all = scores.chain(std::iter::repeat(1.0));
     all.take(node.gpu_count() as usize).collect()
+}
+
+fn score(word: &str) -> Option<f64> {
+    let number = word.parse().ok();
+    number.filter(|s: &f64| s.is_finite() && *s > 0.0)
+}
+
+/// Returns the first label of scores that does not hold one number above 0 for each GPU.
+///
+/// ```
+/// use blox_core::NodeSpec;
+/// use blox_perf::wrong_scores;
+/// let mut node = NodeSpec::with_gpus(2);
+/// node.labels.insert("pm_score.A".into(), "1.2 0.9".into());
+/// assert_eq!(wrong_scores(&node), None);
+/// node.labels.insert("pm_score.B".into(), "1.2".into());
+/// assert_eq!(wrong_scores(&node), Some(("pm_score.B", "1.2")));
+/// ```
+pub fn wrong_scores(node: &NodeSpec) -> Option<(&str, &str)> {
+    let gpus = node.gpus as usize;
+    let is_wrong = |text: &str| {
+        let mut words = text.split_whitespace();
+        words.clone().count() != gpus || words.any(|word| score(word).is_none())
+    };
+    let labels = node.labels.iter();
+    let mut scores = labels.filter(|(name, _)| name.starts_with(SCORES));
+    let (name, text) = scores.find(|(_, text)| is_wrong(text))?;
+    Some((&**name, &**text))
 }

@@ -32,6 +32,7 @@ use crate::words::found_and_expected;
 use blox_core::cluster::spec::{MAX_NODES, links_of};
 use blox_core::suggest::for_serde;
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
+use blox_perf::wrong_scores;
 use blox_sim::workload::text::{one_line, shown};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -147,6 +148,15 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             links,
             labels: group.labels,
         };
+        if let Some((label, found)) = wrong_scores(&node) {
+            return Err(ClusterFileError::Scores {
+                path: path.to_owned(),
+                group: i + 1,
+                label: label.to_owned(),
+                found: found.to_owned(),
+                gpus: node.gpus,
+            });
+        }
         for k in 0..count {
             let name = match &group.name {
                 Some(name) if count > 1 => Some(Name::from(format!("{name}-{k}"))),
@@ -227,6 +237,24 @@ pub enum ClusterFileError {
         found: String,
         /// Description of the expected value.
         expected: String,
+    },
+    /// A label does not hold one score for each GPU of its node.
+    #[error(
+        "{}: node group {group}: the label `{label}` is `{}`, expected one number above 0 for each GPU ({gpus})",
+        path.display(),
+        shown(found)
+    )]
+    Scores {
+        /// The path.
+        path: PathBuf,
+        /// Index of the `[[node]]` table, from 1.
+        group: usize,
+        /// The name of the label.
+        label: String,
+        /// The value found.
+        found: String,
+        /// Number of GPUs of the node.
+        gpus: u32,
     },
     /// The nodes do not form a valid cluster.
     #[error("{}: {source}", path.display())]
@@ -402,6 +430,26 @@ mod tests {
             parse("[[node]\n").unwrap_err(),
             "c.toml: line 1 is `[[node]`: unclosed array table, expected `]`"
         );
+    }
+
+    #[test]
+    fn scores_are_one_number_above_zero_for_each_gpu() {
+        let of = |scores: &str| {
+            let labels = format!("labels = {{ \"pm_score.A\" = \"{scores}\" }}");
+            parse(&format!(
+                "[[node]]\ngpus = 1\n[[node]]\ngpus = 3\n{labels}\n"
+            ))
+        };
+        assert_eq!(of("1 1.31 0.97").unwrap().nodes.len(), 2);
+        for wrong in ["1 1.3l 1", "1 0 1", "1 inf 1", "1 1", "1 1 1 1", ""] {
+            assert_eq!(
+                of(wrong).unwrap_err(),
+                format!(
+                    "c.toml: node group 2: the label `pm_score.A` is `{wrong}`, expected one number \
+                     above 0 for each GPU (3)"
+                )
+            );
+        }
     }
 
     #[test]
