@@ -364,6 +364,7 @@ fn submit_too_large_for_the_cluster_fails_at_once() {
         blox().args(args).output().unwrap()
     };
     let seen = submit("9");
+    assert!(seen.stderr.ends_with(b" [E0701]\n"));
     let err = codes::without(&seen.stderr);
     assert_eq!((seen.status.code(), &*seen.stdout), (Some(2), &b""[..]));
     assert_eq!(

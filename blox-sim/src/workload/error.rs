@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum WorkloadError {
     /// The path does not exist.
-    #[error("{}: no such file", path.display())]
+    #[error("{}: no such file, expected an existing file", path.display())]
     Missing {
         /// The path.
         path: PathBuf,

@@ -376,7 +376,9 @@ fn fixed_and_varied(options: &Options) -> Option<&String> {
 fn read(path: &Path) -> Result<Options, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => Failure::new(format!("{shown}: no such file")),
+        std::io::ErrorKind::NotFound => {
+            Failure::new(format!("{shown}: no such file, expected an existing file"))
+        }
         _ => Failure::new(format!("{shown}: the configuration cannot be read: {e}")),
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);

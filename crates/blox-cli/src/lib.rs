@@ -56,7 +56,7 @@ pub use cluster::backend;
 
 use args::{Cli, Command};
 use blox_core::registry::Registry;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use failure::{Code, Failure};
 use grid::Form;
@@ -211,6 +211,17 @@ fn suggest_no_hidden(e: &mut clap::Error) {
     e.insert(kind, ContextValue::Strings(shown));
 }
 
+/// Formats wrong usage: the code ends the first paragraph. Help has no code.
+fn with_code(e: &clap::Error) -> String {
+    let text = e.render().to_string();
+    if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return text;
+    }
+    let end = text.find("\n\n").unwrap_or(text.trim_end().len());
+    let (sentence, rest) = text.split_at(end);
+    format!("{sentence} [{}]{rest}", Code::Usage)
+}
+
 /// Parses a command line. Returns `None` after printing help or version, and an exit code after
 /// wrong usage.
 fn parse(
@@ -224,7 +235,7 @@ fn parse(
         Ok(cli) => Ok(Some(Ok(cli.command))),
         Err(mut e) if e.use_stderr() => {
             suggest_no_hidden(&mut e);
-            let _ = write!(terminal.err, "{}", e.render());
+            let _ = terminal.err.write_all(with_code(&e).as_bytes());
             Ok(Some(Err(BAD_INPUT)))
         }
         Err(e) => {

@@ -1,6 +1,7 @@
 //! `blox replay`: repeats the decisions of a journal.
 
 use super::args::ReplayArgs;
+use super::failure::{Code, Coded};
 use super::grid::number_of;
 use super::resolve::Experiment;
 use super::{Failure, OK, Terminal, config};
@@ -48,9 +49,9 @@ pub(super) fn run(
         Err(error @ ReplayError::Memory { .. }) => {
             let wrote = scheduler_of(&path)?;
             let what = format!("{error}; the journal names the scheduler {wrote}");
-            Err(of_file(&path, &what))
+            Err(of_file(&path, Code::Simulation, &what))
         }
-        Err(error) => Err(of_file(&path, &error)),
+        Err(error) => Err(of_file(&path, error.code(), &error)),
     }
 }
 
@@ -58,25 +59,27 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
     let file = File::open(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => of_file(
             path,
+            Code::Usage,
             &"no such journal, expected `blox replay JOURNAL [SCHEDULER]` with the file of an \
               earlier --journal",
         ),
-        _ => of_file(path, &e),
+        _ => of_file(path, Code::Simulation, &e),
     })?;
     Ok(BufReader::new(file))
 }
 
 /// Returns the scheduler that a journal names, with its parameters.
 fn scheduler_of(path: &Path) -> Result<String, Failure> {
-    match scheduler(open(path)?).map_err(|e| of_file(path, &e))? {
+    match scheduler(open(path)?).map_err(|e| of_file(path, e.code(), &e))? {
         Some(name) => Ok(name.to_string()),
         None => Err(of_file(
             path,
+            Code::Simulation,
             &"line 1: names no scheduler, expected `blox replay JOURNAL SCHEDULER`",
         )),
     }
 }
 
-fn of_file(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
+fn of_file(path: &Path, code: Code, error: &dyn std::fmt::Display) -> Failure {
+    Failure::of(code, format!("{}: {error}", path.display()))
 }

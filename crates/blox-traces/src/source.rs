@@ -451,7 +451,8 @@ mod tests {
         std::fs::write(&empty, "").unwrap();
         let gone = dir.path().join("gone.csv");
         let message = |p: &Path| Source::at(p).unwrap_err().to_string();
-        assert_eq!(message(&gone), format!("{}: no such file", gone.display()));
+        let expected = "no such file, expected an existing file";
+        assert_eq!(message(&gone), format!("{}: {expected}", gone.display()));
         assert_eq!(
             message(&empty),
             format!(

@@ -2,6 +2,7 @@
 
 use super::args::{NodeArgs, SchedulerArgs};
 use super::plain;
+use crate::failure::Code;
 use crate::resolve::Experiment;
 use crate::{Failure, OK, Terminal, config};
 use blox_cluster::client::{self, Token};
@@ -189,13 +190,14 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
     };
     runtime()?
         .block_on(node::run(settings, told_to_stop(), trouble))
-        .map_err(|e| Failure::new(plain(&e.to_string())))?;
+        .map_err(|e| Failure::of(Code::Daemon, plain(&e.to_string())))?;
     Ok(OK)
 }
 
 /// Runs the processes of one launch, for which the program is started again.
 pub(super) fn shim(dir: &Path) -> Result<i32, Failure> {
-    shim::run(dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
+    let failed = |e| Failure::of(Code::Daemon, format!("{}: {e}", dir.display()));
+    shim::run(dir).map_err(failed)?;
     Ok(OK)
 }
 

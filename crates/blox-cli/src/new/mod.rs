@@ -1,6 +1,7 @@
 //! `blox new`: creates a crate with a custom component.
 
 use super::args::{Kind, NewArgs};
+use super::failure::Code;
 use super::{Failure, OK, Terminal};
 use blox_core::registry::{ComponentRegistry, Registry};
 use blox_sim::registry::World;
@@ -107,13 +108,13 @@ pub(super) fn run(
         )));
     }
     let fails = |path: &Path, e: std::io::Error| {
-        Failure::new(format!("{}: cannot be written: {e}", path.display()))
+        let text = format!("{}: cannot be written: {e}", path.display());
+        Failure::of(Code::Output, text)
     };
     if dir.exists() && std::fs::read_dir(dir).map_or(true, |mut d| d.next().is_some()) {
-        return Err(Failure::new(format!(
-            "{}: is there already, expected a new or an empty folder",
-            dir.display()
-        )));
+        let text = "is there already, expected a new or an empty folder";
+        let text = format!("{}: {text}", dir.display());
+        return Err(Failure::of(Code::Output, text));
     }
     let dependency = dependency();
     let template = template(args.kind);

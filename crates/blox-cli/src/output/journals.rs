@@ -1,13 +1,14 @@
 //! Journals, one for each scheduler.
 
 use super::super::Failure;
+use super::super::failure::Code;
 use super::super::resolve::Experiment;
 use super::folder::resolved;
 use blox_core::input::Input;
 use blox_core::journal::{Journal, JsonLines, Start};
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A journal whose errors can still be read after the simulation has dropped it.
@@ -19,8 +20,7 @@ pub(crate) struct SharedJournal {
 
 impl SharedJournal {
     fn create(path: PathBuf) -> Result<Self, Failure> {
-        let file = File::create(&path)
-            .map_err(|e| Failure::new(format!("{}: cannot be written: {e}", path.display())))?;
+        let file = File::create(&path).map_err(|e| cannot_write(&path, &e))?;
         Ok(SharedJournal {
             path,
             lines: Arc::new(Mutex::new(JsonLines::new(BufWriter::new(file)))),
@@ -29,10 +29,14 @@ impl SharedJournal {
 
     /// Flushes the journal and returns the first write error.
     pub fn close(&self) -> Result<(), Failure> {
-        self.clone()
-            .flush()
-            .map_err(|e| Failure::new(format!("{}: cannot be written: {e}", self.path.display())))
+        let flushed = self.clone().flush();
+        flushed.map_err(|e| cannot_write(&self.path, &e))
     }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let text = format!("{}: cannot be written: {error}", path.display());
+    Failure::of(Code::Output, text)
 }
 
 impl Journal for SharedJournal {
@@ -81,14 +85,12 @@ pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf
     for path in list.iter().flatten() {
         let shown = path.display();
         if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
-            return Err(Failure::new(format!(
-                "{shown}: is read, and the journal would replace it, expected another --journal"
-            )));
+            let text = "is read, and the journal would replace it, expected another --journal";
+            return Err(Failure::of(Code::Output, format!("{shown}: {text}")));
         }
         if path.is_file() && !o.force {
-            return Err(Failure::new(format!(
-                "{shown}: is there already, expected a new file for the journal, or --force"
-            )));
+            let text = "is there already, expected a new file for the journal, or --force";
+            return Err(Failure::of(Code::Output, format!("{shown}: {text}")));
         }
     }
     Ok(list)

@@ -142,7 +142,9 @@ pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> 
         let named: ComponentSpec = text.parse().map_err(Failure::new)?;
         let label = named.to_string();
         if list.iter().any(|c| c.label == label) {
-            return Err(Failure::new(format!("scheduler `{label}` is named twice")));
+            return Err(Failure::new(format!(
+                "scheduler `{label}` is named twice, expected different schedulers"
+            )));
         }
         let plain = in_paths(&label);
         let mut folder = plain.clone();
