@@ -2,12 +2,16 @@
 
 mod support;
 
+use blox::core::{
+    ClusterManager, Composition, NodeAction, NodeActions, NodeId, Stateless, Validity, View,
+};
 #[cfg(feature = "released")]
 use blox::sim::registry::World as _;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use support::{Seen, at, blox, bytes};
 
@@ -207,7 +211,8 @@ fn quiet_counts_losses_and_replaced_parts() {
     let map = "--trace own.csv --map submit=when,gpus=n,duration=dur --cluster 1x4 -q";
     let own = "notice: 2 columns ignored (`id`, `extra`)\n\
                notice: 1 row dropped (asks for no GPU: 1)\n";
-    let placement = "notice: --placement buddy replaces each scheduler's own placement policy\n";
+    let replaces = "--placement buddy replaces each scheduler's own placement policy and rule for blocked jobs\n";
+    let placement = format!("notice: {replaces}");
     for (line, losses) in [
         (
             "simulate tiresias --placement buddy --measure 1..2",
@@ -222,7 +227,7 @@ fn quiet_counts_losses_and_replaced_parts() {
         ),
         (
             "sweep fifo las --placement buddy",
-            format!("notice: 2 rejected in 2 of 2 runs\n{placement}"),
+            format!("{own}notice: 2 rejected in 2 of 2 runs\n{placement}"),
         ),
     ] {
         let seen = support::good(dir.path(), &format!("{line} {map}"));
@@ -232,14 +237,208 @@ fn quiet_counts_losses_and_replaced_parts() {
         dir.path(),
         &format!("simulate las --placement buddy {map}").replace(" -q", ""),
     );
-    let line = "notice     --placement buddy replaces each scheduler's own placement policy\n";
-    assert!(shown.out.contains(line), "{}", shown.out);
+    let line = format!("notice     {replaces}");
+    assert!(shown.out.contains(&line), "{}", shown.out);
     let shown = support::good(
         dir.path(),
         "compare sia fifo --load 8 --jobs 20 --cluster 1x4",
     );
     let line = "notice     sia: none of 20 measured jobs tells how it adapts (extras.training), and is rigid\n";
     assert!(shown.out.contains(line), "{}", shown.out);
+    // Without -q as well, and for runs that an earlier sweep finished.
+    let line = format!("sweep fifo las {map} --output-dir swept").replace(" -q", "");
+    for begin in ["", "resumed: 2 of 2 runs were finished before\n"] {
+        let seen = support::good(dir.path(), &line);
+        let losses = format!("{begin}{own}notice: 2 rejected in 2 of 2 runs\nwall time ");
+        assert!(seen.err.starts_with(&losses), "{}", seen.err);
+    }
+}
+
+/// A line of a table, or a notice on standard error.
+fn lines_with(seen: &Seen, part: &str) -> Vec<String> {
+    let all = format!("{}{}", seen.out, seen.err);
+    let lines = all.lines().filter(|line| line.contains(part));
+    lines.map(str::to_owned).collect()
+}
+
+#[cfg(feature = "released")]
+#[test]
+fn every_comparison_states_its_world_and_its_averages() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in [
+        "compare",
+        "compare --seeds 1..2",
+        "sweep",
+        "sweep --seeds 1..2",
+    ] {
+        let run = |more: &str| {
+            let (name, seeds) = command.split_once(' ').unwrap_or((command, ""));
+            let jobs = "--load 8 --jobs 20 --cluster 4x4";
+            let line = format!("{name} blox-optimus fifo {seeds} {jobs} {more}");
+            support::good(dir.path(), &line)
+        };
+        let ends = "at ends of rounds; with --completion exact, when the work is done";
+        let shown = run("");
+        let jobs_end = lines_with(&shown, "jobs end");
+        assert_eq!(jobs_end, [format!("jobs end   {ends}")], "{command}");
+        let exact = run("--completion exact");
+        assert_eq!(lines_with(&exact, "jobs end"), [""; 0], "{command}");
+        let measured = match command {
+            "compare" => "all 20 jobs",
+            _ => "all jobs that completed",
+        };
+        let line = format!("measured   {measured}");
+        assert_eq!(lines_with(&shown, "measured   "), [line], "{command}");
+        // The execution models of the two schedulers differ, and an option replaces one.
+        let own = "blox-optimus: jobs run under its own `";
+        let replaced =
+            "--execution as-specified replaces blox-optimus's own execution model `blox-optimus`";
+        for quiet in ["", " -q"] {
+            let seen = run(quiet);
+            assert_eq!(lines_with(&seen, own).len(), 1, "{command}{quiet}");
+            assert_eq!(lines_with(&seen, replaced), [""; 0], "{command}{quiet}");
+            let seen = run(&format!("--execution as-specified{quiet}"));
+            assert_eq!(lines_with(&seen, replaced).len(), 1, "{command}{quiet}");
+        }
+    }
+}
+
+/// Returns a busy node in each decision, which is impossible.
+struct Shrinks;
+
+impl Stateless for Shrinks {}
+
+impl ClusterManager for Shrinks {
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+        if view.running().next().is_some() {
+            let node = NodeId(0);
+            out.push(NodeAction::Shrink { node });
+        }
+        Validity::NextRound
+    }
+}
+
+#[test]
+fn node_actions_without_effect_are_counted() {
+    let mut registry = blox::registry();
+    registry
+        .cluster
+        .add("shrinks", "returns a busy node", &[], |_, _| Ok(Arc::new(Shrinks)));
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("one.csv");
+    fs::write(&trace, "submit_s,gpus,duration_s\n0,1,1000\n").unwrap();
+    let rest = format!(
+        "fifo --cluster 1x1 --cluster-manager shrinks --trace {}",
+        trace.display()
+    );
+    for (command, count) in [
+        ("simulate", 3),
+        ("compare", 3),
+        ("compare --seeds 1..2", 6),
+        ("sweep --seeds 1..2", 6),
+    ] {
+        for quiet in ["", " -q"] {
+            let line = format!("blox {command} {rest}{quiet}");
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let code = blox::cli::run_with(&registry, line.split_whitespace(), &mut out, &mut err);
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            let seen = Seen {
+                code: Some(code),
+                out: text(out),
+                err: text(err),
+            };
+            assert_eq!(code, 0, "{}", seen.err);
+            let notice = format!(
+                "fifo: {count} node actions had no effect (first: `shrink` of node 0): \
+                 the node was busy, unknown or in the wrong state"
+            );
+            let lines = lines_with(&seen, "no effect");
+            assert_eq!(lines.len(), 1, "{line}: {lines:?}");
+            assert!(lines[0].ends_with(&notice), "{line}: {lines:?}");
+        }
+    }
+}
+
+/// A column of a trace reaches a placement.
+#[test]
+fn a_placement_reads_an_attribute_of_a_csv_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let gpus = |class: &str| {
+        let text =
+            format!("submit_s,gpus,duration_s,attributes.app_class\n0,2,600,\n1,4,600,{class}\n");
+        fs::write(dir.path().join("t.csv"), text).unwrap();
+        let line = "simulate fifo --trace t.csv --cluster 2x4 --explain 1 \
+                    --placement by-class{attribute=app_class,classes=A}";
+        let story = support::good(dir.path(), line).out;
+        let (_, gpus) = story.split_once("runs on GPUs ").unwrap();
+        gpus.lines().next().unwrap().to_owned()
+    };
+    // A named class has one node; other classes have the first free GPUs.
+    assert!(gpus("A").starts_with("4 5 6 7 "), "{}", gpus("A"));
+    assert!(gpus("B").starts_with("2 3 4 5 "), "{}", gpus("B"));
+}
+
+#[test]
+fn scores_of_gpus_in_a_cluster_file_are_checked() {
+    let dir = folder();
+    let line = "simulate fifo --trace jobs.csv --cluster c.toml --placement pal";
+    let run = |scores: &str| {
+        let text = format!("[[node]]\ngpus = 8\nlabels = {{ \"pm_score.A\" = \"{scores}\" }}\n");
+        fs::write(dir.path().join("c.toml"), text).unwrap();
+        let output = blox()
+            .current_dir(dir.path())
+            .args(line.split(' '))
+            .output();
+        let output = output.unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), err)
+    };
+    assert_eq!(run("1 1 1 1 1 1 1 1.3").0, Some(0));
+    for wrong in ["1 1 1 1 1 1 1 1,3", "1 1 1"] {
+        let error = format!(
+            "error: c.toml: node group 1: the label `pm_score.A` is `{wrong}`, expected one number \
+             above 0 for each GPU (8) [E0401]\n"
+        );
+        assert_eq!(run(wrong), (Some(2), error));
+    }
+}
+
+#[test]
+fn an_execution_model_holds_for_seeds_and_results() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path();
+    let averages = |more: &str| -> serde_json::Value {
+        let line = format!("compare fifo las --load 8 --jobs 40 --cluster 2x4 --json {more}");
+        serde_json::from_str(&support::good(d, &line).out).unwrap()
+    };
+    let slow = "--execution contention{slowdown=2}";
+    let (plain, slowed) = (
+        averages("--seeds 1..2"),
+        averages(&format!("--seeds 1..2 {slow}")),
+    );
+    let of = |all: &serde_json::Value| all["schedulers"][0]["avg_jct_s"].as_f64().unwrap();
+    assert!(of(&slowed) > of(&plain), "{slowed} {plain}");
+    let kept = averages(&format!("{slow} --output-dir out --plots --report"));
+    assert!(kept[0]["avg_jct_s"].as_f64() > averages("")[0]["avg_jct_s"].as_f64());
+    assert!(d.join("out/plots/jct-cdf.svg").is_file());
+    let average = format!("{}", kept[0]["avg_jct_s"]);
+    let summary = fs::read_to_string(d.join("out/fifo/summary.json")).unwrap();
+    assert!(summary.contains(&average), "{summary}");
+    let page = fs::read_to_string(d.join("out/report.html")).unwrap();
+    assert!(page.contains("contention"), "the report names no model");
+}
+
+#[test]
+fn jobs_per_gpu_of_a_node_are_one_to_four() {
+    for (jobs, code) in [("1", 0), ("4", 0), ("0", 2), ("5", 2), ("two", 2)] {
+        let line = format!("node --gpus 8 --state-dir x --jobs-per-gpu {jobs} --help");
+        let seen = run(&line);
+        assert_eq!(seen.code, Some(code), "{line}: {}", seen.err);
+        let names_it = seen
+            .err
+            .contains(&format!("'{jobs}' for '--jobs-per-gpu <N>'"));
+        assert_eq!(names_it, code == 2, "{}", seen.err);
+    }
 }
 
 #[test]
@@ -422,7 +621,10 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             "simulate -s las{",
             "`las{` is not understood, expected NAME or NAME{PARAMETER=VALUE,...}",
         ),
-        ("compare las las", "scheduler `las` is named twice"),
+        (
+            "compare las las",
+            "scheduler `las` is named twice, expected different schedulers",
+        ),
         (
             "simulate -s las --placement x",
             &format!("unknown placement policy `x`; known: {placements}"),
@@ -439,7 +641,10 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             "sweep las --jobs 5 --force",
             "--force has nowhere to write, expected --output-dir DIR with it",
         ),
-        ("simulate -s las --trace none.csv", "none.csv: no such file"),
+        (
+            "simulate -s las --trace none.csv",
+            "none.csv: no such file, expected an existing file",
+        ),
         (
             "simulate -s las --trace folder",
             "folder: is a directory, expected a workload file",
@@ -554,7 +759,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload poisson --load 1 --jobs 9 --durations file:none.txt",
-            "--durations: none.txt: no such file",
+            "--durations: none.txt: no such file, expected an existing file",
         ),
         (
             "simulate -s las --explain nobody",
@@ -562,7 +767,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --config none.toml",
-            "none.toml: no such file",
+            "none.toml: no such file, expected an existing file",
         ),
         (
             "simulate -s las --config round.toml",
@@ -615,10 +820,45 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         "{}",
         seen.err
     );
-    // Wrong usage that the argument parser finds.
-    for line in ["simulate --nope", "simulate --jobs x", "nope", ""] {
-        let args = line.split(' ').filter(|a| !a.is_empty());
-        assert_eq!(at(d, args).code, Some(2), "{line}");
+}
+
+/// The argument parser finds these errors. Their code ends the first paragraph.
+#[test]
+fn wrong_usage_has_a_code_and_a_suggestion() {
+    for (line, first) in [
+        (
+            "simulate las --mesure 1..2",
+            "error: unexpected argument '--mesure' found [E0101]\n\n  \
+             tip: a similar argument exists: '--measure'\n",
+        ),
+        (
+            "simulate --jobs x",
+            "error: invalid value 'x' for '--jobs <N>': invalid digit found in string [E0101]\n",
+        ),
+        (
+            "simulat",
+            "error: unrecognized subcommand 'simulat' [E0101]\n\n  \
+             tip: a similar subcommand exists: 'simulate'\n",
+        ),
+        (
+            "plot",
+            "error: the following required arguments were not provided:\n  <DIR>... [E0101]\n",
+        ),
+    ] {
+        let output = blox().args(line.split(' ')).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(err.starts_with(first), "{line}: {err}");
+        assert_eq!(err.matches("[E0101]").count(), 1, "{err}");
+    }
+    // Help is no error message.
+    for line in ["", "trace"] {
+        let seen = blox().args(line.split_whitespace()).output().unwrap();
+        let err = String::from_utf8(seen.stderr).unwrap();
+        assert!(
+            seen.status.code() == Some(2) && !err.contains("[E0"),
+            "{err}"
+        );
     }
 }
 
@@ -628,8 +868,17 @@ fn messages_end_with_codes_that_explain_knows() {
     let d = dir.path();
     fs::write(d.join("own.csv"), "id,when\n").unwrap();
     fs::write(d.join("bad.csv"), "submit_s,gpus,duration_s\n0,x,1\n").unwrap();
-    for (line, code) in [
+    fs::write(d.join("jobs.csv"), TRACE).unwrap();
+    fs::create_dir(d.join("tables")).unwrap();
+    fs::write(d.join("tables/bert.csv"), "global_batch_size,1,2\n8,1,2\n").unwrap();
+    support::good(d, "simulate las --trace jobs.csv --journal las.jsonl");
+    let mut lines = vec![
         ("simulate", "E0101"),
+        ("simulate las --mesure 1..2", "E0101"),
+        ("simulate las --trace jobs.csv --journal own.csv", "E0102"),
+        ("trace convert jobs.csv --output own.csv", "E0102"),
+        ("sweep las --output-dir tables", "E0102"),
+        ("new tables", "E0102"),
         ("simulate las --trace none.csv", "E0201"),
         ("simulate las --trace own.csv", "E0202"),
         ("simulate las --trace own.csv --format csv", "E0203"),
@@ -639,14 +888,37 @@ fn messages_end_with_codes_that_explain_knows() {
         ("simulate las{x=1}", "E0302"),
         ("simulate las --admission load{threshold=x}", "E0302"),
         ("simulate las --cluster 4by4", "E0401"),
+        ("replay las.jsonl fifo", "E0501"),
         ("report none", "E0601"),
-    ] {
+        (
+            "estimate train jobs.csv --target none --features gpus",
+            "E0602",
+        ),
+    ];
+    let generated =
+        "simulate las --workload poisson --load 7 --jobs 9 --models lstm:1 --throughputs tables";
+    lines.push((generated, "E0205"));
+    if cfg!(feature = "released") {
+        lines.push(("verify none", "E0603"));
+    }
+    if cfg!(feature = "cluster") {
+        // No process listens at port 1.
+        lines.push(("queue --at 127.0.0.1:1", "E0703"));
+        let log_in_a_file = "scheduler las --listen 127.0.0.1:0 --state-dir own.csv";
+        lines.push((log_in_a_file, "E0702"));
+    }
+    for (line, code) in lines {
         let seen = support::blox()
             .current_dir(d)
             .args(line.split(' '))
-            .output();
-        let err = String::from_utf8(seen.unwrap().stderr).unwrap();
-        assert!(err.ends_with(&format!(" [{code}]\n")), "{line}: {err}");
+            .output()
+            .unwrap();
+        let expected = if code == "E0703" { 3 } else { 2 };
+        assert_eq!(seen.status.code(), Some(expected), "{line}");
+        let err = String::from_utf8(seen.stderr).unwrap();
+        // Usage follows the message of the argument parser.
+        let (sentence, _) = err.split_once("\n\n").unwrap_or((err.trim_end(), ""));
+        assert!(sentence.ends_with(&format!(" [{code}]")), "{line}: {err}");
         let entry = support::good(d, &format!("explain {code}")).out;
         assert!(entry.starts_with(&format!("{code}  ")), "{entry}");
         assert_eq!(entry.lines().count(), 2);
@@ -658,6 +930,17 @@ fn messages_end_with_codes_that_explain_knows() {
             .err
             .starts_with("error: `E030` is no error code, expected one of E0101")
     );
+    // Only a registered scheduler can lack a component.
+    let mut registry = blox::registry();
+    registry.schedulers.add("empty", "", &[], |_, _| {
+        Ok(Composition::new("empty").build()?)
+    });
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = blox::cli::run_with(&registry, ["blox", "simulate", "empty"], &mut out, &mut err);
+    let err = String::from_utf8(err).unwrap();
+    let error =
+        "error: scheduler `empty`: no component has the role `scheduling`, expected one [E0303]\n";
+    assert_eq!((code, err.as_str()), (2, error));
 }
 
 #[test]
@@ -1422,7 +1705,7 @@ fn files_of_tiresias_are_traces_and_clusters() {
         (
             "tiresias{history=gone.csv}",
             "parameter `history` is `gone.csv`, expected a file of past GPU-seconds \
-             (gone.csv: no such file)",
+             (gone.csv: no such file, expected an existing file)",
         ),
     ] {
         let seen = at(dir.path(), ["simulate", "-s", name, "--trace", "t.csv"]);

@@ -127,7 +127,10 @@ fn what_is_no_workload_file_is_one_sentence() {
     )
     .unwrap();
     for (args, sentence) in [
-        ("info none.csv", "none.csv: no such file"),
+        (
+            "info none.csv",
+            "none.csv: no such file, expected an existing file",
+        ),
         (
             "info folder",
             "folder: is a directory, expected a workload file",
@@ -508,6 +511,18 @@ fn a_table_of_no_known_format_is_read_by_its_columns() {
         seen.err,
         "notice: dropped: asks for no GPU (once, on line 3)\n1 job written\n"
     );
+    let lost = "notice: 1 row dropped (asks for no GPU: 1)\n";
+    for command in ["convert", "sample"] {
+        let quiet = at(dir.path(), ["trace", command, "t.txt", "-q", "--map", map]);
+        assert_eq!(quiet.err, lost, "{command}");
+    }
+    // A number of GPUs that is no whole number is counted too.
+    fs::write(dir.path().join("parts.txt"), text.replace(";2;", ";1.5;")).unwrap();
+    let args = ["trace", "convert", "parts.txt", "-q", "--map", map];
+    let parts = at(dir.path(), args);
+    assert!(parts.out.ends_with("\n0,2,90,ada\n"), "{}", parts.out);
+    let altered = "notice: 1 value altered (part of a GPU rounded up: 1)\n";
+    assert_eq!(parts.err, format!("{lost}{altered}"));
     // The same works in a configuration file.
     let toml = format!("scheduler = \"fifo\"\ntrace = \"t.txt\"\nmap = \"{map}\"\n");
     fs::write(dir.path().join("e.toml"), toml).unwrap();

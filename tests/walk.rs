@@ -133,6 +133,37 @@ fn slips_of_the_finger_do_not_end_a_walk() {
     assert_eq!(lines[lines.len() - 1], "no decision yet; `next` makes one");
 }
 
+#[cfg(feature = "released")]
+#[test]
+fn a_walk_prints_notices_about_its_workload_and_options() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "submit_s,gpus,duration_s,colour\n0,1,60,red\n5,0,60,\n2,1,60,\n";
+    std::fs::write(dir.path().join("jobs.csv"), text).unwrap();
+    let line = "step blox-optimus --trace jobs.csv --execution as-specified --placement buddy";
+    let errors = |more: &[&str]| {
+        let args: Vec<&str> = line.split(' ').chain(more.iter().copied()).collect();
+        let (code, _, err) = blox(dir.path(), &args, "next\n");
+        assert_eq!(code, Some(0), "{err}");
+        err
+    };
+    let all = errors(&[]);
+    for part in [
+        "notice: unknown column `colour`: ignored (once, on line 1)\n",
+        "notice: dropped: asks for no GPU (once, on line 3)\n",
+        "notice: not in order of submission: sorted (once, on line 4)\n",
+        "notice: --placement buddy replaces each scheduler's own placement policy and ",
+        "notice: --execution as-specified replaces blox-optimus's own execution model `",
+    ] {
+        assert_eq!(all.matches(part).count(), 1, "{part}\n{all}");
+    }
+    let quiet = errors(&["-q"]);
+    let counted = "notice: 1 column ignored (`colour`)\n\
+                   notice: 1 row dropped (asks for no GPU: 1)\n\
+                   notice: --placement buddy ";
+    assert!(quiet.starts_with(counted), "{quiet}");
+    assert_eq!(quiet.lines().count(), 4, "{quiet}");
+}
+
 #[test]
 fn a_walk_says_why_it_ended_before_all_was_done() {
     let dir = tempfile::tempdir().unwrap();

@@ -52,6 +52,8 @@ fn registry() -> Registry {
     let build = |_: &_, _| Ok(blox::schedulers::fifo());
     let entry = registry.schedulers.add("fast-fifo", "", &[], build);
     entry.with_execution("faster");
+    let entry = registry.schedulers.add("slow-fifo", "", &[], build);
+    entry.with_overheads("groups");
     registry
 }
 
@@ -99,6 +101,42 @@ fn a_scheduler_names_its_execution_model() {
     assert!(text.contains(notice), "{text}");
     let same = run(&format!("compare fifo fast-fifo --execution faster {JOBS}"));
     assert!(!same.contains("unlike those"), "{same}");
+}
+
+#[test]
+fn a_replaced_model_of_a_scheduler_is_named() {
+    for (options, notice) in [
+        (
+            "fast-fifo --execution fixed-rate",
+            "--execution fixed-rate replaces fast-fifo's own execution model `faster`",
+        ),
+        (
+            "slow-fifo --overheads fixed",
+            "--overheads fixed replaces slow-fifo's own overheads `groups`",
+        ),
+        (
+            "slow-fifo --restart-s 5",
+            "--restart-s 5 replaces slow-fifo's own overheads `groups`",
+        ),
+        (
+            "slow-fifo --group-overheads-s 4,4",
+            "--group-overheads-s 4,4 replaces slow-fifo's own overheads `groups`",
+        ),
+    ] {
+        let text = run(&format!("simulate {options} {JOBS}"));
+        assert_eq!(text.matches(notice).count(), 1, "{notice}: {text}");
+    }
+    // The same model replaces nothing, and other options concern other models.
+    for options in [
+        "fast-fifo --execution faster",
+        "fast-fifo --overheads groups",
+        "slow-fifo --overheads groups",
+        "slow-fifo --execution faster",
+        "fifo --execution faster --restart-s 5",
+    ] {
+        let text = run(&format!("simulate {options} {JOBS}"));
+        assert!(!text.contains(" replaces "), "{options}: {text}");
+    }
 }
 
 #[test]

@@ -1,21 +1,99 @@
 //! What the figures leave out, and what an option replaces: lines that `--quiet` does not hide.
 
-use super::args::Options;
 use super::grid::{number_of, whole};
+use super::resolve::Experiment;
+use blox_sim::Report;
 use blox_sim::workload::{NoticeKind, Notices};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Returns a counted line for columns and one for rows of an input that no job has.
+/// Losses of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Lost {
+    /// Lines of [`of_input`].
+    pub input: Vec<String>,
+    pub idle_actions: IdleActions,
+}
+
+/// Node actions of a cluster manager that had no effect.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct IdleActions {
+    count: u64,
+    /// Description of the first action.
+    first: Option<String>,
+}
+
+impl IdleActions {
+    pub fn of(report: &Report) -> Self {
+        let first = report.stale_action.as_ref();
+        IdleActions {
+            count: report.counters.stale_actions,
+            first: first.map(|action| match action.node() {
+                Some(node) => format!("`{}` of node {node}", action.kind()),
+                None => format!("`{}`", action.kind()),
+            }),
+        }
+    }
+
+    /// Returns a notice about the actions of several runs of a scheduler.
+    pub fn notice<'a>(scheduler: &str, runs: impl Iterator<Item = &'a Self>) -> Option<String> {
+        let (mut count, mut first) = (0, None);
+        for run in runs {
+            count += run.count;
+            first = first.or(run.first.as_ref());
+        }
+        let actions = (count > 0).then(|| number_of(count, "node action"))?;
+        let first = first.map_or_else(String::new, |first| format!(" (first: {first})"));
+        Some(format!(
+            "{scheduler}: {actions} had no effect{first}: the node was busy, unknown or in the wrong state"
+        ))
+    }
+}
+
+/// Returns each line of several runs once, with the number of its runs unless all runs have it.
+pub(super) fn distinct<'a>(runs: impl Iterator<Item = &'a [String]>) -> Vec<String> {
+    let mut found: Vec<(&String, u64)> = Vec::new();
+    let mut all = 0;
+    for lines in runs {
+        all += 1;
+        for line in lines {
+            match found.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, times)) => *times += 1,
+                None => found.push((line, 1)),
+            }
+        }
+    }
+    let of_all = |(line, times): (&String, u64)| match times == all {
+        true => line.clone(),
+        false => format!("{line} (in {} of {})", whole(times), number_of(all, "run")),
+    };
+    found.into_iter().map(of_all).collect()
+}
+
+/// Returns a counted line for ignored columns, one for dropped rows and one for altered values of
+/// an input.
 pub(super) fn of_input(notices: &Notices) -> Vec<String> {
     let mut columns = Vec::new();
     let mut dropped = Vec::new();
+    let (mut altered, mut values) = (Vec::new(), 0);
     for notice in notices.iter() {
         match &notice.kind {
             NoticeKind::IgnoredColumn(name)
             | NoticeKind::UnmappedColumn(name)
             | NoticeKind::MisspeltColumn { column: name, .. } => columns.push(format!("`{name}`")),
             NoticeKind::Dropped(why) => dropped.push(format!("{why}: {}", whole(notice.count))),
-            _ => {}
+            kind => {
+                let how = match kind {
+                    NoticeKind::PartOfGpu => "part of a GPU rounded up",
+                    NoticeKind::GpusDiffer => "largest number of GPUs of several attempts taken",
+                    NoticeKind::AttemptLeftOut => "attempt without start or end left out",
+                    _ => continue,
+                };
+                values += notice.count;
+                altered.push(format!("{how}: {}", whole(notice.count)));
+            }
         }
     }
     let mut lines = Vec::new();
@@ -27,13 +105,31 @@ pub(super) fn of_input(notices: &Notices) -> Vec<String> {
         let count = number_of(notices.dropped(), "row");
         lines.push(format!("{count} dropped ({})", dropped.join(", ")));
     }
+    if !altered.is_empty() {
+        let count = number_of(values, "value");
+        lines.push(format!("{count} altered ({})", altered.join(", ")));
+    }
     lines
 }
 
-/// Returns a line for each part of schedulers that an option replaces.
-pub(super) fn replaced(options: &Options) -> Vec<String> {
+/// Returns all notices about an input. If `quiet`, returns only the lines of [`of_input`].
+pub(super) fn shown(notices: &Notices, quiet: bool) -> Vec<String> {
+    match quiet {
+        true => of_input(notices),
+        false => notices.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Returns a line for each part of schedulers that an option replaces, and one for each scheduler
+/// with a simulated world of its own.
+pub(super) fn of_settings(experiment: &Experiment<'_>) -> Vec<String> {
+    let options = &experiment.options;
     let parts = [
-        ("placement", "placement policy", &options.placement),
+        (
+            "placement",
+            "placement policy and rule for blocked jobs",
+            &options.placement,
+        ),
         ("admission", "admission policy", &options.admission),
         (
             "cluster-manager",
@@ -47,7 +143,23 @@ pub(super) fn replaced(options: &Options) -> Vec<String> {
             "--{key} {name} replaces each scheduler's own {part}"
         ))
     };
-    parts.into_iter().filter_map(line).collect()
+    let mut lines: Vec<String> = parts.into_iter().filter_map(line).collect();
+    lines.extend(experiment.replaced_models.iter().cloned());
+    lines.extend(experiment.own_worlds());
+    lines
+}
+
+/// Returns the lines of [`of_settings`] of several experiments, each once.
+pub(super) fn of_all_settings<'a, 'r: 'a>(
+    experiments: impl Iterator<Item = &'a Experiment<'r>>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in experiments.flat_map(of_settings) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 /// Returns a line for the measured jobs of several runs that did not complete, from the figures
@@ -91,6 +203,41 @@ mod tests {
             ]
         );
         assert_eq!(of_input(&Notices::default()), [""; 0]);
+        notices.add(NoticeKind::PartOfGpu, 6);
+        notices.add(NoticeKind::PartOfGpu, 7);
+        notices.add(NoticeKind::GpusDiffer, 8);
+        notices.add(NoticeKind::AttemptLeftOut, 9);
+        assert_eq!(
+            of_input(&notices)[2..],
+            [
+                "4 values altered (part of a GPU rounded up: 2, largest number of GPUs of several \
+                 attempts taken: 1, attempt without start or end left out: 1)"
+            ]
+        );
+    }
+
+    #[test]
+    fn distinct_lines_state_the_number_of_their_runs() {
+        let runs = [vec!["a".to_owned()], vec!["a".to_owned(), "b".to_owned()]];
+        let lines = distinct(runs.iter().map(Vec::as_slice));
+        assert_eq!(lines, ["a", "b (in 1 of 2 runs)"]);
+    }
+
+    #[test]
+    fn idle_actions_of_several_runs_are_one_notice() {
+        let action = |count, first: Option<&str>| IdleActions {
+            count,
+            first: first.map(str::to_owned),
+        };
+        let runs = [action(0, None), action(2, Some("`grow`"))];
+        assert_eq!(
+            IdleActions::notice("x", runs.iter().chain(&runs)).as_deref(),
+            Some(
+                "x: 4 node actions had no effect (first: `grow`): \
+                 the node was busy, unknown or in the wrong state"
+            )
+        );
+        assert_eq!(IdleActions::notice("x", runs[..1].iter()), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Results of a run.
 
 use super::grid::number_of;
+use super::losses::Lost;
 use super::resolve::Experiment;
 use blox_sim::{Ended, Report};
 
@@ -9,8 +10,7 @@ pub(super) struct Run {
     pub report: Report,
     /// Notices about dropped or repaired jobs of the workload, one line for each.
     pub notices: Vec<String>,
-    /// Parts of the workload that no job has, one counted line for each.
-    pub lost: Vec<String>,
+    pub lost: Lost,
     /// Short description of the workload.
     pub workload: String,
     /// Length of a round, if there are rounds.

@@ -4,13 +4,14 @@
 use super::config::Given;
 use super::failure::Coded;
 use super::grid::Form;
+use super::losses::{self, IdleActions, Lost};
 use super::output::{self, OutputFormat, SharedJournal};
 use super::plot::Drawing;
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::resolve::Experiment;
 use super::result::Run;
-use super::{Failure, INTERRUPTED, OK, Terminal, losses, plot, pool, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, plot, pool, table};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::{ComponentSpec, Registry};
@@ -266,9 +267,12 @@ pub(super) fn run_one(
     let names = experiment.collectors.iter().map(ComponentSpec::to_string);
     Ok(Run {
         collected: names.zip(report.collected.figures()).collect(),
-        report,
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
-        lost: losses::of_input(workload.notices()),
+        lost: Lost {
+            input: losses::of_input(workload.notices()),
+            idle_actions: IdleActions::of(&report),
+        },
+        report,
         workload: label,
         period_s,
     })

@@ -6,7 +6,7 @@
 
 use super::config::Given;
 use super::grid::{self, Form, Grid, decimal, number_of};
-use super::losses;
+use super::losses::{self, IdleActions, Lost};
 use super::output::{self, OutputFormat};
 use super::run::human_duration;
 use super::sweep::plan::Plan;
@@ -26,8 +26,7 @@ struct Kept {
     /// Job completion times of measured jobs, with job numbers.
     times: Vec<(u32, f64)>,
     notices: Vec<String>,
-    /// Parts of the workload that no job has.
-    lost: Vec<String>,
+    lost: Lost,
     /// Number of measured jobs that the scheduler ended.
     ended_early: u64,
     /// Number of measured rigid jobs that ran on other numbers of GPUs than requested.
@@ -288,9 +287,9 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
         say("workload", workload.to_owned());
     }
     let given = cell.experiment.options.measure.as_deref();
-    if let Some(measured) = given.and_then(table::measured_in_each) {
-        say("measured", measured);
-    }
+    say("measured", table::measured_in_each(given));
+    lines.extend(table::jobs_end(&cell.experiment));
+    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
     say("seeds", seeds.join(", "));
     if let Some(base) = entries.get(baseline(plan)) {
@@ -333,10 +332,22 @@ pub(super) const ALIKE: &str =
 /// Returns counted lines that `--quiet` does not hide: of the input, each scheduler and options.
 fn lost(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
     let first = entries.first().and_then(|e| e.runs.first());
-    let mut lines = first.map(|kept| kept.lost.clone()).unwrap_or_default();
+    let mut lines = first.map_or_else(Vec::new, |kept| kept.lost.input.clone());
     lines.extend(incomplete(entries));
-    lines.extend(losses::replaced(&plan.base));
+    lines.extend(of_settings(plan));
+    lines.extend(idle_actions(entries));
     lines
+}
+
+fn of_settings(plan: &Plan<'_>) -> Vec<String> {
+    losses::of_all_settings(plan.cells.iter().map(|cell| &cell.experiment))
+}
+
+/// Returns one line for each scheduler whose cluster manager had node actions without effect.
+fn idle_actions(entries: &[Entry<'_>]) -> impl Iterator<Item = String> {
+    let of =
+        |e: &Entry<'_>| IdleActions::notice(e.label, e.runs.iter().map(|k| &k.lost.idle_actions));
+    entries.iter().filter_map(of)
 }
 
 /// Returns one line for each scheduler with measured jobs that did not complete.
@@ -372,7 +383,7 @@ fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<Stri
         })
         .collect();
     lines.extend(incomplete(entries));
-    lines.extend(losses::replaced(&plan.base));
+    lines.extend(of_settings(plan));
     lines.extend(entries.iter().filter_map(|e| {
         let of_all_seeds = e.runs.iter().map(|k| k.ended_early).sum();
         table::ended_early(e.label, of_all_seeds)
@@ -381,6 +392,7 @@ fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<Stri
         let of_all_seeds = e.runs.iter().map(|k| k.resized).sum();
         table::resized(e.label, of_all_seeds)
     }));
+    lines.extend(idle_actions(entries));
     let same = |p: &[&Kept]| p[0].figures == p[1].figures && p[0].times == p[1].times;
     let alike = |e: &Entry<'_>| e.runs.windows(2).all(same);
     let several = entries.first().is_some_and(|e| e.runs.len() > 1);

@@ -1,7 +1,7 @@
 //! Results as tables for users.
 
 use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
-use super::losses;
+use super::losses::{self, IdleActions};
 use super::output::reasons;
 use super::resolve::{Experiment, parse_measure};
 use super::result::Run;
@@ -202,11 +202,8 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     say("workload", first.workload.clone());
     say("measured", measured(experiment, runs));
     say("rounds", rounds(runs));
-    let completion = experiment.options.completion.as_deref();
-    if runs.iter().any(|r| r.period_s.is_some()) && completion.is_none_or(|c| c == "round") {
-        let line = "at ends of rounds; with --completion exact, when the work is done";
-        say("jobs end", line.to_owned());
-    }
+    lines.extend(jobs_end(experiment));
+    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
     if experiment.compares
         && runs.len() > 1
         && let Some(base) = base(experiment, runs)
@@ -277,6 +274,14 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
         say("notice", notice);
     }
     lines
+}
+
+/// Returns the line about ends that are detected at the ends of rounds.
+pub(super) fn jobs_end(experiment: &Experiment<'_>) -> Option<(String, String)> {
+    let completion = experiment.options.completion.as_deref();
+    let rounded = experiment.has_rounds && completion.is_none_or(|c| c == "round");
+    let line = "at ends of rounds; with --completion exact, when the work is done";
+    rounded.then(|| ("jobs end".to_owned(), line.to_owned()))
 }
 
 /// Formats the length of a round of the first scheduler, with different lengths of others in
@@ -377,11 +382,12 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
 /// Figures that `--measure` does not affect.
 const OF_ALL: &str = "makespan, GPU util., preempted: of all jobs";
 
-/// Describes the measured jobs of several runs, unless all jobs are measured. `given` is the value
-/// of `--measure`.
-pub(super) fn measured_in_each(given: &str) -> Option<String> {
-    let which = which(&parse_measure(given)?)?;
-    Some(format!("jobs {which}; {OF_ALL}"))
+/// Describes the measured jobs of several runs. `given` is the value of `--measure`.
+pub(super) fn measured_in_each(given: Option<&str>) -> String {
+    match given.and_then(parse_measure).as_ref().and_then(which) {
+        Some(which) => format!("jobs {which}; {OF_ALL}"),
+        None => "all jobs that completed".to_owned(),
+    }
 }
 
 /// Describes a selection of jobs; `None` for all jobs.
@@ -467,7 +473,7 @@ fn counted(reasons: &BTreeMap<&str, u64>) -> String {
 pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(first) = runs.first() {
-        lines.extend(first.lost.iter().cloned());
+        lines.extend(first.lost.input.iter().cloned());
         let s = &first.report.summary;
         let unmeasured = s.jobs.saturating_sub(s.measured);
         if unmeasured > 0 && first.report.ended != Ended::Interrupted {
@@ -484,7 +490,8 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
             lines.push(format!("{}: {line}", run.report.summary.scheduler));
         }
     }
-    lines.extend(losses::replaced(&experiment.options));
+    lines.extend(losses::of_settings(experiment));
+    lines.extend(runs.iter().filter_map(idle_actions));
     lines
 }
 
@@ -493,23 +500,17 @@ pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String>
     let early = |run: &&Run| ended_early(&run.report.summary.scheduler, ended_by_scheduler(run));
     let sizes = |run: &&Run| resized(&run.report.summary.scheduler, run.report.resized);
     let mut list = about_runs(experiment, runs);
-    list.extend(losses::replaced(&experiment.options));
-    list.extend(experiment.own_worlds());
+    list.extend(losses::of_settings(experiment));
     list.extend(runs.iter().filter_map(early));
     list.extend(runs.iter().filter_map(sizes));
-    list.extend(runs.iter().filter_map(without_effect));
+    list.extend(runs.iter().filter_map(idle_actions));
     list
 }
 
 /// Returns a notice about node actions of the cluster manager that had no effect.
-fn without_effect(run: &&Run) -> Option<String> {
-    let report = &run.report;
-    let count = report.counters.stale_actions;
-    let actions = (count > 0).then(|| number_of(count, "node action"))?;
-    Some(format!(
-        "{}: {actions} had no effect, because the node was busy, unknown or in no state for it",
-        report.summary.scheduler
-    ))
+fn idle_actions(run: &&Run) -> Option<String> {
+    let scheduler = &run.report.summary.scheduler;
+    IdleActions::notice(scheduler, std::iter::once(&run.lost.idle_actions))
 }
 
 /// Returns a notice about rigid jobs on other numbers of GPUs than requested; their speed is an

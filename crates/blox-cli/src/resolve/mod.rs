@@ -74,6 +74,10 @@ pub(crate) struct Experiment<'r> {
     trigger: Option<Tempo>,
     /// Execution and overhead models of each contestant.
     parts: Vec<Parts>,
+    /// One line for each model of a scheduler's own world that an option replaces.
+    pub replaced_models: Vec<String>,
+    /// True if a scheduler decides in rounds.
+    pub has_rounds: bool,
     /// Collectors whose figures are shown.
     pub collectors: Vec<ComponentSpec>,
     overrides: Overrides,
@@ -135,6 +139,11 @@ impl<'r> Experiment<'r> {
             .iter()
             .map(|c| Parts::of(&given, registry, &c.named));
         let parts: Vec<Parts> = parts.collect::<Result<_, _>>()?;
+        let replaced_models = contestants
+            .iter()
+            .zip(&parts)
+            .flat_map(|(c, parts)| parts.replaced(o, registry, c));
+        let replaced_models = replaced_models.collect();
         let reads_load = parts.iter().any(|p| p.reads(registry, "load"));
         let source = jobs::source(&given, &cluster, seed, reads_load)?;
         let measure = jobs::measure(&given, &source)?;
@@ -184,6 +193,8 @@ impl<'r> Experiment<'r> {
             world,
             trigger,
             parts,
+            replaced_models,
+            has_rounds: false,
             collectors,
             overrides,
             options: given.options,
@@ -191,6 +202,7 @@ impl<'r> Experiment<'r> {
         experiment.fill_in();
         for i in 0..experiment.contestants.len() {
             let period = experiment.pipeline(i)?.trigger().period();
+            experiment.has_rounds |= period.is_some();
             if experiment.options.completion.as_deref() == Some("round") && period.is_none() {
                 return Err(Failure::new(format!(
                     "--completion is `round`, but `{}` has no rounds; give --round S",

@@ -1,9 +1,11 @@
 //! Simulated environment and decision triggers.
 
 use super::super::Failure;
+use super::super::args::Options;
 use super::super::config::Given;
+use super::contestant::Contestant;
 use blox_core::registry::{
-    ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded,
+    ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded, WorldParts,
 };
 use blox_core::{OnEvent, Rounds, Seconds};
 use blox_sim::Simulation;
@@ -55,9 +57,7 @@ impl Parts {
         registry: &Registry,
         scheduler: &ComponentSpec,
     ) -> Result<Self, Failure> {
-        let own = registry.schedulers.get(&scheduler.name);
-        let own = own.map(|entry| &entry.world);
-        let own = own.or_else(|| Some(&registry.scheduling.get(&scheduler.name)?.world));
+        let own = own_world(registry, scheduler);
         let o = &given.options;
         let parts = Parts {
             execution: named(given, "execution", o.execution.as_deref())?,
@@ -71,6 +71,66 @@ impl Parts {
             execution: parts.execution.or(own.and_then(|w| w.execution.clone())),
             overheads: parts.overheads.or(own_overheads),
         })
+    }
+
+    /// Returns a line for each model of the scheduler's own world that an option replaces. `self`
+    /// holds the models of [`Parts::of`].
+    pub fn replaced(
+        &self,
+        o: &Options,
+        registry: &Registry,
+        scheduler: &Contestant,
+    ) -> Vec<String> {
+        let Some(own) = own_world(registry, &scheduler.named) else {
+            return Vec::new();
+        };
+        let of = |option: Option<String>, what, own: &Option<ComponentSpec>, now| {
+            let own = own.as_ref().filter(|own| Some(*own) != now)?;
+            Some(format!(
+                "{} replaces {}'s own {what} `{own}`",
+                option?, scheduler.label
+            ))
+        };
+        let execution = o
+            .execution
+            .as_ref()
+            .map(|name| format!("--execution {name}"));
+        let seconds = [
+            ("launch-s", o.launch_s),
+            ("checkpoint-s", o.checkpoint_s),
+            ("restart-s", o.restart_s),
+            ("migration-s", o.migration_s),
+        ];
+        let overheads = o
+            .overheads
+            .as_ref()
+            .map(|name| format!("--overheads {name}"));
+        let overheads = overheads
+            .or_else(|| {
+                Some(format!(
+                    "--group-overheads-s {}",
+                    o.group_overheads_s.as_ref()?
+                ))
+            })
+            .or_else(|| {
+                let mut given = seconds.iter();
+                given.find_map(|(key, s)| Some(format!("--{key} {}", (*s)?)))
+            });
+        let lines = [
+            of(
+                execution,
+                "execution model",
+                &own.execution,
+                self.execution.as_ref(),
+            ),
+            of(
+                overheads,
+                "overheads",
+                &own.overheads,
+                self.overheads.as_ref(),
+            ),
+        ];
+        lines.into_iter().flatten().collect()
     }
 
     /// Returns whether a model takes a parameter from a command-line option.
@@ -125,6 +185,13 @@ impl Parts {
         }
         Ok(simulation)
     }
+}
+
+/// Returns the simulated world that a scheduler brings.
+fn own_world<'r>(registry: &'r Registry, scheduler: &ComponentSpec) -> Option<&'r WorldParts> {
+    let own = registry.schedulers.get(&scheduler.name);
+    let own = own.map(|entry| &entry.world);
+    own.or_else(|| Some(&registry.scheduling.get(&scheduler.name)?.world))
 }
 
 /// Parses an option of the form `NAME{..}`.

@@ -6,7 +6,7 @@ use super::config::Given;
 use super::grid::number_of;
 use super::resolve::{Experiment, parse_time};
 use super::table::cut_short;
-use super::{Failure, OK, Terminal};
+use super::{Failure, OK, Terminal, losses};
 use blox_core::registry::Registry;
 use blox_core::suggest::nearest;
 use blox_core::{Event, JobId, Outcome, Phase, Time, View};
@@ -38,6 +38,12 @@ pub(super) fn run(
     let workload = experiment.workload()?;
     let about = workload.describe();
     let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
+    let quiet = experiment.options.quiet;
+    // A trace is already checked. Other notices follow at the end.
+    let first = losses::shown(workload.notices(), quiet);
+    for notice in first.iter().chain(&losses::of_settings(&experiment)) {
+        let _ = writeln!(terminal.err, "notice: {notice}");
+    }
     let stepper = Stepper::new(
         &experiment.simulation(0)?,
         experiment.pipeline(0)?,
@@ -86,6 +92,11 @@ pub(super) fn run(
         for (name, value) in figures {
             writeln!(terminal.out, "{collector}: {name} {value}")?;
         }
+    }
+    let mut later = losses::shown(workload.notices(), quiet);
+    later.retain(|notice| !first.contains(notice));
+    for notice in later {
+        let _ = writeln!(terminal.err, "notice: {notice}");
     }
     Ok(OK)
 }

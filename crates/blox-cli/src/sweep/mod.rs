@@ -6,12 +6,13 @@ mod values;
 
 use super::config::Given;
 use super::grid::{Form, Grid, decimal, whole};
+use super::losses::{self, IdleActions, Lost};
 use super::output::{self, OutputFormat};
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::result::Run;
 use super::run;
-use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, losses, pool, table};
+use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, pool, table};
 use blox_core::registry::Registry;
 use blox_sim::results::statistics::Estimate;
 use blox_sim::{Ended, Watch};
@@ -43,14 +44,14 @@ pub(super) fn sweep(
         Some(dir) => Some(Store::open(dir, &plan, args)?),
         None => None,
     };
-    let mut rows: Vec<Option<Row>> = plan
+    let (mut rows, mut lost): (Vec<Option<Row>>, Vec<Lost>) = plan
         .runs
         .iter()
-        .map(|run| {
-            let figures = store.as_ref()?.finished(&plan, run)?;
-            Some(Ok(store::row(&plan, run, figures)))
+        .map(|run| match store.as_ref()?.finished(&plan, run)? {
+            (figures, lost) => Some((Ok(store::row(&plan, run, figures)), lost)),
         })
-        .collect();
+        .map(|done| done.map_or((None, Lost::default()), |(row, lost)| (Some(row), lost)))
+        .unzip();
     let found = rows.iter().flatten().count();
     if found > 0 && !plan.base.quiet {
         let _ = writeln!(
@@ -63,7 +64,7 @@ pub(super) fn sweep(
         store.write_index(&plan, &rows, "incomplete")?;
     }
     let todo: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].is_none()).collect();
-    let shared = Mutex::new((&mut rows, now()));
+    let shared = Mutex::new((&mut rows, &mut lost, now()));
     run_all(&plan, &todo, terminal.interactive, |i, result| {
         let run = &plan.runs[i];
         let experiment = &plan.cells[run.cell].experiment;
@@ -71,25 +72,27 @@ pub(super) fn sweep(
             Some(why) => Err(why),
             None => Ok(done),
         });
-        let row = match result {
+        let (row, lost) = match result {
             Ok(done) => {
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
                 }
-                match output::figures(&done, experiment)? {
-                    Value::Object(figures) => Ok(store::row(&plan, run, figures)),
-                    _ => Ok(Map::new()),
-                }
+                let row = match output::figures(&done, experiment)? {
+                    Value::Object(figures) => store::row(&plan, run, figures),
+                    _ => Map::new(),
+                };
+                (Ok(row), done.lost)
             }
-            Err(why) => Err(why),
+            Err(why) => (Err(why), Lost::default()),
         };
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.0[i] = Some(row);
+        shared.1[i] = lost;
         if let Some(store) = &store
-            && shared.1.elapsed() > WRITTEN_EVERY
+            && shared.2.elapsed() > WRITTEN_EVERY
         {
             store.write_index(&plan, shared.0, "incomplete")?;
-            shared.1 = now();
+            shared.2 = now();
         }
         Ok(())
     })?;
@@ -116,7 +119,7 @@ pub(super) fn sweep(
     };
     terminal.out.write_all(text.as_bytes())?;
     terminal.out.flush()?;
-    report(&plan, &rows, start, terminal);
+    report(&plan, &rows, &lost, start, terminal);
     Ok(match (missing, failed) {
         (0, 0) => OK,
         (0, _) => BAD_INPUT,
@@ -176,14 +179,19 @@ pub(super) fn run_all(
 }
 
 /// Prints notes about the whole sweep for users.
-fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut Terminal<'_>) {
+fn report(
+    plan: &Plan<'_>,
+    rows: &[Option<Row>],
+    lost: &[Lost],
+    start: Instant,
+    terminal: &mut Terminal<'_>,
+) {
     for (run, row) in plan.runs.iter().zip(rows) {
         if let Some(Err(why)) = row {
             let _ = writeln!(terminal.err, "error: run {}: {why}", run.name);
         }
     }
-    let lost = losses::of_figures(finished_rows(rows));
-    for notice in lost.into_iter().chain(losses::replaced(&plan.base)) {
+    for notice in notices(plan, rows, lost) {
         let _ = writeln!(terminal.err, "notice: {notice}");
     }
     let finished = finished_rows(rows).count();
@@ -211,6 +219,30 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
             dir.unwrap_or_default()
         );
     }
+}
+
+/// Returns the lines that `--quiet` does not hide.
+fn notices(plan: &Plan<'_>, rows: &[Option<Row>], lost: &[Lost]) -> Vec<String> {
+    let finished = || {
+        let runs = plan.runs.iter().zip(rows).zip(lost);
+        runs.filter(|((_, row), _)| matches!(row, Some(Ok(_))))
+            .map(|((run, _), lost)| (plan.label(run), lost))
+    };
+    let mut lines = losses::distinct(finished().map(|(_, lost)| lost.input.as_slice()));
+    lines.extend(losses::of_figures(finished_rows(rows)));
+    let experiments = plan.cells.iter().map(|cell| &cell.experiment);
+    lines.extend(losses::of_all_settings(experiments));
+    let mut labels: Vec<&str> = Vec::new();
+    for (label, _) in finished() {
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    lines.extend(labels.into_iter().filter_map(|label| {
+        let of_label = finished().filter(|(other, _)| *other == label);
+        IdleActions::notice(label, of_label.map(|(_, lost)| &lost.idle_actions))
+    }));
+    lines
 }
 
 /// Rows that differ only in their seeds, with their scheduler and setting.
@@ -320,13 +352,14 @@ fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
         say(&axis.key, values.join(", "));
     }
     // A default follows from the workload.
-    let mut measures = plan.cells.iter().map(|c| &c.experiment.options.measure);
-    let first = measures.next().cloned().flatten();
-    if let Some(measured) = first.as_deref().and_then(table::measured_in_each)
-        && measures.all(|m| *m == first)
-    {
-        say("measured", measured);
+    let experiments = || plan.cells.iter().map(|c| &c.experiment);
+    let mut measures = experiments().map(|e| e.options.measure.as_deref());
+    let first = measures.next().flatten();
+    if measures.all(|m| m == first) {
+        say("measured", table::measured_in_each(first));
     }
+    lines.extend(experiments().find_map(table::jobs_end));
+    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
     say(
         "figures",
         "means over seeds, ± half of the 95 % interval (Student's t)".to_owned(),

@@ -38,6 +38,7 @@ use super::super::Failure;
 use super::super::files::write_whole;
 use super::super::grid;
 use super::super::lock::Lock;
+use super::super::losses::Lost;
 use super::super::output::{self, MANIFEST, pretty};
 use super::super::result::Run;
 use super::super::table;
@@ -123,9 +124,9 @@ impl Store {
         self.dir.join("runs").join(&run.name)
     }
 
-    /// Returns the figures of a run that is already finished. Its manifest must have these
-    /// settings, and its files the recorded sizes.
-    pub fn finished(&self, plan: &Plan<'_>, run: &Planned) -> Option<Map<String, Value>> {
+    /// Returns the figures and losses of a run that is already finished. Its manifest must have
+    /// these settings, and its files the recorded sizes.
+    pub fn finished(&self, plan: &Plan<'_>, run: &Planned) -> Option<(Map<String, Value>, Lost)> {
         let dir = self.folder(run);
         let read = |name: &str| -> Option<Value> {
             serde_json::from_str(&std::fs::read_to_string(dir.join(name)).ok()?).ok()
@@ -140,8 +141,10 @@ impl Store {
                 return None;
             }
         }
+        let lost = manifest.get("lost").cloned().unwrap_or_default();
+        let lost = serde_json::from_value(lost).unwrap_or_default();
         match read("summary.json")? {
-            Value::Object(figures) => Some(figures),
+            Value::Object(figures) => Some((figures, lost)),
             _ => None,
         }
     }
@@ -178,6 +181,7 @@ impl Store {
             "cluster": output::cluster(&experiment.cluster),
             "files": files,
             "notices": table::notices(experiment, &[run]),
+            "lost": run.lost,
         });
         write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
     }

@@ -5,7 +5,7 @@ use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
 use crate::files::write_whole;
 use crate::grid::number_of;
 use crate::resolve::{Experiment, parse_measure};
-use crate::{Failure, OK, Terminal, config};
+use crate::{Failure, OK, Terminal, config, losses};
 use blox_core::registry::Registry;
 use blox_sim::Measure;
 use blox_sim::workload::{Jobs, Limited, Notices, Workload, WorkloadError};
@@ -113,14 +113,12 @@ impl OutArgs {
             let shown = path.display();
             match std::fs::metadata(path) {
                 Ok(meta) if meta.is_dir() => {
-                    return Err(Failure::new(format!(
-                        "{shown}: is a directory, expected the name of a file"
-                    )));
+                    let text = "is a directory, expected the name of a file";
+                    return Err(Failure::of(Code::Output, format!("{shown}: {text}")));
                 }
                 Ok(meta) if meta.is_file() && !self.force => {
-                    return Err(Failure::new(format!(
-                        "{shown}: is there already, expected a new file, or --force"
-                    )));
+                    let text = "is there already, expected a new file, or --force";
+                    return Err(Failure::of(Code::Output, format!("{shown}: {text}")));
                 }
                 _ => {}
             }
@@ -167,10 +165,10 @@ impl Target<'_> {
                 String::new()
             }
         };
+        for notice in losses::shown(&notices, self.quiet) {
+            let _ = writeln!(terminal.err, "notice: {notice}");
+        }
         if !self.quiet {
-            for notice in notices.iter() {
-                let _ = writeln!(terminal.err, "notice: {notice}");
-            }
             let _ = writeln!(terminal.err, "{} written{into}", number_of(count, "job"));
         }
         Ok(OK)
