@@ -29,6 +29,43 @@ fn every_case_of_synergy_is_equal() {
     every_case_is_equal("synergy");
 }
 
+/// The documents state the numbers of cases.
+#[test]
+fn documents_count_the_cases() {
+    let Some(golden) = golden() else { return };
+    let page = include_str!("../docs/src/explanation/fidelity.md");
+    let (_, table) = page
+        .split_once("| system | cases that agree | of |\n")
+        .unwrap();
+    let rows = table
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with('|'));
+    let (mut sum, mut systems) = (0, 0);
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let count = match cells[0] {
+            "all" => sum,
+            names => {
+                let (name, _) = names.split_once(',').unwrap_or((names, ""));
+                let cases = find_cases(&golden.join(name.to_lowercase())).unwrap();
+                systems += 1;
+                sum += cases.len();
+                cases.len()
+            }
+        };
+        assert_eq!(cells[1..], [count.to_string(), count.to_string()], "{row}");
+    }
+    assert_eq!(systems, 8);
+    let readme = include_str!("../README.md");
+    for part in [
+        format!("{sum} of {sum} shared cases agree"),
+        format!("[{sum} cases]("),
+    ] {
+        assert!(readme.contains(&part), "{part}");
+    }
+}
+
 /// Cases for which all fits were recorded.
 #[test]
 fn cases_of_sia_are_equal() {

@@ -126,6 +126,12 @@ fn agree(path: &Path, text: &str, expected: &str) {
 }
 
 #[test]
+fn readme_has_at_most_800_words() {
+    let words = README.split_whitespace().count();
+    assert!(words <= 800, "{words}");
+}
+
+#[test]
 fn first_command_prints_and_draws_what_readme_shows() {
     let dir = tempfile::tempdir().unwrap();
     let commands = between(README, "built-in workload:\n\n", "\n\nRun all tests");
@@ -437,6 +443,52 @@ const CLUSTER: [&str; 16] = [
     "logs",
     "demo",
 ];
+
+/// Returns the exit code and errors of the argument parser for a command that does not run.
+fn parsed(line: &str) -> (Option<i32>, String) {
+    let (before, program) = match line.split_once(" -- ") {
+        Some((before, program)) => (before, format!(" -- {program}")),
+        None => (line, String::new()),
+    };
+    // The parser reads all options before `--help`, which prints the help and ends the program.
+    let seen = typed(Path::new("."), &format!("{before} --help{program}"));
+    (seen.code, seen.err)
+}
+
+/// These commands need a cluster, so this test only parses them.
+#[test]
+fn commands_of_the_cluster_tutorial_have_known_options() {
+    let page = fs::read_to_string("docs/src/tutorials/cluster.md").unwrap();
+    let mut names = BTreeSet::new();
+    for block in page.split("```sh\n").skip(1) {
+        let (block, _) = block.split_once("```").unwrap();
+        let ours = "cargo run --release --features cluster -- ";
+        for line in block.lines().filter_map(|line| line.strip_prefix(ours)) {
+            let line = format!("blox {}", line.replace("JOB", "17"));
+            assert_eq!(parsed(&line), (Some(0), String::new()), "{line}");
+            names.insert(line.split(' ').nth(1).unwrap().to_owned());
+        }
+    }
+    let expected = [
+        "demo",
+        "logs",
+        "node",
+        "queue",
+        "scheduler",
+        "submit",
+        "why",
+    ];
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), expected);
+    // A renamed option, command or type of value is found.
+    for line in [
+        "blox node --gpu 8 --state-dir x",
+        "blox queues",
+        "blox why JOB",
+        "blox submit --gpu 4 -- python train.py",
+    ] {
+        assert_eq!(parsed(line).0, Some(2), "{line}");
+    }
+}
 
 /// Returns all commands in documents and help texts.
 fn command_lines() -> Vec<String> {
