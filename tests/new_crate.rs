@@ -49,6 +49,9 @@ fn build_and_test(kind: &str) -> String {
     let args = ["a path/with spaces", "--name", &name, "--kind", kind];
     let (code, said) = new(dir.path(), &args);
     assert_eq!(code, Some(0), "{said}");
+    let build =
+        "\nThe first build of each of the two commands compiles blox: minutes, not seconds.\n";
+    assert!(said.ends_with(build), "{said}");
     let krate = dir.path().join("a path/with spaces");
     let manifest = std::fs::read_to_string(krate.join("Cargo.toml")).unwrap();
     let dependency = format!("blox = {{ path = '{}' }}", env!("CARGO_MANIFEST_DIR"));
@@ -64,17 +67,17 @@ fn build_and_test(kind: &str) -> String {
         "profile.test.opt-level=2".to_owned(),
     ];
     for name in [
-        "",
-        "-cli",
-        "-core",
-        "-plot",
-        "-policies",
-        "-results",
-        "-sim",
-        "-solve",
-        "-traces",
+        "blox",
+        "blox-cli",
+        "blox-plot",
+        "blox-policies",
+        "blox-results",
+        "blox-scheduler-core",
+        "blox-sim",
+        "blox-solve",
+        "blox-traces",
     ] {
-        profile.push(format!("profile.test.package.blox{name}.opt-level=0"));
+        profile.push(format!("profile.test.package.{name}.opt-level=0"));
     }
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let output = Command::new(env!("CARGO"))
