@@ -12,6 +12,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use support::{Seen, at, blox, bytes};
 
@@ -327,7 +328,9 @@ fn node_actions_without_effect_are_counted() {
     let mut registry = blox::registry();
     registry
         .cluster
-        .add("shrinks", "returns a busy node", &[], |_, _| Ok(Arc::new(Shrinks)));
+        .add("shrinks", "returns a busy node", &[], |_, _| {
+            Ok(Arc::new(Shrinks))
+        });
     let dir = tempfile::tempdir().unwrap();
     let trace = dir.path().join("one.csv");
     fs::write(&trace, "submit_s,gpus,duration_s\n0,1,1000\n").unwrap();
