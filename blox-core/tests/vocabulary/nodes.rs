@@ -271,7 +271,7 @@ fn impossible_node_actions_are_counted() {
     let counters = b.core.counters();
     assert_eq!((counters.stale_actions, counters.stale_steps), (2, 2));
     assert_eq!(b.core.stale_action(), Some(&shrink));
-    assert_eq!(shrink.kind(), "shrink");
+    assert_eq!(shrink.name(), "shrink");
     assert_eq!(
         (b.phase(0), node(&b, 0).status()),
         ("running", NodeStatus::Up)
