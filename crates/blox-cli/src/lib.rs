@@ -15,6 +15,14 @@
 //! - 2: wrong usage or bad input;
 //! - 3: the scheduler of a real cluster does not answer;
 //! - 130: interrupted by Ctrl-C or SIGTERM.
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Make your own program | [`run`] |
+//! | Run a command line in a test | [`run_with`] |
+//! | Add a scheduler or a policy | [`Registry`] |
+//! | Add an execution model, overheads or a completion rule | [`World`](blox_sim::registry::World) |
+//! | Start with everything that ships | [`blox_schedulers::registry`], [`blox_sim::registry::register`] |
 
 mod args;
 mod cluster;
