@@ -845,7 +845,7 @@ fn wrong_usage_has_a_code_and_a_suggestion() {
         (
             "simulat",
             "error: unrecognized subcommand 'simulat' [E0101]\n\n  \
-             tip: a similar subcommand exists: 'simulate'\n",
+             tip: some similar subcommands exist: 'estimate', 'simulate'\n",
         ),
         (
             "plot",
@@ -877,7 +877,8 @@ fn messages_end_with_codes_that_explain_knows() {
     fs::write(d.join("bad.csv"), "submit_s,gpus,duration_s\n0,x,1\n").unwrap();
     fs::write(d.join("jobs.csv"), TRACE).unwrap();
     fs::create_dir(d.join("tables")).unwrap();
-    fs::write(d.join("tables/bert.csv"), "global_batch_size,1,2\n8,1,2\n").unwrap();
+    fs::write(d.join("tables/notes"), "mine").unwrap();
+    fs::write(d.join("no-jobs.csv"), "submit_s,gpus,duration_s\n").unwrap();
     support::good(d, "simulate las --trace jobs.csv --journal las.jsonl");
     let mut lines = vec![
         ("simulate", "E0101"),
@@ -903,10 +904,10 @@ fn messages_end_with_codes_that_explain_knows() {
         ),
     ];
     let generated =
-        "simulate las --workload poisson --load 7 --jobs 9 --models lstm:1 --throughputs tables";
+        "simulate las --workload poisson --load 7 --jobs 9 --durations trace:no-jobs.csv";
     lines.push((generated, "E0205"));
     if cfg!(feature = "released") {
-        lines.push(("verify none", "E0603"));
+        lines.push(("verify tables", "E0603"));
     }
     if cfg!(feature = "cluster") {
         // No process listens at port 1.

@@ -516,9 +516,10 @@ fn a_table_of_no_known_format_is_read_by_its_columns() {
         let quiet = at(dir.path(), ["trace", command, "t.txt", "-q", "--map", map]);
         assert_eq!(quiet.err, lost, "{command}");
     }
-    // A number of GPUs that is no whole number is counted too.
-    fs::write(dir.path().join("parts.txt"), text.replace(";2;", ";1.5;")).unwrap();
-    let args = ["trace", "convert", "parts.txt", "-q", "--map", map];
+    // Parts of GPUs are counted too.
+    fs::write(dir.path().join("parts.txt"), text.replace(";2;", ";1500;")).unwrap();
+    let milli = map.replace("gpus=need", "gpus=need:milli");
+    let args = ["trace", "convert", "parts.txt", "-q", "--map", &milli];
     let parts = at(dir.path(), args);
     assert!(parts.out.ends_with("\n0,2,90,ada\n"), "{}", parts.out);
     let altered = "notice: 1 value altered (part of a GPU rounded up: 1)\n";

@@ -139,18 +139,21 @@ fn a_walk_prints_notices_about_its_workload_and_options() {
     let dir = tempfile::tempdir().unwrap();
     let text = "submit_s,gpus,duration_s,colour\n0,1,60,red\n5,0,60,\n2,1,60,\n";
     std::fs::write(dir.path().join("jobs.csv"), text).unwrap();
-    let line = "step blox-optimus --trace jobs.csv --execution as-specified --placement buddy";
+    let line = "step blox-optimus --trace jobs.csv --map submit=submit_s,gpus=gpus,duration=duration_s \
+                --execution as-specified --placement buddy";
     let errors = |more: &[&str]| {
-        let args: Vec<&str> = line.split(' ').chain(more.iter().copied()).collect();
+        let args: Vec<&str> = line
+            .split_whitespace()
+            .chain(more.iter().copied())
+            .collect();
         let (code, _, err) = blox(dir.path(), &args, "next\n");
         assert_eq!(code, Some(0), "{err}");
         err
     };
     let all = errors(&[]);
     for part in [
-        "notice: unknown column `colour`: ignored (once, on line 1)\n",
+        "notice: column `colour`: not mapped, ignored; attributes.NAME=COLUMN keeps it (once, on line 1)\n",
         "notice: dropped: asks for no GPU (once, on line 3)\n",
-        "notice: not in order of submission: sorted (once, on line 4)\n",
         "notice: --placement buddy replaces each scheduler's own placement policy and ",
         "notice: --execution as-specified replaces blox-optimus's own execution model `",
     ] {
