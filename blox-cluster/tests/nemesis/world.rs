@@ -921,10 +921,9 @@ impl World {
                     self.switch_off(i);
                     self.nodes[i].off = true;
                 }
-                (NodeActionKind::PowerOn | NodeActionKind::Grow, Some(i)) => {
-                    if std::mem::take(&mut self.nodes[i].off) {
-                        self.switch_on(i);
-                    }
+                (NodeActionKind::PowerOn | NodeActionKind::Grow, Some(i)) if self.nodes[i].off => {
+                    self.nodes[i].off = false;
+                    self.switch_on(i);
                 }
                 (NodeActionKind::Grow, None) => {
                     // Some machines are not what was requested.
