@@ -151,7 +151,7 @@ fn leaves(tree: &str, before: &[String], into: &mut Vec<Module>) {
 
 /// Returns a file without comments and unit tests.
 fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = text.lines().map(|l| l.split("//").next().unwrap());
     lines.flat_map(|l| [l, "\n"]).collect()
 }

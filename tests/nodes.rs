@@ -14,6 +14,7 @@ use blox_cluster::protocol::{Millis, Timers};
 use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{scheduler, service};
 use blox_cluster::wire::pb;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -161,7 +162,7 @@ fn run<F: Future<Output = ()>>(
         let (over, stop) = tokio::sync::oneshot::channel::<()>();
         let listen = service::Listen::bind(([127, 0, 0, 1], 0).into(), None, Token::none());
         let listen = listen.await.unwrap();
-        let ready_at = |at, _| {
+        let ready_at = |at: SocketAddr, _: Option<SocketAddr>| {
             let _ = tx.send(at);
         };
         let stopped = async move { drop(stop.await) };
@@ -204,23 +205,28 @@ fn idle_nodes_are_powered_off_and_on_again_for_a_job() {
         rule,
         forecast: Vec::new(),
     });
-    run(helios, &[job(2, 4), job(2, 4)], "n0,n1", async |mut c| {
-        c.until("both nodes are off after the jobs", |jobs, nodes| {
-            let done = jobs.iter().filter(|j| j.phase == "completed").count();
-            done == 2 && nodes.iter().all(|n| n.status == "off")
-        })
-        .await;
-        let mut events = c.folder.events();
-        events[2..].sort();
-        assert_eq!(events, ["on n0", "on n1", "off n0", "off n1"]);
-        let next = c.submit(job(1, 1)).await;
-        c.until("the next job is completed", |jobs, _| {
-            jobs.iter().any(|j| j.job == next && j.phase == "completed")
-        })
-        .await;
-        let again = &c.folder.events()[4];
-        assert!(again.starts_with("on n"), "{again}");
-    });
+    run(
+        helios,
+        &[job(2, 4), job(2, 4)],
+        "n0,n1",
+        |mut c: Cluster| async move {
+            c.until("both nodes are off after the jobs", |jobs, nodes| {
+                let done = jobs.iter().filter(|j| j.phase == "completed").count();
+                done == 2 && nodes.iter().all(|n| n.status == "off")
+            })
+            .await;
+            let mut events = c.folder.events();
+            events[2..].sort();
+            assert_eq!(events, ["on n0", "on n1", "off n0", "off n1"]);
+            let next = c.submit(job(1, 1)).await;
+            c.until("the next job is completed", |jobs, _| {
+                jobs.iter().any(|j| j.job == next && j.phase == "completed")
+            })
+            .await;
+            let again = &c.folder.events()[4];
+            assert!(again.starts_with("on n"), "{again}");
+        },
+    );
 }
 
 #[test]
@@ -235,21 +241,26 @@ fn node_is_requested_at_high_utility_and_returned_at_low_utility() {
         autoscale: Autoscale::between((0.3, 0.8), (1, 2)),
     });
     // Both GPUs work at full speed. One job on four GPUs is a quarter of that.
-    run(pollux, &[job(1, 25), job(1, 6)], "n0", async |mut c| {
-        c.until("a second node is up", |_, nodes| {
-            nodes.len() == 2 && nodes.iter().all(|n| n.status == "up")
-        })
-        .await;
-        let grown = &c.folder.events()[1];
-        assert!(grown.starts_with("on grown-"), "{grown}");
-        c.until("one node is returned after the short job", |jobs, nodes| {
-            jobs.iter().any(|j| j.phase == "completed") && nodes.len() == 1
-        })
-        .await;
-        assert!(c.folder.events()[2].starts_with("off "));
-        c.until("the long job is completed", |jobs, _| {
-            jobs.iter().all(|j| j.phase == "completed")
-        })
-        .await;
-    });
+    run(
+        pollux,
+        &[job(1, 25), job(1, 6)],
+        "n0",
+        |mut c: Cluster| async move {
+            c.until("a second node is up", |_, nodes| {
+                nodes.len() == 2 && nodes.iter().all(|n| n.status == "up")
+            })
+            .await;
+            let grown = &c.folder.events()[1];
+            assert!(grown.starts_with("on grown-"), "{grown}");
+            c.until("one node is returned after the short job", |jobs, nodes| {
+                jobs.iter().any(|j| j.phase == "completed") && nodes.len() == 1
+            })
+            .await;
+            assert!(c.folder.events()[2].starts_with("off "));
+            c.until("the long job is completed", |jobs, _| {
+                jobs.iter().all(|j| j.phase == "completed")
+            })
+            .await;
+        },
+    );
 }

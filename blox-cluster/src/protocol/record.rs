@@ -1,11 +1,11 @@
 //! Records of the scheduler's log. Persistent state changes only by applying records.
 
-use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, PartId, Session};
-use super::launches::{End, Goal, Launch};
-use super::message::NodeRequest;
+use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
+use super::message::{Exit, NodeRequest, Task};
 use blox_core::{ActionId, Input, JobId, Name, NodeId, Time};
 use blox_perf::goodput::StepTime;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Format of the logs and snapshots that this version reads and writes. Logs of versions before 0.2
 /// have format 1, which has no header.
@@ -140,4 +140,55 @@ pub enum Record {
         /// True if the launch counts as a failure of the job.
         failed: bool,
     },
+}
+
+/// Wanted outcome of a launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// All parts run.
+    Run,
+    /// A plan stopped it: it saves its work and ends.
+    Stop,
+    /// A user requeued the job: the launch saves its work and ends, and the job waits again.
+    Requeue,
+    /// The scheduler terminated the job: the launch saves its work and ends, and the job counts as
+    /// done.
+    Finish,
+    /// A user cancelled the job: the launch and the job end.
+    Cancel,
+    /// A part failed, was lost or could not start: the other parts end.
+    Abort(String),
+}
+
+/// A granted launch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The task of each node; the node of rank 0 is first.
+    pub parts: Vec<(NodeId, Arc<Task>)>,
+    /// The previous launch of the same job. This launch waits until it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<AttemptId>,
+    /// Iterations of the job that were done before this launch.
+    #[serde(default)]
+    pub before: f64,
+}
+
+/// Accounting record of one part: how the launch ended on a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Exit status.
+    pub exit: Exit,
+    /// Running time on the node.
+    pub ran: Millis,
+    /// Number of GPUs on the node.
+    pub gpus: u32,
+    /// True if the scheduler estimated the record because the node has not reported the end.
+    pub estimated: bool,
+    /// Explanation for users.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// True if every rank of the part was ordered to stop and exited with 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exited_zero: bool,
 }

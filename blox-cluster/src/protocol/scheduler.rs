@@ -6,7 +6,9 @@
 
 use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
-use super::launches::{ClusterClock, Durable, Goal, Launches, NodeLimits, Outcome, sum_of};
+use super::launches::{
+    ClusterClock, Durable, Goal, Launches, MORE_NODES, NodeLimits, Outcome, sum_of,
+};
 use super::message::{NodeRequest, Orders, Report};
 use super::record::{FORMAT, Record};
 use super::timers::Timers;
@@ -130,10 +132,6 @@ pub enum RequestError {
     #[error("the job {0}; request less, or add nodes first{MORE_NODES}")]
     NeverFits(Reason),
 }
-
-/// Advice for a job that is too large for the registered nodes.
-pub(super) const MORE_NODES: &str =
-    "; if nodes were still to come, start the scheduler with --wait-for-nodes N";
 
 /// Actions to execute once the records are on disk.
 #[derive(Clone, Debug, PartialEq)]

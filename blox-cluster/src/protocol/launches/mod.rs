@@ -14,9 +14,9 @@ mod tests;
 mod training;
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
-use super::message::{Exit, Final, NodeRequest, Orders, Progress, Said, Status, Task};
+use super::message::{Exit, Final, NodeRequest, Orders, Progress, Said, Status};
 use super::record::Record;
-use super::scheduler::MORE_NODES;
+pub use super::record::{End, Goal, Launch};
 use super::timers::Timers;
 use blox_core::{
     ActionId, AdmissionDecision, Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time,
@@ -26,40 +26,11 @@ use crc32c::crc32c;
 pub use nodes::{NodeLimits, RequestTotals, Requested};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 pub use training::Steps;
 
-/// Wanted outcome of a launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Goal {
-    /// All parts run.
-    Run,
-    /// A plan stopped it: it saves its work and ends.
-    Stop,
-    /// A user requeued the job: the launch saves its work and ends, and the job waits again.
-    Requeue,
-    /// The scheduler terminated the job: the launch saves its work and ends, and the job counts as
-    /// done.
-    Finish,
-    /// A user cancelled the job: the launch and the job end.
-    Cancel,
-    /// A part failed, was lost or could not start: the other parts end.
-    Abort(String),
-}
-
-/// A granted launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Launch {
-    /// The task of each node; the node of rank 0 is first.
-    pub parts: Vec<(NodeId, Arc<Task>)>,
-    /// The previous launch of the same job. This launch waits until it is over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<AttemptId>,
-    /// Iterations of the job that were done before this launch.
-    #[serde(default)]
-    pub before: f64,
-}
+/// Advice for a job that is too large for the registered nodes.
+pub(super) const MORE_NODES: &str =
+    "; if nodes were still to come, start the scheduler with --wait-for-nodes N";
 
 /// A launch that is not over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,25 +60,6 @@ impl Attempt {
         let parts = self.launch.parts.iter().map(|(n, _)| *n);
         parts.filter(|n| !self.ends.contains_key(n))
     }
-}
-
-/// Accounting record of one part: how the launch ended on a node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct End {
-    /// Exit status.
-    pub exit: Exit,
-    /// Running time on the node.
-    pub ran: Millis,
-    /// Number of GPUs on the node.
-    pub gpus: u32,
-    /// True if the scheduler estimated the record because the node has not reported the end.
-    pub estimated: bool,
-    /// Explanation for users.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub why: String,
-    /// True if every rank of the part was ordered to stop and exited with 0.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub exited_zero: bool,
 }
 
 impl End {

@@ -127,7 +127,7 @@ impl Launches {
                 (NodeActionKind::PowerOff | NodeActionKind::Shrink, Some(node)) if accepted => {
                     let heard = self.links.get(&node).map_or(Millis(0), |link| link.heard);
                     if heard > since + limit {
-                        let why = format!("it still reports {secs} s after it was told to go");
+                        let why = format!("it still reports {secs} s after the request");
                         self.fail_request(id, &why, out);
                     } else if now - heard.max(self.awake_since) >= self.timers.lost {
                         self.gone(view, id, node, kind, out);
@@ -226,7 +226,7 @@ impl Launches {
         }
     }
 
-    /// Returns whether the provider was asked to power a node on.
+    /// Returns whether an open request that was made powers a node on.
     pub(super) fn is_waking(&self, node: NodeId) -> bool {
         self.asked.keys().any(|id| {
             let r = self.durable.requests.get(id);
@@ -438,10 +438,7 @@ mod tests {
                 (NodeStatus::Up, (0, 0, 1))
             );
             let why = all.node(0).cordoned().map(Name::to_string);
-            assert_eq!(
-                why.unwrap(),
-                "it still reports 30 s after it was told to go"
-            );
+            assert_eq!(why.unwrap(), "it still reports 30 s after the request");
             // Nothing is repeated.
             all.seconds(60);
             assert_eq!((all.names().len(), all.requests()), (1, (0, 0, 1)));

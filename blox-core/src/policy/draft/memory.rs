@@ -1,10 +1,10 @@
 //! Memory of a draft, kept from decision to decision.
 
 use super::ledger::Ledger;
-use super::walk::Walk;
 use crate::assignment::Assignment;
 use crate::decision::Action;
 use crate::ids::JobId;
+use crate::order::Entry as Queued;
 use crate::reason::Reason;
 use crate::view::View;
 
@@ -30,6 +30,38 @@ pub(crate) struct DraftMemory {
     pub(super) moved: bool,
     /// Position of in-order placement in the queue.
     pub(super) walk: Walk,
+}
+
+/// Position of in-order placement in a queue.
+#[derive(Clone, Default)]
+pub(super) struct Walk {
+    /// The kept order that the entries are from.
+    pub made: u32,
+    pub candidate: Option<Queued>,
+    /// Blocked candidates, ascending. They return to the queue at the end.
+    pub passed: Vec<Queued>,
+    /// Released victims that must still be placed again, first at the end.
+    pub again: Vec<Queued>,
+    /// Victims of the candidate.
+    pub taken: Vec<Queued>,
+    /// Victims with an undone release, which can be victims again; the next one at the end.
+    pub spared: Vec<Queued>,
+    /// Number of requests of a list up to the candidate.
+    pub cursor: usize,
+    /// Number of jobs that were not yet victims: placed jobs in rank, or requests of a list. `None`
+    /// until the placed jobs are ranked.
+    pub back: Option<usize>,
+    /// Value of `back` before the candidate.
+    pub back_mark: usize,
+}
+
+impl Walk {
+    pub fn clear(&mut self) {
+        self.candidate = None;
+        self.again.clear();
+        self.taken.clear();
+        self.spared.clear();
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -5,7 +5,6 @@ use super::memory::{DraftMemory, Now};
 use crate::assignment::Assignment;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
-use crate::order::Entry;
 use crate::queue::{JobQueue, Kept, Request};
 use crate::shape::{Place, Shape};
 use crate::units::GpuCount;
@@ -20,29 +19,6 @@ pub enum Candidate<'a> {
     /// A request for a job whose GPUs in the draft meet none of the shapes; see [`Draft::meets`]. A
     /// placement that moves no running jobs skips it without an answer.
     Moving(Request),
-}
-
-/// Position of in-order placement in a queue.
-#[derive(Clone, Default)]
-pub(super) struct Walk {
-    /// The kept order that the entries are from; see [`Kept::made`].
-    made: u32,
-    candidate: Option<Entry>,
-    /// Blocked candidates, ascending. They return to the queue at the end.
-    passed: Vec<Entry>,
-    /// Released victims that must still be placed again, first at the end.
-    again: Vec<Entry>,
-    /// Victims of the candidate.
-    taken: Vec<Entry>,
-    /// Victims with an undone release, which can be victims again; the next one at the end.
-    spared: Vec<Entry>,
-    /// Number of requests of a list up to the candidate.
-    cursor: usize,
-    /// Number of jobs that were not yet victims: placed jobs in rank, or requests of a list. `None`
-    /// until the placed jobs are ranked.
-    back: Option<usize>,
-    /// Value of `back` before the candidate.
-    back_mark: usize,
 }
 
 impl<'a> Draft<'a> {
@@ -342,14 +318,5 @@ impl<'a> Draft<'a> {
         lies && has.count() == shape.gpus
             && shape.gpu_type.is_none_or(of_type)
             && (shape.config.is_none() || shape.config == has.config)
-    }
-}
-
-impl Walk {
-    fn clear(&mut self) {
-        self.candidate = None;
-        self.again.clear();
-        self.taken.clear();
-        self.spared.clear();
     }
 }

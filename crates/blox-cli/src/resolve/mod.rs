@@ -142,7 +142,7 @@ impl<'r> Experiment<'r> {
         let replaced_models = contestants
             .iter()
             .zip(&parts)
-            .flat_map(|(c, parts)| parts.replaced(o, registry, c));
+            .flat_map(|(c, parts)| parts.replaced(o, registry, &c.named, &c.label));
         let replaced_models = replaced_models.collect();
         let reads_load = parts.iter().any(|p| p.reads(registry, "load"));
         let source = jobs::source(&given, &cluster, seed, reads_load)?;

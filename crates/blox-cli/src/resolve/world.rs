@@ -3,7 +3,6 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
-use super::contestant::Contestant;
 use blox_core::registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded, WorldParts,
 };
@@ -79,17 +78,15 @@ impl Parts {
         &self,
         o: &Options,
         registry: &Registry,
-        scheduler: &Contestant,
+        scheduler: &ComponentSpec,
+        label: &str,
     ) -> Vec<String> {
-        let Some(own) = own_world(registry, &scheduler.named) else {
+        let Some(own) = own_world(registry, scheduler) else {
             return Vec::new();
         };
         let of = |option: Option<String>, what, own: &Option<ComponentSpec>, now| {
             let own = own.as_ref().filter(|own| Some(*own) != now)?;
-            Some(format!(
-                "{} replaces {}'s own {what} `{own}`",
-                option?, scheduler.label
-            ))
+            Some(format!("{} replaces {label}'s own {what} `{own}`", option?))
         };
         let execution = o
             .execution
