@@ -56,12 +56,28 @@ fn build_and_test(kind: &str) -> String {
     let manifest = std::fs::read_to_string(krate.join("Cargo.toml")).unwrap();
     let dependency = format!("blox = {{ path = '{}' }}", env!("CARGO_MANIFEST_DIR"));
     assert!(manifest.contains(&dependency), "{manifest}");
-    // The crate has the profiles, the flags and the lock file of this checkout, so most dependencies
-    // are built already.
+    // The crate has the profiles, the flags and the lock file of this checkout, so the crates that
+    // blox depends on are built already. The toolkit has other features here and is built again,
+    // without optimization: that is faster, and it simulates little.
+    let toolkit = [
+        "blox",
+        "blox-learn",
+        "blox-perf",
+        "blox-plot",
+        "blox-policies",
+        "blox-scheduler-core",
+        "blox-schedulers",
+        "blox-sim",
+        "blox-solve",
+        "blox-testing",
+        "blox-traces",
+    ];
+    let plain = toolkit.map(|name| format!("profile.test.package.{name}.opt-level=0"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let output = Command::new(env!("CARGO"))
         .current_dir(&krate)
         .args(["test", "--offline"])
+        .args(plain.iter().flat_map(|line| ["--config", line]))
         .env("CARGO_TARGET_DIR", target)
         .env_remove("RUSTFLAGS")
         .output()

@@ -132,7 +132,7 @@ impl Counters {
 /// use blox_cluster::daemon::{Outputs, ToPolicy};
 /// use blox_cluster::protocol::launches::Past;
 /// use blox_cluster::protocol::scheduler::RequestError;
-/// use blox_cluster::protocol::Orders;
+/// use blox_cluster::protocol::{NodeRequest, Orders};
 /// use blox_core::{Input, JobId};
 /// use std::sync::Arc;
 ///
@@ -148,6 +148,8 @@ impl Counters {
 ///     }
 ///
 ///     fn send(&mut self, _orders: &Orders) {}
+///
+///     fn provide(&mut self, _request: NodeRequest) {}
 ///
 ///     fn policy(&mut self, _message: ToPolicy) {}
 ///
