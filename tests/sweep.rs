@@ -804,7 +804,8 @@ fn the_jobs_that_figures_are_over_are_named_below_them() {
         "sweep fifo las --jobs 50 --loads 4,6 --output-dir swept",
     ] {
         let all = good(dir.path(), line);
-        assert!(!all.out.contains("\nmeasured "), "{}", all.out);
+        let whole = "\nmeasured   all jobs that completed\n";
+        assert!(all.out.contains(whole), "{}", all.out);
         let line = line.replace("swept", "again");
         let some = good(dir.path(), &format!("{line} --measure 10..20"));
         assert!(some.out.contains(told), "{}", some.out);

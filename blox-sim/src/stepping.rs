@@ -133,6 +133,10 @@ impl Backend for Watched<'_, '_> {
         self.simulator.carry_out(view, commands).await
     }
 
+    fn applied(&mut self, view: View<'_>, event: &Event) {
+        self.simulator.applied(view, event);
+    }
+
     fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), SimError> {
         self.simulator.refused(at, event, error)
     }
