@@ -22,7 +22,7 @@
 //! | Run a command line in a test | [`run_with`] |
 //! | Add a scheduler or a policy | [`Registry`] |
 //! | Add an execution model, overheads or a completion rule | [`World`](blox_sim::registry::World) |
-//! | Start with everything that ships | [`blox_schedulers::registry`], [`blox_sim::registry::register`] |
+//! | Start with everything that ships | [`blox_schedulers::registry()`], [`blox_sim::registry::register`] |
 
 mod args;
 mod cluster;
