@@ -54,7 +54,7 @@ impl Request {
     }
 
     /// Adds a partner on the same GPUs, or on some of them. The partner must request at most as many
-    /// GPUs as the job gets and have room on them ([`Draft::beside`]). Otherwise a placement ignores
+    /// GPUs as the job gets and have room on them ([`Draft::beside`](crate::Draft::beside)). Otherwise a placement ignores
     /// the partner.
     #[must_use]
     pub fn beside(mut self, partner: JobId) -> Self {
