@@ -1,9 +1,13 @@
 //! Documentation in the sources: examples of public traits, front pages of the libraries, and
 //! facts that two files state.
 
+#[path = "support/tree.rs"]
+mod tree;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tree::{members, sources};
 
 /// Public traits without an example.
 const ERASED: [&str; 9] = [
@@ -29,24 +33,8 @@ fn read(path: impl AsRef<Path>) -> String {
 /// Returns the folders of all libraries of the workspace.
 fn libraries() -> Vec<String> {
     let manifest = read("Cargo.toml");
-    let members = manifest.split("members = [").nth(1).unwrap();
-    let members = members.split(']').next().unwrap();
-    members
-        .split('"')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect()
-}
-
-fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => sources(&path, into),
-            false => into.extend(path.extension().is_some_and(|e| e == "rs").then_some(path)),
-        }
-    }
+    let members = members(&manifest).into_iter();
+    members.map(str::to_owned).collect()
 }
 
 /// Returns the public traits of a source with their documentation.

@@ -1,8 +1,12 @@
 //! Permitted dependencies between crates, and import cycles between files.
 
+#[path = "support/tree.rs"]
+mod tree;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
 const CRATES: [(&str, &[&str]); 15] = [
@@ -102,23 +106,11 @@ fn crates_depend_only_on_lower_ones() {
 #[test]
 fn every_member_of_the_workspace_has_a_layer() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let members = manifest.split("members = [").nth(1).unwrap();
-    let members = members.split(']').next().unwrap();
-    let members: BTreeSet<&str> = members.split('"').skip(1).step_by(2).collect();
+    let members: BTreeSet<&str> = members(&manifest).into_iter().collect();
     assert_eq!(members, CRATES.iter().map(|(folder, _)| *folder).collect());
 }
 
 type Module = Vec<String>;
-
-fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => sources(&path, into),
-            false => into.extend(path.extension().is_some_and(|e| e == "rs").then_some(path)),
-        }
-    }
-}
 
 /// Collects the paths of a use tree. A renamed item is listed under its own name.
 fn leaves(tree: &str, before: &[String], into: &mut Vec<Module>) {
