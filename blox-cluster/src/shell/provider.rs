@@ -72,7 +72,7 @@ async fn make(
         request.action,
         NodeActionKind::PowerOn | NodeActionKind::Grow
     );
-    let limit = if comes { limits.come } else { limits.go };
+    let limit = limits.of(request.action);
     let call = tokio::spawn(async move {
         let call = async {
             match comes {

@@ -22,6 +22,16 @@ pub struct NodeLimits {
     pub go: Millis,
 }
 
+impl NodeLimits {
+    /// Returns the limit of a request.
+    pub fn of(self, action: NodeActionKind) -> Millis {
+        match action {
+            NodeActionKind::PowerOn | NodeActionKind::Grow => self.come,
+            _ => self.go,
+        }
+    }
+}
+
 impl Default for NodeLimits {
     /// Uses the limits of Slurm: 60 s to come, 30 s to go.
     fn default() -> Self {
@@ -113,10 +123,7 @@ impl Launches {
             // Time in which the scheduler was suspended does not count.
             let since = since.max(self.awake_since);
             let (kind, accepted) = (r.request.action, r.accepted);
-            let limit = match kind {
-                NodeActionKind::PowerOn | NodeActionKind::Grow => self.limits.come,
-                _ => self.limits.go,
-            };
+            let limit = self.limits.of(kind);
             let late = now - since >= limit;
             let secs = limit.as_secs();
             match (kind, r.node) {
