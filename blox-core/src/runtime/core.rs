@@ -2,7 +2,9 @@
 //! output and reads no clock.
 
 use crate::decide_error::DecisionError;
-use crate::decision::{AdmissionDecision, Command, Decision, NodeAction, Plan, Validity};
+use crate::decision::{
+    AdmissionDecision, Command, Decision, NodeAction, NodeActionKind, Plan, Validity,
+};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
@@ -321,9 +323,9 @@ impl Core {
         let managed = guarded(scheduler, |s| s.manage(View::of(state), &mut actions));
         out.actions = actions;
         let mut validity = managed?;
-        let kinds = scheduler.actions();
         let undeclared = |action: &NodeAction| {
-            let kind = action.kind().filter(|kind| !kinds.contains(*kind))?;
+            let declared = |kind: &NodeActionKind| scheduler.actions().contains(*kind);
+            let kind = action.kind().filter(|kind| !declared(kind))?;
             // The operator, or an earlier decision, may have asked for this step after a drain.
             let node = action.node().and_then(|id| state.cluster.node(id));
             let drain = node.and_then(|node| node.drain());
