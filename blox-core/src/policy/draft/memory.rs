@@ -117,13 +117,19 @@ impl Now {
     }
 }
 
+/// Returns a job's index into [`DraftMemory::entries`], given [`DraftMemory::entry_of`].
+#[inline]
+pub(super) fn entry(entry_of: &[u32], job: JobId) -> Option<usize> {
+    match entry_of.get(job.index()) {
+        Some(&e) if e != 0 => Some(e as usize - 1),
+        _ => None,
+    }
+}
+
 impl DraftMemory {
     #[inline]
     pub(super) fn entry(&self, job: JobId) -> Option<usize> {
-        match self.entry_of.get(job.index()) {
-            Some(&e) if e != 0 => Some(e as usize - 1),
-            _ => None,
-        }
+        entry(&self.entry_of, job)
     }
 
     /// Adds an entry for a job that the draft has not touched before.

@@ -1,7 +1,7 @@
 //! In-order placement: candidates and victims that a queue names, given the GPUs in the draft.
 
 use super::Draft;
-use super::memory::{DraftMemory, Now};
+use super::memory::{self, DraftMemory, Now};
 use crate::assignment::Assignment;
 use crate::ids::{GpuTypeId, JobId, NodeId};
 use crate::job::JobRef;
@@ -214,10 +214,9 @@ impl<'a> Draft<'a> {
         } = &mut *self.m;
         let spared = walk.spared.len();
         for &entry in &walk.taken {
-            let known = entry_of.get(entry.job().index()).copied().unwrap_or(0);
-            // A victim had GPUs before the draft.
-            let released = known != 0 && matches!(entries[known as usize - 1].now, Now::Nothing);
-            if !released {
+            // A victim without an entry still has its GPUs from before the draft.
+            let known = memory::entry(entry_of, entry.job());
+            if known.is_none_or(|e| !matches!(entries[e].now, Now::Nothing)) {
                 walk.spared.push(entry);
             } else if walk.again.last().is_none_or(|first| entry < *first) {
                 // Victims are taken from the last to the first.
@@ -267,12 +266,8 @@ impl<'a> Draft<'a> {
         let Some(kept) = queue.last_kept() else {
             return;
         };
+        self.settle(kept, false);
         let walk = &mut self.m.walk;
-        if let Some(entry) = walk.candidate.take()
-            && kept.counts_as_queued(entry.job())
-        {
-            walk.passed.push(entry);
-        }
         // The skipped jobs are in ascending order: taken from the last, each becomes the new first.
         while let Some(entry) = walk.passed.pop() {
             kept.put_back(entry);
