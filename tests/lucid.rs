@@ -6,7 +6,7 @@ use blox::perf::PairTable;
 use blox::released::lucid::{
     self, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks, Record,
 };
-use std::collections::BTreeMap;
+use blox::core::SortedMap;
 use std::fs;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ mod support;
 
 /// A small job with a profile: submission, GPUs, seconds, score.
 fn job(submit: f64, gpus: u32, seconds: f64, score: f64) -> JobSpec {
-    let attributes = BTreeMap::from([
+    let attributes = SortedMap::from([
         ("dataset".into(), "d".into()),
         ("amp".into(), 0.into()),
         ("gmem".into(), 4000.0.into()),

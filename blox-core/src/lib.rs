@@ -89,7 +89,7 @@ pub mod state;
 pub mod suggest;
 
 #[doc(inline)]
-pub use model::{assignment, cluster, decision, ids, job, reason, shape, units};
+pub use model::{assignment, cluster, decision, ids, job, reason, shape, sorted, units};
 #[doc(inline)]
 pub use policy::{draft, estimate, order, queue};
 #[doc(inline)]
@@ -156,6 +156,8 @@ pub use queue::{JobQueue, Request, Unlisted};
 pub use reason::Reason;
 #[doc(inline)]
 pub use shape::{Place, Shape};
+#[doc(inline)]
+pub use sorted::SortedMap;
 #[doc(inline)]
 pub use state::{EventError, State};
 #[doc(inline)]

@@ -6,6 +6,7 @@ use crate::faults::Faults;
 use crate::overheads::AnyOverheads;
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
+use blox_core::SortedMap;
 use blox_core::decision::Command;
 use blox_core::drive::{Backend, Launched};
 use blox_core::input::Input;
@@ -14,7 +15,7 @@ use blox_core::{
     JobSpec, LOSS, NodeAction, NodeId, NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
 };
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -156,7 +157,7 @@ pub(crate) struct Simulator<'w> {
     pub(crate) faults: Faults,
     measure: Measure,
     watch: Arc<Watch>,
-    history: BTreeMap<JobId, Assignment>,
+    history: SortedMap<JobId, Assignment>,
     /// True if jobs without extras, alone on their GPUs, run at their specified rate.
     plain_rates: bool,
     /// True if a change of one job affects jobs on other GPUs.
@@ -164,13 +165,13 @@ pub(crate) struct Simulator<'w> {
     /// True if there was a job with nonzero costs of launches or stops.
     charges: bool,
     /// End times of jobs whose rate changed since their launch; their other timers are void.
-    moved_ends: BTreeMap<JobId, Time>,
+    moved_ends: SortedMap<JobId, Time>,
     /// Times of the next loss reports; other timers are void.
-    reports: BTreeMap<JobId, Time>,
+    reports: SortedMap<JobId, Time>,
     /// Times at which jobs next change their own rate; other timers are void.
-    turns: BTreeMap<JobId, Time>,
+    turns: SortedMap<JobId, Time>,
     /// Work that a crash preserves, for jobs whose rate changed since their launch.
-    kept: BTreeMap<JobId, Kept>,
+    kept: SortedMap<JobId, Kept>,
     after: After,
     /// Measured jobs that were submitted and may not have ended, in order of submission.
     open: VecDeque<JobId>,
@@ -199,7 +200,7 @@ struct Kept {
 #[derive(Clone, Debug, Default)]
 struct Livelock {
     /// The most iterations that each job preserved at a crash or failed launch.
-    most: BTreeMap<JobId, f64>,
+    most: SortedMap<JobId, f64>,
     /// Number of crashes and failed launches in a row that preserved no more work.
     in_vain: u32,
 }
@@ -284,14 +285,14 @@ impl<'w> Simulator<'w> {
             faults,
             measure,
             watch,
-            history: BTreeMap::new(),
+            history: SortedMap::new(),
             plain_rates,
             reaches,
             charges: false,
-            moved_ends: BTreeMap::new(),
-            reports: BTreeMap::new(),
-            turns: BTreeMap::new(),
-            kept: BTreeMap::new(),
+            moved_ends: SortedMap::new(),
+            reports: SortedMap::new(),
+            turns: SortedMap::new(),
+            kept: SortedMap::new(),
             after: After::Nothing,
             open: VecDeque::new(),
             livelock: Livelock::default(),

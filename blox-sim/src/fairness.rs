@@ -5,10 +5,10 @@ use crate::simulation::Simulation;
 use crate::stepping::{Step, Stepper};
 use crate::workload::{Jobs, Workload};
 use crate::{SimError, Watch};
+use blox_core::SortedMap;
 use blox_core::{
     Adapts, ClusterSpec, GpuCount, JobSpec, Name, NodeSpec, Pipeline, Seconds, Time, TrainingSpec,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,7 +54,7 @@ pub struct FairTimes {
     watch: Arc<Watch>,
     /// Known times: by specification of the job without its submission, then by index of the type
     /// and number of GPUs.
-    known: BTreeMap<String, BTreeMap<(usize, u32), Option<f64>>>,
+    known: SortedMap<String, SortedMap<(usize, u32), Option<f64>>>,
 }
 
 /// The GPUs of a type.
@@ -95,7 +95,7 @@ impl FairTimes {
             types,
             begin: scheduler.trigger().first_from(Time::ZERO, None),
             watch: Arc::default(),
-            known: BTreeMap::new(),
+            known: SortedMap::new(),
         }
     }
 

@@ -9,4 +9,5 @@ pub mod job;
 pub mod partners;
 pub mod reason;
 pub mod shape;
+pub mod sorted;
 pub mod units;

@@ -5,13 +5,12 @@ use crate::pipeline::Pipeline;
 use crate::policy::{
     AnyAdmission, AnyClusterManager, AnyPlacement, AnyScheduling, MetricCollector,
 };
+use crate::sorted::SortedMap;
 use crate::suggest::{did_you_mean, one_of};
 use crate::units::Seconds;
 use dyn_clone::DynClone;
 use serde_json::Value;
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -156,7 +155,7 @@ impl fmt::Display for ComponentSpec {
 /// Parameters by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
-    values: BTreeMap<String, Param>,
+    values: SortedMap<String, Param>,
 }
 
 /// A value with its original text: a text may look like a number.
@@ -413,7 +412,7 @@ impl<T> Clone for Registered<T> {
 /// Entries of one kind, by name.
 pub struct ComponentRegistry<T> {
     kind: &'static str,
-    entries: BTreeMap<String, Registered<T>>,
+    entries: SortedMap<String, Registered<T>>,
 }
 
 impl<T> Clone for ComponentRegistry<T> {
@@ -459,7 +458,7 @@ impl<T> ComponentRegistry<T> {
     pub fn new(kind: &'static str) -> Self {
         ComponentRegistry {
             kind,
-            entries: BTreeMap::new(),
+            entries: SortedMap::new(),
         }
     }
 
@@ -477,14 +476,9 @@ impl<T> ComponentRegistry<T> {
             world: WorldParts::default(),
             build: Arc::new(build),
         };
-        match self.entries.entry(name.into()) {
-            Entry::Vacant(place) => place.insert(entry),
-            Entry::Occupied(place) => {
-                let place = place.into_mut();
-                *place = entry;
-                place
-            }
-        }
+        let name = name.into();
+        self.entries.remove(&name);
+        self.entries.entry(name).or_insert(entry)
     }
 
     /// Returns the entry with this name.
@@ -581,7 +575,7 @@ pub struct Registry {
     pub placement: ComponentRegistry<Arc<dyn AnyPlacement>>,
     /// Collectors of metrics.
     pub collectors: ComponentRegistry<Box<dyn MetricCollector>>,
-    others: BTreeMap<TypeId, Box<dyn AnyComponents>>,
+    others: SortedMap<TypeId, Box<dyn AnyComponents>>,
 }
 
 /// A shelf of components that another crate defines.
@@ -600,7 +594,7 @@ impl Default for Registry {
             scheduling: ComponentRegistry::new("scheduling policy"),
             placement: ComponentRegistry::new("placement policy"),
             collectors: ComponentRegistry::new("collector"),
-            others: BTreeMap::new(),
+            others: SortedMap::new(),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Quotas by user or virtual cluster.
 
+use blox_core::SortedMap;
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, JobId, JobRef, NameId, Reason, Stateless, Validity, View,
 };
-use std::collections::BTreeMap;
 
 /// Owner whose jobs are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum QuotaBy {
 pub struct Quota {
     by: QuotaBy,
     gpus: u32,
-    named: BTreeMap<String, u32>,
+    named: SortedMap<String, u32>,
 }
 
 impl Quota {
@@ -32,7 +32,7 @@ impl Quota {
         Quota {
             by,
             gpus,
-            named: BTreeMap::new(),
+            named: SortedMap::new(),
         }
     }
 
@@ -68,7 +68,7 @@ impl AdmissionPolicy for Quota {
         asking: &[JobId],
         out: &mut AdmissionDecisions,
     ) -> Validity {
-        let mut used: BTreeMap<Option<NameId>, u64> = BTreeMap::new();
+        let mut used: SortedMap<Option<NameId>, u64> = SortedMap::new();
         for job in view.active() {
             *used.entry(self.owner(&job)).or_default() += u64::from(job.gpus().get());
         }

@@ -1,10 +1,10 @@
 //! Quarantine of flapping nodes.
 
+use blox_core::SortedMap;
 use blox_core::{
     ClusterManager, Event, NodeAction, NodeActions, NodeId, Policy, Seconds, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Keeps new jobs off nodes that were lost repeatedly.
 ///
@@ -21,7 +21,7 @@ pub struct Quarantine {
 /// Losses by node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Losses {
-    memory: BTreeMap<NodeId, Flaps>,
+    memory: SortedMap<NodeId, Flaps>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

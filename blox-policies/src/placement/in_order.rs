@@ -381,7 +381,9 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
         if !self.preempts {
             return None;
         }
-        self.victims.clear();
+        if !self.victims.is_empty() {
+            self.victims.clear();
+        }
         let mut within_reach = draft.free_gpus();
         while within_reach < needed {
             let (victim, has) = draft.next_victim_with_gpus(requests)?;

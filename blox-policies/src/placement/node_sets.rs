@@ -2,9 +2,9 @@
 
 use super::Consolidated;
 use super::selector::{NodeSelector, has_resources, suits};
+use blox_core::SortedMap;
 use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, Shape, View};
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
 
 /// Keeps jobs of one size together (Gandiva, OSDI 2018, section 4.1: node affinity).
 ///
@@ -43,9 +43,9 @@ impl NodeSelector for NodeSets {
 
 /// Returns, for each node with jobs in the draft, whether jobs of this size run there and whether
 /// others do.
-fn sizes_on(draft: &Draft<'_>, size: GpuCount) -> BTreeMap<NodeId, [bool; 2]> {
+fn sizes_on(draft: &Draft<'_>, size: GpuCount) -> SortedMap<NodeId, [bool; 2]> {
     let view = draft.view();
-    let mut on: BTreeMap<NodeId, [bool; 2]> = BTreeMap::new();
+    let mut on: SortedMap<NodeId, [bool; 2]> = SortedMap::new();
     for (job, has) in draft.placed() {
         for node in has.gpus.iter().filter_map(|g| view.cluster().node_of(*g)) {
             on.entry(node).or_default()[usize::from(job.gpus() != size)] = true;

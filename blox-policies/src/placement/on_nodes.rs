@@ -3,11 +3,11 @@
 use super::consolidated::Consolidated;
 use super::in_order::place_in_free;
 use super::types::fits_a_type;
+use blox_core::SortedMap;
 use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, JobQueue, JobRef, NodeId, Place,
     PlacementPolicy, Reason, Shape, Stateless, TrainingSpec, Validity, View,
 };
-use std::collections::BTreeMap;
 
 /// Places jobs on the [nodes](Place::Nodes) that their shapes name.
 ///
@@ -68,7 +68,7 @@ fn lies(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
     let Some(nodes) = nodes_of(shape) else {
         return has.count() == shape.gpus;
     };
-    let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let mut counts: SortedMap<NodeId, u32> = SortedMap::new();
     for gpu in &has.gpus {
         if let Some(node) = draft.view().cluster().node_of(*gpu) {
             *counts.entry(node).or_default() += 1;

@@ -4,11 +4,11 @@ use super::anew::{release_all, settle};
 use super::in_order::{can_ever_place, shortage_of_gpus};
 use super::selector::NodeSelector;
 use super::share::{Amounts, Shares};
+use blox_core::SortedMap;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
     Reason, Shape, Stateless, Validity, View,
 };
-use std::collections::BTreeMap;
 
 /// Allocation of CPUs and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl<R: NodeSelector> PlacementPolicy for Synergy<R> {
         let mut pass = Pass {
             rule: &self.rule,
             shares: Shares::in_view(view),
-            on: BTreeMap::new(),
+            on: SortedMap::new(),
         };
         let greedy = self.allocation == Allocation::Greedy;
         let mut left = draft.free_gpus();
@@ -138,7 +138,7 @@ struct Pass<'r, R> {
     rule: &'r R,
     shares: Shares,
     /// Jobs placed on each node in this decision.
-    on: BTreeMap<NodeId, Vec<JobId>>,
+    on: SortedMap<NodeId, Vec<JobId>>,
 }
 
 impl<R: NodeSelector> Pass<'_, R> {

@@ -1,12 +1,12 @@
 //! Placement of training jobs on GPUs of one type.
 
 use super::selector::{NodeSelector, suits};
+use blox_core::SortedMap;
 use blox_core::{
     Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NameId, Node, NodeStatus, Reason, Shape,
     TrainingSpec, View,
 };
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 /// Finds GPUs by the rule, and keeps training jobs on one GPU type.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn find<R: NodeSelector>(
     if !trains(job) || shape.gpu_type.is_some() || found.as_ref().is_none_or(one_type) {
         return found;
     }
-    let mut free: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
+    let mut free: SortedMap<GpuTypeId, u32> = SortedMap::new();
     for node in draft.nodes_with_free() {
         *free.entry(node.gpu_type()).or_default() += draft.free_on(node.id());
     }
@@ -73,8 +73,8 @@ fn pools(
     view: View<'_>,
     job: &JobRef<'_>,
     counts: impl Fn(&Node) -> bool,
-) -> BTreeMap<GpuTypeId, u32> {
-    let mut pools: BTreeMap<GpuTypeId, u32> = BTreeMap::new();
+) -> SortedMap<GpuTypeId, u32> {
+    let mut pools: SortedMap<GpuTypeId, u32> = SortedMap::new();
     let there = view.nodes().filter(|n| n.status() != NodeStatus::Left);
     for node in there.filter(|n| counts(n) && suits(n, job, &Shape::default(), view)) {
         *pools.entry(node.gpu_type()).or_default() += node.gpu_count();

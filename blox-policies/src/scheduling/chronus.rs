@@ -1,12 +1,12 @@
 //! Leases for jobs with deadlines.
 
+use blox_core::SortedMap;
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, JobId, JobQueue, JobRef, Policy, Request,
     SchedulingPolicy, Seconds, ServiceClass, Validity, View,
 };
 use blox_solve::{BranchAndBound, Program, Solver, Var};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Choice among new jobs with deadlines that arrive together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Chronus {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Leases {
     /// Reserved leases of accepted jobs, by number, ascending.
-    plans: BTreeMap<JobId, Vec<u64>>,
+    plans: SortedMap<JobId, Vec<u64>>,
 }
 
 /// Maximum number of leases that a plan reaches ahead.
@@ -204,7 +204,7 @@ impl Chronus {
     /// Removes past leases and leases that are no longer needed, and reserves missing ones.
     fn tidy(&self, memory: &mut Leases, view: View<'_>, first: u64) {
         let mut short = Vec::new();
-        let wishes: BTreeMap<JobId, Wish> = view
+        let wishes: SortedMap<JobId, Wish> = view
             .active()
             .filter_map(|j| Some((j.id(), self.wish(&j, first)?)))
             .collect();

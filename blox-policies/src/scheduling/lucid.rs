@@ -1,6 +1,7 @@
 //! Lucid: profile, then pack by scores, in order of estimated service.
 
 use crate::placement::{NodeSelector, find_alike, most_usable, suits};
+use blox_core::SortedMap;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
     Assignment, Draft, DraftError, JobId, JobQueue, JobRef, NodeId, NodeStatus, PlacementPolicy,
@@ -8,7 +9,7 @@ use blox_core::{
 };
 use blox_perf::PairTable;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Settings of [`Lucid`].
@@ -87,7 +88,7 @@ pub struct LucidMemory {
     slow: BTreeSet<(JobId, JobId)>,
     /// Jobs placed for profiling, each with the number of that launch. A plan that is not applied
     /// thus leaves no trace.
-    profiled: BTreeMap<JobId, u32>,
+    profiled: SortedMap<JobId, u32>,
     #[serde(skip)]
     order: Vec<(f64, JobId)>,
 }

@@ -1,12 +1,12 @@
 //! Groups of jobs that use different resources in turn.
 
+use blox_core::SortedMap;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
     JobQueue, JobRef, Name, Node, Request, SchedulingPolicy, Stateless, Validity, View,
 };
 use blox_perf::{Stages, gpu_utilisation, interleaving_efficiency, stages};
 use blox_solve::heaviest_matching;
-use std::collections::BTreeMap;
 
 /// Groups of jobs whose stages alternate on the same GPUs (Muri, SIGCOMM 2022, sections 4 and 5).
 ///
@@ -25,7 +25,7 @@ pub struct Muri {
 }
 
 /// Groups of jobs with equal numbers and types of GPUs. A job is its position in the order.
-type Groups = BTreeMap<(u32, Vec<Name>), Vec<Vec<usize>>>;
+type Groups = SortedMap<(u32, Vec<Name>), Vec<Vec<usize>>>;
 
 impl Muri {
     /// Orders jobs by their attained GPU time instead of their remaining GPU time (Muri-L).

@@ -1,12 +1,13 @@
 //! Optimus: workers where they shorten training most.
 
+use blox_core::SortedMap;
 use blox_core::{
     Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Request,
     SchedulingPolicy, Shape, Validity, View,
 };
 use blox_perf::{Linear, Profile, Setting, WorkerModel, fit_loss, flat_from};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// Gives GPUs to the jobs whose training they shorten most (Peng et al., EuroSys 2018).
@@ -37,10 +38,10 @@ pub struct Optimus {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
     /// Iterations per second at each number of GPUs on which a job ran.
-    speeds: BTreeMap<JobId, BTreeMap<u32, f64>>,
+    speeds: SortedMap<JobId, SortedMap<u32, f64>>,
     /// Number of reports, and the end in epochs estimated from them; derived from the view.
     #[serde(skip)]
-    ends: BTreeMap<JobId, (usize, Option<f64>)>,
+    ends: SortedMap<JobId, (usize, Option<f64>)>,
 }
 
 impl Seen {

@@ -1,9 +1,9 @@
 //! A tree of queues with quotas, borrowing and reclaim.
 
+use blox_core::SortedMap;
 use blox_core::{
     JobQueue, JobRef, Reason, Request, SchedulingPolicy, Validity, View, forward_policy,
 };
-use std::collections::BTreeMap;
 
 /// A queue of a [`QuotaTree`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl<P> QuotaTree<P> {
     fn above_limit(
         &self,
         path: &[usize],
-        used: &BTreeMap<usize, u32>,
+        used: &SortedMap<usize, u32>,
         gpus: u32,
     ) -> Option<Reason> {
         let full = |at: &&usize| used.get(at).unwrap_or(&0) + gpus > self.queues[**at].most;
@@ -79,7 +79,7 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
             open.sort_by_key(|(r, ..)| view.job(r.job).is_none_or(|job| !job.is_placed()));
         }
         let mut order = Vec::new();
-        let mut used: BTreeMap<usize, u32> = BTreeMap::new();
+        let mut used: SortedMap<usize, u32> = SortedMap::new();
         let levels = open
             .iter()
             .map(|(_, path, _)| path.len())

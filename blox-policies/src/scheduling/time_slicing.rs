@@ -1,10 +1,10 @@
 //! Time slicing in turn.
 
+use blox_core::SortedMap;
 use blox_core::{
     JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds, Validity, View,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Time slicing in turn (Gandiva, OSDI 2018, section 3.1: suspend-resume).
 ///
@@ -21,7 +21,7 @@ pub struct TimeSlicing {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Turns {
     /// Slice count with which each job began.
-    begun_with: BTreeMap<JobId, u64>,
+    begun_with: SortedMap<JobId, u64>,
 }
 
 impl TimeSlicing {

@@ -2,6 +2,7 @@
 
 use super::Service;
 use super::gittins::ServiceHistory;
+use blox_core::SortedMap;
 use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
 use blox_core::registry::RegistryError;
@@ -10,7 +11,6 @@ use blox_core::{
     order::SortKey,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Tiresias' scheduling (NSDI 2019, section 3.2): priority queues by attained service.
@@ -61,7 +61,7 @@ enum Ranks {
 }
 
 /// Accounts of promoted jobs at their last promotion.
-type Accounts = BTreeMap<JobId, Account>;
+type Accounts = SortedMap<JobId, Account>;
 
 /// The promoted jobs, and the sort key that depends on them.
 #[derive(Clone, Default, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
 //! Assignments of jobs to GPUs over time.
 
 use super::timeline::{Levels, Timeline};
+use blox_core::SortedMap;
 use blox_core::{
     Action, AdmissionDecision, Event, GpuId, GpuList, JobId, JobRef, Launches, MetricCollector,
     Phase, Plan, Time, View,
 };
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A job on GPUs, from its start until it has left them.
@@ -111,8 +111,8 @@ pub(crate) struct Occupancy {
 /// Tracks the assignments of jobs to GPUs.
 #[derive(Clone)]
 struct Followed {
-    open: BTreeMap<JobId, Open>,
-    placed_at: BTreeMap<JobId, Time>,
+    open: SortedMap<JobId, Open>,
+    placed_at: SortedMap<JobId, Time>,
     sink: SharedSink,
 }
 
@@ -122,8 +122,8 @@ impl Occupancy {
             live: 0,
             timeline: Timeline::new(),
             followed: sink.map(|sink| Followed {
-                open: BTreeMap::new(),
-                placed_at: BTreeMap::new(),
+                open: SortedMap::new(),
+                placed_at: SortedMap::new(),
                 sink,
             }),
         }

@@ -3,13 +3,13 @@
 use super::training::Account;
 use super::{JobResult, Owner};
 use crate::{Measure, Watch, WorkloadInfo};
+use blox_core::SortedMap;
 use blox_core::estimate::ESTIMATE;
 use blox_core::{
     Action, AdmissionDecision, Assignment, Event, JobId, JobRef, LOSS, Launches, MetricCollector,
     Phase, Plan, Reason, Seconds, ServiceClass, Time, View,
 };
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -61,9 +61,9 @@ pub struct Recorder {
     /// True if a job with extras was submitted.
     with_extras: bool,
     /// For jobs with a deadline: the time of their last placement, and the overhead so far.
-    overheads: BTreeMap<JobId, (Time, Seconds)>,
+    overheads: SortedMap<JobId, (Time, Seconds)>,
     /// Accounts of training jobs.
-    given: BTreeMap<JobId, Account>,
+    given: SortedMap<JobId, Account>,
     /// See [`Report::resized`](crate::Report::resized).
     pub(crate) resized: u64,
     /// See [`Report::workload_info`](crate::Report::workload_info).
@@ -93,8 +93,8 @@ impl Recorder {
             watch,
             last_reason: String::new(),
             with_extras: false,
-            overheads: BTreeMap::new(),
-            given: BTreeMap::new(),
+            overheads: SortedMap::new(),
+            given: SortedMap::new(),
             resized: 0,
             workload_info: WorkloadInfo::default(),
             last_end: Time::ZERO,

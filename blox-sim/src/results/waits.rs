@@ -1,12 +1,13 @@
 //! Reasons why jobs waited, and for how long.
 
 use crate::Measure;
+use blox_core::SortedMap;
 use blox_core::{
     Event, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Reason, Seconds, Time, View,
     reason::ReasonLabel,
 };
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A kind of reason, with the jobs that waited for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -124,7 +125,7 @@ impl Waits {
 
     /// Counts texts that are not among the longest waits as `other`.
     fn fold_rare_texts(&mut self) {
-        let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut totals: SortedMap<&str, f64> = SortedMap::new();
         let spells = self.ended.iter().flat_map(|(_, spells)| spells);
         for (label, lasted) in spells.filter(|(label, _)| is_text(label)) {
             *totals.entry(label.as_str()).or_default() += lasted.secs();

@@ -33,9 +33,9 @@ pub use utilisation::gpu_utilisation;
 pub use variability::{APP_CLASS, SCORES, app_class, gpu_scores, wrong_scores};
 pub use workers::WorkerModel;
 
+use blox_core::SortedMap;
 use blox_core::{BatchConfig, GpuCount, JobSpec, Name};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// A configuration in which a job runs, reduced to the factors that its speed depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,7 +107,7 @@ impl Profile for Linear {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThroughputTable {
     /// Iterations a second: model, then GPU type (`""` for any), then GPU count.
-    pub rates: BTreeMap<Name, BTreeMap<Name, BTreeMap<u32, f64>>>,
+    pub rates: SortedMap<Name, SortedMap<Name, SortedMap<u32, f64>>>,
 }
 
 impl ThroughputTable {

@@ -1,8 +1,9 @@
 //! Speed of two jobs that share GPUs.
 
 use blox_core::JobSpec;
+use blox_core::SortedMap;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Speeds of two jobs on the same GPUs, as multiples of their speeds alone (Lucid, ASPLOS 2023,
 /// section 3.3; Gavel's pair throughputs).
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PairTable {
-    numbers: BTreeMap<String, u32>,
+    numbers: SortedMap<String, u32>,
     /// In order of the pairs.
     speeds: Vec<((u32, u32), (f64, f64))>,
     unaffected: BTreeSet<String>,

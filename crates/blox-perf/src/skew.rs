@@ -1,8 +1,8 @@
 //! Skew of the tensor sizes of models.
 
+use blox_core::SortedMap;
 use blox_core::{JobSpec, Name};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Skew of models by name: the fraction, from 0 to 1, of a model's parameters that its largest
 /// tensor contains.
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SkewTable {
-    models: BTreeMap<Name, f64>,
+    models: SortedMap<Name, f64>,
 }
 
 /// Largest tensor and all parameters, in millions, of the published architectures. The largest

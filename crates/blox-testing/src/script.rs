@@ -597,7 +597,7 @@ impl Script {
                 };
                 (name.clone(), limits)
             };
-            let mut limits: std::collections::BTreeMap<_, _> = types.iter().map(limits).collect();
+            let mut limits: blox_core::SortedMap<_, _> = types.iter().map(limits).collect();
             if self.troubles.has(Fault::GpuTypes) && types.len() > 1 && r.chance(0.3) {
                 // The job does not run on the last type.
                 limits.pop_last();

@@ -29,13 +29,13 @@
 //! [`parse_cluster`](crate::formats::synergy::parse_cluster).
 
 use crate::words::found_and_expected;
+use blox_core::SortedMap;
 use blox_core::cluster::spec::{MAX_NODES, links_of};
 use blox_core::suggest::for_serde;
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
 use blox_perf::wrong_scores;
 use blox_sim::workload::text::{one_line, shown};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -295,7 +295,7 @@ struct NodeGroup {
     links: Vec<Link>,
     layout: Option<String>,
     #[serde(default)]
-    labels: BTreeMap<Name, Name>,
+    labels: SortedMap<Name, Name>,
 }
 
 #[cfg(test)]

@@ -30,10 +30,10 @@ use super::file::{Rows, SharedNames, sensible, work};
 use super::map::{ATTRIBUTE, attribute};
 use super::source::Source;
 use super::table::{Column, Table};
+use blox_core::SortedMap;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
-use std::collections::BTreeMap;
 
 mod write;
 
@@ -314,11 +314,11 @@ impl CsvRows {
 
     /// Returns the attributes: the `attributes.NAME` columns take precedence over the object in
     /// `attributes`.
-    fn attributes(&self) -> Result<BTreeMap<Name, serde_json::Value>, WorkloadError> {
+    fn attributes(&self) -> Result<SortedMap<Name, serde_json::Value>, WorkloadError> {
         let object = self.parse(Col::Attributes, "a JSON object", |t| {
             serde_json::from_str(t).ok()
         })?;
-        let mut all: BTreeMap<Name, serde_json::Value> = object.unwrap_or_default();
+        let mut all: SortedMap<Name, serde_json::Value> = object.unwrap_or_default();
         for (name, column) in &self.attributes {
             if let Some((_, text)) = self.table.optional(Some(*column)) {
                 all.insert(name.clone(), attribute(text));

@@ -140,7 +140,7 @@ impl Rows for HeliosRows {
                 }
                 None => 0.0,
             };
-            let mut attributes = std::collections::BTreeMap::new();
+            let mut attributes = blox_core::SortedMap::new();
             for &(name, column, is_number) in &self.attributes {
                 if table.is_null(column) {
                     continue;

@@ -5,9 +5,9 @@ use super::map::{ColumnMap, Field, How, Mapping, attribute};
 use super::moment::{parse_date, parse_elapsed};
 use super::source::Source;
 use super::table::{Column, Table};
+use blox_core::SortedMap;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 struct MappedRows {
@@ -123,7 +123,7 @@ impl MappedRows {
         Ok(Ok(job))
     }
 
-    fn attributes(&self) -> BTreeMap<Name, serde_json::Value> {
+    fn attributes(&self) -> SortedMap<Name, serde_json::Value> {
         let named = self.map.columns.iter().zip(&self.columns);
         let named = named.filter_map(|(m, column)| Some((m.attribute.as_ref()?, *column)));
         let filled = named.filter(|(_, column)| !self.table.is_null(*column));

@@ -12,9 +12,9 @@
 
 use super::source::Source;
 use super::table::Table;
+use blox_core::SortedMap;
 use blox_core::{GpuCount, JobSpec, Name};
 use blox_sim::workload::{NoticeKind, Notices, Workload, WorkloadError};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub struct Cell {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ScalingTable {
-    rows: BTreeMap<Name, BTreeMap<u32, Vec<Cell>>>,
+    rows: SortedMap<Name, SortedMap<u32, Vec<Cell>>>,
     notices: Notices,
 }
 

@@ -1,9 +1,10 @@
 //! Statistics of a workload.
 
+use blox_core::SortedMap;
 use blox_core::{JobSpec, Name};
 use blox_sim::workload::{Workload, WorkloadError};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Statistics of a workload. Times are in seconds, work is in GPU-hours.
 ///
@@ -52,7 +53,7 @@ pub struct Statistics {
     /// Largest GPU request of a job.
     pub widest_job_gpus: u32,
     /// Jobs and work by requested GPUs.
-    pub by_gpus: BTreeMap<u32, Part>,
+    pub by_gpus: SortedMap<u32, Part>,
     /// Durations of jobs on the GPUs that they request; `None` without jobs.
     pub duration_s: Option<Percentiles>,
     /// Jobs by duration: one bucket below each of [`DURATION_BOUNDS_S`], and one for the rest.
@@ -185,7 +186,7 @@ impl Statistics {
         let mut all = Self::nothing(origin);
         let mut names = [const { BTreeSet::<Name>::new() }; 3];
         let mut durations = Vec::new();
-        let mut days: BTreeMap<i64, f64> = BTreeMap::new();
+        let mut days: SortedMap<i64, f64> = SortedMap::new();
         let (mut last, mut gaps, mut squares) = (None, 0.0, 0.0);
         while let Some(job) = workload.next_job()? {
             let at = job.submit.secs();
@@ -250,7 +251,7 @@ impl Statistics {
             load_gpus: None,
             busiest_day_gpu_hours: 0.0,
             widest_job_gpus: 0,
-            by_gpus: BTreeMap::new(),
+            by_gpus: SortedMap::new(),
             duration_s: None,
             by_duration: vec![Part::default(); DURATION_BOUNDS_S.len() + 1],
             gap_mean_s: None,

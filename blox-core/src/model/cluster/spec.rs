@@ -44,7 +44,7 @@ pub struct NodeSpec {
     /// Links between its GPUs; empty if all pairs are equal.
     pub links: Vec<Link>,
     /// Free-form labels.
-    pub labels: std::collections::BTreeMap<Name, Name>,
+    pub labels: crate::sorted::SortedMap<Name, Name>,
 }
 
 impl Default for NodeSpec {

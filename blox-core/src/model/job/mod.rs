@@ -61,7 +61,7 @@ impl fmt::Display for Phase {
 }
 
 /// Metrics that a job reported: a series for each name, in order of time.
-pub type Metrics = std::collections::BTreeMap<Name, Vec<(Time, f64)>>;
+pub type Metrics = crate::sorted::SortedMap<Name, Vec<(Time, f64)>>;
 
 /// The state's record of a live job. Queues of tens of thousands do not fit in a cache, so the
 /// fields that job orders and placement read are together in the first cache lines. The record has

@@ -120,8 +120,8 @@ pub struct Extras {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Other attributes from a trace or a user, by name, for policies that read them.
-    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub attributes: std::collections::BTreeMap<Name, serde_json::Value>,
+    #[serde(skip_serializing_if = "crate::sorted::SortedMap::is_empty")]
+    pub attributes: crate::sorted::SortedMap<Name, serde_json::Value>,
 }
 
 fn is_zero(x: &f64) -> bool {

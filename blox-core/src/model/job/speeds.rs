@@ -1,8 +1,8 @@
 //! Speed of a job on each GPU type, alone and beside other jobs.
 
 use crate::ids::Name;
+use crate::sorted::SortedMap;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Iterations a second of a job by GPU type, on its requested number of GPUs. Holds the rates alone
 /// and beside another job on the same GPUs.
@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 #[serde(default, deny_unknown_fields)]
 pub struct TypeSpeeds {
     /// Iterations a second alone, by GPU type.
-    alone: BTreeMap<Name, f64>,
+    alone: SortedMap<Name, f64>,
     /// Iterations a second of the job and of the other job, by GPU type and by the other job's
     /// [model](crate::Extras::model).
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    beside: BTreeMap<Name, BTreeMap<Name, [f64; 2]>>,
+    #[serde(skip_serializing_if = "SortedMap::is_empty")]
+    beside: SortedMap<Name, SortedMap<Name, [f64; 2]>>,
 }
 
 impl TypeSpeeds {
@@ -71,7 +71,7 @@ impl TypeSpeeds {
 
     /// Returns whether all rates are finite and not negative.
     pub fn is_sound(&self) -> bool {
-        let pairs = self.beside.values().flat_map(BTreeMap::values).flatten();
+        let pairs = self.beside.values().flat_map(SortedMap::values).flatten();
         let mut all = self.alone.values().chain(pairs);
         all.all(|r| r.is_finite() && *r >= 0.0)
     }

@@ -2,9 +2,9 @@
 
 use super::throughput::{GradientNoise, ThroughputParams};
 use crate::ids::Name;
+use crate::sorted::SortedMap;
 use crate::units::{GpuCount, Seconds};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Adaptivity of a job while it trains (Sia, SOSP 2023, section 3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct TrainingSpec {
     pub restart: Seconds,
     /// Limits by GPU type; `""` if the cluster does not specify types. The job does not run on
     /// other types.
-    pub types: BTreeMap<Name, TypeLimits>,
+    pub types: SortedMap<Name, TypeLimits>,
 }
 
 impl TrainingSpec {
@@ -111,7 +111,7 @@ pub struct TrainingReport {
     /// Current gradient noise.
     pub noise: GradientNoise,
     /// Speed, by the GPU types that the job has run on.
-    pub speed: BTreeMap<Name, SpeedReport>,
+    pub speed: SortedMap<Name, SpeedReport>,
 }
 
 impl TrainingReport {

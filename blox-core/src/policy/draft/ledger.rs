@@ -3,8 +3,8 @@
 use crate::assignment::{Assignment, GpuList, append_run};
 use crate::cluster::{Cluster, Node, OnNode, Owners, is_too_much};
 use crate::ids::{GpuId, JobId, NodeId};
+use crate::sorted::SortedMap;
 use crate::view::View;
-use std::collections::BTreeMap;
 
 /// The free GPUs of each node, and the nodes by their number of free GPUs.
 #[derive(Clone, Default)]
@@ -16,9 +16,9 @@ pub(super) struct Ledger {
     changed: Vec<NodeId>,
     /// The jobs of each GPU that the draft changed; other GPUs are as in the cluster. `None` until
     /// a job of the draft shares GPUs.
-    jobs: Option<BTreeMap<GpuId, Owners>>,
+    jobs: Option<SortedMap<GpuId, Owners>>,
     /// CPUs and memory that the draft returns to nodes (negative if the draft takes them).
-    given_back: BTreeMap<NodeId, [f64; 2]>,
+    given_back: SortedMap<NodeId, [f64; 2]>,
 }
 
 /// Free GPUs of a node as a bit mask; bit 0 is the node's first GPU.

@@ -2,8 +2,9 @@
 
 use super::plan::{Begun, Grid, Plan, Task, Timeline, add, commit, fill};
 use blox_core::JobId;
+use blox_core::SortedMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// The next level of a job, and its cost.
 struct Offer {
@@ -46,11 +47,11 @@ pub(super) struct Window {
 pub(super) fn expand(
     window: &Window,
     tasks: &[(JobId, Task)],
-    plans: &mut BTreeMap<JobId, Plan>,
+    plans: &mut SortedMap<JobId, Plan>,
     line: &mut Timeline,
     grow: bool,
-) -> BTreeMap<JobId, u32> {
-    let mut spare: BTreeMap<JobId, u32> = BTreeMap::new();
+) -> SortedMap<JobId, u32> {
+    let mut spare: SortedMap<JobId, u32> = SortedMap::new();
     let mut queue = BinaryHeap::new();
     let mut scratch = Timeline::new();
     for (job, (id, task)) in tasks.iter().enumerate() {
@@ -218,7 +219,7 @@ mod tests {
         ];
         let shares = |gpus: i64| {
             let mut line = vec![(0.0, gpus)];
-            let spare = expand(&window, &tasks, &mut BTreeMap::new(), &mut line, true);
+            let spare = expand(&window, &tasks, &mut SortedMap::new(), &mut line, true);
             let left = line[0].1;
             (spare.into_values().collect::<Vec<u32>>(), left)
         };

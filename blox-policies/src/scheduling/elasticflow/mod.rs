@@ -3,6 +3,7 @@
 mod expand;
 mod plan;
 
+use blox_core::SortedMap;
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
     Request, SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Validity, View,
@@ -10,7 +11,6 @@ use blox_core::{
 use expand::{Window, expand};
 use plan::{Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of GPUs that a job with a deadline gets.
@@ -51,14 +51,14 @@ pub struct ElasticFlow {
 /// Plan of each admitted job, and the last answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Allocated {
-    plans: BTreeMap<JobId, Plan>,
+    plans: SortedMap<JobId, Plan>,
     /// Decision in which `plans` and `free` were computed.
     #[serde(skip)]
     decision: Option<u64>,
     #[serde(skip)]
     free: Timeline,
     #[serde(skip)]
-    levels: BTreeMap<JobId, Arc<[(u32, f64)]>>,
+    levels: SortedMap<JobId, Arc<[(u32, f64)]>>,
     answer: Answer,
 }
 
@@ -201,7 +201,7 @@ impl ElasticFlow {
         jobs: &[(f64, JobId, Task)],
         whole: &Timeline,
         now: f64,
-        old: &BTreeMap<JobId, Plan>,
+        old: &SortedMap<JobId, Plan>,
     ) -> bool {
         memory.free.clone_from(whole);
         let mut late = Vec::new();
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn refresh_plans_once_a_decision() {
         let mut run = Run::of(&[(60.0, &[(1, 1.0)])]);
-        let expected = BTreeMap::from([(JobId(0), plan(&[(0.0, 1)], 60.0))]);
+        let expected = SortedMap::from([(JobId(0), plan(&[(0.0, 1)], 60.0))]);
         run.refresh();
         assert_eq!(run.memory.plans, expected);
         assert_eq!(run.memory.free, [(0.0, 1), (60.0, 2)]);

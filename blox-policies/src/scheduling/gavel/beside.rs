@@ -2,9 +2,9 @@
 
 use super::colocation::Colocation;
 use super::instance::{Pair, PerType, TypePool};
+use blox_core::SortedMap;
 use blox_core::{Extras, JobRef, JobSpec, Name};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Iterations per second of each of two jobs, by type.
@@ -91,7 +91,7 @@ impl Beside<'_> {
     /// Returns all useful pairs of jobs, in job order.
     pub fn pairs(&mut self, jobs: &[JobRef<'_>]) -> Vec<Pair> {
         let kinds = kinds(jobs);
-        let mut known: BTreeMap<[usize; 2], Option<PairRates>> = BTreeMap::new();
+        let mut known: SortedMap<[usize; 2], Option<PairRates>> = SortedMap::new();
         let mut pairs = Vec::new();
         for (i, a) in jobs.iter().enumerate() {
             for (k, b) in jobs.iter().enumerate().skip(i + 1) {

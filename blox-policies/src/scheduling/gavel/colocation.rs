@@ -1,8 +1,8 @@
 //! Throughput of colocated jobs, when few pairs were measured.
 
 use blox_core::Name;
+use blox_core::SortedMap;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Fraction of its speed that each model keeps beside another one, estimated for unmeasured pairs
 /// (Gavel, OSDI 2020, section 6, based on Quasar).
@@ -29,7 +29,7 @@ pub struct Colocation {
     models: Vec<Name>,
     columns: Vec<(Name, Name)>,
     /// Cells by model, then column.
-    cells: BTreeMap<usize, BTreeMap<usize, f64>>,
+    cells: SortedMap<usize, SortedMap<usize, f64>>,
     /// All cells, row by row; empty if a measurement was added since.
     #[serde(skip)]
     complete: Vec<Vec<f64>>,

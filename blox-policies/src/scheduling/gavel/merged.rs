@@ -1,7 +1,7 @@
 //! Merging of equal jobs.
 
 use super::instance::{Allocation, Combination, Entrant, Instance, Pair};
-use std::collections::BTreeMap;
+use blox_core::SortedMap;
 
 /// Instance in which equal jobs are merged into one.
 ///
@@ -106,7 +106,7 @@ impl Merged {
 
 /// Maps equal keys to equal numbers, in order of first occurrence.
 fn numbered(keys: Vec<Vec<u64>>) -> Vec<usize> {
-    let mut known: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
+    let mut known: SortedMap<Vec<u64>, usize> = SortedMap::new();
     let number = |key| {
         let next = known.len();
         *known.entry(key).or_insert(next)
@@ -120,7 +120,7 @@ fn pairs(instance: &Instance, kind_of: &[usize]) -> Option<Vec<Pair>> {
     let kinds = kind_of.iter().max().map_or(0, |k| k + 1);
     let mut copies = vec![0_usize; kinds];
     kind_of.iter().for_each(|k| copies[*k] += 1);
-    let mut known: BTreeMap<[usize; 2], (Pair, usize)> = BTreeMap::new();
+    let mut known: SortedMap<[usize; 2], (Pair, usize)> = SortedMap::new();
     for pair in &instance.pairs {
         let [a, b] = pair.jobs.map(|j| kind_of[j]);
         let (jobs, turned) = if a <= b {

@@ -3,13 +3,13 @@ use super::colocation::Colocation;
 use super::instance::{AnyShares, Combination, Entrant, Instance, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
+use blox_core::SortedMap;
 use blox_core::{
     AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase,
     Plan, Policy, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View, With,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Shares of time by a [`SharePolicy`], realised in rounds (Gavel, OSDI 2020).
@@ -31,7 +31,7 @@ pub struct Gavel {
     shares: Arc<dyn AnyShares>,
     gap: Seconds,
     round: Seconds,
-    prices: BTreeMap<Name, f64>,
+    prices: SortedMap<Name, f64>,
     /// Assumed fraction of speed that a job keeps in an unmeasured pair.
     believed: Option<f64>,
 }
@@ -86,7 +86,7 @@ impl Gavel {
             shares,
             gap: Seconds::ZERO,
             round: Seconds::new(360.0),
-            prices: BTreeMap::new(),
+            prices: SortedMap::new(),
             believed: None,
         }
     }
@@ -376,8 +376,8 @@ impl SchedulingPolicy for Gavel {
 }
 
 /// Returns the types in view, in order of their names, with their ids.
-fn pools(view: View<'_>, prices: &BTreeMap<Name, f64>) -> (Vec<TypePool>, Vec<GpuTypeId>) {
-    let mut by_name: BTreeMap<Name, (u32, GpuTypeId)> = BTreeMap::new();
+fn pools(view: View<'_>, prices: &SortedMap<Name, f64>) -> (Vec<TypePool>, Vec<GpuTypeId>) {
+    let mut by_name: SortedMap<Name, (u32, GpuTypeId)> = SortedMap::new();
     for node in view.nodes() {
         let id = node.gpu_type();
         let name = view.cluster().gpu_types().get(NameId(id.0));

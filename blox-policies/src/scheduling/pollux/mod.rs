@@ -7,6 +7,7 @@ mod speedup;
 pub use autoscale::Autoscale;
 
 use crate::placement::OnNodes;
+use blox_core::SortedMap;
 use blox_core::{
     ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
     NodeActionKinds, NodeActions, NodeId, Place, Policy, Request, SchedulingPolicy, Seconds, Shape,
@@ -15,7 +16,6 @@ use blox_core::{
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
 use speedup::{Speedups, Worker};
-use std::collections::BTreeMap;
 
 /// Pollux (OSDI 2021, section 4.2): a genetic search for the allocation with the best fitness.
 ///
@@ -44,7 +44,7 @@ pub struct PolluxMemory {
     /// Utility of the last search, until the cluster manager reads it.
     utility: Option<f64>,
     population: Population,
-    known: BTreeMap<JobId, Known>,
+    known: SortedMap<JobId, Known>,
 }
 
 /// Settings of [`Pollux`].
@@ -116,7 +116,7 @@ impl Pollux {
     }
 
     fn note(&self, memory: &mut PolluxMemory, view: View<'_>, job: &JobRef<'_>) -> Known {
-        let mut counts: BTreeMap<NodeId, u32> = BTreeMap::new();
+        let mut counts: SortedMap<NodeId, u32> = SortedMap::new();
         for gpu in job.assignment().into_iter().flat_map(|a| &a.gpus) {
             if let Some(node) = view.cluster().node_of(*gpu) {
                 *counts.entry(node).or_default() += 1;
@@ -138,7 +138,7 @@ impl Policy for Pollux {
     fn initial(&self, seed: u64) -> PolluxMemory {
         PolluxMemory {
             population: Population::seeded(seed),
-            known: BTreeMap::new(),
+            known: SortedMap::new(),
             utility: None,
         }
     }

@@ -3,9 +3,9 @@
 use super::PolluxSettings;
 use super::speedup::{Speedups, Worker};
 use crate::splitmix;
+use blox_core::SortedMap;
 use blox_core::{JobId, NodeId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// GPUs of each worker for each job, job by job.
 pub(super) type Matrix = Vec<u8>;
@@ -165,7 +165,7 @@ impl Problem {
         let kept = if used.iter().all(|at| gpu_type(*at) == first) {
             first
         } else {
-            let mut by_type: BTreeMap<u32, u32> = BTreeMap::new();
+            let mut by_type: SortedMap<u32, u32> = SortedMap::new();
             for &at in used.iter().filter(|at| allowed(gpu_type(**at))) {
                 *by_type.entry(gpu_type(at)).or_default() += u32::from(row[at]);
             }

@@ -1,8 +1,8 @@
 //! Speedup of a job over its fair share.
 
+use blox_core::SortedMap;
 use blox_core::{Adapts, JobRef, Name, NameId, NodeId, TrainingSpec, TypeLimits, View};
 use blox_perf::goodput::{BatchLimits, GoodputModel};
-use std::collections::BTreeMap;
 
 /// A usable node.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Speedups {
     /// True for each GPU type on which it runs.
     pub types: Vec<bool>,
     /// Speedups by type, nodes and GPUs.
-    known: BTreeMap<(u32, u32, u32), f64>,
+    known: SortedMap<(u32, u32, u32), f64>,
 }
 
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Speedups {
             most,
             least,
             types: types.clone(),
-            known: BTreeMap::new(),
+            known: SortedMap::new(),
         };
         let whole = |t: &TrainingSpec| t.types.values().all(|l| l.stages == 1);
         let adapts = |t: &&TrainingSpec| t.adapts != Adapts::Nothing && whole(t);

@@ -9,12 +9,12 @@ pub use fair::FairEnd;
 pub use market::{Bidder, Market, Window};
 pub use regimes::Regimes;
 
+use blox_core::SortedMap;
 use blox_core::{
     GpuCount, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Shape, Validity,
     View,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Efficiency and fairness over future rounds (Shockwave, NSDI 2023).
 ///
@@ -84,7 +84,7 @@ impl Shockwave {
         if same {
             return false;
         }
-        let mut before: BTreeMap<JobId, Known> = std::mem::take(known).into_iter().collect();
+        let mut before: SortedMap<JobId, Known> = std::mem::take(known).into_iter().collect();
         let keep = |job: JobRef<'_>| {
             let new = || Known {
                 regimes: Regimes::of_job(&job),

@@ -2,8 +2,8 @@
 
 use super::config::Config;
 use super::scores::Applicant;
+use blox_core::SortedMap;
 use blox_core::{Adapts, GpuTypeId, NameId, View};
-use std::collections::BTreeMap;
 
 /// Configurations and capacities of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub fn configs_of(
         node_gpus: vec![0; types.len()],
     };
     let mut nodes = vec![0u32; types.len()];
-    let mut sizes: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); types.len()];
+    let mut sizes: Vec<SortedMap<u32, u32>> = vec![SortedMap::new(); types.len()];
     for node in view.nodes().filter(|n| n.is_usable()) {
         let t = node.gpu_type().index();
         *sizes[t].entry(node.gpu_count()).or_default() += 1;

@@ -12,6 +12,7 @@ pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
 pub use turns::{Turns, turns};
 
+use blox_core::SortedMap;
 use blox_core::{
     Adapts, Event, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Policy, Request,
     SchedulingPolicy, Seconds, Shape, TrainingReport, Validity, View,
@@ -19,7 +20,6 @@ use blox_core::{
 use blox_perf::goodput::KnownBatches;
 use blox_solve::{Alternative, Choices};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Sia (SOSP 2023): in each round, the best assignment of jobs to configurations.
@@ -41,14 +41,14 @@ pub struct Sia {
     scores: Arc<dyn Scores>,
     ties: Arc<dyn Ties>,
     most_gpus: u32,
-    most_nodes: BTreeMap<String, u32>,
+    most_nodes: SortedMap<String, u32>,
     work: usize,
 }
 
 /// State of `Sia` for each job.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct SiaMemory {
-    known: BTreeMap<JobId, Known>,
+    known: SortedMap<JobId, Known>,
     #[serde(skip)]
     kept: Kept,
 }
@@ -57,7 +57,7 @@ pub struct SiaMemory {
 #[derive(Clone, Default)]
 struct Kept {
     kinds: Kinds,
-    rows: BTreeMap<JobId, Row>,
+    rows: SortedMap<JobId, Row>,
     batches: KnownBatches,
 }
 
@@ -95,7 +95,7 @@ impl Sia {
             scores: Arc::new(scores),
             ties: Arc::new(Hashed),
             most_gpus: 64,
-            most_nodes: BTreeMap::new(),
+            most_nodes: SortedMap::new(),
             work: 1 << 14,
         }
     }

@@ -3,13 +3,13 @@
 use super::application::{Application, OnType, StepTimes};
 use super::fits::{Fitter, KnownFits};
 use crate::execution::Stretch;
+use blox_core::SortedMap;
 use blox_core::{
     BatchConfig, GpuCount, GradientNoise, Name, Seconds, SpeedReport, ThroughputParams, Time,
     TrainingReport,
 };
 use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches, StepTime, split};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Rule for the end of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn whole(seconds: f64) -> f64 {
 /// A job's knowledge of its own speed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Agent {
-    profiles: BTreeMap<Name, Profile>,
+    profiles: SortedMap<Name, Profile>,
     noise: Option<GradientNoise>,
     gpu_type: Option<Name>,
     /// Name of its current profile.

@@ -2,8 +2,8 @@
 
 use super::curves::Curves;
 use super::table::StepTable;
+use blox_core::SortedMap;
 use blox_core::{Adapts, GradientNoise, Name, Seconds, ThroughputParams, TrainingSpec, TypeLimits};
-use std::collections::BTreeMap;
 
 /// Step times on one GPU type.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +98,7 @@ pub struct Application {
     /// Factor on measured step times for input, validation and checkpoints.
     pub slowdown: f64,
     /// Limits and step times by GPU type.
-    pub types: BTreeMap<Name, OnType>,
+    pub types: SortedMap<Name, OnType>,
 }
 
 impl Application {

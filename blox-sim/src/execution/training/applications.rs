@@ -3,14 +3,14 @@
 use super::agent::{Agent, PassLimit, Profiles};
 use super::application::Application;
 use crate::workload::{NoticeKind, Notices, Workload, WorkloadError};
+use blox_core::SortedMap;
 use blox_core::{Adapts, Extras, JobSpec, Name, TypeSpeeds, Work};
 use blox_perf::goodput::KnownBatches;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Applications by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Applications(BTreeMap<Name, Arc<Application>>);
+pub struct Applications(SortedMap<Name, Arc<Application>>);
 
 impl Applications {
     /// Adds an application.

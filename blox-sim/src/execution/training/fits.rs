@@ -1,8 +1,8 @@
 //! Fits of the parameters of a job's speed.
 
+use blox_core::SortedMap;
 use blox_core::ThroughputParams;
 use blox_perf::goodput::{StepTime, fit};
-use std::collections::BTreeMap;
 
 /// Fits the parameters of a job's speed.
 ///
@@ -44,7 +44,7 @@ impl Fitter for LeastSquares {
 #[derive(Clone, Default)]
 pub(super) struct KnownFits {
     /// Paths of profiles, starting at 0: maps a number and a step to the next number.
-    paths: BTreeMap<(usize, [u64; 5]), usize>,
+    paths: SortedMap<(usize, [u64; 5]), usize>,
     /// Results by number; `None` if not computed yet.
     found: Vec<Option<Option<ThroughputParams>>>,
 }

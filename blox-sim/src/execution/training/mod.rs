@@ -24,12 +24,12 @@ pub use triangulated::Between;
 use fits::KnownFits;
 
 use super::{AnyExecution, ExecutionModel, Stretch, Turn, untrained};
+use blox_core::SortedMap;
 use blox_core::{
     Adapts, AnyMemory, Assignment, Event, JobId, JobRef, Name, Policy, Seconds, Time, View, With,
 };
 use blox_perf::goodput::KnownBatches;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Jobs that train an [`Application`] perform its iterations. Their rate follows from their
@@ -57,7 +57,7 @@ pub struct Training {
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Agents {
     /// Agents of live training jobs.
-    by_job: BTreeMap<JobId, Agent>,
+    by_job: SortedMap<JobId, Agent>,
     #[serde(skip)]
     fits: KnownFits,
     #[serde(skip)]

@@ -1,7 +1,7 @@
 //! Measured step times.
 
 use super::triangulated::{self, Between, Point};
-use std::collections::BTreeMap;
+use blox_core::SortedMap;
 
 /// A measured step: its samples, its duration, and its exchange that does not overlap.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,10 +23,10 @@ pub struct Measured {
 /// triangulation is not unique: results of those programs can be [added](StepTable::add_point).)
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepTable {
-    placements: BTreeMap<Vec<u32>, Vec<Measured>>,
+    placements: SortedMap<Vec<u32>, Vec<Measured>>,
     /// Rows by numbers of nodes and GPUs.
-    spread: BTreeMap<(u32, u32), Vec<Measured>>,
-    points: BTreeMap<(Vec<u32>, u32), (f64, f64)>,
+    spread: SortedMap<(u32, u32), Vec<Measured>>,
+    points: SortedMap<(Vec<u32>, u32), (f64, f64)>,
 }
 
 impl StepTable {
@@ -115,7 +115,7 @@ impl StepTable {
     /// Returns the means of all placements with equal numbers of nodes and GPUs. Other numbers use
     /// the rows for any placement.
     fn scattered(&self) -> Vec<Point> {
-        let mut alike: BTreeMap<(u32, u32, u32), (f64, f64, f64)> = BTreeMap::new();
+        let mut alike: SortedMap<(u32, u32, u32), (f64, f64, f64)> = SortedMap::new();
         for (placement, rows) in &self.placements {
             let (nodes, gpus) = size(placement);
             for row in rows {

@@ -1,7 +1,7 @@
 //! Batch sizes that a job may choose from.
 
 use blox_core::BatchConfig;
-use std::collections::BTreeMap;
+use blox_core::SortedMap;
 use std::sync::Arc;
 
 /// Limits on the choice of a batch.
@@ -132,7 +132,7 @@ impl Batches {
 /// A cache of [`Batches`]. They depend only on the initial batch, the number of GPUs, the limits,
 /// and the way in which batches are tried.
 #[derive(Clone, Debug, Default)]
-pub struct KnownBatches(BTreeMap<(u8, u32, u32, BatchLimits), Arc<Batches>>);
+pub struct KnownBatches(SortedMap<(u8, u32, u32, BatchLimits), Arc<Batches>>);
 
 impl KnownBatches {
     /// Returns the result of [`Batches::of`], cached.

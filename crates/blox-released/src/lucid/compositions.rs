@@ -17,7 +17,7 @@ use blox_sim::completion::AtRoundEnd;
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
 use blox_sim::{SimError, Simulation};
-use std::collections::BTreeMap;
+use blox_core::SortedMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Composes `fifo`.
@@ -170,7 +170,7 @@ impl NodeSelector for Placer {
 impl Placer {
     /// Groups GPUs by node, in the order in which the original lists them.
     fn in_order(self, gpus: &[blox_core::GpuId]) -> Vec<(u32, Vec<u32>)> {
-        let mut nodes: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut nodes: SortedMap<u32, Vec<u32>> = SortedMap::new();
         for gpu in gpus {
             let (node, place) = (gpu.0 / Placer::WIDTH, gpu.0 % Placer::WIDTH);
             nodes.entry(node).or_default().push(place);
@@ -189,7 +189,7 @@ mod tests {
     use blox_core::{Extras, Time};
 
     fn job(submit: f64, gpus: u32, seconds: f64, estimate: f64) -> JobSpec {
-        let attributes = BTreeMap::from([(ESTIMATE.into(), estimate.into())]);
+        let attributes = SortedMap::from([(ESTIMATE.into(), estimate.into())]);
         JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(seconds)).with_extras(Extras {
             attributes,
             ..Extras::default()

@@ -16,9 +16,9 @@ use blox_sim::execution::training::{
 mod pandas;
 use crate::source::Source;
 use crate::table::{Column, Table};
+use blox_core::SortedMap;
 use blox_core::{GradientNoise, Name, Seconds, TypeLimits};
 use blox_sim::workload::WorkloadError;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Reads every application of a folder.
@@ -73,7 +73,7 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, WorkloadError> {
 }
 
 fn read_application(dir: &Path, name: &str) -> Result<Option<Application>, WorkloadError> {
-    let mut tables: BTreeMap<Name, StepTable> = BTreeMap::new();
+    let mut tables: SortedMap<Name, StepTable> = SortedMap::new();
     let mut curves = Vec::new();
     for path in entries(dir)? {
         let file = path.file_name().unwrap_or_default().to_string_lossy();
@@ -109,7 +109,7 @@ fn read_application(dir: &Path, name: &str) -> Result<Option<Application>, Workl
         return Err(WorkloadError::line(dir, 0, what));
     };
     let (initial_batch, max_batch) = curves.batches();
-    let mut types = BTreeMap::new();
+    let mut types = SortedMap::new();
     for (gpu_type, table) in tables {
         let Some(mut per_gpu) = table.per_gpu() else {
             continue;

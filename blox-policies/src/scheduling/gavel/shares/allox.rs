@@ -1,9 +1,9 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
 use super::assignment::cheapest;
+use blox_core::SortedMap;
 use blox_core::{JobId, Policy};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Minimizes the average completion time over GPU types (AlloX, EuroSys 2020).
 ///
@@ -22,7 +22,7 @@ pub struct AlloX {
 /// Last allocation of each job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Matched {
-    last: BTreeMap<JobId, PerType>,
+    last: SortedMap<JobId, PerType>,
 }
 
 impl AlloX {

@@ -1,8 +1,8 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_core::SortedMap;
 use blox_core::{JobId, Policy};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// First in, first out over GPU types (Gavel's baselines).
 ///
@@ -17,7 +17,7 @@ pub struct FifoShares {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Has {
     /// Type of each job that has one.
-    has: BTreeMap<JobId, usize>,
+    has: SortedMap<JobId, usize>,
 }
 
 /// Choice of the type on which a job runs.

@@ -2,10 +2,10 @@ use super::super::instance::{Allocation, Combination, Instance, PerType, SharePo
 use super::super::program::{ShareProgram, Ties};
 use super::isolated::isolated_throughput;
 use super::{Isolated, Knows, Memory};
+use blox_core::SortedMap;
 use blox_core::{JobId, Policy};
 use blox_solve::{Program, SolveError};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Finish-time fairness (Themis' measure as solved by Gavel, section 4.2).
 ///
@@ -25,7 +25,7 @@ pub struct FinishTimeShares {
 /// Past of each job, and the last allocation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FairPast {
-    past: BTreeMap<JobId, Past>,
+    past: SortedMap<JobId, Past>,
     ties: Memory,
 }
 
@@ -85,7 +85,7 @@ impl FinishTimeShares {
 
     /// Updates the isolated times to now.
     fn catch_up(&self, memory: &mut FairPast, instance: &Instance) {
-        let mut now = BTreeMap::new();
+        let mut now = SortedMap::new();
         for (i, job) in instance.jobs.iter().enumerate() {
             let before = memory.past.get(&job.id);
             let time = before.map_or(0.0, |p| match p.rate {
@@ -151,7 +151,7 @@ impl Policy for FinishTimeShares {
 
     fn initial(&self, _: u64) -> FairPast {
         FairPast {
-            past: BTreeMap::new(),
+            past: SortedMap::new(),
             ties: self.memory.clone(),
         }
     }

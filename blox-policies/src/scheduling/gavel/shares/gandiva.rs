@@ -1,10 +1,10 @@
 use super::super::instance::{Allocation, Combination, Instance, Pair, PerType, SharePolicy};
 use super::equal_part;
+use blox_core::SortedMap;
 use blox_core::compat::cpython::Random;
 use blox_core::{JobId, Policy};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Gandiva's packing as implemented by Gavel for comparison.
 ///
@@ -20,7 +20,7 @@ pub struct GandivaPacking {
 pub struct Packed {
     random: Random,
     /// Partner of each paired job.
-    with: BTreeMap<JobId, JobId>,
+    with: SortedMap<JobId, JobId>,
 }
 
 impl Default for GandivaPacking {
@@ -87,7 +87,7 @@ impl Policy for GandivaPacking {
     fn initial(&self, seed: u64) -> Packed {
         Packed {
             random: Random::new(seed),
-            with: BTreeMap::new(),
+            with: SortedMap::new(),
         }
     }
 }

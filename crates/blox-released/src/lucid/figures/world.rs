@@ -8,7 +8,7 @@ use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_perf::PairTable;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use blox_core::SortedMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -165,7 +165,7 @@ impl World {
                 .clamp(5.0, 400_000.0)
                 .round();
             let (vc, _) = &clusters[rng.random_range(0..clusters.len())];
-            let attributes: BTreeMap<Name, serde_json::Value> = [
+            let attributes: SortedMap<Name, serde_json::Value> = [
                 ("dataset".into(), "stand-in".into()),
                 ("amp".into(), 0.into()),
                 (SHARING_SCORE.into(), score.into()),

@@ -1,10 +1,10 @@
 //! Measured throughput of each job type on each GPU type.
 
 use crate::source::Source;
+use blox_core::SortedMap;
 use blox_core::{JobSpec, Name, TypeSpeeds};
 use blox_sim::workload::WorkloadError;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct Oracle {
     /// GPU types, in order of their names.
     types: Vec<Name>,
-    kinds: BTreeMap<(Name, u32), Arc<TypeSpeeds>>,
+    kinds: SortedMap<(Name, u32), Arc<TypeSpeeds>>,
 }
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ enum Rate {
     Together([f64; 2]),
 }
 
-type Rates = BTreeMap<String, BTreeMap<String, BTreeMap<String, Rate>>>;
+type Rates = SortedMap<String, SortedMap<String, SortedMap<String, Rate>>>;
 
 impl Oracle {
     /// Reads a file, plain or gzip.
@@ -47,7 +47,7 @@ impl Oracle {
                 format!("{e}; expected GPU types, kinds of jobs and steps a second"),
             )
         })?;
-        let mut kinds: BTreeMap<(Name, u32), TypeSpeeds> = BTreeMap::new();
+        let mut kinds: SortedMap<(Name, u32), TypeSpeeds> = SortedMap::new();
         let mut types = Vec::new();
         for (gpu_type, by_kind) in rates {
             if gpu_type.ends_with("_unconsolidated") {

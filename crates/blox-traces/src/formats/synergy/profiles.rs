@@ -1,9 +1,9 @@
 //! Measured profiles of models.
 
+use blox_core::SortedMap;
 use blox_core::{Sensitivity, SensitivityError};
 use blox_sim::workload::text::shown;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Model {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiles {
     path: PathBuf,
-    models: BTreeMap<String, Model>,
+    models: SortedMap<String, Model>,
     /// Profile for unknown models.
     otherwise: Option<Model>,
 }
@@ -113,7 +113,7 @@ pub enum ProfilesError {
 struct File {
     cpu_points: Vec<f64>,
     mem_points: Vec<f64>,
-    models: BTreeMap<String, Entry>,
+    models: SortedMap<String, Entry>,
 }
 
 #[derive(Deserialize)]
@@ -155,7 +155,7 @@ impl Profiles {
             path: path.to_owned(),
             source,
         })?;
-        let mut models = BTreeMap::new();
+        let mut models = SortedMap::new();
         for (name, entry) in &file.models {
             if let Some(name) = name.strip_suffix("_1") {
                 models.insert(name.to_owned(), model(name, entry, &file, path)?);

@@ -4,12 +4,12 @@ use super::profiles::{Model, Profiles};
 use crate::file::{Rows, sensible};
 use crate::line_rows::LineRows;
 use crate::source::Source;
+use blox_core::SortedMap;
 use blox_core::suggest::one_of;
 use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The jobs of a trace, as the original simulator replays them.
@@ -168,7 +168,7 @@ impl Line<'_> {
     }
 }
 
-fn attributes(m: &Model) -> BTreeMap<Name, serde_json::Value> {
+fn attributes(m: &Model) -> SortedMap<Name, serde_json::Value> {
     [
         ("iteration_s", m.iteration_s),
         ("speedup", m.speedup),
