@@ -241,6 +241,7 @@ impl Overheads for FixedOverheads {
         }
     }
 
+    #[inline]
     fn is_free_for(&self, _: &JobSpec) -> bool {
         *self == FixedOverheads::default()
     }
@@ -299,6 +300,7 @@ impl Overheads for CheckpointRestart {
         }
     }
 
+    #[inline]
     fn is_free_for(&self, job: &JobSpec) -> bool {
         job.extras().training.is_none() && self.others.is_free_for(job)
     }
