@@ -291,3 +291,39 @@ fn admission_by_load_gives_the_averages_of_the_released_rules() {
 fn the_sweep_of_loads_gives_the_averages_of_the_released_program() {
     equals_the_artifact("blox-fig6", 54);
 }
+
+/// Runs a scheduler on small jobs with preemption, each changed by `change`.
+fn finishes_of_changed(name: &str, change: impl Fn(&mut JobSpec)) -> Vec<Option<f64>> {
+    use blox::sim::workload::Workload;
+    let mut jobs = bursty(30.0, 150);
+    let mut specs = Vec::new();
+    while let Some(mut job) = jobs.next_job().expect("generated jobs") {
+        change(&mut job);
+        specs.push(job);
+    }
+    let mut jobs = Jobs::new(specs).expect("jobs in order");
+    let run = Simulation::new(ClusterSpec::uniform(4, 4)).run(scheduler(name), &mut jobs);
+    finishes(&run.expect("a run to the end"))
+}
+
+#[test]
+fn data_that_no_policy_reads_changes_no_result() {
+    let names: Vec<_> = {
+        let registry = blox::registry();
+        registry.schedulers.names().map(str::to_owned).collect()
+    };
+    let mut compared = 0;
+    for name in names {
+        let bare = finishes_of_changed(&name, |_| {});
+        let with_data = finishes_of_changed(&name, |job| {
+            let attributes = [("unread".into(), "data".into())].into();
+            *job = job.clone().with(Extras {
+                attributes,
+                ..Extras::default()
+            });
+        });
+        assert_eq!(bare, with_data, "{name}");
+        compared += usize::from(bare.iter().all(Option::is_some));
+    }
+    assert!(compared > 20, "{compared} schedulers ran to their end");
+}

@@ -295,6 +295,7 @@ impl State {
             promoted: false,
             held_by_user: false,
             extras: false,
+            plain: false,
             iterations: 0.0,
             own_rate: 0.0,
             pending: false,

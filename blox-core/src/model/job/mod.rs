@@ -76,6 +76,9 @@ pub(crate) struct Record {
     /// True if the job's specification has extras.
     #[serde(skip)]
     pub extras: bool,
+    /// True if the job needs only GPUs, see [`JobRef::needs_only_gpus`].
+    #[serde(skip)]
+    pub plain: bool,
     pub touched: bool,
     /// Time of the last update of the accounts. They are linear in time from then on.
     pub since: Time,
@@ -155,6 +158,10 @@ impl Record {
     /// Copies frequently used fields from the specification.
     pub fn note_spec(&mut self) {
         self.extras = self.spec.extras.is_some();
+        self.plain = self.spec.extras.as_ref().is_none_or(|extras| {
+            let any_type = extras.gpu_types.is_empty() && extras.training.is_none();
+            any_type && extras.cpus == 0.0 && extras.memory_gib == 0.0
+        });
         self.iterations = self.spec.work.iterations;
         self.own_rate = self.spec.work.rate;
     }
@@ -308,6 +315,12 @@ impl<'a> JobRef<'a> {
     #[inline]
     pub fn has_extras(&self) -> bool {
         self.rec.extras
+    }
+    /// Returns whether the job needs only a number of GPUs: it lists no GPU types, is not a training
+    /// job, and requests neither CPUs nor memory.
+    #[inline]
+    pub fn needs_only_gpus(&self) -> bool {
+        self.rec.plain
     }
     /// Returns whether the job accepts GPUs of a type: it lists the type, or lists none
     /// ([`Extras::gpu_types`](crate::Extras::gpu_types)).

@@ -43,9 +43,9 @@ impl<'a> Draft<'a> {
             return self.next_listed(queue.list());
         };
         let job = self.next_kept(kept)?;
-        Some(match job.has_extras() {
-            true => Candidate::Request(Request::gang(&job)),
-            false => Candidate::Gang(job),
+        Some(match job.needs_only_gpus() {
+            true => Candidate::Gang(job),
+            false => Candidate::Request(Request::gang(&job)),
         })
     }
 
