@@ -580,10 +580,7 @@ mod tests {
         }
 
         fn on_event(&self, _: &mut bool, _: View<'_>, event: &Event) {
-            assert!(
-                !matches!(event, Event::Ended { .. }),
-                "workload_info of an end"
-            );
+            assert!(!matches!(event, Event::Ended { .. }), "notified of an end");
         }
     }
 
@@ -607,7 +604,7 @@ mod tests {
         let run = Simulation::new(ClusterSpec::uniform(1, 2)).run(falls.clone(), &mut jobs());
         let error = run.unwrap_err().to_string();
         assert!(
-            error.contains("policy `fifo` panicked: workload_info of an end"),
+            error.contains("policy `fifo` panicked: notified of an end"),
             "{error}"
         );
         // If jobs end one after another, the first end ends the run.

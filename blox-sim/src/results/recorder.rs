@@ -414,7 +414,7 @@ impl Recorder {
         for action in plan.actions.iter().filter(|a| a.job() == id) {
             match action {
                 Action::Stop { why, .. } => {
-                    self.tell(view.now(), format!("workload_info to stop: {why}"))
+                    self.tell(view.now(), format!("ordered to stop: {why}"))
                 }
                 Action::Promote { .. } => {
                     self.tell(view.now(), "promoted before all others".to_owned());

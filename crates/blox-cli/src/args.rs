@@ -64,9 +64,9 @@ Examples:
     Policies(PoliciesArgs),
     /// Compare with the results of the original programs, job by job
     #[command(
-        after_help = "A case is a folder with expected.csv (a row a job), summary.json (settings and averages) and the
-original's inputs, in it or in input/ or inputs/ of it or of a folder above. The system is told by
-columns of expected.csv, else by the name of a folder above, unless --system says it:
+        after_help = "A case is a folder with expected.csv (one row per job), summary.json (settings and averages) and the
+original's inputs. These lie in it, or in input/ or inputs/ of it or of a folder above. --system names
+the system. Without it, columns of expected.csv decide, else the name of a folder above:
   blox         first_launch_s, first_metric_s, responsiveness_s; or load_jobs_per_hour and
                tracked_ids of summary.json
   tiresias     num_gpu, submit_time, executed_time, JCT, promote; or time, 1-GPU, 32-GPU

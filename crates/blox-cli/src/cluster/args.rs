@@ -344,7 +344,7 @@ pub(crate) enum ClusterCommand {
     /// Run the scheduler of a real cluster
     #[command(
         mut_args(hide_simulation),
-        after_help = "A --config file has the keys of `blox simulate`; what does not say how is decided is ignored.
+        after_help = "A --config file has the keys of `blox simulate`; keys that do not affect decisions are ignored.
 
 Examples:
   blox scheduler --scheduler las --round 30 --state-dir /var/lib/blox"

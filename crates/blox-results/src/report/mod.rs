@@ -139,9 +139,11 @@ fn about(folders: &[Folder]) -> String {
     html
 }
 
-/// Appends a heading that sorts its column. Its hint is the formula.
+/// Appends a heading that sorts its column. Its hint is the formula. The unit `s` stays beside the
+/// last word in a narrow column.
 fn heading(html: &mut String, name: &str, formula: &str, kind: &str) {
-    let (name, formula) = (Escaped(name), Escaped(formula));
+    let unit = name.strip_suffix(" s").map(|name| format!("{name}\u{a0}s"));
+    let (name, formula) = (Escaped(unit.as_deref().unwrap_or(name)), Escaped(formula));
     // Writing to a string cannot fail.
     let _ = write!(
         html,

@@ -55,8 +55,8 @@ pub(crate) const PRICES: ParamDoc = param(
 pub(crate) const BESIDE: ParamDoc = param(
     "beside",
     "apart",
-    "with speeds=pairs: part of its speed that a job is believed to keep beside one of which \
-     nobody says anything, learned from then on; apart: such jobs share no GPU",
+    "with speeds=pairs: fraction of its speed that a job keeps beside a job without measured \
+     speeds, until it is learned; apart: such jobs share no GPU",
 );
 pub(crate) const ALPHA: ParamDoc = param(
     "alpha",
