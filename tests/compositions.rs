@@ -301,7 +301,7 @@ fn finishes_of_changed(name: &str, change: impl Fn(&mut JobSpec)) -> Vec<Option<
         change(&mut job);
         specs.push(job);
     }
-    let mut jobs = Jobs::new(specs).expect("jobs in order");
+    let mut jobs = Jobs::new(specs);
     let run = Simulation::new(ClusterSpec::uniform(4, 4)).run(scheduler(name), &mut jobs);
     finishes(&run.expect("a run to the end"))
 }
@@ -317,7 +317,7 @@ fn data_that_no_policy_reads_changes_no_result() {
         let bare = finishes_of_changed(&name, |_| {});
         let with_data = finishes_of_changed(&name, |job| {
             let attributes = [("unread".into(), "data".into())].into();
-            *job = job.clone().with(Extras {
+            *job = job.clone().with_extras(Extras {
                 attributes,
                 ..Extras::default()
             });

@@ -1,12 +1,12 @@
 //! Tests of Lucid's released programs, and of estimates on the command line.
 #![cfg(feature = "released")]
 
+use blox::core::SortedMap;
 use blox::core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox::perf::PairTable;
 use blox::released::lucid::{
     self, Experiment, Input, Lookup, PackedSettings, Placer, Policy, Quirks, Record,
 };
-use blox::core::SortedMap;
 use std::fs;
 use std::sync::Arc;
 

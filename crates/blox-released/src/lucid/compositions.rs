@@ -5,6 +5,7 @@
 //! to a job.
 
 use super::simulator::{ESTIMATE, Placer, Record};
+use blox_core::SortedMap;
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::trigger::OnEvent;
@@ -17,7 +18,6 @@ use blox_sim::completion::AtRoundEnd;
 use blox_sim::results::AssignmentRow;
 use blox_sim::workload::Jobs;
 use blox_sim::{SimError, Simulation};
-use blox_core::SortedMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Composes `fifo`.

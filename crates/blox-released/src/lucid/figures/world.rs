@@ -4,11 +4,11 @@ use super::ReproduceError;
 use crate::lucid::files;
 use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE};
 use crate::lucid::{Experiment, Forecast, Input, Policy};
+use blox_core::SortedMap;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_perf::PairTable;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use blox_core::SortedMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
