@@ -6,7 +6,6 @@ use blox::prelude::*;
 use std::cmp::Reverse;
 
 /// Places each job on the node with the most free GPUs, if they suffice.
-#[derive(Clone)]
 struct EmptiestNode;
 
 impl NodeSelector for EmptiestNode {

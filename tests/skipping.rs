@@ -212,7 +212,7 @@ impl NodeSelector for Searching {
 
 #[test]
 fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workloads() {
-    fn las(seed: u64, rule: impl NodeSelector) -> Pipeline {
+    fn las(seed: u64, rule: impl NodeSelector + Send + Sync + 'static) -> Pipeline {
         let service = [Service::Time, Service::GpuTime][seed as usize % 2];
         let blocked = [Blocked::Stop, Blocked::Skip][seed as usize / 2 % 2];
         Composition::new("las")

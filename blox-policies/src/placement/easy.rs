@@ -64,9 +64,9 @@ impl<R: NodeSelector> EasyBackfill<R> {
     }
 }
 
-impl<R: NodeSelector> Stateless for EasyBackfill<R> {}
+impl<R: NodeSelector + Send + Sync + 'static> Stateless for EasyBackfill<R> {}
 
-impl<R: NodeSelector> PlacementPolicy for EasyBackfill<R> {
+impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R> {
     fn place(
         &self,
         (): &mut (),

@@ -50,14 +50,65 @@ impl<R: NodeSelector> InOrder<R> {
         self.blocked = blocked;
         self
     }
-}
 
-impl<R: NodeSelector> Stateless for InOrder<R> {}
-
-impl<R: NodeSelector> PlacementPolicy for InOrder<R> {
-    fn place(
+    /// Serves the requests of a queue. A placement with a memory calls it with a rule that borrows
+    /// from that memory, such as a cache that it updates once per decision.
+    ///
+    /// ```
+    /// use blox_core::{Assignment, Draft, DraftError, GpuCount, JobQueue, JobRef, NodeId};
+    /// use blox_core::{PlacementPolicy, Policy, Shape, Validity};
+    /// use blox_policies::placement::{InOrder, NodeSelector, suits};
+    ///
+    /// /// Places jobs on the nodes with the least memory first, sorted once per decision.
+    /// struct LeastMemory;
+    ///
+    /// struct Sorted<'c>(&'c [NodeId]);
+    ///
+    /// impl NodeSelector for Sorted<'_> {
+    ///     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+    ///         let cluster = draft.view().cluster();
+    ///         let nodes = self.0.iter().filter_map(|id| cluster.node(*id));
+    ///         let mut fitting = nodes.filter(|n| suits(n, job, shape, draft.view()));
+    ///         let gpus = fitting.find_map(|n| draft.take_from(n.id(), shape.gpus.get()))?;
+    ///         Some(shape.on(gpus)).filter(|found| draft.has_resources(found))
+    ///     }
+    /// }
+    ///
+    /// impl Policy for LeastMemory {
+    ///     type Memory = Vec<NodeId>; // reused by each decision
+    ///
+    ///     fn initial(&self, _seed: u64) -> Vec<NodeId> {
+    ///         Vec::new()
+    ///     }
+    /// }
+    ///
+    /// impl PlacementPolicy for LeastMemory {
+    ///     fn place(
+    ///         &self,
+    ///         cache: &mut Vec<NodeId>,
+    ///         queue: &mut JobQueue,
+    ///         draft: &mut Draft<'_>,
+    ///     ) -> Result<Validity, DraftError> {
+    ///         cache.clear();
+    ///         cache.extend(draft.view().nodes().map(|n| n.id()));
+    ///         let cluster = draft.view().cluster();
+    ///         let memory = |id: &NodeId| cluster.node(*id).map_or(0.0, |n| n.spec().memory_gib);
+    ///         cache.sort_by(|a, b| memory(a).total_cmp(&memory(b)));
+    ///         InOrder::new(Sorted(cache)).serve(queue, draft)
+    ///     }
+    /// }
+    /// # let scheduler = blox_core::Composition::new("least-memory")
+    /// #     .scheduling(blox_policies::scheduling::Fifo::default())
+    /// #     .placement(LeastMemory)
+    /// #     .build();
+    /// # assert!(scheduler.is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// The rule returned GPUs that are not free, or none although [`NodeSelector::takes_any`]
+    /// promises some.
+    pub fn serve(
         &self,
-        (): &mut (),
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
@@ -110,6 +161,20 @@ impl<R: NodeSelector> PlacementPolicy for InOrder<R> {
             });
         }
         Ok(Validity::UntilEvent)
+    }
+}
+
+impl<R: NodeSelector + Send + Sync + 'static> Stateless for InOrder<R> {}
+
+impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for InOrder<R> {
+    #[inline]
+    fn place(
+        &self,
+        (): &mut (),
+        requests: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<Validity, DraftError> {
+        self.serve(requests, draft)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {

@@ -26,9 +26,9 @@ impl<R: NodeSelector> Leases<R> {
     }
 }
 
-impl<R: NodeSelector> Stateless for Leases<R> {}
+impl<R: NodeSelector + Send + Sync + 'static> Stateless for Leases<R> {}
 
-impl<R: NodeSelector> PlacementPolicy for Leases<R> {
+impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Leases<R> {
     fn place(
         &self,
         (): &mut (),

@@ -29,9 +29,9 @@ impl<R: NodeSelector> NonSticky<R> {
     }
 }
 
-impl<R: NodeSelector> Stateless for NonSticky<R> {}
+impl<R: NodeSelector + Send + Sync + 'static> Stateless for NonSticky<R> {}
 
-impl<R: NodeSelector> PlacementPolicy for NonSticky<R> {
+impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
     fn place(
         &self,
         (): &mut (),

@@ -29,9 +29,9 @@ impl<R: NodeSelector> Resizing<R> {
     }
 }
 
-impl<R: NodeSelector> Stateless for Resizing<R> {}
+impl<R: NodeSelector + Send + Sync + 'static> Stateless for Resizing<R> {}
 
-impl<R: NodeSelector> PlacementPolicy for Resizing<R> {
+impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Resizing<R> {
     fn place(
         &self,
         (): &mut (),

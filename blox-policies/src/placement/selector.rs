@@ -53,7 +53,7 @@ pub type Parts = SmallVec<[(NodeId, u32); 4]>;
 /// assert_eq!(assignment.gpus[..], [GpuId(2)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait NodeSelector: Clone + Send + Sync + 'static {
+pub trait NodeSelector {
     /// Returns free GPUs of the draft for a shape, or `None` if the rule finds none.
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment>;
 

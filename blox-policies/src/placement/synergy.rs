@@ -66,9 +66,9 @@ impl<R: NodeSelector> Synergy<R> {
     }
 }
 
-impl<R: NodeSelector> Stateless for Synergy<R> {}
+impl<R: NodeSelector + Send + Sync + 'static> Stateless for Synergy<R> {}
 
-impl<R: NodeSelector> PlacementPolicy for Synergy<R> {
+impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
     fn place(
         &self,
         (): &mut (),

@@ -3,7 +3,6 @@ use std::sync::Arc;
 
 // ANCHOR: rule
 /// Places each job on the single node with the most free GPUs.
-#[derive(Clone)]
 struct EmptiestNode;
 
 impl NodeSelector for EmptiestNode {

@@ -76,7 +76,7 @@ pub(crate) fn backfilled(
 }
 
 pub(crate) fn walk(
-    rule: impl NodeSelector,
+    rule: impl NodeSelector + Send + Sync + 'static,
     p: &Params,
     estimator: impl Estimator + 'static,
     easy: bool,

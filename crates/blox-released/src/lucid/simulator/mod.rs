@@ -37,17 +37,17 @@ use chronus::Leases;
 use job::Job;
 use nodes::Nodes;
 use packed::Packed;
-use preemptive::{NodeSelector, Preemptive};
+use preemptive::{Order, Preemptive};
 use profiler::LeastGpusFirst;
 
 /// Runs `srtf`: the shortest remaining time first, with preemption in every second.
 pub fn srtf(nodes: u32, placer: Placer, jobs: &[JobSpec]) -> Vec<Record> {
-    preemptive(nodes, placer, NodeSelector::Remaining, jobs)
+    preemptive(nodes, placer, Order::Remaining, jobs)
 }
 
 /// Runs `tiresias`: two queues, divided at 18000 GPU-seconds, with a decision every minute.
 pub fn tiresias(nodes: u32, placer: Placer, jobs: &[JobSpec]) -> Vec<Record> {
-    preemptive(nodes, placer, NodeSelector::Attained, jobs)
+    preemptive(nodes, placer, Order::Attained, jobs)
 }
 
 /// Runs the profiler, the first stage of `lucid`: the smallest job first.
@@ -82,7 +82,7 @@ pub fn chronus(gpus: u32, lease: u32, planner: Planner, jobs: &[JobSpec]) -> Vec
     run(Leases::new(gpus, lease, planner), jobs).records
 }
 
-fn preemptive(nodes: u32, placer: Placer, rule: NodeSelector, jobs: &[JobSpec]) -> Vec<Record> {
+fn preemptive(nodes: u32, placer: Placer, rule: Order, jobs: &[JobSpec]) -> Vec<Record> {
     run(Preemptive::new(Nodes::new(nodes, placer), rule), jobs).records
 }
 
@@ -197,7 +197,7 @@ mod tests {
                 .map(|k| (600 * k, [0.0, high][k as usize % 2]))
                 .collect(),
         };
-        for rule in [NodeSelector::Remaining, NodeSelector::Attained] {
+        for rule in [Order::Remaining, Order::Attained] {
             visits_what_matters(|| Preemptive::new(nodes(), rule), |p| p.records);
         }
         let profiler = || LeastGpusFirst::new(nodes(), Some(forecast(60.0)));

@@ -6,7 +6,7 @@ use super::nodes::{Nodes, Part};
 
 /// Sort key of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NodeSelector {
+pub(super) enum Order {
     Remaining,
     Attained,
 }
@@ -46,7 +46,7 @@ impl Live {
 #[derive(Debug)]
 pub(super) struct Preemptive {
     nodes: Nodes,
-    rule: NodeSelector,
+    rule: Order,
     queue: Vec<Live>,
     running: Vec<Live>,
     /// True if the last decision changed nothing and no event followed.
@@ -56,7 +56,7 @@ pub(super) struct Preemptive {
 }
 
 impl Preemptive {
-    pub fn new(nodes: Nodes, rule: NodeSelector) -> Self {
+    pub fn new(nodes: Nodes, rule: Order) -> Self {
         Preemptive {
             nodes,
             rule,
@@ -79,8 +79,8 @@ impl Preemptive {
             l.settle(now - 1);
             l.record.end = now;
             l.record.priority = match rule {
-                NodeSelector::Remaining => -1.0,
-                NodeSelector::Attained => l.attained as f64,
+                Order::Remaining => -1.0,
+                Order::Attained => l.attained as f64,
             };
             l.record.name_nodes(nodes, &l.parts);
             nodes.release(l.job.id, &l.parts);
@@ -99,12 +99,12 @@ impl Preemptive {
             false => &self.running[*i],
         };
         match self.rule {
-            NodeSelector::Remaining => {
+            Order::Remaining => {
                 let mut all: Vec<_> = waiting.chain(running).collect();
                 all.sort_by_key(|l| live(l).remain);
                 all
             }
-            NodeSelector::Attained => {
+            Order::Attained => {
                 let mut all: Vec<_> = running.chain(waiting).collect();
                 all.sort_by_key(|l| (live(l).attained > THRESHOLD, live(l).job.submit));
                 all
@@ -184,10 +184,10 @@ impl Program for Preemptive {
         let on_grid = |t: i64| (t + PERIOD - 1).div_euclid(PERIOD) * PERIOD;
         let decision = match (self.rule, self.settled) {
             // Running jobs only advance further ahead of waiting jobs.
-            (NodeSelector::Remaining, true) => None,
-            (NodeSelector::Remaining, false) => Some(self.now + 1),
-            (NodeSelector::Attained, false) => Some(on_grid(self.now + 1)),
-            (NodeSelector::Attained, true) => {
+            (Order::Remaining, true) => None,
+            (Order::Remaining, false) => Some(self.now + 1),
+            (Order::Attained, false) => Some(on_grid(self.now + 1)),
+            (Order::Attained, true) => {
                 let high = self.running.iter().filter(|l| l.attained <= THRESHOLD);
                 // First second in which a job's attained service exceeds the threshold.
                 let falls =
@@ -219,7 +219,7 @@ impl Program for Preemptive {
                 job: job.clone(),
             });
         }
-        if self.rule == NodeSelector::Remaining || now % PERIOD == 0 {
+        if self.rule == Order::Remaining || now % PERIOD == 0 {
             self.decide(now);
         }
     }
