@@ -295,14 +295,14 @@ fn the_sweep_of_loads_gives_the_averages_of_the_released_program() {
 /// Runs a scheduler on small jobs with preemption, each changed by `change`.
 fn finishes_of_changed(name: &str, change: impl Fn(&mut JobSpec)) -> Vec<Option<f64>> {
     use blox::sim::workload::Workload;
-    let mut jobs = bursty(30.0, 150);
+    let mut jobs = bursty(30.0, 40);
     let mut specs = Vec::new();
     while let Some(mut job) = jobs.next_job().expect("generated jobs") {
         change(&mut job);
         specs.push(job);
     }
     let mut jobs = Jobs::new(specs);
-    let run = Simulation::new(ClusterSpec::uniform(4, 4)).run(scheduler(name), &mut jobs);
+    let run = Simulation::new(ClusterSpec::uniform(2, 4)).run(scheduler(name), &mut jobs);
     finishes(&run.expect("a run to the end"))
 }
 
