@@ -4,11 +4,11 @@ use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
 use super::super::reading::read_options;
-use super::world::{filled, named};
+use super::world::{built, named};
 use blox_core::registry::{ComponentSpec, ParamDoc, Registered, Registry};
 use blox_core::{ClusterSpec, Time};
 use blox_sim::Measure;
-use blox_sim::registry::World as _;
+use blox_sim::registry::Workloads;
 use blox_sim::workload::WorkloadSource;
 use blox_traces::ReadOptions;
 use serde_json::Value;
@@ -70,38 +70,50 @@ impl Slot<'_> {
     }
 }
 
-/// Returns the options that set the parameter of a workload with the same name.
-fn slots(o: &mut Options) -> [(&'static str, Slot<'_>); 11] {
-    [
-        ("load", Slot::Number(&mut o.load)),
-        ("load-of-capacity", Slot::Number(&mut o.load_of_capacity)),
-        ("durations", Slot::Text(&mut o.durations)),
-        ("gpu-mix", Slot::Text(&mut o.gpu_mix)),
-        ("models", Slot::Text(&mut o.models)),
-        ("users", Slot::Text(&mut o.users)),
-        ("quiet-h", Slot::Number(&mut o.quiet_h)),
-        ("burst-h", Slot::Number(&mut o.burst_h)),
-        ("burst-factor", Slot::Number(&mut o.burst_factor)),
-        ("burst-durations", Slot::Text(&mut o.burst_durations)),
-        ("diurnal", Slot::Text(&mut o.diurnal)),
-    ]
+/// Options that set the parameter of a workload with the same name.
+const OPTIONS: [&str; 11] = [
+    "load",
+    "load-of-capacity",
+    "durations",
+    "gpu-mix",
+    "models",
+    "users",
+    "quiet-h",
+    "burst-h",
+    "burst-factor",
+    "burst-durations",
+    "diurnal",
+];
+
+/// Returns [`OPTIONS`] with their values.
+fn slots(o: &mut Options) -> impl Iterator<Item = (&'static str, Slot<'_>)> {
+    OPTIONS.into_iter().zip([
+        Slot::Number(&mut o.load),
+        Slot::Number(&mut o.load_of_capacity),
+        Slot::Text(&mut o.durations),
+        Slot::Text(&mut o.gpu_mix),
+        Slot::Text(&mut o.models),
+        Slot::Text(&mut o.users),
+        Slot::Number(&mut o.quiet_h),
+        Slot::Number(&mut o.burst_h),
+        Slot::Number(&mut o.burst_factor),
+        Slot::Text(&mut o.burst_durations),
+        Slot::Text(&mut o.diurnal),
+    ])
 }
 
 /// Returns the option that sets a parameter of a workload: the option that its default names, or
 /// the option with its name.
 pub(super) fn option_of(param: &ParamDoc) -> Option<&'static str> {
-    let mut none = Options::default();
-    let mut names = slots(&mut none).into_iter().map(|(name, _)| name);
-    let same = |name: &&str| name.replace('-', "_") == param.name;
-    param.option().or_else(|| names.find(same))
+    let same = |name: &&str| name.split('-').eq(param.name.split('_'));
+    let by_name = || OPTIONS.into_iter().find(same);
+    param.option().or_else(by_name)
 }
 
 /// Returns the value of an option for a parameter.
 pub(super) fn value(o: &Options, option: &str) -> Option<Value> {
     let mut copy = o.clone();
-    let slot = slots(&mut copy)
-        .into_iter()
-        .find(|(name, _)| *name == option);
+    let slot = slots(&mut copy).find(|(name, _)| *name == option);
     match slot {
         Some((_, slot)) => slot.value(),
         None => serde_json::to_value(o).ok()?.get(option).cloned(),
@@ -114,10 +126,13 @@ pub(super) fn complete(o: &mut Options, registry: &Registry) {
         return;
     }
     let text = o.workload.get_or_insert_with(|| DEFAULT.to_owned());
-    let (Ok(spec), shelf) = (text.parse::<ComponentSpec>(), registry.workloads()) else {
+    let Ok(spec) = text.parse::<ComponentSpec>() else {
         return;
     };
-    let params = shelf.get(&spec.name).map_or(&[][..], |entry| &entry.params);
+    let entry = registry
+        .others()
+        .and_then(|s: &Workloads| s.get(&spec.name));
+    let params = entry.map_or(&[][..], |entry| &entry.params);
     let open = |p: &&ParamDoc| p.option().is_none() && !spec.params.has(p.name);
     for (option, slot) in slots(o) {
         let mut open = params.iter().filter(open);
@@ -141,7 +156,9 @@ pub(super) fn source(
             given.name("workload")
         )));
     }
-    let shelf = registry.workloads();
+    // Without a copy: a comparison over many seeds calls this function for each.
+    let none = Workloads::new("workload");
+    let shelf: &Workloads = registry.others().unwrap_or(&none);
     let spec = named(given, "workload", o.workload.as_deref())?;
     let entry = match &spec {
         Some(spec) => match shelf.get(&spec.name) {
@@ -211,8 +228,8 @@ pub(super) fn source(
         let options = read_options(format, map, |key| given.name(key))?;
         return Ok(Source::Trace(path.clone(), options));
     }
-    let spec = filled(given, "workload", spec, &shelf, seed)?.unwrap_or_default();
-    let source = shelf.build(&spec, seed).map_err(Failure::new)?;
+    let spec = spec.unwrap_or_default();
+    let (spec, source) = built(given, "workload", spec, shelf, seed)?;
     Ok(Source::Registered(spec, source))
 }
 

@@ -196,21 +196,33 @@ pub(super) fn named(
 
 /// Returns a component whose missing parameters are filled from the options. It is checked by
 /// building it once.
-pub(super) fn filled<T: Seeded>(
+fn filled<T: Seeded>(
     given: &Given,
     key: &str,
     part: Option<ComponentSpec>,
     shelf: &ComponentRegistry<T>,
     seed: u64,
 ) -> Result<Option<ComponentSpec>, Failure> {
-    let Some(part) = part else { return Ok(None) };
+    part.map(|part| Ok(built(given, key, part, shelf, seed)?.0))
+        .transpose()
+}
+
+/// Builds a component whose missing parameters are filled from the options.
+pub(super) fn built<T: Seeded>(
+    given: &Given,
+    key: &str,
+    part: ComponentSpec,
+    shelf: &ComponentRegistry<T>,
+    seed: u64,
+) -> Result<(ComponentSpec, T), Failure> {
     let option = |p: &ParamDoc| match key {
         "workload" => jobs::option_of(p),
         _ => p.option(),
     };
     let whole = shelf.filled(&part, |p| jobs::value(&given.options, option(p)?));
-    let Err(error) = shelf.build(&whole, seed) else {
-        return Ok(Some(whole));
+    let error = match shelf.build(&whole, seed) {
+        Ok(built) => return Ok((whole, built)),
+        Err(error) => error,
     };
     let RegistryError::BadValue {
         param, expected, ..
