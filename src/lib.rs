@@ -71,12 +71,13 @@ pub mod guide;
 pub mod placement_tools;
 pub mod prelude;
 
-/// Returns the registry of all built-in schedulers, policies, world components and collectors. With
-/// the feature `released`, it includes the entries of released programs.
+/// Returns the registry of all built-in schedulers, policies, world components, workloads and
+/// collectors. With the feature `released`, it includes the entries of released programs.
 ///
 /// Add your own entries and pass the registry to [`cli::run`].
 pub fn registry() -> core::registry::Registry {
     let registry = sim::registry::register(blox_schedulers::registry());
+    let registry = traces::registry::register(registry);
     #[cfg(feature = "released")]
     let registry = blox_released::register(registry);
     registry

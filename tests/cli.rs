@@ -584,6 +584,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
             .iter()
             .map(|(n, _)| n.to_owned()),
     );
+    all.extend(registry.workloads().iter().map(|(n, _)| n.to_owned()));
     all.extend(registry.collectors.iter().map(|(n, _)| n.to_owned()));
     let all = join(&mut all.iter().map(String::as_str));
     let measure = "expected A..B with A <= B: numbers of jobs such as 3000..4000, \
@@ -670,7 +671,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --trace jobs.csv --durations blox",
-            "--durations has no meaning with a trace, only with --workload poisson, bursty or diurnal",
+            "--durations has no meaning with a trace, only with --workload bursty, diurnal or poisson",
         ),
         (
             "simulate -s las --trace jobs.csv --workload blox",
@@ -678,11 +679,11 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload x",
-            "--workload is `x`, expected one of blox, poisson, bursty, diurnal",
+            "--workload is `x`, expected one of blox, bursty, diurnal, poisson",
         ),
         (
             "simulate -s las --workload poisson",
-            "--workload poisson needs --load JOBS an hour or --load-of-capacity FRACTION",
+            "--load is missing, expected a number of jobs an hour above 0, or load_of_capacity",
         ),
         (
             "simulate -s las --workload poisson --load 1",
@@ -750,7 +751,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload poisson --load 1 --jobs 9 --burst-h 1",
-            "--burst-h has no meaning with --workload poisson, only with --workload bursty",
+            "--burst-h has no meaning with --workload poisson, only with --workload bursty; `poisson` has load, load_of_capacity, durations, gpu_mix, models, users",
         ),
         (
             "simulate -s las --workload bursty --load 1 --jobs 9 --burst-factor 0.5",
@@ -766,7 +767,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --workload poisson --load 1 --jobs 9 --durations file:none.txt",
-            "--durations: none.txt: no such file, expected an existing file",
+            "none.txt: no such file, expected an existing file",
         ),
         (
             "simulate -s las --explain nobody",

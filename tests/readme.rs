@@ -578,6 +578,7 @@ fn components_of_the_site_work_on_the_command_line() {
         (manager::registry(), "--cluster-manager", "reserve"),
         (world::registry(), "--execution", "neighbours{share=0.1}"),
         (world::registry(), "--collect", "most-placed"),
+        (world::registry(), "--workload", "batches{count=3}"),
     ];
     for (registry, option, name) in runs {
         let args = [

@@ -221,7 +221,7 @@ fn what_is_no_workload_file_is_one_sentence() {
         ),
         (
             "generate --jobs 5 --workload poison",
-            "--workload is `poison`, expected one of blox, poisson, bursty, diurnal; did you mean `poisson`?",
+            "--workload is `poison`, expected one of blox, bursty, diurnal, poisson; did you mean `poisson`?",
         ),
     ] {
         let seen = line(d, &format!("trace {args}"));
@@ -628,7 +628,7 @@ fn generated_jobs_are_those_that_simulate_makes() {
     assert!(seen.err.starts_with("error: A.CSV.GZ: "), "{}", seen.err);
     let help = line(d, "trace generate --help").out;
     assert!(
-        help.contains("--workload <KIND>") && help.contains("--seed <N>"),
+        help.contains("--workload <NAME{..}>") && help.contains("--seed <N>"),
         "{help}"
     );
     assert!(

@@ -5,9 +5,13 @@
 mod codes;
 
 use blox::core::registry::{Registry, param};
-use blox::core::{Assignment, JobRef, MetricCollector, Plan, Stateless, View};
+use blox::core::{
+    Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, MetricCollector, Plan, Seconds, Stateless,
+    Time, View,
+};
 use blox::sim::execution::ExecutionModel;
 use blox::sim::registry::World;
+use blox::sim::workload::{Jobs, Notices, Workload, WorkloadError, WorkloadSource};
 
 /// An execution model that speeds up every job by one factor.
 struct Faster(f64);
@@ -34,8 +38,82 @@ impl MetricCollector for Decisions {
     }
 }
 
+/// Batches of jobs, one job for each GPU. The seed shifts the first batch by seconds.
+struct Batches {
+    count: u64,
+    gap_s: f64,
+    seed: u64,
+}
+
+impl WorkloadSource for Batches {
+    fn open(&self, cluster: &ClusterSpec) -> Result<Box<dyn Workload>, WorkloadError> {
+        let submits = (0..self.count).map(|i| self.seed as f64 + i as f64 * self.gap_s);
+        let jobs = submits.flat_map(|at| {
+            let job = JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(600.0));
+            (0..cluster.total_gpus()).map(move |_| job.clone())
+        });
+        Ok(Box::new(Jobs::new(jobs.collect())))
+    }
+}
+
+/// Jobs at equal distances, without an end.
+#[derive(Clone)]
+struct Steady {
+    load: f64,
+    made: f64,
+    notices: Notices,
+}
+
+impl Workload for Steady {
+    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
+        self.made += 1.0;
+        let at = Time::new(self.made * 3600.0 / self.load);
+        Ok(Some(JobSpec::new(at, GpuCount(1), Seconds::new(60.0))))
+    }
+
+    fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    fn describe(&self) -> String {
+        format!("{} steady jobs per hour", self.load)
+    }
+}
+
+impl WorkloadSource for Steady {
+    fn open(&self, _: &ClusterSpec) -> Result<Box<dyn Workload>, WorkloadError> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn jobs_per_hour(&self, _: &ClusterSpec) -> Option<f64> {
+        Some(self.load)
+    }
+}
+
 fn registry() -> Registry {
     let mut registry = blox::registry();
+    let params = [
+        param("count", "2", "batches"),
+        param("gap_s", "900", "seconds between batches"),
+    ];
+    registry
+        .workloads_mut()
+        .add("batches", "a job for each GPU", &params, |p, seed| {
+            let (count, gap_s) = (p.u64("count", 2)?, p.f64("gap_s", 900.0)?);
+            Ok(Box::new(Batches { count, gap_s, seed }))
+        });
+    let load = param("load", "30", "jobs per hour");
+    registry
+        .workloads_mut()
+        .add("steady", "equal distances", &[load], |p, _| {
+            let (load, notices) = (p.f64("load", 30.0)?, Notices::default());
+            let made = 0.0;
+            Ok(Box::new(Steady {
+                load,
+                made,
+                notices,
+            }))
+        });
     let factor = param("factor", "2", "multiple of a job's own rate");
     registry
         .execution_models_mut()
@@ -191,6 +269,122 @@ fn overheads_and_completion_rules_have_names() {
     assert_eq!(average(launched), base + 50.0);
 }
 
+/// Returns the standard output of a line that must succeed.
+fn good(line: &str) -> String {
+    let (code, text) = run_in(line);
+    assert_eq!(code, 0, "{line}: {text}");
+    text
+}
+
+#[test]
+fn own_workload_has_name_parameters_and_seed_in_every_command() {
+    let seen = good("simulate fifo --workload batches{count=3} --cluster 2x4");
+    assert!(seen.contains("workload   24 jobs in memory"), "{seen}");
+    let line = "compare fifo las --workload batches --cluster 1x4 --seeds 1,2 --output-format csv";
+    let seen = good(line);
+    assert!(seen.contains("fifo") && seen.contains("las"), "{seen}");
+    let line = "sweep fifo --vary workload=batches|batches{count=4} --cluster 1x4 --seeds 1..2 \
+                --output-format csv";
+    let seen = good(line);
+    for (workload, jobs) in [("batches", "8"), ("batches{count=4}", "16")] {
+        let rows = seen
+            .lines()
+            .filter(|row| row.contains(&format!(",{workload},")));
+        let rows: Vec<&str> = rows.collect();
+        assert_eq!(rows.len(), 2, "{seen}");
+        let jobs = format!(",{jobs},");
+        assert!(rows.iter().all(|row| row.contains(&jobs)), "{seen}");
+    }
+    let seen = good("step fifo --workload batches --cluster 1x4");
+    assert!(seen.contains("8 jobs in memory"), "{seen}");
+    let line = "trace generate --workload batches{gap_s=50} --cluster 1x2 --jobs 3 --seed";
+    for (seed, submits) in [(1, ["1", "1", "51"]), (7, ["7", "7", "57"])] {
+        let seen = good(&format!("{line} {seed}"));
+        let mut csv = csv::Reader::from_reader(seen.as_bytes());
+        let at = csv.headers().unwrap().iter().position(|h| h == "submit_s");
+        let found: Vec<String> = csv
+            .records()
+            .map(|row| row.unwrap()[at.unwrap()].to_owned())
+            .collect();
+        assert_eq!(found, submits, "{seen}");
+    }
+}
+
+#[test]
+fn option_with_the_name_of_a_parameter_sets_it_in_an_own_workload() {
+    for (options, load) in [
+        ("steady", "30"),
+        ("steady{load=6}", "6"),
+        ("steady --load 12", "12"),
+    ] {
+        let seen = good(&format!("simulate fifo --workload {options} --jobs 3"));
+        let about = format!("workload   the first 3 jobs of {load} steady jobs per hour");
+        assert!(seen.contains(&about), "{options}: {seen}");
+    }
+    let seen = good("sweep fifo --workload steady --jobs 3 --loads 2,4 --output-format csv");
+    assert_eq!(seen.lines().count(), 3, "{seen}");
+}
+
+#[test]
+fn built_in_workloads_take_braces_and_options_alike() {
+    let of = |workload: &str| {
+        good(&format!(
+            "trace generate --workload {workload} --jobs 9 --cluster 1x4"
+        ))
+    };
+    let options = of(
+        "bursty --load-of-capacity 0.5 --durations lognormal:600,1 --gpu-mix 1:7,2:3 --burst-h 1",
+    );
+    let braces = "bursty{load_of_capacity=0.5,durations=lognormal:600,1,gpu_mix=1:7,2:3,burst_h=1}";
+    assert_eq!(of(braces), options);
+    assert_eq!(of("blox{load=4}"), of("blox --load 4"));
+}
+
+#[test]
+fn wrong_workloads_are_one_sentence() {
+    for (line, sentence) in [
+        (
+            "--workload baches",
+            "--workload is `baches`, expected one of batches, blox, bursty, diurnal, poisson, steady; did you mean `batches`?",
+        ),
+        (
+            "--workload batches{cuont=3}",
+            "workload `batches` has no parameter `cuont`, did you mean `count`? it has: count, gap_s",
+        ),
+        (
+            "--workload batches{count=x}",
+            "--workload: parameter `count` is `x`, expected a whole number from 0",
+        ),
+        (
+            "--workload batches{",
+            "--workload: `batches{` is not understood, expected NAME or NAME{PARAMETER=VALUE,...}",
+        ),
+        (
+            "--workload batches --load 3",
+            "--load has no meaning with --workload batches, only with --workload blox, bursty, diurnal, poisson or steady; `batches` has count, gap_s",
+        ),
+        (
+            "--workload steady{load=3} --load 3",
+            "--load and `load` of --workload are both given, expected one of them",
+        ),
+        (
+            "--workload steady --load nan",
+            "--load is `NaN`, expected a number",
+        ),
+        (
+            "--workload steady",
+            "--workload steady never ends: give --jobs N or --measure A..B",
+        ),
+    ] {
+        let (code, text) = run_in(&format!("simulate fifo {line}"));
+        assert_eq!(code, 2, "{line}: {text}");
+        assert!(
+            text.starts_with(&format!("error: {sentence}")),
+            "{line}: {text}"
+        );
+    }
+}
+
 #[test]
 fn wrong_names_of_the_world_are_one_sentence() {
     for (line, sentence) in [
@@ -232,6 +426,7 @@ fn the_policies_command_lists_the_world() {
         "execution models (--execution NAME)",
         "overheads (--overheads NAME)",
         "completion rules (--completion NAME)",
+        "workloads (--workload NAME)",
         "collectors (--collect NAME)",
     ] {
         assert!(text.contains(title), "{title}: {text}");

@@ -1,8 +1,9 @@
-//! Components of the simulated world by name: execution models, overheads and completion rules.
+//! Components of the simulated world by name: execution models, overheads, completion rules and
+//! workloads.
 //!
 //! They are in the same [`Registry`] as policies and collectors. Another crate adds a component
-//! with one call. The command line then accepts it in `--execution`, `--overheads` or
-//! `--completion`.
+//! with one call. The command line then accepts it in `--execution`, `--overheads`, `--completion`
+//! or `--workload`.
 //!
 //! ```
 //! use blox_core::registry::{ComponentSpec, Registry};
@@ -24,6 +25,7 @@ use crate::collectors::QueueLength;
 use crate::completion::{CompletionRule, Exact};
 use crate::execution::{AnyExecution, Contention, FixedRate, Variability, as_specified, untrained};
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
+use crate::workload::WorkloadSource;
 use blox_core::Seconds;
 use blox_core::registry::{ComponentRegistry, Params, Registry, RegistryError, param};
 
@@ -33,6 +35,8 @@ pub type ExecutionModels = ComponentRegistry<Box<dyn AnyExecution>>;
 pub type OverheadModels = ComponentRegistry<Box<dyn AnyOverheads>>;
 /// Completion rules by name.
 pub type CompletionRules = ComponentRegistry<Box<dyn CompletionRule>>;
+/// Workloads by name. The crate `blox-traces` registers the built-in ones.
+pub type Workloads = ComponentRegistry<Box<dyn WorkloadSource>>;
 
 /// Access to the components of the simulated world in a registry.
 ///
@@ -61,11 +65,16 @@ pub trait World {
     fn completion_rules(&self) -> CompletionRules;
     /// Returns the completion rules, to add one.
     fn completion_rules_mut(&mut self) -> &mut CompletionRules;
+    /// Returns a copy of the workloads.
+    fn workloads(&self) -> Workloads;
+    /// Returns the workloads, to add one. See [`WorkloadSource`] for an example.
+    fn workloads_mut(&mut self) -> &mut Workloads;
 }
 
 const EXECUTION: &str = "execution model";
 const OVERHEADS: &str = "overheads";
 const COMPLETION: &str = "completion rule";
+const WORKLOAD: &str = "workload";
 
 fn copy<T: 'static>(registry: &Registry, kind: &'static str) -> ComponentRegistry<T> {
     let known = registry.others::<T>().cloned();
@@ -95,6 +104,14 @@ impl World for Registry {
 
     fn completion_rules_mut(&mut self) -> &mut CompletionRules {
         self.others_mut(COMPLETION)
+    }
+
+    fn workloads(&self) -> Workloads {
+        copy(self, WORKLOAD)
+    }
+
+    fn workloads_mut(&mut self) -> &mut Workloads {
+        self.others_mut(WORKLOAD)
     }
 }
 

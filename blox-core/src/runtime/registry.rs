@@ -68,11 +68,15 @@ pub enum RegistryError {
 
 /// A name with parameters, written `las{guard_h=1000}`.
 ///
+/// A value may contain commas: text after a comma without `=` continues the value before it.
+///
 /// ```
 /// use blox_core::registry::ComponentSpec;
 /// let n: ComponentSpec = "las{guard_h=500, gpu_time=true}".parse()?;
 /// assert_eq!(n.name, "las");
 /// assert_eq!(n.to_string(), "las{gpu_time=true,guard_h=500}");
+/// let n: ComponentSpec = "poisson{gpu_mix=1:70,2:30,load=8}".parse()?;
+/// assert_eq!(n.params.text("gpu_mix", ""), "1:70,2:30");
 /// # Ok::<(), blox_core::registry::RegistryError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,12 +118,19 @@ impl std::str::FromStr for ComponentSpec {
             return Err(wrong());
         }
         let mut params = Params::default();
-        for pair in inside.split(',').filter(|p| !p.trim().is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(wrong)?;
-            if !plain(key.trim()) {
+        let mut pairs: Vec<(&str, String)> = Vec::new();
+        for part in inside.split(',').filter(|p| !p.trim().is_empty()) {
+            match (part.split_once('='), pairs.last_mut()) {
+                (Some((key, value)), _) => pairs.push((key.trim(), value.to_owned())),
+                (None, Some((_, value))) => *value = format!("{value},{part}"),
+                (None, None) => return Err(wrong()),
+            }
+        }
+        for (key, value) in pairs {
+            if !plain(key) {
                 return Err(wrong());
             }
-            let (key, value) = (key.trim(), Param::read(value.trim()));
+            let value = Param::read(value.trim());
             if let Some(earlier) = params.values.get(key) {
                 return Err(RegistryError::BadValue {
                     param: key.to_owned(),
@@ -335,11 +346,18 @@ impl Params {
 pub struct ParamDoc {
     /// Name of the parameter.
     pub name: &'static str,
-    /// Default value, as written on a command line. A default that begins with `--` names an option
-    /// of the command line: [`ComponentRegistry::filled`] sets the parameter to the option's value.
+    /// Default value, as written on a command line. A default that begins with `--` names an
+    /// [option](ParamDoc::option) of the command line, which sets the parameter.
     pub default: &'static str,
     /// Effect of the parameter, with its unit.
     pub about: &'static str,
+}
+
+impl ParamDoc {
+    /// Returns the option that the default names, without `--`; `None` for any other default.
+    pub fn option(&self) -> Option<&'static str> {
+        self.default.strip_prefix("--")
+    }
 }
 
 /// Describes a parameter: its name, its default as written on a command line, and its effect with
@@ -488,21 +506,18 @@ impl<T> ComponentRegistry<T> {
 
     /// Returns `named` with its open parameters set from options of the command line.
     ///
-    /// It sets each parameter whose [default](ParamDoc::default) is `--OPTION` to the value that
-    /// `option` returns for `OPTION`, if `named` does not set the parameter.
+    /// It sets each parameter that `named` does not set to the value that `option` returns for it,
+    /// if any.
     #[must_use]
     pub fn filled(
         &self,
         named: &ComponentSpec,
-        option: impl Fn(&str) -> Option<Value>,
+        option: impl Fn(&ParamDoc) -> Option<Value>,
     ) -> ComponentSpec {
         let mut filled = named.clone();
-        for param in self.get(&named.name).into_iter().flat_map(|e| &e.params) {
-            let key = param.default.strip_prefix("--");
-            if let Some(value) = key
-                .filter(|_| !named.params.has(param.name))
-                .and_then(&option)
-            {
+        let params = self.get(&named.name).into_iter().flat_map(|e| &e.params);
+        for param in params.filter(|p| !named.params.has(p.name)) {
+            if let Some(value) = option(param) {
                 filled.params.set(param.name, value);
             }
         }
@@ -607,7 +622,7 @@ impl Registry {
 
     /// Returns the components of a type that another crate defines; `None` if there are none.
     ///
-    /// The simulator keeps its execution models, overheads and completion rules here
+    /// The simulator keeps its execution models, overheads, completion rules and workloads here
     /// (`blox_sim::registry`).
     pub fn others<T: 'static>(&self) -> Option<&ComponentRegistry<T>> {
         let shelf: &dyn Any = &**self.others.get(&TypeId::of::<T>())?;
@@ -694,8 +709,8 @@ mod tests {
             .add("fast", "", &[load], |p, _| Ok(p.u64("load", 0)? as u32))
             .with_execution("model");
         let of = |text: &str, option: Option<u32>| {
-            let filled = shelf.filled(&text.parse().unwrap(), |key| {
-                assert_eq!(key, "load");
+            let filled = shelf.filled(&text.parse().unwrap(), |param| {
+                assert_eq!(param.option(), Some("load"));
                 option.map(Value::from)
             });
             filled.to_string()
@@ -718,6 +733,16 @@ mod tests {
         assert_eq!(named.params.f64("y", 0.0), Ok(1000.0));
         assert_eq!(named.params.choice("x", "2", &["2", "3"]), Ok("3"));
         assert!(named.params.u64("w", 0).is_err());
+    }
+
+    #[test]
+    fn component_spec_value_with_commas_is_one_text() {
+        let text = "a{mix=1:70,2:30,x=[1,2],y=3}";
+        let named: ComponentSpec = text.parse().unwrap();
+        assert_eq!(named.params.text("mix", ""), "1:70,2:30");
+        assert_eq!(named.params.text("x", ""), "[1,2]");
+        assert_eq!(named.params.u64("y", 0), Ok(3));
+        assert_eq!(named.to_string(), text);
     }
 
     #[test]

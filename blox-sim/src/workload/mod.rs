@@ -1,7 +1,8 @@
 //! Workloads: the jobs of a simulation.
 //!
 //! A workload returns jobs in order of submission. Jobs with equal times keep the order of the
-//! source. [`Jobs`] are a list in memory. The crate `blox-traces` reads and generates others.
+//! source. [`Jobs`] are a list in memory. The crate `blox-traces` reads and generates others. A
+//! [`WorkloadSource`] opens a workload for each simulation.
 
 mod error;
 mod notices;
@@ -10,7 +11,8 @@ pub mod text;
 pub use error::WorkloadError;
 pub use notices::{Dropped, Notice, NoticeKind, Notices};
 
-use blox_core::JobSpec;
+use crate::measure::Measure;
+use blox_core::{ClusterSpec, JobSpec};
 use text::number_of;
 
 /// Jobs in order of submission.
@@ -72,6 +74,63 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
     }
     fn describe(&self) -> String {
         (**self).describe()
+    }
+}
+
+/// Source of a workload: opens it for each simulation.
+///
+/// The [registry](crate::registry::World::workloads) builds a source from parameters and a seed.
+///
+/// ```
+/// use blox_core::registry::{ComponentSpec, Registry, param};
+/// use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
+/// use blox_sim::registry::World;
+/// use blox_sim::workload::{Jobs, Workload, WorkloadError, WorkloadSource, collect};
+///
+/// /// Jobs that are submitted together, one for each node of the cluster.
+/// struct Full {
+///     duration: Seconds,
+/// }
+///
+/// impl WorkloadSource for Full {
+///     fn open(&self, cluster: &ClusterSpec) -> Result<Box<dyn Workload>, WorkloadError> {
+///         let job = JobSpec::new(Time::ZERO, GpuCount(1), self.duration);
+///         Ok(Box::new(Jobs::new(vec![job; cluster.nodes.len()])))
+///     }
+/// }
+///
+/// let mut registry = Registry::new();
+/// let duration = param("duration_s", "600", "seconds of each job");
+/// registry.workloads_mut().add("full", "a job for each node", &[duration], |params, _seed| {
+///     let duration = params.seconds("duration_s", 600.0)?;
+///     Ok(Box::new(Full { duration }))
+/// });
+/// let source = registry.workloads().build(&"full{duration_s=60}".parse()?, 1)?;
+/// let jobs = collect(&mut source.open(&ClusterSpec::uniform(2, 4))?)?;
+/// assert_eq!(jobs.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait WorkloadSource: Send + Sync {
+    /// Returns the workload of a simulation of this cluster, from the first job on. Equal clusters
+    /// get equal jobs.
+    ///
+    /// # Errors
+    /// The source cannot be read, or its settings are invalid for this cluster.
+    fn open(&self, cluster: &ClusterSpec) -> Result<Box<dyn Workload>, WorkloadError>;
+
+    /// Returns the mean number of arrivals per hour of an endless workload; `None`, the default, if
+    /// the workload ends.
+    ///
+    /// The command line requires a limit for an endless workload, and ends it in any case after a
+    /// multiple of the measured jobs.
+    fn jobs_per_hour(&self, _cluster: &ClusterSpec) -> Option<f64> {
+        None
+    }
+
+    /// Returns the jobs that the command line measures unless options select others. The default is
+    /// all jobs.
+    fn measured(&self) -> Measure {
+        Measure::All
     }
 }
 

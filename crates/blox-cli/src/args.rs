@@ -454,9 +454,9 @@ pub(super) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<PathBuf>,
-    /// Workload without a file: blox (Blox's published jobs), poisson, bursty or diurnal [default:
-    /// blox]
-    #[arg(long, value_name = "KIND", help_heading = "Workload")]
+    /// Workload without a file: blox (Blox's published jobs), poisson, bursty, diurnal or another
+    /// registered one [default: blox]
+    #[arg(long, value_name = "NAME{..}", help_heading = "Workload")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     /// Jobs per hour; between bursts for bursty [default: 8 for blox]

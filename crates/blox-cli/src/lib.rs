@@ -3,7 +3,8 @@
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
-//!     let registry = blox_schedulers::registry(); // and what you add to it
+//!     let registry = blox_sim::registry::register(blox_schedulers::registry());
+//!     let registry = blox_traces::registry::register(registry); // and what you add to it
 //!     blox_cli::run(registry)
 //! }
 //! ```
@@ -21,8 +22,8 @@
 //! | Make your own program | [`run`] |
 //! | Run a command line in a test | [`run_with`] |
 //! | Add a scheduler or a policy | [`Registry`] |
-//! | Add an execution model, overheads or a completion rule | [`World`](blox_sim::registry::World) |
-//! | Start with everything that ships | [`blox_schedulers::registry()`], [`blox_sim::registry::register`] |
+//! | Add an execution model, overheads, a completion rule or a workload | [`World`](blox_sim::registry::World) |
+//! | Start with everything that ships | [`blox_schedulers::registry()`], [`blox_sim::registry::register`], [`blox_traces::registry::register`] |
 
 mod args;
 mod cluster;
@@ -31,7 +32,6 @@ mod estimate;
 mod explain;
 mod failure;
 mod files;
-mod generated;
 mod grid;
 mod leftovers;
 mod lock;
@@ -125,7 +125,8 @@ pub fn run(registry: Registry) -> ExitCode {
 /// ```
 /// let (mut out, mut err) = (Vec::new(), Vec::new());
 /// let args = ["blox", "compare", "fifo", "las", "--jobs", "20", "--cluster", "1x4"];
-/// let code = blox_cli::run_with(&blox_schedulers::registry(), args, &mut out, &mut err);
+/// let registry = blox_traces::registry::register(blox_schedulers::registry());
+/// let code = blox_cli::run_with(&registry, args, &mut out, &mut err);
 /// assert_eq!(code, 0);
 /// assert!(String::from_utf8_lossy(&out).contains("avg JCT"));
 /// ```

@@ -41,6 +41,7 @@ pub(super) fn run(
         "completion rules (--completion NAME)",
         &registry.completion_rules(),
     );
+    kind.list("workloads (--workload NAME)", &registry.workloads());
     kind.list("collectors (--collect NAME)", &registry.collectors);
     if text.is_empty() {
         known.sort();

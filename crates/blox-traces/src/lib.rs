@@ -23,6 +23,7 @@
 //! | Read a table with other column names | [`ColumnMap`], [`map`] |
 //! | Write jobs | [`csv`], [`jsonl`] |
 //! | Generate jobs | [`generate`] |
+//! | Name generated jobs on a command line | [`registry`] |
 //! | Select a window or a sample of jobs | [`sample`] |
 //! | Add speeds by GPU count from a table | [`scaling`] |
 //! | Compute statistics | [`stats`] |
@@ -52,6 +53,7 @@ pub mod openb;
 pub mod pai;
 pub mod philly;
 pub mod philly_log;
+pub mod registry;
 pub mod sample;
 pub mod scaling;
 pub mod slurm;

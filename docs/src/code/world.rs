@@ -1,7 +1,9 @@
 use blox::core::registry::{Registry, param};
 use blox::core::{Assignment, GpuId, JobId, JobRef, MetricCollector, Phase, Plan, Stateless, View};
+use blox::core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
 use blox::sim::execution::{ExecutionModel, on_nodes_of};
 use blox::sim::registry::World;
+use blox::sim::workload::{Jobs, Workload, WorkloadError, WorkloadSource};
 
 // ANCHOR: model
 /// Each other job that runs on a job's nodes takes `share` of the job's speed.
@@ -48,6 +50,26 @@ impl MetricCollector for MostPlaced {
 }
 // ANCHOR_END: collector
 
+// ANCHOR: workload
+/// Every hour, one job of ten minutes for each GPU of the cluster.
+struct Batches {
+    count: u64,
+}
+
+impl WorkloadSource for Batches {
+    fn open(&self, cluster: &ClusterSpec) -> Result<Box<dyn Workload>, WorkloadError> {
+        let batch = |hour: u64| {
+            let at = Time::ZERO + Seconds::from_hours(hour as f64);
+            let job = JobSpec::new(at, GpuCount(1), Seconds::new(600.0));
+            (0..cluster.total_gpus()).map(move |_| job.clone())
+        };
+        Ok(Box::new(Jobs::new(
+            (0..self.count).flat_map(batch).collect(),
+        )))
+    }
+}
+// ANCHOR_END: workload
+
 // ANCHOR: register
 pub fn registry() -> Registry {
     let mut registry = blox::registry();
@@ -63,6 +85,16 @@ pub fn registry() -> Registry {
         |params, _seed| {
             let share = params.f64("share", 0.2)?;
             Ok(Box::new(Neighbours { share }))
+        },
+    );
+    let count = param("count", "10", "number of batches");
+    registry.workloads_mut().add(
+        "batches",
+        "each hour, a job for each GPU",
+        &[count],
+        |params, _seed| {
+            let count = params.u64("count", 10)?;
+            Ok(Box::new(Batches { count }))
         },
     );
     registry

@@ -2,8 +2,7 @@
 
 use super::super::Failure;
 use super::super::config::Given;
-use super::super::generated;
-use super::jobs::Source;
+use super::super::reading::file_of;
 use blox_core::ClusterSpec;
 use blox_core::registry::ComponentSpec;
 use blox_traces::scaling::ScalingTable;
@@ -42,15 +41,11 @@ pub(super) fn is_oracle(path: &Path) -> bool {
 /// Returns the files on which the results depend, except the trace and its second file.
 pub(super) fn other_files<'a>(
     given: &Given,
-    source: &Source,
     cluster_text: &str,
     parts: impl Iterator<Item = &'a ComponentSpec>,
 ) -> Result<Vec<PathBuf>, Failure> {
     let mut paths: Vec<PathBuf> = Vec::new();
     paths.extend(given.file().map(Path::to_owned));
-    if let Source::Generated(..) = source {
-        paths.extend(generated::files(given));
-    }
     match &given.options.throughputs {
         Some(file) if is_oracle(file) => paths.push(file.clone()),
         Some(dir) => paths.extend(ScalingTable::files(dir).map_err(Failure::new)?),
@@ -66,7 +61,8 @@ pub(super) fn other_files<'a>(
     // file counts.
     for ComponentSpec { params, .. } in parts {
         let values = params.names().map(|name| params.text(name, ""));
-        for path in values.map(PathBuf::from).filter(|path| path.is_file()) {
+        let named = values.map(|text| file_of(text).unwrap_or(Path::new(text)));
+        for path in named.map(PathBuf::from).filter(|path| path.is_file()) {
             if !paths.contains(&path) {
                 paths.push(path);
             }

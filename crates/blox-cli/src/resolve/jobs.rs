@@ -1,29 +1,150 @@
 //! The source of jobs, and the measured jobs.
 
 use super::super::Failure;
+use super::super::args::Options;
 use super::super::config::Given;
-use super::super::generated;
 use super::super::reading::read_options;
+use super::world::{built, named};
+use blox_core::registry::{ComponentSpec, ParamDoc, Registered, Registry};
 use blox_core::{ClusterSpec, Time};
 use blox_sim::Measure;
+use blox_sim::registry::Workloads;
+use blox_sim::workload::WorkloadSource;
 use blox_traces::ReadOptions;
-use blox_traces::generate::{Generator, GeneratorSpec};
+use serde_json::Value;
 use std::path::PathBuf;
 
-/// Jobs per hour and measured jobs of Blox's published comparison.
-const BLOX_LOAD: f64 = 8.0;
-const BLOX_WINDOW: (u32, u32) = (3000, 4000);
+/// The workload if no option names one.
+const DEFAULT: &str = "blox";
 
 /// Source of jobs.
 pub(super) enum Source {
     Trace(PathBuf, ReadOptions),
-    Blox(f64),
-    Generated(&'static str, Box<GeneratorSpec>),
+    /// A registered workload, with its parameters.
+    Registered(ComponentSpec, Box<dyn WorkloadSource>),
+}
+
+impl Source {
+    /// Returns the name and parameters of a registered workload.
+    pub fn component(&self) -> Option<&ComponentSpec> {
+        match self {
+            Source::Trace(..) => None,
+            Source::Registered(spec, _) => Some(spec),
+        }
+    }
+
+    /// Returns the mean arrivals per hour if the jobs never end.
+    fn jobs_per_hour(&self, cluster: &ClusterSpec) -> Option<f64> {
+        match self {
+            Source::Trace(..) => None,
+            Source::Registered(_, source) => source.jobs_per_hour(cluster),
+        }
+    }
+}
+
+/// Value of an option that sets a parameter of a workload.
+enum Slot<'a> {
+    Number(&'a mut Option<f64>),
+    Text(&'a mut Option<String>),
+}
+
+impl Slot<'_> {
+    /// Returns the value for a parameter; whole numbers have no decimal point.
+    fn value(&self) -> Option<Value> {
+        match self {
+            Slot::Text(text) => text.as_deref().map(Value::from),
+            Slot::Number(number) => number.map(|v| match v {
+                v if v.fract() == 0.0 && v.abs() < 9e15 => (v as i64).into(),
+                v if v.is_finite() => v.into(),
+                v => v.to_string().into(),
+            }),
+        }
+    }
+
+    /// Sets a missing value to a default.
+    fn fill(self, default: &str) {
+        match self {
+            Slot::Text(text) => *text = text.take().or_else(|| Some(default.to_owned())),
+            Slot::Number(number) => *number = number.or_else(|| default.parse().ok()),
+        }
+    }
+}
+
+/// Options that set the parameter of a workload with the same name.
+const OPTIONS: [&str; 11] = [
+    "load",
+    "load-of-capacity",
+    "durations",
+    "gpu-mix",
+    "models",
+    "users",
+    "quiet-h",
+    "burst-h",
+    "burst-factor",
+    "burst-durations",
+    "diurnal",
+];
+
+/// Returns [`OPTIONS`] with their values.
+fn slots(o: &mut Options) -> impl Iterator<Item = (&'static str, Slot<'_>)> {
+    OPTIONS.into_iter().zip([
+        Slot::Number(&mut o.load),
+        Slot::Number(&mut o.load_of_capacity),
+        Slot::Text(&mut o.durations),
+        Slot::Text(&mut o.gpu_mix),
+        Slot::Text(&mut o.models),
+        Slot::Text(&mut o.users),
+        Slot::Number(&mut o.quiet_h),
+        Slot::Number(&mut o.burst_h),
+        Slot::Number(&mut o.burst_factor),
+        Slot::Text(&mut o.burst_durations),
+        Slot::Text(&mut o.diurnal),
+    ])
+}
+
+/// Returns the option that sets a parameter of a workload: the option that its default names, or
+/// the option with its name.
+pub(super) fn option_of(param: &ParamDoc) -> Option<&'static str> {
+    let same = |name: &&str| name.split('-').eq(param.name.split('_'));
+    let by_name = || OPTIONS.into_iter().find(same);
+    param.option().or_else(by_name)
+}
+
+/// Returns the value of an option for a parameter.
+pub(super) fn value(o: &Options, option: &str) -> Option<Value> {
+    let mut copy = o.clone();
+    let slot = slots(&mut copy).find(|(name, _)| *name == option);
+    match slot {
+        Some((_, slot)) => slot.value(),
+        None => serde_json::to_value(o).ok()?.get(option).cloned(),
+    }
+}
+
+/// Fills in the default workload, and its defaults that options can set.
+pub(super) fn complete(o: &mut Options, registry: &Registry) {
+    if o.trace.is_some() {
+        return;
+    }
+    let text = o.workload.get_or_insert_with(|| DEFAULT.to_owned());
+    let Ok(spec) = text.parse::<ComponentSpec>() else {
+        return;
+    };
+    let entry = registry
+        .others()
+        .and_then(|s: &Workloads| s.get(&spec.name));
+    let params = entry.map_or(&[][..], |entry| &entry.params);
+    let open = |p: &&ParamDoc| p.option().is_none() && !spec.params.has(p.name);
+    for (option, slot) in slots(o) {
+        let mut open = params.iter().filter(open);
+        if let Some(param) = open.find(|p| option_of(p) == Some(option)) {
+            slot.fill(param.default);
+        }
+    }
 }
 
 pub(super) fn source(
     given: &Given,
-    cluster: &ClusterSpec,
+    registry: &Registry,
     seed: u64,
     reads_load: bool,
 ) -> Result<Source, Failure> {
@@ -35,102 +156,102 @@ pub(super) fn source(
             given.name("workload")
         )));
     }
-    let kind = match (&o.trace, o.workload.as_deref()) {
-        (Some(_), _) => "trace",
-        (None, None) => "blox",
-        (None, Some("blox")) => "blox",
-        (None, Some(other)) => match generated::KINDS.iter().find(|k| **k == other) {
-            Some(kind) => kind,
-            None => {
-                let known = std::iter::once("blox").chain(generated::KINDS);
-                return Err(given.unknown("workload", other, known));
-            }
+    // Without a copy: a comparison over many seeds calls this function for each.
+    let none = Workloads::new("workload");
+    let shelf: &Workloads = registry.others().unwrap_or(&none);
+    let spec = named(given, "workload", o.workload.as_deref())?;
+    let entry = match &spec {
+        Some(spec) => match shelf.get(&spec.name) {
+            Some(entry) => Some((spec, entry)),
+            None => return Err(given.unknown("workload", &spec.name, shelf.names())),
         },
+        None => None,
     };
     // An option without effect is an error.
-    let made = generated::KINDS.contains(&kind);
-    let making = "--workload poisson, bursty or diurnal";
-    let bursts = (kind == "bursty", "--workload bursty");
-    let only_with = [
-        ("format", o.format.is_some(), kind == "trace", "--trace"),
-        ("map", o.map.is_some(), kind == "trace", "--trace"),
-        (
-            "virtual-cluster",
-            o.virtual_cluster.is_some(),
-            kind == "trace",
-            "--trace",
-        ),
-        (
-            "load",
-            o.load.is_some(),
-            kind != "trace" || reads_load,
-            "--workload",
-        ),
-        (
-            "load-of-capacity",
-            o.load_of_capacity.is_some(),
-            made,
-            making,
-        ),
-        ("durations", o.durations.is_some(), made, making),
-        ("gpu-mix", o.gpu_mix.is_some(), made, making),
-        ("models", o.models.is_some(), made, making),
-        ("users", o.users.is_some(), made, making),
-        ("quiet-h", o.quiet_h.is_some(), bursts.0, bursts.1),
-        ("burst-h", o.burst_h.is_some(), bursts.0, bursts.1),
-        ("burst-factor", o.burst_factor.is_some(), bursts.0, bursts.1),
-        (
-            "burst-durations",
-            o.burst_durations.is_some(),
-            bursts.0,
-            bursts.1,
-        ),
-        (
-            "diurnal",
-            o.diurnal.is_some(),
-            kind == "diurnal",
-            "--workload diurnal",
-        ),
-    ];
-    for (key, is_given, fits, expected) in only_with {
-        if is_given && !fits {
-            let what = if kind == "trace" {
-                "a trace".to_owned()
-            } else {
-                format!("--workload {kind}")
-            };
-            return Err(Failure::new(format!(
-                "{} has no meaning with {what}, only with {expected}",
-                given.name(key)
-            )));
+    let no_meaning = |option: &str, expected: &str| {
+        let (what, known) = match entry {
+            None => ("a trace".to_owned(), String::new()),
+            Some((spec, entry)) => {
+                let params: Vec<&str> = entry.params.iter().map(|p| p.name).collect();
+                let params = match params.is_empty() {
+                    true => "no parameters".to_owned(),
+                    false => params.join(", "),
+                };
+                let known = format!("; `{}` has {params}", spec.name);
+                (format!("--workload {}", spec.name), known)
+            }
+        };
+        Failure::new(format!(
+            "{} has no meaning with {what}, only with {expected}{known}",
+            given.name(option)
+        ))
+    };
+    for (option, is_given) in [
+        ("format", o.format.is_some()),
+        ("map", o.map.is_some()),
+        ("virtual-cluster", o.virtual_cluster.is_some()),
+    ] {
+        if is_given && o.trace.is_none() {
+            return Err(no_meaning(option, "--trace"));
         }
     }
-    if let Some(load) = o.load
-        && !(load.is_finite() && load > 0.0)
-    {
-        return Err(given.wrong("load", load, "a number of jobs an hour above 0"));
-    }
-    match (kind, &o.trace) {
-        ("trace", Some(path)) => {
-            let (format, map) = (o.format.as_deref(), o.map.as_deref());
-            let options = read_options(format, map, |key| given.name(key))?;
-            Ok(Source::Trace(path.clone(), options))
+    for (option, slot) in slots(&mut o.clone()) {
+        if slot.value().is_none() {
+            continue;
         }
-        (kind, _) if made => generated::spec(kind, given, cluster, seed)
-            .map(|spec| Source::Generated(kind, Box::new(spec))),
-        _ => Ok(Source::Blox(o.load.unwrap_or(BLOX_LOAD))),
+        let sets = |p: &&ParamDoc| option_of(p) == Some(option);
+        let param = |entry: &Registered<_>| entry.params.iter().find(sets).map(|p| p.name);
+        match entry.and_then(|(spec, entry)| Some((spec, param(entry)?))) {
+            Some((spec, name)) if spec.params.has(name) => {
+                return Err(Failure::new(format!(
+                    "{} and `{name}` of {} are both given, expected one of them",
+                    given.name(option),
+                    given.name("workload")
+                )));
+            }
+            Some(_) => {}
+            None if option == "load" && reads_load => {}
+            None => {
+                let with = shelf.iter().filter(|(_, entry)| param(entry).is_some());
+                let with: Vec<&str> = with.map(|(name, _)| name).collect();
+                let expected = match with.split_last() {
+                    Some((last, [])) => format!("--workload {last}"),
+                    Some((last, more)) => format!("--workload {} or {last}", more.join(", ")),
+                    None => "another workload".to_owned(),
+                };
+                return Err(no_meaning(option, &expected));
+            }
+        }
     }
+    if let Some(path) = &o.trace {
+        let (format, map) = (o.format.as_deref(), o.map.as_deref());
+        let options = read_options(format, map, |key| given.name(key))?;
+        return Ok(Source::Trace(path.clone(), options));
+    }
+    let spec = spec.unwrap_or_default();
+    let (spec, source) = built(given, "workload", spec, shelf, seed)?;
+    Ok(Source::Registered(spec, source))
 }
 
-pub(super) fn measure(given: &Given, source: &Source) -> Result<Measure, Failure> {
+pub(super) fn measure(
+    given: &Given,
+    source: &Source,
+    cluster: &ClusterSpec,
+) -> Result<Measure, Failure> {
     let o = &given.options;
     let Some(text) = &o.measure else {
-        return match source {
-            Source::Blox(_) if o.jobs.is_none() => Ok(Measure::Ids(BLOX_WINDOW.0, BLOX_WINDOW.1)),
-            Source::Generated(kind, _) if o.jobs.is_none() => Err(Failure::new(format!(
-                "--workload {kind} never ends: give --jobs N or --measure A..B",
-            ))),
-            _ => Ok(Measure::All),
+        let Source::Registered(spec, jobs) = source else {
+            return Ok(Measure::All);
+        };
+        return match (o.jobs, jobs.measured()) {
+            (Some(_), _) => Ok(Measure::All),
+            (None, Measure::All) if source.jobs_per_hour(cluster).is_some() => {
+                Err(Failure::new(format!(
+                    "--workload {} never ends: give --jobs N or --measure A..B",
+                    spec.name
+                )))
+            }
+            (None, measured) => Ok(measured),
         };
     };
     parse_measure(text).ok_or_else(|| {
@@ -143,23 +264,17 @@ pub(super) fn measure(given: &Given, source: &Source) -> Result<Measure, Failure
 /// the last measured one. On an overloaded cluster, some schedulers never complete a measured job.
 pub(super) fn arrivals_end(
     source: &Source,
+    cluster: &ClusterSpec,
     measure: &Measure,
     jobs: Option<u64>,
-) -> Result<Option<u64>, Failure> {
-    let per_hour = match source {
-        Source::Trace(..) => return Ok(None),
-        Source::Blox(load) => *load,
-        Source::Generated(_, spec) => Generator::new((**spec).clone())
-            .map_err(Failure::new)?
-            .jobs_per_hour(),
-    };
+) -> Option<u64> {
+    let per_hour = source.jobs_per_hour(cluster)?;
     let needed = match (measure, measure.last()) {
-        _ if jobs.is_some() => return Ok(None),
+        _ if jobs.is_some() => return None,
         (Measure::Submitted(_, last), _) => last.hours() * per_hour,
-        (_, Some(last)) => f64::from(last) + 1.0,
-        (_, None) => return Ok(None),
+        (_, last) => f64::from(last?) + 1.0,
     };
-    Ok(Some((100.0 * needed).max(100_000.0).ceil() as u64))
+    Some((100.0 * needed).max(100_000.0).ceil() as u64)
 }
 
 /// Parses a range of job numbers or times.

@@ -14,7 +14,6 @@ pub(super) use jobs::{parse_measure, parse_time};
 use super::Failure;
 use super::args::Options;
 use super::config::Given;
-use super::generated;
 use super::output::OutputFormat;
 use blox_core::registry::{ComponentSpec, Registry};
 use blox_core::suggest::one_of;
@@ -27,8 +26,7 @@ use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
 use blox_sim::{Measure, Simulation};
 use blox_traces::cluster_file;
 use blox_traces::formats::gavel::{Oracle, WithOracle};
-use blox_traces::generate::blox::BloxWorkload;
-use blox_traces::generate::{Generator, WithLoss};
+use blox_traces::generate::WithLoss;
 use blox_traces::scaling::{ScalingTable, WithThroughputs};
 use blox_traces::{Format, ReadOptions, Trace};
 use contestant::Overrides;
@@ -110,14 +108,15 @@ impl<'r> Experiment<'r> {
 
     /// Creates one of several experiments, with a shared cache of file data.
     pub fn knowing(
-        given: Given,
+        mut given: Given,
         registry: &'r Registry,
         known: &mut Known,
     ) -> Result<Self, Failure> {
-        let o = &given.options;
         let contestants = contestant::contestants(&given.schedulers)?;
         let baseline = contestant::baseline(&given, &contestants)?;
         let format = OutputFormat::of(&given)?;
+        jobs::complete(&mut given.options, registry);
+        let o = &given.options;
         let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
         let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
             cluster_file::ClusterFileError::Shorthand(_)
@@ -145,14 +144,10 @@ impl<'r> Experiment<'r> {
             .flat_map(|(c, parts)| parts.replaced(o, registry, &c.named, &c.label));
         let replaced_models = replaced_models.collect();
         let reads_load = parts.iter().any(|p| p.reads(registry, "load"));
-        let source = jobs::source(&given, &cluster, seed, reads_load)?;
-        let measure = jobs::measure(&given, &source)?;
-        let arrivals_end = jobs::arrivals_end(&source, &measure, o.jobs)?;
-        let load = match &source {
-            Source::Blox(load) => Some(*load),
-            _ => o.load,
-        };
-        let checked = |p: Parts| p.checked(&given, registry, load, seed);
+        let source = jobs::source(&given, registry, seed, reads_load)?;
+        let measure = jobs::measure(&given, &source, &cluster)?;
+        let arrivals_end = jobs::arrivals_end(&source, &cluster, &measure, o.jobs);
+        let checked = |p: Parts| p.checked(&given, registry, seed);
         let parts: Vec<Parts> = parts.into_iter().map(checked).collect::<Result<_, _>>()?;
         let collectors = world::collectors(&given, registry, seed)?;
         let trigger = world::trigger(&given)?;
@@ -161,7 +156,8 @@ impl<'r> Experiment<'r> {
         let named = contestants.iter().map(|c| &c.named).chain(overrides.iter());
         let named = named.chain(parts.iter().flat_map(Parts::iter));
         let named = named.chain(&world.completion).chain(&collectors);
-        let files = inputs::other_files(&given, &source, &cluster_text, named)?;
+        let named = named.chain(source.component());
+        let files = inputs::other_files(&given, &cluster_text, named)?;
         let inputs = match o.output_dir {
             Some(_) => inputs::hashed(&files, known)?,
             None => Vec::new(),
@@ -227,17 +223,6 @@ impl<'r> Experiment<'r> {
         o.schedulers = Some(self.contestants.iter().map(|c| c.label.clone()).collect());
         o.seed = Some(self.seed);
         o.cluster = Some(self.cluster_text.clone());
-        match &self.source {
-            Source::Trace(..) => {}
-            Source::Blox(load) => {
-                o.workload = Some("blox".to_owned());
-                o.load = Some(*load);
-            }
-            Source::Generated(kind, _) => {
-                o.workload = Some((*kind).to_owned());
-                generated::fill_in(kind, o);
-            }
-        }
         if let (None, Measure::Ids(a, b)) = (&o.measure, &self.measure) {
             o.measure = Some(format!("{a}..{b}"));
         }
@@ -253,14 +238,7 @@ impl<'r> Experiment<'r> {
                 };
                 Box::new(trace.map_err(Failure::new)?)
             }
-            Source::Blox(load) => Box::new(
-                BloxWorkload::new(*load)
-                    .map_err(Failure::new)?
-                    .with_seed(self.seed),
-            ),
-            Source::Generated(_, spec) => {
-                Box::new(Generator::new((**spec).clone()).map_err(Failure::new)?)
-            }
+            Source::Registered(_, source) => source.open(&self.cluster).map_err(Failure::new)?,
         };
         let jobs: Box<dyn Workload> = match &self.options.virtual_cluster {
             Some(name) => Box::new(virtual_clusters::Only::new(jobs, name.as_str())),

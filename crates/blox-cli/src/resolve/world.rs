@@ -3,6 +3,7 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
+use super::jobs;
 use blox_core::registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded, WorldParts,
 };
@@ -11,7 +12,6 @@ use blox_sim::Simulation;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads};
 use blox_sim::registry::World as _;
-use serde_json::Value;
 
 /// Decision trigger that replaces the scheduler's own.
 #[derive(Clone, Copy)]
@@ -133,8 +133,7 @@ impl Parts {
     /// Returns whether a model takes a parameter from a command-line option.
     pub fn reads(&self, registry: &Registry, option: &str) -> bool {
         let reads = |params: Option<&[ParamDoc]>| {
-            let of_option = |p: &ParamDoc| p.default.strip_prefix("--") == Some(option);
-            params.is_some_and(|params| params.iter().any(of_option))
+            params.is_some_and(|params| params.iter().any(|p| p.option() == Some(option)))
         };
         let models = registry.execution_models();
         let model = self.execution.as_ref().and_then(|n| models.get(&n.name));
@@ -144,17 +143,11 @@ impl Parts {
     }
 
     /// Fills parameters from the options, and checks each model by building it once.
-    pub fn checked(
-        self,
-        given: &Given,
-        registry: &Registry,
-        load: Option<f64>,
-        seed: u64,
-    ) -> Result<Self, Failure> {
+    pub fn checked(self, given: &Given, registry: &Registry, seed: u64) -> Result<Self, Failure> {
         let shelf = registry.execution_models();
-        let execution = filled(given, "execution", self.execution, &shelf, load, seed)?;
+        let execution = filled(given, "execution", self.execution, &shelf, seed)?;
         let shelf = registry.overhead_models();
-        let overheads = filled(given, "overheads", self.overheads, &shelf, load, seed)?;
+        let overheads = filled(given, "overheads", self.overheads, &shelf, seed)?;
         Ok(Parts {
             execution,
             overheads,
@@ -208,21 +201,28 @@ fn filled<T: Seeded>(
     key: &str,
     part: Option<ComponentSpec>,
     shelf: &ComponentRegistry<T>,
-    load: Option<f64>,
     seed: u64,
 ) -> Result<Option<ComponentSpec>, Failure> {
-    let Some(part) = part else { return Ok(None) };
-    let options = serde_json::to_value(&given.options).map_err(Failure::new)?;
-    let option = |name: &str| match (name, load) {
-        ("load", Some(load)) if load.fract() == 0.0 && load.abs() < 9e15 => {
-            Some((load as i64).into())
-        }
-        ("load", load) => load.map(Value::from),
-        _ => options.get(name).cloned(),
+    part.map(|part| Ok(built(given, key, part, shelf, seed)?.0))
+        .transpose()
+}
+
+/// Builds a component whose missing parameters are filled from the options.
+pub(super) fn built<T: Seeded>(
+    given: &Given,
+    key: &str,
+    part: ComponentSpec,
+    shelf: &ComponentRegistry<T>,
+    seed: u64,
+) -> Result<(ComponentSpec, T), Failure> {
+    let option = |p: &ParamDoc| match key {
+        "workload" => jobs::option_of(p),
+        _ => p.option(),
     };
-    let whole = shelf.filled(&part, option);
-    let Err(error) = shelf.build(&whole, seed) else {
-        return Ok(Some(whole));
+    let whole = shelf.filled(&part, |p| jobs::value(&given.options, option(p)?));
+    let error = match shelf.build(&whole, seed) {
+        Ok(built) => return Ok((whole, built)),
+        Err(error) => error,
     };
     let RegistryError::BadValue {
         param, expected, ..
@@ -233,7 +233,7 @@ fn filled<T: Seeded>(
     let params = shelf.get(&part.name).map_or(&[][..], |e| &e.params);
     let open = params.iter().find(|p| p.name == param);
     let open = open.filter(|_| !part.params.has(param));
-    match open.and_then(|p| p.default.strip_prefix("--")) {
+    match open.and_then(option) {
         None => Err(given.because(key, error)),
         Some(name) if whole.params.has(param) => {
             Err(given.wrong(name, whole.params.text(param, ""), expected))
@@ -389,7 +389,7 @@ pub(super) fn world(
             let known = std::iter::once("round").chain(rules.names());
             return Err(given.unknown("completion", &rule.to_string(), known));
         }
-        (rule, _) => filled(given, "completion", rule, &rules, o.load, seed)?,
+        (rule, _) => filled(given, "completion", rule, &rules, seed)?,
     };
     Ok(World {
         overheads,

@@ -6,9 +6,10 @@
 
 use super::pow10::pow10;
 use blox_core::compat::cpython::Random;
-use blox_core::{GpuCount, JobSpec, Seconds, Time};
+use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
+use blox_sim::Measure;
 use blox_sim::workload::text::number_of;
-use blox_sim::workload::{Notices, Workload, WorkloadError};
+use blox_sim::workload::{Notices, Workload, WorkloadError, WorkloadSource};
 
 /// The published workload of Blox: endless, streamed in constant memory.
 ///
@@ -140,6 +141,21 @@ impl Workload for BloxWorkload {
             "Blox workload, {} {jobs} per hour, seed {}{variant}",
             self.jobs_per_hour, self.seed
         )
+    }
+}
+
+impl WorkloadSource for BloxWorkload {
+    fn open(&self, _: &ClusterSpec) -> Result<Box<dyn Workload>, WorkloadError> {
+        Ok(Box::new(self.clone().with_seed(self.seed)))
+    }
+
+    fn jobs_per_hour(&self, _: &ClusterSpec) -> Option<f64> {
+        Some(self.jobs_per_hour)
+    }
+
+    /// The jobs of the published comparison.
+    fn measured(&self) -> Measure {
+        Measure::Ids(3000, 4000)
     }
 }
 

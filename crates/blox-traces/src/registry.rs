@@ -1,0 +1,507 @@
+//! Generated workloads by name.
+//!
+//! They are in the same [`Registry`] as policies and the rest of the simulated world. The command
+//! line selects one with `--workload` and sets its parameters in braces or with options.
+//!
+//! ```
+//! use blox_core::ClusterSpec;
+//! use blox_core::registry::Registry;
+//! use blox_sim::registry::World;
+//! use blox_sim::workload::Workload;
+//!
+//! let registry = blox_traces::registry::register(Registry::new());
+//! let named = "poisson{load_of_capacity=0.9,durations=lognormal:600,1.5}".parse()?;
+//! let source = registry.workloads().build(&named, 1)?;
+//! let mut jobs = source.open(&ClusterSpec::uniform(4, 8))?;
+//! assert!(jobs.next_job()?.is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::generate::blox::BloxWorkload;
+use crate::generate::{
+    Arrivals, DayShape, DurationLaw, Generator, GeneratorSpec, GpuShare, Load, NameShare,
+};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, param};
+use blox_core::{ClusterSpec, Name, Seconds};
+use blox_sim::registry::World as _;
+use blox_sim::workload::{Workload, WorkloadError, WorkloadSource};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+const DIURNAL: &str = "sine:0.5,15";
+const JOBS_AN_HOUR: &str = "a number of jobs an hour above 0";
+const LAWS: &str = "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, \
+     trace:FILE or file:FILE";
+
+/// Parameters of all generated workloads except `blox`.
+const COMMON: [ParamDoc; 6] = [
+    param(
+        "load",
+        "--load",
+        "jobs per hour; between bursts for bursty; or load_of_capacity",
+    ),
+    param(
+        "load_of_capacity",
+        "--load-of-capacity",
+        "GPU demand of the jobs as a fraction of the cluster's GPUs",
+    ),
+    param(
+        "durations",
+        "blox",
+        "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, trace:FILE or file:FILE",
+    ),
+    param(
+        "gpu_mix",
+        "--gpu-mix",
+        "GPU counts with weights, such as 1:70,2:10,8:20; one GPU each if not given",
+    ),
+    param(
+        "models",
+        "--models",
+        "models with weights, such as resnet50:70,bert:30; none if not given",
+    ),
+    param(
+        "users",
+        "--users",
+        "users with weights, such as ada:70,bob:30; none if not given",
+    ),
+];
+
+/// Defaults similar to Blox's dual load. Its second load is four times as high as the first, and
+/// lasts from every fourth to every sixth hour.
+const BURSTY: [ParamDoc; 4] = [
+    param(
+        "quiet_h",
+        "4",
+        "hours between bursts, and before the first burst",
+    ),
+    param("burst_h", "2", "hours of a burst"),
+    param(
+        "burst_factor",
+        "5",
+        "load during a burst as a multiple of the load between bursts",
+    ),
+    param(
+        "burst_durations",
+        "--burst-durations",
+        "durations of the jobs that bursts add; as durations if not given",
+    ),
+];
+
+/// Adds the generated workloads: `blox`, `poisson`, `bursty` and `diurnal`.
+#[must_use]
+pub fn register(mut registry: Registry) -> Registry {
+    let workloads = registry.workloads_mut();
+    workloads.add(
+        "blox",
+        "the jobs of Blox's released generator, bit for bit (the default)",
+        &[param("load", "8", "jobs per hour")],
+        |p, seed| {
+            let load = p.number("load", 8.0, JOBS_AN_HOUR, |load| load > 0.0)?;
+            let jobs = BloxWorkload::new(load).map_err(|_| p.wrong("load", JOBS_AN_HOUR))?;
+            Ok(Box::new(jobs.with_seed(seed)))
+        },
+    );
+    workloads.add(
+        "poisson",
+        "jobs arrive at random, at a constant rate",
+        &COMMON,
+        |p, seed| Generated::boxed(p, seed, Arrivals::Poisson),
+    );
+    workloads.add(
+        "bursty",
+        "jobs arrive at random, at two rates in turn",
+        &[&COMMON[..], &BURSTY].concat(),
+        |p, seed| {
+            let factor = |f: f64| f >= 1.0;
+            let arrivals = Arrivals::Bursty {
+                quiet: p.hours("quiet_h", 4.0)?,
+                burst: p.hours("burst_h", 2.0)?,
+                factor: p.number("burst_factor", 5.0, "a number, at least 1", factor)?,
+                durations: None,
+            };
+            Generated::boxed(p, seed, arrivals)
+        },
+    );
+    let day = param(
+        "diurnal",
+        DIURNAL,
+        "sine:AMPLITUDE,PEAK_H or hours:W0,...,W23, weights of the hours from midnight",
+    );
+    workloads.add(
+        "diurnal",
+        "jobs arrive at random, at a rate that varies with the hour of the day",
+        &[&COMMON[..], &[day]].concat(),
+        |p, seed| {
+            let expected =
+                "sine:AMPLITUDE,PEAK_H with an amplitude from 0 to 1, or hours: and 24 weights";
+            let shape = diurnal(p.text("diurnal", DIURNAL));
+            let shape = shape.ok_or_else(|| p.wrong("diurnal", expected))?;
+            Generated::boxed(p, seed, Arrivals::Diurnal(shape))
+        },
+    );
+    registry
+}
+
+/// A generated workload.
+struct Generated {
+    /// Its settings, without those that depend on files and on the cluster.
+    spec: GeneratorSpec,
+    durations: Law,
+    burst_durations: Option<Law>,
+}
+
+impl Generated {
+    fn boxed(
+        p: &Params,
+        seed: u64,
+        arrivals: Arrivals,
+    ) -> Result<Box<dyn WorkloadSource>, RegistryError> {
+        let mut spec = GeneratorSpec::new(load(p)?, DurationLaw::BloxLaw);
+        if p.has("gpu_mix") {
+            let expected = "GPUS:WEIGHT joined by commas, such as 1:70,2:10,8:20";
+            let mix = gpu_mix(p.text("gpu_mix", ""));
+            spec.gpus = mix.ok_or_else(|| p.wrong("gpu_mix", expected))?;
+        }
+        spec.models = names(p, "models")?;
+        spec.users = names(p, "users")?;
+        spec.arrivals = arrivals;
+        spec.seed = seed;
+        let bursts = p.has("burst_durations");
+        let of_bursts = bursts.then(|| Law::of(p, "burst_durations"));
+        Ok(Box::new(Generated {
+            spec,
+            durations: Law::of(p, "durations")?,
+            burst_durations: of_bursts.transpose()?,
+        }))
+    }
+
+    fn generator(&self, cluster: &ClusterSpec) -> Result<Generator, WorkloadError> {
+        let mut spec = self.spec.clone();
+        spec.durations = self.durations.read()?;
+        if let (Arrivals::Bursty { durations, .. }, Some(law)) =
+            (&mut spec.arrivals, &self.burst_durations)
+        {
+            *durations = Some(law.read()?);
+        }
+        if let Load::OfCapacity { gpus, .. } = &mut spec.load {
+            *gpus = u32::try_from(cluster.total_gpus()).unwrap_or(u32::MAX);
+        }
+        Generator::new(spec)
+    }
+}
+
+impl WorkloadSource for Generated {
+    fn open(&self, cluster: &ClusterSpec) -> Result<Box<dyn Workload>, WorkloadError> {
+        Ok(Box::new(self.generator(cluster)?))
+    }
+
+    fn jobs_per_hour(&self, cluster: &ClusterSpec) -> Option<f64> {
+        Some(self.generator(cluster).ok()?.jobs_per_hour())
+    }
+}
+
+/// Distribution of durations, which may be in a file.
+enum Law {
+    Known(DurationLaw),
+    /// The jobs of a trace, or a file of numbers. It is read once.
+    Of {
+        trace: bool,
+        file: PathBuf,
+        law: OnceLock<DurationLaw>,
+    },
+}
+
+impl Law {
+    fn of(p: &Params, name: &str) -> Result<Self, RegistryError> {
+        let text = p.text(name, "blox");
+        match text.split_once(':') {
+            Some((kind @ ("file" | "trace"), path)) if !path.is_empty() => Ok(Law::Of {
+                trace: kind == "trace",
+                file: PathBuf::from(path),
+                law: OnceLock::new(),
+            }),
+            _ => durations(text)
+                .map(Law::Known)
+                .ok_or_else(|| p.wrong(name, LAWS)),
+        }
+    }
+
+    fn read(&self) -> Result<DurationLaw, WorkloadError> {
+        let (trace, file, law) = match self {
+            Law::Known(law) => return Ok(law.clone()),
+            Law::Of { trace, file, law } => (*trace, file, law),
+        };
+        if let Some(law) = law.get() {
+            return Ok(law.clone());
+        }
+        let read = match trace {
+            true => DurationLaw::of_jobs(&mut crate::open(file, None)?)?,
+            false => DurationLaw::of_file(file)?,
+        };
+        Ok(law.get_or_init(|| read).clone())
+    }
+}
+
+/// Returns the load. The cluster gives the number of GPUs later.
+fn load(p: &Params) -> Result<Load, RegistryError> {
+    let positive = |v: f64| v > 0.0;
+    let fraction = p.number("load_of_capacity", 0.0, "a fraction above 0", positive)?;
+    match (p.has("load"), p.has("load_of_capacity")) {
+        (true, true) => Err(p.wrong("load_of_capacity", "no load beside it")),
+        (false, true) => Ok(Load::OfCapacity { fraction, gpus: 0 }),
+        (true, false) => Ok(Load::PerHour(p.number(
+            "load",
+            0.0,
+            JOBS_AN_HOUR,
+            positive,
+        )?)),
+        (false, false) => Err(p.wrong("load", format!("{JOBS_AN_HOUR}, or load_of_capacity"))),
+    }
+}
+
+fn durations(text: &str) -> Option<DurationLaw> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let seconds = |t: &str| positive(t).and_then(Seconds::try_new);
+    match name {
+        "blox" if rest.is_empty() => Some(DurationLaw::BloxLaw),
+        "exponential" => seconds(rest).map(|mean| DurationLaw::Exponential { mean }),
+        "fixed" => seconds(rest).map(DurationLaw::Fixed),
+        "uniform" => {
+            let (least, most) = rest.split_once(',')?;
+            let (least, most) = (seconds(least)?, seconds(most)?);
+            (least <= most).then_some(DurationLaw::Uniform { least, most })
+        }
+        "lognormal" => {
+            let (median, sigma) = rest.split_once(',')?;
+            let sigma: f64 = sigma.trim().parse().ok()?;
+            (0.0..=10.0).contains(&sigma).then_some(())?;
+            Some(DurationLaw::LogNormal {
+                median: seconds(median)?,
+                sigma,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn diurnal(text: &str) -> Option<DayShape> {
+    match text.split_once(':')? {
+        ("sine", rest) => {
+            let (amplitude, peak) = rest.split_once(',')?;
+            let (amplitude, peak_h) = (amplitude.trim().parse().ok()?, peak.trim().parse().ok()?);
+            ((0.0..=1.0).contains(&amplitude) && (0.0..=24.0).contains(&peak_h))
+                .then_some(DayShape::Sine { amplitude, peak_h })
+        }
+        ("hours", rest) => {
+            let weights: Option<Vec<f64>> = rest
+                .split(',')
+                .map(|w| {
+                    w.trim()
+                        .parse()
+                        .ok()
+                        .filter(|w: &f64| *w >= 0.0 && w.is_finite())
+                })
+                .collect();
+            weights
+                .filter(|w| w.len() == 24 && w.iter().sum::<f64>() > 0.0)
+                .map(DayShape::Hours)
+        }
+        _ => None,
+    }
+}
+
+fn gpu_mix(text: &str) -> Option<Vec<GpuShare>> {
+    text.split(',')
+        .map(|part| {
+            let (gpus, weight) = part.split_once(':')?;
+            let gpus: u32 = gpus.trim().parse().ok().filter(|n| *n > 0)?;
+            Some(GpuShare {
+                gpus,
+                weight: positive(weight)?,
+            })
+        })
+        .collect()
+}
+
+/// Returns a mix of names; empty if the parameter is not set.
+fn names(p: &Params, name: &str) -> Result<Vec<NameShare>, RegistryError> {
+    let expected = "NAME:WEIGHT joined by commas, such as a:70,b:30";
+    match p.has(name) {
+        true => name_mix(p.text(name, "")).ok_or_else(|| p.wrong(name, expected)),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn name_mix(text: &str) -> Option<Vec<NameShare>> {
+    text.split(',')
+        .map(|part| {
+            let (name, weight) = part.rsplit_once(':')?;
+            let name = name.trim();
+            (!name.is_empty()).then_some(NameShare {
+                name: Name::from(name),
+                weight: positive(weight)?,
+            })
+        })
+        .collect()
+}
+
+fn positive(text: &str) -> Option<f64> {
+    let value: f64 = text.trim().parse().ok()?;
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blox_core::registry::ComponentSpec;
+    use blox_sim::Measure;
+    use blox_sim::workload::{Limited, collect};
+
+    fn build(text: &str, seed: u64) -> Result<Box<dyn WorkloadSource>, String> {
+        let named: ComponentSpec = text.parse().unwrap();
+        let workloads = register(Registry::new()).workloads();
+        workloads.build(&named, seed).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn every_registered_workload_opens_from_its_first_job() {
+        let cluster = ClusterSpec::uniform(2, 4);
+        for (text, per_hour, about) in [
+            ("blox", 8.0, "Blox workload, 8 jobs per hour, seed 3"),
+            (
+                "poisson{load=4,durations=fixed:60,gpu_mix=1:1,2:1}",
+                4.0,
+                "Poisson jobs, 4 per hour, mean duration 60 s, seed 3",
+            ),
+            (
+                "poisson{load_of_capacity=0.5,durations=fixed:3600}",
+                4.0,
+                "Poisson jobs, 4 per hour, mean duration 3,600 s, seed 3",
+            ),
+            (
+                "bursty{load=4,durations=fixed:60,burst_durations=uniform:10,30}",
+                28.0 / 3.0,
+                "bursty jobs, 4 per hour for 14,400 s, then 20 per hour for 7,200 s, mean duration 60 s \
+                 (20 s for those of bursts), seed 3",
+            ),
+            (
+                "diurnal{load=4,durations=fixed:60,diurnal=sine:1,12}",
+                4.0,
+                "diurnal jobs, 4 per hour over a day, mean duration 60 s, seed 3",
+            ),
+        ] {
+            let source = build(text, 3).unwrap();
+            let rate = source.jobs_per_hour(&cluster).unwrap();
+            assert!((rate - per_hour).abs() < 1e-9, "{text}: {rate}");
+            let jobs = || source.open(&cluster).unwrap();
+            assert_eq!(jobs().describe(), about);
+            let first = || collect(&mut Limited::new(jobs(), 20)).unwrap();
+            assert_eq!(first(), first(), "{text}");
+            let measured = match text {
+                "blox" => Measure::Ids(3000, 4000),
+                _ => Measure::All,
+            };
+            assert_eq!(source.measured(), measured, "{text}");
+        }
+    }
+
+    #[test]
+    fn workload_parameter_with_wrong_value_names_what_is_expected() {
+        for (text, error) in [
+            (
+                "blox{load=0}",
+                "`load` is `0`, expected a number of jobs an hour above 0",
+            ),
+            (
+                "poisson",
+                "`load` is `none`, expected a number of jobs an hour above 0, or load_of_capacity",
+            ),
+            (
+                "poisson{load=1,load_of_capacity=1}",
+                "`load_of_capacity` is `1`, expected no load beside it",
+            ),
+            (
+                "poisson{load_of_capacity=-1}",
+                "`load_of_capacity` is `-1`, expected a fraction above 0",
+            ),
+            (
+                "poisson{load=1,models=a}",
+                "`models` is `a`, expected NAME:WEIGHT joined by commas, such as a:70,b:30",
+            ),
+            (
+                "bursty{load=1,burst_h=0}",
+                "`burst_h` is `0`, expected a number of hours above 0",
+            ),
+        ] {
+            let found = build(text, 1).err();
+            assert_eq!(found, Some(format!("parameter {error}")), "{text}");
+        }
+        let missing = build("poisson{load=1,durations=file:no/file.txt}", 1).unwrap();
+        let error = missing.open(&ClusterSpec::uniform(1, 1)).err();
+        let text = error.map(|e| e.to_string());
+        let expected = "no/file.txt: no such file, expected an existing file";
+        assert_eq!(text.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn laws_and_mixes_are_read() {
+        assert_eq!(durations("blox"), Some(DurationLaw::BloxLaw));
+        assert!(durations("lognormal:600,1.5").is_some());
+        assert_eq!(
+            durations("uniform:600,3600"),
+            Some(DurationLaw::Uniform {
+                least: Seconds::new(600.0),
+                most: Seconds::new(3600.0)
+            })
+        );
+        for text in [
+            "",
+            "blox:1",
+            "exponential",
+            "exponential:-1",
+            "lognormal:600",
+            "uniform:5,4",
+            "fixed:x",
+            "gamma:1",
+            "file:",
+        ] {
+            assert!(durations(text).is_none(), "{text}");
+        }
+        assert_eq!(gpu_mix("1:70,8:30").map(|m| m.len()), Some(2));
+        for text in ["", "1", "0:1", "1:0", "1:-1", "1:1,"] {
+            assert!(gpu_mix(text).is_none(), "{text}");
+        }
+        let names = name_mix("vision/resnet:50:1, bert:2").unwrap();
+        assert_eq!(names[0].name.as_str(), "vision/resnet:50");
+        assert_eq!(names[1].weight, 2.0);
+        for text in ["", "a", ":1", "a:0", "a:1,,b:1"] {
+            assert!(name_mix(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn days_are_read() {
+        assert_eq!(
+            diurnal(DIURNAL),
+            Some(DayShape::Sine {
+                amplitude: 0.5,
+                peak_h: 15.0
+            })
+        );
+        let ones = format!("hours:{}", ["1"; 24].join(","));
+        assert_eq!(diurnal(&ones), Some(DayShape::Hours(vec![1.0; 24])));
+        let zeros = format!("hours:{}", ["0"; 24].join(","));
+        for text in [
+            "",
+            "sine",
+            "sine:2,3",
+            "sine:0.5,25",
+            "sine:nan,3",
+            "hours:1,2",
+            &zeros,
+        ] {
+            assert!(diurnal(text).is_none(), "{text}");
+        }
+    }
+}
