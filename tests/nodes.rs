@@ -3,10 +3,19 @@
 #![cfg(feature = "cluster")]
 #![allow(clippy::disallowed_methods, reason = "patience has an end")]
 
-use blox::core::{Pipeline, Seconds};
-use blox::policies::cluster::PowerRule;
-use blox::policies::scheduling::{Autoscale, PolluxSettings};
+use blox::core::{
+    ClusterSpec, Composition, Event, GpuCount, JobId, JobSpec, MetricCollector, Outcome, Pipeline,
+    Plan, Seconds, Time, View,
+};
+use blox::policies::cluster::{PowerRule, PowerSaving};
+use blox::policies::placement::{Consolidated, InOrder};
+use blox::policies::scheduling::{Autoscale, Fifo, PolluxSettings};
 use blox::schedulers::{HeliosCesParams, PolluxParams, helios_ces_with, pollux_with};
+use blox::sim::Simulation;
+use blox::sim::collectors::NodeHours;
+use blox::sim::completion::Exact;
+use blox::sim::overheads::FixedOverheads;
+use blox::sim::workload::Jobs;
 use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::launches::NodeLimits;
 use blox_cluster::protocol::scheduler::Settings;
@@ -14,11 +23,13 @@ use blox_cluster::protocol::{Millis, Timers};
 use blox_cluster::shell::provider::Programs;
 use blox_cluster::shell::{scheduler, service};
 use blox_cluster::wire::pb;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Seconds of cluster time in a second: ten minutes take two seconds.
@@ -40,6 +51,19 @@ const SUSPEND: &str = r#"for name in $(echo "$1" | tr , ' '); do
   rm -f $name.pid
   echo "off $name" >> events
 done"#;
+
+/// Seconds from the order to stop a job until its GPUs are free, as measured on one machine.
+const STOP: f64 = 0.4;
+
+/// Works for a number of nanoseconds, and continues after a preemption where it stopped.
+const TRAINER: &str = r#"had=$(cat "$1" 2>/dev/null || echo 0)
+begin=$(date +%s%N)
+trap 'kill $pid; echo $((had + $(date +%s%N) - begin)) > "$1"; exit 75' TERM
+left=$(($2 - had))
+[ $left -gt 0 ] || exit 0
+sleep $(printf %d.%09d $((left / 1000000000)) $((left % 1000000000))) &
+pid=$!
+wait $pid"#;
 
 /// The folder of a cluster. Its node managers end with this value.
 struct Folder(tempfile::TempDir);
@@ -82,7 +106,12 @@ impl Drop for Folder {
 }
 
 fn job(gpus: u32, seconds: u32) -> pb::Job {
-    let long = f64::from(seconds) * SPEED;
+    job_at(SPEED, gpus, f64::from(seconds))
+}
+
+/// Returns a job that sleeps for some seconds, in which `speed` times as many pass on the cluster.
+fn job_at(speed: f64, gpus: u32, seconds: f64) -> pb::Job {
+    let long = seconds * speed;
     pb::Job {
         gpus,
         iterations: long,
@@ -111,6 +140,15 @@ impl Cluster {
 
     /// Waits until the jobs and nodes are as expected.
     async fn until(&mut self, what: &str, holds: impl Fn(&[pb::JobLine], &[pb::NodeLine]) -> bool) {
+        self.until_within(LIMIT, what, holds).await;
+    }
+
+    async fn until_within(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        holds: impl Fn(&[pb::JobLine], &[pb::NodeLine]) -> bool,
+    ) {
         let begin = Instant::now();
         loop {
             let jobs = self.client.list(None, true).await.unwrap();
@@ -120,7 +158,7 @@ impl Cluster {
             }
             let events = self.folder.events();
             assert!(
-                begin.elapsed() < LIMIT,
+                begin.elapsed() < limit,
                 "{what}: {jobs:?}\n{nodes:?}\n{events:?}"
             );
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -131,6 +169,19 @@ impl Cluster {
 /// Runs a scheduler whose nodes are processes that two programs start and end. The nodes `first`
 /// join after `submitted`.
 fn run<F: Future<Output = ()>>(
+    pipeline: Pipeline,
+    submitted: &[pb::Job],
+    first: &str,
+    play: impl FnOnce(Cluster) -> F,
+) {
+    let watch = scheduler::Watch::default();
+    run_at(SPEED, watch, pipeline, submitted, first, play);
+}
+
+/// Does the same at another speed, with collectors.
+fn run_at<F: Future<Output = ()>>(
+    speed: f64,
+    watch: scheduler::Watch,
     pipeline: Pipeline,
     submitted: &[pb::Job],
     first: &str,
@@ -150,9 +201,9 @@ fn run<F: Future<Output = ()>>(
             go: Millis::secs(15),
         },
         wait_for_nodes: first.split(',').count(),
-        speed: SPEED,
+        speed,
     };
-    let (limits, watch) = (scheduler::Limits::default(), scheduler::Watch::default());
+    let limits = scheduler::Limits::default();
     let log = dir.join("scheduler");
     let running =
         scheduler::start_with(&log, settings, pipeline, limits, watch, Arc::new(programs)).unwrap();
@@ -273,4 +324,214 @@ fn node_is_requested_at_high_utility_and_returned_at_low_utility() {
             .await;
         },
     );
+}
+
+/// Node-hours and times of jobs, as a collector sees them on either backend.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    hours: NodeHours,
+    /// Submission, plan of the first launch, and end of each job.
+    jobs: Vec<[f64; 3]>,
+    /// Number of nodes that are up after each change.
+    nodes: Vec<(f64, usize)>,
+}
+
+impl Seen {
+    fn count(&mut self, view: View<'_>) {
+        let up = view.nodes().filter(|n| n.is_usable()).count();
+        if self.nodes.last().is_none_or(|(_, last)| *last != up) {
+            self.nodes.push((view.now().secs(), up));
+        }
+    }
+
+    fn node_seconds(&self) -> f64 {
+        self.hours.up().secs()
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shared(Arc<Mutex<Seen>>);
+
+impl MetricCollector for Shared {
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
+        let mut seen = self.0.lock().unwrap();
+        let now = view.now().secs();
+        match event {
+            Event::Submitted { .. } => seen.jobs.push([now, 0.0, 0.0]),
+            Event::Ended { job, outcome } => {
+                assert_eq!(*outcome, Outcome::Completed, "{job}");
+                seen.jobs[job.index()][2] = now;
+            }
+            _ => {}
+        }
+        seen.hours.on_event(view, event);
+        seen.count(view);
+    }
+
+    fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
+        let mut seen = self.0.lock().unwrap();
+        seen.hours.on_decision(view, plan);
+        seen.count(view);
+    }
+
+    fn on_launches(&mut self, view: View<'_>, _: &Plan) {
+        let mut seen = self.0.lock().unwrap();
+        let now = view.now().secs();
+        for (n, job) in seen.jobs.iter_mut().enumerate() {
+            let placed = view.job(JobId(n as u32)).is_some_and(|j| j.is_placed());
+            if placed && job[1] == 0.0 {
+                job[1] = now;
+            }
+        }
+    }
+}
+
+/// Runs jobs at their times of submission on real processes, at the speed of real time.
+fn on_processes(pipeline: Pipeline, first: &str, jobs: &[(f64, u32, f64)]) -> Seen {
+    let shared = Shared::default();
+    let mut watch = scheduler::Watch::default();
+    watch.observers.add(Box::new(shared.clone()));
+    let jobs = jobs.to_vec();
+    run_at(
+        1.0,
+        watch,
+        pipeline,
+        &[],
+        first,
+        |mut c: Cluster| async move {
+            let trainer = c.folder.script("trainer", TRAINER);
+            let begin = Instant::now();
+            for (at, gpus, seconds) in &jobs {
+                let due = Duration::from_secs_f64(*at);
+                tokio::time::sleep(due.saturating_sub(begin.elapsed())).await;
+                let state = c.folder.path().join(format!("job-{}", c.jobs));
+                let command = [&trainer, &state].map(|path| path.display().to_string());
+                let work = format!("{:.0}", *seconds * 1e9);
+                let command = command.into_iter().chain([work]).collect();
+                let job = job_at(1.0, *gpus, *seconds);
+                c.submit(pb::Job { command, ..job }).await;
+            }
+            let limit = Duration::from_secs(900);
+            c.until_within(limit, "all jobs are completed", |found, _| {
+                found.iter().all(|job| job.phase == "completed")
+            })
+            .await;
+        },
+    );
+    shared.0.lock().unwrap().clone()
+}
+
+/// Runs the same jobs in the simulator, submitted when the cluster received them.
+fn simulated(
+    pipeline: Pipeline,
+    nodes: usize,
+    (launch, stop): (f64, f64),
+    jobs: &[(f64, u32, f64)],
+    real: &Seen,
+) -> Seen {
+    let shared = Shared::default();
+    let spec = |(&(_, gpus, seconds), times): (&(f64, u32, f64), &[f64; 3])| {
+        JobSpec::new(Time::new(times[0]), GpuCount(gpus), Seconds::new(seconds))
+    };
+    let jobs = jobs.iter().zip(&real.jobs).map(spec).collect();
+    Simulation::new(ClusterSpec::uniform(nodes, 2))
+        .completion(Exact)
+        .overheads(FixedOverheads {
+            launch: Seconds::new(launch),
+            restart: Seconds::new(launch),
+            migration: Seconds::new(launch),
+            checkpoint: Seconds::new(stop),
+        })
+        .collector(shared.clone())
+        .run(pipeline, &mut Jobs::new(jobs))
+        .unwrap();
+    shared.0.lock().unwrap().clone()
+}
+
+/// Returns two bursts of jobs. Nodes become idle in the pause between them.
+fn bursts() -> Vec<(f64, u32, f64)> {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mut jobs = Vec::new();
+    for burst in [5.0, 215.0] {
+        for _ in 0..10 {
+            let at = burst + rng.random_range(0.0..60.0_f64);
+            jobs.push((at, rng.random_range(1..3), rng.random_range(15.0..80.0)));
+        }
+    }
+    jobs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    jobs
+}
+
+/// Compares the node-hours of both backends.
+fn node_hours_agree(pipeline: impl Fn() -> Pipeline, first: &str) {
+    // A job alone on an idle node: the time from its plan to its end that is not its own.
+    let alone: Vec<_> = (0..4).map(|n| (f64::from(n) * 10.0, 1, 3.0)).collect();
+    let fifo = || {
+        let fifo = Composition::new("fifo").scheduling(Fifo::default());
+        let fifo = fifo.placement(InOrder::new(Consolidated::default()));
+        fifo.in_rounds(Seconds::new(10.0)).build().unwrap()
+    };
+    let probe = on_processes(fifo(), "n0", &alone);
+    let own = |job: &[f64; 3]| job[2] - job[1] - 3.0;
+    let launch = probe.jobs.iter().map(own).sum::<f64>() / probe.jobs.len() as f64;
+    let jobs = bursts();
+    let real = on_processes(pipeline(), first, &jobs);
+    let nodes = first.split(',').count();
+    let model = simulated(pipeline(), nodes, (launch, STOP), &jobs, &real);
+    let plain = simulated(pipeline(), nodes, (0.0, 0.0), &jobs, &real);
+    let apart = real.node_seconds() / model.node_seconds() - 1.0;
+    println!("launch {launch:.3} s");
+    println!("cluster   {:.1} node-seconds", real.node_seconds());
+    println!(
+        "simulated {:.1}, {:+.2} %",
+        model.node_seconds(),
+        apart * 100.0
+    );
+    println!("without overheads {:.1}", plain.node_seconds());
+    let jct = |seen: &Seen| seen.jobs.iter().map(|j| j[2] - j[0]).sum::<f64>() / jobs.len() as f64;
+    println!(
+        "average JCT {:.1}, simulated {:.1}",
+        jct(&real),
+        jct(&model)
+    );
+    println!("nodes {:.1?}\nsimulated {:.1?}", real.nodes, model.nodes);
+    assert!(apart.abs() < 0.02, "{apart}");
+}
+
+#[test]
+#[ignore = "long: run by name"]
+fn node_hours_of_power_saving_equal_the_simulator() {
+    let rule = PowerRule {
+        history: 1,
+        future: 1,
+        buffer: 0,
+        keep: 0,
+        warm_up: 1,
+        ..PowerRule::default()
+    };
+    let saving = move || {
+        let composition = Composition::new("helios-ces").in_rounds(Seconds::new(10.0));
+        let looks = PowerSaving::new(rule, Seconds::new(30.0), Vec::new());
+        let composition = composition.cluster(looks).scheduling(Fifo::default());
+        let composition = composition.placement(InOrder::new(Consolidated::default()));
+        composition.build().unwrap()
+    };
+    node_hours_agree(saving, "n0,n1,n2,n3");
+}
+
+#[test]
+#[ignore = "long: run by name"]
+fn node_hours_of_autoscaling_equal_the_simulator() {
+    let pollux = || {
+        pollux_with(PolluxParams {
+            search: PolluxSettings {
+                population: 20,
+                generations: 20,
+                ..PolluxSettings::default()
+            },
+            round: Seconds::new(10.0),
+            autoscale: Autoscale::between((0.4, 0.8), (1, 4)),
+        })
+    };
+    node_hours_agree(pollux, "n0");
 }

@@ -1,7 +1,15 @@
 //! Placement where more than GPUs counts: CPUs, memory, GPU types.
 
-use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, NodeSpec, Outcome, Seconds, Time};
+use blox::core::order::SortKey;
+use blox::core::policy::by_key;
+use blox::core::{
+    Assignment, ClusterSpec, Composition, Draft, Extras, GpuCount, JobRef, JobSpec, NodeSpec,
+    Outcome, PlacementPolicy, Seconds, Shape, Time,
+};
+use blox::policies::placement::{Blocked, InOrder, Leases, NodeSelector, NonSticky, Synergy};
+use blox::sim::results::AssignmentRow;
 use blox::sim::{Report, Simulation, workload::Jobs};
+use std::sync::{Arc, Mutex};
 
 fn job(gpus: u32, extras: Extras) -> JobSpec {
     JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(300.0)).with_extras(extras)
@@ -74,4 +82,95 @@ fn a_job_of_one_gpu_type_waits_for_it_or_is_turned_away() {
         report.jobs[3].reason.as_deref(),
         Some("asks for 5 GPUs, at most 4 are possible")
     );
+}
+
+/// Takes the first free GPUs and reads no GPU types.
+#[derive(Clone, Copy, Debug, Default)]
+struct Blind;
+
+impl NodeSelector for Blind {
+    fn find(&self, draft: &Draft<'_>, _: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
+        let nodes = draft.nodes_with_free();
+        let free = nodes.flat_map(|node| draft.free_gpus_on(node.id()));
+        let found = shape.on(free.take(shape.gpus.get() as usize).collect());
+        (found.count() == shape.gpus && draft.has_resources(&found)).then_some(found)
+    }
+}
+
+/// Returns the job and the GPUs of each assignment, in order of its start. Short jobs come first.
+fn assignments(
+    preempts: bool,
+    placement: impl PlacementPolicy + 'static,
+    jobs: &[(f64, f64, Option<&str>)],
+) -> Vec<(f64, u32, Vec<u32>)> {
+    let shortest = by_key(|job| SortKey::by(job.spec().duration().secs()));
+    let shortest = match preempts {
+        true => shortest.preemptive(),
+        false => shortest,
+    };
+    let composition = Composition::new("blind").scheduling(shortest);
+    let scheduler = composition.placement(placement).build().unwrap();
+    let job = |&(at, seconds, gpu_type): &(f64, f64, Option<&str>)| {
+        let extras = Extras {
+            gpu_types: gpu_type.into_iter().map(Into::into).collect(),
+            ..Extras::default()
+        };
+        JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(seconds)).with_extras(extras)
+    };
+    let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+    Simulation::new("1x1:v100,1x1:a100".parse().unwrap())
+        .assignments_to(Some(rows.clone()))
+        .run(scheduler, &mut Jobs::new(jobs.iter().map(job).collect()))
+        .unwrap();
+    let rows = rows.lock().unwrap();
+    let numbers = |row: &AssignmentRow| row.gpus.iter().map(|gpu| gpu.0).collect();
+    let mut all: Vec<_> = rows
+        .iter()
+        .map(|row| (row.placed.secs(), row.job.0, numbers(row)))
+        .collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    all
+}
+
+#[test]
+fn selector_that_ignores_types_keeps_jobs_on_theirs() {
+    // The shortest job needs the second node, and the next takes the first. The third, which needs
+    // the second node, waits there, although the first is free from 600 s.
+    let jobs = [
+        (0.0, 900.0, Some("a100")),
+        (0.0, 600.0, None),
+        (0.0, 1200.0, Some("a100")),
+    ];
+    let expected = [(0.0, 0, vec![1]), (0.0, 1, vec![0]), (900.0, 2, vec![1])];
+    for blocked in [Blocked::Stop, Blocked::Skip] {
+        let placement = InOrder::new(Blind).when_blocked(blocked);
+        assert_eq!(assignments(false, placement, &jobs), expected);
+        let placement = InOrder::new(Blind).when_blocked(blocked);
+        assert_eq!(assignments(true, placement, &jobs), expected);
+    }
+    assert_eq!(assignments(true, Leases::new(Blind), &jobs), expected);
+    assert_eq!(assignments(true, NonSticky::new(Blind), &jobs), expected);
+    assert_eq!(assignments(true, Synergy::new(Blind), &jobs), expected);
+}
+
+#[test]
+fn selector_that_ignores_types_preempts_on_the_right_type() {
+    // The second job is the last in the order, so its GPU of type a100 is released first. The third
+    // job needs v100 and preempts the first job, which preempts the second in turn.
+    let jobs = [
+        (0.0, 1200.0, None),
+        (0.0, 1500.0, None),
+        (300.0, 300.0, Some("v100")),
+    ];
+    for blocked in [Blocked::Stop, Blocked::Skip] {
+        let found = assignments(true, InOrder::new(Blind).when_blocked(blocked), &jobs);
+        let expected = [
+            (0.0, 0, vec![0]),
+            (0.0, 1, vec![1]),
+            (300.0, 0, vec![1]),
+            (300.0, 2, vec![0]),
+            (600.0, 1, vec![0]),
+        ];
+        assert_eq!(found, expected);
+    }
 }

@@ -398,7 +398,7 @@ fn wrong_names_of_the_world_are_one_sentence() {
         ),
         (
             "simulate fifo --collect x",
-            "--collect: unknown collector `x`; known: decisions, queue",
+            "--collect: unknown collector `x`; known: decisions, nodes, queue",
         ),
         (
             "simulate fifo --collect queue --collect queue",

@@ -21,7 +21,7 @@
 //! assert!(model.is_ok());
 //! ```
 
-use crate::collectors::QueueLength;
+use crate::collectors::{NodeHours, QueueLength};
 use crate::completion::{CompletionRule, Exact};
 use crate::execution::{AnyExecution, Contention, FixedRate, Variability, as_specified, untrained};
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
@@ -213,6 +213,12 @@ pub fn register(mut registry: Registry) -> Registry {
             let doubling = seconds(p, "doubling_s", 2.0)?;
             Ok(Box::new(GroupOverheads::new(switch, doubling)))
         },
+    );
+    registry.collectors.add(
+        "nodes",
+        "hours that nodes are up, from the first submission to the last end of a job",
+        &[],
+        |_, _| Ok(Box::new(NodeHours::default())),
     );
     registry.collectors.add(
         "queue",

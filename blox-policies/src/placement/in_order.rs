@@ -192,15 +192,7 @@ pub(crate) fn place_in_free<R: NodeSelector>(
     if draft.free_gpus() < least_free(request) {
         return Ok(false);
     }
-    // A rule that ignores GPU types must see only the types that the job accepts.
-    if let Some(job) = draft.view().job(request.job)
-        && job.has_extras()
-    {
-        draft.narrow_to(&job);
-    }
-    let placed = place_by_shapes(rule, request, draft);
-    draft.widen();
-    placed
+    place_by_shapes(rule, request, draft)
 }
 
 /// Number of free GPUs below which no shape of the request fits.
@@ -222,34 +214,51 @@ fn least_of(request: &Request, needs: impl Fn(&Shape) -> u32) -> Option<u32> {
     }
 }
 
+/// Places a request with its first shape that fits, together with its partners.
+#[inline]
 fn place_by_shapes<R: NodeSelector>(
     rule: &R,
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
-    let free = draft.free_gpus();
-    let alone = request.partners.is_empty();
     let Some(job) = draft.view().job(request.job) else {
         return Ok(false);
     };
+    // A rule that ignores GPU types must see only the types that the job accepts.
+    if job.has_extras() {
+        draft.narrow_to(&job);
+    }
+    let placed = place_in_view(rule, &job, request, draft);
+    draft.widen();
+    placed
+}
+
+fn place_in_view<R: NodeSelector>(
+    rule: &R,
+    job: &JobRef<'_>,
+    request: &Request,
+    draft: &mut Draft<'_>,
+) -> Result<bool, DraftError> {
+    let free = draft.free_gpus();
+    let alone = request.partners.is_empty();
     for shape in &request.shapes {
         let found = match &shape.place {
-            Place::ShareWith(other) => draft.beside(*other, &job, shape),
+            Place::ShareWith(other) => draft.beside(*other, job, shape),
             Place::Nodes(nodes) if nodes.is_empty() => None,
             Place::Nodes(nodes) => on_nodes(draft, nodes, shape),
             Place::Near(other) if draft.current(*other).is_some() => {
-                find(&Near(*other), draft, &job, shape)
+                find(&Near(*other), draft, job, shape)
             }
             _ if free < shape.gpus.get() => None,
             _ => {
                 if alone
-                    && !trains(&job)
-                    && let Some(nodes) = rule.nodes(draft, &job, shape)
+                    && !trains(job)
+                    && let Some(nodes) = rule.nodes(draft, job, shape)
                     && draft.assign_on(request.job, &nodes, shape)?
                 {
                     return Ok(true);
                 }
-                find(rule, draft, &job, shape)
+                find(rule, draft, job, shape)
             }
         };
         if let Some(assignment) = found {

@@ -109,6 +109,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
             });
         }
         for (job, demand) in runnable {
+            draft.narrow_to(&job);
             let placed = match self.allocation {
                 Allocation::Proportional => {
                     let share = pass.shares.fair(job.gpus());
@@ -117,6 +118,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
                 Allocation::Greedy => pass.give(draft, &job, demand)?,
                 Allocation::Tune => pass.tune(draft, &job, demand)?,
             };
+            draft.widen();
             if !placed {
                 draft.explain(job.id(), shortage_of_gpus(job.gpus(), draft));
             }

@@ -1,0 +1,205 @@
+//! Three and four jobs on one GPU: their ends follow from the number of jobs on it at each moment.
+
+use blox::core::policy::scheduling_fn;
+use blox::core::{
+    Assignment, ClusterSpec, Composition, GpuCount, JobId, JobQueue, JobRef, JobSpec, Pipeline,
+    Place, Request, Seconds, Shape, Stateless, Time, Validity, View,
+};
+use blox::policies::placement::{Consolidated, InOrder};
+use blox::sim::completion::Exact;
+use blox::sim::execution::{Contention, ExecutionModel, FixedRate, running_beside};
+use blox::sim::overheads::FixedOverheads;
+use blox::sim::workload::Jobs;
+use blox::sim::{Report, Simulation};
+
+/// Divides the rate of a job by the number of jobs on its fullest GPU.
+struct Divided;
+
+impl Stateless for Divided {}
+
+impl ExecutionModel for Divided {
+    fn rate(&self, (): &mut (), view: View<'_>, job: &JobRef<'_>, on: &Assignment) -> f64 {
+        let jobs = |gpu| 1 + running_beside(view, job.id(), gpu).count();
+        let most = on.gpus.iter().map(|gpu| jobs(*gpu)).max().unwrap_or(1);
+        job.spec().work.rate / most as f64
+    }
+}
+
+/// Places the first job, and each other job on GPUs of the first. Job 1 has no GPUs while `away`.
+fn on_the_first(away: std::ops::Range<f64>) -> Pipeline {
+    let beside = move |view: View<'_>, out: &mut JobQueue| {
+        out.stop_unlisted();
+        let hidden = |id: JobId| id == JobId(1) && away.contains(&view.now().secs());
+        for job in view.active().filter(|job| !hidden(job.id())) {
+            let place = match job.id() {
+                JobId(0) => Place::Any,
+                _ => Place::ShareWith(JobId(0)),
+            };
+            let shape = Shape {
+                place,
+                ..Shape::gpus(job.gpus())
+            };
+            out.push(Request::with_shape(job.id(), shape));
+        }
+        Validity::NextRound
+    };
+    Composition::new("on-the-first")
+        .scheduling(scheduling_fn(beside))
+        .placement(InOrder::new(Consolidated::default()))
+        .build()
+        .unwrap()
+}
+
+/// One simulation: its jobs as submission, GPUs and seconds alone.
+struct Case<'a> {
+    cluster: &'a str,
+    jobs: &'a [(f64, u32, f64)],
+    away: std::ops::Range<f64>,
+    overheads: FixedOverheads,
+}
+
+impl Case<'_> {
+    fn run(&self, model: impl ExecutionModel, each_launch: bool, each_round: bool) -> Report {
+        let job = |&(at, gpus, seconds): &(f64, u32, f64)| {
+            JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(seconds))
+        };
+        Simulation::new(self.cluster.parse::<ClusterSpec>().unwrap())
+            .completion(Exact)
+            .execution(model)
+            .overheads(self.overheads)
+            .keep_rounds(each_launch)
+            .visiting_every_round(each_round)
+            .run(
+                on_the_first(self.away.clone()),
+                &mut Jobs::new(self.jobs.iter().map(job).collect()),
+            )
+            .unwrap()
+    }
+
+    /// Returns the ends of the jobs, which are the same whether plans are applied at once or step by
+    /// step.
+    fn ends<M: ExecutionModel>(&self, model: impl Fn() -> M) -> Vec<f64> {
+        let at_once = self.run(model(), false, false);
+        for (each_launch, each_round) in [(true, false), (false, true), (true, true)] {
+            let stepwise = self.run(model(), each_launch, each_round);
+            assert_eq!(at_once.jobs, stepwise.jobs);
+            assert_eq!(at_once.counters.preemptions, stepwise.counters.preemptions);
+        }
+        let ends = at_once.jobs.iter().filter_map(|job| job.finish);
+        ends.map(|at| at.secs()).collect()
+    }
+
+    /// Returns the ends on a cluster of one GPU, where `Contention` with a slowdown of 1 is the same
+    /// model.
+    fn ends_on_one_gpu(&self) -> Vec<f64> {
+        let ends = self.ends(|| Divided);
+        assert_eq!(ends, self.ends(|| Contention::over(FixedRate, 1.0)));
+        ends
+    }
+}
+
+fn launch(seconds: f64) -> FixedOverheads {
+    FixedOverheads {
+        launch: Seconds::new(seconds),
+        ..FixedOverheads::default()
+    }
+}
+
+#[test]
+fn three_jobs_on_a_gpu_run_at_a_third_of_their_speed() {
+    // From 0 s the first is alone: 900 s are left at 300 s. From there two run at a half: 750 and
+    // 250 s are left at 600 s. From there all run at a third.
+    //   1200 s: the third ends after 3 x 200 s; 550 and 50 s are left.
+    //   1300 s: the second ends after 2 x 50 s; 500 s are left.
+    //   1800 s: the first ends.
+    // A job that is still being launched slows no other job, so each end moves by the launch.
+    for late in [0.0, 30.0] {
+        let ends = Case {
+            cluster: "1x1x3",
+            jobs: &[(0.0, 1, 1200.0), (300.0, 1, 400.0), (600.0, 1, 200.0)],
+            away: 0.0..0.0,
+            overheads: launch(late),
+        }
+        .ends_on_one_gpu();
+        assert_eq!(ends, [1800.0, 1300.0, 1200.0].map(|end| end + late));
+    }
+}
+
+#[test]
+fn four_jobs_on_a_gpu_run_at_a_fourth_and_a_fifth_waits() {
+    // As with three jobs until 600 s; 200 s are left of the third. At 900 s 650, 150 and 100 s are
+    // left. From there four run at a fourth, and the fifth finds no place.
+    //   1200 s: the fourth ends after 4 x 75 s, and the fifth starts; 575, 75 and 25 s are left.
+    //   1300 s: the third ends after 4 x 25 s; 550 and 50 s are left, and 60 s of the fifth.
+    //   1450 s: the second ends after 3 x 50 s; 500 s are left, and 10 s of the fifth.
+    //   1470 s: the fifth ends after 2 x 10 s; 490 s are left.
+    //   1960 s: the first ends. The GPU was never idle: 1200 + 400 + 200 + 75 + 85 = 1960.
+    let ends = Case {
+        cluster: "1x1x4",
+        jobs: &[
+            (0.0, 1, 1200.0),
+            (300.0, 1, 400.0),
+            (600.0, 1, 200.0),
+            (900.0, 1, 75.0),
+            (900.0, 1, 85.0),
+        ],
+        away: 0.0..0.0,
+        overheads: launch(0.0),
+    }
+    .ends_on_one_gpu();
+    assert_eq!(ends, [1960.0, 1450.0, 1300.0, 1200.0, 1470.0]);
+}
+
+#[test]
+fn a_preempted_job_leaves_its_place_to_a_fourth() {
+    // Three jobs run at a third until 600 s: 1000, 200 and 100 s are left. The second is preempted,
+    // and the fourth takes its place, so the rates stay.
+    //    750 s: the fourth ends after 3 x 50 s; 950 and 50 s are left.
+    //    850 s: the third ends after 2 x 50 s; 900 s are left, and 850 s at 900 s.
+    //   1300 s: the second returned at 900 s and ends after 2 x 200 s; 650 s are left.
+    //   1950 s: the first ends. The GPU was never idle: 1200 + 400 + 300 + 50 = 1950.
+    // If the second takes 30 s to stop, two jobs run at a half until 630 s. Then the fourth starts:
+    // 985 and 85 s are left. It ends at 780 s with 935 and 35 s left, so the third ends at 850 s, too.
+    for (checkpoint, fourth) in [(0.0, 750.0), (30.0, 780.0)] {
+        let ends = Case {
+            cluster: "1x1x3",
+            jobs: &[
+                (0.0, 1, 1200.0),
+                (0.0, 1, 400.0),
+                (0.0, 1, 300.0),
+                (600.0, 1, 50.0),
+            ],
+            away: 600.0..900.0,
+            overheads: FixedOverheads {
+                checkpoint: Seconds::new(checkpoint),
+                ..FixedOverheads::default()
+            },
+        }
+        .ends_on_one_gpu();
+        assert_eq!(ends, [1950.0, 1300.0, 850.0, fourth]);
+    }
+}
+
+#[test]
+fn small_jobs_on_parts_of_a_large_job_slow_it_by_its_fullest_gpu() {
+    // The first has four GPUs. At 300 s the second gets the first of them, and the third the next
+    // two: all run at a half. At 600 s 750, 200 and 150 s are left. The fourth gets the last GPU,
+    // where only the first runs, and the first GPU: that GPU has three jobs.
+    //    900 s: the third, at a half, ends after 2 x 150 s; 650, 100 and 20 s are left.
+    //    960 s: the fourth ends after 3 x 20 s; 630 and 80 s are left.
+    //   1120 s: the second ends after 2 x 80 s; 550 s are left.
+    //   1670 s: the first ends.
+    let ends = Case {
+        cluster: "1x4x4",
+        jobs: &[
+            (0.0, 4, 1200.0),
+            (300.0, 1, 350.0),
+            (300.0, 2, 300.0),
+            (600.0, 2, 120.0),
+        ],
+        away: 0.0..0.0,
+        overheads: launch(0.0),
+    }
+    .ends(|| Divided);
+    assert_eq!(ends, [1670.0, 1120.0, 900.0, 960.0]);
+}
