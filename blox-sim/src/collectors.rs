@@ -43,8 +43,8 @@ impl MetricCollector for QueueLength {
 
 /// Adds up the hours that nodes are up, from the first submission to the latest end of a job.
 ///
-/// A node is up in the state [`NodeStatus::Up`]. After a request, a node counts as soon as it is in
-/// service. It counts until the decision to power it off, or until it is lost or has left.
+/// A node is up in the state [`NodeStatus::Up`]. A requested node counts once it is in service. It
+/// counts until the decision to power it off, or until it is lost or has left.
 ///
 /// ```
 /// # use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, Seconds, Time, order::SortKey};

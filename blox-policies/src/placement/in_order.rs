@@ -51,8 +51,8 @@ impl<R: NodeSelector> InOrder<R> {
         self
     }
 
-    /// Serves the requests of a queue. A placement with a memory calls it with a rule that borrows
-    /// from that memory, such as a cache that it updates once per decision.
+    /// Serves the requests of a queue. The rule may borrow from the memory of a placement, such as
+    /// a cache.
     ///
     /// ```
     /// use blox_core::{Assignment, Draft, DraftError, GpuCount, JobQueue, JobRef, NodeId};

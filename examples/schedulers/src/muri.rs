@@ -31,8 +31,8 @@ const ATTAINED: ParamDoc = param(
 /// by attained GPU time, for unknown durations (Muri-L).
 ///
 /// **Verified.** By tests of the matching and of the groups. On the eight traces of the artifact, the
-/// average JCT of Muri-S differs from the published one by -18 to +8 %; the site's page on fidelity
-/// has the figures. Groups have no slowdown beyond their longest stages. The jobs of the built-in
+/// average JCT of Muri-S is 18 % below to 8 % above the published one (see the page on fidelity).
+/// Groups have no slowdown beyond their longest stages. The jobs of the built-in
 /// workload have no stages, so they form no groups and run by least remaining GPU time.
 pub fn muri() -> Pipeline {
     muri_with(MuriParams::default())

@@ -4,6 +4,7 @@
 mod contestant;
 mod inputs;
 mod jobs;
+mod parameters;
 mod world;
 
 pub(super) use contestant::{Contestant, in_paths};

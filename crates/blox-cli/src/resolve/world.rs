@@ -3,7 +3,7 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
-use super::jobs;
+use super::parameters;
 use blox_core::registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded, WorldParts,
 };
@@ -216,10 +216,10 @@ pub(super) fn built<T: Seeded>(
     seed: u64,
 ) -> Result<(ComponentSpec, T), Failure> {
     let option = |p: &ParamDoc| match key {
-        "workload" => jobs::option_of(p),
+        "workload" => parameters::option_of(p),
         _ => p.option(),
     };
-    let whole = shelf.filled(&part, |p| jobs::value(&given.options, option(p)?));
+    let whole = shelf.filled(&part, |p| parameters::value(&given.options, option(p)?));
     let error = match shelf.build(&whole, seed) {
         Ok(built) => return Ok((whole, built)),
         Err(error) => error,
