@@ -455,9 +455,7 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
         if !self.preempts {
             return None;
         }
-        if !self.victims.is_empty() {
-            self.victims.clear();
-        }
+        self.victims.clear();
         let mut within_reach = draft.free_gpus();
         while within_reach < needed {
             let (victim, has) = draft.next_victim_with_gpus(requests)?;

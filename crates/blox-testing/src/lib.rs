@@ -1,6 +1,9 @@
 //! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
 //! that every backend relies on.
 //!
+//! All cases of a suite run in one process. A static cache that a policy fills once for each job
+//! number, and never again, answers alike in all runs of a case, so the suite cannot find it.
+//!
 //! | Task | Start with |
 //! |---|---|
 //! | Test a scheduler | [`conformance`](conformance()), [`Suite`] |

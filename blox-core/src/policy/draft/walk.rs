@@ -43,10 +43,10 @@ impl<'a> Draft<'a> {
             return self.next_listed(queue.list());
         };
         let job = self.next_kept(kept)?;
-        Some(match job.needs_only_gpus() {
-            true => Candidate::Gang(job),
-            false => Candidate::Request(Request::gang(&job)),
-        })
+        if !job.needs_only_gpus() {
+            return Some(Candidate::Request(Request::gang(&job)));
+        }
+        Some(Candidate::Gang(job))
     }
 
     #[inline(always)]
