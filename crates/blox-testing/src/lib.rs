@@ -1,8 +1,8 @@
 //! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
 //! that every backend relies on.
 //!
-//! All cases of a suite run in one process. A static cache that a policy fills once for each job
-//! number, and never again, answers alike in all runs of a case, so the suite cannot find it.
+//! A suite runs all cases in one process. It does not find a static cache that a policy fills once
+//! for each job number.
 //!
 //! | Task | Start with |
 //! |---|---|
