@@ -7,7 +7,7 @@ use crate::cluster::{Occupied, OnNode, Passing};
 use crate::decision::{Action, Plan};
 use crate::ids::JobId;
 use crate::input::Refused;
-use crate::job::{Bound, JobRef, Phase, Record, accepts_all};
+use crate::job::{Bound, JobRef, Phase, Record, Wants, accepts_all};
 use crate::reason::Reason;
 use smallvec::SmallVec;
 
@@ -195,7 +195,8 @@ impl State {
         let fits = (waits || self.returns(rec, exchange))
             && exchange.entering.insert(s)
             && is_plain(assignment)
-            && (!rec.extras || accepts_all(&rec.spec, &self.cluster, &assignment.gpus));
+            && (rec.extras != Wants::More
+                || accepts_all(&rec.spec, &self.cluster, &assignment.gpus));
         let passing = &mut exchange.passing;
         let occupied = match fits {
             true => self.cluster.occupy(&assignment.gpus, passing),

@@ -5,7 +5,7 @@ use crate::assignment::Assignment;
 use crate::cluster::{Cluster, Node, NodeStatus, Owners, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
-use crate::job::{Phase, accepts};
+use crate::job::{Phase, Wants, accepts};
 
 /// Overlay with the allocations after each step of a plan. The state itself stays unchanged.
 #[derive(Clone, Debug, Default)]
@@ -208,7 +208,7 @@ impl State {
                 return Err(PlanError::UnusableGpu { job, gpu });
             }
             if !stays
-                && self.records[s].extras
+                && self.records[s].extras == Wants::More
                 && !accepts(&self.records[s].spec, &self.cluster, node.gpu_type())
             {
                 return Err(self.forbidden(s, gpu, node));

@@ -8,7 +8,7 @@ use crate::decision::{AdmissionDecision, Command, NodeAction};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, Name, NameId, NodeId};
 use crate::job::spec::JobSpec;
-use crate::job::{Before, Bound, JobRef, Phase, Record};
+use crate::job::{Before, Bound, JobRef, Phase, Record, Wants};
 use crate::reason::Reason;
 use crate::units::Time;
 use std::sync::Arc;
@@ -294,8 +294,7 @@ impl State {
             phase: Phase::Submitted,
             promoted: false,
             held_by_user: false,
-            extras: false,
-            plain: false,
+            extras: Wants::Bare,
             iterations: 0.0,
             own_rate: 0.0,
             pending: false,

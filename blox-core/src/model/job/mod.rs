@@ -73,12 +73,9 @@ pub(crate) struct Record {
     pub id: JobId,
     pub phase: Phase,
     pub promoted: bool,
-    /// True if the job's specification has extras.
+    /// What the extras of the specification ask for.
     #[serde(skip)]
-    pub extras: bool,
-    /// True if the job needs only GPUs, see [`JobRef::needs_only_gpus`].
-    #[serde(skip)]
-    pub plain: bool,
+    pub extras: Wants,
     pub touched: bool,
     /// Time of the last update of the accounts. They are linear in time from then on.
     pub since: Time,
@@ -133,6 +130,18 @@ pub(crate) struct Record {
     pub report: Option<Arc<TrainingReport>>,
 }
 
+/// What the extras of a job ask for, beside a number of GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// There are no extras.
+    #[default]
+    Bare,
+    /// Nothing: they hold only data, see [`JobRef::needs_only_gpus`].
+    OnlyGpus,
+    /// GPU types, one type for training, CPUs or memory.
+    More,
+}
+
 /// Assignment that is bound to a job. Usually it equals the allocated one and is not stored twice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -157,10 +166,12 @@ pub(crate) struct Before {
 impl Record {
     /// Copies frequently used fields from the specification.
     pub fn note_spec(&mut self) {
-        self.extras = self.spec.extras.is_some();
-        self.plain = self.spec.extras.as_ref().is_none_or(|extras| {
+        self.extras = self.spec.extras.as_deref().map_or(Wants::Bare, |extras| {
             let any_type = extras.gpu_types.is_empty() && extras.training.is_none();
-            any_type && extras.cpus == 0.0 && extras.memory_gib == 0.0
+            match any_type && extras.cpus == 0.0 && extras.memory_gib == 0.0 {
+                true => Wants::OnlyGpus,
+                false => Wants::More,
+            }
         });
         self.iterations = self.spec.work.iterations;
         self.own_rate = self.spec.work.rate;
@@ -314,19 +325,19 @@ impl<'a> JobRef<'a> {
     /// Returns whether the specification has [extras](crate::Extras).
     #[inline]
     pub fn has_extras(&self) -> bool {
-        self.rec.extras
+        self.rec.extras != Wants::Bare
     }
     /// Returns whether the job needs only a number of GPUs: it lists no GPU types, is not a training
     /// job, and requests neither CPUs nor memory.
     #[inline]
     pub fn needs_only_gpus(&self) -> bool {
-        self.rec.plain
+        self.rec.extras != Wants::More
     }
     /// Returns whether the job accepts GPUs of a type: it lists the type, or lists none
     /// ([`Extras::gpu_types`](crate::Extras::gpu_types)).
     #[inline]
     pub fn accepts(&self, cluster: &Cluster, gpu_type: GpuTypeId) -> bool {
-        !self.rec.extras || accepts(&self.rec.spec, cluster, gpu_type)
+        !self.has_extras() || accepts(&self.rec.spec, cluster, gpu_type)
     }
     /// Returns the iterations a second on the requested GPUs, according to the specification.
     ///
