@@ -73,7 +73,7 @@ pub(crate) struct Record {
     pub id: JobId,
     pub phase: Phase,
     pub promoted: bool,
-    /// What the extras of the specification ask for.
+    /// Kind of the extras of the specification.
     #[serde(skip)]
     pub extras: Wants,
     pub touched: bool,
@@ -130,15 +130,15 @@ pub(crate) struct Record {
     pub report: Option<Arc<TrainingReport>>,
 }
 
-/// What the extras of a job ask for, beside a number of GPUs.
+/// Kinds of extras of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wants {
     /// There are no extras.
     #[default]
     Bare,
-    /// Nothing: they hold only data, see [`JobRef::needs_only_gpus`].
+    /// The extras hold only data, see [`JobRef::needs_only_gpus`].
     OnlyGpus,
-    /// GPU types, one type for training, CPUs or memory.
+    /// The extras request GPU types, CPUs or memory, or the job trains.
     More,
 }
 
