@@ -45,11 +45,7 @@ const COMMON: [ParamDoc; 6] = [
         "--load-of-capacity",
         "GPU demand of the jobs as a fraction of the cluster's GPUs",
     ),
-    param(
-        "durations",
-        "blox",
-        "blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA, uniform:LEAST_S,MOST_S, fixed:S, trace:FILE or file:FILE",
-    ),
+    param("durations", "blox", LAWS),
     param(
         "gpu_mix",
         "--gpu-mix",

@@ -151,7 +151,7 @@ pub(super) fn source(
         return Ok(Source::Trace(path.clone(), options));
     }
     let spec = spec.unwrap_or_default();
-    let (spec, source) = built(given, "workload", spec, shelf, seed)?;
+    let (spec, source) = built(given, "workload", spec, shelf, seed, option_of)?;
     Ok(Source::Registered(spec, source))
 }
 

@@ -3,7 +3,7 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
-use super::parameters;
+use super::parameters::value;
 use blox_core::registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded, WorldParts,
 };
@@ -203,23 +203,21 @@ fn filled<T: Seeded>(
     shelf: &ComponentRegistry<T>,
     seed: u64,
 ) -> Result<Option<ComponentSpec>, Failure> {
-    part.map(|part| Ok(built(given, key, part, shelf, seed)?.0))
+    part.map(|part| Ok(built(given, key, part, shelf, seed, ParamDoc::option)?.0))
         .transpose()
 }
 
-/// Builds a component whose missing parameters are filled from the options.
+/// Builds a component whose missing parameters are filled from the options. `option` returns the
+/// option that sets a parameter.
 pub(super) fn built<T: Seeded>(
     given: &Given,
     key: &str,
     part: ComponentSpec,
     shelf: &ComponentRegistry<T>,
     seed: u64,
+    option: impl Fn(&ParamDoc) -> Option<&'static str>,
 ) -> Result<(ComponentSpec, T), Failure> {
-    let option = |p: &ParamDoc| match key {
-        "workload" => parameters::option_of(p),
-        _ => p.option(),
-    };
-    let whole = shelf.filled(&part, |p| parameters::value(&given.options, option(p)?));
+    let whole = shelf.filled(&part, |p| value(&given.options, option(p)?));
     let error = match shelf.build(&whole, seed) {
         Ok(built) => return Ok((whole, built)),
         Err(error) => error,
