@@ -243,18 +243,22 @@ fn run_at<F: Future<Output = ()>>(
     });
 }
 
-#[test]
-fn idle_nodes_are_powered_off_and_on_again_for_a_job() {
-    let rule = PowerRule {
+/// A rule that follows demand without delay or reserve.
+fn at_once() -> PowerRule {
+    PowerRule {
         history: 1,
         future: 1,
         buffer: 0,
         keep: 0,
         warm_up: 1,
         ..PowerRule::default()
-    };
+    }
+}
+
+#[test]
+fn idle_nodes_are_powered_off_and_on_again_for_a_job() {
     let helios = helios_ces_with(HeliosCesParams {
-        rule,
+        rule: at_once(),
         forecast: Vec::new(),
     });
     run(
@@ -501,17 +505,9 @@ fn node_hours_agree(pipeline: impl Fn() -> Pipeline, first: &str) {
 #[test]
 #[ignore = "long: run by name"]
 fn node_hours_of_power_saving_equal_the_simulator() {
-    let rule = PowerRule {
-        history: 1,
-        future: 1,
-        buffer: 0,
-        keep: 0,
-        warm_up: 1,
-        ..PowerRule::default()
-    };
     let saving = move || {
         let composition = Composition::new("helios-ces").in_rounds(Seconds::new(10.0));
-        let looks = PowerSaving::new(rule, Seconds::new(30.0), Vec::new());
+        let looks = PowerSaving::new(at_once(), Seconds::new(30.0), Vec::new());
         let composition = composition.cluster(looks).scheduling(Fifo::default());
         let composition = composition.placement(InOrder::new(Consolidated::default()));
         composition.build().unwrap()
