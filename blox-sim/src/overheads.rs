@@ -241,7 +241,6 @@ impl Overheads for FixedOverheads {
         }
     }
 
-    #[inline]
     fn is_free_for(&self, _: &JobSpec) -> bool {
         *self == FixedOverheads::default()
     }
@@ -300,7 +299,6 @@ impl Overheads for CheckpointRestart {
         }
     }
 
-    #[inline]
     fn is_free_for(&self, job: &JobSpec) -> bool {
         job.extras().training.is_none() && self.others.is_free_for(job)
     }

@@ -59,7 +59,6 @@ impl NodeSelector for Consolidated {
         self.split == Split::Span
     }
 
-    #[inline]
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
         match self.split {
             Split::Never => node_sizes(view, job).max().unwrap_or_default(),
