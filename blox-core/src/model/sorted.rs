@@ -10,7 +10,7 @@ use std::ops::Index;
 /// A map as a vector that is sorted by key, for the memories of policies and other small tables.
 ///
 /// Its functions are those of [`BTreeMap`](std::collections::BTreeMap), but the compiler generates
-/// a tenth of the code for each type of entry. Lookups take logarithmic time; adding the highest
+/// about a seventh of the code for each type of entry. Lookups take logarithmic time; adding the highest
 /// key takes constant time. Other insertions and removals move all later entries, so use a
 /// `BTreeMap` for more than some ten thousand entries.
 ///
