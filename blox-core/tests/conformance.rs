@@ -133,6 +133,19 @@ fn preemptive_shortest_first_conforms() {
     assert!(report.preemptions > 15, "{report:?}");
 }
 
+/// Job numbers may decide, although a case is also run with other numbers.
+#[test]
+fn noise_by_job_number_conforms() {
+    let noise = |job: &JobRef<'_>| {
+        let mixed = job.id().0.wrapping_mul(0x9e37_79b9) >> 16;
+        SortKey::by(f64::from(mixed))
+    };
+    let build = || fifo().scheduling(by_key(noise).valid_until_event());
+    passes(conformance(|_| {
+        build().placement(FirstFit).build().unwrap()
+    }));
+}
+
 #[test]
 fn least_attained_service_conforms() {
     passes(conformance(|_| {

@@ -30,6 +30,7 @@ use serde_json::Value;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -201,7 +202,8 @@ pub fn conformance<'a, S: Into<Subject>>(builder: impl Fn(u64) -> S + Sync + 'a)
 /// Each case has several runs. The second run must produce the same journal as the first. A run
 /// with clones and restored instances beside the scheduler must decide the same, and the instances
 /// must change nothing. A run that visits every decision moment must give every job the same
-/// outcome as a run that skips some. Finally, the case is replayed from its journal.
+/// outcome as a run that skips some. One case in sixteen is run with other job numbers, alone and
+/// after another case. Finally, the case is replayed from its journal.
 ///
 /// *Liveness.* All faults heal, users release the jobs that they held, and launches and jobs fail
 /// at most four times in a row. A round is never longer than the scheduler's own (or 60 s). Every
@@ -527,6 +529,10 @@ impl Case {
             report.runs += 1;
         }
 
+        if self.seed.is_multiple_of(RENUMBERED) {
+            report.runs += self.run_after_another(&script, round)?;
+        }
+
         let subject = self.build();
         let state = state_of(&script)?;
         let nobody = &mut Observers::default();
@@ -537,6 +543,57 @@ impl Case {
                 let expected = "the decisions of the journal".to_owned();
                 Problem::new(Property::Replay, expected, e.to_string())
             })
+    }
+
+    /// Checks that a run of another case with the same job numbers does not change a run of this
+    /// case: a policy could keep data of each job number in a static. Runs the case under numbers
+    /// that no run has used, alone and after the other case. Returns the number of runs.
+    ///
+    /// A policy may depend on the numbers themselves, for example for noise. Therefore a difference
+    /// counts only if it is the same under eight other ranges of numbers.
+    fn run_after_another(&self, script: &Script, round: Seconds) -> Result<u64, Problem> {
+        const REPETITIONS: u64 = 8;
+        let contents = Contents {
+            most_jobs: script.jobs.len(),
+            ..self.contents.clone()
+        };
+        let other = Script::of(self.seed + 1, round, &contents);
+        let mut first: Option<[Vec<Option<Ending>>; 2]> = None;
+        for repetition in 0..=REPETITIONS {
+            let mut ends = [const { Vec::new() }; 2];
+            for (after_other, ends) in [false, true].into_iter().zip(&mut ends) {
+                let number = fresh_numbers(script.jobs.len().max(other.jobs.len()));
+                if after_other {
+                    // A problem of the other case belongs to that case.
+                    let other = Arc::new(other.numbered_from(number));
+                    let _ = self.run(&other, self.build(), Mode::Again);
+                }
+                let case = Arc::new(script.numbered_from(number));
+                let mut run = self.run(&case, self.build(), Mode::Again)?;
+                *ends = run.books.split_off(number);
+            }
+            let [alone, after] = &ends;
+            if alone == after || first.as_ref().is_some_and(|f| *f != ends) {
+                return Ok(3 * (repetition + 1));
+            }
+            first.get_or_insert(ends);
+        }
+        let ends = first.unwrap_or_default();
+        let pairs = ends[0].iter().zip(&ends[1]).enumerate();
+        let different = pairs.into_iter().find(|(_, (alone, after))| alone != after);
+        let Some((job, (alone, after))) = different else {
+            return Ok(0);
+        };
+        let (alone, after) = (show(alone), show(after));
+        Err(Problem::new(
+            Property::Determinism,
+            format!("job {job} to fare the same in every run of the case: {alone}"),
+            format!(
+                "{after}, once case {} ran in this process with the same job numbers: \
+                 the policy keeps data of jobs outside its memory",
+                other.seed
+            ),
+        ))
     }
 
     fn run(&self, script: &Arc<Script>, subject: Subject, mode: Mode) -> Result<Run, Problem> {
@@ -624,7 +681,8 @@ impl Case {
         let view = core.view();
         let wrong = |property, expected, found| Err(Problem::new(property, expected, found));
         let (mut accounted, installed) = (0.0, script.cluster.total_gpus());
-        for (i, (spec, ending)) in script.jobs.iter().zip(books).enumerate() {
+        let jobs = script.jobs.iter().zip(books).enumerate();
+        for (i, (spec, ending)) in jobs.skip(script.first) {
             let id = JobId(i as u32);
             let fits = u64::from(spec.gpus.get()) <= installed && !impossible[i];
             let Some(ending) = ending else {
@@ -700,18 +758,43 @@ impl Case {
     }
 }
 
+/// One in how many cases is run again with other job numbers.
+const RENUMBERED: u64 = 16;
+
+/// Returns the first of some consecutive job numbers that no case of this process has used. Starts
+/// again after some thousands, because a state with many numbers takes time.
+fn fresh_numbers(jobs: usize) -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    const FIRST: usize = 64;
+    FIRST + NEXT.fetch_add(jobs, Ordering::Relaxed) % 4096
+}
+
 fn state_of(script: &Script) -> Result<State, Problem> {
-    State::new(&script.cluster).map_err(|e| {
-        let expected = "a cluster that makes sense".to_owned();
-        Problem::new(Property::Accounting, expected, e.to_string())
-    })
+    let wrong = |what: &str, error: &dyn fmt::Display| {
+        Problem::new(Property::Accounting, what.to_owned(), error.to_string())
+    };
+    let mut state =
+        State::new(&script.cluster).map_err(|e| wrong("a cluster that makes sense", &e))?;
+    for (i, spec) in script.jobs.iter().enumerate().take(script.first) {
+        let (job, outcome) = (JobId(i as u32), Outcome::Rejected);
+        let spec = Arc::clone(spec);
+        for event in [
+            Event::Submitted { job, spec },
+            Event::Ended { job, outcome },
+        ] {
+            let applied = state.apply(Time::ZERO, &event);
+            applied.map_err(|e| wrong("a job that ended before the case", &e))?;
+        }
+        state.retire(job);
+    }
+    Ok(state)
 }
 
 /// Flags the jobs that the placement states it could never place.
 fn impossible(script: &Script, pipeline: &Pipeline) -> Result<Vec<bool>, Problem> {
     let mut state = state_of(script)?;
-    let mut list = Vec::new();
-    for (i, spec) in script.jobs.iter().enumerate() {
+    let mut list = vec![false; script.first];
+    for (i, spec) in script.jobs.iter().enumerate().skip(script.first) {
         let job = JobId(i as u32);
         let event = Event::Submitted {
             job,
@@ -801,13 +884,8 @@ fn same_journal(property: Property, expected: &[u8], found: &[u8]) -> Result<(),
     }
 }
 
-/// Checks that every job has the same end if no decision moment is skipped.
-fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem> {
-    let pairs = skipped.books.iter().zip(&visited.books);
-    let Some((job, (a, b))) = pairs.enumerate().find(|(_, (a, b))| a != b) else {
-        return Ok(());
-    };
-    let show = |e: &Option<Ending>| match e {
+fn show(ending: &Option<Ending>) -> String {
+    match ending {
         Some(e) => format!(
             "{} at {} s (launches: {}, preemptions: {}, {})",
             e.outcome.as_str(),
@@ -820,6 +898,14 @@ fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem
             }
         ),
         None => "no end".to_owned(),
+    }
+}
+
+/// Checks that every job has the same end if no decision moment is skipped.
+fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem> {
+    let pairs = skipped.books.iter().zip(&visited.books);
+    let Some((job, (a, b))) = pairs.enumerate().find(|(_, (a, b))| a != b) else {
+        return Ok(());
     };
     let (a, b) = (show(a), show(b));
     let parting = difference::of_visits(&skipped.journal, &skipped.validities, &visited.journal);

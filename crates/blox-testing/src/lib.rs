@@ -1,9 +1,6 @@
 //! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
 //! that every backend relies on.
 //!
-//! A suite runs all cases in one process. It does not find a static cache that a policy fills once
-//! for each job number.
-//!
 //! | Task | Start with |
 //! |---|---|
 //! | Test a scheduler | [`conformance`](conformance()), [`Suite`] |

@@ -147,6 +147,9 @@ pub(crate) struct Script {
     pub troubles: Faults,
     /// The length of a round.
     pub round: f64,
+    /// Number of jobs that ended before the case. The numbers of its own jobs start here.
+    #[serde(skip)]
+    pub first: usize,
     /// Time at which every job that fits must have ended.
     #[serde(skip)]
     pub horizon: Time,
@@ -226,6 +229,7 @@ impl Script {
             delays,
             troubles,
             round,
+            first: 0,
         };
         script.sharing();
         script.slow_stops();
@@ -314,6 +318,23 @@ impl Script {
              \"jobs\": [\n{jobs}\n],\n\
              \"outside\": [\n{outside}\n]}}"
         )
+    }
+
+    /// Returns the same case with other job numbers. Its jobs follow `first` jobs without work, which
+    /// ended before the case.
+    pub fn numbered_from(&self, first: usize) -> Script {
+        let mut script = self.clone();
+        let job = Arc::new(JobSpec::new(Time::ZERO, GpuCount(1), Seconds::ZERO));
+        script
+            .jobs
+            .splice(..0, (0..first).map(|_| Arc::clone(&job)));
+        for (_, what) in &mut script.outside {
+            if let Outside::Submit(job) | Outside::Cancel(job) | Outside::Hold(job, _) = what {
+                job.0 += first as u32;
+            }
+        }
+        script.first = first;
+        script
     }
 
     /// Returns the case with its first jobs only, at least one.
@@ -700,7 +721,8 @@ impl Script {
 
     /// Returns a generator for one purpose of one launch of one job.
     pub fn dice(&self, job: JobId, attempt: u32, purpose: u64) -> SplitMix {
-        SplitMix::keyed(&[self.seed, u64::from(job.0), u64::from(attempt), purpose])
+        let job = job.index() - self.first;
+        SplitMix::keyed(&[self.seed, job as u64, u64::from(attempt), purpose])
     }
 }
 
