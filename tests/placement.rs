@@ -1,10 +1,10 @@
 //! Placement where more than GPUs counts: CPUs, memory, GPU types.
 
 use blox::core::order::SortKey;
-use blox::core::policy::by_key;
+use blox::core::policy::{by_key, scheduling_fn};
 use blox::core::{
     Assignment, ClusterSpec, Composition, Draft, Extras, GpuCount, JobRef, JobSpec, NodeSpec,
-    Outcome, PlacementPolicy, Seconds, Shape, Time,
+    Outcome, PlacementPolicy, Request, Seconds, Shape, Time, Validity,
 };
 use blox::policies::placement::{Blocked, InOrder, Leases, NodeSelector, NonSticky, Synergy};
 use blox::sim::results::AssignmentRow;
@@ -172,5 +172,45 @@ fn selector_that_ignores_types_preempts_on_the_right_type() {
             (600.0, 1, vec![0]),
         ];
         assert_eq!(found, expected);
+    }
+}
+
+/// A kept order and a list are two forms of one answer.
+#[test]
+fn kept_order_and_list_of_the_same_order_are_placed_alike() {
+    let jobs: Vec<JobSpec> = (0..60)
+        .map(|n: u32| {
+            let gpus = GpuCount([1, 2, 3, 1, 4, 6][n as usize % 6]);
+            let long = Seconds::new(f64::from(600 + n * 7919 % 5000));
+            JobSpec::new(Time::new(f64::from(n * 170)), gpus, long)
+        })
+        .collect();
+    let length = |job: &JobRef<'_>| job.spec().duration().secs();
+    let registry = blox::registry();
+    for placement in registry.placement.names() {
+        let run = |listed: bool| {
+            let placement = registry.placement.build(&placement.parse().unwrap(), 0);
+            let composition = Composition::new("shortest").placement(placement.unwrap());
+            let composition = match listed {
+                false => {
+                    composition.scheduling(by_key(move |j| SortKey::by(length(j))).preemptive())
+                }
+                true => composition.scheduling(scheduling_fn(move |view, out| {
+                    let mut jobs: Vec<_> = view.active().collect();
+                    jobs.sort_by(|a, b| length(a).total_cmp(&length(b)));
+                    out.allow_preemption();
+                    jobs.iter().for_each(|job| out.push(Request::gang(job)));
+                    Validity::UntilEvent
+                })),
+            };
+            let simulation = Simulation::new(ClusterSpec::uniform(3, 4));
+            simulation
+                .run(composition.build().unwrap(), &mut Jobs::new(jobs.clone()))
+                .unwrap()
+        };
+        let (kept, listed) = (run(false), run(true));
+        let preempted = kept.jobs.iter().map(|job| job.preemptions).sum::<u32>();
+        assert!(preempted > 0, "{placement}");
+        assert_eq!(kept.jobs, listed.jobs, "{placement}");
     }
 }

@@ -5,6 +5,7 @@ use crate::assignment::Assignment;
 use crate::decision::Action;
 use crate::ids::JobId;
 use crate::order::Entry as Queued;
+use crate::queue::Request;
 use crate::reason::Reason;
 use crate::view::View;
 
@@ -48,6 +49,10 @@ pub(super) struct Walk {
     pub spared: Vec<Queued>,
     /// Number of requests of a list up to the candidate.
     pub cursor: usize,
+    /// True if the list names a job more than once.
+    pub repeats: bool,
+    /// The jobs of the list, ascending.
+    named: Vec<JobId>,
     /// Number of jobs that were not yet victims: placed jobs in rank, or requests of a list. `None`
     /// until the placed jobs are ranked.
     pub back: Option<usize>,
@@ -56,6 +61,13 @@ pub(super) struct Walk {
 }
 
 impl Walk {
+    pub fn look_for_repeats(&mut self, list: &[Request]) {
+        self.named.clear();
+        self.named.extend(list.iter().map(|request| request.job));
+        self.named.sort_unstable();
+        self.repeats = self.named.windows(2).any(|pair| pair[0] == pair[1]);
+    }
+
     pub fn clear(&mut self) {
         self.candidate = None;
         self.again.clear();

@@ -94,7 +94,10 @@ impl<'a> Draft<'a> {
                 continue;
             }
             let Some(has) = self.current(request.job) else {
-                return Some(Candidate::Request(request.clone()));
+                return Some(match self.as_gang(request) {
+                    Some(job) => Candidate::Gang(job),
+                    None => Candidate::Request(request.clone()),
+                });
             };
             // The first request of a running job counts.
             let first = earlier.iter().all(|e| e.job != request.job);
@@ -103,6 +106,18 @@ impl<'a> Draft<'a> {
             }
         }
         None
+    }
+
+    /// Returns the job of a request that asks for the job's number of GPUs and nothing else, as the
+    /// entries of a kept order do. A job that a list names again is not among them: a second request
+    /// may make it a victim.
+    fn as_gang(&self, request: &Request) -> Option<JobRef<'a>> {
+        let [shape] = &request.shapes[..] else {
+            return None;
+        };
+        let job = self.view.job(request.job)?;
+        let bare = job.needs_only_gpus() && *shape == Shape::gpus(job.gpus());
+        (bare && request.partners.is_empty() && !self.m.walk.repeats).then_some(job)
     }
 
     /// Returns the next victim: the last job in order that has GPUs in the draft and comes after
@@ -249,6 +264,7 @@ impl<'a> Draft<'a> {
         self.m.walk.cursor = 0;
         self.m.walk.back = None;
         self.m.walk.back_mark = queue.list().len();
+        self.m.walk.look_for_repeats(queue.list());
         if let Some(kept) = queue.kept()
             && kept.made() != self.m.walk.made
         {
