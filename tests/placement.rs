@@ -9,6 +9,8 @@ use blox::core::{
 use blox::policies::placement::{Blocked, InOrder, Leases, NodeSelector, NonSticky, Synergy};
 use blox::sim::results::AssignmentRow;
 use blox::sim::{Report, Simulation, workload::Jobs};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use std::sync::{Arc, Mutex};
 
 fn job(gpus: u32, extras: Extras) -> JobSpec {
@@ -178,11 +180,12 @@ fn selector_that_ignores_types_preempts_on_the_right_type() {
 /// A kept order and a list are two forms of one answer.
 #[test]
 fn kept_order_and_list_of_the_same_order_are_placed_alike() {
-    let jobs: Vec<JobSpec> = (0..60)
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let jobs: Vec<JobSpec> = (0..200)
         .map(|n: u32| {
-            let gpus = GpuCount([1, 2, 3, 1, 4, 6][n as usize % 6]);
-            let long = Seconds::new(f64::from(600 + n * 7919 % 5000));
-            JobSpec::new(Time::new(f64::from(n * 170)), gpus, long)
+            let gpus = GpuCount([1, 1, 1, 2, 3, 4, 6][random.random_range(0..7)]);
+            let long = Seconds::new(random.random_range(300.0..6000.0));
+            JobSpec::new(Time::new(f64::from(n * 150)), gpus, long)
         })
         .collect();
     let length = |job: &JobRef<'_>| job.spec().duration().secs();
@@ -203,7 +206,7 @@ fn kept_order_and_list_of_the_same_order_are_placed_alike() {
                     Validity::UntilEvent
                 })),
             };
-            let simulation = Simulation::new(ClusterSpec::uniform(3, 4));
+            let simulation = Simulation::new(ClusterSpec::uniform(4, 6));
             simulation
                 .run(composition.build().unwrap(), &mut Jobs::new(jobs.clone()))
                 .unwrap()
