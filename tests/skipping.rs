@@ -54,6 +54,7 @@ fn case(seed: u64) -> Case {
             checkpoint: some(&mut rng, 30.0),
             restart: some(&mut rng, 310.0),
             migration: some(&mut rng, 45.0),
+            ..FixedOverheads::default()
         }
     } else {
         FixedOverheads::default()

@@ -6,10 +6,15 @@ mod codes;
 
 use blox::core::registry::{Registry, param};
 use blox::core::{
-    Assignment, ClusterSpec, GpuCount, JobRef, JobSpec, MetricCollector, Plan, Seconds, Stateless,
-    Time, View,
+    Assignment, ClusterManager, ClusterSpec, Composition, GpuCount, JobRef, JobSpec,
+    MetricCollector, NodeAction, NodeActionKinds, NodeActions, NodeId, NodeSpec, Plan, Seconds,
+    Stateless, Time, Validity, View,
 };
+use blox::policies::placement::{Consolidated, InOrder};
+use blox::policies::scheduling::Fifo;
+use blox::sim::Simulation;
 use blox::sim::execution::ExecutionModel;
+use blox::sim::overheads::FixedOverheads;
 use blox::sim::registry::World;
 use blox::sim::workload::{Jobs, Notices, Workload, WorkloadError, WorkloadSource};
 
@@ -267,6 +272,59 @@ fn overheads_and_completion_rules_have_names() {
     let base = average("fifo");
     let launched = "fifo --overheads fixed{launch_s=50}";
     assert_eq!(average(launched), base + 50.0);
+}
+
+/// Powers the second node off at the start. Once a job waits, powers it on or requests a third.
+struct OneMore {
+    grows: bool,
+}
+
+impl Stateless for OneMore {}
+
+impl ClusterManager for OneMore {
+    fn actions(&self) -> NodeActionKinds {
+        NodeActionKinds::ALL
+    }
+
+    fn manage(&self, (): &mut (), view: View<'_>, out: &mut NodeActions) -> Validity {
+        let waits = view.waiting_count() > 0 && view.now() > Time::ZERO;
+        let node = NodeId(1);
+        if view.now() == Time::ZERO {
+            out.push(NodeAction::Power { node, on: false });
+        } else if waits && !self.grows {
+            out.push(NodeAction::Power { node, on: true });
+        } else if waits && view.cluster().coming() == 0 {
+            let spec = Box::new(NodeSpec::with_gpus(1));
+            out.push(NodeAction::Grow { spec, count: 1 });
+        }
+        Validity::NextRound
+    }
+}
+
+#[test]
+fn node_is_up_after_the_time_of_its_boot() {
+    let second_start = |grows, boot| {
+        let scheduler = Composition::new("one-more")
+            .cluster(OneMore { grows })
+            .scheduling(Fifo::default())
+            .placement(InOrder::new(Consolidated::default()))
+            .build()
+            .unwrap();
+        let job = |at| JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(5000.0));
+        let report = Simulation::new(ClusterSpec::uniform(2, 1))
+            .overheads(FixedOverheads {
+                boot: Seconds::new(boot),
+                ..FixedOverheads::default()
+            })
+            .run(scheduler, &mut Jobs::new(vec![job(0.0), job(100.0)]))
+            .unwrap();
+        report.jobs[1].first_start.map(Time::secs)
+    };
+    // The job is admitted at 300 s, and the node is requested at 600 s.
+    for grows in [false, true] {
+        assert_eq!(second_start(grows, 0.0), Some(900.0));
+        assert_eq!(second_start(grows, 400.0), Some(1200.0));
+    }
 }
 
 /// Returns the standard output of a line that must succeed.

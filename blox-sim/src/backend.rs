@@ -12,10 +12,11 @@ use blox_core::drive::{Backend, Launched};
 use blox_core::input::Input;
 use blox_core::{
     ActionId, AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef,
-    JobSpec, LOSS, NodeAction, NodeId, NodeStatus, Outcome, Phase, Reason, Seconds, Time, View,
+    JobSpec, LOSS, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome, Phase, Reason, Seconds,
+    Time, View, Wanted,
 };
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -42,6 +43,7 @@ enum Kind {
     Scripted,
     Report,
     Turn,
+    Booted,
 }
 
 /// A future event. Ordered by moment, then kind, then job or node, so that the order is
@@ -50,7 +52,7 @@ enum Kind {
 struct Timer {
     at: Time,
     kind: Kind,
-    /// Number of the job or node.
+    /// Number of the job or node, or of the boot.
     who: u32,
     /// Number of the launch or of the failure.
     nth: u32,
@@ -61,7 +63,7 @@ impl Timer {
     #[inline]
     fn may_fire(&self, view: View<'_>) -> bool {
         match self.kind {
-            Kind::NodeLost | Kind::NodeReturned | Kind::Scripted => true,
+            Kind::NodeLost | Kind::NodeReturned | Kind::Scripted | Kind::Booted => true,
             _ => view
                 .job(JobId(self.who))
                 .is_some_and(|j| j.attempt() == self.nth && j.phase() != Phase::Waiting),
@@ -145,6 +147,10 @@ pub(crate) struct Simulator<'w> {
     /// Injected events, the next one last.
     script: Vec<(Time, Event)>,
     now_events: VecDeque<Event>,
+    /// Nodes that are not up yet, by number of boot, with the action that requested each.
+    booting: BTreeMap<u32, (ActionId, Event)>,
+    /// Number of boots.
+    boots: u32,
     execution: Arc<dyn AnyExecution>,
     execution_memory: AnyMemory,
     overheads: Arc<dyn AnyOverheads>,
@@ -275,6 +281,8 @@ impl<'w> Simulator<'w> {
             crowd: CROWD,
             script: Vec::new(),
             now_events: VecDeque::new(),
+            booting: BTreeMap::new(),
+            boots: 0,
             execution_listens: execution.any_listens(),
             overheads_listen: overheads.any_listens(),
             execution_memory: execution.any_initial(seed),
@@ -686,6 +694,18 @@ impl<'w> Simulator<'w> {
                 (status == NodeStatus::Up).then_some(Event::NodeLost { node })
             }
             Kind::Scripted => self.script.pop().map(|(_, event)| event),
+            Kind::Booted => {
+                let (action, event) = self.booting.remove(&t.who)?;
+                let stands = match &event {
+                    // A failure may have ended meanwhile, and a later action may decide.
+                    Event::NodeReturned { node } => {
+                        let wanted = view.cluster().node(*node)?.wanted();
+                        wanted == Some(Wanted::On(action))
+                    }
+                    _ => true,
+                };
+                stands.then_some(event)
+            }
             Kind::NodeReturned => {
                 let node = NodeId(t.who);
                 self.expect_failure(node, t.nth + 1);
@@ -1087,18 +1107,33 @@ impl Simulator<'_> {
         }
     }
 
+    /// Lets a node come up after the time of its boot.
+    fn boot(&mut self, view: View<'_>, action: ActionId, node: &NodeSpec, event: Event) {
+        let memory = &mut self.overheads_memory;
+        let takes = self.overheads.any_boot(memory, view, node);
+        if takes > Seconds::ZERO {
+            let boot = self.boots;
+            self.boots += 1;
+            self.booting.insert(boot, (action, event));
+            self.timer(view.now() + takes, Kind::Booted, boot, 0);
+        } else {
+            self.now_events.push_back(event);
+        }
+    }
+
     fn node_action(&mut self, view: View<'_>, id: ActionId, action: &NodeAction) {
         match action {
             NodeAction::Power { node, on: true } => {
-                self.now_events
-                    .push_back(Event::NodeReturned { node: *node });
+                if let Some(spec) = view.cluster().node(*node).map(Node::spec) {
+                    self.boot(view, id, spec, Event::NodeReturned { node: *node });
+                }
             }
             NodeAction::Grow { spec, .. } => {
                 let names = view.cluster().growth(id).map(|growth| &growth.names);
                 for name in names.into_iter().flatten() {
                     let mut spec = spec.clone();
                     spec.name = Some(name.clone());
-                    self.now_events.push_back(Event::NodeJoined { spec });
+                    self.boot(view, id, &spec.clone(), Event::NodeJoined { spec });
                 }
             }
             NodeAction::Shrink { node } => {

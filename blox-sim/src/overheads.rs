@@ -1,7 +1,7 @@
 //! Overheads: costs of changes from one assignment to another.
 
 use blox_core::{
-    AnyMemory, AnyPolicy, Assignment, JobRef, JobSpec, Policy, Seconds, Stateless, View,
+    AnyMemory, AnyPolicy, Assignment, JobRef, JobSpec, NodeSpec, Policy, Seconds, Stateless, View,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -86,6 +86,13 @@ pub trait Overheads: Policy {
         now: &Assignment,
     ) -> Seconds;
 
+    /// Returns the time from the request of a node, or from the command to power it on, until the
+    /// node is up. Zero by default.
+    fn boot(&self, memory: &mut Self::Memory, view: View<'_>, node: &NodeSpec) -> Seconds {
+        let (_, _, _) = (memory, view, node);
+        Seconds::ZERO
+    }
+
     /// Returns whether launches, stops and changes of this job are free. If they are for all jobs,
     /// the simulation need not apply them step by step or record previous assignments.
     fn is_free_for(&self, job: &JobSpec) -> bool {
@@ -93,6 +100,7 @@ pub trait Overheads: Policy {
         false
     }
 }
+
 /// [`Overheads`] of any type.
 ///
 /// The trait is implemented for all overheads; do not implement it by hand.
@@ -119,6 +127,9 @@ pub trait AnyOverheads: AnyPolicy {
         before: &Assignment,
         now: &Assignment,
     ) -> Seconds;
+
+    /// See [`Overheads::boot`].
+    fn any_boot(&self, memory: &mut AnyMemory, view: View<'_>, node: &NodeSpec) -> Seconds;
 
     /// See [`Overheads::is_free_for`].
     fn any_is_free_for(&self, job: &JobSpec) -> bool;
@@ -149,6 +160,10 @@ impl<O: Overheads> AnyOverheads for O {
         now: &Assignment,
     ) -> Seconds {
         self.change(memory.own::<O>(), view, job, before, now)
+    }
+
+    fn any_boot(&self, memory: &mut AnyMemory, view: View<'_>, node: &NodeSpec) -> Seconds {
+        self.boot(memory.own::<O>(), view, node)
     }
 
     fn any_is_free_for(&self, job: &JobSpec) -> bool {
@@ -186,12 +201,16 @@ impl Overheads for Box<dyn AnyOverheads> {
         (**self).any_change(memory, view, job, before, now)
     }
 
+    fn boot(&self, memory: &mut AnyMemory, view: View<'_>, node: &NodeSpec) -> Seconds {
+        (**self).any_boot(memory, view, node)
+    }
+
     fn is_free_for(&self, job: &JobSpec) -> bool {
         (**self).any_is_free_for(job)
     }
 }
 
-/// The same costs for every job. All zero by default.
+/// The same costs for every job and node. All zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FixedOverheads {
     /// Cost of the first launch of a job.
@@ -202,6 +221,8 @@ pub struct FixedOverheads {
     pub restart: Seconds,
     /// Cost of a later launch, or of a change in place, on other GPUs.
     pub migration: Seconds,
+    /// Time until a requested or powered-on node is up.
+    pub boot: Seconds,
 }
 
 impl Stateless for FixedOverheads {}
@@ -241,8 +262,17 @@ impl Overheads for FixedOverheads {
         }
     }
 
+    fn boot(&self, (): &mut (), _: View<'_>, _: &NodeSpec) -> Seconds {
+        self.boot
+    }
+
     fn is_free_for(&self, _: &JobSpec) -> bool {
-        *self == FixedOverheads::default()
+        let boot = self.boot;
+        *self
+            == (FixedOverheads {
+                boot,
+                ..FixedOverheads::default()
+            })
     }
 }
 
@@ -256,7 +286,7 @@ fn starts_anew(before: &Assignment, now: &Assignment) -> bool {
 /// have fixed costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CheckpointRestart {
-    /// Costs of all other jobs.
+    /// Costs of all other jobs, and of nodes.
     pub others: FixedOverheads,
 }
 
@@ -297,6 +327,10 @@ impl Overheads for CheckpointRestart {
             Some(_) => Seconds::ZERO,
             None => self.others.change(&mut (), view, job, before, now),
         }
+    }
+
+    fn boot(&self, (): &mut (), view: View<'_>, node: &NodeSpec) -> Seconds {
+        self.others.boot(&mut (), view, node)
     }
 
     fn is_free_for(&self, job: &JobSpec) -> bool {

@@ -128,6 +128,7 @@ fn fixed(p: &Params) -> Result<FixedOverheads, RegistryError> {
         checkpoint: seconds(p, "checkpoint_s", 0.0)?,
         restart: seconds(p, "restart_s", 0.0)?,
         migration: seconds(p, "migration_s", 0.0)?,
+        boot: seconds(p, "boot_s", 0.0)?,
     })
 }
 
@@ -186,6 +187,11 @@ pub fn register(mut registry: Registry) -> Registry {
             "0",
             "seconds of a later launch on other GPUs",
         ),
+        param(
+            "boot_s",
+            "0",
+            "seconds until a requested or powered-on node is up",
+        ),
     ];
     let overheads = registry.overhead_models_mut();
     overheads.add(
@@ -194,9 +200,12 @@ pub fn register(mut registry: Registry) -> Registry {
         &costs,
         |p, _| Ok(Box::new(CheckpointRestart { others: fixed(p)? })),
     );
-    overheads.add("fixed", "the same costs for every job", &costs, |p, _| {
-        Ok(Box::new(fixed(p)?))
-    });
+    overheads.add(
+        "fixed",
+        "the same costs for every job and node",
+        &costs,
+        |p, _| Ok(Box::new(fixed(p)?)),
+    );
     overheads.add(
         "groups",
         "a new group of GPUs costs more the larger it is (ElasticFlow, ASPLOS 2023, section 5)",

@@ -18,7 +18,7 @@
 //! | `gpu_types` | the only GPU types, such as `v100;a100` |
 //! | `user_estimate_s` | the user's estimate of the duration |
 //! | `command`, `attributes` | JSON: an array of strings, an object |
-//! | `attributes.NAME` | an attribute of this name: a number, `true`, `false` or a text |
+//! | `attributes.NAME` | an attribute of this name: a number, `true`, `false`, a JSON list or a text |
 //! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::Sensitivity) |
 //! | `loss` | JSON: its loss curve, see [`LossReports`](blox_core::LossReports) |
 //! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn own_columns_become_attributes() {
         let text = "submit_s,gpus,duration_s,attributes.app_class,attributes.level,attributes\n\
-                    0,1,60,bert,2.5,\"{\"\"x\"\":1}\"\n1,1,60,,,\n";
+                    0,1,60,bert,2.5,\"{\"\"x\"\":1}\"\n1,1,60,,,\n2,1,60,\"[1, 2.5]\",[1,\n";
         let mut read = read_text(text).unwrap();
         assert!(read.notices().is_empty());
         let jobs = collect(&mut read).unwrap();
@@ -444,6 +444,8 @@ mod tests {
         assert_eq!(of("app_class"), Some("bert".into()));
         assert_eq!((of("level"), of("x")), (Some(2.5.into()), Some(1.into())));
         assert_eq!(jobs[1].extras, None);
+        let list = serde_json::json!([1, 2.5]);
+        assert_eq!(jobs[2].attribute("app_class"), Some(&list));
         // Written jobs read back unchanged.
         let mut written = Vec::new();
         write_csv(&mut written, &jobs).unwrap();

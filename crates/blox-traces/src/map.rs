@@ -39,6 +39,7 @@
 
 use blox_core::Name;
 use blox_core::suggest::did_you_mean;
+use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
@@ -96,11 +97,11 @@ use Field::*;
 /// Prefix of the fields and columns of attributes.
 pub(super) const ATTRIBUTE: &str = "attributes.";
 
-/// Returns the value of an attribute's cell: a number, `true` or `false` if it parses as one,
-/// otherwise the text.
-pub(super) fn attribute(text: &str) -> serde_json::Value {
+/// Returns the value of an attribute's cell: a number, `true`, `false` or a JSON list if it parses
+/// as one, otherwise the text.
+pub(super) fn attribute(text: &str) -> Value {
     match serde_json::from_str(text) {
-        Ok(value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_))) => value,
+        Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::Array(_))) => value,
         _ => text.into(),
     }
 }

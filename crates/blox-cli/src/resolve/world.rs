@@ -331,6 +331,7 @@ pub(super) fn world(
         checkpoint: seconds("checkpoint-s", o.checkpoint_s)?,
         restart: seconds("restart-s", o.restart_s)?,
         migration: seconds("migration-s", o.migration_s)?,
+        ..FixedOverheads::default()
     };
     let group = match &o.group_overheads_s {
         None => None,
