@@ -32,15 +32,23 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Seconds of cluster time in a second: ten minutes take two seconds.
-const SPEED: f64 = 300.0;
+/// A cluster whose time is fast: ten minutes take two seconds.
+const FAST: Size = Size {
+    speed: 300.0,
+    gpus: 2,
+};
+/// A cluster in real time.
+const REAL: Size = Size {
+    speed: 1.0,
+    gpus: 4,
+};
 const FASTER: u64 = 5;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Starts node managers, unless they run, and notes their names.
 const RESUME: &str = r#"for name in $(echo "$1" | tr , ' '); do
   if [ -e $name.pid ] && kill -0 $(cat $name.pid) 2>/dev/null; then continue; fi
-  "$BLOX" node --faster 5 --at $(cat at) --gpus 2 --name $name --state-dir $name \
+  "$BLOX" node --faster 5 --at $(cat at) --gpus $GPUS --name $name --state-dir $name \
     >/dev/null 2>&1 </dev/null &
   echo $! > $name.pid
   echo "on $name" >> events
@@ -65,6 +73,14 @@ sleep $(printf %d.%09d $((left / 1000000000)) $((left % 1000000000))) &
 pid=$!
 wait $pid"#;
 
+#[derive(Clone, Copy)]
+struct Size {
+    /// Seconds of cluster time in a second.
+    speed: f64,
+    /// GPUs of each node.
+    gpus: u32,
+}
+
 /// The folder of a cluster. Its node managers end with this value.
 struct Folder(tempfile::TempDir);
 
@@ -73,10 +89,11 @@ impl Folder {
         self.0.path()
     }
 
-    fn script(&self, name: &str, text: &str) -> PathBuf {
+    /// Writes a program. Node managers that it starts have some GPUs.
+    fn script(&self, name: &str, gpus: u32, text: &str) -> PathBuf {
         let path = self.path().join(name);
         let (blox, dir) = (env!("CARGO_BIN_EXE_blox"), self.path().display());
-        let text = format!("#!/bin/sh\nBLOX={blox}\ncd {dir} || exit 1\n{text}\n");
+        let text = format!("#!/bin/sh\nBLOX={blox}\nGPUS={gpus}\ncd {dir} || exit 1\n{text}\n");
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path
@@ -106,7 +123,7 @@ impl Drop for Folder {
 }
 
 fn job(gpus: u32, seconds: u32) -> pb::Job {
-    job_at(SPEED, gpus, f64::from(seconds))
+    job_at(FAST.speed, gpus, f64::from(seconds))
 }
 
 /// Returns a job that sleeps for some seconds, in which `speed` times as many pass on the cluster.
@@ -175,12 +192,12 @@ fn run<F: Future<Output = ()>>(
     play: impl FnOnce(Cluster) -> F,
 ) {
     let watch = scheduler::Watch::default();
-    run_at(SPEED, watch, pipeline, submitted, first, play);
+    run_at(FAST, watch, pipeline, submitted, first, play);
 }
 
-/// Does the same at another speed, with collectors.
+/// Does the same on a cluster of another size, with collectors.
 fn run_at<F: Future<Output = ()>>(
-    speed: f64,
+    size: Size,
     watch: scheduler::Watch,
     pipeline: Pipeline,
     submitted: &[pb::Job],
@@ -190,8 +207,8 @@ fn run_at<F: Future<Output = ()>>(
     let folder = Arc::new(Folder(tempfile::tempdir().unwrap()));
     let dir = folder.path().to_owned();
     let (resume, suspend) = (
-        folder.script("resume", RESUME),
-        folder.script("suspend", SUSPEND),
+        folder.script("resume", size.gpus, RESUME),
+        folder.script("suspend", size.gpus, SUSPEND),
     );
     let programs = Programs::new(Some(resume.clone()), Some(suspend), dir.join("requests"));
     let settings = Settings {
@@ -201,7 +218,7 @@ fn run_at<F: Future<Output = ()>>(
             go: Millis::secs(15),
         },
         wait_for_nodes: first.split(',').count(),
-        speed,
+        speed: size.speed,
     };
     let limits = scheduler::Limits::default();
     let log = dir.join("scheduler");
@@ -397,13 +414,13 @@ fn on_processes(pipeline: Pipeline, first: &str, jobs: &[(f64, u32, f64)]) -> Se
     watch.observers.add(Box::new(shared.clone()));
     let jobs = jobs.to_vec();
     run_at(
-        1.0,
+        REAL,
         watch,
         pipeline,
         &[],
         first,
         |mut c: Cluster| async move {
-            let trainer = c.folder.script("trainer", TRAINER);
+            let trainer = c.folder.script("trainer", REAL.gpus, TRAINER);
             let begin = Instant::now();
             for (at, gpus, seconds) in &jobs {
                 let due = Duration::from_secs_f64(*at);
@@ -438,13 +455,14 @@ fn simulated(
         JobSpec::new(Time::new(times[0]), GpuCount(gpus), Seconds::new(seconds))
     };
     let jobs = jobs.iter().zip(&real.jobs).map(spec).collect();
-    Simulation::new(ClusterSpec::uniform(nodes, 2))
+    Simulation::new(ClusterSpec::uniform(nodes, REAL.gpus))
         .completion(Exact)
         .overheads(FixedOverheads {
             launch: Seconds::new(launch),
             restart: Seconds::new(launch),
             migration: Seconds::new(launch),
             checkpoint: Seconds::new(stop),
+            ..FixedOverheads::default()
         })
         .collector(shared.clone())
         .run(pipeline, &mut Jobs::new(jobs))
@@ -452,18 +470,19 @@ fn simulated(
     shared.0.lock().unwrap().clone()
 }
 
-/// Returns two bursts of jobs. Nodes become idle in the pause between them.
-fn bursts() -> Vec<(f64, u32, f64)> {
+/// Returns one hour of Poisson arrivals on half of 16 GPUs: jobs of 1, 2, 4 or 8 GPUs, 10 to 90 s.
+fn an_hour() -> Vec<(f64, u32, f64)> {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let mut jobs = Vec::new();
-    for burst in [5.0, 215.0] {
-        for _ in 0..10 {
-            let at = burst + rng.random_range(0.0..60.0_f64);
-            jobs.push((at, rng.random_range(1..3), rng.random_range(15.0..80.0)));
+    let mut at = 0.0;
+    loop {
+        at += -23.4 * (1.0 - rng.random::<f64>()).ln();
+        if at > 3600.0 {
+            return jobs;
         }
+        let gpus = 1 << rng.random_range(0..4);
+        jobs.push((at, gpus, rng.random_range(10.0..90.0)));
     }
-    jobs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    jobs
 }
 
 /// Compares the node-hours of both backends.
@@ -473,12 +492,12 @@ fn node_hours_agree(pipeline: impl Fn() -> Pipeline, first: &str) {
     let fifo = || {
         let fifo = Composition::new("fifo").scheduling(Fifo::default());
         let fifo = fifo.placement(InOrder::new(Consolidated::default()));
-        fifo.in_rounds(Seconds::new(10.0)).build().unwrap()
+        fifo.in_rounds(Seconds::new(5.0)).build().unwrap()
     };
     let probe = on_processes(fifo(), "n0", &alone);
     let own = |job: &[f64; 3]| job[2] - job[1] - 3.0;
     let launch = probe.jobs.iter().map(own).sum::<f64>() / probe.jobs.len() as f64;
-    let jobs = bursts();
+    let jobs = an_hour();
     let real = on_processes(pipeline(), first, &jobs);
     let nodes = first.split(',').count();
     let model = simulated(pipeline(), nodes, (launch, STOP), &jobs, &real);
@@ -506,7 +525,7 @@ fn node_hours_agree(pipeline: impl Fn() -> Pipeline, first: &str) {
 #[ignore = "long: run by name"]
 fn node_hours_of_power_saving_equal_the_simulator() {
     let saving = move || {
-        let composition = Composition::new("helios-ces").in_rounds(Seconds::new(10.0));
+        let composition = Composition::new("helios-ces").in_rounds(Seconds::new(5.0));
         let looks = PowerSaving::new(at_once(), Seconds::new(30.0), Vec::new());
         let composition = composition.cluster(looks).scheduling(Fifo::default());
         let composition = composition.placement(InOrder::new(Consolidated::default()));
@@ -525,9 +544,10 @@ fn node_hours_of_autoscaling_equal_the_simulator() {
                 generations: 20,
                 ..PolluxSettings::default()
             },
-            round: Seconds::new(10.0),
-            autoscale: Autoscale::between((0.4, 0.8), (1, 4)),
+            round: Seconds::new(5.0),
+            // A rigid job has the speedup 1, whatever the number of its GPUs.
+            autoscale: Autoscale::between((0.15, 0.3), (2, 4)),
         })
     };
-    node_hours_agree(pollux, "n0");
+    node_hours_agree(pollux, "n0,n1");
 }
