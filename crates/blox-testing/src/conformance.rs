@@ -545,9 +545,9 @@ impl Case {
             })
     }
 
-    /// Checks that a run of another case with the same job numbers does not change a run of this
-    /// case: a policy could keep data of each job number in a static. Runs the case under numbers
-    /// that no run has used, alone and after the other case. Returns the number of runs.
+    /// Checks that a policy keeps no data of job numbers in a static. Runs the case under numbers
+    /// that no run has used, alone and after another case with the same numbers. Returns the number
+    /// of runs.
     ///
     /// A policy may depend on the numbers themselves, for example for noise. Therefore a difference
     /// counts only if it is the same under eight other ranges of numbers.
