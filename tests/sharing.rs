@@ -5,7 +5,7 @@ use blox::core::{
     Assignment, ClusterSpec, Composition, GpuCount, JobId, JobQueue, JobRef, JobSpec, Pipeline,
     Place, Request, Seconds, Shape, Stateless, Time, Validity, View,
 };
-use blox::policies::placement::{Consolidated, InOrder};
+use blox::policies::placement::{Consolidated, InOrder, Leases};
 use blox::sim::completion::Exact;
 use blox::sim::execution::{Contention, ExecutionModel, FixedRate, running_beside};
 use blox::sim::overheads::FixedOverheads;
@@ -202,4 +202,29 @@ fn small_jobs_on_parts_of_a_large_job_slow_it_by_its_fullest_gpu() {
     }
     .ends(|| Divided);
     assert_eq!(ends, [1670.0, 1120.0, 900.0, 960.0]);
+}
+
+#[test]
+fn job_keeps_its_lease_beside_a_partner_without_room() {
+    let pairs = scheduling_fn(|view, out| {
+        let mut active = view.active();
+        if let Some(first) = active.next() {
+            let pair = active.fold(Request::gang(&first), |pair, job| pair.beside(job.id()));
+            out.push(pair);
+        }
+        Validity::NextRound
+    });
+    let leases = Composition::new("pairs")
+        .scheduling(pairs)
+        .placement(Leases::new(Consolidated::default()))
+        .build()
+        .unwrap();
+    let job = |seconds| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(seconds));
+    let report = Simulation::new("1x1x1".parse::<ClusterSpec>().unwrap())
+        .completion(Exact)
+        .run(leases, &mut Jobs::new(vec![job(1000.0), job(500.0)]))
+        .unwrap();
+    let ends: Vec<_> = report.jobs.iter().map(|job| job.finish).collect();
+    assert_eq!(ends, [Some(Time::new(1000.0)), Some(Time::new(1700.0))]);
+    assert_eq!(report.counters.preemptions, 0);
 }

@@ -5,13 +5,13 @@ use super::selector::NodeSelector;
 use super::types::most_of_a_type;
 use blox_core::{
     Draft, DraftError, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, PlacementPolicy,
-    Reason, Request, Stateless, Validity, View,
+    Reason, Request, Shape, Stateless, Validity, View,
 };
 
 /// Renews the lease of every listed job whose assignment matches its request.
 ///
 /// An assignment matches if it has the requested number of GPUs of the requested type, with the
-/// same partners or alone. All other listed jobs release their GPUs and are placed by a rule, the
+/// same partners or alone. A requested partner that has no room beside the job does not count. All other listed jobs release their GPUs and are placed by a rule, the
 /// largest first. A job that requests more GPUs than exist of any type on which it runs is
 /// rejected.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,8 +86,25 @@ fn renews(request: &Request, draft: &Draft<'_>) -> bool {
         let theirs = draft.current(partner);
         theirs.is_some_and(|theirs| theirs.gpus.iter().all(|gpu| has.gpus.contains(gpu)))
     };
-    let together = has.partners == request.partners && request.partners.iter().all(beside);
-    let cluster = draft.view().cluster();
+    let view = draft.view();
+    // A partner without room would not join after a restart either.
+    let has_room = |partner: JobId| {
+        let other = view.job(partner);
+        other.is_some_and(|other| {
+            let shape = Shape::gpus(other.gpus());
+            draft.beside(request.job, &other, &shape).is_some()
+        })
+    };
+    let requested = has.partners.iter().all(|p| request.partners.contains(p));
+    let together = requested
+        && request
+            .partners
+            .iter()
+            .all(|p| match has.partners.contains(p) {
+                true => beside(p),
+                false => !has_room(p),
+            });
+    let cluster = view.cluster();
     let node = |gpu| cluster.node_of(gpu).and_then(|n| cluster.node(n));
     together
         && request.shapes.iter().any(|shape| {
