@@ -87,6 +87,9 @@ impl<'a> Draft<'a> {
 
     #[inline(never)]
     fn next_listed(&mut self, list: &[Request]) -> Option<Candidate<'a>> {
+        if self.m.walk.cursor == 0 {
+            self.m.walk.look_for_repeats(list);
+        }
         while let Some(request) = list.get(self.m.walk.cursor) {
             let earlier = &list[..self.m.walk.cursor];
             self.m.walk.cursor += 1;
@@ -264,7 +267,6 @@ impl<'a> Draft<'a> {
         self.m.walk.cursor = 0;
         self.m.walk.back = None;
         self.m.walk.back_mark = queue.list().len();
-        self.m.walk.look_for_repeats(queue.list());
         if let Some(kept) = queue.kept()
             && kept.made() != self.m.walk.made
         {
