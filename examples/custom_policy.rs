@@ -39,7 +39,7 @@ pub fn registry() -> Registry {
     );
     let about = "jobs with little attained time first, preemptive";
     let build = |params: &Params, _seed| {
-        let short = params.hours("short_h", 8.0)?;
+        let short = params.hours("short_h")?;
         let composition = Composition::new("two-queues")
             .scheduling(TwoQueues { short })
             .placement(InOrder::new(Consolidated::default()))

@@ -104,14 +104,14 @@ fn registry() -> Registry {
     registry
         .workloads_mut()
         .add("batches", "a job for each GPU", &params, |p, seed| {
-            let (count, gap_s) = (p.u64("count", 2)?, p.f64("gap_s", 900.0)?);
+            let (count, gap_s) = (p.u64("count")?, p.f64("gap_s")?);
             Ok(Box::new(Batches { count, gap_s, seed }))
         });
     let load = param("load", "30", "jobs per hour");
     registry
         .workloads_mut()
         .add("steady", "equal distances", &[load], |p, _| {
-            let (load, notices) = (p.f64("load", 30.0)?, Notices::default());
+            let (load, notices) = (p.f64("load")?, Notices::default());
             let made = 0.0;
             Ok(Box::new(Steady {
                 load,
@@ -123,7 +123,7 @@ fn registry() -> Registry {
     registry
         .execution_models_mut()
         .add("faster", "jobs are faster", &[factor], |p, _| {
-            Ok(Box::new(Faster(p.f64("factor", 2.0)?)))
+            Ok(Box::new(Faster(p.f64("factor")?)))
         });
     registry
         .collectors

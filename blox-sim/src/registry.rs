@@ -116,19 +116,18 @@ impl World for Registry {
 }
 
 /// Returns a number of seconds, at least 0.
-fn seconds(p: &Params, name: &str, default: f64) -> Result<Seconds, RegistryError> {
+fn seconds(p: &Params, name: &str) -> Result<Seconds, RegistryError> {
     let expected = "a number of seconds, at least 0";
-    p.number(name, default, expected, |s| s >= 0.0)
-        .map(Seconds::new)
+    p.number(name, expected, |s| s >= 0.0).map(Seconds::new)
 }
 
 fn fixed(p: &Params) -> Result<FixedOverheads, RegistryError> {
     Ok(FixedOverheads {
-        launch: seconds(p, "launch_s", 0.0)?,
-        checkpoint: seconds(p, "checkpoint_s", 0.0)?,
-        restart: seconds(p, "restart_s", 0.0)?,
-        migration: seconds(p, "migration_s", 0.0)?,
-        boot: seconds(p, "boot_s", 0.0)?,
+        launch: seconds(p, "launch_s")?,
+        checkpoint: seconds(p, "checkpoint_s")?,
+        restart: seconds(p, "restart_s")?,
+        migration: seconds(p, "migration_s")?,
+        boot: seconds(p, "boot_s")?,
     })
 }
 
@@ -157,7 +156,7 @@ pub fn register(mut registry: Registry) -> Registry {
             "a rate is divided by 1 + slowdown x the other jobs on the job's nodes",
         )],
         |p, _| {
-            let slowdown = p.number("slowdown", 0.5, "a number, at least 0", |v| v >= 0.0)?;
+            let slowdown = p.number("slowdown", "a number, at least 0", |v| v >= 0.0)?;
             Ok(Box::new(Contention::over(untrained(), slowdown)))
         },
     );
@@ -170,7 +169,7 @@ pub fn register(mut registry: Registry) -> Registry {
             "factor by which a step takes longer across nodes",
         )],
         |p, _| {
-            let locality = p.number("locality", 1.7, "a number, at least 1", |v| v >= 1.0)?;
+            let locality = p.number("locality", "a number, at least 1", |v| v >= 1.0)?;
             Ok(Box::new(Variability::over(untrained(), locality)))
         },
     );
@@ -218,8 +217,8 @@ pub fn register(mut registry: Registry) -> Registry {
             ),
         ],
         |p, _| {
-            let switch = seconds(p, "switch_s", 2.0)?;
-            let doubling = seconds(p, "doubling_s", 2.0)?;
+            let switch = seconds(p, "switch_s")?;
+            let doubling = seconds(p, "doubling_s")?;
             Ok(Box::new(GroupOverheads::new(switch, doubling)))
         },
     );

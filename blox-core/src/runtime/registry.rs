@@ -76,7 +76,7 @@ pub enum RegistryError {
 /// assert_eq!(n.name, "las");
 /// assert_eq!(n.to_string(), "las{gpu_time=true,guard_h=500}");
 /// let n: ComponentSpec = "poisson{gpu_mix=1:70,2:30,load=8}".parse()?;
-/// assert_eq!(n.params.text("gpu_mix", ""), "1:70,2:30");
+/// assert_eq!(n.params.text("gpu_mix"), "1:70,2:30");
 /// # Ok::<(), blox_core::registry::RegistryError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -163,10 +163,12 @@ impl fmt::Display for ComponentSpec {
     }
 }
 
-/// Parameters by name.
+/// Parameters by name. In the function that builds a component, a parameter that is not set has the
+/// default of its [description](ParamDoc).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
     values: SortedMap<String, Param>,
+    described: Vec<ParamDoc>,
 }
 
 /// A value with its original text: a text may look like a number.
@@ -200,6 +202,14 @@ impl From<Value> for Param {
 }
 
 impl Params {
+    /// Returns parameters that all have the defaults of their descriptions.
+    pub fn of(described: &[ParamDoc]) -> Self {
+        Params {
+            values: SortedMap::new(),
+            described: described.to_vec(),
+        }
+    }
+
     /// Sets a parameter.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
         self.values.insert(name.into(), value.into().into());
@@ -224,8 +234,8 @@ impl Params {
     ///
     /// # Errors
     /// The parameter has another value.
-    pub fn f64(&self, name: &str, default: f64) -> Result<f64, RegistryError> {
-        self.number(name, default, "a number", |_| true)
+    pub fn f64(&self, name: &str) -> Result<f64, RegistryError> {
+        self.number(name, "a number", |_| true)
     }
 
     /// Returns a finite number that passes a check. `expected` describes the valid numbers.
@@ -235,11 +245,10 @@ impl Params {
     pub fn number(
         &self,
         name: &str,
-        default: f64,
         expected: &str,
         fits: impl Fn(f64) -> bool,
     ) -> Result<f64, RegistryError> {
-        self.get(name, default, expected, |v| {
+        self.get(name, expected, |v| {
             v.as_f64().filter(|f| f.is_finite() && fits(*f))
         })
     }
@@ -248,44 +257,43 @@ impl Params {
     ///
     /// # Errors
     /// The parameter has another value.
-    pub fn u64(&self, name: &str, default: u64) -> Result<u64, RegistryError> {
-        self.get(name, default, "a whole number from 0", Value::as_u64)
+    pub fn u64(&self, name: &str) -> Result<u64, RegistryError> {
+        self.get(name, "a whole number from 0", Value::as_u64)
     }
 
     /// Returns a whole number within bounds.
     ///
     /// # Errors
     /// The parameter has another value.
-    pub fn whole(
-        &self,
-        name: &str,
-        default: u64,
-        bounds: RangeInclusive<u64>,
-    ) -> Result<u64, RegistryError> {
+    pub fn whole(&self, name: &str, bounds: RangeInclusive<u64>) -> Result<u64, RegistryError> {
         let expected = format!("a whole number from {} to {}", bounds.start(), bounds.end());
         let read = |v: &Value| v.as_u64().filter(|n| bounds.contains(n));
-        self.get(name, default, &expected, read)
+        self.get(name, &expected, read)
     }
 
     /// Returns `true` or `false`.
     ///
     /// # Errors
     /// The parameter has another value.
-    pub fn bool(&self, name: &str, default: bool) -> Result<bool, RegistryError> {
-        self.get(name, default, "true or false", Value::as_bool)
+    pub fn bool(&self, name: &str) -> Result<bool, RegistryError> {
+        self.get(name, "true or false", Value::as_bool)
     }
 
-    /// Returns a text as written, even if it looks like a number.
-    pub fn text<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
-        self.values.get(name).map_or(default, |p| &p.written)
+    /// Returns a text as written, even if it looks like a number. Empty if the parameter is neither
+    /// set nor described.
+    pub fn text(&self, name: &str) -> &str {
+        match self.values.get(name) {
+            Some(set) => &set.written,
+            None => self.described(name).map_or("", |doc| doc.default),
+        }
     }
 
     /// Returns a duration above 0, given in hours.
     ///
     /// # Errors
     /// The parameter has another value.
-    pub fn hours(&self, name: &str, default: f64) -> Result<Seconds, RegistryError> {
-        self.number(name, default, "a number of hours above 0", |h| {
+    pub fn hours(&self, name: &str) -> Result<Seconds, RegistryError> {
+        self.number(name, "a number of hours above 0", |h| {
             h > 0.0 && (h * 3600.0).is_finite()
         })
         .map(Seconds::from_hours)
@@ -295,8 +303,8 @@ impl Params {
     ///
     /// # Errors
     /// The parameter has another value.
-    pub fn seconds(&self, name: &str, default: f64) -> Result<Seconds, RegistryError> {
-        self.number(name, default, "a number of seconds above 0", |s| s > 0.0)
+    pub fn seconds(&self, name: &str) -> Result<Seconds, RegistryError> {
+        self.number(name, "a number of seconds above 0", |s| s > 0.0)
             .map(Seconds::new)
     }
 
@@ -307,37 +315,46 @@ impl Params {
     pub fn choice(
         &self,
         name: &str,
-        default: &'static str,
         words: &[&'static str],
     ) -> Result<&'static str, RegistryError> {
-        let Some(value) = self.values.get(name) else {
-            return Ok(default);
-        };
-        let word = words.iter().find(|w| value.written == **w);
+        let written = self.text(name);
+        let word = words.iter().find(|w| written == **w);
         word.copied()
-            .ok_or_else(|| self.wrong(name, one_of(&value.written, words.iter().copied())))
+            .ok_or_else(|| self.wrong(name, one_of(written, words.iter().copied())))
     }
 
     /// Returns the error for a parameter whose value is not as `expected`.
     pub fn wrong(&self, name: &str, expected: impl Into<String>) -> RegistryError {
         RegistryError::BadValue {
             param: name.to_owned(),
-            found: self.text(name, "none").to_owned(),
+            found: match self.text(name) {
+                "" => "none".to_owned(),
+                found => found.to_owned(),
+            },
             expected: expected.into(),
         }
+    }
+
+    /// Returns the description of a parameter. A default that names an option is no value.
+    fn described(&self, name: &str) -> Option<&ParamDoc> {
+        let mut values = self.described.iter().filter(|doc| doc.option().is_none());
+        values.find(|doc| doc.name == name)
     }
 
     fn get<T>(
         &self,
         name: &str,
-        default: T,
         expected: &str,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, RegistryError> {
-        match self.values.get(name) {
-            None => Ok(default),
-            Some(p) => read(&p.value).ok_or_else(|| self.wrong(name, expected)),
-        }
+        let found = match self.values.get(name) {
+            Some(set) => read(&set.value),
+            None => {
+                let default = self.described(name).map(|doc| Param::read(doc.default));
+                default.and_then(|default| read(&default.value))
+            }
+        };
+        found.ok_or_else(|| self.wrong(name, expected))
     }
 }
 
@@ -561,7 +578,11 @@ impl<T: Seeded> ComponentRegistry<T> {
                 });
             }
         }
-        Ok((entry.build)(&named.params, seed)?.seeded(seed))
+        let params = Params {
+            values: named.params.values.clone(),
+            described: entry.params.clone(),
+        };
+        Ok((entry.build)(&params, seed)?.seeded(seed))
     }
 }
 
@@ -662,10 +683,11 @@ mod tests {
                 default: "1",
                 about: "",
             }],
-            |p, _| Ok(p.u64("by", 1)? as u32),
+            |p, _| Ok(p.u64("by")? as u32),
         );
         let build = |text: &str| shelf.build(&text.parse().unwrap(), 0);
         assert_eq!(build("one{by=3}").unwrap(), 3);
+        assert_eq!(build("one").unwrap(), 1);
         let text = |r: Result<u32, RegistryError>| r.unwrap_err().to_string();
         assert_eq!(text(build("two")), "unknown thing `two`; known: one");
         for slip in ["oen", "on", "ones", "One"] {
@@ -706,7 +728,7 @@ mod tests {
             about: "",
         };
         shelf
-            .add("fast", "", &[load], |p, _| Ok(p.u64("load", 0)? as u32))
+            .add("fast", "", &[load], |p, _| Ok(p.u64("load")? as u32))
             .with_execution("model");
         let of = |text: &str, option: Option<u32>| {
             let filled = shelf.filled(&text.parse().unwrap(), |param| {
@@ -718,6 +740,13 @@ mod tests {
         assert_eq!(of("fast", Some(4)), "fast{load=4}");
         assert_eq!(of("fast{load=7}", Some(4)), "fast{load=7}");
         assert_eq!(of("fast", None), "fast");
+        // The name of an option is no value.
+        let built = shelf.build(&ComponentSpec::plain("fast"), 0);
+        let text = built.unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "parameter `load` is `none`, expected a whole number from 0"
+        );
         let world = shelf.get("fast").map(|e| &e.world);
         let execution = world.and_then(|w| w.execution.as_ref());
         assert_eq!(execution, Some(&ComponentSpec::plain("model")));
@@ -726,22 +755,22 @@ mod tests {
     #[test]
     fn a_text_is_what_is_written() {
         let named: ComponentSpec = "a{x=3, y=1e3,z=\"null\",w=true,v=a b}".parse().unwrap();
-        let read = |name| named.params.text(name, "none");
+        let read = |name| named.params.text(name);
         let words = ["v", "w", "x", "y", "z", "u"].map(read);
-        assert_eq!(words, ["a b", "true", "3", "1e3", "null", "none"]);
+        assert_eq!(words, ["a b", "true", "3", "1e3", "null", ""]);
         assert_eq!(named.to_string(), "a{v=a b,w=true,x=3,y=1e3,z=null}");
-        assert_eq!(named.params.f64("y", 0.0), Ok(1000.0));
-        assert_eq!(named.params.choice("x", "2", &["2", "3"]), Ok("3"));
-        assert!(named.params.u64("w", 0).is_err());
+        assert_eq!(named.params.f64("y"), Ok(1000.0));
+        assert_eq!(named.params.choice("x", &["2", "3"]), Ok("3"));
+        assert!(named.params.u64("w").is_err());
     }
 
     #[test]
     fn component_spec_value_with_commas_is_one_text() {
         let text = "a{mix=1:70,2:30,x=[1,2],y=3}";
         let named: ComponentSpec = text.parse().unwrap();
-        assert_eq!(named.params.text("mix", ""), "1:70,2:30");
-        assert_eq!(named.params.text("x", ""), "[1,2]");
-        assert_eq!(named.params.u64("y", 0), Ok(3));
+        assert_eq!(named.params.text("mix"), "1:70,2:30");
+        assert_eq!(named.params.text("x"), "[1,2]");
+        assert_eq!(named.params.u64("y"), Ok(3));
         assert_eq!(named.to_string(), text);
     }
 

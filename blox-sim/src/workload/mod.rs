@@ -102,7 +102,7 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
 /// let mut registry = Registry::new();
 /// let duration = param("duration_s", "600", "seconds of each job");
 /// registry.workloads_mut().add("full", "a job for each node", &[duration], |params, _seed| {
-///     let duration = params.seconds("duration_s", 600.0)?;
+///     let duration = params.seconds("duration_s")?;
 ///     Ok(Box::new(Full { duration }))
 /// });
 /// let source = registry.workloads().build(&"full{duration_s=60}".parse()?, 1)?;

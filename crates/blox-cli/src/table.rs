@@ -528,7 +528,7 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
     let mut contestants = experiment.contestants.iter();
     let named = &contestants.find(|c| c.label == s.scheduler)?.named;
     let told = run.report.workload_info;
-    let (number, what) = match named.params.text("estimator", "") {
+    let (number, what) = match named.params.text("estimator") {
         "user" => (told.user_estimates, "how long they run (user_estimate_s)"),
         "brought" => (told.brought, "an estimate (the attribute estimate_s)"),
         _ if named.name == "loss-termination" => (told.losses, "a loss"),

@@ -25,7 +25,7 @@ pub fn register(mut r: Registry) -> Registry {
         "jobs have a speed-up by load, as in Blox's released program under Optimus",
         &[param("load", "--load", "jobs per hour, from 1 to 9")],
         |p, _| {
-            let speed = blox::OptimusSpeed::at_load(p.f64("load", f64::NAN).unwrap_or(f64::NAN));
+            let speed = blox::OptimusSpeed::at_load(p.f64("load").unwrap_or(f64::NAN));
             let expected = "a whole number from 1 to 9: the scheduler `blox-optimus` takes its \
                             speed from a table of loads";
             Ok(Box::new(speed.ok_or_else(|| p.wrong("load", expected))?))
@@ -108,7 +108,7 @@ pub fn register(mut r: Registry) -> Registry {
     for (name, about, compose) in baselines {
         s.add(name, about, &[PLACER], move |p, _| {
             let names = Placer::NAMES.map(|(name, _)| name);
-            let chosen = p.choice("placer", names[0], &names)?;
+            let chosen = p.choice("placer", &names)?;
             let placer = Placer::NAMES.iter().find(|(name, _)| *name == chosen);
             Ok(compose(placer.map_or(Placer::default(), |(_, p)| *p)))
         });

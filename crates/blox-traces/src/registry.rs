@@ -93,7 +93,7 @@ pub fn register(mut registry: Registry) -> Registry {
         "the jobs of Blox's released generator, bit for bit (the default)",
         &[param("load", "8", "jobs per hour")],
         |p, seed| {
-            let load = p.number("load", 8.0, JOBS_AN_HOUR, |load| load > 0.0)?;
+            let load = p.number("load", JOBS_AN_HOUR, |load| load > 0.0)?;
             let jobs = BloxWorkload::new(load).map_err(|_| p.wrong("load", JOBS_AN_HOUR))?;
             Ok(Box::new(jobs.with_seed(seed)))
         },
@@ -111,9 +111,9 @@ pub fn register(mut registry: Registry) -> Registry {
         |p, seed| {
             let factor = |f: f64| f >= 1.0;
             let arrivals = Arrivals::Bursty {
-                quiet: p.hours("quiet_h", 4.0)?,
-                burst: p.hours("burst_h", 2.0)?,
-                factor: p.number("burst_factor", 5.0, "a number, at least 1", factor)?,
+                quiet: p.hours("quiet_h")?,
+                burst: p.hours("burst_h")?,
+                factor: p.number("burst_factor", "a number, at least 1", factor)?,
                 durations: None,
             };
             Generated::boxed(p, seed, arrivals)
@@ -131,7 +131,7 @@ pub fn register(mut registry: Registry) -> Registry {
         |p, seed| {
             let expected =
                 "sine:AMPLITUDE,PEAK_H with an amplitude from 0 to 1, or hours: and 24 weights";
-            let shape = diurnal(p.text("diurnal", DIURNAL));
+            let shape = diurnal(p.text("diurnal"));
             let shape = shape.ok_or_else(|| p.wrong("diurnal", expected))?;
             Generated::boxed(p, seed, Arrivals::Diurnal(shape))
         },
@@ -156,7 +156,7 @@ impl Generated {
         let mut spec = GeneratorSpec::new(load(p)?, DurationLaw::BloxLaw);
         if p.has("gpu_mix") {
             let expected = "GPUS:WEIGHT joined by commas, such as 1:70,2:10,8:20";
-            let mix = gpu_mix(p.text("gpu_mix", ""));
+            let mix = gpu_mix(p.text("gpu_mix"));
             spec.gpus = mix.ok_or_else(|| p.wrong("gpu_mix", expected))?;
         }
         spec.models = names(p, "models")?;
@@ -210,7 +210,7 @@ enum Law {
 
 impl Law {
     fn of(p: &Params, name: &str) -> Result<Self, RegistryError> {
-        let text = p.text(name, "blox");
+        let text = p.text(name);
         match text.split_once(':') {
             Some((kind @ ("file" | "trace"), path)) if !path.is_empty() => Ok(Law::Of {
                 trace: kind == "trace",
@@ -242,16 +242,13 @@ impl Law {
 /// Returns the load. The cluster gives the number of GPUs later.
 fn load(p: &Params) -> Result<Load, RegistryError> {
     let positive = |v: f64| v > 0.0;
-    let fraction = p.number("load_of_capacity", 0.0, "a fraction above 0", positive)?;
     match (p.has("load"), p.has("load_of_capacity")) {
         (true, true) => Err(p.wrong("load_of_capacity", "no load beside it")),
-        (false, true) => Ok(Load::OfCapacity { fraction, gpus: 0 }),
-        (true, false) => Ok(Load::PerHour(p.number(
-            "load",
-            0.0,
-            JOBS_AN_HOUR,
-            positive,
-        )?)),
+        (false, true) => {
+            let fraction = p.number("load_of_capacity", "a fraction above 0", positive)?;
+            Ok(Load::OfCapacity { fraction, gpus: 0 })
+        }
+        (true, false) => Ok(Load::PerHour(p.number("load", JOBS_AN_HOUR, positive)?)),
         (false, false) => Err(p.wrong("load", format!("{JOBS_AN_HOUR}, or load_of_capacity"))),
     }
 }
@@ -324,7 +321,7 @@ fn gpu_mix(text: &str) -> Option<Vec<GpuShare>> {
 fn names(p: &Params, name: &str) -> Result<Vec<NameShare>, RegistryError> {
     let expected = "NAME:WEIGHT joined by commas, such as a:70,b:30";
     match p.has(name) {
-        true => name_mix(p.text(name, "")).ok_or_else(|| p.wrong(name, expected)),
+        true => name_mix(p.text(name)).ok_or_else(|| p.wrong(name, expected)),
         false => Ok(Vec::new()),
     }
 }

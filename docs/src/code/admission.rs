@@ -44,7 +44,7 @@ pub fn registry() -> Registry {
         "while few jobs are in the system",
         &[limit],
         |params, _seed| {
-            let limit = params.u64("limit", 100)? as usize;
+            let limit = params.u64("limit")? as usize;
             Ok(Arc::new(AtMost { limit }))
         },
     );

@@ -83,7 +83,7 @@ pub fn registry() -> Registry {
         "jobs of a node slow each other",
         &[share],
         |params, _seed| {
-            let share = params.f64("share", 0.2)?;
+            let share = params.f64("share")?;
             Ok(Box::new(Neighbours { share }))
         },
     );
@@ -93,7 +93,7 @@ pub fn registry() -> Registry {
         "each hour, a job for each GPU",
         &[count],
         |params, _seed| {
-            let count = params.u64("count", 10)?;
+            let count = params.u64("count")?;
             Ok(Box::new(Batches { count }))
         },
     );

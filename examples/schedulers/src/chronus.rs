@@ -57,11 +57,11 @@ pub(crate) fn add(r: &mut Registry) {
         "leases for jobs with deadlines; best-effort jobs get the remaining GPUs",
         &[LEASE, CHOICE, NODES],
         |p, _| {
-            let word = p.choice(CHOICE.name, CHOICE.default, &["greedy", "optimal"])?;
+            let word = p.choice(CHOICE.name, &["greedy", "optimal"])?;
             only_with(p, &[NODES.name], word == "optimal", "choice=optimal")?;
             let choice = match word {
                 "optimal" => LeaseChoice::Optimal {
-                    nodes: p.u64(NODES.name, default(&NODES) as u64)?,
+                    nodes: p.u64(NODES.name)?,
                 },
                 _ => LeaseChoice::Greedy,
             };

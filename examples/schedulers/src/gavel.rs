@@ -15,6 +15,7 @@ const GAP: ParamDoc = param(
     "0",
     "least seconds between two allocations; 0 for an allocation after each change",
 );
+const PARAMETERS: [ParamDoc; 7] = [POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA];
 
 /// Configuration of [`gavel`].
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +38,7 @@ pub struct GavelParams {
 
 impl Default for GavelParams {
     fn default() -> Self {
-        read(&Params::default()).expect(DEFAULTS)
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -99,7 +100,7 @@ fn read(p: &Params) -> Result<GavelParams, RegistryError> {
         policy,
         knows,
         round: Rounds::every(seconds(p, &ROUND)?).unwrap_or_default(),
-        gap: Seconds::new(at_least(p, GAP.name, default(&GAP), 0.0)?),
+        gap: Seconds::new(at_least(p, &GAP, 0.0)?),
         prices: prices(p, policy)?,
         beside: beside(p, knows)?,
     })
@@ -110,7 +111,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "gavel",
         "optimized time shares over GPU types, realized in rounds",
-        &[POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA],
+        &PARAMETERS,
         |p, _| Ok(gavel_with(read(p)?)),
     );
 }

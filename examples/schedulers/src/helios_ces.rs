@@ -20,6 +20,7 @@ const FORECAST: ParamDoc = param(
     "none",
     "a CSV file with a column `prediction`, a row every 10 minutes",
 );
+const PARAMETERS: [ParamDoc; 3] = [BUFFER, KEEP, FORECAST];
 
 /// Configuration of [`helios_ces`].
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +33,7 @@ pub struct HeliosCesParams {
 
 impl Default for HeliosCesParams {
     fn default() -> Self {
-        read(&Params::default()).expect(DEFAULTS)
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -66,7 +67,7 @@ pub fn helios_ces_with(params: HeliosCesParams) -> Pipeline {
 }
 
 fn read(p: &Params) -> Result<HeliosCesParams, RegistryError> {
-    let forecast = match p.text(FORECAST.name, FORECAST.default) {
+    let forecast = match p.text(FORECAST.name) {
         "none" => Vec::new(),
         path => Log::read(path)
             .and_then(|log| log.numbers("prediction"))
@@ -85,7 +86,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "helios-ces",
         "first in, first out; idle nodes are switched off by a forecast of the demand",
-        &[BUFFER, KEEP, FORECAST],
+        &PARAMETERS,
         |p, _| Ok(helios_ces_with(read(p)?)),
     );
 }

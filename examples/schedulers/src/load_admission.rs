@@ -61,11 +61,6 @@ pub(crate) fn add(r: &mut Registry) {
         "load-admission",
         "LAS behind admission by load (Accept-1.2x of Blox)",
         &[THRESHOLD, GUARD],
-        |p, _| {
-            load_admission_with(
-                p.f64(THRESHOLD.name, default(&THRESHOLD))?,
-                hours(p, &GUARD)?,
-            )
-        },
+        |p, _| load_admission_with(p.f64(THRESHOLD.name)?, hours(p, &GUARD)?),
     );
 }

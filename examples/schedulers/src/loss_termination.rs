@@ -71,7 +71,7 @@ pub(crate) fn add(r: &mut Registry) {
         &[TOLERANCE, REPORTS],
         |p, _| {
             Ok(loss_termination_with(LossTerminationParams {
-                tolerance: part(p, TOLERANCE.name, default(&TOLERANCE))?,
+                tolerance: part(p, &TOLERANCE)?,
                 reports: count(p, &REPORTS)? as usize,
             }))
         },

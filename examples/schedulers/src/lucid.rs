@@ -1,5 +1,5 @@
 use crate::registry::params::{
-    ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, belief, default, from_zero, param, seconds, share,
+    ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, belief, from_zero, param, seconds, share,
 };
 use crate::{DEFAULTS, ONCE};
 use blox_core::estimate::{Estimator, Oracle};
@@ -26,6 +26,9 @@ const SPEED: ParamDoc = param(
     "0.7",
     "a pair is separated below this fraction of its speed alone",
 );
+const PARAMETERS: [ParamDoc; 10] = [
+    ESTIMATOR, SIGMA, MODEL, ORIGIN, NODES, LIMIT, LARGEST, SCORES, MEMORY, SPEED,
+];
 
 /// Configuration of [`lucid`].
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +41,7 @@ pub struct LucidParams {
 
 impl Default for LucidParams {
     fn default() -> Self {
-        read(&Params::default()).expect(DEFAULTS)
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -92,9 +95,9 @@ fn read(p: &Params) -> Result<LucidParams, RegistryError> {
         profiler_nodes: from_zero(p, &NODES)? as u32,
         limit: seconds(p, &LIMIT)?,
         profiled_gpus: from_zero(p, &LARGEST)? as u32,
-        scores: p.number(SCORES.name, default(&SCORES), scores, fits)?,
-        memory_mib: above_zero(p, MEMORY.name, default(&MEMORY))?,
-        least_speed: share(p, SPEED.name, default(&SPEED))?,
+        scores: p.number(SCORES.name, scores, fits)?,
+        memory_mib: above_zero(p, &MEMORY)?,
+        least_speed: share(p, &SPEED)?,
         ..LucidSettings::default()
     };
     let pairs = PairTable::default();
@@ -106,9 +109,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "lucid",
         "profiling on reserved nodes, packing of two jobs by scores, least estimated service first",
-        &[
-            ESTIMATOR, SIGMA, MODEL, ORIGIN, NODES, LIMIT, LARGEST, SCORES, MEMORY, SPEED,
-        ],
+        &PARAMETERS,
         |p, seed| Ok(lucid_with(read(p)?, belief(p, seed)?)),
     );
 }

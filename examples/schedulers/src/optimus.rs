@@ -90,7 +90,7 @@ pub(crate) fn add(r: &mut Registry) {
         |p, _| {
             Ok(optimus_with(OptimusParams {
                 most: GpuCount(count(p, &MOST_GPUS)? as u32),
-                tolerance: part(p, TOLERANCE.name, default(&TOLERANCE))?,
+                tolerance: part(p, &TOLERANCE)?,
                 reports: count(p, &REPORTS)? as usize,
                 ..OptimusParams::default()
             }))

@@ -79,11 +79,11 @@ pub(crate) fn add(r: &mut Registry) {
         "genetic search for the allocation with the best mean speed-up",
         &[POWER, POPULATION, GENERATIONS, PATIENCE, ROUND],
         |p, _| {
-            let population = p.whole(POPULATION.name, default(&POPULATION) as u64, 2..=10_000)?;
-            let count = |doc: &ParamDoc| p.u64(doc.name, default(doc) as u64);
+            let population = p.whole(POPULATION.name, 2..=10_000)?;
+            let count = |doc: &ParamDoc| p.u64(doc.name);
             Ok(pollux_with(PolluxParams {
                 search: PolluxSettings {
-                    power: not_zero(p, POWER.name, default(&POWER))?,
+                    power: not_zero(p, &POWER)?,
                     population: population as usize,
                     generations: count(&GENERATIONS)? as usize,
                     patience: count(&PATIENCE)? as usize,

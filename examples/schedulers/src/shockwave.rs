@@ -1,4 +1,4 @@
-use crate::registry::params::{at_least, default, param, share};
+use crate::registry::params::{at_least, param, share};
 use crate::{DEFAULTS, ONCE};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
@@ -20,6 +20,7 @@ const GAP: ParamDoc = param(
     "0.001",
     "fraction of the objective given up for jobs with the most remaining time",
 );
+const PARAMETERS: [ParamDoc; 6] = [ROUND, ROUNDS, K, LAMBDA, RHO_MAX, GAP];
 
 /// Efficiency and fairness over future rounds, for jobs that change their batch size (Shockwave,
 /// NSDI 2023).
@@ -56,7 +57,7 @@ const GAP: ParamDoc = param(
 /// Its averages are compared in `blox_released::gavel`, which copies its rounds, overheads and
 /// changes of batch size.
 pub fn shockwave() -> Pipeline {
-    shockwave_with(read(&Params::default()).expect(DEFAULTS))
+    shockwave_with(read(&Params::of(&PARAMETERS)).expect(DEFAULTS))
 }
 
 /// Returns [`shockwave`] with another market.
@@ -70,14 +71,14 @@ pub fn shockwave_with(market: Market) -> Pipeline {
 }
 
 fn read(p: &Params) -> Result<Market, RegistryError> {
-    let at_least = |doc: &ParamDoc, least: f64| at_least(p, doc.name, default(doc), least);
+    let at_least = |doc: &ParamDoc, least: f64| at_least(p, doc, least);
     Ok(Market {
-        rounds: p.whole(ROUNDS.name, default(&ROUNDS) as u64, 1..=1000)? as u32,
+        rounds: p.whole(ROUNDS.name, 1..=1000)? as u32,
         round_s: at_least(&ROUND, 1.0)?,
         efficiency: at_least(&K, 0.0)?,
         urgency: at_least(&LAMBDA, 0.0)?,
         rho_max: at_least(&RHO_MAX, 1e-6)?,
-        gap: share(p, GAP.name, default(&GAP))?,
+        gap: share(p, &GAP)?,
         ..Market::default()
     })
 }
@@ -87,7 +88,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "shockwave",
         "market over future rounds for jobs that change their batch: progress, makespan, fairness",
-        &[ROUND, ROUNDS, K, LAMBDA, RHO_MAX, GAP],
+        &PARAMETERS,
         |p, _| Ok(shockwave_with(read(p)?)),
     );
 }

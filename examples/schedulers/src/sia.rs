@@ -77,8 +77,8 @@ pub(crate) fn add(r: &mut Registry) {
         &[POWER, LAMBDA, ROUND],
         |p, _| {
             Ok(sia_with(SiaParams {
-                power: not_zero(p, POWER.name, default(&POWER))?,
-                lambda: at_least(p, LAMBDA.name, default(&LAMBDA), 0.0)?,
+                power: not_zero(p, &POWER)?,
+                lambda: at_least(p, &LAMBDA, 0.0)?,
                 round: seconds(p, &ROUND)?,
             }))
         },

@@ -28,6 +28,7 @@ const PLACES: [(&str, Where); 2] = [
     ("consolidated", Where::Consolidated),
     ("first-free", Where::FirstFree),
 ];
+const PARAMETERS: [ParamDoc; 4] = [ALLOCATION, ORDER, WHERE, GUARD];
 
 /// Configuration of [`synergy`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +45,7 @@ pub struct SynergyParams {
 
 impl Default for SynergyParams {
     fn default() -> Self {
-        read(&Params::default()).expect(DEFAULTS)
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "synergy",
         "CPUs and memory by each job's sensitivity, GPUs in a selectable order",
-        &[ALLOCATION, ORDER, WHERE, GUARD],
+        &PARAMETERS,
         |p, _| Ok(synergy_with(read(p)?)),
     );
 }

@@ -1,5 +1,5 @@
 use crate::load_admission::behind_load;
-use crate::registry::params::{above_zero, at_least, count, default, flag, param};
+use crate::registry::params::{above_zero, at_least, count, flag, param};
 use crate::schedulers::{fifo, las, srtf};
 use crate::{DEFAULTS, ONCE};
 use blox_core::forecast::{Forecaster, Horizon};
@@ -17,6 +17,7 @@ const HORIZON: ParamDoc = param(
 );
 const ROUND: ParamDoc = param("round_s", "300", "length of a round in seconds");
 const SRTF: ParamDoc = param("srtf", "true", "SRTF is one of the candidates");
+const PARAMETERS: [ParamDoc; 4] = [EVERY_ROUNDS, HORIZON, ROUND, SRTF];
 
 /// Configuration of [`synthesizer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +34,7 @@ pub struct SynthesizerParams {
 
 impl Default for SynthesizerParams {
     fn default() -> Self {
-        read(&Params::default()).expect(DEFAULTS)
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -95,10 +96,10 @@ pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
 }
 
 fn read(p: &Params) -> Result<SynthesizerParams, RegistryError> {
-    let round = Seconds::new(above_zero(p, ROUND.name, default(&ROUND))?);
+    let round = Seconds::new(above_zero(p, &ROUND)?);
     Ok(SynthesizerParams {
         every: round * count(p, &EVERY_ROUNDS)? as f64,
-        horizon: match at_least(p, HORIZON.name, default(&HORIZON), 0.0)? {
+        horizon: match at_least(p, &HORIZON, 0.0)? {
             0.0 => Horizon::UntilDrained,
             hours => Horizon::For(Seconds::from_hours(hours)),
         },
@@ -112,7 +113,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "synthesizer",
         "best of LAS, FIFO and SRTF, with and without admission by load, by simulated look-ahead",
-        &[EVERY_ROUNDS, HORIZON, ROUND, SRTF],
+        &PARAMETERS,
         |p, _| Ok(synthesizer_with(read(p)?)),
     );
 }

@@ -73,7 +73,7 @@ pub(crate) fn add(r: &mut Registry) {
         |p, _| {
             Ok(themis_with(ThemisParams {
                 lease: seconds(p, &LEASE)?,
-                fairness: share(p, FAIRNESS.name, default(&FAIRNESS))?,
+                fairness: share(p, &FAIRNESS)?,
             }))
         },
     );

@@ -1,9 +1,5 @@
 use crate::estimate::Belief;
-use crate::registry::params::{MODEL, ORIGIN, SIGMA};
-use crate::registry::queues::{
-    ESTIMATOR, HISTORY, PACK_LIMIT, PROMOTE, THRESHOLDS, believed, history, promote, skew,
-    thresholds,
-};
+use crate::registry::queues::{PARAMETERS, believed, history, promote, skew, thresholds};
 use crate::{DEFAULTS, ONCE};
 use blox_core::registry::{Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
@@ -31,7 +27,7 @@ pub struct TiresiasParams {
 
 impl Default for TiresiasParams {
     fn default() -> Self {
-        read(&Params::default(), 0).expect(DEFAULTS)
+        read(&Params::of(&PARAMETERS), 0).expect(DEFAULTS)
     }
 }
 
@@ -111,9 +107,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "tiresias",
         "queues by attained GPU-seconds, preemptive; skewed models are consolidated",
-        &[
-            THRESHOLDS, PROMOTE, HISTORY, ESTIMATOR, SIGMA, MODEL, ORIGIN, PACK_LIMIT,
-        ],
+        &PARAMETERS,
         |p, seed| tiresias_with(read(p, seed)?),
     );
 }

@@ -47,6 +47,6 @@ pub(crate) fn add(r: &mut Registry) {
         "tiresias-plus",
         "Tiresias that consolidates jobs by their measured communication",
         &[LIMIT],
-        |p, _| Ok(tiresias_plus_with(share(p, LIMIT.name, default(&LIMIT))?)),
+        |p, _| Ok(tiresias_plus_with(share(p, &LIMIT)?)),
     );
 }

@@ -60,7 +60,7 @@ pub(super) fn other_files<'a>(
     // Policies know which parameters name files: models, histories, forecasts. Here any existing
     // file counts.
     for ComponentSpec { params, .. } in parts {
-        let values = params.names().map(|name| params.text(name, ""));
+        let values = params.names().map(|name| params.text(name));
         let named = values.map(|text| file_of(text).unwrap_or(Path::new(text)));
         for path in named.map(PathBuf::from).filter(|path| path.is_file()) {
             if !paths.contains(&path) {

@@ -234,7 +234,7 @@ pub(super) fn built<T: Seeded>(
     match open.and_then(option) {
         None => Err(given.because(key, error)),
         Some(name) if whole.params.has(param) => {
-            Err(given.wrong(name, whole.params.text(param, ""), expected))
+            Err(given.wrong(name, whole.params.text(param), expected))
         }
         Some(name) => Err(Failure::new(format!(
             "--{name} is missing, expected {expected}"

@@ -1,7 +1,7 @@
 //! Registry entries of admission policies.
 
 use crate::load_admission::THRESHOLD;
-use crate::registry::params::{default, param};
+use crate::registry::params::param;
 use blox_core::registry::{ParamDoc, Registry};
 use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) fn add(r: &mut Registry) {
         "admits jobs while the admitted jobs request at most threshold x GPUs (Accept-1.2x of Blox)",
         &[THRESHOLD],
         |p, _| {
-            let threshold = p.f64(THRESHOLD.name, default(&THRESHOLD))?;
+            let threshold = p.f64(THRESHOLD.name)?;
             Ok(Arc::new(LoadThreshold::new(threshold)?))
         },
     );
@@ -28,11 +28,11 @@ pub(super) fn add(r: &mut Registry) {
         "admits jobs while their user or virtual cluster requests at most this many GPUs",
         &[GPUS, BY],
         |p, _| {
-            let by = match p.choice(BY.name, BY.default, &["user", "virtual-cluster"])? {
+            let by = match p.choice(BY.name, &["user", "virtual-cluster"])? {
                 "user" => QuotaBy::User,
                 _ => QuotaBy::VirtualCluster,
             };
-            let gpus = p.whole(GPUS.name, default(&GPUS) as u64, 0..=u64::from(u32::MAX))? as u32;
+            let gpus = p.whole(GPUS.name, 0..=u64::from(u32::MAX))? as u32;
             Ok(Arc::new(Quota::new(by, gpus)))
         },
     );

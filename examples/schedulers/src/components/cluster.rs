@@ -1,6 +1,6 @@
 //! Registry entries of cluster managers.
 
-use crate::registry::params::{at_least, default, hours, only_with, param};
+use crate::registry::params::{at_least, hours, only_with, param};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{NodeId, Seconds, Time};
 use blox_policies::cluster::{Loans, Maintenance, Quarantine, StaticCluster, Window};
@@ -44,8 +44,8 @@ pub(super) fn add(r: &mut Registry) {
         |p, _| {
             Ok(Arc::new(Quarantine::new(
                 hours(p, &WINDOW)?,
-                Seconds::new(at_least(p, FIRST.name, default(&FIRST), 0.0)?),
-                Seconds::new(at_least(p, MOST.name, default(&MOST), 0.0)?),
+                Seconds::new(at_least(p, &FIRST, 0.0)?),
+                Seconds::new(at_least(p, &MOST, 0.0)?),
             )))
         },
     );
@@ -64,14 +64,14 @@ pub(super) fn add(r: &mut Registry) {
 }
 
 fn windows(p: &Params) -> Result<Vec<Window>, RegistryError> {
-    let text = p.text(NODES.name, NODES.default);
+    let text = p.text(NODES.name);
     only_with(
         p,
         &[FROM.name, UNTIL.name],
         text != NODES.default,
         "nodes=NUMBERS",
     )?;
-    let hours = |doc: &ParamDoc| p.f64(doc.name, default(doc));
+    let hours = |doc: &ParamDoc| p.f64(doc.name);
     let (from_h, until_h) = (hours(&FROM)?, hours(&UNTIL)?);
     let moment = |hours: f64| Time::try_new(hours * 3600.0).filter(|t| *t >= Time::ZERO);
     let from = moment(from_h).ok_or_else(|| p.wrong(FROM.name, "a number of hours, at least 0"))?;
@@ -89,7 +89,7 @@ fn windows(p: &Params) -> Result<Vec<Window>, RegistryError> {
 
 /// Returns the nodes of `nodes=NUMBERS`.
 fn nodes(p: &Params) -> Result<Vec<NodeId>, RegistryError> {
-    let text = p.text(NODES.name, NODES.default);
+    let text = p.text(NODES.name);
     if text == NODES.default {
         return Ok(Vec::new());
     }
@@ -103,13 +103,13 @@ fn loans(p: &Params) -> Result<Loans, RegistryError> {
     let others = [NEEDS.name, DAY.name, GRACE.name];
     only_with(p, &others, !nodes.is_empty(), "nodes=NUMBERS")?;
     let day = hours(p, &DAY)?;
-    let grace = Seconds::new(at_least(p, GRACE.name, default(&GRACE), 0.0)?);
+    let grace = Seconds::new(at_least(p, &GRACE, 0.0)?);
     let need = |pair: &str| {
         let (hour, nodes) = pair.split_once(':')?;
         let hour: f64 = hour.trim().parse().ok().filter(|h: &f64| h.is_finite())?;
         Some((Seconds::from_hours(hour), nodes.trim().parse().ok()?))
     };
-    let text = p.text(NEEDS.name, NEEDS.default);
+    let text = p.text(NEEDS.name);
     let needs: Option<Vec<_>> = text.split('/').map(need).collect();
     let loans = needs.and_then(|needs| Loans::new(nodes, needs, day, grace));
     loans.ok_or_else(|| {

@@ -21,7 +21,7 @@ const ORDER: ParamDoc = param(
 /// Parses queues `NAME:QUOTA[:MOST][@PARENT]`, joined by `/`.
 fn queues(p: &Params) -> Result<Vec<Queue>, RegistryError> {
     let mut list: Vec<Queue> = Vec::new();
-    let text = p.text(QUEUES.name, QUEUES.default);
+    let text = p.text(QUEUES.name);
     for part in text.split('/').filter(|_| text != QUEUES.default) {
         let queue = queue(part, &list).ok_or_else(|| {
             let expected = "NAME:QUOTA or NAME:QUOTA:MOST, with @PARENT behind it for a queue \
@@ -58,7 +58,7 @@ pub(super) fn add(r: &mut Registry) {
         &[QUEUES, ORDER],
         |p, _| {
             let inner: Arc<dyn AnyScheduling> =
-                match p.choice(ORDER.name, ORDER.default, &["fifo", "sjf", "srtf", "las"])? {
+                match p.choice(ORDER.name, &["fifo", "sjf", "srtf", "las"])? {
                     "sjf" => Arc::new(Sjf::with(Oracle)),
                     "srtf" => Arc::new(Srtf::with(Oracle)),
                     "las" => Arc::new(Las::default()),

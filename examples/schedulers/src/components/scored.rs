@@ -1,6 +1,6 @@
 //! Registry entries of placements by GPU scores, by application class, and against fragmentation.
 
-use crate::registry::params::{NO_EASY, at_least, default, flag, param, walk};
+use crate::registry::params::{NO_EASY, at_least, flag, param, walk};
 use blox_core::AnyPlacement;
 use blox_core::estimate::Oracle;
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
@@ -50,7 +50,7 @@ fn mix(p: &Params) -> Result<Fgd, RegistryError> {
         let weight: f64 = weight.trim().parse().ok()?;
         Some((gpus.trim().parse().ok()?, weight)).filter(|_| weight > 0.0 && weight.is_finite())
     };
-    match p.text(MIX.name, MIX.default) {
+    match p.text(MIX.name) {
         "none" => Ok(Fgd::default()),
         text => {
             let pairs: Option<Vec<(u32, f64)>> = text.split('/').map(pair).collect();
@@ -69,7 +69,7 @@ pub(super) fn add(r: &mut Registry) {
         "PAL: scores of GPUs for the job's class, weighed against spanning nodes",
         &[LOCALITY, STICKY],
         |p, _| {
-            let locality = at_least(p, LOCALITY.name, default(&LOCALITY), 1.0)?;
+            let locality = at_least(p, &LOCALITY, 1.0)?;
             scored(Pal::with_locality(locality), p)
         },
     );
@@ -90,12 +90,9 @@ pub(super) fn add(r: &mut Registry) {
         "jobs of some classes on one node or whole nodes, other jobs on the first free GPUs",
         &[ATTRIBUTE, CLASSES, NO_EASY],
         |p, _| {
-            let classes = p
-                .text(CLASSES.name, CLASSES.default)
-                .split('/')
-                .map(str::to_owned);
+            let classes = p.text(CLASSES.name).split('/').map(str::to_owned);
             let together = Consolidated::new(Split::WholeNodes);
-            let attribute = p.text(ATTRIBUTE.name, ATTRIBUTE.default);
+            let attribute = p.text(ATTRIBUTE.name);
             let rule = ByClass::new(attribute, classes.collect(), together, FirstFree);
             walk(rule, p, Oracle, false)
         },

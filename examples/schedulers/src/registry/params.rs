@@ -94,13 +94,13 @@ fn word(p: &Params, easy: bool) -> Result<&'static str, RegistryError> {
         true => &["none", "skip", "easy"],
         false => &["none", "skip"],
     };
-    p.choice(BACKFILL.name, BACKFILL.default, words)
+    p.choice(BACKFILL.name, words)
 }
 
 /// Returns the estimator that the parameters select.
 pub(crate) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
     let words = ["oracle", "user", "noisy", "brought", "learned"];
-    let word = p.choice(ESTIMATOR.name, ESTIMATOR.default, &words)?;
+    let word = p.choice(ESTIMATOR.name, &words)?;
     only_with(p, &[SIGMA.name], word == "noisy", "estimator=noisy")?;
     only_with(
         p,
@@ -111,18 +111,18 @@ pub(crate) fn belief(p: &Params, seed: u64) -> Result<Belief, RegistryError> {
     Ok(match word {
         "user" => Belief::User(UserEstimate),
         "noisy" => {
-            let sigma = at_least(p, SIGMA.name, default(&SIGMA), 0.0)?;
+            let sigma = at_least(p, &SIGMA, 0.0)?;
             Belief::Noisy(NoisyOracle::new(sigma, seed))
         }
         "brought" => Belief::Brought(Brought::default()),
         "learned" => {
-            let path = p.text(MODEL.name, MODEL.default);
+            let path = p.text(MODEL.name);
             if path == MODEL.default {
                 return Err(p.wrong(MODEL.name, "a file that `blox estimate train` saved"));
             }
             let saved = Saved::load(Path::new(path))
                 .map_err(|e| p.wrong(MODEL.name, format!("a trained model ({e})")))?;
-            let since = blox_traces::parse_date(p.text(ORIGIN.name, ORIGIN.default))
+            let since = blox_traces::parse_date(p.text(ORIGIN.name))
                 .ok_or_else(|| p.wrong(ORIGIN.name, "a date such as 2020-09-01"))?;
             let learned = Learned::new(saved, since)
                 .map_err(|e| p.wrong(MODEL.name, format!("a model of single jobs ({e})")))?;
@@ -165,7 +165,7 @@ pub(crate) fn chosen<T: Copy>(
     words: &[(&'static str, T)],
 ) -> Result<T, RegistryError> {
     let names: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
-    let word = p.choice(doc.name, doc.default, &names)?;
+    let word = p.choice(doc.name, &names)?;
     let found = words.iter().find(|(name, _)| *name == word);
     found
         .map(|(_, value)| *value)
@@ -187,59 +187,54 @@ pub(crate) fn is_set(doc: &ParamDoc) -> bool {
 
 /// Reads a number of hours above 0.
 pub(crate) fn hours(p: &Params, doc: &ParamDoc) -> Result<Seconds, RegistryError> {
-    p.hours(doc.name, default(doc))
+    p.hours(doc.name)
 }
 
 /// Reads a number of seconds above 0.
 pub(crate) fn seconds(p: &Params, doc: &ParamDoc) -> Result<Seconds, RegistryError> {
-    p.seconds(doc.name, default(doc))
+    p.seconds(doc.name)
 }
 
 /// Reads `true` or `false`.
 pub(crate) fn flag(p: &Params, doc: &ParamDoc) -> Result<bool, RegistryError> {
-    p.bool(doc.name, is_set(doc))
+    p.bool(doc.name)
 }
 
 /// Reads a whole number from 1 to 2 to the power 20.
 pub(crate) fn count(p: &Params, doc: &ParamDoc) -> Result<u64, RegistryError> {
-    p.whole(doc.name, default(doc) as u64, 1..=1 << 20)
+    p.whole(doc.name, 1..=1 << 20)
 }
 
 /// Reads a whole number from 0 to 2 to the power 20.
 pub(crate) fn from_zero(p: &Params, doc: &ParamDoc) -> Result<u64, RegistryError> {
-    p.whole(doc.name, default(doc) as u64, 0..=1 << 20)
+    p.whole(doc.name, 0..=1 << 20)
 }
 
-pub(crate) fn above_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
-    p.number(name, default, "a number above 0", |x| x > 0.0)
+pub(crate) fn above_zero(p: &Params, doc: &ParamDoc) -> Result<f64, RegistryError> {
+    p.number(doc.name, "a number above 0", |x| x > 0.0)
 }
 
 /// Reads a number of at least `least`.
-pub(crate) fn at_least(
-    p: &Params,
-    name: &str,
-    default: f64,
-    least: f64,
-) -> Result<f64, RegistryError> {
+pub(crate) fn at_least(p: &Params, doc: &ParamDoc, least: f64) -> Result<f64, RegistryError> {
     let expected = format!("a number of at least {least}");
-    p.number(name, default, &expected, |x| x >= least)
+    p.number(doc.name, &expected, |x| x >= least)
 }
 
 /// Reads a fraction above 0 and at most 1.
-pub(crate) fn part(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+pub(crate) fn part(p: &Params, doc: &ParamDoc) -> Result<f64, RegistryError> {
     let fits = |x| x > 0.0 && x <= 1.0;
-    p.number(name, default, "a part above 0 and at most 1", fits)
+    p.number(doc.name, "a part above 0 and at most 1", fits)
 }
 
 /// Reads a fraction from 0 to 1.
-pub(crate) fn share(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
+pub(crate) fn share(p: &Params, doc: &ParamDoc) -> Result<f64, RegistryError> {
     let fits = |x| (0.0..=1.0).contains(&x);
-    p.number(name, default, "a share from 0 to 1", fits)
+    p.number(doc.name, "a share from 0 to 1", fits)
 }
 
 /// Reads a number other than 0.
-pub(crate) fn not_zero(p: &Params, name: &str, default: f64) -> Result<f64, RegistryError> {
-    p.number(name, default, "a number other than 0", |x| x != 0.0)
+pub(crate) fn not_zero(p: &Params, doc: &ParamDoc) -> Result<f64, RegistryError> {
+    p.number(doc.name, "a number other than 0", |x| x != 0.0)
 }
 
 /// Rejects parameters without effect: if `given` is false, none of `names` may be set, since they

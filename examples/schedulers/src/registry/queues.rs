@@ -1,6 +1,6 @@
 //! Parameters of queues by attained service, and of consolidation by tensor sizes.
 
-use super::params::{MODEL, ORIGIN, SIGMA, belief, default, only_with, param, share};
+use super::params::{MODEL, ORIGIN, SIGMA, belief, only_with, param, share};
 use crate::estimate::Belief;
 use blox_core::Seconds;
 use blox_core::registry::{ParamDoc, Params, RegistryError};
@@ -36,17 +36,22 @@ pub(crate) const PACK_LIMIT: ParamDoc = param(
     "jobs of a model are consolidated if its largest tensor exceeds this fraction of the model",
 );
 
+/// All parameters of this module.
+pub(crate) const PARAMETERS: [ParamDoc; 8] = [
+    THRESHOLDS, PROMOTE, HISTORY, ESTIMATOR, SIGMA, MODEL, ORIGIN, PACK_LIMIT,
+];
+
 /// Reads the parameter `thresholds`: service between the queues, in GPU-seconds.
 ///
 /// # Errors
 /// The value contains anything but finite numbers with `/` between them.
 pub fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
     // A single threshold is a number; several are a text.
-    if let Ok(one) = p.f64(THRESHOLDS.name, default(&THRESHOLDS)) {
+    if let Ok(one) = p.f64(THRESHOLDS.name) {
         return Ok(vec![Seconds::new(one)]);
     }
     let numbers = p
-        .text(THRESHOLDS.name, THRESHOLDS.default)
+        .text(THRESHOLDS.name)
         .split('/')
         .map(|t| t.trim().parse::<f64>());
     let numbers: Result<Vec<f64>, _> = numbers.collect();
@@ -61,16 +66,16 @@ pub fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
 /// # Errors
 /// The value is neither a number above 0 nor `none`.
 pub fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
-    if p.text(PROMOTE.name, PROMOTE.default) == PROMOTE.default {
+    if p.text(PROMOTE.name) == PROMOTE.default {
         return Ok(None);
     }
-    let knob = p.number(PROMOTE.name, 0.0, "a number above 0, or none", |k| k > 0.0);
+    let knob = p.number(PROMOTE.name, "a number above 0, or none", |k| k > 0.0);
     knob.map(Some)
 }
 
 /// Reads the parameter `history`: a file of the GPU-seconds of past jobs.
 pub(crate) fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
-    let path = p.text(HISTORY.name, HISTORY.default);
+    let path = p.text(HISTORY.name);
     if path == HISTORY.default {
         return Ok(None);
     }
@@ -83,7 +88,7 @@ pub(crate) fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryErro
 
 /// Reads the parameter `estimator` of 2D-Gittins, and those that belong to it.
 pub(crate) fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
-    if p.text(ESTIMATOR.name, ESTIMATOR.default) != ESTIMATOR.default {
+    if p.text(ESTIMATOR.name) != ESTIMATOR.default {
         return belief(p, seed).map(Some);
     }
     let (names, chosen) = (
@@ -96,6 +101,6 @@ pub(crate) fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, Registry
 
 /// Reads the parameter `pack_limit`: the limit of [`TensorSkew`].
 pub(crate) fn skew(p: &Params) -> Result<TensorSkew, RegistryError> {
-    let limit = share(p, PACK_LIMIT.name, default(&PACK_LIMIT))?;
+    let limit = share(p, &PACK_LIMIT)?;
     Ok(TensorSkew::new(SkewTable::image_models(), limit))
 }

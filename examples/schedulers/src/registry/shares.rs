@@ -74,7 +74,7 @@ pub(crate) fn share_policy(p: &Params) -> Result<GavelPolicy, RegistryError> {
 
 /// Reads the parameter `alpha`: the fraction of the waiting jobs that AlloX matches.
 pub(crate) fn alpha(p: &Params) -> Result<f64, RegistryError> {
-    part(p, ALPHA.name, default(&ALPHA))
+    part(p, &ALPHA)
 }
 
 /// Reads the parameter `speeds`: the knowledge of speeds.
@@ -86,7 +86,7 @@ pub(crate) fn knowledge(p: &Params) -> Result<Knows, RegistryError> {
 pub(crate) fn prices(p: &Params, policy: GavelPolicy) -> Result<Vec<(Name, f64)>, RegistryError> {
     let costs = matches!(policy, GavelPolicy::MaxThroughputPerCost { .. });
     only_with(p, &[PRICES.name], costs, "policy=max-throughput-per-cost")?;
-    let text = p.text(PRICES.name, PRICES.default);
+    let text = p.text(PRICES.name);
     if text == PRICES.default {
         return Ok(Vec::new());
     }
@@ -102,13 +102,13 @@ pub(crate) fn prices(p: &Params, policy: GavelPolicy) -> Result<Vec<(Name, f64)>
 
 /// Reads the parameter `beside`: a fraction of a speed, or `apart`.
 pub(crate) fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
-    if p.text(BESIDE.name, BESIDE.default) == BESIDE.default {
+    if p.text(BESIDE.name) == BESIDE.default {
         return Ok(None);
     }
     if knows != Knows::Pairs {
         return Err(p.wrong(BESIDE.name, "apart, or speeds=pairs with it"));
     }
     let expected = "apart, or a number above 0 and at most 1";
-    let fraction = p.number(BESIDE.name, 0.0, expected, |x| x > 0.0 && x <= 1.0);
+    let fraction = p.number(BESIDE.name, expected, |x| x > 0.0 && x <= 1.0);
     fraction.map(Some)
 }
