@@ -1739,9 +1739,13 @@ fn interrupted(line: &str, out: &Path) -> Seen {
     stopped(child, Duration::from_millis(200))
 }
 
-/// Interrupts a process after a delay, and returns its output.
+/// Interrupts a process after a delay, and returns its output. The delay begins when the process
+/// handles Ctrl-C.
 #[cfg(unix)]
-fn stopped(child: Child, after: Duration) -> Seen {
+fn stopped(mut child: Child, after: Duration) -> Seen {
+    while !handles_ctrl_c(&child) && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     std::thread::sleep(after);
     let kill = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
@@ -1750,6 +1754,17 @@ fn stopped(child: Child, after: Duration) -> Seen {
     let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!(seen.code, Some(130), "{}", seen.err);
     seen
+}
+
+/// Returns whether a process has a handler of SIGINT; always true where `/proc` does not state it.
+#[cfg(unix)]
+fn handles_ctrl_c(child: &Child) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{}/status", child.id())) else {
+        return true;
+    };
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+    let mask = mask.map(|mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    mask.is_none_or(|mask| mask & 0b10 != 0)
 }
 
 #[cfg(unix)]
