@@ -1,9 +1,7 @@
 //! Tests of workloads that are generated on the command line or from a file.
 
-mod support;
-
+use crate::support::good;
 use std::fs;
-use support::good;
 
 /// Returns a column of a CSV file.
 fn column(text: &str, name: &str) -> Vec<String> {

@@ -5,7 +5,7 @@ use blox::core::Pipeline;
 use blox::core::registry::{ComponentSpec, Registry};
 use blox::testing::conformance;
 
-#[path = "../examples/custom_policy.rs"]
+#[path = "../../examples/custom_policy.rs"]
 #[allow(dead_code, reason = "its `main` is for the example")]
 mod custom_policy;
 

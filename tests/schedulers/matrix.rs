@@ -2,6 +2,7 @@
 //! runs to its end, or its error names the role that is already taken. Every component also passes
 //! one test on both backends.
 
+use crate::rehearsal;
 use blox::core::registry::{ComponentRegistry, ComponentSpec, Seeded};
 use blox::core::{
     ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline,
@@ -10,9 +11,6 @@ use blox::core::{
 use blox::sim::Simulation;
 use blox::sim::workload::Jobs;
 use std::collections::BTreeSet;
-
-#[path = "support/rehearsal.rs"]
-mod rehearsal;
 
 /// Creates jobs that differ in all properties that placements and schedulers read.
 fn jobs() -> Vec<JobSpec> {

@@ -1,8 +1,6 @@
 //! Tests of `blox step`, of shell completions, and of the examples in every help text.
 
-#[path = "support/codes.rs"]
-mod codes;
-
+use crate::support::codes;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};

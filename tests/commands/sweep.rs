@@ -1,7 +1,6 @@
 //! Tests of sweeps and of comparisons over seeds, through the real binary.
 
-mod support;
-
+use crate::support::{Seen, at, blox, bytes, good};
 use blox::core::{
     Draft, DraftError, JobId, JobQueue, PlacementPolicy, Reason, Stateless, Validity,
 };
@@ -10,7 +9,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
-use support::{Seen, at, blox, bytes, good};
 
 /// A sweep of 2 x 3 x 2 fast runs.
 const SMALL: &str = "sweep fifo las{guard_h=1|500} --workload poisson --durations exponential:3600 \

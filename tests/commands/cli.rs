@@ -1,7 +1,7 @@
 //! Tests of the command line through the real binary.
 
-mod support;
-
+use crate::support;
+use crate::support::{Seen, at, blox, bytes};
 use blox::core::{
     ClusterManager, Composition, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeId,
     Stateless, Validity, View,
@@ -14,7 +14,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Seen, at, blox, bytes};
 
 /// Runs a command line, split at spaces, in a fresh folder.
 fn run(line: &str) -> Seen {

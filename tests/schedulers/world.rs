@@ -1,9 +1,7 @@
 //! Tests of execution models, other world components and collectors by name, both built-in and
 //! external.
 
-#[path = "support/codes.rs"]
-mod codes;
-
+use crate::support::codes;
 use blox::core::registry::{Registry, param};
 use blox::core::{
     Assignment, ClusterManager, ClusterSpec, Composition, GpuCount, JobRef, JobSpec,

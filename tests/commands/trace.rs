@@ -1,12 +1,10 @@
 //! Tests of workload files: the `trace` command, formats and invalid input.
 
-mod support;
-
+use crate::support::{Seen, at, blox, good};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use support::{Seen, at, blox, good};
 
 /// Runs a command line, split at spaces.
 fn line(dir: &Path, line: &str) -> Seen {

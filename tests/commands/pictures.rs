@@ -1,8 +1,6 @@
 //! Tests of recordings, plots and the page.
 
-#[path = "support/codes.rs"]
-mod codes;
-
+use crate::support::codes;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

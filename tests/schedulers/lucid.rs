@@ -1,6 +1,7 @@
 //! Tests of Lucid's released programs, and of estimates on the command line.
 #![cfg(feature = "released")]
 
+use crate::support;
 use blox::core::SortedMap;
 use blox::core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox::perf::PairTable;
@@ -9,9 +10,6 @@ use blox::released::lucid::{
 };
 use std::fs;
 use std::sync::Arc;
-
-#[path = "support/mod.rs"]
-mod support;
 
 /// A small job with a profile: submission, GPUs, seconds, score.
 fn job(submit: f64, gpus: u32, seconds: f64, score: f64) -> JobSpec {

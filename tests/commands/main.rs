@@ -1,0 +1,10 @@
+//! Tests of the command line, as one program: each program is linked anew.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cli;
+mod pictures;
+mod sweep;
+mod trace;
+mod walk;

@@ -1,0 +1,25 @@
+//! Tests of schedulers, policies and the simulated world, as one program: each program is linked anew.
+
+#[path = "../support/rehearsal.rs"]
+mod rehearsal;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod baselines;
+mod compositions;
+mod conformance;
+mod elasticflow;
+mod gavel;
+mod loans;
+mod lucid;
+mod matrix;
+mod outside;
+mod placement;
+mod plain;
+mod sharing;
+mod sia;
+mod skipping;
+mod synergy;
+mod tiresias;
+mod workloads;
+mod world;
