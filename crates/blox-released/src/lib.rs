@@ -22,6 +22,7 @@
 
 mod bursty;
 mod case;
+mod chronus;
 mod clock;
 pub mod figure;
 mod registry;

@@ -8,7 +8,7 @@ pub mod files;
 pub mod simulator;
 pub(crate) mod verify;
 
-pub use simulator::{Bound, ChronusRow, Outcome, PlannedEnd, Shape, Times};
+pub use simulator::{Bound, ChronusRecord, Outcome, PlannedEnd, Shape, Times};
 
 use blox_core::JobSpec;
 use blox_traces::scaling::ScalingTable;

@@ -22,6 +22,7 @@ mod timeline;
 mod tiresias;
 mod trial;
 
+pub use crate::chronus::ChronusRecord;
 pub use buddy::Shape;
 pub use chronus::{Chronus, Times};
 pub use edf::{Edf, EdfAdmission};
@@ -46,32 +47,11 @@ pub struct Outcome {
     /// Allocations of jobs, in order of their start.
     pub bound: Vec<Bound>,
     /// Log of [`Chronus`]. Empty for all other programs.
-    pub rows: Vec<ChronusRow>,
+    pub rows: Vec<ChronusRecord>,
     /// Time of the last step.
     pub last_step: f64,
     /// Number of steps.
     pub steps: u64,
-}
-
-/// A row of the log of [`Chronus`], without values that are not determined.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChronusRow {
-    /// The job.
-    pub job: u32,
-    /// End of the job.
-    pub end: f64,
-    /// Waiting time in seconds.
-    pub waited: f64,
-    /// Run time in seconds, including overheads.
-    pub executed: f64,
-    /// Number of times that the job was resumed.
-    pub resumed: u32,
-    /// Number of preemptions.
-    pub preempted: u32,
-    /// Last value of the seconds from submission within which the job should have ended.
-    pub expect: f64,
-    /// Priority: 0 accepted, 1 not accepted, -1 too late for the deadline.
-    pub priority: i32,
 }
 
 /// Planned end of a job.
@@ -122,7 +102,7 @@ impl Step {
 }
 
 mod sealed {
-    use super::{ChronusRow, Job, Shape, Step};
+    use super::{ChronusRecord, Job, Shape, Step};
 
     /// One of the original's programs, run one step at a time.
     pub trait Program: Sized {
@@ -139,7 +119,7 @@ mod sealed {
         fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step);
 
         /// Returns the program's log.
-        fn rows(self) -> Vec<ChronusRow> {
+        fn rows(self) -> Vec<ChronusRecord> {
             Vec::new()
         }
     }

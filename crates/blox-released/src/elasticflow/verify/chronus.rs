@@ -49,7 +49,7 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
     let (rows_of, jobs): (Vec<usize>, Vec<_>) = numbered.into_iter().unzip();
     let outcome = elasticflow::chronus(shape, times, &jobs, &AtomicBool::new(false));
     let rows = outcome.unwrap_or_default().rows;
-    let by_row: BTreeMap<usize, &elasticflow::ChronusRow> =
+    let by_row: BTreeMap<usize, &elasticflow::ChronusRecord> =
         rows.iter().map(|r| (rows_of[r.job as usize], r)).collect();
     let mut out = Compared::of(case, system);
     out.notes.push("compared job by job, exactly: waiting and executed time, progress, end, preemptions, resumptions, expected time, final priority; the deadline ratio; where a job runs changes none of them".to_owned());
@@ -63,7 +63,7 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
         };
         out.jobs += 1;
         for (column, found) in [
-            ("pending_time", row.waited),
+            ("pending_time", row.pending),
             ("total_executed_time", row.executed),
             ("progress", row.executed),
             ("end_time", row.end),

@@ -25,7 +25,7 @@ mod packed;
 mod preemptive;
 mod profiler;
 
-pub use chronus::{ChronusRecord, Objective, Planner};
+pub use crate::chronus::{ChronusRecord, Objective, Planner};
 pub use forecast::Forecast;
 pub use job::{ESTIMATE, GPU_MEMORY, Record, SHARING_SCORE};
 pub use nodes::Placer;
@@ -33,7 +33,7 @@ pub use packed::{Lookup, PackedSettings};
 pub use profiler::Scaling;
 
 use blox_core::JobSpec;
-use chronus::Leases;
+use chronus::Chronus;
 use job::Job;
 use nodes::Nodes;
 use packed::Packed;
@@ -79,7 +79,7 @@ pub fn lucid(settings: PackedSettings, jobs: &[JobSpec]) -> Vec<Record> {
 /// the size of a node has no effect. A job that requests more than `gpus` GPUs never ends, and
 /// neither does the run.
 pub fn chronus(gpus: u32, lease: u32, planner: Planner, jobs: &[JobSpec]) -> Vec<ChronusRecord> {
-    run(Leases::new(gpus, lease, planner), jobs).records
+    run(Chronus::new(gpus, lease, planner), jobs).leases.records
 }
 
 fn preemptive(nodes: u32, placer: Placer, rule: Order, jobs: &[JobSpec]) -> Vec<Record> {
@@ -217,6 +217,6 @@ mod tests {
         };
         visits_what_matters(|| Packed::new(settings.clone()), |p| p.records);
         let planner = Planner::Greedy;
-        visits_what_matters(|| Leases::new(24, 20, planner), |p| p.records);
+        visits_what_matters(|| Chronus::new(24, 20, planner), |p| p.leases.records);
     }
 }

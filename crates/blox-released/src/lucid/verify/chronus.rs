@@ -119,7 +119,7 @@ fn values(job: &JobSpec, r: &lucid::ChronusRecord) -> Values {
         f64::from(u8::from(late)),
         r.pending,
         r.executed,
-        r.progress,
+        r.executed,
         f64::from(r.preempted),
         f64::from(r.resumed),
         r.expect,

@@ -36,7 +36,7 @@ pub enum Objective {
 impl Objective {
     /// Returns true if many GPUs should be used. `refused` is true if there are jobs that were not
     /// accepted.
-    pub(super) fn uses_many(self, refused: bool) -> bool {
+    pub fn uses_many(self, refused: bool) -> bool {
         match self {
             Objective::Adaptive => !refused,
             Objective::Maximise => true,

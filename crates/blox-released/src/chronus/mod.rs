@@ -1,22 +1,19 @@
-//! Chronus as in its artifact, with its mixed-integer program or without a solver.
+//! The engine of Chronus, with its mixed-integer program or without a solver.
+//!
+//! Two released programs have it: the artifact of Chronus (SoCC 2021), and ElasticFlow's baseline.
+//! [`Rules`] has their differences. Times are in the unit of the program: minutes in the artifact,
+//! seconds in ElasticFlow.
 
 mod plan;
 
 pub use plan::{Objective, Planner};
 
-use super::Program;
-use super::job::Job;
 use plan::{Row, bin, solve};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Minutes between two checks of new and waiting jobs.
-const CHECK: i64 = 5;
-/// Maximum lease in minutes with which jobs that were not accepted may be forced in, and accepted
-/// jobs may run outside their plan.
-const SHORT_LEASE: f64 = 30.0;
-/// Maximum number of deadlines in one program, per minute of a lease. The plans of excess rows are
-/// kept.
+/// Maximum number of deadlines in one program, per unit of time of a lease. The plans of excess
+/// rows are kept.
 const MOST_ROWS: f64 = 20.0;
 
 /// Priorities of jobs. The order of the numbers matters.
@@ -25,19 +22,30 @@ const ACCEPTED: i32 = 0;
 const UNACCEPTED: i32 = 1;
 const BEST_EFFORT: i32 = 2;
 
-/// Result of a job. Times are in minutes.
+/// Differences between the released programs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Maximum lease with which jobs that were not accepted may be forced in, and accepted jobs may
+    /// run outside their plan.
+    pub short_lease: f64,
+    /// True if plans reserve numbers of GPUs that divide a node.
+    pub in_bins: bool,
+    /// True if no job gets a plan in a lease that begins unless all do.
+    pub all_or_none: bool,
+    pub log2: fn(u32) -> f64,
+}
+
+/// Result of a job. Times are in the unit of the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChronusRecord {
     /// The job.
     pub job: u32,
-    /// End of the job, possibly within a minute.
+    /// End of the job, possibly within a unit of time.
     pub end: f64,
     /// Waiting time as the original counts it.
     pub pending: f64,
-    /// Run time as the original counts it.
+    /// Run time and progress as the original counts them, with work that it credits for free.
     pub executed: f64,
-    /// Work done, including work that the original credits for free.
-    pub progress: f64,
     /// Number of preemptions.
     pub preempted: u32,
     /// Number of times that the job was resumed.
@@ -48,56 +56,50 @@ pub struct ChronusRecord {
     pub priority: i32,
 }
 
-#[derive(Debug)]
-struct State {
-    id: u32,
+/// A job, with the state that the program keeps of it.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub id: u32,
     /// Number of the job in the trace.
-    number: i64,
-    gpus: u32,
-    submit: f64,
-    duration: f64,
-    /// Deadlines in minutes after submission, and their values.
-    deadlines: Vec<(f64, f64)>,
-    best_effort: bool,
+    pub number: i64,
+    pub gpus: u32,
+    pub submit: f64,
+    pub duration: f64,
+    /// Deadlines in time after submission, and their values.
+    pub deadlines: Vec<(f64, f64)>,
+    pub best_effort: bool,
     /// Number of leases that the job still needs.
-    need: i64,
-    estimate: f64,
-    progress: f64,
-    executed: f64,
-    waited: f64,
+    pub need: i64,
+    pub estimate: f64,
+    pub executed: f64,
+    pub waited: f64,
     /// For each future lease, true if the job runs in it.
-    plan: Option<VecDeque<bool>>,
+    pub plan: Option<VecDeque<bool>>,
     /// Index of the deadline that the plan meets.
-    option: usize,
-    expect: f64,
-    guaranteed: bool,
-    forced: bool,
-    overran: bool,
-    plannable: bool,
-    emergence: f64,
-    last: f64,
-    resumed: u32,
-    preempted: u32,
-    priority: i32,
+    pub option: usize,
+    pub expect: f64,
+    pub guaranteed: bool,
+    pub forced: bool,
+    pub overran: bool,
+    pub plannable: bool,
+    pub emergence: f64,
+    pub last: f64,
+    pub resumed: u32,
+    pub preempted: u32,
+    pub priority: i32,
 }
 
 impl State {
     fn left(&self) -> f64 {
-        self.duration - self.progress
+        self.duration - self.executed
     }
 
     fn needed(&self, lease: f64) -> i64 {
-        ((self.estimate - self.progress) / lease).ceil() as i64
-    }
-
-    fn overhead(&self) -> f64 {
-        f64::from(self.resumed) * 0.5 * (1.0 + libm::log2(f64::from(self.gpus)))
+        ((self.estimate - self.executed) / lease).ceil() as i64
     }
 
     fn ran_until(&mut self, now: f64) {
-        let minutes = (now - self.last).trunc();
-        self.progress += minutes;
-        self.executed += minutes;
+        self.executed += (now - self.last).trunc();
         self.last = now;
     }
 
@@ -113,12 +115,12 @@ impl State {
         if self.priority != BEST_EFFORT && self.priority != LOWEST && late {
             self.priority = LOWEST;
         }
-        let rest = self.estimate - self.progress;
-        let minutes = match self.priority {
+        let rest = self.estimate - self.executed;
+        let time = match self.priority {
             BEST_EFFORT | UNACCEPTED => rest,
-            _ => self.expect + self.submit - now - self.estimate + self.progress,
+            _ => self.expect + self.submit - now - self.estimate + self.executed,
         };
-        self.emergence = -minutes * f64::from(self.gpus);
+        self.emergence = -time * f64::from(self.gpus);
     }
 
     /// Removes the earliest leases from the plan.
@@ -148,41 +150,66 @@ impl State {
     }
 }
 
-/// The program of Chronus. Its ticks are minutes.
+/// The cluster of Chronus with its leases.
 #[derive(Debug)]
-pub(super) struct Leases {
+pub(crate) struct Leases {
     total: u32,
     lease: f64,
     planner: Planner,
+    rules: Rules,
     /// Last lease before which a job was not accepted.
     refused_before: i64,
     coming: Vec<State>,
-    states: BTreeMap<u32, State>,
-    pending: Vec<u32>,
-    running: Vec<u32>,
+    /// Jobs that have arrived, by their numbers.
+    states: Vec<State>,
+    pub pending: Vec<u32>,
+    pub running: Vec<u32>,
     /// GPUs that are not guaranteed to any job in this lease.
     spot: i64,
     free: u32,
-    next: Option<i64>,
     pub records: Vec<ChronusRecord>,
 }
 
 impl Leases {
-    pub fn new(gpus: u32, lease_min: u32, planner: Planner) -> Self {
+    pub fn new(gpus: u32, lease: f64, planner: Planner, rules: Rules) -> Self {
         Leases {
             total: gpus,
-            lease: f64::from(lease_min.max(1)),
+            lease,
             planner,
+            rules,
             refused_before: -1,
             coming: Vec::new(),
-            states: BTreeMap::new(),
+            states: Vec::new(),
             pending: Vec::new(),
             running: Vec::new(),
             spot: i64::from(gpus),
             free: gpus,
-            next: None,
             records: Vec::new(),
         }
+    }
+
+    /// Adds a job, which arrives at the next [check](Leases::check) from its submission on.
+    pub fn submit(&mut self, job: State) {
+        self.coming.push(job);
+    }
+
+    /// Returns true if no job runs, waits or comes.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.pending.is_empty() && self.coming.is_empty()
+    }
+
+    /// Advances running jobs to `now`, where a lease may begin.
+    pub fn advance(&mut self, now: f64) {
+        self.run(now);
+        if now % self.lease == 0.0 {
+            self.begin_lease(now);
+        }
+    }
+
+    /// Checks new and waiting jobs.
+    pub fn check(&mut self, now: f64) {
+        self.arrive(now);
+        self.serve_pending(now);
     }
 
     /// Returns the number of the next lease. Numbers start at 0.
@@ -196,25 +223,24 @@ impl Leases {
     }
 
     fn state(&self, id: u32) -> &State {
-        &self.states[&id]
+        &self.states[id as usize]
     }
 
-    fn change<T>(&mut self, id: u32, f: impl FnOnce(&mut State) -> T) -> Option<T> {
-        self.states.get_mut(&id).map(f)
+    fn of(&mut self, id: u32) -> &mut State {
+        &mut self.states[id as usize]
     }
 
     /// Advances running jobs to `now`.
     fn run(&mut self, now: f64) {
         let (lease, at_lease) = (self.lease, now % self.lease == 0.0);
+        let log2 = self.rules.log2;
         let mut ended = Vec::new();
         for &id in &self.running {
-            let Some(s) = self.states.get_mut(&id) else {
-                continue;
-            };
+            let s = &mut self.states[id as usize];
             let ran = now - s.last;
-            let work = s.duration + s.overhead();
-            if ran + s.progress >= work {
-                let end = s.last + s.duration - s.progress + s.overhead();
+            let overhead = f64::from(s.resumed) * 0.5 * (1.0 + log2(s.gpus));
+            if ran + s.executed >= s.duration + overhead {
+                let end = s.last + s.duration - s.executed + overhead;
                 s.ran_until(end);
                 ended.push((id, end));
                 continue;
@@ -236,9 +262,7 @@ impl Leases {
         }
         for (id, end) in ended {
             self.running.retain(|r| *r != id);
-            let Some(s) = self.states.remove(&id) else {
-                continue;
-            };
+            let s = &self.states[id as usize];
             self.free += s.gpus;
             if s.guaranteed || s.forced {
                 self.spot += i64::from(s.gpus);
@@ -248,7 +272,6 @@ impl Leases {
                 end,
                 pending: s.waited,
                 executed: s.executed,
-                progress: s.progress,
                 preempted: s.preempted,
                 resumed: s.resumed,
                 expect: s.expect,
@@ -297,7 +320,10 @@ impl Leases {
             option,
             most: ((within + s.submit) / self.lease).floor() as i64 - number,
             need: s.need,
-            gpus: bin(s.gpus),
+            gpus: match self.rules.in_bins {
+                true => bin(s.gpus),
+                false => i64::from(s.gpus),
+            },
             value,
         };
         s.deadlines.iter().enumerate().map(row).collect()
@@ -321,31 +347,32 @@ impl Leases {
         let (mut rows, mut free) = self.rows(number);
         rows.sort_by(Row::by_value);
         let total = i64::from(self.total);
-        let mut planned = BTreeSet::new();
+        let (mut plans, mut all) = (BTreeMap::new(), true);
         for row in rows {
-            if planned.contains(&row.job) {
+            if plans.contains_key(&row.job) {
                 continue;
             }
-            if let Some(plan) = row.take(&mut free, total) {
-                planned.insert(row.job);
-                self.change(row.job, |s| {
-                    s.plan = Some(plan);
-                    s.option = row.option;
-                });
+            match row.take(&mut free, total) {
+                Some(plan) => _ = plans.insert(row.job, (row.option, plan)),
+                None => all = false,
+            }
+        }
+        if all || !self.rules.all_or_none {
+            for (job, (option, plan)) in plans {
+                let s = self.of(job);
+                (s.plan, s.option) = (Some(plan), option);
             }
         }
         let mut run = self.pending.clone();
         run.retain(|&id| {
-            let runs = self.change(id, |s| {
-                if s.priority != ACCEPTED {
-                    return false;
-                }
-                if s.plan.is_none() {
-                    s.priority = UNACCEPTED;
-                }
-                s.begin_plan()
-            });
-            runs == Some(true)
+            let s = self.of(id);
+            if s.priority != ACCEPTED {
+                return false;
+            }
+            if s.plan.is_none() {
+                s.priority = UNACCEPTED;
+            }
+            s.begin_plan()
         });
         run
     }
@@ -373,17 +400,13 @@ impl Leases {
             let plans = solve(&rows, &free, many, &plans)?;
             for (row, plan) in plans {
                 let Row { job, option, .. } = rows[row];
-                let runs = self.change(job, |s| {
-                    s.plan = Some(plan);
-                    s.option = option;
-                    s.begin_plan()
-                });
-                run.extend((runs == Some(true)).then_some(job));
+                let s = self.of(job);
+                (s.plan, s.option) = (Some(plan), option);
+                run.extend(s.begin_plan().then_some(job));
             }
         }
         for job in kept {
-            let runs = self.change(job, State::begin_plan);
-            run.extend((runs == Some(true)).then_some(job));
+            run.extend(self.of(job).begin_plan().then_some(job));
         }
         Some(run)
     }
@@ -424,17 +447,15 @@ impl Leases {
         let before = self.running.clone();
         let lease = self.lease;
         for id in std::mem::take(&mut self.running) {
-            self.free += self.state(id).gpus;
-            self.change(id, |s| {
-                s.guaranteed = false;
-                s.forced = false;
-                s.last = now;
-                let needed = s.needed(lease);
-                if s.priority == ACCEPTED && needed < s.need {
-                    s.drop_leases(s.need - needed);
-                    s.need = needed;
-                }
-            });
+            let s = &mut self.states[id as usize];
+            self.free += s.gpus;
+            (s.guaranteed, s.forced) = (false, false);
+            s.last = now;
+            let needed = s.needed(lease);
+            if s.priority == ACCEPTED && needed < s.need {
+                s.drop_leases(s.need - needed);
+                s.need = needed;
+            }
             self.pending.push(id);
         }
         let number = self.coming_lease(now, false);
@@ -448,32 +469,25 @@ impl Leases {
         }
         self.spot = i64::from(self.total);
         for id in selected {
-            let gpus = self.state(id).gpus;
-            self.spot -= i64::from(gpus);
-            self.free -= gpus.min(self.free);
-            self.change(id, |s| {
-                s.guaranteed = true;
-                s.need -= 1;
-            });
-            self.pending.retain(|p| *p != id);
-            self.running.push(id);
+            let s = self.of(id);
+            s.guaranteed = true;
+            s.need -= 1;
+            self.spot -= i64::from(self.state(id).gpus);
+            self.start(id);
         }
         self.count_switches(&before);
-        if self.states.values().any(|s| s.priority == UNACCEPTED) {
+        let mut all = self.pending.iter().chain(&self.running);
+        if all.any(|id| self.state(*id).priority == UNACCEPTED) {
             self.refused_before = number + 1;
         }
     }
 
     fn count_switches(&mut self, before: &[u32]) {
-        for id in self.running.clone() {
-            if !before.contains(&id) {
-                self.change(id, |s| s.resumed += 1);
-            }
+        for id in self.running.iter().filter(|id| !before.contains(id)) {
+            self.states[*id as usize].resumed += 1;
         }
-        for id in self.pending.clone() {
-            if before.contains(&id) {
-                self.change(id, |s| s.preempted += 1);
-            }
+        for id in self.pending.iter().filter(|id| before.contains(id)) {
+            self.states[*id as usize].preempted += 1;
         }
     }
 
@@ -489,11 +503,12 @@ impl Leases {
         let number = self.coming_lease(now, true);
         let (mut rows, free) = self.rows(number);
         for mut s in here {
-            let slow = 1.0 + (1.0 + libm::log2(f64::from(s.gpus))) * 0.5 / self.lease;
+            let slow = 1.0 + (1.0 + (self.rules.log2)(s.gpus)) * 0.5 / self.lease;
             s.estimate = (s.duration * slow * 1.1).trunc();
             s.need = (s.estimate / self.lease).ceil() as i64;
             s.last = now;
             s.waited = now - s.submit;
+            s.expect = s.deadlines.first().map_or(0.0, |d| d.0);
             if s.best_effort || s.deadlines.is_empty() {
                 s.priority = BEST_EFFORT;
                 s.plannable = false;
@@ -514,7 +529,7 @@ impl Leases {
                 }
             }
             self.pending.push(s.id);
-            self.states.insert(s.id, s);
+            self.states.push(s);
         }
     }
 
@@ -548,7 +563,8 @@ impl Leases {
 
     fn sort_pending(&mut self, order: impl Fn(&State, &State) -> Ordering) {
         let states = &self.states;
-        self.pending.sort_by(|a, b| order(&states[a], &states[b]));
+        let state = |id: &u32| &states[*id as usize];
+        self.pending.sort_by(|a, b| order(state(a), state(b)));
     }
 
     fn start(&mut self, id: u32) {
@@ -562,14 +578,13 @@ impl Leases {
         let before = self.running.clone();
         let number = self.coming_lease(now, true);
         let rest = number as f64 * self.lease - now;
-        if self.lease <= SHORT_LEASE {
+        if self.lease <= self.rules.short_lease {
             self.force(number, rest);
         }
-        for id in self.pending.clone() {
-            self.change(id, |s| {
-                s.waited_until(now);
-                s.judge(now);
-            });
+        for id in &self.pending {
+            let s = &mut self.states[*id as usize];
+            s.waited_until(now);
+            s.judge(now);
         }
         let forced: Vec<u32> = self
             .pending
@@ -587,7 +602,7 @@ impl Leases {
                 continue;
             }
             self.spot -= i64::from(gpus);
-            self.change(id, |s| s.last = now);
+            self.of(id).last = now;
             self.start(id);
         }
         self.sort_pending(|a, b| {
@@ -600,9 +615,9 @@ impl Leases {
         }
         for id in self.pending.clone() {
             let s = self.state(id);
-            let planned_only = self.lease > SHORT_LEASE && s.priority == ACCEPTED;
+            let planned_only = self.lease > self.rules.short_lease && s.priority == ACCEPTED;
             if s.gpus <= self.free && !planned_only {
-                self.change(id, |s| s.last = now);
+                self.of(id).last = now;
                 self.start(id);
             }
         }
@@ -611,33 +626,26 @@ impl Leases {
 
     /// Forces in jobs that were not accepted and that end within the lease.
     fn force(&mut self, number: i64, rest: f64) {
-        let states = &self.states;
-        let gpus = |id: &u32| i64::from(states[id].gpus);
-        let short = |id: &&u32| {
-            let s = &states[*id];
-            s.priority == UNACCEPTED && s.left() <= rest
-        };
-        let mut short: Vec<u32> = self.pending.iter().filter(short).copied().collect();
-        let press = |id: &u32| states[id].left() * f64::from(states[id].gpus);
+        let pending = || self.pending.iter().map(|id| self.state(*id));
+        let short = pending().filter(|s| s.priority == UNACCEPTED && s.left() <= rest);
+        let mut short: Vec<&State> = short.collect();
+        let press = |s: &State| s.left() * f64::from(s.gpus);
         short.sort_by(|a, b| press(a).total_cmp(&press(b)));
-        let bound = self.pending.iter().filter(|id| {
-            let s = &states[*id];
-            s.priority == ACCEPTED && s.forced
-        });
-        let mut spot = self.spot - bound.map(gpus).sum::<i64>();
+        let short: Vec<u32> = short.into_iter().map(|s| s.id).collect();
+        let bound = pending().filter(|s| s.priority == ACCEPTED && s.forced);
+        let mut spot = self.spot - bound.map(|s| i64::from(s.gpus)).sum::<i64>();
         for id in short {
-            let (asks, lease) = (i64::from(self.state(id).gpus), self.lease);
+            let (lease, s) = (self.lease, self.of(id));
+            let asks = i64::from(s.gpus);
             if asks > spot {
                 continue;
             }
             spot -= asks;
-            self.change(id, |s| {
-                s.forced = true;
-                s.plannable = false;
-                if s.submit >= (number - 1) as f64 * lease {
-                    s.priority = ACCEPTED;
-                }
-            });
+            s.forced = true;
+            s.plannable = false;
+            if s.submit >= (number - 1) as f64 * lease {
+                s.priority = ACCEPTED;
+            }
         }
     }
 
@@ -647,28 +655,26 @@ impl Leases {
         let mut victims = self.running.clone();
         victims.retain(|id| !self.state(*id).guaranteed && !self.state(*id).forced);
         for id in &victims {
-            self.change(*id, |s| s.judge(now));
+            self.of(*id).judge(now);
         }
-        let states = &self.states;
-        victims.sort_by(|a, b| states[a].by_key(&states[b]));
+        victims.sort_by(|a, b| self.state(*a).by_key(self.state(*b)));
         for id in victims {
             if wanted <= self.free {
                 break;
             }
-            self.free += self.state(id).gpus;
-            self.change(id, |s| {
-                s.last = now;
-                s.need = s.needed(lease);
-                let on = s.plan.iter().flatten().filter(|on| **on).count() as i64;
-                s.drop_leases(on - s.need);
-            });
+            let s = &mut self.states[id as usize];
+            self.free += s.gpus;
+            s.last = now;
+            s.need = s.needed(lease);
+            let on = s.plan.iter().flatten().filter(|on| **on).count() as i64;
+            s.drop_leases(on - s.need);
             self.running.retain(|r| *r != id);
             self.pending.push(id);
         }
     }
 
     /// Fills the free GPUs, regardless of the plans.
-    fn fill(&mut self) {
+    pub fn fill(&mut self) {
         if self.free == 0 {
             return;
         }
@@ -687,65 +693,4 @@ impl Leases {
 enum Fit {
     AsAsked(i64),
     Later(i64),
-}
-
-impl Program for Leases {
-    const TICK: f64 = 60.0;
-
-    fn ended(&self) -> usize {
-        self.records.len()
-    }
-
-    fn due(&self) -> Option<i64> {
-        self.next
-    }
-
-    fn step(&mut self, tick: i64, arrivals: &[Job]) {
-        let now = tick as f64;
-        let minutes = |seconds: i64| seconds as f64 / 60.0;
-        for job in arrivals {
-            let submit = minutes(job.submit);
-            let deadlines = job.deadlines.iter().map(|(at, v)| (at / 60.0 - submit, *v));
-            let deadlines: Vec<_> = deadlines.collect();
-            self.coming.push(State {
-                id: job.id,
-                number: job.number,
-                gpus: job.gpus,
-                submit,
-                duration: minutes(job.duration),
-                expect: deadlines.first().map_or(0.0, |d| d.0),
-                deadlines,
-                best_effort: job.best_effort,
-                need: 0,
-                estimate: 0.0,
-                progress: 0.0,
-                executed: 0.0,
-                waited: 0.0,
-                plan: None,
-                option: 0,
-                guaranteed: false,
-                forced: false,
-                overran: false,
-                plannable: false,
-                emergence: 0.0,
-                last: now,
-                resumed: 0,
-                preempted: 0,
-                priority: ACCEPTED,
-            });
-        }
-        self.run(now);
-        if now % self.lease == 0.0 {
-            self.begin_lease(now);
-        }
-        if tick % CHECK == 0 {
-            self.arrive(now);
-            self.serve_pending(now);
-        }
-        if tick % 2 == 1 {
-            self.fill();
-        }
-        let alive = !(self.running.is_empty() && self.pending.is_empty() && self.coming.is_empty());
-        self.next = alive.then_some(tick + 1);
-    }
 }
