@@ -25,6 +25,7 @@ mod case;
 mod chronus;
 mod clock;
 pub mod figure;
+mod node_sets;
 mod registry;
 pub mod verify;
 mod verify_error;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 pub(super) const SIZES: [u32; 16] = [1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 88, 128, 256];
 
 /// Returns the index of the bucket of this size.
-pub(super) fn bucket_of(size: u32) -> Option<usize> {
+fn bucket_of(size: u32) -> Option<usize> {
     SIZES.iter().position(|s| *s == size)
 }
 

@@ -1,40 +1,17 @@
 //! `gandiva` of the original: node sets for each GPU count, with time slices.
 
-use super::buddy::{SIZES, Shape, bucket_of, spread_over};
+use super::buddy::{SIZES, Shape, spread_over};
 use super::job::{Job, overhead};
 use super::slots::Slots;
 use super::{Program, Step};
-
-/// Nodes that jobs of one size share in turn.
-#[derive(Clone, Debug, Default)]
-struct NodeSet {
-    nodes: Vec<u32>,
-    /// Jobs in order of their turn. The first ones that fit run.
-    jobs: Vec<u32>,
-    /// Number of jobs that joined the set. Ends do not reduce it.
-    load: u32,
-    /// Maximum number of jobs that run at the same time.
-    capacity: u32,
-}
-
-impl NodeSet {
-    fn add(&mut self, job: u32) {
-        self.jobs.push(job);
-        self.load += 1;
-    }
-
-    fn running(&self) -> usize {
-        self.jobs.len().min(self.capacity as usize)
-    }
-}
+use crate::node_sets::NodeSets;
+use blox_core::{JobId, NodeId};
 
 /// Time slicing in node sets. Nodes move between job sizes by demand.
 pub struct Gandiva {
     /// Events are arrivals only. Node sets replace the placement.
     slots: Slots,
-    /// Node sets by job size, in the order of [`SIZES`].
-    sets: Vec<Vec<NodeSet>>,
-    free: Vec<u32>,
+    sets: NodeSets,
     executed: Vec<f64>,
     /// Jobs that had to wait for a set and have not ended. Their overhead is reset in each slice,
     /// even if they had no turn.
@@ -43,145 +20,23 @@ pub struct Gandiva {
 }
 
 impl Gandiva {
-    fn nodes_for(&self, size: u32) -> usize {
-        size.div_ceil(self.slots.shape.gpus_per_node) as usize
-    }
-
-    fn new_set(&mut self, size: u32) -> Option<NodeSet> {
-        let nodes = self.nodes_for(size);
-        (nodes <= self.free.len()).then(|| NodeSet {
-            nodes: self.free.drain(..nodes).collect(),
-            capacity: nodes as u32 * self.slots.shape.gpus_per_node / size,
-            ..NodeSet::default()
-        })
-    }
-
-    fn place(&mut self, job: u32, size: u32) -> bool {
-        let Some(at) = bucket_of(size) else {
-            return false;
-        };
-        let by_load = |list: &mut Vec<NodeSet>| list.sort_by_key(|s| s.load);
-        if !self.sets[at].is_empty() {
-            let mut head = self.sets[at].remove(0);
-            // Quirk: the program leaves the last place of a set empty here.
-            let fits = head.load + 1 < head.capacity;
-            if fits {
-                head.add(job);
-            }
-            self.sets[at].push(head);
-            if fits {
-                by_load(&mut self.sets[at]);
-                return true;
-            }
-        }
-        let set = self.new_set(size).or_else(|| {
-            let list = &mut self.sets[at];
-            (!list.is_empty()).then(|| list.remove(0))
-        });
-        let Some(mut set) = set else { return false };
-        set.add(job);
-        self.sets[at].push(set);
-        by_load(&mut self.sets[at]);
-        true
-    }
-
-    /// Moves nodes between job sizes according to their demand.
-    fn adjust(&mut self) {
-        let per_node = self.slots.shape.gpus_per_node as usize;
-        let sizes: Vec<(f64, f64)> = SIZES
-            .iter()
-            .zip(&self.sets)
-            .map(|(size, list)| {
-                let jobs: usize = list.iter().map(|s| s.jobs.len()).sum();
-                let nodes: usize = list.iter().map(|s| s.nodes.len()).sum();
-                (jobs as f64 * f64::from(*size), (nodes * per_node) as f64)
-            })
-            .collect();
-        let demand: f64 = sizes.iter().map(|(d, _)| d).sum();
-        for (at, &(wanted, has)) in sizes.iter().enumerate() {
-            if wanted == 0.0 {
-                continue;
-            }
-            let share = (wanted / demand * f64::from(self.slots.shape.gpus())).floor();
-            let more = share.min(wanted) - has;
-            let sets = (more.abs() / f64::from(SIZES[at])).ceil() as usize;
-            if more > 0.0 {
-                self.grow(at, sets);
-            } else if more < 0.0 {
-                self.shrink(at, sets);
-            }
-        }
-    }
-
-    fn grow(&mut self, at: usize, sets: usize) {
-        let mut last_failed = false;
-        for _ in 0..sets {
-            let new = self.new_set(SIZES[at]);
-            last_failed = new.is_none();
-            self.sets[at].extend(new);
-        }
-        // Quirk: the program redistributes jobs only if sets have several nodes or no nodes were
-        // left.
-        if last_failed || self.nodes_for(SIZES[at]) > 1 {
-            let mut jobs = Vec::new();
-            for set in self.sets[at].iter_mut().filter(|s| !s.jobs.is_empty()) {
-                jobs.append(&mut set.jobs);
-                set.load = 0;
-            }
-            self.deal(at, jobs);
-        }
-    }
-
-    fn shrink(&mut self, at: usize, sets: usize) {
-        let sets = sets.min(self.sets[at].len().saturating_sub(1));
-        let mut jobs = Vec::new();
-        for set in self.sets[at].drain(..sets) {
-            jobs.extend(set.jobs);
-            self.free.extend(set.nodes);
-        }
-        self.deal(at, jobs);
-    }
-
-    /// Adds each job to the set with the smallest load.
-    fn deal(&mut self, at: usize, jobs: Vec<u32>) {
-        for job in jobs {
-            self.sets[at][0].add(job);
-            self.sets[at].sort_by_key(|s| s.load);
-        }
-    }
-
     /// Ends the previous time slice. Returns true if nodes were released.
     fn slice(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) -> bool {
-        let turn = (now % 60.0).trunc() == 0.0;
-        let mut released = false;
-        for list in &mut self.sets {
-            for set in list.iter_mut() {
-                let running = set.running();
-                let mut done = Vec::new();
-                for &j in &set.jobs[..running.max(1).min(set.jobs.len())] {
-                    let (job, executed) = (&mut jobs[j as usize], &mut self.executed[j as usize]);
-                    *executed += (self.slots.elapsed - job.overhead).max(0.0);
-                    job.overhead = 0.0;
-                    if *executed >= job.duration {
-                        job.end = now - (*executed - job.duration);
-                        out.end(j, job.end, job.end, job.end > job.deadline);
-                        done.push(j);
-                    }
-                }
-                if turn && set.jobs.len() > running {
-                    set.jobs.rotate_left(running);
-                }
-                set.jobs.retain(|j| !done.contains(j));
-                self.slots.running.retain(|j| !done.contains(j));
-                self.waited.retain(|j| !done.contains(j));
-                if set.jobs.is_empty() {
-                    self.free.append(&mut set.nodes);
-                    released = true;
-                }
+        let mut done = Vec::new();
+        for &JobId(j) in self.sets.running().flat_map(|(_, _, jobs)| jobs) {
+            let (job, executed) = (&mut jobs[j as usize], &mut self.executed[j as usize]);
+            *executed += (self.slots.elapsed - job.overhead).max(0.0);
+            job.overhead = 0.0;
+            if *executed >= job.duration {
+                job.end = now - (*executed - job.duration);
+                out.end(j, job.end, job.end, job.end > job.deadline);
+                done.push(j);
             }
-            list.retain(|s| !s.nodes.is_empty());
         }
-        released
+        self.slots.running.retain(|j| !done.contains(j));
+        self.waited.retain(|j| !done.contains(j));
+        let turn = (now % 60.0).trunc() == 0.0;
+        self.sets.end_slice(turn, |job| !done.contains(&job.0))
     }
 }
 
@@ -193,8 +48,7 @@ impl Program for Gandiva {
         Gandiva {
             next: slots.events.next(),
             slots,
-            sets: vec![Vec::new(); SIZES.len()],
-            free: (0..shape.nodes()).collect(),
+            sets: NodeSets::new(&SIZES, shape.gpus_per_node, (0..shape.nodes()).map(NodeId)),
             executed: vec![0.0; jobs.len()],
             waited: Vec::new(),
         }
@@ -205,7 +59,7 @@ impl Program for Gandiva {
     }
 
     fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) {
-        self.adjust();
+        self.sets.adjust(self.slots.shape.gpus());
         let released = self.slice(now, jobs, out);
         for &j in &self.waited {
             jobs[j as usize].overhead = 0.0;
@@ -214,7 +68,7 @@ impl Program for Gandiva {
         for j in arrivals.start {
             let job = &mut jobs[j as usize];
             job.num_gpu = job.gpus;
-            if self.place(j, job.gpus) {
+            if self.sets.place(JobId(j), job.gpus) {
                 self.slots.running.push(j);
             } else {
                 self.slots.pending.push(j);
@@ -225,19 +79,18 @@ impl Program for Gandiva {
             // Quirk: the program skips the next job after each one that starts.
             let mut i = 0;
             while let Some(&j) = self.slots.pending.get(i) {
-                if self.place(j, jobs[j as usize].gpus) {
+                if self.sets.place(JobId(j), jobs[j as usize].gpus) {
                     self.slots.start(j);
                 }
                 i += 1;
             }
         }
-        for (size, list) in SIZES.iter().zip(&self.sets) {
-            for set in list {
-                for (k, &j) in (0u32..).zip(&set.jobs[..set.running()]) {
-                    let per_node = self.slots.shape.gpus_per_node;
-                    let spread = spread_over(&set.nodes, per_node, k * size, *size);
-                    out.runs.push((j, *size, spread));
-                }
+        let per_node = self.slots.shape.gpus_per_node;
+        for (size, set, jobs) in self.sets.running() {
+            let nodes: Vec<u32> = set.nodes.iter().map(|node| node.0).collect();
+            for (k, job) in (0u32..).zip(jobs) {
+                let spread = spread_over(&nodes, per_node, k * size, size);
+                out.runs.push((job.0, size, spread));
             }
         }
         let s = &mut self.slots;

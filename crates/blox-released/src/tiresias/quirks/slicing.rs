@@ -1,12 +1,12 @@
 //! The schedule `gandiva`: time slices on sets of nodes.
 
 use super::active;
+use crate::node_sets::{NodeSets as Sets, Set};
 use blox_core::{
-    JobId, JobQueue, JobRef, NodeId, Place, Policy, Request, SchedulingPolicy, Shape, Time,
-    Validity, View,
+    JobId, JobQueue, JobRef, Place, Policy, Request, SchedulingPolicy, Shape, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Gandiva's time slicing as the released simulator has it.
 ///
@@ -32,20 +32,10 @@ pub struct NodeSets;
 /// Node sets of the program.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SetState {
-    begun: bool,
-    free: VecDeque<NodeId>,
-    /// Sets by GPU count, in the order of [`ORDER`].
-    classes: Vec<Vec<Set>>,
+    /// The sets, from the first decision on.
+    sets: Option<Sets>,
     pending: Vec<JobId>,
     joined: BTreeMap<JobId, Joined>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Set {
-    nodes: Vec<NodeId>,
-    jobs: Vec<JobId>,
-    /// Number of jobs that joined the set. Ends do not reduce it.
-    load: usize,
 }
 
 /// Time at which a job joined a set.
@@ -60,170 +50,12 @@ pub struct Joined {
 /// GPU counts in the order of the program's dictionary.
 const ORDER: [u32; 9] = [16, 1, 2, 4, 24, 32, 8, 64, 12];
 
-/// Properties of all sets of one GPU count.
-#[derive(Clone, Copy)]
-struct Class {
-    gpus: usize,
-    /// Nodes per set.
-    nodes: usize,
-    /// Maximum number of jobs that run on a set at the same time.
-    capacity: usize,
-    gpus_a_node: usize,
-}
-
-impl Class {
-    fn of(gpus: u32, gpus_a_node: u32) -> Self {
-        let (gpus, gpus_a_node) = (gpus as usize, gpus_a_node.max(1) as usize);
-        let nodes = gpus.div_ceil(gpus_a_node);
-        Class {
-            gpus,
-            nodes,
-            capacity: nodes * gpus_a_node / gpus,
-            gpus_a_node,
-        }
-    }
-}
-
 impl SetState {
     /// Returns the time at which each live job joined a set.
     ///
     /// The program calls it the start of the job, although the job may still wait for its slice.
     pub fn joined(&self) -> impl Iterator<Item = (JobId, Joined)> + '_ {
         self.joined.iter().map(|(id, joined)| (*id, *joined))
-    }
-
-    /// Ends the slice of the first jobs of each set. Returns true if a set was removed.
-    ///
-    /// Ended jobs leave, lists rotate at full minutes, and empty sets are removed.
-    fn end_step(&mut self, view: View<'_>, classes: &[Class]) -> bool {
-        let turns = view.now().secs() % 60.0 == 0.0;
-        let mut released = false;
-        for (sets, class) in self.classes.iter_mut().zip(classes) {
-            for set in sets.iter_mut() {
-                if turns && set.jobs.len() > class.capacity {
-                    set.jobs.rotate_left(class.capacity);
-                }
-                set.jobs.retain(|id| active(view, *id).is_some());
-                if set.jobs.is_empty() {
-                    self.free.extend(set.nodes.drain(..));
-                    released = true;
-                }
-            }
-            sets.retain(|set| !set.jobs.is_empty());
-        }
-        self.joined.retain(|id, _| active(view, *id).is_some());
-        released
-    }
-
-    /// Finds a set for a job. Returns false if the job must wait.
-    fn place(&mut self, job: &JobRef<'_>, classes: &[Class]) -> bool {
-        let Some(c) = ORDER.iter().position(|g| *g == job.gpus().get()) else {
-            return false;
-        };
-        let (sets, class) = (&mut self.classes[c], classes[c]);
-        if !sets.is_empty() {
-            sets.rotate_left(1);
-            let last = sets.len() - 1;
-            if sets[last].load + 1 < class.capacity {
-                take(&mut sets[last], job.id());
-                sets.sort_by_key(|s| s.load);
-                return true;
-            }
-        }
-        if class.nodes <= self.free.len() {
-            let mut set = Set {
-                nodes: self.free.drain(..class.nodes).collect(),
-                ..Set::default()
-            };
-            take(&mut set, job.id());
-            sets.push(set);
-        } else if sets.is_empty() {
-            return false;
-        } else {
-            sets.rotate_left(1);
-            let last = sets.len() - 1;
-            take(&mut sets[last], job.id());
-        }
-        sets.sort_by_key(|s| s.load);
-        true
-    }
-
-    /// Grows or shrinks the sets of each GPU count to its share of the demand.
-    fn adjust(&mut self, classes: &[Class], all_gpus: u32) {
-        let jobs = |sets: &[Set]| sets.iter().map(|s| s.jobs.len()).sum::<usize>();
-        let sizes: Vec<(usize, usize)> = self
-            .classes
-            .iter()
-            .zip(classes)
-            .map(|(sets, class)| {
-                let nodes: usize = sets.iter().map(|s| s.nodes.len()).sum();
-                (jobs(sets) * class.gpus, nodes * class.gpus_a_node)
-            })
-            .collect();
-        let demand: usize = sizes.iter().map(|(asked, _)| asked).sum();
-        for (c, (asked, has)) in sizes.into_iter().enumerate() {
-            if asked == 0 {
-                continue;
-            }
-            let share = (asked as f64 / demand as f64 * f64::from(all_gpus)).floor() as usize;
-            let target = share.min(asked);
-            let sets_of = |gpus: usize| gpus.div_ceil(classes[c].gpus);
-            if target > has {
-                self.grow(c, classes[c], sets_of(target - has));
-            } else if target < has {
-                self.shrink(c, sets_of(has - target));
-            }
-        }
-    }
-
-    fn grow(&mut self, c: usize, class: Class, tries: usize) {
-        // The program's loop variable, which a successful iteration overwrites.
-        let mut leaked = 0;
-        for i in 1..=tries {
-            leaked = i;
-            if class.nodes <= self.free.len() {
-                self.classes[c].push(Set {
-                    nodes: self.free.drain(..class.nodes).collect(),
-                    ..Set::default()
-                });
-                leaked = class.nodes - 1;
-            }
-        }
-        if leaked == 0 {
-            return;
-        }
-        let mut jobs = Vec::new();
-        for set in self.classes[c].iter_mut().filter(|s| !s.jobs.is_empty()) {
-            jobs.append(&mut set.jobs);
-            set.load = 0;
-        }
-        deal(&mut self.classes[c], jobs);
-    }
-
-    fn shrink(&mut self, c: usize, count: usize) {
-        let sets = &mut self.classes[c];
-        let count = count.min(sets.len() - 1);
-        let mut jobs = Vec::new();
-        for set in sets.drain(..count) {
-            jobs.extend(set.jobs);
-            self.free.extend(set.nodes);
-        }
-        deal(sets, jobs);
-    }
-}
-
-fn take(set: &mut Set, job: JobId) {
-    set.jobs.push(job);
-    set.load += 1;
-}
-
-/// Gives each job to the set with the smallest load at that point.
-fn deal(sets: &mut [Set], jobs: Vec<JobId>) {
-    for job in jobs {
-        if let Some(first) = sets.first_mut() {
-            take(first, job);
-        }
-        sets.sort_by_key(|s| s.load);
     }
 }
 
@@ -237,20 +69,26 @@ impl Policy for NodeSets {
 
 impl SchedulingPolicy for NodeSets {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        let gpus_a_node = view.nodes().map(|n| n.gpu_count()).max().unwrap_or(1);
-        let classes = ORDER.map(|g| Class::of(g, gpus_a_node));
         let m = &mut *memory;
-        if !m.begun {
-            m.begun = true;
-            m.free = view.nodes().map(|n| n.id()).collect();
-            m.classes = vec![Vec::new(); ORDER.len()];
-        }
-        let released = m.end_step(view, &classes);
-        m.pending.retain(|id| active(view, *id).is_some());
+        let gpus_a_node = view
+            .nodes()
+            .map(|n| n.gpu_count())
+            .max()
+            .unwrap_or(1)
+            .max(1);
+        let sets = m.sets.get_or_insert_with(|| {
+            let nodes = view.nodes().map(|n| n.id());
+            Sets::new(&ORDER, gpus_a_node, nodes)
+        });
+        sets.per_node = gpus_a_node;
+        let stays = |id: JobId| active(view, id).is_some();
+        let released = sets.end_slice(view.now().secs() % 60.0 == 0.0, stays);
+        m.joined.retain(|id, _| stays(*id));
+        m.pending.retain(|id| stays(*id));
         let at = view.now();
         let known: BTreeSet<JobId> = m.joined.keys().chain(&m.pending).copied().collect();
         for job in view.active().filter(|j| !known.contains(&j.id())) {
-            if m.place(&job, &classes) {
+            if sets.place(job.id(), job.gpus().get()) {
                 let joined = Joined { at, waited: false };
                 m.joined.insert(job.id(), joined);
             } else {
@@ -260,7 +98,7 @@ impl SchedulingPolicy for NodeSets {
         let mut i = 0;
         while released && i < m.pending.len() {
             let job = view.job(m.pending[i]);
-            if job.is_some_and(|job| m.place(&job, &classes)) {
+            if job.is_some_and(|job| sets.place(job.id(), job.gpus().get())) {
                 // The next job moves to the index just visited.
                 let id = m.pending.remove(i);
                 m.joined.insert(id, Joined { at, waited: true });
@@ -268,14 +106,10 @@ impl SchedulingPolicy for NodeSets {
             i += 1;
         }
         // The program does this before the next step, and nothing happens in between.
-        m.adjust(&classes, view.installed_gpus().get());
-        for (sets, class) in m.classes.iter().zip(&classes) {
-            for set in sets {
-                for job in set.jobs.iter().take(class.capacity) {
-                    if let Some(job) = view.job(*job) {
-                        out.push(request(&job, set, class));
-                    }
-                }
+        sets.adjust(view.installed_gpus().get());
+        for (_, set, jobs) in sets.running() {
+            for job in jobs.iter().filter_map(|job| view.job(*job)) {
+                out.push(request(&job, set, gpus_a_node));
             }
         }
         out.stop_unlisted();
@@ -288,12 +122,12 @@ impl SchedulingPolicy for NodeSets {
 }
 
 /// Returns a request for the job on the nodes of its set.
-fn request(job: &JobRef<'_>, set: &Set, class: &Class) -> Request {
-    let mut left = class.gpus;
+fn request(job: &JobRef<'_>, set: &Set, gpus_a_node: u32) -> Request {
+    let mut left = job.gpus().get();
     let nodes = set.nodes.iter().map(|node| {
-        let here = left.min(class.gpus_a_node);
+        let here = left.min(gpus_a_node);
         left -= here;
-        (*node, here as u32)
+        (*node, here)
     });
     let mut shape = Shape::gpus(job.gpus());
     shape.place = Place::Nodes(nodes.collect());
