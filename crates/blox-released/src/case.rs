@@ -1,8 +1,11 @@
 //! Folder and files of a case.
 
 use crate::verify_error::VerifyError;
+use blox_sim::SimError;
 use blox_traces::Cells;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A folder with the inputs and the results of an original program.
@@ -22,27 +25,17 @@ impl Case {
     /// Fails if a file cannot be read, or if nothing is expected and no summary gives the reason.
     pub fn open(dir: &Path) -> Result<Self, VerifyError> {
         let expected = Cells::read(dir.join("expected.csv"))?;
-        let nothing = |what: &str| VerifyError::Bad {
-            path: expected.path().to_owned(),
-            what: what.to_owned(),
-        };
+        let nothing = |what: &str| VerifyError::bad(expected.path(), what);
         if expected.header().is_empty() {
             return Err(nothing("is empty, expected a header and a row a job"));
         }
         check_ids(&expected)?;
         let path = dir.join("summary.json");
         let summary = if path.is_file() {
-            let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
-                path: path.clone(),
-                error,
-            })?;
-            let bad = |what: String| VerifyError::Bad {
-                path: path.clone(),
-                what,
-            };
-            let summary: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+            let summary: Value = json(&path)?;
             if !summary.is_object() {
-                return Err(bad("is no object, expected names and values".to_owned()));
+                let what = "is no object, expected names and values";
+                return Err(VerifyError::bad(&path, what));
             }
             summary
         } else if expected.rows.is_empty() {
@@ -96,10 +89,12 @@ impl Case {
         own.into_iter()
             .chain(above)
             .find(is_one)
-            .ok_or_else(|| VerifyError::MissingInput {
-                case: self.dir.clone(),
-                name: name.to_owned(),
-            })
+            .ok_or_else(|| self.missing(name))
+    }
+
+    /// Returns true if the expected results have all of these columns.
+    pub(crate) fn has(&self, columns: &[&str]) -> bool {
+        columns.iter().all(|c| self.expected.has(c))
     }
 
     /// Reads an optional table of the case.
@@ -113,9 +108,22 @@ impl Case {
 
     /// Returns an error about a file of the case.
     pub fn bad(&self, file: &str, what: impl Into<String>) -> VerifyError {
-        VerifyError::Bad {
-            path: self.dir.join(file),
-            what: what.into(),
+        VerifyError::bad(&self.dir.join(file), what)
+    }
+
+    /// Returns the error that an input of the original is missing.
+    pub(crate) fn missing(&self, name: &str) -> VerifyError {
+        VerifyError::MissingInput {
+            case: self.dir.clone(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Returns the error that the simulation of the case failed.
+    pub(crate) fn failed(&self, error: impl Into<SimError>) -> VerifyError {
+        VerifyError::Simulation {
+            case: self.dir.clone(),
+            error: Box::new(error.into()),
         }
     }
 
@@ -126,16 +134,13 @@ impl Case {
     ///
     /// # Errors
     /// Fails if the file exists but cannot be read.
-    pub fn options(&self) -> Result<std::collections::BTreeMap<String, String>, VerifyError> {
+    pub fn options(&self) -> Result<BTreeMap<String, String>, VerifyError> {
         let files = ["options.txt", "OPTIONS.txt", "cmd.txt"].map(|f| self.dir.join(f));
         let Some(path) = files.into_iter().find(|p| p.is_file()) else {
             return Ok(Default::default());
         };
-        let text = std::fs::read_to_string(&path).map_err(|error| VerifyError::Read {
-            path: path.clone(),
-            error,
-        })?;
-        let mut options = std::collections::BTreeMap::new();
+        let text = read(&path)?;
+        let mut options = BTreeMap::new();
         for line in text.lines() {
             let (line, mark) = match line.trim_start().strip_prefix('#') {
                 // Constants of the program that were changed for the case.
@@ -212,12 +217,40 @@ impl Case {
     }
 }
 
+/// Reads a text file.
+pub(crate) fn read(path: &Path) -> Result<String, VerifyError> {
+    std::fs::read_to_string(path).map_err(|error| VerifyError::Read {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+/// Reads a JSON file.
+pub(crate) fn json<T: DeserializeOwned>(path: &Path) -> Result<T, VerifyError> {
+    serde_json::from_str(&read(path)?).map_err(|e| VerifyError::bad(path, e.to_string()))
+}
+
+/// Returns the value of an option in any of its spellings, as the next word or after `=`.
+pub(crate) fn option<'a>(command: &'a str, names: &[&str]) -> Option<&'a str> {
+    let mut words = command.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, words.peek().copied()),
+        };
+        if names.contains(&name) && value.is_some() {
+            return value;
+        }
+    }
+    None
+}
+
 /// Checks that no job has two rows, as such a job could hide a missing one.
 fn check_ids(expected: &Cells) -> Result<(), VerifyError> {
     let Ok(id) = expected.column("job_id") else {
         return Ok(());
     };
-    let mut lines = std::collections::BTreeMap::new();
+    let mut lines = BTreeMap::new();
     for (r, row) in expected.rows.iter().enumerate() {
         if let Some(line) = lines.insert(&row[id], expected.line(r)) {
             let as_before = format!("another than on line {line}, a row a job");
@@ -225,4 +258,17 @@ fn check_ids(expected: &Cells) -> Result<(), VerifyError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::option;
+
+    #[test]
+    fn options_are_words_or_follow_an_equals_sign() {
+        let command = "x.py -s lucid --placer=random";
+        assert_eq!(option(command, &["-s", "--scheduler"]), Some("lucid"));
+        assert_eq!(option(command, &["-p", "--placer"]), Some("random"));
+        assert_eq!(option(command, &["-e", "--experiment-name"]), None);
+    }
 }

@@ -5,8 +5,16 @@
 //! `inputs/` folder of it or of a folder above.
 
 pub use crate::case::Case;
+pub(crate) use crate::case::{json, option, read};
 pub use crate::verify_error::VerifyError;
 
+use crate::blox::verify as blox;
+use crate::elasticflow::verify as elasticflow;
+use crate::gavel::verify::{self as gavel, shockwave};
+use crate::lucid::verify as lucid;
+use crate::sia::verify as sia;
+use crate::synergy::verify as synergy;
+use crate::tiresias::verify as tiresias;
 use blox_sim::Report;
 use blox_sim::results::Fingerprint;
 use std::collections::BTreeSet;
@@ -109,6 +117,45 @@ impl Compared {
         }
     }
 
+    /// Compares the numbers of a row, in those columns that the case has.
+    pub(crate) fn numbers<'a>(
+        &mut self,
+        what: &str,
+        case: &Case,
+        row: &[String],
+        columns: impl IntoIterator<Item = (&'a str, Option<f64>)>,
+    ) {
+        for (column, found) in columns {
+            if let Ok(c) = case.expected.column(column) {
+                self.number(what, column, &row[c], found);
+            }
+        }
+    }
+
+    /// Compares the texts of a row, in those columns that the case has.
+    pub(crate) fn texts(
+        &mut self,
+        what: &str,
+        case: &Case,
+        row: &[String],
+        columns: &[(&str, &str)],
+    ) {
+        for (column, found) in columns {
+            if let Ok(c) = case.expected.column(column) {
+                self.text(what, column, &row[c], found);
+            }
+        }
+    }
+
+    /// Compares the number of rows with that of jobs. `column` identifies the jobs.
+    pub(crate) fn count(&mut self, column: &str, case: &Case, jobs: usize) {
+        let rows = case.expected.rows.len();
+        if rows != jobs {
+            let (expected, found) = (number_of(rows, "row"), number_of(jobs, "job"));
+            self.differ("all jobs", column, &expected, &found);
+        }
+    }
+
     /// Compares those figures that the summary has.
     pub(crate) fn figures(
         &mut self,
@@ -139,36 +186,57 @@ impl Compared {
 }
 
 /// Returns a count with its noun, such as `1 row` or `2 rows`.
-pub(crate) fn number_of(count: usize, what: &str) -> String {
+fn number_of(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         n => format!("{n} {what}s"),
     }
 }
 
-/// Comparison of the cases of one system.
-pub(crate) trait System {
-    fn name(&self) -> &'static str;
-    /// Returns true if the case's files show that it belongs to this system.
-    fn recognises(&self, case: &Case) -> bool;
-    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError>;
+/// Comparison of one kind of cases of a system.
+struct Kind {
+    system: &'static str,
+    /// Returns true if the case's files show that it is of this kind.
+    recognises: fn(&Case) -> bool,
+    compare: Compare,
 }
 
-const SYSTEMS: &[&dyn System] = &[
-    &crate::blox::verify::Blox,
+/// Runs a case and compares it. The flag is true if every round must be visited.
+type Compare = fn(&Case, bool, &mut Compared) -> Result<(), VerifyError>;
+
+const fn kind(system: &'static str, recognises: fn(&Case) -> bool, compare: Compare) -> Kind {
+    Kind {
+        system,
+        recognises,
+        compare,
+    }
+}
+
+/// All kinds of cases, by system. The last kind of a system has its cases that are not recognised.
+const KINDS: [Kind; 11] = [
+    kind("blox", blox::recognises, blox::compare),
     // Comes before ElasticFlow, whose cases of Chronus share some columns.
-    &crate::lucid::verify::Lucid,
-    &crate::elasticflow::verify::ElasticFlow,
-    &crate::gavel::verify::Gavel,
-    &crate::gavel::verify::Shockwave,
-    &crate::sia::verify::Sia,
-    &crate::synergy::verify::Synergy,
-    &crate::tiresias::verify::Tiresias,
+    kind("lucid", lucid::chronus::recognises, lucid::chronus::compare),
+    kind("lucid", lucid::energy::recognises, lucid::energy::compare),
+    kind("lucid", lucid::recognises, lucid::compare),
+    kind(
+        "elasticflow",
+        elasticflow::chronus::recognises,
+        elasticflow::chronus::compare,
+    ),
+    kind("elasticflow", elasticflow::recognises, elasticflow::compare),
+    kind("gavel", gavel::recognises, gavel::compare),
+    kind("shockwave", shockwave::recognises, shockwave::compare),
+    kind("sia", sia::recognises, sia::compare),
+    kind("synergy", synergy::recognises, synergy::compare),
+    kind("tiresias", tiresias::recognises, tiresias::compare),
 ];
 
 /// Returns the systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {
-    SYSTEMS.iter().map(|s| s.name()).collect()
+    let mut names: Vec<_> = KINDS.iter().map(|k| k.system).collect();
+    names.dedup();
+    names
 }
 
 /// Returns the folders of cases at or below a folder, in order of their paths.
@@ -248,19 +316,24 @@ fn compare_as(
         name: name.map(str::to_owned),
         known: names().join(", "),
     };
-    let by_name = |name: &str| SYSTEMS.iter().find(|s| s.name().eq_ignore_ascii_case(name));
-    let system = match system {
+    let recognised = |kind: &&Kind| (kind.recognises)(&case);
+    let by_name = |name: &str| {
+        let named = |kind: &&Kind| kind.system.eq_ignore_ascii_case(name);
+        let mut kinds = KINDS.iter().filter(named);
+        kinds.clone().find(recognised).or(kinds.next_back())
+    };
+    let kind = match system {
         Some(name) => by_name(name).ok_or_else(|| unknown(Some(name)))?,
         None => {
             let folder = case.folders_above();
-            SYSTEMS
-                .iter()
-                .find(|s| s.recognises(&case))
+            let by_files = KINDS.iter().find(recognised);
+            by_files
                 .or_else(|| folder.iter().find_map(|name| by_name(name)))
                 .ok_or_else(|| unknown(folder.first().map(String::as_str)))?
         }
     };
-    let mut compared = system.compare(&case, every_round)?;
+    let mut compared = Compared::of(&case, kind.system);
+    (kind.compare)(&case, every_round, &mut compared)?;
     let open = |c: &&String| !KEYS.contains(&c.as_str()) && !compared.columns.contains(*c);
     let rows = !case.expected.rows.is_empty();
     let header = rows.then(|| case.expected.header().iter());
@@ -270,10 +343,7 @@ fn compare_as(
     if compared.values == 0 && compared.differences.is_empty() {
         return Err(case.bad(
             "expected.csv",
-            format!(
-                "has nothing that cases of {} are compared by",
-                system.name()
-            ),
+            format!("has nothing that cases of {} are compared by", kind.system),
         ));
     }
     Ok(compared)

@@ -1,6 +1,6 @@
 //! Errors of comparisons with original programs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Reason for which a case could not be compared. Such a case must not be skipped.
 #[derive(Debug, thiserror::Error)]
@@ -54,4 +54,14 @@ pub enum VerifyError {
         /// Error of the simulation.
         error: Box<blox_sim::SimError>,
     },
+}
+
+impl VerifyError {
+    /// Returns the error that a file is invalid.
+    pub(crate) fn bad(path: &Path, what: impl Into<String>) -> Self {
+        VerifyError::Bad {
+            path: path.to_owned(),
+            what: what.into(),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Cases of Blox's released simulator.
 
 use crate::blox;
-use crate::verify::{Case, Compared, System, VerifyError};
+use crate::verify::{Case, Compared, VerifyError};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
 use blox_sim::results::Fingerprint;
@@ -11,54 +11,45 @@ use blox_sim::{Measure, Report, Simulation};
 use blox_traces::{Format, open_file};
 use std::collections::BTreeMap;
 
-pub(crate) struct Blox;
+pub(crate) fn recognises(case: &Case) -> bool {
+    let settings = ["load_jobs_per_hour", "tracked_ids"];
+    case.has(&["first_launch_s", "first_metric_s", "responsiveness_s"])
+        || settings.iter().all(|s| case.summary.get(s).is_some())
+}
 
-impl System for Blox {
-    fn name(&self) -> &'static str {
-        "blox"
+pub(crate) fn compare(
+    case: &Case,
+    every_round: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let settings = Settings::of(case)?;
+    let path = case.input("jobs.csv")?;
+    let jobs = || open_file(&path, Some(Format::BloxJobs)).map_err(|e| case.failed(e));
+    let ids = whole_ids(&mut jobs()?).map_err(|e| case.failed(e))?;
+    let (first, last) = settings.tracked;
+    let measure = match &ids {
+        Some(ids) => Measure::of_ids(ids, first..=last),
+        None => Measure::Ids(
+            first.try_into().unwrap_or(u32::MAX),
+            last.try_into().unwrap_or(u32::MAX),
+        ),
+    };
+    let mut jobs = jobs()?;
+    let mut sim = Simulation::new(settings.cluster.clone())
+        .measure(measure)
+        .keep_rounds(true)
+        .visiting_every_round(every_round)
+        .collector(Fingerprint::default());
+    if let Some(speed) = settings.speed {
+        sim = sim.execution(speed);
     }
-
-    fn recognises(&self, case: &Case) -> bool {
-        let e = &case.expected;
-        let columns = ["first_launch_s", "first_metric_s", "responsiveness_s"];
-        let settings = ["load_jobs_per_hour", "tracked_ids"];
-        columns.iter().all(|c| e.has(c)) || settings.iter().all(|s| case.summary.get(s).is_some())
-    }
-
-    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
-        let settings = Settings::of(case)?;
-        let path = case.input("jobs.csv")?;
-        let simulation = |error| VerifyError::Simulation {
-            case: case.dir().to_owned(),
-            error: Box::new(error),
-        };
-        let jobs = || open_file(&path, Some(Format::BloxJobs)).map_err(|e| simulation(e.into()));
-        let ids = whole_ids(&mut jobs()?).map_err(|e| simulation(e.into()))?;
-        let (first, last) = settings.tracked;
-        let measure = match &ids {
-            Some(ids) => Measure::of_ids(ids, first..=last),
-            None => Measure::Ids(
-                first.try_into().unwrap_or(u32::MAX),
-                last.try_into().unwrap_or(u32::MAX),
-            ),
-        };
-        let mut jobs = jobs()?;
-        let mut sim = Simulation::new(settings.cluster.clone())
-            .measure(measure)
-            .keep_rounds(true)
-            .visiting_every_round(every_round)
-            .collector(Fingerprint::default());
-        if let Some(speed) = settings.speed {
-            sim = sim.execution(speed);
-        }
-        let report = sim.run(settings.scheduler, &mut jobs).map_err(simulation)?;
-        let mut compared = Compared::of(case, self.name());
-        compared.ran(&report);
-        compare_jobs(case, &report, ids.as_deref(), settings.round, &mut compared)?;
-        compare_rounds(case, &report, &mut compared)?;
-        compare_figures(case, &report, settings.round, &mut compared)?;
-        Ok(compared)
-    }
+    let report = sim.run(settings.scheduler, &mut jobs);
+    let report = report.map_err(|e| case.failed(e))?;
+    out.ran(&report);
+    compare_jobs(case, &report, ids.as_deref(), settings.round, out)?;
+    compare_rounds(case, &report, out)?;
+    compare_figures(case, &report, settings.round, out)?;
+    Ok(())
 }
 
 struct Settings {
@@ -205,11 +196,7 @@ fn compare_jobs(
             ("gpus", Some(f64::from(j.gpus))),
             ("duration_s", Some(j.duration.secs())),
         ];
-        for (column, found) in columns {
-            if let Ok(c) = e.column(column) {
-                out.number(&what, column, &row[c], found);
-            }
-        }
+        out.numbers(&what, case, row, columns);
         if let Ok(c) = e.column("status") {
             let found = if j.finish.is_some() {
                 "finished"
@@ -246,7 +233,7 @@ fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<()
         out.notes.push(note.to_owned());
         return Ok(());
     };
-    let (time, count) = (table.column("time_s")?, table.column("num_preemptions")?);
+    let [time, count] = table.columns(["time_s", "num_preemptions"])?;
     let mut expected = BTreeMap::new();
     for r in 0..table.rows.len() {
         let n = table.number(r, count)?;

@@ -1,45 +1,35 @@
 //! Cases of ElasticFlow's released scheduler and its baselines.
 
-mod chronus;
+pub(crate) mod chronus;
 
 use crate::elasticflow::{self, Algorithm, Outcome, PlannedEnd, files};
-use crate::verify::{Case, Compared, System, VerifyError, number_of};
+use crate::verify::{Case, Compared, VerifyError};
 use blox_core::JobSpec;
-use blox_sim::SimError;
+use blox_sim::workload::WorkloadError;
 use blox_traces::scaling::ScalingTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
-pub(crate) struct ElasticFlow;
+pub(crate) fn recognises(case: &Case) -> bool {
+    case.has(&["job_idx", "real_finish", "deadline_met", "last_num_gpu"])
+}
 
-impl System for ElasticFlow {
-    fn name(&self) -> &'static str {
-        "elasticflow"
+/// Compares the case. The programs run directly and have no rounds to skip.
+pub(crate) fn compare(
+    case: &Case,
+    _every_round: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let run = Run::of(case)?;
+    let never = AtomicBool::new(false);
+    let outcome = run.algorithm.run(run.shape, run.slot, &run.jobs, &never);
+    let outcome = outcome.unwrap_or_default();
+    let ends = outcome.ends.iter().map(|e| (e.job, *e)).collect();
+    compare_jobs(case, &run, &outcome, &ends, out)?;
+    if run.algorithm == Algorithm::Themis {
+        excuse_ties(case, &run, &ends, out)?;
     }
-
-    fn recognises(&self, case: &Case) -> bool {
-        let e = &case.expected;
-        let has = |columns: [&str; 4]| columns.iter().all(|c| e.has(c));
-        has(["job_idx", "real_finish", "deadline_met", "last_num_gpu"]) || chronus::recognises(case)
-    }
-
-    /// Compares the case. The programs run directly and have no rounds to skip.
-    fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
-        if chronus::recognises(case) {
-            return chronus::compare(case, self.name());
-        }
-        let run = Run::of(case)?;
-        let mut compared = Compared::of(case, self.name());
-        let never = AtomicBool::new(false);
-        let outcome = run.algorithm.run(run.shape, run.slot, &run.jobs, &never);
-        let outcome = outcome.unwrap_or_default();
-        let ends = outcome.ends.iter().map(|e| (e.job, *e)).collect();
-        compare_jobs(case, &run, &outcome, &ends, &mut compared)?;
-        if run.algorithm == Algorithm::Themis {
-            excuse_ties(case, &run, &ends, &mut compared)?;
-        }
-        Ok(compared)
-    }
+    Ok(())
 }
 
 /// Tolerance of the aggregates of a run whose shares are not unique.
@@ -152,10 +142,7 @@ impl Run {
             .get("trace_file")
             .ok_or_else(|| bad("trace_file is missing, expected the name of a trace".to_owned()))?;
         let trace = trace.rsplit('/').next().unwrap_or_default();
-        let failed = |e: blox_sim::workload::WorkloadError| VerifyError::Simulation {
-            case: case.dir().to_owned(),
-            error: Box::new(SimError::Workload(e)),
-        };
+        let failed = |e: WorkloadError| case.failed(e);
         let (switches, nodes_per_switch, gpus_per_node) =
             files::read_cluster(case.input("cluster_spec.csv")?).map_err(failed)?;
         let shape = elasticflow::Shape {
@@ -171,15 +158,13 @@ impl Run {
         for (row, job) in &mut numbered {
             if !algorithm.profile(job, &table, gpu_type) {
                 let extras = job.extras();
-                return Err(VerifyError::Bad {
-                    path,
-                    what: format!(
-                        "line {}: no throughputs of {} with batch size {}",
-                        *row + 2,
-                        extras.model.as_deref().unwrap_or("a model without name"),
-                        extras.batch_size.unwrap_or_default()
-                    ),
-                });
+                let what = format!(
+                    "line {}: no throughputs of {} with batch size {}",
+                    *row + 2,
+                    extras.model.as_deref().unwrap_or("a model without name"),
+                    extras.batch_size.unwrap_or_default()
+                );
+                return Err(VerifyError::bad(&path, what));
             }
         }
         numbered.sort_by_key(|(_, job)| job.submit);
@@ -239,11 +224,7 @@ fn compare_jobs(
             _ => missed += 1,
         }
         let model = extras.model.as_deref().unwrap_or_default();
-        for (column, found) in [("outcome", fate), ("model", model)] {
-            if let Ok(c) = e.column(column) {
-                out.text(&what, column, &row[c], found);
-            }
-        }
+        out.texts(&what, case, row, &[("outcome", fate), ("model", model)]);
         let submit = spec.submit.secs();
         let in_time = f64::from(u8::from(fate == "finished"));
         let mut columns = vec![
@@ -266,18 +247,9 @@ fn compare_jobs(
         if run.algorithm.is_elastic() && !rejected {
             columns.push(("real_finish", end.map(|e| e.exact)));
         }
-        for (column, found) in columns {
-            if let Ok(c) = e.column(column) {
-                out.number(&what, column, &row[c], found);
-            }
-        }
+        out.numbers(&what, case, row, columns);
     }
-    let more = by_row.iter().flatten().count();
-    if more > 0 {
-        let expected = number_of(e.rows.len(), "row");
-        let found = number_of(run.rows.len(), "job");
-        out.differ("all jobs", "job_idx", &expected, &found);
-    }
+    out.count("job_idx", case, run.rows.len());
     let times = ends
         .values()
         .map(|e| e.at - run.jobs[e.job as usize].submit.secs());

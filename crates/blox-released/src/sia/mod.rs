@@ -82,6 +82,15 @@ impl DecisionTrigger for AfterOne {
     }
 }
 
+/// Returns a composition with rounds of this length, if it is above 0.
+fn in_rounds(name: &str, round: Seconds) -> Composition {
+    let base = Composition::new(name);
+    match AfterOne::every(round) {
+        Some(rounds) => base.trigger(rounds),
+        None => base,
+    }
+}
+
 /// Sia as released, in rounds of 60 s. It knows the true step times of rigid jobs.
 pub fn sia(applications: Applications) -> Pipeline {
     sia_every(Seconds::new(60.0), applications)
@@ -89,20 +98,16 @@ pub fn sia(applications: Applications) -> Pipeline {
 
 /// Returns [`sia`] with another round length, above 0.
 pub fn sia_every(round: Seconds, applications: Applications) -> Pipeline {
-    let base = Composition::new("sia");
-    let base = match AfterOne::every(round) {
-        Some(rounds) => base.trigger(rounds),
-        None => base,
-    };
     let scores = TrueRates {
-        others: ReleasedScores::default(),
+        others: ReleasedScores,
         applications: Arc::new(applications),
     };
     let mut policy = Sia::new(scores).settling(Canonical).searching(1 << 24);
     for (gpu_type, nodes) in MOST_NODES {
         policy = policy.on_nodes(gpu_type, nodes);
     }
-    base.scheduling(policy)
+    in_rounds("sia", round)
+        .scheduling(policy)
         .placement(RoundAndRound)
         .build()
         .expect(crate::ONCE)

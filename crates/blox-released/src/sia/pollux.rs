@@ -8,10 +8,10 @@
 //! every job is equal, given the original's interpolated step times of placements that were not
 //! measured.
 
-use super::AfterOne;
+use super::in_rounds;
 use blox_core::{
-    Assignment, Composition, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef,
-    NodeId, Pipeline, PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape,
+    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, NodeId,
+    Pipeline, PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape,
     Stateless, Validity, View,
 };
 use blox_sim::execution::training::{Application, Applications};
@@ -22,12 +22,8 @@ use std::sync::Arc;
 
 /// Builds a pipeline with rounds of length `round`.
 fn over(name: &str, round: Seconds, policy: impl SchedulingPolicy + 'static) -> Pipeline {
-    let base = Composition::new(name);
-    let base = match AfterOne::every(round) {
-        Some(rounds) => base.trigger(rounds),
-        None => base,
-    };
-    base.scheduling(policy)
+    in_rounds(name, round)
+        .scheduling(policy)
         .placement(MostFree)
         .build()
         .expect(crate::ONCE)

@@ -25,11 +25,6 @@ impl RecordedFits {
         self.by_profile.values().any(|p| p == params)
     }
 
-    /// Returns the number of recorded fits.
-    pub fn len(&self) -> usize {
-        self.by_profile.len()
-    }
-
     /// Returns true if there are no recorded fits.
     pub fn is_empty(&self) -> bool {
         self.by_profile.is_empty()

@@ -1,17 +1,15 @@
 //! Cases of Chronus on its greedy path, as no commercial solver was available.
 
 use crate::elasticflow::{self, files};
-use crate::verify::{Case, Compared, VerifyError, number_of};
-use blox_sim::SimError;
+use crate::verify::{Case, Compared, VerifyError};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-pub(super) fn recognises(case: &Case) -> bool {
-    let columns = ["total_executed_time", "gt_miss_ddl", "queue_priority"];
-    columns.iter().all(|c| case.expected.has(c))
+pub(crate) fn recognises(case: &Case) -> bool {
+    case.has(&["total_executed_time", "gt_miss_ddl", "queue_priority"])
 }
 
-pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, VerifyError> {
+pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), VerifyError> {
     let options = case.options()?;
     let number = |name: &str, otherwise: Option<f64>| {
         let found = options.get(name).map(|v| v.parse::<f64>().ok());
@@ -39,11 +37,7 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
         .get("trace")
         .map_or("chronus_trace.csv", String::as_str);
     let trace = trace.rsplit('/').next().unwrap_or_default();
-    let jobs =
-        files::read_chronus_trace(case.input(trace)?).map_err(|e| VerifyError::Simulation {
-            case: case.dir().to_owned(),
-            error: Box::new(SimError::Workload(e)),
-        })?;
+    let jobs = files::read_chronus_trace(case.input(trace)?).map_err(|e| case.failed(e))?;
     let mut numbered: Vec<_> = jobs.into_iter().enumerate().collect();
     numbered.sort_by_key(|(_, job)| job.submit);
     let (rows_of, jobs): (Vec<usize>, Vec<_>) = numbered.into_iter().unzip();
@@ -51,7 +45,6 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
     let rows = outcome.unwrap_or_default().rows;
     let by_row: BTreeMap<usize, &elasticflow::ChronusRecord> =
         rows.iter().map(|r| (rows_of[r.job as usize], r)).collect();
-    let mut out = Compared::of(case, system);
     out.notes.push("compared job by job, exactly: waiting and executed time, progress, end, preemptions, resumptions, expected time, final priority; the deadline ratio; where a job runs changes none of them".to_owned());
     let e = &case.expected;
     let id = e.column("job_id")?;
@@ -62,7 +55,7 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
             continue;
         };
         out.jobs += 1;
-        for (column, found) in [
+        let columns = [
             ("pending_time", row.pending),
             ("total_executed_time", row.executed),
             ("progress", row.executed),
@@ -71,16 +64,11 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
             ("resume", f64::from(row.resumed)),
             ("expect_time", row.expect),
             ("queue_priority", f64::from(row.priority)),
-        ] {
-            if let Ok(c) = e.column(column) {
-                out.number(&what, column, &expected[c], Some(found));
-            }
-        }
+        ];
+        let columns = columns.map(|(column, found)| (column, Some(found)));
+        out.numbers(&what, case, expected, columns);
     }
-    if (out.jobs as usize) < rows.len() {
-        let (expected, found) = (number_of(e.rows.len(), "row"), number_of(rows.len(), "job"));
-        out.differ("all jobs", "job_id", &expected, &found);
-    }
+    out.count("job_id", case, rows.len());
     let met = rows
         .iter()
         .filter(|r| r.end - jobs[r.job as usize].submit.secs() <= r.expect);
@@ -89,5 +77,5 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
     if let Some(expected) = said {
         out.number("summary", "ddl_satis_ratio", expected, Some(ratio));
     }
-    Ok(out)
+    Ok(())
 }

@@ -10,12 +10,11 @@
 mod compared;
 mod policy;
 mod recorded;
-mod shockwave;
+pub(crate) mod shockwave;
 
 use crate::gavel::{self, AsGavel, Outcome, Pool, Settings, Shares};
-use crate::verify::{Case, Compared, System, VerifyError};
+use crate::verify::{Case, Compared, VerifyError, option};
 use blox_core::{JobSpec, Seconds, Time};
-use blox_sim::SimError;
 use blox_sim::workload::{Jobs, Workload, WorkloadError};
 use blox_traces::formats::gavel as files;
 use policy::Policy;
@@ -23,29 +22,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub(crate) use shockwave::Shockwave;
+pub(crate) fn recognises(case: &Case) -> bool {
+    case.has(&["job_type", "scale_factor", "first_scheduled", "rounds"])
+}
 
-pub(crate) struct Gavel;
-
-impl System for Gavel {
-    fn name(&self) -> &'static str {
-        "gavel"
-    }
-
-    fn recognises(&self, case: &Case) -> bool {
-        let has = |c: &str| case.expected.has(c);
-        ["job_type", "scale_factor", "first_scheduled", "rounds"]
-            .into_iter()
-            .all(has)
-    }
-
-    /// Compares the case. The program visits its own rounds, so `every_round` has no effect.
-    fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
-        let mut out = Compared::of(case, self.name());
-        let (run, policy) = Run::of(case)?;
-        compared::compare(&run, case, policy, true, &mut out)?;
-        Ok(out)
-    }
+/// Compares the case. The program visits its own rounds, so `every_round` has no effect.
+pub(crate) fn compare(
+    case: &Case,
+    _every_round: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let (run, policy) = Run::of(case)?;
+    compared::compare(&run, case, policy, true, out)
 }
 
 /// Inputs of Gavel's program.
@@ -64,7 +52,7 @@ impl Run {
         let numbers = |name| by_type(case, name, case.text(name)?, "8:16:24");
         let pools = pools(numbers("cluster")?, numbers("gpus_per_server")?);
         let oracle = throughputs(case, "simulation_throughputs.json")?;
-        let oracle = files::Oracle::read(oracle).map_err(|e| failed(case, e))?;
+        let oracle = files::Oracle::read(oracle).map_err(|e| case.failed(e))?;
         let trace = case.text_if_there("trace")?;
         let range = |text: &str| {
             let (from, to) = text.split_once(':')?;
@@ -81,7 +69,7 @@ impl Run {
         let jobs = match (trace, window) {
             (Some(trace), _) => {
                 let trace = case.input(file_name(trace))?;
-                let jobs = files::read_jobs(trace, &oracle).map_err(|e| failed(case, e))?;
+                let jobs = files::read_jobs(trace, &oracle).map_err(|e| case.failed(e))?;
                 Some(exact(case, jobs)?)
             }
             (None, None) => Some(listed(case, &oracle)?),
@@ -132,7 +120,7 @@ impl compared::Released for Run {
             )),
         };
         let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
-        gavel::run(&self.settings, AsGavel, shares, jobs).map_err(|e| failed(case, e))
+        gavel::run(&self.settings, AsGavel, shares, jobs).map_err(|e: WorkloadError| case.failed(e))
     }
 
     fn is_blind(&self) -> bool {
@@ -175,8 +163,7 @@ impl compared::Released for Run {
             return Ok(());
         };
         let [time, job, kind, workers] =
-            ["time", "job", "worker_type", "worker_ids"].map(|c| table.column(c));
-        let (time, job, kind, workers) = (time?, job?, kind?, workers?);
+            table.columns(["time", "job", "worker_type", "worker_ids"])?;
         let mut expected = BTreeMap::new();
         for (r, row) in table.rows.iter().enumerate() {
             let at = Time::new(table.number(r, time)?);
@@ -197,18 +184,9 @@ impl compared::Released for Run {
     }
 }
 
-fn failed(case: &Case, e: WorkloadError) -> VerifyError {
-    VerifyError::Simulation {
-        case: case.dir().to_owned(),
-        error: Box::new(SimError::Workload(e)),
-    }
-}
-
 /// Returns an option of the recorded command.
-fn option<'a>(case: &'a Case, name: &str) -> Option<&'a str> {
-    let mut words = case.text("cmd").ok()?.split_whitespace();
-    words.find(|w| *w == name)?;
-    words.next()
+fn argument<'a>(case: &'a Case, name: &str) -> Option<&'a str> {
+    option(case.text("cmd").ok()?, &[name])
 }
 
 fn file_name(path: &str) -> &str {
@@ -217,7 +195,7 @@ fn file_name(path: &str) -> &str {
 
 /// Returns the path of the oracle's file, from the recorded command.
 fn throughputs(case: &Case, default: &str) -> Result<PathBuf, VerifyError> {
-    let path = option(case, "--throughputs_file").unwrap_or(default);
+    let path = argument(case, "--throughputs_file").unwrap_or(default);
     case.input(file_name(path))
 }
 
@@ -254,8 +232,7 @@ fn above_zero(case: &Case, name: &str, default: f64) -> Result<f64, VerifyError>
 /// whole steps.
 fn exact(case: &Case, mut jobs: Vec<JobSpec>) -> Result<Vec<JobSpec>, VerifyError> {
     let e = &case.expected;
-    let [id, steps, submit] = ["job_id", "total_steps", "submit"].map(|c| e.column(c));
-    let (id, steps, submit) = (id?, steps?, submit?);
+    let [id, steps, submit] = e.columns(["job_id", "total_steps", "submit"])?;
     for r in 0..e.rows.len() {
         if let Some(job) = jobs.get_mut(e.number(r, id)? as usize) {
             job.work.iterations = e.number(r, steps)?;
@@ -268,8 +245,7 @@ fn exact(case: &Case, mut jobs: Vec<JobSpec>) -> Result<Vec<JobSpec>, VerifyErro
 /// Returns the jobs of the expected results.
 fn listed(case: &Case, oracle: &files::Oracle) -> Result<Vec<JobSpec>, VerifyError> {
     let e = &case.expected;
-    let [kind, gpus] = ["job_type", "scale_factor"].map(|c| e.column(c));
-    let (kind, gpus) = (kind?, gpus?);
+    let [kind, gpus] = e.columns(["job_type", "scale_factor"])?;
     let mut jobs = Vec::new();
     for (r, row) in e.rows.iter().enumerate() {
         let gpus = blox_core::GpuCount(e.number(r, gpus)? as u32);

@@ -4,6 +4,7 @@ use crate::gavel::{
     Asked, BisectedDuration, EqualTime, FifoMode, OnEveryType, ReleasedFifo, ReleasedFilling,
     summed_gain,
 };
+use blox_policies::scheduling::gavel::SharePolicy;
 use blox_policies::scheduling::gavel::shares::{
     AlloX, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness, MaxSumThroughput,
     WaterFilling,
@@ -42,89 +43,69 @@ pub(super) const NAMES: &str = "isolated, isolated_plus, gandiva_fair, fifo, fif
 /// Returns a policy by its name. `alpha` is a parameter of `allox`.
 pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
     use Determined::{Bisected, Fully, Least, Most};
-    let policy = |shares: Asked, shuffles, determined| {
-        Some(Policy {
-            shares,
-            shuffles,
-            in_turn: false,
-            determined,
-        })
-    };
-    let fifo = |mode| Asked::new(ReleasedFifo::new(mode), seed);
-    match name {
-        "isolated" => return policy(Asked::new(Isolated, seed), true, Fully),
-        "isolated_plus" => {
-            let plus = policy(Asked::new(EqualTime, seed), true, Fully);
-            return plus.map(|p| Policy { in_turn: true, ..p });
-        }
-        "gandiva_fair" => return policy(Asked::new(EqualTime, seed), true, Fully),
-        "fifo" => return policy(fifo(FifoMode::Base), true, Fully),
-        "fifo_perf" => return policy(fifo(FifoMode::Perf), false, Fully),
-        "fifo_packed" => return policy(fifo(FifoMode::Packed), false, Fully),
-        "gandiva" => {
-            let shares = GandivaPacking::judging(summed_gain);
-            return policy(Asked::new(shares, seed), false, Fully);
-        }
-        _ => {}
-    }
-    if let Some(rest) = name.strip_prefix("allox") {
-        let alpha = match rest.strip_prefix("_alpha=") {
-            Some(alpha) => alpha.parse().ok()?,
-            None if rest.is_empty() => alpha,
-            None => return None,
-        };
-        return policy(Asked::new(AlloX::new(alpha), seed), false, Fully);
-    }
-    let optimal = policy;
-    let sum = MaxSumThroughput::new(Knows::Types);
-    match name {
-        "max_sum_throughput_perf" => {
-            return optimal(Asked::new(OnEveryType::new(sum), seed), false, Most);
-        }
-        "max_sum_throughput_normalized_by_cost_perf" => {
-            return optimal(
-                Asked::new(OnEveryType::new(sum.by_cost()), seed),
-                false,
-                Most,
-            );
-        }
-        _ => {}
-    }
     let (base, knows) = match (name.strip_suffix("_perf"), name.strip_suffix("_packed")) {
         (Some(base), _) => (base, Knows::Types),
         (_, Some(base)) => (base, Knows::Pairs),
         _ => (name, Knows::Nothing),
     };
-    let shuffles = knows == Knows::Nothing;
-    let (shares, determined) = match base {
-        "max_min_fairness" => (
-            Asked::new(OnEveryType::new(MaxMinFairness::new(knows)), seed),
-            Most,
-        ),
-        "max_min_fairness_water_filling" => match knows {
-            Knows::Nothing => (
-                Asked::new(OnEveryType::new(WaterFilling::new(knows)), seed),
-                Most,
-            ),
-            _ => (
-                Asked::new(OnEveryType::new(ReleasedFilling::new(knows)), seed),
-                Most,
-            ),
-        },
-        "finish_time_fairness" => {
-            let shares = FinishTimeShares::new(knows);
-            // The original uses weights only with pairs.
-            let shares = match knows {
-                Knows::Pairs => shares.weighted(),
-                _ => shares,
-            };
-            (Asked::new(OnEveryType::new(shares), seed), Least)
+    let fifo = |mode| Asked::new(ReleasedFifo::new(mode), seed);
+    let mut shuffles = knows == Knows::Nothing;
+    let (shares, determined) = match (base, knows) {
+        ("isolated", Knows::Nothing) => (Asked::new(Isolated, seed), Fully),
+        ("isolated_plus" | "gandiva_fair", Knows::Nothing) => (Asked::new(EqualTime, seed), Fully),
+        ("fifo", Knows::Nothing) => (fifo(FifoMode::Base), Fully),
+        ("fifo", Knows::Types) => (fifo(FifoMode::Perf), Fully),
+        ("fifo", Knows::Pairs) => (fifo(FifoMode::Packed), Fully),
+        ("gandiva", Knows::Nothing) => {
+            shuffles = false;
+            (
+                Asked::new(GandivaPacking::judging(summed_gain), seed),
+                Fully,
+            )
         }
-        "min_total_duration" => {
-            let shares = Asked::new(OnEveryType::new(BisectedDuration::new(knows)), seed);
+        ("max_sum_throughput", Knows::Types) => {
+            (everywhere(MaxSumThroughput::new(knows), seed), Most)
+        }
+        ("max_sum_throughput_normalized_by_cost", Knows::Types) => {
+            let by_cost = MaxSumThroughput::new(knows).by_cost();
+            (everywhere(by_cost, seed), Most)
+        }
+        ("max_min_fairness", _) => (everywhere(MaxMinFairness::new(knows), seed), Most),
+        ("max_min_fairness_water_filling", Knows::Nothing) => {
+            (everywhere(WaterFilling::new(knows), seed), Most)
+        }
+        ("max_min_fairness_water_filling", _) => {
+            (everywhere(ReleasedFilling::new(knows), seed), Most)
+        }
+        // The original uses weights only with pairs.
+        ("finish_time_fairness", Knows::Pairs) => {
+            let weighted = FinishTimeShares::new(knows).weighted();
+            (everywhere(weighted, seed), Least)
+        }
+        ("finish_time_fairness", _) => (everywhere(FinishTimeShares::new(knows), seed), Least),
+        ("min_total_duration", _) => {
+            let shares = everywhere(BisectedDuration::new(knows), seed);
             (shares, Bisected(knows))
         }
-        _ => return None,
+        _ => {
+            let rest = name.strip_prefix("allox")?;
+            let alpha = match rest.strip_prefix("_alpha=") {
+                Some(alpha) => alpha.parse().ok()?,
+                None => rest.is_empty().then_some(alpha)?,
+            };
+            shuffles = false;
+            (Asked::new(AlloX::new(alpha), seed), Fully)
+        }
     };
-    optimal(shares, shuffles, determined)
+    Some(Policy {
+        shares,
+        shuffles,
+        in_turn: name == "isolated_plus",
+        determined,
+    })
+}
+
+/// Returns a policy with the program's variables for every type.
+fn everywhere(policy: impl SharePolicy, seed: u64) -> Asked {
+    Asked::new(OnEveryType::new(policy), seed)
 }

@@ -77,11 +77,8 @@ impl Recorded {
         let file = std::io::BufReader::new(std::fs::File::open(path).map_err(read)?);
         let mut matrices = Vec::new();
         for (i, line) in file.lines().enumerate() {
-            let line: Line =
-                serde_json::from_str(&line.map_err(read)?).map_err(|e| VerifyError::Bad {
-                    path: path.to_owned(),
-                    what: format!("line {}: {e}", i + 1),
-                })?;
+            let line: Line = serde_json::from_str(&line.map_err(read)?)
+                .map_err(|e| VerifyError::bad(path, format!("line {}: {e}", i + 1)))?;
             matrices.push(line.alloc);
         }
         Ok(Recorded {

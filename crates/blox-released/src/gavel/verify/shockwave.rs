@@ -2,9 +2,9 @@
 
 use super::compared;
 use super::policy::{self, Determined, Policy};
-use super::{above_zero, by_type, failed, file_name, option, pools, throughputs};
+use super::{above_zero, argument, by_type, file_name, pools, throughputs};
 use crate::gavel::{self, AsShockwave, Asked, BatchJob, Mode, Outcome, Pool, Settings, Shares};
-use crate::verify::{Case, Compared, System, VerifyError};
+use crate::verify::{Case, Compared, VerifyError, json};
 use blox_core::JobSpec;
 use blox_policies::scheduling::gavel::shares::Isolated;
 use blox_policies::scheduling::shockwave::Market;
@@ -13,8 +13,6 @@ use blox_traces::formats::gavel as files;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-pub(crate) struct Shockwave;
 
 /// Name of Shockwave's own policy.
 const OWN: &str = "shockwave";
@@ -25,29 +23,22 @@ const ALPHA: f64 = 0.2;
 
 type Patterns = BTreeMap<String, Vec<(u32, u32)>>;
 
-impl System for Shockwave {
-    fn name(&self) -> &'static str {
-        "shockwave"
-    }
+pub(crate) fn recognises(case: &Case) -> bool {
+    case.has(&["job_type", "mode", "ftf_static", "rounds_scheduled"])
+}
 
-    fn recognises(&self, case: &Case) -> bool {
-        let has = |c: &str| case.expected.has(c);
-        ["job_type", "mode", "ftf_static", "rounds_scheduled"]
-            .into_iter()
-            .all(has)
-    }
-
-    /// Compares the case. The program visits its own rounds, so `every_round` has no effect.
-    fn compare(&self, case: &Case, _every_round: bool) -> Result<Compared, VerifyError> {
-        let mut out = Compared::of(case, self.name());
-        let name = case.text("policy")?;
-        let (run, policy) = Run::of(case, name)?;
-        // The solver for assignments has changed since the authors ran the program.
-        let shipped = !(case.text_if_there("source")?.unwrap_or_default()).starts_with("rerun");
-        let same_solvers = !(shipped && name.starts_with("allox"));
-        compared::compare(&run, case, policy, same_solvers, &mut out)?;
-        Ok(out)
-    }
+/// Compares the case. The program visits its own rounds, so `every_round` has no effect.
+pub(crate) fn compare(
+    case: &Case,
+    _every_round: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let name = case.text("policy")?;
+    let (run, policy) = Run::of(case, name)?;
+    // The solver for assignments has changed since the authors ran the program.
+    let shipped = !(case.text_if_there("source")?.unwrap_or_default()).starts_with("rerun");
+    let same_solvers = !(shipped && name.starts_with("allox"));
+    compared::compare(&run, case, policy, same_solvers, out)
 }
 
 /// Inputs of Shockwave's program.
@@ -59,7 +50,7 @@ struct Run {
 
 impl Run {
     fn of(case: &Case, name: &str) -> Result<(Run, Policy), VerifyError> {
-        let seed = option(case, "--seed").and_then(|s| s.parse().ok());
+        let seed = argument(case, "--seed").and_then(|s| s.parse().ok());
         let seed = seed.unwrap_or(0);
         let own = (name == OWN).then(|| Policy {
             // The planner does not use shares.
@@ -75,17 +66,17 @@ impl Run {
             case.bad("summary.json", what)
         })?;
         let numbers = |name, default| {
-            let text = option(case, name).unwrap_or(default);
+            let text = argument(case, name).unwrap_or(default);
             by_type(case, name, text, default)
         };
         let gpus = numbers("--cluster_spec", "32:0:0")?;
         let pools = pools(gpus, numbers("--num_gpus_per_server", "1:1:1")?);
         let throughputs = throughputs(case, "tacc_throughputs.json")?;
-        let oracle = files::Oracle::read(&throughputs).map_err(|e| failed(case, e))?;
+        let oracle = files::Oracle::read(&throughputs).map_err(|e| case.failed(e))?;
         let inputs = throughputs.parent().unwrap_or(Path::new("."));
-        let name_of_trace = option(case, "--trace_file").unwrap_or_default();
+        let name_of_trace = argument(case, "--trace_file").unwrap_or_default();
         let trace = trace(case, inputs, file_name(name_of_trace))?;
-        let jobs = files::read_jobs(&trace, &oracle).map_err(|e| failed(case, e))?;
+        let jobs = files::read_jobs(&trace, &oracle).map_err(|e| case.failed(e))?;
         let patterns: Patterns = json(&case.input("gns_patterns.json")?)?;
         let profiles: Vec<Value> = json(&case.input(&format!("profiles_{}.json", jobs.len()))?)?;
         let batches = jobs.iter().enumerate().map(|(i, job)| {
@@ -127,7 +118,7 @@ fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
         solver_rel_gap: f64,
         log_approximation_bases: Vec<f64>,
     }
-    let path = option(case, "--config").unwrap_or("tacc_32gpus.json");
+    let path = argument(case, "--config").unwrap_or("tacc_32gpus.json");
     let path = case.input(file_name(path))?;
     let config: Config = json(&path)?;
     Ok(Market {
@@ -195,13 +186,12 @@ impl compared::Released for Run {
         let mut jobs = self.jobs.clone();
         let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
         let outcome = gavel::run(&self.settings, self.dialect.clone(), shares, jobs);
-        outcome.map_err(|e| failed(case, e))
+        outcome.map_err(|e| case.failed(e))
     }
 
     fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
         let e = &case.expected;
-        let [id, finish, jct] = ["job_id", "finish", "jct"].map(|c| e.column(c));
-        let (id, finish, jct) = (id?, finish?, jct?);
+        let [id, finish, jct] = e.columns(["job_id", "finish", "jct"])?;
         for (r, row) in e.rows.iter().enumerate() {
             let job = e.number(r, id)? as u32;
             out.jobs += 1;
@@ -234,8 +224,7 @@ impl compared::Released for Run {
         let Some(table) = case.table("per_round_schedule.csv")? else {
             return Ok(());
         };
-        let [round, job, workers] = ["round", "job", "worker_ids"].map(|c| table.column(c));
-        let (round, job, workers) = (round?, job?, workers?);
+        let [round, job, workers] = table.columns(["round", "job", "worker_ids"])?;
         let mut expected = BTreeMap::new();
         for (r, row) in table.rows.iter().enumerate() {
             let key = (table.number(r, round)? as u64, table.number(r, job)? as u32);
@@ -274,22 +263,5 @@ fn trace(case: &Case, inputs: &Path, name: &str) -> Result<PathBuf, VerifyError>
         }
     }
     found.sort();
-    found
-        .into_iter()
-        .next()
-        .ok_or_else(|| VerifyError::MissingInput {
-            case: case.dir().to_owned(),
-            name: name.to_owned(),
-        })
-}
-
-fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, VerifyError> {
-    let text = std::fs::read_to_string(path).map_err(|error| VerifyError::Read {
-        path: path.to_owned(),
-        error,
-    })?;
-    serde_json::from_str(&text).map_err(|e| VerifyError::Bad {
-        path: path.to_owned(),
-        what: e.to_string(),
-    })
+    found.into_iter().next().ok_or_else(|| case.missing(name))
 }

@@ -3,25 +3,25 @@
 //! Jobs are compared row by row. If the original's solver chose other optima, averages are
 //! compared.
 
-use super::{option, unreadable, words};
+use super::command;
 use crate::lucid::files;
 use crate::lucid::{self, Objective, Planner};
-use crate::verify::{Case, Compared, Difference, VerifyError, number_of};
+use crate::verify::{Case, Compared, Difference, VerifyError, option};
 use blox_core::{Deadline, JobSpec, ServiceClass};
 use std::collections::BTreeMap;
 
-pub(super) fn recognises(case: &Case) -> bool {
+pub(crate) fn recognises(case: &Case) -> bool {
     let columns = [
         "gt_miss_ddl",
         "queue_priority",
         "expect_value_list",
         "best_effort",
     ];
-    columns.iter().all(|c| case.expected.has(c)) && case.summary.get("time_unit").is_some()
+    case.has(&columns) && case.summary.get("time_unit").is_some()
 }
 
-pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, VerifyError> {
-    let words = words(case);
+pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), VerifyError> {
+    let command = command(case);
     let whole = |name: &str, said: Option<&str>, summary: &str| {
         let said = said.and_then(|v| v.parse::<u32>().ok());
         let said = match said {
@@ -33,30 +33,29 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
             case.bad("summary.json", what)
         })
     };
-    let lease = option(&words, ["--lease_term_interval", "--lease-term-interval"]);
+    let lease = option(command, &["--lease_term_interval", "--lease-term-interval"]);
     let lease = whole(
         "lease_term_interval",
         lease.or(Some("20")),
         "lease_term_interval",
     )?;
     let gpus = whole("gpus", None, "gpus")?;
-    let planner = planner(case, &words)?;
+    let planner = planner(case, command)?;
     let path = case.input("trace.csv")?;
-    let jobs = files::read_chronus_trace(&path).map_err(|e| unreadable(case, e))?;
+    let jobs = files::read_chronus_trace(&path).map_err(|e| case.failed(e))?;
     if let Some(job) = jobs.iter().find(|j| j.gpus.get() > gpus) {
         let name = job.name.as_deref().unwrap_or_default();
         let what = format!(
             "job {name} asks for {} of {gpus} GPUs: it never ends",
             job.gpus
         );
-        return Err(VerifyError::Bad { path, what });
+        return Err(VerifyError::bad(&path, what));
     }
     let records = lucid::chronus(gpus, lease, planner, &jobs);
     let ours = Ours::of(&jobs, &records);
-    let mut out = Compared::of(case, system);
-    ours.rows(case, &mut out)?;
+    ours.rows(case, out)?;
     if planner == Planner::Greedy || !out.differences.iter().all(Ours::is_of_a_plan) {
-        return Ok(out);
+        return Ok(());
     }
     let (differ, values) = (out.differences.len(), out.values);
     if differ > 0 {
@@ -64,9 +63,9 @@ pub(super) fn compare(case: &Case, system: &'static str) -> Result<Compared, Ver
         out.notes.push(format!(
             "{differ} of {values} values follow from another choice among plans; averages compared"
         ));
-        ours.averages(case, &mut out)?;
+        ours.averages(case, out)?;
     }
-    Ok(out)
+    Ok(())
 }
 
 /// Results of the emulation by job name.
@@ -151,17 +150,11 @@ impl<'a> Ours<'a> {
                 continue;
             };
             out.jobs += 1;
-            for (i, column) in COLUMNS.iter().enumerate() {
-                if let Ok(c) = e.column(column) {
-                    out.number(&what, column, &row[c], ours.map(|values| values[i]));
-                }
-            }
+            let columns = COLUMNS.iter().enumerate();
+            let columns = columns.map(|(i, column)| (*column, ours.map(|values| values[i])));
+            out.numbers(&what, case, row, columns);
         }
-        if e.rows.len() != self.jobs {
-            let expected = number_of(e.rows.len(), "row");
-            let found = number_of(self.jobs, "job");
-            out.differ("all jobs", "job_id", &expected, &found);
-        }
+        out.count("job_id", case, self.jobs);
         Ok(())
     }
 
@@ -206,13 +199,14 @@ impl<'a> Ours<'a> {
 }
 
 /// Returns the original's planning method.
-fn planner(case: &Case, words: &[String]) -> Result<Planner, VerifyError> {
-    let solved = words.iter().any(|w| w.starts_with("(MIPSOLVER"))
+fn planner(case: &Case, command: &str) -> Result<Planner, VerifyError> {
+    let mut words = command.split_whitespace();
+    let solved = words.any(|w| w.starts_with("(MIPSOLVER"))
         || case.number("mip_calls")?.is_some_and(|calls| calls > 0.0);
     if !solved {
         return Ok(Planner::Greedy);
     }
-    let objective = option(words, ["--mip_objective", "--mip-objective"]);
+    let objective = option(command, &["--mip_objective", "--mip-objective"]);
     match objective.unwrap_or("adaptive") {
         "adaptive" => Ok(Planner::Solved(Objective::Adaptive)),
         "maximize" => Ok(Planner::Solved(Objective::Maximise)),

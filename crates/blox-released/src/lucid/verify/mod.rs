@@ -1,70 +1,40 @@
 //! Cases of Lucid's released simulator, of Helios' energy service and of Chronus.
 
-mod chronus;
-mod energy;
+pub(crate) mod chronus;
+pub(crate) mod energy;
 
 use crate::lucid::files;
 use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE};
 use crate::lucid::{self, Experiment, Forecast, Input, Outcome, Placer, Policy};
-use crate::verify::{Case, Compared, System, VerifyError, number_of};
+use crate::verify::{Case, Compared, VerifyError, option};
 use blox_core::JobSpec;
 use blox_perf::PairTable;
-use blox_sim::SimError;
 use blox_sim::workload::WorkloadError;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub(crate) struct Lucid;
-
-impl System for Lucid {
-    fn name(&self) -> &'static str {
-        "lucid"
-    }
-
-    fn recognises(&self, case: &Case) -> bool {
-        let columns = ["job_id", "vc", "ckpt_times", "nodes", "queue"];
-        columns.iter().all(|c| case.expected.has(c))
-            || chronus::recognises(case)
-            || energy::recognises(case)
-    }
-
-    /// Compares the case. These simulators have no rounds, so the last argument is ignored.
-    fn compare(&self, case: &Case, _: bool) -> Result<Compared, VerifyError> {
-        if chronus::recognises(case) {
-            return chronus::compare(case, self.name());
-        }
-        if energy::recognises(case) {
-            return energy::compare(case, self.name());
-        }
-        let setting = Setting::of(case)?;
-        let input = setting.read(case)?;
-        let run = lucid::run(
-            setting.policy,
-            setting.placer,
-            setting.experiment,
-            lucid::Quirks::default(),
-            &input,
-        )
-        .map_err(|e| failed(case, e))?;
-        let mut out = Compared::of(case, self.name());
-        compare_jobs(case, setting.policy, &input, &run, &mut out)?;
-        if let Some(table) = case.table("profvc_scaling.csv")? {
-            compare_scaling(&table, &run, &mut out)?;
-        }
-        Ok(out)
-    }
+pub(crate) fn recognises(case: &Case) -> bool {
+    case.has(&["job_id", "vc", "ckpt_times", "nodes", "queue"])
 }
 
-fn failed(case: &Case, error: SimError) -> VerifyError {
-    VerifyError::Simulation {
-        case: case.dir().to_owned(),
-        error: Box::new(error),
+/// Compares the case. These simulators have no rounds, so the last argument is ignored.
+pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), VerifyError> {
+    let setting = Setting::of(case)?;
+    let input = setting.read(case)?;
+    let run = lucid::run(
+        setting.policy,
+        setting.placer,
+        setting.experiment,
+        lucid::Quirks::default(),
+        &input,
+    )
+    .map_err(|e| case.failed(e))?;
+    compare_jobs(case, setting.policy, &input, &run, out)?;
+    if let Some(table) = case.table("profvc_scaling.csv")? {
+        compare_scaling(&table, &run, out)?;
     }
-}
-
-fn unreadable(case: &Case, error: WorkloadError) -> VerifyError {
-    failed(case, SimError::Workload(error))
+    Ok(())
 }
 
 /// Returns the path of an input in the case's folder, or in a shared folder above it.
@@ -76,21 +46,9 @@ fn shared(case: &Case, folder: &str, name: &str) -> Result<PathBuf, VerifyError>
     })
 }
 
-/// Splits the command that made the case into words.
-fn words(case: &Case) -> Vec<String> {
-    let command = case.text("command").unwrap_or_default();
-    command.split_whitespace().map(str::to_owned).collect()
-}
-
-/// Returns the value of an option in either spelling, as the next word or after `=`.
-fn option<'a>(words: &'a [String], names: [&str; 2]) -> Option<&'a str> {
-    words.iter().enumerate().find_map(|(i, word)| {
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (&**word, words.get(i + 1).map(String::as_str)),
-        };
-        names.contains(&name).then_some(value)?
-    })
+/// Returns the command that made the case.
+fn command(case: &Case) -> &str {
+    case.text("command").unwrap_or_default()
 }
 
 /// Settings of a case.
@@ -103,9 +61,9 @@ struct Setting {
 
 impl Setting {
     fn of(case: &Case) -> Result<Self, VerifyError> {
-        let words = words(case);
+        let command = command(case);
         let folder = case.dir().file_name().unwrap_or_default().to_string_lossy();
-        let name = option(&words, ["-s", "--scheduler"]).unwrap_or(&folder);
+        let name = option(command, &["-s", "--scheduler"]).unwrap_or(&folder);
         let known = Policy::NAMES.iter().find(|(n, _)| *n == name);
         let Some(&(_, policy)) = known else {
             let names: Vec<_> = Policy::NAMES.iter().map(|(n, _)| *n).collect();
@@ -113,7 +71,7 @@ impl Setting {
             let what = format!("the scheduler is `{name}`, expected one of {names}");
             return Err(case.bad("summary.json", what));
         };
-        let name = option(&words, ["-p", "--placer"]).unwrap_or("consolidate");
+        let name = option(command, &["-p", "--placer"]).unwrap_or("consolidate");
         let known = Placer::NAMES.iter().find(|(n, _)| *n == name);
         let Some(&(_, placer)) = known else {
             let what =
@@ -121,12 +79,13 @@ impl Setting {
             return Err(case.bad("summary.json", what));
         };
         for own in ["--sweep", "--profiler-auto", "--num_gpus_per_node"] {
-            if words.iter().any(|w| w.split('=').next() == Some(own)) {
+            let mut words = command.split_whitespace();
+            if words.any(|w| w.split('=').next() == Some(own)) {
                 let what = format!("the command has {own}, which is not compared");
                 return Err(case.bad("summary.json", what));
             }
         }
-        let experiment = match option(&words, ["-e", "--experiment-name"]) {
+        let experiment = match option(command, &["-e", "--experiment-name"]) {
             Some(name) => name.to_owned(),
             // Philly's log lacks job names.
             None if case.input("Philly_lgb.csv").is_ok() => "Philly".to_owned(),
@@ -151,7 +110,7 @@ impl Setting {
     }
 
     fn read(&self, case: &Case) -> Result<Input, VerifyError> {
-        let wrong = |e| unreadable(case, e);
+        let wrong = |e: WorkloadError| case.failed(e);
         let clusters =
             blox_traces::formats::lucid::read_virtual_clusters(case.input("vc_config.csv")?)
                 .map_err(wrong)?;
@@ -173,10 +132,8 @@ impl Setting {
         if let Some(path) = estimates {
             let estimates = files::read_estimates(&path).map_err(wrong)?;
             let floor = self.policy == Policy::Lucid && self.experiment.adapts;
-            set_estimates(&mut jobs, &estimates, floor).map_err(|name| VerifyError::Bad {
-                path: path.clone(),
-                what: format!("no estimate of job {name}"),
-            })?;
+            set_estimates(&mut jobs, &estimates, floor)
+                .map_err(|name| VerifyError::bad(&path, format!("no estimate of job {name}")))?;
         }
         let mut input = Input {
             clusters,
@@ -188,9 +145,8 @@ impl Setting {
         if self.policy == Policy::Lucid {
             let path = shared(case, "models/packing", "single_data.csv")?;
             let scores = files::read_scores(&path).map_err(wrong)?;
-            set_scores(&mut input.jobs, &scores).map_err(|profile| VerifyError::Bad {
-                path,
-                what: format!("no row for the profile {profile}"),
+            set_scores(&mut input.jobs, &scores).map_err(|profile| {
+                VerifyError::bad(&path, format!("no row for the profile {profile}"))
             })?;
             let path = shared(case, "models/packing", "colocate_info.csv")?;
             input.pairs = Arc::new(files::read_pairs(path).map_err(wrong)?);
@@ -214,13 +170,11 @@ impl Setting {
             let seconds = job.duration().secs();
             if seconds.fract() != 0.0 || (seconds == 0.0 && !counts_down) {
                 let name = job.name.as_deref().unwrap_or_default();
-                return Err(VerifyError::Bad {
-                    path: log.to_owned(),
-                    what: format!(
-                        "job {name}: the duration is {seconds}, with which the original never ends; \
-                         expected whole seconds, at least 1"
-                    ),
-                });
+                let what = format!(
+                    "job {name}: the duration is {seconds}, with which the original never ends; \
+                     expected whole seconds, at least 1"
+                );
+                return Err(VerifyError::bad(log, what));
             }
         }
         Ok(())
@@ -328,11 +282,7 @@ fn compare_jobs(
                 ("Tdelocate", of(&|o| o.record.separated as f64)),
             ]);
         }
-        for (column, found) in columns {
-            if let Ok(c) = e.column(column) {
-                out.number(&what, column, &row[c], found);
-            }
-        }
+        out.numbers(&what, case, row, columns);
         let nodes = outcome.map_or("nothing".to_owned(), |o| shown_nodes(&o.record.nodes));
         let texts = [
             ("vc", job.virtual_cluster.as_deref().unwrap_or_default()),
@@ -346,17 +296,9 @@ fn compare_jobs(
             ),
             ("nodes", &nodes),
         ];
-        for (column, found) in texts {
-            if let Ok(c) = e.column(column) {
-                out.text(&what, column, &row[c], found);
-            }
-        }
+        out.texts(&what, case, row, &texts);
     }
-    if e.rows.len() != input.jobs.len() {
-        let expected = number_of(e.rows.len(), "row");
-        let found = number_of(input.jobs.len(), "job");
-        out.differ("all jobs", "job_id", &expected, &found);
-    }
+    out.count("job_id", case, input.jobs.len());
     let jobs = input.jobs.len().max(1) as f64;
     let records = run.outcomes.iter().flatten().map(|o| &o.record);
     let first = input.jobs.iter().map(|j| j.submit.secs());
@@ -413,15 +355,5 @@ mod tests {
         let nodes = [(0, vec![0, 1]), (9999, vec![3])];
         assert_eq!(shown_nodes(&nodes), "[{0: [0, 1]}, {9999: [3]}]");
         assert_eq!(shown_nodes(&[]), "[]");
-    }
-
-    #[test]
-    fn options_are_words_or_follow_an_equals_sign() {
-        let words: Vec<String> = ["x.py", "-s", "lucid", "--placer=random"]
-            .map(str::to_owned)
-            .into();
-        assert_eq!(option(&words, ["-s", "--scheduler"]), Some("lucid"));
-        assert_eq!(option(&words, ["-p", "--placer"]), Some("random"));
-        assert_eq!(option(&words, ["-e", "--experiment-name"]), None);
     }
 }

@@ -1,3 +1,4 @@
+use super::LEAVING_OUT;
 use blox_policies::scheduling::sia::{Tie, Ties};
 
 /// Tie-breaking rule that picks one of the equally good assignments, independent of the solver.
@@ -7,9 +8,6 @@ use blox_policies::scheduling::sia::{Tie, Ties};
 /// less than 0.2 hundredths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Canonical;
-
-/// Cost of leaving a job without GPUs in the program.
-const LEAVING_OUT: f64 = 1.1;
 
 impl Ties for Canonical {
     fn settle(&self, cost: f64, tie: &Tie) -> f64 {

@@ -7,4 +7,5 @@ mod single;
 
 pub use canonical::Canonical;
 pub use placement::RoundAndRound;
-pub use released::{Coefficients, ReleasedScores};
+pub use released::ReleasedScores;
+pub(crate) use released::{LEAVING_OUT, coefficients};

@@ -6,39 +6,37 @@ use blox_policies::scheduling::sia::{Applicant, Config, Scores, restart_factor};
 /// Goodput of a configuration that cannot be used.
 const UNUSABLE: f32 = 1e-4;
 
-/// Coefficients of the released integer program. Quirk: the program computes them in single
-/// precision and rounds them to hundredths.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Coefficients {
-    /// Fairness power.
-    pub power: f64,
+/// Fairness power, the authors' setting.
+const POWER: f64 = -0.5;
+
+/// Cost of leaving a job without GPUs, the authors' setting.
+pub(crate) const LEAVING_OUT: f64 = 1.1;
+
+/// Returns the coefficients of the released integer program from a row of normalised goodputs, the
+/// restart factor, and the index of the job's current configuration.
+///
+/// Quirk: the program computes them in single precision and rounds them to hundredths.
+pub(crate) fn coefficients(goodputs: &[f32], factor: f64, previous: Option<usize>) -> Vec<f32> {
+    let one = |(i, g): (usize, &f32)| {
+        let moves = previous.is_some_and(|p| p != i);
+        let value = if moves { *g * factor as f32 } else { *g };
+        let powered = libm::pow(f64::from(value), POWER) as f32;
+        let rounded = (powered * 100.0).round_ties_even() / 100.0;
+        rounded.min(3000.0)
+    };
+    goodputs.iter().enumerate().map(one).collect()
 }
 
-impl Coefficients {
-    /// Returns the coefficients from a row of normalised goodputs, the restart factor, and the
-    /// index of the job's current configuration.
-    pub fn of(&self, goodputs: &[f32], factor: f64, previous: Option<usize>) -> Vec<f32> {
-        let one = |(i, g): (usize, &f32)| {
-            let moves = previous.is_some_and(|p| p != i);
-            let value = if moves { *g * factor as f32 } else { *g };
-            let powered = libm::pow(f64::from(value), self.power) as f32;
-            let rounded = (powered * 100.0).round_ties_even() / 100.0;
-            rounded.min(3000.0)
-        };
-        goodputs.iter().enumerate().map(one).collect()
-    }
-
-    /// Returns the coefficients of a job with a fixed number of GPUs. The program computes these in
-    /// double precision.
-    pub fn of_fixed(&self, values: &[f64], factor: f64, previous: Option<usize>) -> Vec<f64> {
-        let one = |(i, v): (usize, &f64)| {
-            let moves = previous.is_some_and(|p| p != i);
-            let value = if moves { *v * factor } else { *v };
-            let rounded = (libm::pow(value, self.power) * 100.0).round_ties_even() / 100.0;
-            rounded.min(3000.0)
-        };
-        values.iter().enumerate().map(one).collect()
-    }
+/// Returns the coefficients of a job with a fixed number of GPUs. The program computes these in
+/// double precision.
+fn coefficients_of_fixed(values: &[f64], factor: f64, previous: Option<usize>) -> Vec<f64> {
+    let one = |(i, v): (usize, &f64)| {
+        let moves = previous.is_some_and(|p| p != i);
+        let value = if moves { *v * factor } else { *v };
+        let rounded = (libm::pow(value, POWER) * 100.0).round_ties_even() / 100.0;
+        rounded.min(3000.0)
+    };
+    values.iter().enumerate().map(one).collect()
 }
 
 /// Values of configurations as the released simulator computes them (`sia.py`).
@@ -51,23 +49,8 @@ impl Coefficients {
 /// - Restart delays come from a table in the program instead of the job.
 /// - A job with a fixed number of GPUs scales linearly from its one-GPU profile. Callers with
 ///   better rates can use [`ReleasedScores::of_rates`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ReleasedScores {
-    /// Computation of the coefficients.
-    pub coefficients: Coefficients,
-    /// Cost of leaving a job without GPUs.
-    pub lambda: f64,
-}
-
-impl Default for ReleasedScores {
-    /// The authors' settings: power `-0.5`, and cost `1.1` for leaving a job out.
-    fn default() -> Self {
-        ReleasedScores {
-            coefficients: Coefficients { power: -0.5 },
-            lambda: 1.1,
-        }
-    }
-}
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReleasedScores;
 
 impl ReleasedScores {
     /// Returns normalised goodputs in single precision. A configuration that cannot be used gets
@@ -148,17 +131,14 @@ impl Scores for ReleasedScores {
         let unusable = f64::from(UNUSABLE);
         let row: Vec<f64> = if applicant.adapts == Adapts::Nothing {
             let values: Vec<f64> = values.iter().map(|v| v.unwrap_or(unusable)).collect();
-            self.coefficients.of_fixed(&values, factor, previous)
+            coefficients_of_fixed(&values, factor, previous)
         } else {
             let single = |v: &Option<f64>| v.unwrap_or(unusable) as f32;
             let values: Vec<f32> = values.iter().map(single).collect();
-            let row = self.coefficients.of(&values, factor, previous);
+            let row = coefficients(&values, factor, previous);
             row.into_iter().map(f64::from).collect()
         };
-        let signed = |a: f64| {
-            if self.coefficients.power < 0.0 { a } else { -a }
-        };
-        row.iter().map(|a| Some(signed(*a) - self.lambda)).collect()
+        row.iter().map(|a| Some(a - LEAVING_OUT)).collect()
     }
 }
 
@@ -276,15 +256,17 @@ mod tests {
 
     #[test]
     fn coefficients_of_fixed_jobs_are_not_rounded_twice() {
-        let c = Coefficients { power: -0.5 };
-        assert_eq!(c.of_fixed(&[4.0, 16.0], 0.25, Some(0)), [0.5, 0.5]);
+        assert_eq!(
+            coefficients_of_fixed(&[4.0, 16.0], 0.25, Some(0)),
+            [0.5, 0.5]
+        );
         // A value between two hundredths, which single precision rounds to exactly 0.125.
         let value = 64.000_001;
-        assert_eq!(c.of_fixed(&[value], 1.0, None), [0.12]);
-        assert_eq!(c.of(&[value as f32], 1.0, None), [0.12]);
+        assert_eq!(coefficients_of_fixed(&[value], 1.0, None), [0.12]);
+        assert_eq!(coefficients(&[value as f32], 1.0, None), [0.12]);
         let value = 63.999_999_9;
-        assert_eq!(c.of_fixed(&[value], 1.0, None), [0.13]);
-        assert_eq!(c.of(&[value as f32], 1.0, None), [0.12]);
+        assert_eq!(coefficients_of_fixed(&[value], 1.0, None), [0.13]);
+        assert_eq!(coefficients(&[value as f32], 1.0, None), [0.12]);
     }
 
     #[test]
@@ -301,11 +283,13 @@ mod tests {
 
     #[test]
     fn coefficients_are_powers_in_hundredths() {
-        let c = Coefficients { power: -0.5 };
-        assert_eq!(c.of(&[1.0, 4.0, 1e-4], 0.5, None), [1.0, 0.5, 100.0]);
+        assert_eq!(
+            coefficients(&[1.0, 4.0, 1e-4], 0.5, None),
+            [1.0, 0.5, 100.0]
+        );
         // Goodputs of all configurations but the current one are discounted first.
         assert_eq!(
-            c.of(&[1.0, 1.335_249, 1e-4, 6.899_261], 0.708_737_864, Some(3)),
+            coefficients(&[1.0, 1.335_249, 1e-4, 6.899_261], 0.708_737_864, Some(3)),
             [1.19, 1.03, 118.78, 0.38]
         );
     }

@@ -2,7 +2,7 @@
 
 use super::input::{Input, World};
 use crate::sia::world as files;
-use crate::verify::{Case, Compared, VerifyError, number_of};
+use crate::verify::{Case, Compared, VerifyError};
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
 use blox_core::journal::Journal;
@@ -120,27 +120,14 @@ struct Given {
     gpus: f64,
 }
 
-pub(super) fn of(input: &Input, decisions: &Decisions, report: &Report) -> Vec<Account> {
-    let nodes = nodes(&input.cluster);
-    of_nodes(input, decisions, report, &nodes)
-}
-
-/// Returns the accounts as [`of`] does, on a cluster with other nodes than the case's.
-pub(super) fn of_cluster(
+/// Returns the accounts of a run on a cluster, which may have other nodes than the case's.
+pub(super) fn of(
     input: &Input,
     cluster: &ClusterSpec,
     decisions: &Decisions,
     report: &Report,
 ) -> Vec<Account> {
-    of_nodes(input, decisions, report, &nodes(cluster))
-}
-
-fn of_nodes(
-    input: &Input,
-    decisions: &Decisions,
-    report: &Report,
-    nodes: &[(u32, String)],
-) -> Vec<Account> {
+    let nodes = nodes(cluster);
     let Ok(log) = decisions.0.lock() else {
         return Vec::new();
     };
@@ -178,7 +165,7 @@ fn of_nodes(
             rounds += 1.0;
             seen += alive.iter().filter(|(a, b)| *a <= at && at < *b).count() as f64;
             while let Some((_, gpus)) = list.next_if(|(t, _)| t.secs() <= at) {
-                let new = given(input.world, nodes, &gpus);
+                let new = given(input.world, &nodes, &gpus);
                 if new.is_some() && new != has {
                     account.restarts = Some(account.restarts.map_or(0, |n| n + 1));
                     account.first.get_or_insert(at);
@@ -301,15 +288,7 @@ pub(super) fn compare(
             }
         }
     }
-    if e.rows.len() != accounts.len() {
-        let (rows, jobs) = (e.rows.len(), accounts.len());
-        out.differ(
-            "all jobs",
-            "job_id",
-            &number_of(rows, "row"),
-            &number_of(jobs, "job"),
-        );
-    }
+    out.count("job_id", case, accounts.len());
     Ok(())
 }
 

@@ -1,17 +1,17 @@
 //! Inputs of a case.
 
 use crate::sia::world as files;
-use crate::verify::{Case, VerifyError};
+use crate::verify::{Case, VerifyError, option, read};
 use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec, ThroughputParams};
 use blox_perf::goodput::StepTime;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, Profiles};
 use blox_sim::workload::{Workload, WorkloadError, collect};
 use blox_traces::applications::read_dir;
-use blox_traces::{Cells, Format, open_file};
+use blox_traces::{Format, open_file};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Scheduling policy of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,9 @@ pub(super) struct Input {
 
 /// Maximum number of recorded fits.
 const RECORDED: usize = 400;
+
+/// Step times, and the parameters that were fitted to them.
+type Fit = (Vec<StepTime>, ThroughputParams);
 
 #[derive(Deserialize)]
 struct RecordedFit {
@@ -91,13 +94,12 @@ struct ClusterFile {
 impl Input {
     pub fn of(case: &Case) -> Result<Self, VerifyError> {
         let command = case.text("cmd")?;
-        let options = options(command);
         let world = if command.contains("multi_simulator") {
             World::Sia
         } else {
             World::Pollux
         };
-        let policy = match options.get("policy").map(String::as_str) {
+        let policy = match option(command, &["--policy"]) {
             Some("sia") => Policy::Sia,
             Some("pollux") => Policy::Pollux,
             Some("gavel") => Policy::Gavel,
@@ -109,10 +111,7 @@ impl Input {
                 return Err(case.bad("summary.json", what));
             }
         };
-        let failed = |e: WorkloadError| VerifyError::Bad {
-            path: case.dir().to_owned(),
-            what: e.to_string(),
-        };
+        let failed = |e: WorkloadError| VerifyError::bad(case.dir(), e.to_string());
         let data = data(case)?;
         let mut applications = read_dir(&data).map_err(failed)?;
         let shipped = data.with_file_name("osdi-shipped");
@@ -120,7 +119,7 @@ impl Input {
         for path in known.iter().filter(|p| p.is_file()) {
             crate::sia::add_points(&mut applications, path).map_err(failed)?;
         }
-        let interval = match options.get("interval").map(|i| (i, i.parse::<f64>())) {
+        let interval = match option(command, &["--interval"]).map(|i| (i, i.parse::<f64>())) {
             None => 60.0,
             Some((_, Ok(i))) if i > 0.0 => i,
             Some((text, _)) => {
@@ -130,8 +129,8 @@ impl Input {
         };
         let recorded = fits(case)?;
         let mut fits = crate::sia::RecordedFits::default();
-        for fit in &recorded {
-            fits.insert(&fit.observed(), ThroughputParams::from_array(fit.params));
+        for (observed, params) in &recorded {
+            fits.insert(observed, *params);
         }
         let mut read = open_file(case.input("workload.csv")?, Some(Format::Sia)).map_err(failed)?;
         let jobs = collect(&mut read as &mut dyn Workload).map_err(failed)?;
@@ -199,69 +198,30 @@ impl Input {
     }
 }
 
-/// Parses the options `--name=value` and `--name value` of a command.
-fn options(command: &str) -> BTreeMap<String, String> {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let mut options = BTreeMap::new();
-    for (i, word) in words.iter().enumerate() {
-        let Some(word) = word.strip_prefix("--") else {
-            continue;
-        };
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, value),
-            None => (word, words.get(i + 1).copied().unwrap_or_default()),
-        };
-        options.insert(name.to_owned(), value.to_owned());
-    }
-    options
-}
-
 /// Returns the folder of the tables: the one that `cluster.json` names, or `traces-sia` beside or
 /// above the case.
 fn data(case: &Case) -> Result<PathBuf, VerifyError> {
     let full = std::path::absolute(case.dir()).unwrap_or_else(|_| case.dir().to_owned());
-    let above = full.ancestors().flat_map(|a| {
+    let mut above = full.ancestors().flat_map(|a| {
         ["traces-sia", "inputs/traces-sia", "input/traces-sia"].map(|name| a.join(name))
     });
-    let mut above = above;
-    above
-        .find(|p| p.is_dir())
-        .ok_or_else(|| VerifyError::MissingInput {
-            case: case.dir().to_owned(),
-            name: "traces-sia".to_owned(),
-        })
+    let found = above.find(|p| p.is_dir());
+    found.ok_or_else(|| case.missing("traces-sia"))
 }
 
-fn fits(case: &Case) -> Result<Vec<RecordedFit>, VerifyError> {
+/// Returns the recorded fits.
+pub(super) fn fits(case: &Case) -> Result<Vec<Fit>, VerifyError> {
     let path = case.dir().join("perf_fits.jsonl");
     if !path.is_file() {
         return Ok(Vec::new());
     }
     let mut all = Vec::new();
     for (i, line) in read(&path)?.lines().enumerate() {
-        let fit = serde_json::from_str(line).map_err(|e| VerifyError::Bad {
-            path: path.clone(),
-            what: format!("line {}: {e}", i + 1),
-        })?;
-        all.push(fit);
+        let fit: RecordedFit = serde_json::from_str(line)
+            .map_err(|e| VerifyError::bad(&path, format!("line {}: {e}", i + 1)))?;
+        all.push((fit.observed(), ThroughputParams::from_array(fit.params)));
     }
     Ok(all)
-}
-
-pub(super) fn read(path: &Path) -> Result<String, VerifyError> {
-    std::fs::read_to_string(path).map_err(|error| VerifyError::Read {
-        path: path.to_owned(),
-        error,
-    })
-}
-
-/// Returns the recorded fits and the step times that they were fitted to.
-pub(super) fn recorded_fits(
-    case: &Case,
-) -> Result<Vec<(Vec<StepTime>, ThroughputParams)>, VerifyError> {
-    let all = fits(case)?;
-    let one = |f: &RecordedFit| (f.observed(), ThroughputParams::from_array(f.params));
-    Ok(all.iter().map(one).collect())
 }
 
 fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
@@ -278,10 +238,7 @@ fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
     if !path.is_file() {
         return match world {
             World::Pollux => Ok(of(&[("aws".to_owned(), 16, 4)])),
-            World::Sia => Err(VerifyError::MissingInput {
-                case: case.dir().to_owned(),
-                name: "cluster.json".to_owned(),
-            }),
+            World::Sia => Err(case.missing("cluster.json")),
         };
     }
     let bad = |what: String| case.bad("cluster.json", what);
@@ -304,12 +261,4 @@ fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
         kinds.push((name.clone(), nodes as u32, *gpus));
     }
     Ok(of(&kinds))
-}
-
-/// Reads a required table of the case.
-pub(super) fn required(case: &Case, name: &str) -> Result<Cells, VerifyError> {
-    case.table(name)?.ok_or_else(|| VerifyError::MissingInput {
-        case: case.dir().to_owned(),
-        name: name.to_owned(),
-    })
 }

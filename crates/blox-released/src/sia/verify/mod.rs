@@ -7,7 +7,7 @@ mod replay;
 
 use crate::sia::world as files;
 use crate::sia::{self, pollux};
-use crate::verify::{Case, Compared, System, VerifyError};
+use crate::verify::{Case, Compared, VerifyError};
 use accounts::{Account, Decisions};
 use blox_core::{JobSpec, Pipeline, Seconds};
 use blox_sim::overheads::CheckpointRestart;
@@ -16,33 +16,24 @@ use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
 use input::{Input, Policy, World};
 
-pub(crate) struct Sia;
+pub(crate) fn recognises(case: &Case) -> bool {
+    case.has(&["job_id", "application", "wasted_gpu_s", "attained_gpu_s"])
+        || case.has(&["job_id", "first_alloc", "alloc_gpu_s", "epoch"])
+}
 
-impl System for Sia {
-    fn name(&self) -> &'static str {
-        "sia"
+pub(crate) fn compare(
+    case: &Case,
+    every_round: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let input = Input::of(case)?;
+    let before = out.values;
+    replay::compare(case, &input, every_round, out)?;
+    if out.values > before {
+        out.notes.push("recorded decisions replayed".to_owned());
     }
-
-    fn recognises(&self, case: &Case) -> bool {
-        let has = |columns: &[&str]| columns.iter().all(|c| case.expected.has(c));
-        has(&["job_id", "application", "wasted_gpu_s", "attained_gpu_s"])
-            || has(&["job_id", "first_alloc", "alloc_gpu_s", "epoch"])
-    }
-
-    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
-        let input = Input::of(case)?;
-        let mut compared = Compared::of(case, self.name());
-        let before = compared.values;
-        replay::compare(case, &input, every_round, &mut compared)?;
-        if compared.values > before {
-            compared
-                .notes
-                .push("recorded decisions replayed".to_owned());
-        }
-        parts::compare(case, &input, &mut compared)?;
-        closed_loop(case, &input, every_round, &mut compared)?;
-        Ok(compared)
-    }
+    parts::compare(case, &input, out)?;
+    closed_loop(case, &input, every_round, out)
 }
 
 /// Allowed relative difference of averages.
@@ -95,7 +86,7 @@ fn closed_loop(
     let decisions = Decisions::default();
     let report = run(case, input, scheduler, jobs, &decisions, every_round)?;
     out.ran(&report);
-    let accounts = accounts::of(input, &decisions, &report);
+    let accounts = accounts::of(input, &input.cluster, &decisions, &report);
     let mut closed = Compared::of(case, out.system);
     accounts::compare(case, input, &accounts, &mut closed)?;
     out.values += closed.values;
@@ -105,7 +96,6 @@ fn closed_loop(
         out.notes.push("closed loop: equal per job".to_owned());
         return Ok(());
     }
-    let averages = Averages::of(&accounts);
     let moved = closed.differences.iter().filter(|d| d.column == "finish");
     let moved = moved.count();
     let few = jobs.len() < FEW_JOBS;
@@ -125,7 +115,7 @@ fn closed_loop(
         }
     };
     let before = out.values;
-    let apart = averages.compare(case, &tolerance, out)?;
+    let apart = compare_averages(case, &accounts, &tolerance, out)?;
     if out.values == before {
         // The case has no average that could replace the rows.
         out.differences.extend(closed.differences);
@@ -160,71 +150,45 @@ fn run(
         &mut Jobs::new(jobs.to_vec()),
         Some(Box::new(decisions.clone())),
     )
-    .map_err(|error| VerifyError::Simulation {
-        case: case.dir().to_owned(),
-        error: Box::new(error),
-    })
+    .map_err(|error| case.failed(error))
 }
 
-/// Averages over all jobs.
-struct Averages {
-    jct: f64,
-    makespan: f64,
-    restarts: f64,
-    gpu_hours: f64,
-}
-
-impl Averages {
-    fn of(accounts: &[Account]) -> Self {
-        let n = accounts.len().max(1) as f64;
-        let mean = |of: &dyn Fn(&Account) -> f64| accounts.iter().map(of).sum::<f64>() / n;
-        let first = accounts
-            .iter()
-            .map(|a| a.submit)
-            .fold(f64::INFINITY, f64::min);
-        let last = accounts
-            .iter()
-            .map(|a| a.finish.unwrap_or(0.0))
-            .fold(0.0, f64::max);
-        Averages {
-            jct: mean(&|a| a.finish.map_or(0.0, |f| f - a.submit)),
-            makespan: last - first,
-            restarts: mean(&|a| f64::from(a.restarts.unwrap_or(0))),
-            gpu_hours: mean(&|a| a.allocated / 3600.0),
+/// Compares averages over all jobs with the case's and returns the differences as text.
+fn compare_averages(
+    case: &Case,
+    accounts: &[Account],
+    tolerance: &Tolerance,
+    out: &mut Compared,
+) -> Result<String, VerifyError> {
+    let n = accounts.len().max(1) as f64;
+    let mean = |of: &dyn Fn(&Account) -> f64| accounts.iter().map(of).sum::<f64>() / n;
+    let submits = accounts.iter().map(|a| a.submit);
+    let ends = accounts.iter().map(|a| a.finish.unwrap_or(0.0));
+    let makespan = ends.fold(0.0, f64::max) - submits.fold(f64::INFINITY, f64::min);
+    let jct = mean(&|a| a.finish.map_or(0.0, |f| f - a.submit));
+    let restarts = mean(&|a| f64::from(a.restarts.unwrap_or(0)));
+    let gpu_hours = mean(&|a| a.allocated / 3600.0);
+    let Tolerance {
+        jct: of_jct,
+        others,
+    } = *tolerance;
+    let mut words = Vec::new();
+    for (word, name, found, limit) in [
+        ("JCT", "avg_jct_s", jct, of_jct),
+        ("makespan", "makespan_s", makespan, others),
+        ("restarts", "avg_restarts", restarts, others),
+        ("GPU-hours", "gpu_hours_per_job_alloc", gpu_hours, others),
+    ] {
+        let Some(expected) = case.number(name)? else {
+            continue;
+        };
+        out.values += 1;
+        let apart = (found - expected).abs() / expected.abs().max(1e-9);
+        if apart > limit {
+            let (expected, found) = (expected.to_string(), found.to_string());
+            out.differ("closed loop", name, &expected, &found);
         }
+        words.push(format!("{word} {:.1} %", 100.0 * apart));
     }
-
-    /// Compares the averages with the case's and returns the differences as text.
-    fn compare(
-        &self,
-        case: &Case,
-        tolerance: &Tolerance,
-        out: &mut Compared,
-    ) -> Result<String, VerifyError> {
-        let named = [
-            ("JCT", "avg_jct_s", self.jct, tolerance.jct),
-            ("makespan", "makespan_s", self.makespan, tolerance.others),
-            ("restarts", "avg_restarts", self.restarts, tolerance.others),
-            (
-                "GPU-hours",
-                "gpu_hours_per_job_alloc",
-                self.gpu_hours,
-                tolerance.others,
-            ),
-        ];
-        let mut words = Vec::new();
-        for (word, name, found, limit) in named {
-            let Some(expected) = case.number(name)? else {
-                continue;
-            };
-            out.values += 1;
-            let apart = (found - expected).abs() / expected.abs().max(1e-9);
-            if apart > limit {
-                let (expected, found) = (expected.to_string(), found.to_string());
-                out.differ("closed loop", name, &expected, &found);
-            }
-            words.push(format!("{word} {:.1} %", 100.0 * apart));
-        }
-        Ok(words.join(", "))
-    }
+    Ok(words.join(", "))
 }

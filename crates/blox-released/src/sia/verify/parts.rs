@@ -1,9 +1,9 @@
 //! Comparison of single steps of a run: look-ups, fits, integer programs.
 
-use super::input::{Input, Policy, recorded_fits};
-use crate::sia::quirks::{Canonical, Coefficients};
+use super::input::{Input, Policy, fits};
+use crate::sia::quirks::{Canonical, LEAVING_OUT, coefficients};
 use crate::sia::world as files;
-use crate::verify::{Case, Compared, VerifyError};
+use crate::verify::{Case, Compared, VerifyError, read};
 use blox_perf::goodput::{fit_from, objective_of};
 use blox_policies::scheduling::sia::{Tie, Ties};
 use blox_sim::execution::training::StepTimes;
@@ -25,14 +25,9 @@ fn compare_look_ups(case: &Case, input: &Input, out: &mut Compared) -> Result<()
     let Some(table) = case.table("throughput_calls.csv")? else {
         return Ok(());
     };
-    let column = |name: &str| table.column(name);
-    let (gpu_type, application) = (column("gpu_type")?, column("application")?);
-    let (placement, per_gpu) = (column("placement")?, column("local_bsz")?);
-    let (step, sync, source) = (
-        column("step_time")?,
-        column("sync_time")?,
-        column("source")?,
-    );
+    let [gpu_type, application, placement, per_gpu] =
+        table.columns(["gpu_type", "application", "placement", "local_bsz"])?;
+    let [step, sync, source] = table.columns(["step_time", "sync_time", "source"])?;
     let (mut tables, mut between) = (0u64, Vec::new());
     for (r, row) in table.rows.iter().enumerate() {
         let digits: Vec<u32> = row[placement]
@@ -98,7 +93,7 @@ fn compare_look_ups(case: &Case, input: &Input, out: &mut Compared) -> Result<()
 const ABOVE: f64 = 0.05;
 
 fn compare_fits(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
-    let all = recorded_fits(case)?;
+    let all = fits(case)?;
     if all.is_empty() {
         return Ok(());
     }
@@ -141,8 +136,6 @@ struct Round {
     chosen: Vec<Option<usize>>,
     objective: f64,
 }
-
-const LEAVING_OUT: f64 = 1.1;
 
 fn compare_programs(case: &Case, input: &Input, out: &mut Compared) -> Result<(), VerifyError> {
     let Some(text) = programs(case)? else {
@@ -215,10 +208,9 @@ fn compare_programs(case: &Case, input: &Input, out: &mut Compared) -> Result<()
 /// Compares coefficients with the goodputs and restart factors. Returns how many differ by one
 /// rounding step.
 fn compare_coefficients(what: &str, round: &Round, out: &mut Compared) -> u64 {
-    let of = Coefficients { power: -0.5 };
     let mut off = 0;
     for (j, recorded) in round.coefficients.iter().enumerate() {
-        let found = of.of(&round.goodputs[j], round.r[j], round.prev[j]);
+        let found = coefficients(&round.goodputs[j], round.r[j], round.prev[j]);
         for (c, (e, f)) in recorded.iter().zip(&found).enumerate() {
             out.values += 1;
             let apart = (e - f).abs();
@@ -236,7 +228,7 @@ fn compare_coefficients(what: &str, round: &Round, out: &mut Compared) -> u64 {
 fn programs(case: &Case) -> Result<Option<String>, VerifyError> {
     let plain = case.dir().join("ilp.jsonl");
     if plain.is_file() {
-        return super::input::read(&plain).map(Some);
+        return read(&plain).map(Some);
     }
     let packed = case.dir().join("ilp.jsonl.gz");
     if !packed.is_file() {

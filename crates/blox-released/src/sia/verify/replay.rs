@@ -1,13 +1,13 @@
 //! Replay of recorded decisions.
 
 use super::accounts::{self, Decisions};
-use super::input::{Input, Policy, required};
-use crate::sia::AfterOne;
+use super::input::{Input, Policy};
+use crate::sia::in_rounds;
 use crate::verify::{Case, Compared, VerifyError};
 use blox_core::{
-    Assignment, ClusterSpec, Composition, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue,
-    JobSpec, NodeSpec, PlacementPolicy, Reason, Request, SchedulingPolicy, Seconds, Shape,
-    Stateless, Time, Validity, View,
+    Assignment, ClusterSpec, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobSpec,
+    NodeSpec, PlacementPolicy, Reason, Request, SchedulingPolicy, Seconds, Shape, Stateless, Time,
+    Validity, View,
 };
 use blox_sim::Simulation;
 use blox_sim::overheads::CheckpointRestart;
@@ -40,12 +40,8 @@ pub(super) fn compare(
 ) -> Result<(), VerifyError> {
     let rows = read(case, input)?;
     let (cluster, script) = on_own_nodes(input, &rows);
-    let scheduler = match AfterOne::every(Seconds::new(input.interval)) {
-        Some(rounds) => Composition::new("recorded").trigger(rounds),
-        None => Composition::new("recorded"),
-    };
     let recorded = Recorded(Arc::new(script));
-    let scheduler = scheduler
+    let scheduler = in_rounds("recorded", Seconds::new(input.interval))
         .scheduling(recorded.clone())
         .placement(recorded)
         .build()
@@ -62,12 +58,9 @@ pub(super) fn compare(
             &mut Jobs::new(jobs.to_vec()),
             Some(Box::new(decisions.clone())),
         )
-        .map_err(|error| VerifyError::Simulation {
-            case: case.dir().to_owned(),
-            error: Box::new(error),
-        })?;
+        .map_err(|error| case.failed(error))?;
     out.ran(&report);
-    let accounts = accounts::of_cluster(input, &cluster, &decisions, &report);
+    let accounts = accounts::of(input, &cluster, &decisions, &report);
     let found = out.differences.len();
     accounts::compare(case, input, &accounts, out)?;
     for d in &mut out.differences[found..] {
@@ -155,11 +148,11 @@ fn compare_batches(
 }
 
 fn read(case: &Case, input: &Input) -> Result<Vec<Row>, VerifyError> {
-    let table = required(case, "allocs.csv")?;
-    let column = |name: &str| table.column(name);
-    let (time, job, placement) = (column("time")?, column("job_id")?, column("placement")?);
-    let (batch, accumulation) = (column("batch_size")?, column("accum_steps")?);
-    let (gpu_type, nodes) = (column("cluster").ok(), column("nodes").ok());
+    let table = case.table("allocs.csv")?;
+    let table = table.ok_or_else(|| case.missing("allocs.csv"))?;
+    let [time, job, placement, batch, accumulation] =
+        table.columns(["time", "job_id", "placement", "batch_size", "accum_steps"])?;
+    let (gpu_type, nodes) = (table.column("cluster").ok(), table.column("nodes").ok());
     let jobs = input.jobs_for(input.policy).iter().enumerate();
     let numbers: BTreeMap<&str, usize> = jobs
         .filter_map(|(i, j)| Some((j.name.as_ref()?.as_str(), i)))

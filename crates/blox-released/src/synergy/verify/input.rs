@@ -2,7 +2,7 @@
 
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{Key, Mode, ROUND_S, Settings};
-use crate::verify::{Case, VerifyError};
+use crate::verify::{Case, VerifyError, read};
 use blox_core::{ClusterSpec, JobId, Time};
 use blox_traces::cluster_file;
 use blox_traces::formats::synergy::{Profiles, Replay, read_trace};
@@ -55,16 +55,9 @@ impl Input {
             // Errors of readers contain the name of the file.
             let what = e.to_string();
             let file = format!("{}: ", path.display());
-            VerifyError::Bad {
-                path: path.to_owned(),
-                what: what.strip_prefix(&file).unwrap_or(&what).to_owned(),
-            }
+            VerifyError::bad(path, what.strip_prefix(&file).unwrap_or(&what))
         };
-        let text = std::fs::read_to_string(&config).map_err(|error| VerifyError::Read {
-            path: config.clone(),
-            error,
-        })?;
-        let cluster = blox_traces::formats::synergy::parse_cluster(&text, &config)
+        let cluster = blox_traces::formats::synergy::parse_cluster(&read(&config)?, &config)
             .map_err(|e: cluster_file::ClusterFileError| wrong(&config, &e))?;
         if cluster.nodes.iter().any(|n| !n.location.is_empty()) {
             let what = "racks is above 1: the original then numbers servers and GPUs anew in \

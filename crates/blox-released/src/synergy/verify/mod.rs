@@ -5,7 +5,7 @@ mod rounds;
 
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{self, ROUND_S};
-use crate::verify::{Case, Compared, System, VerifyError};
+use crate::verify::{Case, Compared, VerifyError};
 use blox_core::{Outcome, Time};
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
@@ -15,49 +15,38 @@ use input::Input;
 use rounds::{Grants, compare_rounds};
 use std::collections::BTreeMap;
 
-pub(crate) struct Synergy;
+pub(crate) fn recognises(case: &Case) -> bool {
+    case.has(&["synergy_speedup", "first_sched", "finish"])
+}
 
-impl System for Synergy {
-    fn name(&self) -> &'static str {
-        "synergy"
+pub(crate) fn compare(
+    case: &Case,
+    every_round: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let input = Input::of(case)?;
+    let sim = Simulation::new(input.cluster.clone())
+        .visiting_every_round(every_round)
+        .collector(Fingerprint::default());
+    let sim = synergy::simulation(sim, input.settings);
+    let grants = Grants::default();
+    let report = sim
+        .run_journaled(
+            synergy::synergy(input.settings, input.replay.arrivals.iter().copied()),
+            &mut Jobs::new(input.replay.jobs.clone()),
+            Some(Box::new(grants.clone())),
+        )
+        .map_err(|e| case.failed(e))?;
+    out.ran(&report);
+    if let Some(why) = input.end_of_the_original() {
+        compare_end(case, &why, &report, out)?;
+        return Ok(());
     }
-
-    fn recognises(&self, case: &Case) -> bool {
-        ["synergy_speedup", "first_sched", "finish"]
-            .iter()
-            .all(|c| case.expected.has(c))
-    }
-
-    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
-        let input = Input::of(case)?;
-        let simulation = |error| VerifyError::Simulation {
-            case: case.dir().to_owned(),
-            error: Box::new(error),
-        };
-        let sim = Simulation::new(input.cluster.clone())
-            .visiting_every_round(every_round)
-            .collector(Fingerprint::default());
-        let sim = synergy::simulation(sim, input.settings);
-        let grants = Grants::default();
-        let report = sim
-            .run_journaled(
-                synergy::synergy(input.settings, input.replay.arrivals.iter().copied()),
-                &mut Jobs::new(input.replay.jobs.clone()),
-                Some(Box::new(grants.clone())),
-            )
-            .map_err(simulation)?;
-        let mut compared = Compared::of(case, self.name());
-        compared.ran(&report);
-        if let Some(why) = input.end_of_the_original() {
-            compare_end(case, &why, &report, &mut compared)?;
-            return Ok(compared);
-        }
-        let stop = stop(&report, input.settings.first);
-        compare_jobs(case, &input, &report, stop, &mut compared)?;
-        compare_rounds(case, &input, &report, &grants.take(), stop, &mut compared)?;
-        compare_figures(case, &report, stop, input.settings.first, &mut compared)?;
-        Ok(compared)
-    }
+    let stop = stop(&report, input.settings.first);
+    compare_jobs(case, &input, &report, stop, out)?;
+    compare_rounds(case, &input, &report, &grants.take(), stop, out)?;
+    compare_figures(case, &report, stop, input.settings.first, out)?;
+    Ok(())
 }
 
 /// Compares a run that the original failed to begin: no job has finished.

@@ -145,9 +145,7 @@ pub(super) fn compare_rounds(
     let Some(table) = case.table("rounds.csv")? else {
         return Ok(());
     };
-    let [time, job, gpus, parts] =
-        ["time", "job", "gpus", "server_res"].map(|name| table.column(name));
-    let (time, job, gpus, parts) = (time?, job?, gpus?, parts?);
+    let [time, job, gpus, parts] = table.columns(["time", "job", "gpus", "server_res"])?;
     let mut expected: BTreeMap<Time, BTreeMap<String, Grant>> = BTreeMap::new();
     for (r, row) in table.rows.iter().enumerate() {
         let Some(grant) = Grant::parse(&row[gpus], &row[parts]) else {

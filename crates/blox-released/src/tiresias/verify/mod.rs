@@ -4,7 +4,7 @@ mod settings;
 mod tally;
 
 use crate::tiresias::InstantEndsAreLost;
-use crate::verify::{Case, Compared, System, VerifyError};
+use crate::verify::{Case, Compared, VerifyError};
 use blox_sim::Simulation;
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
@@ -13,64 +13,54 @@ use settings::{Kind, Run, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use tally::Tally;
 
-pub(crate) struct Tiresias;
+pub(crate) fn recognises(case: &Case) -> bool {
+    case.has(&["num_gpu", "submit_time", "executed_time", "JCT", "promote"])
+        || case.has(&["time", "1-GPU", "32-GPU"])
+}
 
-impl System for Tiresias {
-    fn name(&self) -> &'static str {
-        "tiresias"
+pub(crate) fn compare(
+    case: &Case,
+    every_round: bool,
+    out: &mut Compared,
+) -> Result<(), VerifyError> {
+    let settings = Settings::of(case)?;
+    let Run {
+        pipeline,
+        cluster,
+        completion,
+        memory,
+    } = settings.run(case)?;
+    let mut jobs =
+        open_file(&settings.trace, Some(Format::Tiresias)).map_err(|e| case.failed(e))?;
+    let mut sim = Simulation::new(cluster)
+        .visiting_every_round(every_round)
+        .collector(Fingerprint::default());
+    if let Some(rule) = completion {
+        sim = sim.completion(rule);
     }
-
-    fn recognises(&self, case: &Case) -> bool {
-        let has = |columns: &[&str]| columns.iter().all(|c| case.expected.has(c));
-        has(&["num_gpu", "submit_time", "executed_time", "JCT", "promote"])
-            || has(&["time", "1-GPU", "32-GPU"])
+    if matches!(settings.kind, Kind::Lasting | Kind::Demands) {
+        sim = sim.execution(InstantEndsAreLost);
     }
-
-    fn compare(&self, case: &Case, every_round: bool) -> Result<Compared, VerifyError> {
-        let settings = Settings::of(case)?;
-        let simulation = |error| VerifyError::Simulation {
-            case: case.dir().to_owned(),
-            error: Box::new(error),
-        };
-        let Run {
-            pipeline,
-            cluster,
-            completion,
-            memory,
-        } = settings.run(case)?;
-        let mut jobs =
-            open_file(&settings.trace, Some(Format::Tiresias)).map_err(|e| simulation(e.into()))?;
-        let mut sim = Simulation::new(cluster)
-            .visiting_every_round(every_round)
-            .collector(Fingerprint::default());
-        if let Some(rule) = completion {
-            sim = sim.completion(rule);
-        }
-        if matches!(settings.kind, Kind::Lasting | Kind::Demands) {
-            sim = sim.execution(InstantEndsAreLost);
-        }
-        let tally = Tally::default();
-        let report = sim
-            .run_journaled(pipeline, &mut jobs, Some(Box::new(tally.clone())))
-            .map_err(simulation)?;
-        let mut out = Compared::of(case, self.name());
-        out.ran(&report);
-        if settings.kind == Kind::Demands {
-            compare_demands(case, &report.jobs, &mut out)?;
-            return Ok(out);
-        }
-        let rows = Rows {
-            case,
-            settings: &settings,
-            tally: &tally,
-            memory: &memory,
-        };
-        rows.compare(&report.jobs, &mut out)?;
-        if settings.kind != Kind::Slices {
-            compare_events(case, &settings, &tally, &mut out)?;
-        }
-        Ok(out)
+    let tally = Tally::default();
+    let report = sim
+        .run_journaled(pipeline, &mut jobs, Some(Box::new(tally.clone())))
+        .map_err(|e| case.failed(e))?;
+    out.ran(&report);
+    if settings.kind == Kind::Demands {
+        compare_demands(case, &report.jobs, out)?;
+        return Ok(());
     }
+    let rows = Rows {
+        case,
+        settings: &settings,
+        tally: &tally,
+        memory: &memory,
+    };
+    rows.compare(&report.jobs, out)?;
+    if settings.kind != Kind::Slices {
+        compare_events(case, &settings, &tally, out)?;
+    }
+    Ok(())
 }
 
 /// Inputs for the comparison with the program's rows.
@@ -98,11 +88,7 @@ impl Rows<'_> {
                 continue;
             };
             seen.insert(row[id].as_str());
-            for (column, found) in self.columns(job) {
-                if let Ok(c) = e.column(column) {
-                    out.number(&what, column, &row[c], found);
-                }
-            }
+            out.numbers(&what, self.case, row, self.columns(job));
         }
         out.jobs = seen.len() as u64;
         let (all, ended, rows) = (jobs.len(), finished.len(), e.rows.len());
@@ -258,12 +244,8 @@ fn compare_events(
         return Ok(());
     };
     let time = table.column("time")?;
-    let columns = ["pending_job", "running_job", "completed_job"];
-    let columns = [
-        (columns[0], table.column(columns[0])?),
-        (columns[1], table.column(columns[1])?),
-        (columns[2], table.column(columns[2])?),
-    ];
+    let names = ["pending_job", "running_job", "completed_job"];
+    let columns = table.columns(names)?;
     for (r, row) in table.rows.iter().enumerate() {
         let at = table.number(r, time)?;
         let next = table.rows.get(r + 1).map(|next| &next[time]);
@@ -272,14 +254,9 @@ fn compare_events(
             continue;
         }
         let counts = settings.as_logged(tally.counts_at(at));
-        for ((name, c), found) in columns.iter().zip(counts) {
+        for ((name, c), found) in names.iter().zip(columns).zip(counts) {
             let Some(found) = found else { continue };
-            out.number(
-                &format!("at {at} s"),
-                name,
-                &row[*c],
-                Some(f64::from(found)),
-            );
+            out.number(&format!("at {at} s"), name, &row[c], Some(f64::from(found)));
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use crate::tiresias::quirks::{
 };
 use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
-use crate::verify::{Case, VerifyError};
+use crate::verify::{Case, VerifyError, read};
 use blox_core::{
     ClusterSpec, JobId, JobQueue, Pipeline, Policy, SchedulingPolicy, Time, Validity, View,
     forward_policy,
@@ -90,10 +90,7 @@ impl Settings {
 
     /// Returns the scheduler, its cluster and its other settings.
     pub fn run(&self, case: &Case) -> Result<Run, VerifyError> {
-        let bad = |error: WorkloadError| VerifyError::Bad {
-            path: case.dir().to_owned(),
-            what: error.to_string(),
-        };
+        let bad = |error: WorkloadError| VerifyError::bad(case.dir(), error.to_string());
         // In the order of the file, which may differ from the order of submission.
         let jobs = read_rows(&self.trace)?;
         let sizes: Vec<u32> = jobs.iter().map(|job| job.gpus.get()).collect();
@@ -114,10 +111,9 @@ impl Settings {
         let samples = || -> Result<Samples, VerifyError> {
             let path = case.input("yarn-gput1000.csv")?;
             let samples = read_samples(&path).map_err(bad)?;
-            Samples::of(samples.into_iter().map(i64::from)).ok_or_else(|| VerifyError::Bad {
-                path,
-                what: "found no sample, expected one above 0".to_owned(),
-            })
+            let samples = Samples::of(samples.into_iter().map(i64::from));
+            let what = "found no sample, expected one above 0";
+            samples.ok_or_else(|| VerifyError::bad(&path, what))
         };
         let memory = Memory::default();
         let mut completion = None;
@@ -260,8 +256,7 @@ impl Options {
         for name in ["options.txt", "COMMAND", "COMMAND.txt"] {
             let path = case.dir().join(name);
             if path.is_file() {
-                let text = std::fs::read_to_string(&path);
-                command(&text.map_err(|error| VerifyError::Read { path, error })?);
+                command(&read(&path)?);
             }
         }
         if let Some(cmd) = case.text_if_there("cmd")? {
