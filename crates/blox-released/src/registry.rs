@@ -32,30 +32,31 @@ pub fn register(mut r: Registry) -> Registry {
         },
     );
     let s = &mut r.schedulers;
-    s.add(
-        "blox-fifo",
-        "FIFO of Blox's released program, without GPU types",
-        &[],
-        |_, _| Ok(blox::fifo()),
-    );
-    s.add(
-        "blox-las",
-        "LAS of Blox's released program, without GPU types",
-        &[],
-        |_, _| Ok(blox::las()),
-    );
-    s.add(
-        "blox-srtf",
-        "SRTF of Blox's released program, without GPU types",
-        &[],
-        |_, _| Ok(blox::srtf()),
-    );
-    s.add(
-        "blox-tiresias",
-        "Tiresias of Blox's released program, without GPU types: its LAS",
-        &[],
-        |_, _| Ok(blox::tiresias()),
-    );
+    let without_types: [(_, _, fn() -> Pipeline); 4] = [
+        (
+            "blox-fifo",
+            "FIFO of Blox's released program, without GPU types",
+            blox::fifo,
+        ),
+        (
+            "blox-las",
+            "LAS of Blox's released program, without GPU types",
+            blox::las,
+        ),
+        (
+            "blox-srtf",
+            "SRTF of Blox's released program, without GPU types",
+            blox::srtf,
+        ),
+        (
+            "blox-tiresias",
+            "Tiresias of Blox's released program, without GPU types: its LAS",
+            blox::tiresias,
+        ),
+    ];
+    for (name, about, compose) in without_types {
+        s.add(name, about, &[], move |_, _| Ok(compose()));
+    }
     s.add(
         "blox-optimus",
         "Optimus of Blox's released program, without GPU types: its SRTF on jobs with a speed-up by load",

@@ -162,8 +162,8 @@ fn schedulings() -> Vec<ComponentSpec<Schedule>> {
             synergy::Order::new(key, synergy::Mode::Tune, round)
         }));
     }
-    guarded(&mut list, "blox-fifo", blox::Fifo::default);
-    guarded(&mut list, "blox-srtf", blox::Srtf::default);
+    guarded(&mut list, "blox-fifo", blox::fifo);
+    guarded(&mut list, "blox-srtf", blox::srtf);
     list
 }
 

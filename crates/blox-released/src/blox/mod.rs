@@ -13,7 +13,7 @@ use blox_core::{
 };
 use blox_policies::scheduling::{Las, StarvationGuard};
 use blox_sim::execution::ExecutionModel;
-use quirks::{Fifo, Scattered, Srtf};
+use quirks::Scattered;
 
 pub use crate::blox::quirks::optimus_factor;
 
@@ -22,7 +22,7 @@ pub const GUARD_HOURS: f64 = 1000.0;
 
 /// The program's `Fifo`.
 pub fn fifo() -> Pipeline {
-    compose("blox-fifo", Fifo::default())
+    compose("blox-fifo", quirks::fifo())
 }
 
 /// The program's `Las`.
@@ -37,14 +37,14 @@ pub fn tiresias() -> Pipeline {
 
 /// The program's `Srtf`.
 pub fn srtf() -> Pipeline {
-    compose("blox-srtf", Srtf::default())
+    compose("blox-srtf", quirks::srtf())
 }
 
 /// The program's `Optimus`, which has the same order as its `Srtf`.
 ///
 /// The difference is the speed of jobs: simulate it with [`OptimusSpeed`].
 pub fn optimus() -> Pipeline {
-    compose("blox-optimus", Srtf::default())
+    compose("blox-optimus", quirks::srtf())
 }
 
 fn compose(name: &str, policy: impl SchedulingPolicy + Clone + 'static) -> Pipeline {

@@ -6,7 +6,7 @@
 
 use blox_core::{
     Assignment, Draft, DraftError, GpuList, JobQueue, JobRef, NodeStatus, PlacementPolicy, Reason,
-    SchedulingPolicy, Shape, Stateless, Validity, View,
+    Shape, Stateless, Validity, View,
     order::SortKey,
     policy::{ByKey, by_key},
 };
@@ -14,52 +14,22 @@ use blox_policies::placement::suits;
 
 /// Blox's `Fifo`, in order of submission. Quirk: the program preempts jobs, unlike the paper: a job
 /// promoted by the starvation guard stops others.
-#[derive(Clone)]
-pub struct Fifo(ByKey);
-
-impl Default for Fifo {
-    fn default() -> Self {
-        Fifo(
-            by_key(|job| SortKey::by(job.submit().secs()))
-                .preemptive()
-                .keys_advance_together()
-                .valid_until_event(),
-        )
-    }
-}
-
-impl Stateless for Fifo {}
-
-impl SchedulingPolicy for Fifo {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        self.0.schedule(&mut (), view, out)
-    }
+pub fn fifo() -> ByKey {
+    by_key(|job| SortKey::by(job.submit().secs()))
+        .preemptive()
+        .keys_advance_together()
+        .valid_until_event()
 }
 
 /// Blox's `Srtf` and `Optimus`. Quirk: the program ignores the speed of jobs.
 ///
 /// The key is the total work at one iteration per `iteration_time`, minus the time for which the
 /// job ran.
-#[derive(Clone)]
-pub struct Srtf(ByKey);
-
-impl Default for Srtf {
-    fn default() -> Self {
-        Srtf(
-            by_key(|job| SortKey::by(job.spec().duration().secs() - job.attained_time().secs()))
-                .preemptive()
-                .keys_advance_together()
-                .valid_until_event(),
-        )
-    }
-}
-
-impl Stateless for Srtf {}
-
-impl SchedulingPolicy for Srtf {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        self.0.schedule(&mut (), view, out)
-    }
+pub fn srtf() -> ByKey {
+    by_key(|job| SortKey::by(job.spec().duration().secs() - job.attained_time().secs()))
+        .preemptive()
+        .keys_advance_together()
+        .valid_until_event()
 }
 
 /// Returns the speed factor of all jobs under Blox's `Optimus`, by load in jobs per hour.

@@ -67,6 +67,16 @@ impl Common {
     }
 }
 
+/// Makes proposals the plans of their jobs.
+fn adopt(proposals: &[Proposal], jobs: &mut [Job]) {
+    for &(j, gpus, planned) in proposals {
+        let job = &mut jobs[j as usize];
+        job.num_gpu = gpus;
+        job.old_end = job.end;
+        job.end = planned.end;
+    }
+}
+
 /// Earliest deadline first. It charges no overheads.
 pub struct Edf(Common);
 
@@ -110,12 +120,7 @@ impl Program for Edf {
             (list, proposals)
         };
         c.slots.release(&list, jobs);
-        for &(j, gpus, planned) in &proposals {
-            let job = &mut jobs[j as usize];
-            job.num_gpu = gpus;
-            job.old_end = job.end;
-            job.end = planned.end;
-        }
+        adopt(&proposals, jobs);
         for &j in &list {
             let job = &jobs[j as usize];
             if !waiting[j as usize] {
@@ -179,12 +184,7 @@ impl Program for EdfAdmission {
             any_accepted = true;
             c.slots.pending.push(j);
             c.slots.runnable.push(j);
-            for &(j, gpus, planned) in &proposals {
-                let job = &mut jobs[j as usize];
-                job.num_gpu = gpus;
-                job.old_end = job.end;
-                job.end = planned.end;
-            }
+            adopt(&proposals, jobs);
             for &r in &c.slots.running {
                 let job = &jobs[r as usize];
                 c.slots.events.move_end(r, job.old_end, job.end);

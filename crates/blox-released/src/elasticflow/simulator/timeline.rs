@@ -61,6 +61,16 @@ pub(super) struct Planned {
     pub met: bool,
 }
 
+impl Planned {
+    fn at(job: &Job, end: f64, real_end: f64) -> Self {
+        Planned {
+            end,
+            real_end,
+            met: real_end <= job.deadline,
+        }
+    }
+}
+
 /// Plans jobs on a timeline. It reuses its buffers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Planner {
@@ -119,11 +129,7 @@ impl Planner {
                 if position(free, end).is_none() {
                     set(&mut self.after, end, available);
                 }
-                return Planned {
-                    end,
-                    real_end,
-                    met: true,
-                };
+                return Planned::at(job, end, real_end);
             }
             let length = if next == until { job.deadline } else { next } - now;
             left -= length * rate;
@@ -287,11 +293,7 @@ impl Planner {
             let value = earlier.map_or(i64::from(self.total), |(_, v)| *v);
             set(&mut self.after, end, value);
         }
-        Planned {
-            end,
-            real_end,
-            met: real_end <= job.deadline,
-        }
+        Planned::at(job, end, real_end)
     }
 
     fn use_at(&mut self, i: usize, gpus: u32) {
@@ -335,11 +337,7 @@ impl Planner {
                     if position(free, end).is_none() {
                         set(&mut self.after, end, given);
                     }
-                    return Planned {
-                        end,
-                        real_end,
-                        met: real_end <= job.deadline,
-                    };
+                    return Planned::at(job, end, real_end);
                 }
                 left -= work;
                 let passed = self.after.iter_mut();
@@ -359,11 +357,7 @@ impl Planner {
             i64::from(self.total) - i64::from(gpus),
         );
         set(&mut self.after, end, i64::from(self.total));
-        Planned {
-            end,
-            real_end,
-            met: real_end <= job.deadline,
-        }
+        Planned::at(job, end, real_end)
     }
 
     /// Plans every interval on as many GPUs as the job can use: earliest deadline first.
@@ -399,11 +393,7 @@ impl Planner {
                         // Quirk: the program may overwrite a breakpoint here.
                         set(&mut self.after, align(now, end, self.slot), given);
                     }
-                    return Planned {
-                        end,
-                        real_end: end,
-                        met: end <= job.deadline,
-                    };
+                    return Planned::at(job, end, end);
                 }
                 left -= (next - start) * rate;
                 set(&mut self.after, start, here - i64::from(gpus));
@@ -417,11 +407,7 @@ impl Planner {
         let total = i64::from(self.total);
         set(&mut self.after, start, total - i64::from(most));
         set(&mut self.after, align(now, end, self.slot), total);
-        Planned {
-            end,
-            real_end: end,
-            met: end <= job.deadline,
-        }
+        Planned::at(job, end, end)
     }
 }
 
