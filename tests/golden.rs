@@ -245,10 +245,8 @@ fn elasticflows_figures_say_what_its_program_does() {
     ] {
         let inputs = golden.join("elasticflow").join(folder).join("inputs");
         let figure = blox::released::figure::figure(name).unwrap();
-        let runs = blox::released::figure::simulations(&*figure, Some(&inputs)).unwrap();
-        let ended = AtomicU64::new(0);
-        let done =
-            blox::released::figure::reproduce(&*figure, Some(&inputs), runs, &[], &ended).unwrap();
+        let plan = figure.plan(Some(&inputs)).unwrap();
+        let done = plan.reproduce(&[], &AtomicU64::new(0)).unwrap();
         for claim in &done.findings.unwrap().claims {
             assert!(claim.holds, "{name}: {}", claim.text);
         }

@@ -259,10 +259,10 @@ fn decisions_replay_from_the_journal() {
 #[cfg(feature = "released")]
 fn equals_the_artifact(name: &str, expected: usize) {
     let figure = blox::released::figure::figure(name).expect("a figure");
-    let runs = blox::released::figure::simulations(&*figure, None).expect("no data needed");
+    let plan = figure.plan(None).expect("no data needed");
     let ended = std::sync::atomic::AtomicU64::new(0);
-    let reproduced = blox::released::figure::reproduce(&*figure, None, runs, &[], &ended);
-    let findings = reproduced
+    let findings = plan
+        .reproduce(&[], &ended)
         .expect("they can go on")
         .findings
         .expect("none was stopped");

@@ -6,7 +6,7 @@ use super::grid::{Form, Grid, decimal};
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
 use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
-use blox_released::figure::{self as reproduce, Cited, Figure, Findings, Reproduced, Row};
+use blox_released::figure::{self, Cited, Figure, Findings, Reproduced, Row};
 use blox_sim::Watch;
 use blox_sim::results::COLUMNS;
 use blox_traces::fingerprint;
@@ -26,34 +26,33 @@ pub(super) fn run(
     let Some(name) = args.figure.as_deref().filter(|_| !args.list) else {
         return list(terminal);
     };
-    let figure = reproduce::figure(name).map_err(Failure::new)?;
+    let figure = figure::figure(name).map_err(Failure::new)?;
     let dir = args.output_dir.as_deref();
     let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
-    let runs = reproduce::simulations(&*figure, args.data.as_deref()).map_err(Failure::new)?;
+    let plan = figure.plan(args.data.as_deref()).map_err(Failure::new)?;
     // At least one watch, for figures without simulations.
-    let all = 0..runs.len().max(1);
+    let all = 0..plan.runs().max(1);
     let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
     let done = Arc::new(AtomicU64::new(0));
     let shows = match args.quiet {
         true => Shows::Nothing,
         false => Shows::Runs {
             done: Arc::clone(&done),
-            total: runs.len() as u64,
+            total: plan.runs() as u64,
         },
     };
     let progress = Progress::start(shows, &watches, terminal.interactive);
-    let data = args.data.as_deref();
-    let reproduced = reproduce::reproduce(&*figure, data, runs, &watches, &done);
+    let reproduced = plan.reproduce(&watches, &done);
     progress.finish();
     let reproduced = reproduced.map_err(Failure::new)?;
     if let Some(dir) = &args.output_dir {
         write_files(dir, name, &reproduced)?;
-        write_manifest(dir, &*figure, args.data.as_deref(), &reproduced, line)?;
+        write_manifest(dir, figure, args.data.as_deref(), &reproduced, line)?;
     }
     let Some(findings) = &reproduced.findings else {
         return interrupted(args, &reproduced, terminal);
     };
-    let mut text = format!("{}\n\n", figure.title());
+    let mut text = format!("{}\n\n", figure.title);
     text += &table(&findings.rows);
     let mut holds = true;
     for claim in &findings.claims {
@@ -78,9 +77,9 @@ pub(super) fn run(
 }
 
 fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    for figure in reproduce::figures() {
-        writeln!(terminal.out, "{:<17} {}", figure.name(), figure.title())?;
-        for file in figure.data() {
+    for figure in figure::figures() {
+        writeln!(terminal.out, "{:<17} {}", figure.name, figure.title)?;
+        for file in figure.data {
             writeln!(
                 terminal.out,
                 "{:<17} needs {} from {}",
@@ -176,7 +175,7 @@ fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
 /// Writes the manifest, which marks complete files and names their inputs.
 fn write_manifest(
     dir: &Path,
-    figure: &dyn Figure,
+    figure: &Figure,
     data: Option<&Path>,
     reproduced: &Reproduced,
     line: &[OsString],
@@ -202,8 +201,8 @@ fn write_manifest(
         "blox_version": env!("CARGO_PKG_VERSION"),
         "status": if reproduced.findings.is_some() { "complete" } else { "interrupted" },
         "command_line": command_line(line),
-        "figure": figure.name(),
-        "title": figure.title(),
+        "figure": figure.name,
+        "title": figure.title,
         "inputs": inputs,
         "simulations": runs.collect::<Vec<_>>(),
         "claims": claims

@@ -2,14 +2,19 @@
 //!
 //! A figure states its simulations or released programs, and computes findings from their reports.
 //! Findings are numbers beside the published ones with their sources, claims of the publication and
-//! whether they hold here, and pictures. A new figure is a file that implements [`Figure`], and a
-//! line in [`figures`].
+//! whether they hold here, and pictures. A new figure is a file with a [`Figure`], and a line in
+//! [`figures`].
 //!
 //! ```
-//! let fig6 = blox_released::figure::figures().into_iter().find(|f| f.name() == "blox-fig6");
-//! assert_eq!(fig6.map(|f| f.data().len()), Some(0)); // it needs no data
+//! let fig6 = blox_released::figure::figure("blox-fig6");
+//! assert_eq!(fig6.map(|f| f.data.len()).ok(), Some(0)); // it needs no data
 //! ```
 
+use crate::blox::figures as blox;
+use crate::elasticflow::figures as elasticflow;
+use crate::gavel::figures as gavel;
+use crate::lucid::figures as lucid;
+use crate::sia::figures as sia;
 use blox_core::Pipeline;
 use blox_core::suggest::did_you_mean;
 use blox_sim::workload::{Workload, WorkloadError};
@@ -23,75 +28,89 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 ///
 /// ```
 /// use blox_core::ClusterSpec;
-/// use blox_released::figure::{Figure, Findings, ReproduceError, Row, Run};
+/// use blox_released::figure::{Figure, Findings, Plan, ReproduceError, Row, Run};
 /// use blox_sim::{Measure, Report, Simulation};
 /// use blox_traces::generate::blox::BloxWorkload;
 /// use std::path::Path;
 ///
-/// struct LasAtSeven;
+/// const LAS_AT_SEVEN: Figure = Figure::new(
+///     "las-at-seven",
+///     "average JCT of las at 7 jobs an hour",
+///     &[],
+///     plan,
+/// );
 ///
-/// impl Figure for LasAtSeven {
-///     fn name(&self) -> &'static str {
-///         "las-at-seven"
-///     }
-///
-///     fn title(&self) -> &'static str {
-///         "average JCT of las at 7 jobs an hour"
-///     }
-///
-///     fn runs(&self, _data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-///         Ok(vec![Run::Simulation {
-///             label: "las".to_owned(),
-///             simulation: Simulation::new(ClusterSpec::uniform(32, 4)).measure(Measure::Ids(0, 100)),
-///             scheduler: blox_schedulers::schedulers::las(),
-///             workload: Box::new(BloxWorkload::new(7.0).expect("the load is positive")),
-///         }])
-///     }
-///
-///     fn findings(&self, reports: &[Report]) -> Findings {
-///         let mut findings = Findings::default();
-///         findings.rows.push(Row {
-///             what: "average JCT (s)".to_owned(),
-///             published: None,
-///             artifact: None,
-///             ours: reports[0].summary.avg_jct_s,
-///             decimals: 0,
-///         });
-///         findings
-///     }
+/// fn plan(_: &Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
+///     let run = Run::Simulation {
+///         label: "las".to_owned(),
+///         simulation: Simulation::new(ClusterSpec::uniform(32, 4)).measure(Measure::Ids(0, 100)),
+///         scheduler: blox_schedulers::schedulers::las(),
+///         workload: Box::new(BloxWorkload::new(7.0)?),
+///     };
+///     Ok(Plan::of(vec![run], findings))
 /// }
 ///
-/// assert_eq!(LasAtSeven.runs(None)?.len(), 1);
+/// fn findings(reports: &[Report]) -> Findings {
+///     let mut findings = Findings::default();
+///     let ours = reports[0].summary.avg_jct_s;
+///     findings.rows.push(Row::new("average JCT (s)", ours, 0));
+///     findings
+/// }
+///
+/// assert_eq!(LAS_AT_SEVEN.plan(None)?.runs(), 1);
 /// # Ok::<(), ReproduceError>(())
 /// ```
-pub trait Figure: Send + Sync {
-    /// Returns the figure's name on the command line.
-    fn name(&self) -> &'static str;
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Subject and publication.
+    pub title: &'static str,
+    /// Data files that the figure needs and that are not part of the toolkit.
+    pub data: &'static [DataFile],
+    plan: Planner,
+    also: Option<Finder>,
+}
 
-    /// Returns the figure's subject and publication.
-    fn title(&self) -> &'static str;
+/// Plans a figure. The path is the folder with all of its data.
+pub type Planner = fn(&Figure, Option<&Path>) -> Result<Plan, ReproduceError>;
 
-    /// Returns the data files that the figure needs and that are not part of the toolkit.
-    fn data(&self) -> &'static [DataFile] {
-        &[]
+/// Finds the files of a folder that a figure reads although it does not need them.
+pub type Finder = fn(&Figure, &Path) -> Result<Vec<PathBuf>, ReproduceError>;
+
+impl Figure {
+    /// Describes a figure.
+    pub const fn new(
+        name: &'static str,
+        title: &'static str,
+        data: &'static [DataFile],
+        plan: Planner,
+    ) -> Self {
+        Figure {
+            name,
+            title,
+            data,
+            plan,
+            also: None,
+        }
     }
 
-    /// Returns the runs of the figure. `data` is the folder with all of [`Figure::data`].
+    /// Sets the function that finds files which the figure reads if a folder is given.
+    #[must_use]
+    pub const fn reading(mut self, also: Finder) -> Self {
+        self.also = Some(also);
+        self
+    }
+
+    /// Plans the figure. `data` is the folder with all of [`Figure::data`].
     ///
     /// # Errors
-    /// Fails if the data cannot be read.
-    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError>;
-
-    /// Returns the findings from the reports, in the order of [`Figure::runs`].
-    fn findings(&self, reports: &[Report]) -> Findings;
-
-    /// Reproduces the complete figure, if its simulations depend on each other or it has none.
-    ///
-    /// Returns `None` if [`Figure::runs`] lists the simulations. There are no findings if `watch`
-    /// stopped the figure.
-    fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
-        let _ = (data, watch);
-        None
+    /// Fails if data is missing or cannot be read.
+    pub fn plan(&self, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+        for needed in self.data {
+            needed.found(self.name, data)?;
+        }
+        (self.plan)(self, data)
     }
 
     /// Returns the files that the figure reads: the files of [`Figure::data`], and all files in its
@@ -99,17 +118,96 @@ pub trait Figure: Send + Sync {
     ///
     /// # Errors
     /// Fails if a file is missing or a folder cannot be read.
-    fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
+    pub fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
+        if let Some(also) = self.also {
+            return data.map_or(Ok(Vec::new()), |folder| also(self, folder));
+        }
         let mut all = Vec::new();
-        for needed in self.data() {
-            files_in(needed.found(self.name(), data)?, &mut all)?;
+        for needed in self.data {
+            files_in(needed.found(self.name, data)?, &mut all)?;
         }
         Ok(all)
     }
 }
 
-/// Result of [`Figure::whole`].
+/// What a figure does.
+#[allow(missing_debug_implementations, reason = "it has closures")]
+pub enum Plan {
+    /// Separate runs, and the findings from their reports in the same order.
+    Runs(Vec<Run>, Finish),
+    /// Everything at once, if the simulations depend on each other or there are none.
+    Whole(AtOnce),
+}
+
+/// Computes the findings of [`Plan::Runs`].
+pub type Finish = Box<dyn FnOnce(&[Report]) -> Findings + Send>;
+
+/// Reproduces the figure of [`Plan::Whole`].
+pub type AtOnce = Box<dyn FnOnce(&Arc<Watch>) -> Whole + Send>;
+
+/// Result of [`Plan::Whole`]. There are no findings if the watch stopped the figure.
 pub type Whole = Result<Option<Findings>, ReproduceError>;
+
+impl Plan {
+    /// Creates a plan of separate runs.
+    pub fn of(
+        runs: Vec<Run>,
+        findings: impl FnOnce(&[Report]) -> Findings + Send + 'static,
+    ) -> Self {
+        Plan::Runs(runs, Box::new(findings))
+    }
+
+    /// Creates a plan without separate runs.
+    pub fn whole(reproduce: impl FnOnce(&Arc<Watch>) -> Whole + Send + 'static) -> Self {
+        Plan::Whole(Box::new(reproduce))
+    }
+
+    /// Returns the number of separate runs.
+    pub fn runs(&self) -> usize {
+        match self {
+            Plan::Runs(runs, _) => runs.len(),
+            Plan::Whole(_) => 0,
+        }
+    }
+
+    /// Reproduces the figure on all cores.
+    ///
+    /// `ended` counts the finished runs. `watches` has one entry for each run, which can stop it.
+    /// The first entry can stop a figure without separate runs. A run without an entry cannot be
+    /// stopped.
+    ///
+    /// # Errors
+    /// Returns the error of the first run that failed.
+    pub fn reproduce(
+        self,
+        watches: &[Arc<Watch>],
+        ended: &AtomicU64,
+    ) -> Result<Reproduced, ReproduceError> {
+        let (runs, findings) = match self {
+            Plan::Runs(runs, findings) => (runs, findings),
+            Plan::Whole(whole) => {
+                return Ok(Reproduced {
+                    labels: Vec::new(),
+                    reports: Vec::new(),
+                    findings: whole(&watches.first().cloned().unwrap_or_default())?,
+                });
+            }
+        };
+        let labels = runs.iter().map(|run| run.label().to_owned()).collect();
+        let mut reports = run_all(runs, watches, ended)?;
+        let mut found = None;
+        if reports.iter().all(Option::is_some) {
+            let all: Vec<Report> = reports.into_iter().flatten().collect();
+            found = Some(findings(&all));
+            reports = all.into_iter().map(Some).collect();
+        }
+        Ok(Reproduced {
+            labels,
+            reports,
+            findings: found,
+        })
+    }
+}
 
 /// A data file that a figure needs and that is not part of the toolkit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +219,11 @@ pub struct DataFile {
 }
 
 impl DataFile {
+    /// Describes a file.
+    pub const fn new(path: &'static str, from: &'static str) -> Self {
+        DataFile { path, from }
+    }
+
     /// Returns the path of the file, which may be compressed by gzip.
     fn found(&self, figure: &'static str, data: Option<&Path>) -> Result<PathBuf, ReproduceError> {
         let names = [self.path.to_owned(), format!("{}.gz", self.path)];
@@ -183,6 +286,22 @@ pub struct Findings {
     pub pictures: Vec<Picture>,
 }
 
+impl Findings {
+    /// Creates findings with only these notes.
+    pub fn noting(notes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Findings {
+            notes: notes.into_iter().map(Into::into).collect(),
+            ..Findings::default()
+        }
+    }
+
+    /// Adds a picture under a file name without an extension.
+    pub fn picture(&mut self, name: impl Into<String>, svg: String) {
+        let name = name.into();
+        self.pictures.push(Picture { name, svg });
+    }
+}
+
 /// A number as published and as reproduced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -210,17 +329,17 @@ impl Row {
         }
     }
 
-    /// Adds the number in the paper.
+    /// Adds the number in the paper, if there is one.
     #[must_use]
-    pub fn published(mut self, value: f64, source: &'static str) -> Self {
-        self.published = Some(Cited { value, source });
+    pub fn published(mut self, value: impl Into<Option<f64>>, source: &'static str) -> Self {
+        self.published = value.into().map(|value| Cited { value, source });
         self
     }
 
-    /// Adds the number that the released program gives.
+    /// Adds the number that the released program gives, if it is known.
     #[must_use]
-    pub fn artifact(mut self, value: f64, source: &'static str) -> Self {
-        self.artifact = Some(Cited { value, source });
+    pub fn artifact(mut self, value: impl Into<Option<f64>>, source: &'static str) -> Self {
+        self.artifact = value.into().map(|value| Cited { value, source });
         self
     }
 }
@@ -322,55 +441,56 @@ pub enum ReproduceError {
     },
 }
 
+/// All figures, in order of their names.
+static FIGURES: [Figure; 29] = [
+    blox::fig12::FIG12,
+    blox::fig13::FIG13,
+    blox::fig14::FIG14,
+    blox::fig16::FIG16,
+    blox::fig6::FIG6,
+    blox::table4::TABLE4,
+    elasticflow::fig10::FIG10,
+    elasticflow::fig11::FIG11,
+    elasticflow::fig8a::FIG8A,
+    elasticflow::fig8b::FIG8B,
+    elasticflow::fig9::FIG9,
+    lucid::errors::ERRORS,
+    gavel::fig8::FIG8,
+    gavel::physical::LAS,
+    gavel::physical::MAKESPAN,
+    gavel::scale::SCALE,
+    lucid::energy::HELIOS,
+    lucid::FIG8,
+    lucid::FIG9,
+    lucid::QUIRKS,
+    lucid::TABLE4,
+    lucid::TABLE5,
+    sia::pollux_osdi21::POLLUX,
+    sia::arrivals::FIG7,
+    sia::scale::SCALE,
+    sia::tables::TABLE3,
+    sia::tables::TABLE4,
+    crate::synergy::figures::JOBS_100,
+    crate::tiresias::figures::JOBS_60,
+];
+
 /// Returns all figures, in order of their names.
-pub fn figures() -> Vec<Box<dyn Figure>> {
-    vec![
-        Box::new(crate::blox::figures::fig12::BloxFig12),
-        Box::new(crate::blox::figures::fig13::BloxFig13),
-        Box::new(crate::blox::figures::fig14::BloxFig14),
-        Box::new(crate::blox::figures::fig16::BloxFig16),
-        Box::new(crate::blox::figures::fig6::BloxFig6),
-        Box::new(crate::blox::figures::table4::BloxTable4),
-        Box::new(crate::elasticflow::figures::Fig10::default()),
-        Box::new(crate::elasticflow::figures::Fig11),
-        Box::new(crate::elasticflow::figures::Fig8a),
-        Box::new(crate::elasticflow::figures::Fig8b),
-        Box::new(crate::elasticflow::figures::Fig9),
-        Box::new(crate::lucid::figures::EstimateErrors),
-        Box::new(crate::gavel::figures::fig8::GavelFig8),
-        Box::new(crate::gavel::figures::physical::LAS),
-        Box::new(crate::gavel::figures::physical::MAKESPAN),
-        Box::new(crate::gavel::figures::scale::GavelScale),
-        Box::new(crate::lucid::figures::HeliosCes),
-        Box::new(crate::lucid::figures::Lucid::Fig8),
-        Box::new(crate::lucid::figures::Lucid::Fig9),
-        Box::new(crate::lucid::figures::Lucid::Quirks),
-        Box::new(crate::lucid::figures::Lucid::Table4),
-        Box::new(crate::lucid::figures::Lucid::Table5),
-        Box::new(crate::sia::figures::pollux_osdi21::PolluxOsdi21),
-        Box::new(crate::sia::figures::SiaFig7),
-        Box::new(crate::sia::figures::SiaScale),
-        Box::new(crate::sia::figures::SiaTable3::default()),
-        Box::new(crate::sia::figures::SiaTable4::default()),
-        Box::new(crate::synergy::figures::Synergy100Job),
-        Box::new(crate::tiresias::figures::Tiresias60Job),
-    ]
+pub fn figures() -> &'static [Figure] {
+    &FIGURES
 }
 
 /// Returns the figure with this name.
 ///
 /// # Errors
 /// Fails for an unknown name. The error lists the known names.
-pub fn figure(name: &str) -> Result<Box<dyn Figure>, ReproduceError> {
-    let all = figures();
-    let known: Vec<&str> = all.iter().map(|f| f.name()).collect();
-    all.into_iter()
-        .find(|f| f.name() == name)
-        .ok_or_else(|| ReproduceError::Unknown {
-            name: name.to_owned(),
-            suggestion: did_you_mean(name, known.iter().copied(), "; "),
-            known: known.join(", "),
-        })
+pub fn figure(name: &str) -> Result<&'static Figure, ReproduceError> {
+    let names = || FIGURES.iter().map(|f| f.name);
+    let found = FIGURES.iter().find(|f| f.name == name);
+    found.ok_or_else(|| ReproduceError::Unknown {
+        name: name.to_owned(),
+        suggestion: did_you_mean(name, names(), "; "),
+        known: names().collect::<Vec<_>>().join(", "),
+    })
 }
 
 /// Result of reproducing a figure.
@@ -383,71 +503,16 @@ pub struct Reproduced {
     pub findings: Option<Findings>,
 }
 
-/// Returns the simulations of a figure, for [`reproduce`].
-///
-/// # Errors
-/// Fails if data is missing or cannot be read.
-pub fn simulations(figure: &dyn Figure, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-    for needed in figure.data() {
-        file(figure, data, needed.path)?;
-    }
-    figure.runs(data)
-}
-
-/// Reproduces a figure on all cores.
-///
-/// `ended` counts the finished simulations. `watches` has one entry for each simulation, which can
-/// stop it. The first entry can stop a figure without separate simulations. A simulation without an
-/// entry cannot be stopped.
-///
-/// # Errors
-/// Returns the error of the first simulation that failed.
-pub fn reproduce(
-    figure: &dyn Figure,
-    data: Option<&Path>,
-    runs: Vec<Run>,
-    watches: &[Arc<Watch>],
-    ended: &AtomicU64,
-) -> Result<Reproduced, ReproduceError> {
-    let first = watches.first().cloned().unwrap_or_default();
-    if let Some(findings) = figure.whole(data, &first) {
-        return Ok(Reproduced {
-            labels: Vec::new(),
-            reports: Vec::new(),
-            findings: findings?,
-        });
-    }
-    let labels = runs.iter().map(|run| run.label().to_owned()).collect();
-    let mut reports = run_all(runs, watches, ended)?;
-    let findings = match reports.iter().all(Option::is_some) {
-        true => {
-            let whole: Vec<Report> = reports.into_iter().flatten().collect();
-            let findings = figure.findings(&whole);
-            reports = whole.into_iter().map(Some).collect();
-            Some(findings)
-        }
-        false => None,
-    };
-    Ok(Reproduced {
-        labels,
-        reports,
-        findings,
-    })
-}
-
 /// Returns the path of a file that a figure needs.
 pub(crate) fn file(
-    figure: &dyn Figure,
+    figure: &Figure,
     data: Option<&Path>,
     name: &str,
 ) -> Result<PathBuf, ReproduceError> {
-    let needed = figure.data().iter().find(|needed| needed.path == name);
+    let needed = figure.data.iter().find(|needed| needed.path == name);
     needed
-        .unwrap_or(&DataFile {
-            path: "a file",
-            from: "its publication",
-        })
-        .found(figure.name(), data)
+        .unwrap_or(&DataFile::new("a file", "its publication"))
+        .found(figure.name, data)
 }
 
 /// Adds a file, or all files in a folder and its subfolders, in order.
@@ -522,8 +587,7 @@ mod tests {
 
     #[test]
     fn an_unknown_figure_lists_the_known_ones() {
-        let all = figures();
-        let names: Vec<&str> = all.iter().map(|f| f.name()).collect();
+        let names: Vec<&str> = figures().iter().map(|f| f.name).collect();
         assert!(names.contains(&"blox-fig12"));
         let error = figure("fig99").err().map(|e| e.to_string());
         let known = names.join(", ");
@@ -535,37 +599,26 @@ mod tests {
     }
 
     /// A figure that needs a missing file.
-    struct Hungry;
-
-    impl Figure for Hungry {
-        fn name(&self) -> &'static str {
-            "hungry"
-        }
-        fn title(&self) -> &'static str {
-            "Nothing"
-        }
-        fn data(&self) -> &'static [DataFile] {
-            &[DataFile {
-                path: "trace.csv",
-                from: "https://example.org (CC-BY-4.0)",
-            }]
-        }
-        fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-            Ok(Vec::new())
-        }
-        fn findings(&self, reports: &[Report]) -> Findings {
-            Findings {
-                notes: vec![format!("{} reports", reports.len())],
-                ..Findings::default()
-            }
-        }
-    }
+    const HUNGRY: Figure = Figure::new(
+        "hungry",
+        "Nothing",
+        &[DataFile::new(
+            "trace.csv",
+            "https://example.org (CC-BY-4.0)",
+        )],
+        |_, _| {
+            let findings =
+                |reports: &[Report]| Findings::noting([format!("{} reports", reports.len())]);
+            Ok(Plan::of(Vec::new(), findings))
+        },
+    );
 
     #[test]
     fn missing_data_is_named_with_where_to_get_it() {
         let text = |data| {
-            let runs = simulations(&Hungry, data).map_err(|e| e.to_string())?;
-            reproduce(&Hungry, None, runs, &[], &AtomicU64::new(0)).map_err(|e| e.to_string())
+            let plan = HUNGRY.plan(data).map_err(|e| e.to_string())?;
+            plan.reproduce(&[], &AtomicU64::new(0))
+                .map_err(|e| e.to_string())
         };
         assert_eq!(
             text(None).err().unwrap(),
@@ -582,31 +635,27 @@ mod tests {
     fn the_files_of_a_figure_are_known_however_they_lie() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let inputs = |figure: &dyn Figure| figure.inputs(Some(dir.path())).unwrap();
+        let inputs = |figure: &Figure| figure.inputs(Some(dir.path())).unwrap();
         std::fs::write(at("trace.csv.gz"), "").unwrap();
-        assert_eq!(inputs(&Hungry), [at("trace.csv.gz")]);
+        assert_eq!(inputs(&HUNGRY), [at("trace.csv.gz")]);
         std::fs::create_dir_all(at("trace.csv/b")).unwrap();
         std::fs::write(at("trace.csv/b/2.csv"), "").unwrap();
         std::fs::write(at("trace.csv/a.csv"), "").unwrap();
         assert_eq!(
-            inputs(&Hungry),
+            inputs(&HUNGRY),
             [at("trace.csv/a.csv"), at("trace.csv/b/2.csv")]
         );
         // Files that are read if a folder is given, and are not required.
         std::fs::write(at("philly_node_sequence.csv"), "").unwrap();
         assert_eq!(
-            inputs(&crate::lucid::figures::HeliosCes),
+            inputs(&lucid::energy::HELIOS),
             [at("philly_node_sequence.csv")]
         );
         assert_eq!(
-            crate::lucid::figures::HeliosCes.inputs(None).unwrap(),
+            lucid::energy::HELIOS.inputs(None).unwrap(),
             [""; 0].map(PathBuf::from)
         );
-        assert!(
-            crate::lucid::figures::Lucid::Fig8
-                .inputs(Some(dir.path()))
-                .is_err()
-        );
+        assert!(lucid::FIG8.inputs(Some(dir.path())).is_err());
     }
 
     #[test]
@@ -644,9 +693,9 @@ mod tests {
         watch.stop.store(true, Ordering::Relaxed);
         let mut stopped = Vec::new();
         for figure in figures() {
-            if let Some(findings) = figure.whole(None, &watch) {
-                assert_eq!(findings.unwrap(), None, "{}", figure.name());
-                stopped.push(figure.name());
+            if let Ok(Plan::Whole(whole)) = figure.plan(None) {
+                assert_eq!(whole(&watch).unwrap(), None, "{}", figure.name);
+                stopped.push(figure.name);
             }
         }
         assert_eq!(stopped.len(), 8, "{stopped:?}");
@@ -654,7 +703,6 @@ mod tests {
 
     #[test]
     fn figures_are_in_order_of_their_names() {
-        let all = figures();
-        assert!(all.is_sorted_by_key(|f| f.name()));
+        assert!(figures().is_sorted_by_key(|f| f.name));
     }
 }

@@ -1,19 +1,13 @@
 //! Figures of ElasticFlow (ASPLOS 2023), reproduced with its released program.
 
-mod fig10;
-mod fig11;
-mod fig8a;
-mod fig8b;
-mod fig9;
-
-pub(crate) use fig8a::Fig8a;
-pub(crate) use fig8b::Fig8b;
-pub(crate) use fig9::Fig9;
-pub(crate) use fig10::Fig10;
-pub(crate) use fig11::Fig11;
+pub(crate) mod fig10;
+pub(crate) mod fig11;
+pub(crate) mod fig8a;
+pub(crate) mod fig8b;
+pub(crate) mod fig9;
 
 use crate::elasticflow::{self as released, Algorithm, Bound, Shape, Times};
-use crate::figure::{DataFile, Figure, ReproduceError, Run, file};
+use crate::figure::{DataFile, Figure, ReproduceError, Row, Run, file};
 use blox_core::core::Counters;
 use blox_core::{JobId, JobSpec, Outcome, Seconds, ServiceClass, Time};
 use blox_sim::results::{Deadlines, JobResult, Summary};
@@ -25,10 +19,10 @@ use std::sync::Arc;
 
 const REPOSITORY: &str =
     "the folder `ElasticFlow` of https://github.com/pkusys/ElasticFlow (Apache-2.0)";
-const A100: DataFile = DataFile {
-    path: "throughputs_A100",
-    from: "the folder `ElasticFlow/scheduler` of https://github.com/pkusys/ElasticFlow (Apache-2.0)",
-};
+const A100: DataFile = DataFile::new(
+    "throughputs_A100",
+    "the folder `ElasticFlow/scheduler` of https://github.com/pkusys/ElasticFlow (Apache-2.0)",
+);
 const RELEASED: &str = "pkusys/ElasticFlow 04a0109, scheduler.py under Python 3.11";
 const GREEDY: &str = "pkusys/ElasticFlow 04a0109, its Chronus without a commercial solver";
 /// Seed of the numbers that the released generator draws from Python's unseeded generator.
@@ -36,39 +30,66 @@ const UNSEEDED: u64 = 12345;
 
 /// A program of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Program {
-    Of(Algorithm),
-    /// Chronus, with the intervals of its checks and of arrivals in seconds.
-    Chronus(u32, u32),
+struct Program {
+    /// The algorithm, or `None` for Chronus.
+    algorithm: Option<Algorithm>,
+    name: &'static str,
+    /// Name in the `scheduler` column of results. It differs from blox's own `edf` and `themis`.
+    scheduler: &'static str,
 }
 
+const fn program(algorithm: Algorithm, name: &'static str, scheduler: &'static str) -> Program {
+    Program {
+        algorithm: Some(algorithm),
+        name,
+        scheduler,
+    }
+}
+
+const ELASTIC: Program = program(
+    Algorithm::ElasticFlow,
+    "ElasticFlow",
+    "elasticflow-released",
+);
+const WITHOUT_ADMISSION: Program = program(
+    Algorithm::WithoutAdmission,
+    "EDF + elastic scaling",
+    "ef-released",
+);
+const EDF: Program = program(Algorithm::Edf, "EDF", "edf-released");
+const EDF_ADMISSION: Program = program(
+    Algorithm::EdfAdmission,
+    "EDF + admission control",
+    "edf-admission-released",
+);
+const TIRESIAS: Program = program(Algorithm::Tiresias, "Tiresias", "elasticflow-tiresias");
+const GANDIVA: Program = program(Algorithm::Gandiva, "Gandiva", "elasticflow-gandiva");
+const THEMIS: Program = program(Algorithm::Themis, "Themis", "elasticflow-themis");
+const CHRONUS: Program = Program {
+    algorithm: None,
+    name: "Chronus",
+    scheduler: "elasticflow-chronus",
+};
+
 impl Program {
-    fn name(self) -> &'static str {
-        match self {
-            Program::Of(Algorithm::ElasticFlow) => "ElasticFlow",
-            Program::Of(Algorithm::WithoutAdmission) => "EDF + elastic scaling",
-            Program::Of(Algorithm::Edf) => "EDF",
-            Program::Of(Algorithm::EdfAdmission) => "EDF + admission control",
-            Program::Of(Algorithm::Tiresias) => "Tiresias",
-            Program::Of(Algorithm::Gandiva) => "Gandiva",
-            Program::Of(Algorithm::Themis) => "Themis",
-            Program::Chronus(..) => "Chronus",
-        }
+    /// Returns the source of the results of the released program.
+    fn source(self) -> &'static str {
+        self.algorithm.map_or(GREEDY, |_| RELEASED)
     }
 
-    /// Returns the name in the `scheduler` column of results. It differs from blox's own `edf` and
-    /// `themis`.
-    fn scheduler(self) -> &'static str {
-        match self {
-            Program::Of(Algorithm::ElasticFlow) => "elasticflow-released",
-            Program::Of(Algorithm::WithoutAdmission) => "ef-released",
-            Program::Of(Algorithm::Edf) => "edf-released",
-            Program::Of(Algorithm::EdfAdmission) => "edf-admission-released",
-            Program::Of(Algorithm::Tiresias) => "elasticflow-tiresias",
-            Program::Of(Algorithm::Gandiva) => "elasticflow-gandiva",
-            Program::Of(Algorithm::Themis) => "elasticflow-themis",
-            Program::Chronus(..) => "elasticflow-chronus",
-        }
+    /// Returns the row of the fraction of deadlines met, with the published fraction and the number
+    /// of jobs that the released program counts.
+    fn row(
+        self,
+        what: String,
+        report: &Report,
+        (published, paper): (impl Into<Option<f64>>, &'static str),
+        counted: Option<u64>,
+    ) -> Row {
+        let all = report.jobs.len().max(1) as f64;
+        Row::new(what, ratio(report), 4)
+            .published(published, paper)
+            .artifact(counted.map(|n| n as f64 / all), self.source())
     }
 }
 
@@ -77,6 +98,8 @@ impl Program {
 struct World {
     shape: Shape,
     slot: f64,
+    /// Seconds between two passes of Chronus over new and waiting jobs.
+    pass: f64,
     gpu_type: &'static str,
 }
 
@@ -89,6 +112,7 @@ impl World {
                 gpus_per_node,
             },
             slot,
+            pass: 240.0,
             gpu_type: "A100",
         }
     }
@@ -113,7 +137,7 @@ impl World {
         of: &str,
         keep: impl FnOnce(Vec<Bound>) + Send + 'static,
     ) -> Run {
-        let label = format!("{}, {of}", program.name());
+        let label = format!("{}, {of}", program.name);
         let (jobs, table, name) = (Arc::clone(jobs), Arc::clone(table), label.clone());
         let run = move |watch: &Watch| {
             let jobs = profiled(program, &jobs, &table, self.gpu_type);
@@ -121,13 +145,13 @@ impl World {
                 label: name,
                 error: Box::new(SimError::Workload(error)),
             })?;
-            let outcome = match program {
-                Program::Of(algorithm) => algorithm.run(self.shape, self.slot, &jobs, &watch.stop),
-                Program::Chronus(check, pass) => {
+            let outcome = match program.algorithm {
+                Some(algorithm) => algorithm.run(self.shape, self.slot, &jobs, &watch.stop),
+                None => {
                     let times = Times {
-                        check: check.into(),
+                        check: self.slot,
                         lease: 240.0,
-                        pass: pass.into(),
+                        pass: self.pass,
                     };
                     released::chronus(self.shape, times, &jobs, &watch.stop)
                 }
@@ -158,8 +182,8 @@ fn profiled(
 ) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut jobs = jobs.to_vec();
     for (number, job) in jobs.iter_mut().enumerate() {
-        match program {
-            Program::Of(algorithm) => {
+        match program.algorithm {
+            Some(algorithm) => {
                 if !algorithm.profile(job, table, gpu_type) {
                     let extras = job.extras();
                     return Err(WorkloadError::Unprofiled {
@@ -171,7 +195,7 @@ fn profiled(
                 }
             }
             // The released conversion gives every job a deadline.
-            Program::Chronus(..) => {
+            None => {
                 if let Some(extras) = &mut job.extras {
                     extras.class = ServiceClass::Guaranteed;
                 }
@@ -223,7 +247,7 @@ fn report(
     let mut counters = Counters::default();
     counters.decisions = outcome.steps;
     let mut summary = Summary::of(
-        program.scheduler(),
+        program.scheduler,
         &jobs,
         counters,
         shape.gpus(),
@@ -266,9 +290,20 @@ fn ratio(report: &Report) -> f64 {
 }
 
 /// Reads the throughputs of the A100.
-fn a100(figure: &dyn Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, ReproduceError> {
+fn a100(figure: &Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, ReproduceError> {
     let table = ScalingTable::read_dir(file(figure, data, A100.path)?)?;
     Ok(Arc::new(table))
+}
+
+/// Returns true if the program met as many deadlines as the released program, where it was run.
+fn agrees(report: &Report, counted: Option<u64>) -> bool {
+    counted.is_none_or(|counted| met(report) == counted)
+}
+
+/// Returns true if a name has a larger value than all others.
+fn is_best(of: &[(&str, f64)], name: &str) -> bool {
+    let value = of.iter().find(|(n, _)| *n == name).map_or(0.0, |(_, v)| *v);
+    of.iter().all(|(n, v)| *n == name || *v < value)
 }
 
 /// Returns true if two counts or ratios are equal within the precision of a printed table.

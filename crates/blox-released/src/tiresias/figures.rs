@@ -1,4 +1,4 @@
-use crate::figure::{Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file};
+use crate::figure::{Claim, DataFile, Figure, Findings, Plan, ReproduceError, Row, Run, file};
 use crate::tiresias::quirks::{DlasQueues, Samples, ShortestBy};
 use crate::tiresias::{self as released, Scheme};
 use blox_core::{ClusterSpec, JobSpec, Pipeline};
@@ -8,9 +8,6 @@ use blox_sim::{Report, Simulation};
 use blox_traces::formats::tiresias::read_samples;
 use blox_traces::{Format, open_file};
 use std::path::Path;
-
-/// Tiresias' released simulator on its released workload.
-pub(crate) struct Tiresias60Job;
 
 const JOBS: &str = "60_job.csv";
 const SAMPLES: &str = "yarn-gput1000.csv";
@@ -51,94 +48,73 @@ fn schedule(name: &str, samples: &Samples) -> Pipeline {
     }
 }
 
-impl Figure for Tiresias60Job {
-    fn name(&self) -> &'static str {
-        "tiresias-60job"
-    }
+/// Tiresias' released simulator on its released workload.
+pub(crate) const JOBS_60: Figure = Figure::new(
+    "tiresias-60job",
+    "Tiresias (NSDI 2019): the schedules of its simulator on its 60 jobs",
+    &[DataFile::new(JOBS, FROM), DataFile::new(SAMPLES, FROM)],
+    plan,
+);
 
-    fn title(&self) -> &'static str {
-        "Tiresias (NSDI 2019): the schedules of its simulator on its 60 jobs"
-    }
-
-    fn data(&self) -> &'static [DataFile] {
-        &[
-            DataFile {
-                path: JOBS,
-                from: FROM,
-            },
-            DataFile {
-                path: SAMPLES,
-                from: FROM,
-            },
-        ]
-    }
-
-    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        let jobs = collect(&mut open_file(
-            file(self, data, JOBS)?,
-            Some(Format::Tiresias),
-        )?)?;
-        let path = file(self, data, SAMPLES)?;
-        let samples = read_samples(&path)?.into_iter().map(i64::from);
-        let samples = Samples::of(samples).ok_or(ReproduceError::Empty { path })?;
-        let mut runs = Vec::new();
-        for (nodes, longer, world) in WORLDS {
-            let jobs: Vec<JobSpec> = jobs
-                .iter()
-                .cloned()
-                .map(|mut job| {
-                    job.work.iterations *= longer;
-                    job
-                })
-                .collect();
-            for (name, _) in SCHEDULES {
-                runs.push(Run::Simulation {
-                    label: format!("{name}, {world}"),
-                    simulation: Simulation::new(ClusterSpec::uniform(nodes, 4)),
-                    scheduler: schedule(name, &samples),
-                    workload: Box::new(Jobs::new(jobs.clone())),
-                });
-            }
+fn plan(figure: &Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let jobs = collect(&mut open_file(
+        file(figure, data, JOBS)?,
+        Some(Format::Tiresias),
+    )?)?;
+    let path = file(figure, data, SAMPLES)?;
+    let samples = read_samples(&path)?.into_iter().map(i64::from);
+    let samples = Samples::of(samples).ok_or(ReproduceError::Empty { path })?;
+    let mut runs = Vec::new();
+    for (nodes, longer, world) in WORLDS {
+        let jobs: Vec<JobSpec> = jobs
+            .iter()
+            .cloned()
+            .map(|mut job| {
+                job.work.iterations *= longer;
+                job
+            })
+            .collect();
+        for (name, _) in SCHEDULES {
+            runs.push(Run::Simulation {
+                label: format!("{name}, {world}"),
+                simulation: Simulation::new(ClusterSpec::uniform(nodes, 4)),
+                scheduler: schedule(name, &samples),
+                workload: Box::new(Jobs::new(jobs.clone())),
+            });
         }
-        Ok(runs)
     }
+    Ok(Plan::of(runs, findings))
+}
 
-    fn findings(&self, reports: &[Report]) -> Findings {
-        let mut findings = Findings {
-            notes: vec![
-                "decided at events, in whole seconds; preemption costs nothing; the paper's own 480 jobs are not released".to_owned(),
-                "with 64 GPUs no job ever waits".to_owned(),
-            ],
-            ..Findings::default()
-        };
-        let mut bars = BarChart::new("Tiresias' 60 jobs", Axis::seconds("average JCT"));
-        let mut equal = !reports.is_empty();
-        for (w, reports) in reports
-            .chunks(SCHEDULES.len())
-            .enumerate()
-            .take(WORLDS.len())
-        {
-            let (_, longer, world) = WORLDS[w];
-            let mut group = Vec::new();
-            for ((name, theirs), report) in SCHEDULES.iter().zip(reports) {
-                let ours = report.summary.avg_jct_s;
-                let row = Row::new(format!("avg JCT s, {name}, {world}"), ours, 2);
-                findings.rows.push(row.artifact(theirs[w], RELEASED));
-                equal &= (ours - theirs[w]).abs() < 1e-4;
-                group.push((*name, ours));
-            }
-            if longer > 1.0 {
-                bars = bars.with(world, group);
-            }
+fn findings(reports: &[Report]) -> Findings {
+    let mut findings = Findings::noting([
+        "decided at events, in whole seconds; preemption costs nothing; the paper's own 480 jobs are not released",
+        "with 64 GPUs no job ever waits",
+    ]);
+    let mut bars = BarChart::new("Tiresias' 60 jobs", Axis::seconds("average JCT"));
+    let mut equal = !reports.is_empty();
+    for (w, reports) in reports
+        .chunks(SCHEDULES.len())
+        .enumerate()
+        .take(WORLDS.len())
+    {
+        let (_, longer, world) = WORLDS[w];
+        let mut group = Vec::new();
+        for ((name, theirs), report) in SCHEDULES.iter().zip(reports) {
+            let ours = report.summary.avg_jct_s;
+            let row = Row::new(format!("avg JCT s, {name}, {world}"), ours, 2);
+            findings.rows.push(row.artifact(theirs[w], RELEASED));
+            equal &= (ours - theirs[w]).abs() < 1e-4;
+            group.push((*name, ours));
         }
-        findings.claims.push(Claim::new(
-            "every average is that of the released program",
-            equal,
-        ));
-        findings.pictures.push(Picture {
-            name: self.name().to_owned(),
-            svg: bars.svg(),
-        });
-        findings
+        if longer > 1.0 {
+            bars = bars.with(world, group);
+        }
     }
+    findings.claims.push(Claim::new(
+        "every average is that of the released program",
+        equal,
+    ));
+    findings.picture(JOBS_60.name, bars.svg());
+    findings
 }

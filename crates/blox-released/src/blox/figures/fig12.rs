@@ -1,5 +1,5 @@
 use crate::blox;
-use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run};
+use crate::figure::{Claim, Figure, Findings, Picture, Plan, ReproduceError, Row, Run};
 use blox_core::ClusterSpec;
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::admission::LoadThreshold;
@@ -7,9 +7,6 @@ use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Measure, Report, Simulation};
 use blox_traces::generate::blox::BloxWorkload;
 use std::path::Path;
-
-/// Figure 12 of Blox: LAS with load-based admission.
-pub(crate) struct BloxFig12;
 
 /// Threshold, and average JCT and responsiveness under the released rules.
 const CASES: [(Option<f64>, f64, f64); 6] = [
@@ -80,59 +77,58 @@ pub(crate) fn distributions(title: &str, reports: &[Report]) -> String {
         .svg()
 }
 
-impl Figure for BloxFig12 {
-    fn name(&self) -> &'static str {
-        "blox-fig12"
-    }
+/// Figure 12 of Blox: LAS with load-based admission.
+pub(crate) const FIG12: Figure = Figure::new(
+    "blox-fig12",
+    "Blox (EuroSys 2024), figure 12: LAS behind admission by load, steady arrivals",
+    &[],
+    plan,
+);
 
-    fn title(&self) -> &'static str {
-        "Blox (EuroSys 2024), figure 12: LAS behind admission by load, steady arrivals"
-    }
+fn plan(_: &Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let runs = runs(Measure::Ids(3000, 4000), || {
+        Ok(Box::new(Limited::new(BloxWorkload::new(8.0)?, JOBS)))
+    });
+    Ok(Plan::of(runs?, findings))
+}
 
-    fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        runs(Measure::Ids(3000, 4000), || {
-            Ok(Box::new(Limited::new(BloxWorkload::new(8.0)?, JOBS)))
-        })
+fn findings(reports: &[Report]) -> Findings {
+    let mut rows = Vec::new();
+    let jct: Vec<f64> = reports.iter().map(|r| r.summary.avg_jct_s).collect();
+    let source = |threshold: Option<f64>| threshold.map_or(CURVE, |_| RULES);
+    for ((threshold, theirs, _), ours) in CASES.iter().zip(&jct) {
+        let what = format!("avg JCT s, {}", name(*threshold));
+        rows.push(Row::new(what, *ours, 0).artifact(*theirs, source(*threshold)));
     }
-
-    fn findings(&self, reports: &[Report]) -> Findings {
-        let mut rows = Vec::new();
-        let jct: Vec<f64> = reports.iter().map(|r| r.summary.avg_jct_s).collect();
-        let source = |threshold: Option<f64>| threshold.map_or(CURVE, |_| RULES);
-        for ((threshold, theirs, _), ours) in CASES.iter().zip(&jct) {
-            let what = format!("avg JCT s, {}", name(*threshold));
-            rows.push(Row::new(what, *ours, 0).artifact(*theirs, source(*threshold)));
-        }
-        for ((threshold, _, theirs), report) in CASES.iter().zip(reports) {
-            let what = format!("avg responsiveness s, {}", name(*threshold));
-            let ours = report.summary.avg_responsiveness_s + ROUND_S;
-            rows.push(Row::new(what, ours, 0).artifact(*theirs, source(*threshold)));
-        }
-        let relative = |ours: &[f64]| ours.get(3).zip(ours.first()).map(|(a, all)| a / all);
-        let theirs: Vec<f64> = CASES.iter().map(|c| c.1).collect();
-        if let (Some(ours), Some(theirs)) = (relative(&jct), relative(&theirs)) {
-            rows.push(
-                Row::new("avg JCT at 1.2x relative to accept all", ours, 3)
-                    .published(0.85, PAPER)
-                    .artifact(theirs, RULES),
-            );
-        }
-        let better = jct.len() == CASES.len() && jct[1..].iter().all(|v| *v < jct[0]);
-        Findings {
-            rows,
-            claims: vec![Claim::new(
-                "admission by load before LAS lowers the average JCT under overload",
-                better,
-            )],
-            notes: vec![
-                "128 GPUs (32x4), rounds of 300 s, 8 jobs/h, jobs 3000 to 4000 of 30,000, one GPU each".to_owned(),
-                "from 1.2x on single measured jobs starve until arrivals end: the averages there depend on how many jobs come (at 1.2x 142,080 s with 13,752 jobs, 160,220 s with 40,010)".to_owned(),
-                COUNTED.to_owned(),
-            ],
-            pictures: vec![Picture {
-                name: "blox-fig12".to_owned(),
-                svg: distributions("Blox, figure 12", reports),
-            }],
-        }
+    for ((threshold, _, theirs), report) in CASES.iter().zip(reports) {
+        let what = format!("avg responsiveness s, {}", name(*threshold));
+        let ours = report.summary.avg_responsiveness_s + ROUND_S;
+        rows.push(Row::new(what, ours, 0).artifact(*theirs, source(*threshold)));
+    }
+    let relative = |ours: &[f64]| ours.get(3).zip(ours.first()).map(|(a, all)| a / all);
+    let theirs: Vec<f64> = CASES.iter().map(|c| c.1).collect();
+    if let (Some(ours), Some(theirs)) = (relative(&jct), relative(&theirs)) {
+        rows.push(
+            Row::new("avg JCT at 1.2x relative to accept all", ours, 3)
+                .published(0.85, PAPER)
+                .artifact(theirs, RULES),
+        );
+    }
+    let better = jct.len() == CASES.len() && jct[1..].iter().all(|v| *v < jct[0]);
+    Findings {
+        rows,
+        claims: vec![Claim::new(
+            "admission by load before LAS lowers the average JCT under overload",
+            better,
+        )],
+        notes: vec![
+            "128 GPUs (32x4), rounds of 300 s, 8 jobs/h, jobs 3000 to 4000 of 30,000, one GPU each".to_owned(),
+            "from 1.2x on single measured jobs starve until arrivals end: the averages there depend on how many jobs come (at 1.2x 142,080 s with 13,752 jobs, 160,220 s with 40,010)".to_owned(),
+            COUNTED.to_owned(),
+        ],
+        pictures: vec![Picture {
+            name: "blox-fig12".to_owned(),
+            svg: distributions("Blox, figure 12", reports),
+        }],
     }
 }

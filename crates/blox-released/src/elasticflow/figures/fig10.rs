@@ -1,55 +1,29 @@
 use super::*;
 use crate::elasticflow::files::Recipe;
-use crate::figure::{Claim, Findings, Picture, Row};
+use crate::figure::{Claim, Findings, Plan, Row};
 use blox_plot::{Axis, Chart, Series};
 use std::sync::{Mutex, PoisonError};
 
 /// Figure 10: cluster efficiency over time.
-#[derive(Default)]
-pub(crate) struct Fig10 {
-    /// Allocations of each run.
-    bound: Mutex<Vec<Arc<Mutex<Vec<Bound>>>>>,
-    /// Jobs with their throughput by GPU count.
-    jobs: Mutex<Vec<JobSpec>>,
-}
+pub(crate) const FIG10: Figure = Figure::new(
+    "elasticflow-fig10",
+    "ElasticFlow (ASPLOS 2023), figure 10: cluster efficiency over time, 100 jobs on 128 GPUs",
+    &[A100],
+    plan,
+);
 
 const PAPER: &str = "pkusys/ElasticFlow, the logs of figure 10 that it ships";
 const GPUS: f64 = 128.0;
 
 /// Program, deadlines met in the shipped logs and in the released program, and cluster efficiency
 /// of the latter until the last arrival.
-const PROGRAMS: [(Program, Option<f64>, f64, Option<f64>); 6] = [
-    (
-        Program::Of(Algorithm::Edf),
-        Some(0.92),
-        0.92,
-        Some(0.068_397),
-    ),
-    (
-        Program::Of(Algorithm::Gandiva),
-        Some(0.79),
-        0.79,
-        Some(0.128_180),
-    ),
-    (
-        Program::Of(Algorithm::Tiresias),
-        Some(1.0),
-        1.0,
-        Some(0.129_169),
-    ),
-    (
-        Program::Of(Algorithm::Themis),
-        Some(0.99),
-        0.99,
-        Some(0.129_445),
-    ),
-    (Program::Chronus(240, 240), None, 1.0, Some(0.037_224)),
-    (
-        Program::Of(Algorithm::ElasticFlow),
-        Some(1.0),
-        1.0,
-        Some(0.184_342),
-    ),
+const PROGRAMS: [(Program, Option<f64>, f64, f64); 6] = [
+    (EDF, Some(0.92), 0.92, 0.068_397),
+    (GANDIVA, Some(0.79), 0.79, 0.128_180),
+    (TIRESIAS, Some(1.0), 1.0, 0.129_169),
+    (THEMIS, Some(0.99), 0.99, 0.129_445),
+    (CHRONUS, None, 1.0, 0.037_224),
+    (ELASTIC, Some(1.0), 1.0, 0.184_342),
 ];
 
 /// Times, each with the cluster efficiency until the next one.
@@ -110,116 +84,79 @@ fn thinned(steps: &Steps) -> Vec<(f64, f64)> {
     kept.copied().collect()
 }
 
-impl Figure for Fig10 {
-    fn name(&self) -> &'static str {
-        "elasticflow-fig10"
+fn plan(figure: &Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let table = a100(figure, data)?;
+    let recipe = Recipe {
+        seed: 1,
+        deadlines: (1.5, 1.5),
+        ..Recipe::default()
+    };
+    let jobs = in_order(recipe.generate(&table)?);
+    let world = World::new(1, 16, 8, 240.0);
+    // Every measured level, to get the throughput on the requested GPUs.
+    let mut profiled = jobs.to_vec();
+    for job in &mut profiled {
+        Algorithm::Edf.profile(job, &table, world.gpu_type);
     }
-
-    fn title(&self) -> &'static str {
-        "ElasticFlow (ASPLOS 2023), figure 10: cluster efficiency over time, 100 jobs on 128 GPUs"
-    }
-
-    fn data(&self) -> &'static [DataFile] {
-        &[A100]
-    }
-
-    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        let table = a100(self, data)?;
-        let recipe = Recipe {
-            seed: 1,
-            deadlines: (1.5, 1.5),
-            ..Recipe::default()
+    let profiled: Arc<[JobSpec]> = profiled.into();
+    let steps: Arc<Mutex<[Steps; PROGRAMS.len()]>> = Arc::default();
+    let runs = PROGRAMS.iter().enumerate().map(|(i, (program, ..))| {
+        let (all, profiled) = (Arc::clone(&steps), Arc::clone(&profiled));
+        let keep = move |bound: Vec<Bound>| {
+            let steps = efficiency(&bound, &profiled);
+            all.lock().unwrap_or_else(PoisonError::into_inner)[i] = steps;
         };
-        let jobs = in_order(recipe.generate(&table)?);
-        let world = World::new(1, 16, 8, 240.0);
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        bound.clear();
-        let runs = PROGRAMS.iter().map(|(program, ..)| {
-            let sink = Arc::new(Mutex::new(Vec::new()));
-            bound.push(Arc::clone(&sink));
-            let keep = move |bound| *sink.lock().unwrap_or_else(PoisonError::into_inner) = bound;
-            world.run_keeping(*program, &jobs, &table, "100 jobs", keep)
-        });
-        let runs = runs.collect();
-        // Every measured level, to get the throughput on the requested GPUs.
-        let mut jobs = jobs.to_vec();
-        for job in &mut jobs {
-            Algorithm::Edf.profile(job, &table, world.gpu_type);
-        }
-        *self.jobs.lock().unwrap_or_else(PoisonError::into_inner) = jobs;
-        Ok(runs)
-    }
+        world.run_keeping(*program, &jobs, &table, "100 jobs", keep)
+    });
+    let runs = runs.collect();
+    Ok(Plan::of(runs, move |reports| {
+        findings(
+            reports,
+            &*steps.lock().unwrap_or_else(PoisonError::into_inner),
+        )
+    }))
+}
 
-    fn findings(&self, reports: &[Report]) -> Findings {
-        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = jobs.last().map_or(0.0, |j| j.submit.secs());
-        let mut findings = Findings {
-            notes: vec![
-                "100 jobs of the released generator (seed 1, deadlines at 1.5 durations), slots of 240 s".to_owned(),
-                "cluster efficiency: the speed-ups of all jobs over one GPU each, summed, over the number of GPUs; means are over time until the last arrival".to_owned(),
-                "the picture's rule is that of the released script: a step of the curve only 40 minutes after the one before".to_owned(),
-            ],
-            ..Findings::default()
-        };
-        let mut chart = Chart::new(
-            "ElasticFlow, figure 10",
-            Axis::seconds("time"),
-            Axis::new("cluster efficiency").from(0.0),
-        );
-        let (mut same, mut means) = (reports.len() == PROGRAMS.len(), Vec::new());
-        let mut rows = Vec::new();
-        for (((program, shipped, counted, theirs), report), bound) in
-            PROGRAMS.iter().zip(reports).zip(&*bound)
-        {
-            let source = match program {
-                Program::Chronus(..) => GREEDY,
-                Program::Of(_) => RELEASED,
-            };
-            let bound = bound.lock().unwrap_or_else(PoisonError::into_inner);
-            let steps = efficiency(&bound, &jobs);
-            let what = format!("deadlines met, {}", program.name());
-            let mut row = Row::new(what, ratio(report), 2).artifact(*counted, source);
-            if let Some(shipped) = shipped {
-                row = row.published(*shipped, PAPER);
-            }
-            findings.rows.push(row);
-            same &= equal(ratio(report), *counted);
-            let ours = mean(&steps, last);
-            let mut row = Row::new(
-                format!("mean cluster efficiency, {}", program.name()),
-                ours,
-                4,
-            );
-            if let Some(theirs) = theirs {
-                row = row.artifact(*theirs, source);
-                same &= equal(ours, *theirs);
-            }
-            rows.push(row);
-            means.push((*program, ours));
-            chart = chart.with(Series::steps(program.name(), thinned(&steps)));
-        }
-        findings.rows.append(&mut rows);
-        let elastic = means
-            .iter()
-            .find(|(p, _)| *p == Program::Of(Algorithm::ElasticFlow));
-        let elastic = elastic.map_or(0.0, |(_, v)| *v);
-        let best = means
-            .iter()
-            .all(|(p, v)| *p == Program::Of(Algorithm::ElasticFlow) || *v < elastic);
-        findings.claims = vec![
-            Claim::new(
-                "ElasticFlow has a higher cluster efficiency than all others",
-                best && !means.is_empty(),
-            ),
-            Claim::new("every number is that of the released program", same),
-        ];
-        findings.pictures.push(Picture {
-            name: self.name().to_owned(),
-            svg: chart.svg(),
-        });
-        findings
+/// Returns the findings from the reports and from the cluster efficiency in each run.
+fn findings(reports: &[Report], steps: &[Steps]) -> Findings {
+    let last = reports.first().and_then(|report| report.jobs.last());
+    let last = last.map_or(0.0, |job| job.submit.secs());
+    let mut findings = Findings::noting([
+        "100 jobs of the released generator (seed 1, deadlines at 1.5 durations), slots of 240 s",
+        "cluster efficiency: the speed-ups of all jobs over one GPU each, summed, over the number of GPUs; means are over time until the last arrival",
+        "the picture's rule is that of the released script: a step of the curve only 40 minutes after the one before",
+    ]);
+    let mut chart = Chart::new(
+        "ElasticFlow, figure 10",
+        Axis::seconds("time"),
+        Axis::new("cluster efficiency").from(0.0),
+    );
+    let (mut same, mut means) = (reports.len() == PROGRAMS.len(), Vec::new());
+    let mut rows = Vec::new();
+    for (((program, shipped, counted, theirs), report), steps) in
+        PROGRAMS.iter().zip(reports).zip(steps)
+    {
+        let source = program.source();
+        let what = format!("deadlines met, {}", program.name);
+        let row = Row::new(what, ratio(report), 2).artifact(*counted, source);
+        findings.rows.push(row.published(*shipped, PAPER));
+        let ours = mean(steps, last);
+        let what = format!("mean cluster efficiency, {}", program.name);
+        rows.push(Row::new(what, ours, 4).artifact(*theirs, source));
+        same &= equal(ratio(report), *counted) && equal(ours, *theirs);
+        means.push((program.name, ours));
+        chart = chart.with(Series::steps(program.name, thinned(steps)));
     }
+    findings.rows.append(&mut rows);
+    findings.claims = vec![
+        Claim::new(
+            "ElasticFlow has a higher cluster efficiency than all others",
+            is_best(&means, ELASTIC.name) && !means.is_empty(),
+        ),
+        Claim::new("every number is that of the released program", same),
+    ];
+    findings.picture(FIG10.name, chart.svg());
+    findings
 }
 
 #[cfg(test)]

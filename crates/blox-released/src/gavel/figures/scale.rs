@@ -1,20 +1,23 @@
 use crate::clock::now;
-use crate::figure::{Claim, Figure, Findings, ReproduceError, Row, Run, Whole};
+use crate::figure::{Claim, Figure, Findings, Plan, Row};
 use crate::gavel::{Asked, Shares};
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::shares::{
     FinishTimeShares, Knows, MaxMinFairness, MaxSumThroughput, MinTotalDuration, WaterFilling,
 };
 use blox_policies::scheduling::gavel::{Entrant, Instance, Pair, PerType, TypePool};
-use blox_sim::{Report, Watch};
+use blox_sim::Watch;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Time of one allocation by Gavel's policies.
-pub(crate) struct GavelScale;
+pub(crate) const SCALE: Figure = Figure::new(
+    "gavel-scale",
+    "Gavel (OSDI 2020), figure 12: how long its policies take for up to 2,048 jobs on three types of GPUs",
+    &[],
+    |_, _| Ok(Plan::whole(|watch| Ok(scale(watch)))),
+);
 
 const RELEASED: &str = "stanford-futuredata/gavel c4fa400 with cvxpy 1.6.5 and ECOS 2.0.14, CPU time of one call of the policy";
 /// Number of job kinds, as in the released program.
@@ -147,15 +150,12 @@ fn milliseconds(policy: Policy, instance: &Instance) -> Result<f64, String> {
 
 /// Measures all policies. Returns `None` after a request to stop.
 fn scale(watch: &Watch) -> Option<Findings> {
-    let mut findings = Findings {
-        notes: vec![
-            "of this machine, on average over calls; CPU time where the system tells it".to_owned(),
-            format!(
-                "made-up jobs of one GPU and {KINDS} kinds, a GPU of one of three types for every other job"
-            ),
-        ],
-        ..Findings::default()
-    };
+    let mut findings = Findings::noting([
+        "of this machine, on average over calls; CPU time where the system tells it".to_owned(),
+        format!(
+            "made-up jobs of one GPU and {KINDS} kinds, a GPU of one of three types for every other job"
+        ),
+    ]);
     let mut faster = true;
     for timed in &TIMED {
         for (jobs, released) in timed.sizes {
@@ -170,38 +170,13 @@ fn scale(watch: &Watch) -> Option<Findings> {
                 f64::NAN
             });
             let row = Row::new(what, ms, 2);
-            findings.rows.push(match released {
-                Some(released) => row.artifact(*released, RELEASED),
-                None => row,
-            });
+            findings.rows.push(row.artifact(*released, RELEASED));
             faster &= released.is_none_or(|released| ms < released);
         }
     }
     let text = "no call takes as long as the released program's";
     findings.claims.push(Claim::new(text, faster));
     Some(findings)
-}
-
-impl Figure for GavelScale {
-    fn name(&self) -> &'static str {
-        "gavel-scale"
-    }
-
-    fn title(&self) -> &'static str {
-        "Gavel (OSDI 2020), figure 12: how long its policies take for up to 2,048 jobs on three types of GPUs"
-    }
-
-    fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        Ok(Vec::new())
-    }
-
-    fn findings(&self, _: &[Report]) -> Findings {
-        Findings::default()
-    }
-
-    fn whole(&self, _: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
-        Some(Ok(scale(watch)))
-    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,25 @@
 //! Helios' energy service on Philly's nodes.
 
-use crate::figure::{Claim, Figure, Findings, Picture, ReproduceError, Row, Run, Whole};
+use crate::figure::{Claim, Figure, Findings, Picture, Plan, ReproduceError, Row, Whole};
 use crate::lucid::files;
 use blox_learn::{Boosted, BoostedParams, Column, Frame, metrics, series};
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::cluster::{PowerPlan, PowerRule};
-use blox_sim::{Report, Watch};
+use blox_sim::Watch;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Helios' energy service over two weeks of December 2017 in Philly, with a check every 10 minutes.
-pub(crate) struct HeliosCes;
+pub(crate) const HELIOS: Figure = Figure::new(
+    "helios-ces",
+    "Helios (SC 2021), section 4.3: nodes switched off by forecast",
+    &[],
+    |_, data| {
+        let data = data.map(Path::to_owned);
+        Ok(Plan::whole(move |watch| findings(data.as_deref(), watch)))
+    },
+)
+.reading(|_, folder| Ok(vec![find(folder)?]));
 
 const NODES: &str = "philly_node_sequence.csv";
 const FROM: &str = "https://github.com/S-Lab-System-Group/HeliosArtifact (MIT)";
@@ -28,48 +36,46 @@ fn find(folder: &Path) -> Result<PathBuf, ReproduceError> {
     let places = [folder.join(NODES), folder.join("input").join(NODES)];
     let found = places.into_iter().find(|place| place.is_file());
     found.ok_or(ReproduceError::Missing {
-        figure: "helios-ces",
+        figure: HELIOS.name,
         path: NODES,
         folder: Some(folder.to_owned()),
         from: FROM,
     })
 }
 
-impl HeliosCes {
-    fn findings_of(data: Option<&Path>, watch: &Watch) -> Whole {
-        let stopped = || watch.stop.load(Ordering::Relaxed);
-        let learnt = ((JUDGE - LEARN) / 600.0) as usize;
-        let all = learnt + LOOKS;
-        let (nodes, real): (Vec<(i64, i64)>, bool) = match data {
-            Some(folder) => (files::read_node_sequence(find(folder)?, LEARN, all)?, true),
-            None => ((0..all).map(stand_in).collect(), false),
-        };
-        let times: Vec<f64> = (0..all).map(|i| LEARN + 600.0 * i as f64).collect();
-        let active: Vec<f64> = nodes.iter().map(|n| n.0 as f64).collect();
-        // The forecast takes most of the time.
-        if stopped() {
-            return Ok(None);
-        }
-        let said = forecast(&times, &active, learnt)?;
-        if stopped() {
-            return Ok(None);
-        }
-        let did = Did::over(&nodes[learnt..], &said);
-        let wrong = metrics::smape(&said, &active[learnt..]);
-        let source = if real {
-            "Philly's nodes; the forecast is ours, of gradient-boosted trees on hours and days before"
-        } else {
-            "a stand-in: made-up nodes in use that go up and down by day and week, not Philly's; \
-             --data DIR takes the published file"
-        };
-        let better = "the nodes that are on are used better";
-        Ok(Some(Findings {
-            rows: did.rows(wrong, real),
-            claims: vec![Claim::new(better, did.after > did.before)],
-            notes: vec![source.to_owned()],
-            pictures: vec![did.picture()],
-        }))
+fn findings(data: Option<&Path>, watch: &Watch) -> Whole {
+    let stopped = || watch.stop.load(Ordering::Relaxed);
+    let learnt = ((JUDGE - LEARN) / 600.0) as usize;
+    let all = learnt + LOOKS;
+    let (nodes, real): (Vec<(i64, i64)>, bool) = match data {
+        Some(folder) => (files::read_node_sequence(find(folder)?, LEARN, all)?, true),
+        None => ((0..all).map(stand_in).collect(), false),
+    };
+    let times: Vec<f64> = (0..all).map(|i| LEARN + 600.0 * i as f64).collect();
+    let active: Vec<f64> = nodes.iter().map(|n| n.0 as f64).collect();
+    // The forecast takes most of the time.
+    if stopped() {
+        return Ok(None);
     }
+    let said = forecast(&times, &active, learnt)?;
+    if stopped() {
+        return Ok(None);
+    }
+    let did = Did::over(&nodes[learnt..], &said);
+    let wrong = metrics::smape(&said, &active[learnt..]);
+    let source = if real {
+        "Philly's nodes; the forecast is ours, of gradient-boosted trees on hours and days before"
+    } else {
+        "a stand-in: made-up nodes in use that go up and down by day and week, not Philly's; \
+         --data DIR takes the published file"
+    };
+    let better = "the nodes that are on are used better";
+    Ok(Some(Findings {
+        rows: did.rows(wrong, real),
+        claims: vec![Claim::new(better, did.after > did.before)],
+        notes: vec![source.to_owned()],
+        pictures: vec![did.picture()],
+    }))
 }
 
 /// Sums of the service's actions over the measured checks.
@@ -137,7 +143,7 @@ impl Did {
             .with(Series::steps("on", self.on))
             .with(Series::steps("in use", self.used));
         Picture {
-            name: "helios-ces".to_owned(),
+            name: HELIOS.name.to_owned(),
             svg: chart.svg(),
         }
     }
@@ -180,30 +186,4 @@ fn forecast(times: &[f64], active: &[f64], learnt: usize) -> Result<Vec<f64>, Re
         .map_err(wrong)?
         .predict(&frame.take(&rows(learnt, times.len())));
     said.map_err(wrong)
-}
-
-impl Figure for HeliosCes {
-    fn name(&self) -> &'static str {
-        "helios-ces"
-    }
-
-    fn title(&self) -> &'static str {
-        "Helios (SC 2021), section 4.3: nodes switched off by forecast"
-    }
-
-    fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        Ok(Vec::new())
-    }
-
-    fn findings(&self, _: &[Report]) -> Findings {
-        Findings::default()
-    }
-
-    fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
-        Some(Self::findings_of(data, watch))
-    }
-
-    fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
-        data.into_iter().map(find).collect()
-    }
 }

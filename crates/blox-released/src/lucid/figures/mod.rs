@@ -1,32 +1,77 @@
 //! Lucid's tables and figures: its released simulator and the policies that it ships.
 
-mod energy;
-mod errors;
+pub(crate) mod energy;
+pub(crate) mod errors;
 mod world;
 
-pub(crate) use energy::HeliosCes;
-pub(crate) use errors::EstimateErrors;
-
-use crate::figure::{
-    Claim, Figure, Findings, Picture, ReproduceError, Row, Run as FigureRun, Whole,
-};
+use crate::figure::{Claim, Figure, Findings, Plan, Planner, ReproduceError, Row};
 use crate::lucid::{Lookup, Placer, Policy, Quirks, Run, run};
 use blox_plot::{Axis, BarChart, Chart, Series};
-use blox_sim::{Report, Watch};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use world::{FILES, World};
 
-/// Identifies a table or figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lucid {
-    Table4,
-    Table5,
-    Fig8,
-    Fig9,
-    Quirks,
+pub(crate) const TABLE4: Figure = of_simulations(
+    "lucid-table4",
+    "Lucid (ASPLOS 2023), table 4: JCT and queueing of five schedulers",
+    |figure, data| plan(figure, data, released(), |all, _| table4(all)),
+);
+pub(crate) const TABLE5: Figure = of_simulations(
+    "lucid-table5",
+    "Lucid (ASPLOS 2023), table 5: jobs above 8 GPUs and others",
+    |figure, data| plan(figure, data, released(), |all, _| table5(all)),
+);
+pub(crate) const FIG8: Figure = of_simulations(
+    "lucid-fig8",
+    "Lucid (ASPLOS 2023), figure 8: distribution of JCT",
+    |figure, data| plan(figure, data, released(), |all, _| fig8(all)),
+);
+pub(crate) const FIG9: Figure = of_simulations(
+    "lucid-fig9",
+    "Lucid (ASPLOS 2023), figure 9: queueing by virtual cluster",
+    |figure, data| plan(figure, data, released(), fig9),
+);
+pub(crate) const QUIRKS: Figure = of_simulations(
+    "lucid-quirks",
+    "Lucid's released simulator: what its errors are worth",
+    |figure, data| plan(figure, data, quirks(), |all, _| worth(all)),
+);
+
+/// Returns a figure that reads the published files if a folder is given.
+const fn of_simulations(name: &'static str, title: &'static str, plan: Planner) -> Figure {
+    Figure::new(name, title, &[], plan).reading(inputs)
+}
+
+fn inputs(figure: &Figure, folder: &Path) -> Result<Vec<PathBuf>, ReproduceError> {
+    let found = FILES.map(|name| world::find(figure.name, folder, name));
+    found.into_iter().collect()
+}
+
+/// Settings of the simulations, with their names.
+type Cases = [(&'static str, Policy, Quirks); 5];
+
+/// Plans simulations, and the findings from their results.
+fn plan(
+    figure: &Figure,
+    data: Option<&Path>,
+    cases: Cases,
+    findings: fn(&All, &World) -> Findings,
+) -> Result<Plan, ReproduceError> {
+    let (name, data) = (figure.name, data.map(Path::to_owned));
+    Ok(Plan::whole(move |watch| {
+        let world = World::open(name, data.as_deref())?;
+        let mut all = Vec::new();
+        for (name, policy, quirks) in cases {
+            if watch.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            all.push((name, simulate(&world, name, policy, quirks)?));
+        }
+        let mut findings = findings(&all, &world);
+        findings.notes.extend(world.notes);
+        Ok(Some(findings))
+    }))
 }
 
 /// Policies in the order of table 4.
@@ -37,6 +82,11 @@ const POLICIES: [(&str, Policy); 5] = [
     ("tiresias", Policy::Tiresias),
     ("lucid", Policy::Lucid),
 ];
+
+/// Returns the released simulator with each policy.
+fn released() -> Cases {
+    POLICIES.map(|(name, policy)| (name, policy, Quirks::default()))
+}
 
 /// Times of a job in seconds.
 struct Times {
@@ -85,66 +135,6 @@ fn quantile(values: impl Iterator<Item = f64>, q: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
 }
 
-impl Figure for Lucid {
-    fn name(&self) -> &'static str {
-        match self {
-            Lucid::Table4 => "lucid-table4",
-            Lucid::Table5 => "lucid-table5",
-            Lucid::Fig8 => "lucid-fig8",
-            Lucid::Fig9 => "lucid-fig9",
-            Lucid::Quirks => "lucid-quirks",
-        }
-    }
-
-    fn title(&self) -> &'static str {
-        match self {
-            Lucid::Table4 => "Lucid (ASPLOS 2023), table 4: JCT and queueing of five schedulers",
-            Lucid::Table5 => "Lucid (ASPLOS 2023), table 5: jobs above 8 GPUs and others",
-            Lucid::Fig8 => "Lucid (ASPLOS 2023), figure 8: distribution of JCT",
-            Lucid::Fig9 => "Lucid (ASPLOS 2023), figure 9: queueing by virtual cluster",
-            Lucid::Quirks => "Lucid's released simulator: what its errors are worth",
-        }
-    }
-
-    fn runs(&self, _: Option<&Path>) -> Result<Vec<FigureRun>, ReproduceError> {
-        Ok(Vec::new())
-    }
-
-    fn findings(&self, _: &[Report]) -> Findings {
-        Findings::default()
-    }
-
-    fn whole(&self, data: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
-        Some(World::open(self.name(), data).and_then(|world| {
-            let cases = match self {
-                Lucid::Quirks => quirks(),
-                _ => POLICIES.map(|(name, policy)| (name, policy, Quirks::default())),
-            };
-            let mut all = Vec::new();
-            for (name, policy, quirks) in cases {
-                if watch.stop.load(Ordering::Relaxed) {
-                    return Ok(None);
-                }
-                all.push((name, simulate(&world, name, policy, quirks)?));
-            }
-            let mut findings = match self {
-                Lucid::Table4 => table4(&all),
-                Lucid::Table5 => table5(&all),
-                Lucid::Fig8 => fig8(&all),
-                Lucid::Fig9 => fig9(&all, &world),
-                Lucid::Quirks => worth(&all),
-            };
-            findings.notes.extend(world.notes.clone());
-            Ok(Some(findings))
-        }))
-    }
-
-    fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
-        let found = |folder| FILES.map(|name| world::find(self.name(), folder, name));
-        data.into_iter().flat_map(found).collect()
-    }
-}
-
 fn simulate(
     world: &World,
     name: &str,
@@ -163,26 +153,33 @@ fn simulate(
 /// Results of all simulations, with their names.
 type All = [(&'static str, Vec<Times>)];
 
+/// Returns the rows of the average times of some jobs.
+fn averages<'a>(of: &str, times: impl Iterator<Item = &'a Times> + Clone) -> [Row; 2] {
+    let (jct, queue) = (times.clone().map(|t| t.jct), times.map(|t| t.queue));
+    [
+        Row::new(format!("avg JCT s, {of}"), mean(jct), 2),
+        Row::new(format!("avg queueing s, {of}"), mean(queue), 2),
+    ]
+}
+
 fn table4(all: &All) -> Findings {
     let mut findings = Findings::default();
     let mut bars = BarChart::new("Table 4", Axis::seconds("average"));
-    let mut averages = BTreeMap::new();
+    let mut jcts = BTreeMap::new();
     for (name, times) in all {
         let jct = mean(times.iter().map(|t| t.jct));
         let queue = mean(times.iter().map(|t| t.queue));
         let tail = quantile(times.iter().map(|t| t.queue), 0.999);
-        findings.rows.extend([
-            Row::new(format!("avg JCT s, {name}"), jct, 2),
-            Row::new(format!("avg queueing s, {name}"), queue, 2),
-            Row::new(format!("p99.9 of queueing s, {name}"), tail, 1),
-        ]);
+        findings.rows.extend(averages(name, times.iter()));
+        let what = format!("p99.9 of queueing s, {name}");
+        findings.rows.push(Row::new(what, tail, 1));
         bars = bars.with(*name, [("JCT", jct), ("queueing", queue)]);
-        averages.insert(*name, jct);
+        jcts.insert(*name, jct);
     }
-    findings.pictures.push(picture(Lucid::Table4, bars.svg()));
+    findings.picture(TABLE4.name, bars.svg());
     findings.claims.push(Claim::new(
         "Lucid's average JCT is below that of Tiresias",
-        averages.get("lucid") < averages.get("tiresias"),
+        jcts.get("lucid") < jcts.get("tiresias"),
     ));
     findings
 }
@@ -191,13 +188,9 @@ fn table5(all: &All) -> Findings {
     let mut findings = Findings::default();
     for (name, times) in all {
         for (which, large) in [("above 8 GPUs", true), ("up to 8 GPUs", false)] {
-            let some = || times.iter().filter(|t| (t.gpus > 8) == large);
-            let jct = mean(some().map(|t| t.jct));
-            let queue = mean(some().map(|t| t.queue));
-            findings.rows.extend([
-                Row::new(format!("avg JCT s, {name}, {which}"), jct, 2),
-                Row::new(format!("avg queueing s, {name}, {which}"), queue, 2),
-            ]);
+            let some = times.iter().filter(|t| (t.gpus > 8) == large);
+            let what = format!("{name}, {which}");
+            findings.rows.extend(averages(&what, some));
         }
     }
     findings
@@ -214,7 +207,7 @@ fn fig8(all: &All) -> Findings {
         }
         chart = chart.with(Series::distribution(*name, jct()));
     }
-    findings.pictures.push(picture(Lucid::Fig8, chart.svg()));
+    findings.picture(FIG8.name, chart.svg());
     findings
 }
 
@@ -232,19 +225,12 @@ fn fig9(all: &All, world: &World) -> Findings {
         }
         bars = bars.with(cluster.to_string(), group);
     }
-    findings.pictures.push(picture(Lucid::Fig9, bars.svg()));
+    findings.picture(FIG9.name, bars.svg());
     findings
 }
 
-fn picture(figure: Lucid, svg: String) -> Picture {
-    Picture {
-        name: figure.name().to_owned(),
-        svg,
-    }
-}
-
 /// Returns the settings of the released simulator with and without each of its errors.
-fn quirks() -> [(&'static str, Policy, Quirks); 5] {
+fn quirks() -> Cases {
     let released = Quirks::default();
     let lookup = Lookup::Other;
     let (free_profiling, found_late) = (false, false);
@@ -279,12 +265,7 @@ fn quirks() -> [(&'static str, Policy, Quirks); 5] {
 fn worth(all: &All) -> Findings {
     let mut findings = Findings::default();
     for (name, times) in all {
-        let jct = mean(times.iter().map(|t| t.jct));
-        let queue = mean(times.iter().map(|t| t.queue));
-        findings.rows.extend([
-            Row::new(format!("avg JCT s, {name}"), jct, 2),
-            Row::new(format!("avg queueing s, {name}"), queue, 2),
-        ]);
+        findings.rows.extend(averages(name, times.iter()));
     }
     findings.notes.push(
         "`partners found`: a job whose partner ends first is alone again; `profiling takes its time`: \

@@ -1,18 +1,13 @@
-use super::{PHILLY, THREE_TYPES, TRACES, drawn, workload};
-use crate::figure::{Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file};
+use super::{PHILLY, THREE_TYPES, TRACES, drawn, workload, world};
+use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Run, file};
 use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers::{pollux, sia};
-use blox_sim::execution::Training;
+use blox_sim::Report;
 use blox_sim::execution::training::Applications;
-use blox_sim::overheads::CheckpointRestart;
 use blox_sim::workload::Jobs;
-use blox_sim::{Report, Simulation};
 use blox_traces::applications::read_dir;
 use std::path::Path;
-
-/// Sia's average JCT over arrival rates.
-pub(crate) struct SiaFig7;
 
 /// Submission rates in jobs per hour.
 const RATES: [u32; 5] = [10, 20, 30, 40, 50];
@@ -23,7 +18,7 @@ const DRAWS: u64 = 2;
 
 /// Jobs of the published Philly workloads, from which workloads are drawn.
 fn pool(
-    figure: &dyn Figure,
+    figure: &Figure,
     data: Option<&Path>,
     applications: &Applications,
 ) -> Result<Vec<JobSpec>, ReproduceError> {
@@ -40,73 +35,59 @@ fn pool(
 type Build = fn() -> Pipeline;
 const SCHEDULERS: [(&str, Build); 2] = [("Sia", sia), ("Pollux", pollux)];
 
-impl Figure for SiaFig7 {
-    fn name(&self) -> &'static str {
-        "sia-fig7"
-    }
+/// Sia's average JCT over arrival rates.
+pub(crate) const FIG7: Figure = Figure::new(
+    "sia-fig7",
+    "Sia (SOSP 2023), figure 7: average JCT under Sia and Pollux, 10 to 50 jobs an hour on 64 GPUs of three types",
+    &[TRACES, PHILLY],
+    plan,
+);
 
-    fn title(&self) -> &'static str {
-        "Sia (SOSP 2023), figure 7: average JCT under Sia and Pollux, 10 to 50 jobs an hour on 64 GPUs of three types"
-    }
-
-    fn data(&self) -> &'static [DataFile] {
-        &[TRACES, PHILLY]
-    }
-
-    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        let applications = read_dir(file(self, data, TRACES.path)?)?;
-        let pool = pool(self, data, &applications)?;
-        let cluster: ClusterSpec = THREE_TYPES.parse()?;
-        let mut runs = Vec::new();
-        for rate in RATES {
-            for (name, build) in SCHEDULERS {
-                for seed in 1..=DRAWS {
-                    let jobs = drawn(&pool, f64::from(rate), HOURS, seed);
-                    runs.push(Run::Simulation {
-                        label: format!("{name}, {rate} jobs an hour, {seed}"),
-                        simulation: Simulation::new(cluster.clone())
-                            .execution(Training::of(applications.clone()))
-                            .overheads(CheckpointRestart::default()),
-                        scheduler: build(),
-                        workload: Box::new(Jobs::new(jobs)),
-                    });
-                }
+fn plan(figure: &Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let applications = read_dir(file(figure, data, TRACES.path)?)?;
+    let pool = pool(figure, data, &applications)?;
+    let cluster: ClusterSpec = THREE_TYPES.parse()?;
+    let mut runs = Vec::new();
+    for rate in RATES {
+        for (name, build) in SCHEDULERS {
+            for seed in 1..=DRAWS {
+                let jobs = drawn(&pool, f64::from(rate), HOURS, seed);
+                runs.push(Run::Simulation {
+                    label: format!("{name}, {rate} jobs an hour, {seed}"),
+                    simulation: world(&cluster, &applications),
+                    scheduler: build(),
+                    workload: Box::new(Jobs::new(jobs)),
+                });
             }
         }
-        Ok(runs)
     }
+    Ok(Plan::of(runs, findings))
+}
 
-    fn findings(&self, reports: &[Report]) -> Findings {
-        let mut findings = Findings {
-            notes: vec![format!(
-                "{DRAWS} workloads a rate: jobs of the published Philly workloads that come at random for {HOURS} hours; the paper draws ten a rate from other traces"
-            )],
-            ..Findings::default()
-        };
-        let mut bars = BarChart::new("Average JCT by jobs an hour", Axis::new("hours"));
-        let mut chunks = reports.chunks(DRAWS as usize);
-        let mut half = !reports.is_empty();
-        for rate in RATES {
-            let mut averages = Vec::new();
-            for (name, _) in SCHEDULERS {
-                let own = chunks.next().unwrap_or_default();
-                let jcts: f64 = own.iter().map(|r| r.summary.avg_jct_s).sum();
-                let ours = jcts / own.len().max(1) as f64 / 3600.0;
-                let what = format!("avg JCT h, {name}, {rate} jobs an hour");
-                findings.rows.push(Row::new(what, ours, 2));
-                averages.push((name, ours));
-            }
-            if let [(_, sia), (_, pollux)] = averages[..] {
-                half &= sia <= 0.5 * pollux;
-            }
-            bars = bars.with(format!("{rate}"), averages);
+fn findings(reports: &[Report]) -> Findings {
+    let mut findings = Findings::noting([format!(
+        "{DRAWS} workloads a rate: jobs of the published Philly workloads that come at random for {HOURS} hours; the paper draws ten a rate from other traces"
+    )]);
+    let mut bars = BarChart::new("Average JCT by jobs an hour", Axis::new("hours"));
+    let mut chunks = reports.chunks(DRAWS as usize);
+    let mut half = !reports.is_empty();
+    for rate in RATES {
+        let mut averages = Vec::new();
+        for (name, _) in SCHEDULERS {
+            let own = chunks.next().unwrap_or_default();
+            let jcts: f64 = own.iter().map(|r| r.summary.avg_jct_s).sum();
+            let ours = jcts / own.len().max(1) as f64 / 3600.0;
+            let what = format!("avg JCT h, {name}, {rate} jobs an hour");
+            findings.rows.push(Row::new(what, ours, 2));
+            averages.push((name, ours));
         }
-        let text = "the average JCT under Sia is at most half of that under Pollux at each rate";
-        findings.claims.push(Claim::new(text, half));
-        findings.pictures.push(Picture {
-            name: "sia-fig7".to_owned(),
-            svg: bars.svg(),
-        });
-        findings
+        if let [(_, sia), (_, pollux)] = averages[..] {
+            half &= sia <= 0.5 * pollux;
+        }
+        bars = bars.with(format!("{rate}"), averages);
     }
+    let text = "the average JCT under Sia is at most half of that under Pollux at each rate";
+    findings.claims.push(Claim::new(text, half));
+    findings.picture("sia-fig7", bars.svg());
+    findings
 }

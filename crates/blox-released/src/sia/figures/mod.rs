@@ -1,17 +1,17 @@
 //! Sia's simulations (SOSP 2023).
 
-mod arrivals;
+pub(crate) mod arrivals;
 pub(crate) mod pollux_osdi21;
 mod published;
-mod scale;
-mod tables;
-
-pub(crate) use arrivals::SiaFig7;
-pub(crate) use scale::SiaScale;
-pub(crate) use tables::{SiaTable3, SiaTable4};
+pub(crate) mod scale;
+pub(crate) mod tables;
 
 use crate::figure::{DataFile, Figure, ReproduceError, file};
-use blox_core::{JobSpec, Time};
+use blox_core::{ClusterSpec, JobSpec, Time};
+use blox_sim::Simulation;
+use blox_sim::execution::Training;
+use blox_sim::execution::training::Applications;
+use blox_sim::overheads::CheckpointRestart;
 use blox_sim::workload::collect;
 use blox_traces::{Format, open_file};
 use rand::{RngExt, SeedableRng};
@@ -20,20 +20,21 @@ use std::path::Path;
 
 const FROM: &str =
     "https://github.com/siasosp23/artifacts, folder `sia-simulator` (no licence statement)";
-const TRACES: DataFile = DataFile {
-    path: "traces",
-    from: FROM,
-};
-const PHILLY: DataFile = DataFile {
-    path: "workloads/philly",
-    from: FROM,
-};
+const TRACES: DataFile = DataFile::new("traces", FROM);
+const PHILLY: DataFile = DataFile::new("workloads/philly", FROM);
 /// 64 GPUs of three types.
 const THREE_TYPES: &str = "6x4:aws,2x8:dgx-ext,3x8:rtx";
 
+/// Returns a simulation of jobs of applications.
+fn world(cluster: &ClusterSpec, applications: &Applications) -> Simulation {
+    Simulation::new(cluster.clone())
+        .execution(Training::of(applications.clone()))
+        .overheads(CheckpointRestart::default())
+}
+
 /// Reads one published workload of a folder. Numbers start at 1.
 fn workload(
-    figure: &dyn Figure,
+    figure: &Figure,
     data: Option<&Path>,
     folder: &str,
     number: usize,

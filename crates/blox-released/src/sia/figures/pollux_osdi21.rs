@@ -1,4 +1,4 @@
-use crate::figure::{Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file};
+use crate::figure::{Claim, DataFile, Figure, Findings, Plan, ReproduceError, Row, Run, file};
 use crate::sia::pollux as released;
 use crate::sia::world::{pollux_applications, pollux_training};
 use blox_core::{Adapts, ClusterSpec, Pipeline};
@@ -11,9 +11,6 @@ use blox_sim::{Report, Simulation};
 use blox_traces::applications::read_dir;
 use blox_traces::{Format, open_file};
 use std::path::Path;
-
-/// Pollux' released simulations: eight workloads under three schedulers.
-pub(crate) struct PolluxOsdi21;
 
 const FROM: &str = "https://github.com/petuum/adaptdl, branch osdi21-artifact, folder `simulator`; the tables of type aws of https://github.com/siasosp23/artifacts are the same";
 const TRACES: &str = "traces";
@@ -50,89 +47,68 @@ fn scheduler(name: &str, applications: &Applications) -> Pipeline {
     }
 }
 
-impl Figure for PolluxOsdi21 {
-    fn name(&self) -> &'static str {
-        "pollux-osdi21"
-    }
+/// Pollux' released simulations: eight workloads under three schedulers.
+pub(crate) const POLLUX: Figure = Figure::new(
+    "pollux-osdi21",
+    "Pollux (OSDI 2021): its released simulations on 64 GPUs, eight workloads of 160 jobs",
+    &[DataFile::new(TRACES, FROM), DataFile::new(WORKLOADS, FROM)],
+    plan,
+);
 
-    fn title(&self) -> &'static str {
-        "Pollux (OSDI 2021): its released simulations on 64 GPUs, eight workloads of 160 jobs"
-    }
-
-    fn data(&self) -> &'static [DataFile] {
-        &[
-            DataFile {
-                path: TRACES,
-                from: FROM,
-            },
-            DataFile {
-                path: WORKLOADS,
-                from: FROM,
-            },
-        ]
-    }
-
-    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        let applications = read_dir(file(self, data, TRACES)?)?;
-        let there = pollux_applications(applications.clone());
-        let folder = file(self, data, WORKLOADS)?;
-        let cluster: ClusterSpec = "16x4:aws".parse()?;
-        let mut runs = Vec::new();
-        for (name, _) in NAMES {
-            let adapts = match name {
-                "Pollux" => Adapts::All,
-                _ => Adapts::Nothing,
-            };
-            for number in 1..=8 {
-                let path = folder.join(format!("workload-{number}.csv"));
-                let mut jobs = collect(&mut open_file(path, Some(Format::Sia))?)?;
-                for job in &mut jobs {
-                    there.describe(job, adapts);
-                }
-                runs.push(Run::Simulation {
-                    label: format!("{name}, workload {number}"),
-                    simulation: Simulation::new(cluster.clone())
-                        .execution(pollux_training(applications.clone()))
-                        .overheads(CheckpointRestart::default()),
-                    scheduler: scheduler(name, &applications),
-                    workload: Box::new(Jobs::new(jobs)),
-                });
-            }
-        }
-        Ok(runs)
-    }
-
-    fn findings(&self, reports: &[Report]) -> Findings {
-        let mut findings = Findings {
-            notes: vec![
-                "Optimus and Tiresias are the artifact's, equal per job where step times of placements that were not measured are taken from it; here they are interpolated another way".to_owned(),
-                "Pollux draws at random, there and here".to_owned(),
-            ],
-            ..Findings::default()
+fn plan(figure: &Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let applications = read_dir(file(figure, data, TRACES)?)?;
+    let there = pollux_applications(applications.clone());
+    let folder = file(figure, data, WORKLOADS)?;
+    let cluster: ClusterSpec = "16x4:aws".parse()?;
+    let mut runs = Vec::new();
+    for (name, _) in NAMES {
+        let adapts = match name {
+            "Pollux" => Adapts::All,
+            _ => Adapts::Nothing,
         };
-        let mut bars = BarChart::new("Pollux' eight workloads", Axis::seconds("average JCT"));
-        let mut means = Vec::new();
-        for ((name, theirs), reports) in NAMES.iter().zip(reports.chunks(8)) {
-            let mut sums = (0.0, 0.0);
-            for (i, (theirs, report)) in theirs.iter().zip(reports).enumerate() {
-                let ours = report.summary.avg_jct_s;
-                let row = Row::new(format!("avg JCT s, {name}, workload {}", i + 1), ours, 1);
-                findings.rows.push(row.artifact(*theirs, RELEASED));
-                sums = (sums.0 + ours, sums.1 + theirs);
+        for number in 1..=8 {
+            let path = folder.join(format!("workload-{number}.csv"));
+            let mut jobs = collect(&mut open_file(path, Some(Format::Sia))?)?;
+            for job in &mut jobs {
+                there.describe(job, adapts);
             }
-            let (ours, theirs) = (sums.0 / 8.0, sums.1 / 8.0);
-            let row = Row::new(format!("avg JCT s, {name}, mean"), ours, 1);
-            findings.rows.push(row.artifact(theirs, RELEASED));
-            means.push((*name, ours));
-            let near = (ours / theirs - 1.0).abs() < 0.05;
-            let text = format!("the mean of {name} lies within 5 % of the released one");
-            findings.claims.push(Claim::new(text, near));
+            runs.push(Run::Simulation {
+                label: format!("{name}, workload {number}"),
+                simulation: Simulation::new(cluster.clone())
+                    .execution(pollux_training(applications.clone()))
+                    .overheads(CheckpointRestart::default()),
+                scheduler: scheduler(name, &applications),
+                workload: Box::new(Jobs::new(jobs)),
+            });
         }
-        bars = bars.with("mean", means);
-        findings.pictures.push(Picture {
-            name: "pollux-osdi21".to_owned(),
-            svg: bars.svg(),
-        });
-        findings
     }
+    Ok(Plan::of(runs, findings))
+}
+
+fn findings(reports: &[Report]) -> Findings {
+    let mut findings = Findings::noting([
+        "Optimus and Tiresias are the artifact's, equal per job where step times of placements that were not measured are taken from it; here they are interpolated another way",
+        "Pollux draws at random, there and here",
+    ]);
+    let mut bars = BarChart::new("Pollux' eight workloads", Axis::seconds("average JCT"));
+    let mut means = Vec::new();
+    for ((name, theirs), reports) in NAMES.iter().zip(reports.chunks(8)) {
+        let mut sums = (0.0, 0.0);
+        for (i, (theirs, report)) in theirs.iter().zip(reports).enumerate() {
+            let ours = report.summary.avg_jct_s;
+            let row = Row::new(format!("avg JCT s, {name}, workload {}", i + 1), ours, 1);
+            findings.rows.push(row.artifact(*theirs, RELEASED));
+            sums = (sums.0 + ours, sums.1 + theirs);
+        }
+        let (ours, theirs) = (sums.0 / 8.0, sums.1 / 8.0);
+        let row = Row::new(format!("avg JCT s, {name}, mean"), ours, 1);
+        findings.rows.push(row.artifact(theirs, RELEASED));
+        means.push((*name, ours));
+        let near = (ours / theirs - 1.0).abs() < 0.05;
+        let text = format!("the mean of {name} lies within 5 % of the released one");
+        findings.claims.push(Claim::new(text, near));
+    }
+    bars = bars.with("mean", means);
+    findings.picture("pollux-osdi21", bars.svg());
+    findings
 }

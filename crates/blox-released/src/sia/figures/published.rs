@@ -7,14 +7,8 @@ pub(crate) const TABLE_3: &str = "Sia (SOSP 2023), table 3, of the submission";
 pub(crate) const TABLE_4: &str = "Sia (SOSP 2023), table 4, of the submission";
 pub(crate) const FIGURE_8: &str = "Sia (SOSP 2023), section 5.5 and figure 8, of the submission";
 
-pub(crate) const HELIOS: DataFile = DataFile {
-    path: "workloads/saturn",
-    from: FROM,
-};
-pub(crate) const NEW_TRACE: DataFile = DataFile {
-    path: "workloads/newtrace",
-    from: FROM,
-};
+pub(crate) const HELIOS: DataFile = DataFile::new("workloads/saturn", FROM);
+pub(crate) const NEW_TRACE: DataFile = DataFile::new("workloads/newtrace", FROM);
 
 /// Names of the figures of a scheduler over a family of workloads, and their decimal digits.
 pub(crate) const FIGURES: [(&str, usize); 9] = [
@@ -90,7 +84,7 @@ pub(crate) const FAMILIES: [Family; 3] = [
 
 /// Results on one type: Sia, Pollux, Gavel, Shockwave, Themis.
 #[rustfmt::skip]
-pub(crate) const PHILLY_ON_ONE_TYPE: Family = Family {
+pub(crate) const ON_ONE_TYPE: [Family; 1] = [Family {
     folder: PHILLY.path,
     count: 8,
     name: "Philly",
@@ -102,4 +96,4 @@ pub(crate) const PHILLY_ON_ONE_TYPE: Family = Family {
         [3.6, 32.8, 35.0, 12.5, NONE, NONE, NONE, NONE, NONE],
         [5.4, 44.7, 49.7, 17.2, NONE, NONE, NONE, NONE, NONE],
     ],
-};
+}];

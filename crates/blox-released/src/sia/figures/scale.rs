@@ -1,23 +1,25 @@
-use super::drawn;
+use super::{drawn, world};
 use crate::clock::now;
-use crate::figure::{Claim, Figure, Findings, ReproduceError, Row, Run, Whole};
+use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Whole};
 use blox_core::{
     Adapts, AnyMemory, AnyScheduling, ClusterSpec, Composition, Event, JobQueue, JobSpec,
     PlacementPolicy, Policy, SchedulingPolicy, Seconds, Time, Validity, View, With,
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
-use blox_sim::execution::Training;
+use blox_sim::Watch;
 use blox_sim::execution::training::{Applications, built_in};
-use blox_sim::overheads::CheckpointRestart;
 use blox_sim::workload::Jobs;
-use blox_sim::{Report, Simulation, Watch};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// Time of a round's decision by cluster size.
-pub(crate) struct SiaScale;
+pub(crate) const SCALE: Figure = Figure::new(
+    "sia-scale",
+    "Sia (SOSP 2023), figure 9: how long a round's decision takes on 64 to 2,048 GPUs",
+    &[],
+    |_, _| Ok(Plan::whole(scale)),
+);
 
 const PAPER: &str = "Sia (SOSP 2023), section 5.6 and figure 9, of the submission";
 const RELEASED: &str =
@@ -165,9 +167,7 @@ fn decisions(
         .build()
         .expect(crate::ONCE);
     let jobs = drawn(pool, 20.0 * f64::from(size), BUSY_HOURS, 1);
-    Simulation::new(cluster)
-        .execution(Training::of(applications.clone()))
-        .overheads(CheckpointRestart::default())
+    world(&cluster, applications)
         .watched_by(Arc::clone(watch))
         .run(scheduler, &mut Jobs::new(jobs))
         .map_err(|error| ReproduceError::Simulation {
@@ -218,16 +218,11 @@ fn plain_pool(applications: &Applications) -> Vec<JobSpec> {
 fn scale(all: &Arc<Watch>) -> Whole {
     let applications = built_in();
     let pool = plain_pool(&applications);
-    let mut findings = Findings {
-        notes: vec![
-            "of this machine, in CPU time where the system tells it: times differ from run to run"
-                .to_owned(),
-            "built-in applications, 20 jobs an hour for every 64 GPUs, for two hours".to_owned(),
-            "on 1,024 GPUs and more Pollux is asked in some of the rounds that Sia decides"
-                .to_owned(),
-        ],
-        ..Findings::default()
-    };
+    let mut findings = Findings::noting([
+        "of this machine, in CPU time where the system tells it: times differ from run to run",
+        "built-in applications, 20 jobs an hour for every 64 GPUs, for two hours",
+        "on 1,024 GPUs and more Pollux is asked in some of the rounds that Sia decides",
+    ]);
     let mut tenth = true;
     for size in SIZES {
         let gpus = 64 * size.units;
@@ -280,28 +275,6 @@ fn scale(all: &Arc<Watch>) -> Whole {
         "a round's decision takes at most a tenth of what the paper and the released program take";
     findings.claims.push(Claim::new(text, tenth));
     Ok(Some(findings))
-}
-
-impl Figure for SiaScale {
-    fn name(&self) -> &'static str {
-        "sia-scale"
-    }
-
-    fn title(&self) -> &'static str {
-        "Sia (SOSP 2023), figure 9: how long a round's decision takes on 64 to 2,048 GPUs"
-    }
-
-    fn runs(&self, _: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        Ok(Vec::new())
-    }
-
-    fn findings(&self, _: &[Report]) -> Findings {
-        Findings::default()
-    }
-
-    fn whole(&self, _: Option<&Path>, watch: &Arc<Watch>) -> Option<Whole> {
-        Some(scale(watch))
-    }
 }
 
 #[cfg(test)]

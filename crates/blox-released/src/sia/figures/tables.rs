@@ -1,43 +1,45 @@
 use super::published::{
-    FAIRNESS, FAMILIES, FIGURE_8, FIGURES, Family, HELIOS, NEW_TRACE, PHILLY_ON_ONE_TYPE,
-    Published, TABLE_3, TABLE_4,
+    FAIRNESS, FAMILIES, FIGURE_8, FIGURES, Family, HELIOS, NEW_TRACE, ON_ONE_TYPE, Published,
+    TABLE_3, TABLE_4,
 };
-use super::{PHILLY, THREE_TYPES, TRACES, workload};
-use crate::figure::{Claim, DataFile, Figure, Findings, Picture, ReproduceError, Row, Run, file};
+use super::{PHILLY, THREE_TYPES, TRACES, workload, world};
+use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Run, file};
 use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers::{
     GavelParams, GavelPolicy, finish_time_fairness, gavel_with, optimus, pollux, shockwave, sia,
     tiresias,
 };
-use blox_sim::execution::Training;
 use blox_sim::execution::training::Applications;
 use blox_sim::fairness::FairTimes;
-use blox_sim::overheads::CheckpointRestart;
 use blox_sim::results::{Contention, Fairness};
 use blox_sim::workload::Jobs;
-use blox_sim::{Report, SimError, Simulation};
+use blox_sim::{Report, SimError};
 use blox_traces::applications::read_dir;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 /// Sia's simulations of all workloads on three GPU types.
-#[derive(Default)]
-pub(crate) struct SiaTable3(Inputs);
+pub(crate) const TABLE3: Figure = Figure::new(
+    "sia-table3",
+    "Sia (SOSP 2023), table 3 and figure 8: schedulers on 64 GPUs of three types, 28 workloads",
+    &[TRACES, PHILLY, HELIOS, NEW_TRACE],
+    |figure, data| plan(figure, data, THREE_TYPES, (&FAMILIES, TABLE_3)),
+);
 
 /// Sia's simulations on one type of GPU.
-#[derive(Default)]
-pub(crate) struct SiaTable4(Inputs);
+pub(crate) const TABLE4: Figure = Figure::new(
+    "sia-table4",
+    "Sia (SOSP 2023), table 4: Sia, Pollux and schedulers of tuned jobs on 64 GPUs of one type, the Philly workloads",
+    &[TRACES, PHILLY],
+    |figure, data| plan(figure, data, "16x4:aws", (&ON_ONE_TYPE, TABLE_4)),
+);
 
-/// Inputs of the runs, for figures that need more than the reports.
-#[derive(Default)]
-struct Inputs(Mutex<Given>);
+/// Families of workloads, and the source of their published results.
+type Families = (&'static [Family], &'static str);
 
 /// The cluster and the applications of all runs, and the jobs of each run.
 type Given = (ClusterSpec, Applications, Vec<Vec<JobSpec>>);
-
-const HOMOGENEOUS: &str = "16x4:aws";
 
 type Build = fn() -> Pipeline;
 
@@ -61,129 +63,32 @@ fn gavel() -> Pipeline {
     })
 }
 
-fn world(cluster: &ClusterSpec, applications: &Applications) -> Simulation {
-    Simulation::new(cluster.clone())
-        .execution(Training::of(applications.clone()))
-        .overheads(CheckpointRestart::default())
-}
-
-impl Inputs {
-    /// Returns a run for each scheduler and workload.
-    fn runs(
-        &self,
-        figure: &dyn Figure,
-        data: Option<&Path>,
-        cluster: &str,
-        families: &[Family],
-    ) -> Result<Vec<Run>, ReproduceError> {
-        let cluster: ClusterSpec = cluster.parse()?;
-        let applications = read_dir(file(figure, data, TRACES.path)?)?;
-        let mut runs = Vec::new();
-        let mut all = Vec::new();
+/// Returns the figures of each scheduler over each of its families.
+fn figures(
+    families: &[Family],
+    given: &Given,
+    reports: &[Report],
+) -> Vec<Vec<Result<Published, SimError>>> {
+    let (cluster, applications, jobs) = given;
+    let runs: Vec<_> = reports.iter().zip(jobs).collect();
+    let numbers: Vec<usize> = (0..SCHEDULERS.len()).collect();
+    let of_scheduler = |number: &usize| {
+        let simulation = world(cluster, applications);
+        // Shared by all workloads: it keeps the times of jobs that run alone.
+        let mut fair = FairTimes::of(&simulation, &SCHEDULERS[*number].1());
+        let mut first = 0;
+        let mut figures = Vec::new();
         for family in families {
-            for (name, build, adapts) in &SCHEDULERS[..family.schedulers] {
-                for number in 1..=family.count {
-                    let mut jobs = workload(figure, data, family.folder, number)?;
-                    for job in &mut jobs {
-                        applications.describe(job, *adapts);
-                    }
-                    all.push(jobs.clone());
-                    runs.push(Run::Simulation {
-                        label: format!("{name}, {} {number}", family.name),
-                        simulation: world(&cluster, &applications),
-                        scheduler: build(),
-                        workload: Box::new(Jobs::new(jobs)),
-                    });
-                }
+            let from = first + number * family.count;
+            first += family.schedulers * family.count;
+            if *number < family.schedulers {
+                let own = runs.get(from..from + family.count).unwrap_or_default();
+                figures.push(figures_of(own, &mut fair));
             }
         }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (cluster, applications, all);
-        Ok(runs)
-    }
-
-    /// Returns the figures of each scheduler over each of its families.
-    fn figures(
-        &self,
-        families: &[Family],
-        reports: &[Report],
-    ) -> Vec<Vec<Result<Published, SimError>>> {
-        let inputs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (cluster, applications, jobs) = &*inputs;
-        let runs: Vec<_> = reports.iter().zip(jobs).collect();
-        let numbers: Vec<usize> = (0..SCHEDULERS.len()).collect();
-        let of_scheduler = |number: &usize| {
-            let simulation = world(cluster, applications);
-            // Shared by all workloads: it keeps the times of jobs that run alone.
-            let mut fair = FairTimes::of(&simulation, &SCHEDULERS[*number].1());
-            let mut first = 0;
-            let mut figures = Vec::new();
-            for family in families {
-                let from = first + number * family.count;
-                first += family.schedulers * family.count;
-                if *number < family.schedulers {
-                    let own = runs.get(from..from + family.count).unwrap_or_default();
-                    figures.push(figures_of(own, &mut fair));
-                }
-            }
-            figures
-        };
-        numbers.par_iter().map(of_scheduler).collect()
-    }
-
-    fn findings(
-        &self,
-        picture: &str,
-        families: &[Family],
-        source: &'static str,
-        reports: &[Report],
-    ) -> Findings {
-        let mut findings = Findings {
-            notes: vec![
-                "times and figures a job are over all jobs of all workloads, makespan and mean contention means over workloads".to_owned(),
-                "+TJ: jobs keep the GPUs and the batch that the files ask for; on one type of GPU the paper tunes them anew, which was not published".to_owned(),
-                "finish-time fairness is a job's completion time over that under the same scheduler alone on its share of each type, averaged over types; above 1 it was treated unfairly".to_owned(),
-            ],
-            ..Findings::default()
-        };
-        let mut bars = BarChart::new("Average JCT", Axis::new("hours"));
-        let of_schedulers = self.figures(families, reports);
-        let mut of_schedulers: Vec<_> = of_schedulers.into_iter().map(Vec::into_iter).collect();
-        for family in families {
-            let mut averages = Vec::new();
-            let contestants = SCHEDULERS.iter().zip(&mut of_schedulers);
-            for (i, ((name, ..), figures)) in contestants.take(family.schedulers).enumerate() {
-                let ours = match figures.next() {
-                    Some(Ok(ours)) => ours,
-                    Some(Err(error)) => {
-                        findings
-                            .notes
-                            .push(format!("{name}, {}: {error}", family.name));
-                        continue;
-                    }
-                    None => continue,
-                };
-                let published = family.published.get(i);
-                for (k, ((what, decimals), ours)) in FIGURES.iter().zip(ours).enumerate() {
-                    let text = format!("{what}, {}, {name}", family.name);
-                    let mut row = Row::new(text, ours, *decimals);
-                    if let Some(value) = published.map(|p| p[k]).filter(|p| !p.is_nan()) {
-                        row = row.published(value, if k < FAIRNESS { source } else { FIGURE_8 });
-                    }
-                    findings.rows.push(row);
-                }
-                averages.push((*name, ours[0]));
-            }
-            findings
-                .claims
-                .extend(claims(family, families.len(), &averages));
-            bars = bars.with(family.name, averages);
-        }
-        findings.pictures.push(Picture {
-            name: picture.to_owned(),
-            svg: bars.svg(),
-        });
-        findings
-    }
+        figures
+    };
+    numbers.par_iter().map(of_scheduler).collect()
 }
 
 /// Returns the paper's claims about average completion times over a family. A missing average fails
@@ -249,69 +154,83 @@ fn figures_of(
     ])
 }
 
-impl Figure for SiaTable3 {
-    fn name(&self) -> &'static str {
-        "sia-table3"
+/// Plans a run for each scheduler and workload.
+fn plan(
+    figure: &Figure,
+    data: Option<&Path>,
+    cluster: &str,
+    families: Families,
+) -> Result<Plan, ReproduceError> {
+    let cluster: ClusterSpec = cluster.parse()?;
+    let applications = read_dir(file(figure, data, TRACES.path)?)?;
+    let mut runs = Vec::new();
+    let mut all = Vec::new();
+    for family in families.0 {
+        for (name, build, adapts) in &SCHEDULERS[..family.schedulers] {
+            for number in 1..=family.count {
+                let mut jobs = workload(figure, data, family.folder, number)?;
+                for job in &mut jobs {
+                    applications.describe(job, *adapts);
+                }
+                all.push(jobs.clone());
+                runs.push(Run::Simulation {
+                    label: format!("{name}, {} {number}", family.name),
+                    simulation: world(&cluster, &applications),
+                    scheduler: build(),
+                    workload: Box::new(Jobs::new(jobs)),
+                });
+            }
+        }
     }
-
-    fn title(&self) -> &'static str {
-        "Sia (SOSP 2023), table 3 and figure 8: schedulers on 64 GPUs of three types, 28 workloads"
-    }
-
-    fn data(&self) -> &'static [DataFile] {
-        &[TRACES, PHILLY, HELIOS, NEW_TRACE]
-    }
-
-    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        self.0.runs(self, data, THREE_TYPES, &FAMILIES)
-    }
-
-    fn findings(&self, reports: &[Report]) -> Findings {
-        self.0.findings(self.name(), &FAMILIES, TABLE_3, reports)
-    }
+    let (name, given) = (figure.name, (cluster, applications, all));
+    Ok(Plan::of(runs, move |reports| {
+        findings(name, families, &given, reports)
+    }))
 }
 
-impl Figure for SiaTable4 {
-    fn name(&self) -> &'static str {
-        "sia-table4"
+fn findings(
+    name: &str,
+    (families, source): Families,
+    given: &Given,
+    reports: &[Report],
+) -> Findings {
+    let mut findings = Findings::noting([
+        "times and figures a job are over all jobs of all workloads, makespan and mean contention means over workloads",
+        "+TJ: jobs keep the GPUs and the batch that the files ask for; on one type of GPU the paper tunes them anew, which was not published",
+        "finish-time fairness is a job's completion time over that under the same scheduler alone on its share of each type, averaged over types; above 1 it was treated unfairly",
+    ]);
+    let mut bars = BarChart::new("Average JCT", Axis::new("hours"));
+    let of_schedulers = figures(families, given, reports);
+    let mut of_schedulers: Vec<_> = of_schedulers.into_iter().map(Vec::into_iter).collect();
+    for family in families {
+        let mut averages = Vec::new();
+        let contestants = SCHEDULERS.iter().zip(&mut of_schedulers);
+        for (i, ((name, ..), figures)) in contestants.take(family.schedulers).enumerate() {
+            let ours = match figures.next() {
+                Some(Ok(ours)) => ours,
+                Some(Err(error)) => {
+                    findings
+                        .notes
+                        .push(format!("{name}, {}: {error}", family.name));
+                    continue;
+                }
+                None => continue,
+            };
+            let published = family.published.get(i);
+            for (k, ((what, decimals), ours)) in FIGURES.iter().zip(ours).enumerate() {
+                let text = format!("{what}, {}, {name}", family.name);
+                let value = published.map(|p| p[k]).filter(|p| !p.is_nan());
+                let source = if k < FAIRNESS { source } else { FIGURE_8 };
+                let row = Row::new(text, ours, *decimals).published(value, source);
+                findings.rows.push(row);
+            }
+            averages.push((*name, ours[0]));
+        }
+        findings
+            .claims
+            .extend(claims(family, families.len(), &averages));
+        bars = bars.with(family.name, averages);
     }
-
-    fn title(&self) -> &'static str {
-        "Sia (SOSP 2023), table 4: Sia, Pollux and schedulers of tuned jobs on 64 GPUs of one type, the Philly workloads"
-    }
-
-    fn data(&self) -> &'static [DataFile] {
-        &[TRACES, PHILLY]
-    }
-
-    fn runs(&self, data: Option<&Path>) -> Result<Vec<Run>, ReproduceError> {
-        let families = [PHILLY_ON_ONE_TYPE];
-        self.0.runs(self, data, HOMOGENEOUS, &families)
-    }
-
-    fn findings(&self, reports: &[Report]) -> Findings {
-        let families = [PHILLY_ON_ONE_TYPE];
-        self.0.findings(self.name(), &families, TABLE_4, reports)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_other_scheduler_stands_in_for_one_that_failed() {
-        let all = SCHEDULERS.map(|(name, ..)| name).into_iter().zip(1..);
-        let all: Vec<_> = all.map(|(name, jct)| (name, f64::from(jct))).collect();
-        let family = &FAMILIES[0];
-        let hold = |averages: &[_]| {
-            claims(family, 2, averages)
-                .iter()
-                .filter(|c| c.holds)
-                .count()
-        };
-        assert_eq!(hold(&all), 2);
-        assert_eq!(hold(&all[1..]), 0);
-        assert_eq!(hold(&[all[0], all[1]]), 1);
-    }
+    findings.picture(name, bars.svg());
+    findings
 }
