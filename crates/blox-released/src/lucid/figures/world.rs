@@ -2,7 +2,7 @@
 
 use super::ReproduceError;
 use crate::lucid::files;
-use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE};
+use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE, set_attribute};
 use crate::lucid::{Experiment, Forecast, Input, Policy};
 use blox_core::SortedMap;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
@@ -89,10 +89,8 @@ impl World {
         let pairs = files::read_pairs(find(pairs)?)?;
         for job in &mut jobs {
             let key = PairTable::key_of(job).unwrap_or_default();
-            if let (Some(score), Some(extras)) = (scores.get(&key), &mut job.extras) {
-                extras
-                    .attributes
-                    .insert(SHARING_SCORE.into(), (*score).into());
+            if let Some(score) = scores.get(&key) {
+                set_attribute(job, SHARING_SCORE, *score);
             }
         }
         let forecast = find(forecast)?;
@@ -234,10 +232,7 @@ impl World {
             _ => return input,
         };
         for (job, estimate) in input.jobs.iter_mut().zip(estimates) {
-            let extras = job.extras.get_or_insert_default();
-            extras
-                .attributes
-                .insert(ESTIMATE.into(), (*estimate).into());
+            set_attribute(job, ESTIMATE, *estimate);
         }
         input
     }

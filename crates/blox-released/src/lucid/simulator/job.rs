@@ -11,6 +11,12 @@ pub const SHARING_SCORE: &str = "sharing_score";
 /// Attribute with a job's measured GPU memory in MiB.
 pub const GPU_MEMORY: &str = "gmem";
 
+/// Sets a numeric attribute of a job.
+pub(in crate::lucid) fn set_attribute(job: &mut JobSpec, name: &str, value: f64) {
+    let extras = job.extras.get_or_insert_default();
+    extras.attributes.insert(name.into(), value.into());
+}
+
 /// A submitted job. Times are whole seconds.
 #[derive(Clone, Debug)]
 pub(super) struct Job {

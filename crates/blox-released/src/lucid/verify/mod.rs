@@ -4,7 +4,7 @@ pub(crate) mod chronus;
 pub(crate) mod energy;
 
 use crate::lucid::files;
-use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE};
+use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE, set_attribute};
 use crate::lucid::{self, Experiment, Forecast, Input, Outcome, Placer, Policy};
 use crate::verify::{Case, Compared, VerifyError, option};
 use blox_core::JobSpec;
@@ -181,11 +181,6 @@ impl Setting {
     }
 }
 
-fn attribute(job: &mut JobSpec, name: &str, value: f64) {
-    let extras = job.extras.get_or_insert_default();
-    extras.attributes.insert(name.into(), value.into());
-}
-
 /// Sets the estimates of jobs. If `floor` is set, negative estimates count as 1000 s.
 ///
 /// Fails with the name of a job that has no estimate.
@@ -202,7 +197,7 @@ pub(crate) fn set_estimates(
         } else {
             estimate
         };
-        attribute(job, ESTIMATE, estimate);
+        set_attribute(job, ESTIMATE, estimate);
     }
     Ok(())
 }
@@ -215,7 +210,7 @@ pub(crate) fn set_scores(
     for job in jobs {
         let key = PairTable::key_of(job).unwrap_or_default();
         let score = *scores.get(&key).ok_or(key)?;
-        attribute(job, SHARING_SCORE, score);
+        set_attribute(job, SHARING_SCORE, score);
     }
     Ok(())
 }

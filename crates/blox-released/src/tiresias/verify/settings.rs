@@ -6,7 +6,7 @@ use crate::tiresias::quirks::{
 };
 use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
-use crate::verify::{Case, VerifyError, read};
+use crate::verify::{Case, VerifyError};
 use blox_core::{
     ClusterSpec, JobId, JobQueue, Pipeline, Policy, SchedulingPolicy, Time, Validity, View,
     forward_policy,
@@ -52,14 +52,22 @@ pub(super) struct Run {
 
 impl Settings {
     pub fn of(case: &Case) -> Result<Self, VerifyError> {
-        let options = Options::of(case)?;
-        let schedule = options.need(case, "schedule")?;
-        let scheme = options.need(case, "scheme")?;
-        let file = |option: &str| -> Result<PathBuf, VerifyError> {
-            let name = options.need(case, option)?;
-            let name = name.rsplit('/').next().unwrap_or(&name);
-            case.input(name)
+        let options = case.options()?;
+        // A setting of `summary.json` comes before the same option of the command.
+        let need = |setting: &str, option: &str| -> Result<String, VerifyError> {
+            let set = case.text_if_there(setting)?;
+            let value = set
+                .map(str::to_owned)
+                .or_else(|| options.get(option).cloned());
+            value.ok_or_else(|| {
+                let what =
+                    format!("`{option}` is missing, expected it or a command with --{option}=");
+                case.bad("summary.json", what)
+            })
         };
+        let schedule = need("schedule", "schedule")?;
+        let scheme = need("scheme", "scheme")?;
+        let file = |name: String| case.input(name.rsplit('/').next().unwrap_or(&name));
         let kind = match schedule.as_str() {
             "sjf" | "shortest" | "shortest-gpu" | "shortest-expected" | "gittins" => {
                 Kind::Preemptive
@@ -79,8 +87,8 @@ impl Settings {
         };
         Ok(Settings {
             kind,
-            trace: file("trace_file")?,
-            cluster: file("cluster_spec")?,
+            trace: file(need("trace", "trace_file")?)?,
+            cluster: file(need("cluster_spec", "cluster_spec")?)?,
             crashed,
             crash,
             schedule,
@@ -237,49 +245,6 @@ fn dlas(name: &str) -> Option<Dlas> {
             let knob = known.iter().find(|k| k.to_string() == knob)?;
             of(true, Some(f64::from(*knob)), false)
         }
-    }
-}
-
-/// Options of the program, from `summary.json`, its command, or `options.txt`.
-struct Options(BTreeMap<String, String>);
-
-impl Options {
-    fn of(case: &Case) -> Result<Self, VerifyError> {
-        let mut options = BTreeMap::new();
-        let mut command = |text: &str| {
-            for word in text.split_whitespace() {
-                if let Some((name, value)) = word.trim_start_matches('-').split_once('=') {
-                    options.insert(name.to_owned(), value.to_owned());
-                }
-            }
-        };
-        for name in ["options.txt", "COMMAND", "COMMAND.txt"] {
-            let path = case.dir().join(name);
-            if path.is_file() {
-                command(&read(&path)?);
-            }
-        }
-        if let Some(cmd) = case.text_if_there("cmd")? {
-            command(cmd);
-        }
-        for (key, option) in [
-            ("trace", "trace_file"),
-            ("cluster_spec", "cluster_spec"),
-            ("schedule", "schedule"),
-            ("scheme", "scheme"),
-        ] {
-            if let Some(value) = case.text_if_there(key)? {
-                options.insert(option.to_owned(), value.to_owned());
-            }
-        }
-        Ok(Options(options))
-    }
-
-    fn need(&self, case: &Case, option: &str) -> Result<String, VerifyError> {
-        self.0.get(option).cloned().ok_or_else(|| {
-            let what = format!("`{option}` is missing, expected it or a command with --{option}=");
-            case.bad("summary.json", what)
-        })
     }
 }
 
