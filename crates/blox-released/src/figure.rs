@@ -130,7 +130,7 @@ impl Figure {
     }
 }
 
-/// What a figure does.
+/// The work of a figure.
 #[allow(missing_debug_implementations, reason = "it has closures")]
 pub enum Plan {
     /// Separate runs, and the findings from their reports in the same order.

@@ -103,7 +103,7 @@ impl NodeSets {
 
     /// Ends a time slice. Returns true if nodes were released.
     ///
-    /// With `turn`, the jobs that ran move to the end of their lists. Then the jobs that do not
+    /// If `turn` is set, the jobs that ran move to the end of their lists. Then the jobs that do not
     /// stay leave, and empty sets are removed.
     pub fn end_slice(&mut self, turn: bool, stays: impl Fn(JobId) -> bool) -> bool {
         let mut released = false;

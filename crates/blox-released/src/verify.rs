@@ -147,7 +147,7 @@ impl Compared {
         }
     }
 
-    /// Compares the number of rows with that of jobs. `column` identifies the jobs.
+    /// Compares the number of rows with the number of jobs. `column` identifies the jobs.
     pub(crate) fn count(&mut self, column: &str, case: &Case, jobs: usize) {
         let rows = case.expected.rows.len();
         if rows != jobs {

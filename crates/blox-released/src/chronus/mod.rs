@@ -32,6 +32,7 @@ pub(crate) struct Rules {
     pub in_bins: bool,
     /// True if no job gets a plan in a lease that begins unless all do.
     pub all_or_none: bool,
+    /// Logarithm to base 2 as the program computes it.
     pub log2: fn(u32) -> f64,
 }
 
