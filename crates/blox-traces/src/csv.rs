@@ -28,6 +28,7 @@
 
 use super::file::{Rows, SharedNames, sensible, work};
 use super::map::{ATTRIBUTE, attribute};
+use super::rows::JobRows;
 use super::source::Source;
 use super::table::{Column, Table};
 use blox_core::SortedMap;
@@ -99,13 +100,18 @@ enum Col {
     Communication,
 }
 
-struct CsvRows {
-    table: Table,
+/// The columns of a file.
+struct Found {
     needed: [Column; 3],
     optional: [Option<Column>; COLUMNS.len()],
     /// Columns of attributes, by attribute name.
     attributes: Vec<(Name, Column)>,
-    names: SharedNames,
+}
+
+struct CsvRow<'a> {
+    table: &'a Table,
+    columns: &'a Found,
+    names: &'a mut SharedNames,
 }
 
 pub(crate) fn open_rows(
@@ -115,33 +121,27 @@ pub(crate) fn open_rows(
     let table = Table::open(source)?;
     let needed = table.require(NEEDED)?;
     table.note_unknown(&COLUMNS, notices);
-    Ok(Box::new(CsvRows {
+    let columns = Found {
         needed,
         optional: COLUMNS.map(|name| table.find(name)),
         attributes: table.with_prefix(ATTRIBUTE),
-        table,
-        names: SharedNames::default(),
-    }))
+    };
+    let mut names = SharedNames::default();
+    let job = move |table: &Table, _: &mut Notices| {
+        let mut row = CsvRow {
+            table,
+            columns: &columns,
+            names: &mut names,
+        };
+        Ok(row.job()?)
+    };
+    Ok(Box::new(JobRows::new(table, sensible, job)))
 }
 
-impl Rows for CsvRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        if !self.table.advance()? {
-            return Ok(None);
-        }
-        let job = self.job()?;
-        sensible(self.table.path(), self.table.line(), job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
-}
-
-impl CsvRows {
+impl CsvRow<'_> {
     fn job(&mut self) -> Result<JobSpec, WorkloadError> {
-        let [submit, gpus, _] = self.needed;
-        let submit = self.table.number(submit, not_negative, SECONDS)?;
+        let [submit, gpus, _] = self.columns.needed;
+        let submit = self.table.seconds(submit)?;
         let gpus = GpuCount(self.table.count(gpus)?);
         let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO);
         let extras = self.extras()?;
@@ -166,7 +166,7 @@ impl CsvRows {
         let duration = self.number(Col::Duration, not_negative, SECONDS)?;
         let iterations = self.number(Col::Iterations, not_negative, "a number of at least 0")?;
         let rate = self.number(Col::Rate, |x| x > 0.0, "a number above 0")?;
-        let [_, _, duration_column] = self.needed;
+        let [_, _, duration_column] = self.columns.needed;
         let work = match (duration, iterations, rate) {
             (duration, Some(iterations), Some(rate)) => {
                 let told = iterations / rate;
@@ -319,7 +319,7 @@ impl CsvRows {
             serde_json::from_str(t).ok()
         })?;
         let mut all: SortedMap<Name, serde_json::Value> = object.unwrap_or_default();
-        for (name, column) in &self.attributes {
+        for (name, column) in &self.columns.attributes {
             if let Some((_, text)) = self.table.optional(Some(*column)) {
                 all.insert(name.clone(), attribute(text));
             }
@@ -328,11 +328,13 @@ impl CsvRows {
     }
 
     fn cell(&self, column: Col) -> Option<(Column, &str)> {
-        self.table.optional(self.optional[column as usize])
+        self.table.optional(self.columns.optional[column as usize])
     }
 
     fn name(&mut self, column: Col) -> Option<Name> {
-        let (_, text) = self.table.optional(self.optional[column as usize])?;
+        let (_, text) = self
+            .table
+            .optional(self.columns.optional[column as usize])?;
         Some(self.names.get(text))
     }
 

@@ -20,24 +20,11 @@
 //! its `start_time` or `duration` is present without a value.
 
 use super::file::{Rows, SharedNames, makes_sense};
+use super::rows::JobRows;
 use super::source::Source;
-use super::table::{Column, Table};
-use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
-
-struct HeliosRows {
-    table: Table,
-    columns: [Column; 4],
-    user: Option<Column>,
-    vc: Option<Column>,
-    cpus: Option<Column>,
-    start: Option<Column>,
-    model: Option<Column>,
-    batch_size: Option<Column>,
-    /// Columns that become attributes: name, column, and true for a number.
-    attributes: Vec<(&'static str, Column, bool)>,
-    names: SharedNames,
-}
+use super::table::Table;
+use blox_core::{Extras, GpuCount, JobSpec, Seconds, SortedMap, Time};
+use blox_sim::workload::{Dropped, Notices, WorkloadError};
 
 /// Names of columns that become attributes, and true for a number.
 const ATTRIBUTES: [(&str, bool); 7] = [
@@ -80,92 +67,57 @@ const KNOWN: [&str; 21] = [
 /// The source cannot be read or lacks a column.
 pub fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
-    let columns = table.require(["job_id", "gpu_num", "submit_time", "duration"])?;
+    let [job_id, gpus, submit, duration] =
+        table.require(["job_id", "gpu_num", "submit_time", "duration"])?;
     table.note_unknown(&KNOWN, notices);
-    Ok(Box::new(HeliosRows {
-        columns,
-        user: table.find("user"),
-        vc: table.find("vc"),
-        cpus: table.find("cpu_num"),
-        start: table.find("start_time"),
-        model: table.find("model"),
-        batch_size: table.find("batchsize"),
-        attributes: ATTRIBUTES
-            .iter()
-            .filter_map(|(name, number)| Some((*name, table.find(name)?, *number)))
-            .collect(),
-        table,
-        names: SharedNames::default(),
-    }))
-}
-
-impl Rows for HeliosRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        let [job_id, gpus, submit, duration] = self.columns;
-        let table = &mut self.table;
-        loop {
-            if !table.advance()? {
-                return Ok(None);
-            }
-            let mut dropped = |why| notices.add(NoticeKind::Dropped(why), table.line());
-            let gpus = table.count_or_none(gpus)?;
-            if gpus == 0 {
-                dropped(Dropped::NoGpus);
-                continue;
-            }
-            let submit = table.date(submit)?;
-            let unstarted = self.start.is_some_and(|start| table.is_null(start));
-            if unstarted || table.is_null(duration) {
-                dropped(Dropped::NeverStarted);
-                continue;
-            }
-            let duration =
-                table.number(duration, |x| x >= 0.0, "a number of seconds, at least 0")?;
-            let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration));
-            job.name = Some(table.text(job_id).into()).filter(|n: &blox_core::Name| !n.is_empty());
-            let mut name = |column: Option<Column>| {
-                let (_, text) = table.optional(column)?;
-                self.names.of_cell(text)
-            };
-            job.user = name(self.user);
-            job.virtual_cluster = name(self.vc);
-            let model = name(self.model);
-            let batch_size = match self.batch_size {
-                Some(column) => Some(table.count_or_none(column)?).filter(|n| *n > 0),
-                None => None,
-            };
-            let cpus = match table.optional(self.cpus) {
-                Some((column, _)) => {
-                    table.number(column, |x| x >= 0.0, "a number of at least 0")?
-                }
-                None => 0.0,
-            };
-            let mut attributes = blox_core::SortedMap::new();
-            for &(name, column, is_number) in &self.attributes {
-                if table.is_null(column) {
-                    continue;
-                }
-                let value = if is_number {
-                    table.number(column, |_| true, "a number")?.into()
-                } else {
-                    table.text(column).into()
-                };
-                attributes.insert(name.into(), value);
-            }
-            job = job.with_extras(Extras {
-                model,
-                batch_size,
-                cpus,
-                attributes,
-                ..Extras::default()
-            });
-            return makes_sense(table.path(), table.line(), job, notices).map(Some);
+    let [user, vc, cpus, start, model, batch_size] =
+        ["user", "vc", "cpu_num", "start_time", "model", "batchsize"].map(|name| table.find(name));
+    let attributes: Vec<_> = ATTRIBUTES
+        .iter()
+        .filter_map(|(name, number)| Some((*name, table.find(name)?, *number)))
+        .collect();
+    let mut names = SharedNames::default();
+    let job = move |table: &Table, _: &mut Notices| {
+        let gpus = table.count_or_none(gpus)?;
+        if gpus == 0 {
+            return Err(Dropped::NoGpus.into());
         }
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
+        let submit = table.date(submit)?;
+        if start.is_some_and(|start| table.is_null(start)) || table.is_null(duration) {
+            return Err(Dropped::NeverStarted.into());
+        }
+        let duration = table.seconds(duration)?;
+        let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration));
+        job.name = table.own_name(job_id);
+        job.user = names.at(table, user);
+        job.virtual_cluster = names.at(table, vc);
+        let model = names.at(table, model);
+        let batch_size = match batch_size {
+            Some(column) => Some(table.count_or_none(column)?).filter(|n| *n > 0),
+            None => None,
+        };
+        let cpus = table.amount_or_none(cpus)?;
+        let mut values = SortedMap::new();
+        for &(name, column, is_number) in &attributes {
+            if table.is_null(column) {
+                continue;
+            }
+            let value = if is_number {
+                table.number(column, |_| true, "a number")?.into()
+            } else {
+                table.text(column).into()
+            };
+            values.insert(name.into(), value);
+        }
+        Ok(job.with_extras(Extras {
+            model,
+            batch_size,
+            cpus,
+            attributes: values,
+            ..Extras::default()
+        }))
+    };
+    Ok(Box::new(JobRows::new(table, makes_sense, job)))
 }
 
 #[cfg(test)]

@@ -23,17 +23,11 @@
 //! and deadlines at random.
 
 use super::file::{Rows, SharedNames, sensible, work};
+use super::rows::JobRows;
 use super::source::Source;
-use super::table::{Column, Table};
+use super::table::Table;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Seconds, ServiceClass, Time};
 use blox_sim::workload::{Notices, WorkloadError};
-
-struct ItpRows {
-    table: Table,
-    columns: [Column; 8],
-    best_effort: Option<Column>,
-    names: SharedNames,
-}
 
 const ITP: [&str; 8] = [
     "job_id",
@@ -65,47 +59,34 @@ pub(crate) fn open_rows(
         Some(_) => ELASTIC_FLOW,
         None => ITP,
     };
-    let columns = table.require(names)?;
+    let [
+        job_id,
+        submit,
+        iterations,
+        model,
+        deadline,
+        batch_size,
+        gpus,
+        duration,
+    ] = table.require(names)?;
     let mut known = names.to_vec();
     known.push("best_effort");
     table.note_unknown(&known, notices);
-    Ok(Box::new(ItpRows {
-        columns,
-        best_effort: table.find("best_effort"),
-        table,
-        names: SharedNames::default(),
-    }))
-}
-
-impl Rows for ItpRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        let table = &mut self.table;
-        if !table.advance()? {
-            return Ok(None);
-        }
-        let [
-            job_id,
-            submit,
-            iterations,
-            model,
-            deadline,
-            batch_size,
-            gpus,
-            duration,
-        ] = self.columns;
-        let seconds = "a number of seconds, at least 0";
-        let submit = table.number(submit, |x| x >= 0.0, seconds)?;
+    let best_effort = table.find("best_effort");
+    let mut names = SharedNames::default();
+    let job = move |table: &Table, _: &mut Notices| {
+        let submit = table.seconds(submit)?;
         let gpus = GpuCount(table.count(gpus)?);
-        let duration = table.number(duration, |x| x >= 0.0, seconds)?;
-        let iterations = table.number(iterations, |x| x >= 0.0, "a number of at least 0")?;
-        let best_effort = match table.optional(self.best_effort) {
+        let duration = table.seconds(duration)?;
+        let iterations = table.amount(iterations)?;
+        let best_effort = match table.optional(best_effort) {
             Some((_, "1")) => true,
             Some((_, "0")) | None => false,
-            Some((column, _)) => return Err(table.wrong(column, "0 or 1")),
+            Some((column, _)) => return Err(table.wrong(column, "0 or 1").into()),
         };
-        let deadline = table.number(deadline, |x| x >= 0.0, seconds)?;
+        let deadline = table.seconds(deadline)?;
         let mut extras = Extras {
-            model: self.names.of_cell(table.text(model)),
+            model: names.at(table, Some(model)),
             batch_size: Some(table.count(batch_size)?),
             ..Extras::default()
         };
@@ -119,15 +100,10 @@ impl Rows for ItpRows {
         }
         let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO).with_extras(extras);
         job.work = work(iterations, duration);
-        if !table.text(job_id).is_empty() {
-            job = job.named(table.text(job_id));
-        }
-        sensible(table.path(), table.line(), job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
+        job.name = table.own_name(job_id);
+        Ok(job)
+    };
+    Ok(Box::new(JobRows::new(table, sensible, job)))
 }
 
 #[cfg(test)]

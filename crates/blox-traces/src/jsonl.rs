@@ -7,6 +7,7 @@
 
 use super::file::{Rows, sensible};
 use super::line_rows::LineRows;
+use super::rows::{Cursor, JobRows};
 use super::source::Source;
 use crate::words::found_and_expected;
 use blox_core::JobSpec;
@@ -29,8 +30,6 @@ pub fn write_jsonl<'a>(
     }
     out.flush().map_err(writing)
 }
-
-struct JsonRows(LineRows);
 
 /// Example of a line, for messages.
 const EXAMPLE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}"#;
@@ -81,22 +80,14 @@ pub(crate) fn open_rows(
     source: &Source,
     _notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
-    Ok(Box::new(JsonRows(LineRows::open(source)?)))
-}
-
-impl Rows for JsonRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        let rows = &mut self.0;
-        if !rows.read_next()? {
-            return Ok(None);
-        }
-        let job = serde_json::from_slice(rows.current()).map_err(|e| no_job(rows, &e))?;
-        sensible(rows.path(), rows.line(), job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.0.line()
-    }
+    let job = |rows: &LineRows, _: &mut Notices| {
+        Ok(serde_json::from_slice(rows.current()).map_err(|e| no_job(rows, &e))?)
+    };
+    Ok(Box::new(JobRows::new(
+        LineRows::open(source)?,
+        sensible,
+        job,
+    )))
 }
 
 #[cfg(test)]

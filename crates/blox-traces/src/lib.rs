@@ -54,6 +54,7 @@ pub mod pai;
 pub mod philly;
 pub mod philly_log;
 pub mod registry;
+mod rows;
 pub mod sample;
 pub mod scaling;
 pub mod slurm;

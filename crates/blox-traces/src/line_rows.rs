@@ -1,5 +1,6 @@
 //! Files with one row for each line.
 
+use super::rows::Cursor;
 use super::source::{LONGEST_ROW, Source, Text};
 use blox_sim::workload::WorkloadError;
 use std::io::{BufRead, Read};
@@ -23,22 +24,14 @@ impl LineRows {
         })
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Number of the last line read, from 1.
-    pub fn line(&self) -> u64 {
-        self.line
-    }
-
     /// The last line read, without its line end.
     pub fn current(&self) -> &[u8] {
         self.buffer.trim_ascii_end()
     }
+}
 
-    /// Reads the next line; returns `false` after the last.
-    pub fn read_next(&mut self) -> Result<bool, WorkloadError> {
+impl Cursor for LineRows {
+    fn advance(&mut self) -> Result<bool, WorkloadError> {
         loop {
             self.buffer.clear();
             let n = (&mut self.text)
@@ -60,5 +53,13 @@ impl LineRows {
                 return Ok(true);
             }
         }
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
     }
 }

@@ -3,6 +3,7 @@
 use super::file::{Clock, Rows, SharedNames, makes_sense, sensible};
 use super::map::{ColumnMap, Field, How, Mapping, attribute};
 use super::moment::{parse_date, parse_elapsed};
+use super::rows::{JobRows, NoJob};
 use super::source::Source;
 use super::table::{Column, Table};
 use blox_core::SortedMap;
@@ -10,12 +11,13 @@ use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::sync::Arc;
 
-struct MappedRows {
-    table: Table,
-    map: Arc<ColumnMap>,
+/// A row of a table, with the meaning of its columns.
+struct MappedRow<'a> {
+    table: &'a Table,
+    map: &'a ColumnMap,
     /// Columns in the order of the map.
-    columns: Vec<Column>,
-    names: SharedNames,
+    columns: &'a [Column],
+    names: &'a mut SharedNames,
 }
 
 pub(crate) fn open_rows(
@@ -24,69 +26,47 @@ pub(crate) fn open_rows(
     notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
-    let names: Vec<_> = map.columns.iter().map(|m| m.column.as_str()).collect();
-    let columns = table.require_all(&names)?;
-    table.note_unmapped(&names, notices);
-    Ok(Box::new(MappedRows {
-        columns,
-        table,
-        map: Arc::clone(map),
-        names: SharedNames::default(),
-    }))
+    let columns: Vec<_> = map.columns.iter().map(|m| m.column.as_str()).collect();
+    let found = table.require_all(&columns)?;
+    table.note_unmapped(&columns, notices);
+    let check = match map.clock() {
+        Clock::Kept => sensible,
+        _ => makes_sense,
+    };
+    let (map, mut names) = (Arc::clone(map), SharedNames::default());
+    let job = move |table: &Table, notices: &mut Notices| {
+        let mut row = MappedRow {
+            table,
+            map: &map,
+            columns: &found,
+            names: &mut names,
+        };
+        row.job(notices)
+    };
+    Ok(Box::new(JobRows::new(table, check, job)))
 }
 
-impl Rows for MappedRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        loop {
-            if !self.table.advance()? {
-                return Ok(None);
-            }
-            match self.job(notices)? {
-                Ok(job) => {
-                    let (path, line) = (self.table.path(), self.table.line());
-                    return match self.map.clock() {
-                        Clock::Kept => sensible(path, line, job, notices),
-                        _ => makes_sense(path, line, job, notices),
-                    }
-                    .map(Some);
-                }
-                Err(why) => notices.add(NoticeKind::Dropped(why), self.table.line()),
-            }
-        }
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
-}
-
-impl MappedRows {
-    fn job(&mut self, notices: &mut Notices) -> Result<Result<JobSpec, Dropped>, WorkloadError> {
+impl MappedRow<'_> {
+    fn job(&mut self, notices: &mut Notices) -> Result<JobSpec, NoJob> {
         let gpus = self.number(Field::Gpus)?.unwrap_or(0.0);
         if gpus == 0.0 {
-            return Ok(Err(Dropped::NoGpus));
+            return Err(Dropped::NoGpus.into());
         }
-        let duration = match self.duration()? {
-            Ok(duration) => duration,
-            Err(why) => return Ok(Err(why)),
-        };
-        let submit = match self.number(Field::Submit)? {
-            Some(submit) => submit,
-            None => {
-                let expected = "a moment";
-                return Err(self.wrong(Field::Submit, expected));
-            }
-        };
+        let duration = self.duration()?;
+        let submit = self.number(Field::Submit)?;
+        let submit = submit.ok_or_else(|| self.wrong(Field::Submit, "a moment"))?;
         let whole = gpus.ceil();
         if whole != gpus {
             let counts = |m: &Mapping| m.unit.how == How::Number(1.0, 1.0);
             if self.map.get(Field::Gpus).is_some_and(counts) {
-                return Err(self.wrong(Field::Gpus, "a whole number of at least 0"));
+                return Err(self
+                    .wrong(Field::Gpus, "a whole number of at least 0")
+                    .into());
             }
             notices.add(NoticeKind::PartOfGpu, self.table.line());
         }
         if whole > f64::from(u32::MAX) {
-            return Err(self.wrong(Field::Gpus, "fewer GPUs"));
+            return Err(self.wrong(Field::Gpus, "fewer GPUs").into());
         }
         let mut job = JobSpec::new(
             Time::new(submit),
@@ -120,11 +100,11 @@ impl MappedRows {
         if extras != Extras::default() {
             job = job.with_extras(extras);
         }
-        Ok(Ok(job))
+        Ok(job)
     }
 
     fn attributes(&self) -> SortedMap<Name, serde_json::Value> {
-        let named = self.map.columns.iter().zip(&self.columns);
+        let named = self.map.columns.iter().zip(self.columns);
         let named = named.filter_map(|(m, column)| Some((m.attribute.as_ref()?, *column)));
         let filled = named.filter(|(_, column)| !self.table.is_null(*column));
         filled
@@ -132,20 +112,17 @@ impl MappedRows {
             .collect()
     }
 
-    fn duration(&self) -> Result<Result<f64, Dropped>, WorkloadError> {
+    fn duration(&self) -> Result<f64, NoJob> {
         if self.map.get(Field::Duration).is_some() {
-            return Ok(self.number(Field::Duration)?.ok_or(Dropped::NoTimes));
+            return Ok(self.number(Field::Duration)?.ok_or(Dropped::NoTimes)?);
         }
-        let Some(start) = self.number(Field::Start)? else {
-            return Ok(Err(Dropped::NeverStarted));
-        };
-        let Some(end) = self.number(Field::End)? else {
-            return Ok(Err(Dropped::StillRunning));
-        };
+        let start = self.number(Field::Start)?.ok_or(Dropped::NeverStarted)?;
+        let end = self.number(Field::End)?.ok_or(Dropped::StillRunning)?;
         if end < start {
-            return Err(self.wrong(Field::End, "a moment not before the start"));
+            let expected = "a moment not before the start";
+            return Err(self.wrong(Field::End, expected).into());
         }
-        Ok(Ok(end - start))
+        Ok(end - start)
     }
 
     /// Returns the cell of a field that is mapped and holds a value.

@@ -20,19 +20,11 @@
 //! pods without `deletion_time`.
 
 use super::file::{Rows, SharedNames, makes_sense};
+use super::rows::JobRows;
 use super::source::Source;
-use super::table::{Column, Table};
-use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
+use super::table::Table;
+use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
-
-struct OpenbRows {
-    table: Table,
-    columns: [Column; 6],
-    spec: Option<Column>,
-    cpus: Option<Column>,
-    memory: Option<Column>,
-    names: SharedNames,
-}
 
 const KNOWN: [&str; 11] = [
     "name",
@@ -53,7 +45,7 @@ pub(crate) fn open_rows(
     notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
-    let columns = table.require([
+    let [name, gpus, gpu_milli, created, scheduled, deleted] = table.require([
         "name",
         "num_gpu",
         "gpu_milli",
@@ -62,77 +54,48 @@ pub(crate) fn open_rows(
         "deletion_time",
     ])?;
     table.note_unknown(&KNOWN, notices);
-    Ok(Box::new(OpenbRows {
-        columns,
-        spec: table.find("gpu_spec"),
-        cpus: table.find("cpu_milli"),
-        memory: table.find("memory_mib"),
-        table,
-        names: SharedNames::default(),
-    }))
-}
-
-impl Rows for OpenbRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        let [name, gpus, gpu_milli, created, scheduled, deleted] = self.columns;
-        let table = &mut self.table;
-        loop {
-            if !table.advance()? {
-                return Ok(None);
-            }
-            let mut note = |kind| notices.add(kind, table.line());
-            let gpus = table.count_or_none(gpus)?;
-            if gpus == 0 {
-                note(NoticeKind::Dropped(Dropped::NoGpus));
-                continue;
-            }
-            let seconds = "a number of seconds";
-            let submit = table.number(created, |_| true, seconds)?;
-            if table.is_null(scheduled) {
-                note(NoticeKind::Dropped(Dropped::NeverStarted));
-                continue;
-            }
-            let start = table.number(scheduled, |_| true, seconds)?;
-            if table.is_null(deleted) {
-                note(NoticeKind::Dropped(Dropped::StillRunning));
-                continue;
-            }
-            let end = table.number(deleted, |_| true, seconds)?;
-            if end < start {
-                return Err(table.wrong(deleted, "a moment not before scheduled_time"));
-            }
-            let milli = table.number(gpu_milli, |x| x >= 0.0, "a number of at least 0")?;
-            if gpus == 1 && milli > 0.0 && milli < 1000.0 {
-                note(NoticeKind::PartOfGpu);
-            }
-            let amount = |column: Option<Column>, unit: f64| match table.optional(column) {
-                Some((column, _)) => table
-                    .number(column, |x| x >= 0.0, "a number of at least 0")
-                    .map(|x| x / unit),
-                None => Ok(0.0),
-            };
-            let mut extras = Extras {
-                cpus: amount(self.cpus, 1000.0)?,
-                memory_gib: amount(self.memory, 1024.0)?,
-                ..Extras::default()
-            };
-            if let Some(spec) = self.spec
-                && !table.is_null(spec)
-            {
-                let types = table.text(spec).split('|');
-                extras.gpu_types = types.filter_map(|t| self.names.of_cell(t)).collect();
-            }
-            let mut job =
-                JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(end - start))
-                    .with_extras(extras);
-            job.name = Some(Name::from(table.text(name))).filter(|n| !n.is_empty());
-            return makes_sense(table.path(), table.line(), job, notices).map(Some);
+    let [spec, cpus, memory] = ["gpu_spec", "cpu_milli", "memory_mib"].map(|name| table.find(name));
+    let mut names = SharedNames::default();
+    let job = move |table: &Table, notices: &mut Notices| {
+        let gpus = table.count_or_none(gpus)?;
+        if gpus == 0 {
+            return Err(Dropped::NoGpus.into());
         }
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
+        let seconds = |column| table.number(column, |_| true, "a number of seconds");
+        let submit = seconds(created)?;
+        if table.is_null(scheduled) {
+            return Err(Dropped::NeverStarted.into());
+        }
+        let start = seconds(scheduled)?;
+        if table.is_null(deleted) {
+            return Err(Dropped::StillRunning.into());
+        }
+        let end = seconds(deleted)?;
+        if end < start {
+            let expected = "a moment not before scheduled_time";
+            return Err(table.wrong(deleted, expected).into());
+        }
+        let milli = table.amount(gpu_milli)?;
+        if gpus == 1 && milli > 0.0 && milli < 1000.0 {
+            notices.add(NoticeKind::PartOfGpu, table.line());
+        }
+        let mut extras = Extras {
+            cpus: table.amount_or_none(cpus)? / 1000.0,
+            memory_gib: table.amount_or_none(memory)? / 1024.0,
+            ..Extras::default()
+        };
+        if let Some(spec) = spec
+            && !table.is_null(spec)
+        {
+            let types = table.text(spec).split('|');
+            extras.gpu_types = types.filter_map(|t| names.of_cell(t)).collect();
+        }
+        let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(end - start))
+            .with_extras(extras);
+        job.name = table.own_name(name);
+        Ok(job)
+    };
+    Ok(Box::new(JobRows::new(table, makes_sense, job)))
 }
 
 #[cfg(test)]

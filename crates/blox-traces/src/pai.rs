@@ -32,10 +32,10 @@
 //! bytes each.
 
 use super::file::{Rows, SharedNames, makes_sense};
+use super::rows::NoJob;
 use super::source::Source;
 use super::table::{Column, Layout, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
-use blox_sim::workload::text::shown;
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,7 @@ const JOBS: Layout = Layout {
 };
 
 /// Sums over the tasks of a job.
+#[derive(Default)]
 struct Sum {
     line: u64,
     /// Hundredths of a GPU.
@@ -91,7 +92,8 @@ struct PaiRows {
     tasks: Table,
     columns: [Column; 8],
     sums: BTreeMap<Name, Sum>,
-    owners: Option<Owners>,
+    /// Submission and user of each job, from the table of jobs.
+    owners: Option<BTreeMap<Name, Owner>>,
     done: Option<std::vec::IntoIter<(Name, Sum)>>,
     line: u64,
 }
@@ -117,7 +119,9 @@ pub(crate) fn open_rows(
         tasks,
         columns,
         sums: BTreeMap::new(),
-        owners: Owners::beside(source.path())?,
+        owners: job_table_of(source.path())
+            .map(|path| owners(&path))
+            .transpose()?,
         done: None,
         line: 0,
     }))
@@ -141,9 +145,10 @@ impl Rows for PaiRows {
                 return Ok(None);
             };
             self.line = sum.line;
-            match self.job(name, &sum, notices)? {
+            match self.job(name, &sum, notices) {
                 Ok(job) => return makes_sense(&self.path, sum.line, job, notices).map(Some),
-                Err(why) => notices.add(NoticeKind::Dropped(why), sum.line),
+                Err(NoJob::Dropped(why)) => notices.add(NoticeKind::Dropped(why), sum.line),
+                Err(NoJob::Wrong(error)) => return Err(error),
             }
         }
     }
@@ -159,7 +164,7 @@ impl PaiRows {
         let [name, instances, status, start, end, cpus, memory, gpus] = self.columns;
         let amount = |column| match t.is_null(column) {
             true => Ok(0.0),
-            false => t.number(column, |x| x >= 0.0, "a number of at least 0"),
+            false => t.amount(column),
         };
         let moment = |column| match t.is_null(column) {
             true => Ok(None),
@@ -184,50 +189,33 @@ impl PaiRows {
             Some(sum) => sum,
             None => self.sums.entry(t.text(name).into()).or_insert(Sum {
                 line: self.line,
-                gpus: 0.0,
-                cpus: 0.0,
-                memory_gib: 0.0,
-                first: None,
-                start: None,
-                end: None,
-                unfinished: false,
+                ..Sum::default()
             }),
         };
-        let earlier = |a: Option<f64>, b: Option<f64>| match (a, b) {
-            (Some(a), Some(b)) => Some(a.min(b)),
+        let either = |a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64| match (a, b) {
+            (Some(a), Some(b)) => Some(of(a, b)),
             (a, b) => a.or(b),
         };
         sum.gpus += gpus;
         sum.cpus += cpus;
         sum.memory_gib += memory;
-        sum.first = earlier(sum.first, started);
+        sum.first = either(sum.first, started, f64::min);
         if gpus > 0.0 {
-            sum.start = earlier(sum.start, started);
-            sum.end = match (sum.end, ended) {
-                (Some(a), Some(b)) => Some(a.max(b)),
-                (a, b) => a.or(b),
-            };
+            sum.start = either(sum.start, started, f64::min);
+            sum.end = either(sum.end, ended, f64::max);
             let open = matches!(t.text(status).trim(), "Running" | "Waiting");
             sum.unfinished |= started.is_some() && (open || ended.is_none());
         }
         Ok(())
     }
 
-    fn job(
-        &mut self,
-        name: Name,
-        sum: &Sum,
-        notices: &mut Notices,
-    ) -> Result<Result<JobSpec, Dropped>, WorkloadError> {
+    fn job(&mut self, name: Name, sum: &Sum, notices: &mut Notices) -> Result<JobSpec, NoJob> {
         if sum.gpus == 0.0 {
-            return Ok(Err(Dropped::NoGpus));
+            return Err(Dropped::NoGpus.into());
         }
-        let (Some(start), Some(first)) = (sum.start, sum.first) else {
-            return Ok(Err(Dropped::NeverStarted));
-        };
-        let Some(end) = sum.end.filter(|_| !sum.unfinished) else {
-            return Ok(Err(Dropped::StillRunning));
-        };
+        let (start, first) = sum.start.zip(sum.first).ok_or(Dropped::NeverStarted)?;
+        let end = sum.end.filter(|_| !sum.unfinished);
+        let end = end.ok_or(Dropped::StillRunning)?;
         let whole = (sum.gpus / 100.0).ceil();
         if whole > f64::from(u32::MAX) {
             return Err(WorkloadError::Field {
@@ -236,22 +224,17 @@ impl PaiRows {
                 field: "plan_gpu".to_owned(),
                 found: sum.gpus.to_string(),
                 expected: "hundredths of GPUs, fewer over all instances".to_owned(),
-            });
+            }
+            .into());
         }
         if whole * 100.0 != sum.gpus {
             notices.add(NoticeKind::PartOfGpu, sum.line);
         }
-        let mut submit = first;
-        let mut user = None;
-        if let Some(owners) = &self.owners {
-            match owners.get(&name) {
-                Some(owner) => {
-                    submit = owner.submit;
-                    user = owner.user.clone();
-                }
-                None => notices.add(NoticeKind::NotInOtherTable, sum.line),
-            }
+        let owner = self.owners.as_ref().map(|owners| owners.get(&name));
+        if owner == Some(None) {
+            notices.add(NoticeKind::NotInOtherTable, sum.line);
         }
+        let (submit, user) = owner.flatten().cloned().unwrap_or((first, None));
         let mut job = JobSpec::new(
             Time::new(submit),
             GpuCount(whole as u32),
@@ -264,7 +247,7 @@ impl PaiRows {
         })
         .named(name);
         job.user = user;
-        Ok(Ok(job))
+        Ok(job)
     }
 }
 
@@ -282,54 +265,27 @@ pub(crate) fn job_table_of(tasks: &Path) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The table of jobs.
-struct Owners {
-    jobs: BTreeMap<Name, Owner>,
-}
+/// Submission and user of a job.
+type Owner = (f64, Option<Name>);
 
-struct Owner {
-    submit: f64,
-    user: Option<Name>,
-}
-
-impl Owners {
-    fn get(&self, name: &str) -> Option<&Owner> {
-        self.jobs.get(name)
-    }
-
-    /// Reads the table of jobs in the folder of the table of tasks, if it exists.
-    fn beside(tasks: &Path) -> Result<Option<Self>, WorkloadError> {
-        let found = job_table_of(tasks);
-        found
-            .map(|path| Self::read(&Source::at(&path)?))
-            .transpose()
-    }
-
-    fn read(source: &Source) -> Result<Self, WorkloadError> {
-        let mut table = Table::open_as(source, JOBS)?;
-        let [name, user, start] = table.require(["job_name", "user", "start_time"])?;
-        let mut names = SharedNames::default();
-        let mut jobs = BTreeMap::new();
-        while table.advance()? {
-            if table.is_null(start) {
-                continue;
-            }
-            let owner = Owner {
-                submit: table.number(start, |_| true, "a number of seconds")?,
-                user: names.of_cell(table.text(user)),
-            };
-            if jobs.insert(Name::from(table.text(name)), owner).is_some() {
-                return Err(WorkloadError::Field {
-                    path: source.path().to_owned(),
-                    line: table.line(),
-                    field: "job_name".to_owned(),
-                    found: shown(table.text(name)),
-                    expected: "a name of its own: a line above has the same".to_owned(),
-                });
-            }
+/// Reads the table of jobs.
+fn owners(path: &Path) -> Result<BTreeMap<Name, Owner>, WorkloadError> {
+    let mut table = Table::open_as(&Source::at(path)?, JOBS)?;
+    let [name, user, start] = table.require(["job_name", "user", "start_time"])?;
+    let mut names = SharedNames::default();
+    let mut jobs = BTreeMap::new();
+    while table.advance()? {
+        if table.is_null(start) {
+            continue;
         }
-        Ok(Owners { jobs })
+        let submit = table.number(start, |_| true, "a number of seconds")?;
+        let owner = (submit, names.of_cell(table.text(user)));
+        if jobs.insert(Name::from(table.text(name)), owner).is_some() {
+            let expected = "a name of its own: a line above has the same";
+            return Err(table.wrong(name, expected));
+        }
     }
+    Ok(jobs)
 }
 
 #[cfg(test)]

@@ -6,17 +6,11 @@
 //! missing; it is only compared with the product of duration and GPUs.
 
 use super::file::{Rows, SharedNames, makes_sense};
+use super::rows::JobRows;
 use super::source::Source;
-use super::table::{Column, Table};
+use super::table::Table;
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
-
-struct PhillyRows {
-    table: Table,
-    columns: [Column; 4],
-    gpu_time: Option<Column>,
-    names: SharedNames,
-}
 
 pub(crate) fn open_rows(
     source: &Source,
@@ -24,27 +18,16 @@ pub(crate) fn open_rows(
 ) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
     let columns = table.require(["timestamp", "duration", "num_gpus", "cluster"])?;
+    let [timestamp, duration, num_gpus, cluster] = columns;
     let known = ["timestamp", "duration", "num_gpus", "gpu_time", "cluster"];
     table.note_unknown(&known, notices);
-    Ok(Box::new(PhillyRows {
-        columns,
-        gpu_time: table.find("gpu_time"),
-        table,
-        names: SharedNames::default(),
-    }))
-}
-
-impl Rows for PhillyRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        let table = &mut self.table;
-        if !table.advance()? {
-            return Ok(None);
-        }
-        let [timestamp, duration, num_gpus, cluster] = self.columns;
+    let gpu_time = table.find("gpu_time");
+    let mut names = SharedNames::default();
+    let job = move |table: &Table, notices: &mut Notices| {
         let submit = table.date(timestamp)?;
-        let seconds = table.number(duration, |x| x >= 0.0, "a number of seconds, at least 0")?;
+        let seconds = table.seconds(duration)?;
         let gpus = table.count(num_gpus)?;
-        if let Some(gpu_time) = self.gpu_time {
+        if let Some(gpu_time) = gpu_time {
             let product = seconds * f64::from(gpus);
             let told = table.number(gpu_time, |_| true, "a number of GPU seconds")?;
             if (told - product).abs() > 1e-6 * product.max(1.0) {
@@ -52,13 +35,10 @@ impl Rows for PhillyRows {
             }
         }
         let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(seconds));
-        job.virtual_cluster = self.names.of_cell(table.text(cluster));
-        makes_sense(table.path(), table.line(), job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
+        job.virtual_cluster = names.at(table, Some(cluster));
+        Ok(job)
+    };
+    Ok(Box::new(JobRows::new(table, makes_sense, job)))
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@
 
 use super::file::{Rows, SharedNames, makes_sense};
 use super::moment::parse_date;
-use super::source::{LONGEST_ROW, Source, Text};
+use super::rows::{Cursor, JobRows, NoJob};
+use super::source::{LONGEST_ROW, Source, Text, peek, reading_error};
 use super::table::is_null;
 use crate::words::found_and_expected;
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
@@ -34,8 +35,8 @@ use blox_sim::workload::text::{one_line, shown};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::io::{self, BufRead};
-use std::path::PathBuf;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
 struct Job {
@@ -63,142 +64,80 @@ struct Machine {
     gpus: Vec<IgnoredAny>,
 }
 
-struct LogRows {
-    path: PathBuf,
-    elements: Elements,
-    names: SharedNames,
-}
-
 pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
-    Ok(Box::new(LogRows {
-        path: source.path().to_owned(),
-        elements: Elements::new(source.text()?),
-        names: SharedNames::default(),
-    }))
+    let elements = Elements::new(source.path(), source.text()?);
+    let mut names = SharedNames::default();
+    let job = move |elements: &Elements, notices: &mut Notices| {
+        let job = elements.read()?;
+        spec(elements, job, &mut names, notices)
+    };
+    Ok(Box::new(JobRows::new(elements, makes_sense, job)))
 }
 
-impl Rows for LogRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        loop {
-            let line = match self.elements.next() {
-                Ok(None) => return Ok(None),
-                Ok(Some(line)) => line,
-                Err(e) => return Err(self.broken(e)),
-            };
-            let job: Job = serde_json::from_slice(&self.elements.buffer).map_err(|e| {
-                let text = e.to_string();
-                let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
-                let what = match found_and_expected(text) {
-                    Some((found, expected)) => format!("found `{found}`, expected {expected}"),
-                    None => text.to_owned(),
-                };
-                // Any array is taken for this format.
-                let what = format!(
-                    "no job of philly-log: {what}; jobs of jsonl are one object a line, without an array"
-                );
-                WorkloadError::line(
-                    &self.path,
-                    line + e.line().max(1) as u64 - 1,
-                    one_line(&what),
-                )
-            })?;
-            match self.job(job, line, notices)? {
-                Ok(job) => return makes_sense(&self.path, line, job, notices).map(Some),
-                Err(why) => notices.add(NoticeKind::Dropped(why), line),
-            }
-        }
-    }
-
-    fn line(&self) -> u64 {
-        self.elements.begins
-    }
-}
-
-impl LogRows {
-    fn job(
-        &mut self,
-        job: Job,
-        line: u64,
-        notices: &mut Notices,
-    ) -> Result<Result<JobSpec, Dropped>, WorkloadError> {
-        let wrong = |field: &str, found: &str, expected: &str| WorkloadError::Field {
-            path: self.path.clone(),
-            line,
-            field: field.to_owned(),
-            found: shown(found),
-            expected: expected.to_owned(),
+fn spec(
+    elements: &Elements,
+    job: Job,
+    names: &mut SharedNames,
+    notices: &mut Notices,
+) -> Result<JobSpec, NoJob> {
+    let line = elements.begins;
+    let wrong = |field: &str, found: &str, expected: &str| WorkloadError::Field {
+        path: elements.path.clone(),
+        line,
+        field: field.to_owned(),
+        found: shown(found),
+        expected: expected.to_owned(),
+    };
+    let date = |field: &str, text: &Option<String>| match text.as_deref() {
+        None => Ok(None),
+        Some(text) if is_null(text) => Ok(None),
+        Some(text) => parse_date(text)
+            .map(Some)
+            .ok_or_else(|| wrong(field, text, "a date such as 2017-10-09 07:01:55, or null")),
+    };
+    let submit = parse_date(&job.submitted_time).ok_or_else(|| {
+        let expected = "a date such as 2017-10-09 07:01:55";
+        wrong("submitted_time", &job.submitted_time, expected)
+    })?;
+    let last = job.attempts.last().ok_or(Dropped::NeverStarted)?;
+    date("end_time", &last.end_time)?.ok_or(Dropped::StillRunning)?;
+    let (mut seconds, mut gpus, mut timed) = (0.0, Vec::new(), 0);
+    for attempt in &job.attempts {
+        let start = date("start_time", &attempt.start_time)?;
+        let end = date("end_time", &attempt.end_time)?;
+        let (Some(start), Some(end)) = (start, end) else {
+            continue;
         };
-        let date = |field: &str, text: &Option<String>| match text.as_deref() {
-            None => Ok(None),
-            Some(text) if is_null(text) => Ok(None),
-            Some(text) => parse_date(text)
-                .map(Some)
-                .ok_or_else(|| wrong(field, text, "a date such as 2017-10-09 07:01:55, or null")),
-        };
-        let submit = parse_date(&job.submitted_time).ok_or_else(|| {
-            let expected = "a date such as 2017-10-09 07:01:55";
-            wrong("submitted_time", &job.submitted_time, expected)
-        })?;
-        let Some(last) = job.attempts.last() else {
-            return Ok(Err(Dropped::NeverStarted));
-        };
-        if date("end_time", &last.end_time)?.is_none() {
-            return Ok(Err(Dropped::StillRunning));
+        if end < start {
+            let text = attempt.end_time.as_deref().unwrap_or_default();
+            return Err(wrong("end_time", text, "a date not before start_time").into());
         }
-        let (mut seconds, mut gpus, mut timed) = (0.0, Vec::new(), 0);
-        for attempt in &job.attempts {
-            let start = date("start_time", &attempt.start_time)?;
-            let end = date("end_time", &attempt.end_time)?;
-            let (Some(start), Some(end)) = (start, end) else {
-                continue;
-            };
-            if end < start {
-                let text = attempt.end_time.as_deref().unwrap_or_default();
-                return Err(wrong("end_time", text, "a date not before start_time"));
-            }
-            timed += 1;
-            seconds += end - start;
-            gpus.push(attempt.detail.iter().map(|m| m.gpus.len()).sum::<usize>());
-        }
-        if timed == 0 {
-            return Ok(Err(Dropped::NoTimes));
-        }
-        let most = gpus.iter().copied().max().unwrap_or(0);
-        let Some(count) = u32::try_from(most).ok().filter(|n| *n > 0) else {
-            return Ok(Err(Dropped::NoGpus));
-        };
-        if gpus.iter().any(|n| *n != most) {
-            notices.add(NoticeKind::GpusDiffer, line);
-        }
-        if timed < job.attempts.len() {
-            notices.add(NoticeKind::AttemptLeftOut, line);
-        }
-        let mut spec = JobSpec::new(Time::new(submit), GpuCount(count), Seconds::new(seconds))
-            .named(job.jobid);
-        spec.user = job.user.and_then(|user| self.names.of_cell(&user));
-        spec.virtual_cluster = job.vc.and_then(|vc| self.names.of_cell(&vc));
-        Ok(Ok(spec))
+        timed += 1;
+        seconds += end - start;
+        gpus.push(attempt.detail.iter().map(|m| m.gpus.len()).sum::<usize>());
     }
-
-    fn broken(&self, e: Broken) -> WorkloadError {
-        match e {
-            Broken::Io(e) => crate::source::reading_error(&self.path, e),
-            Broken::TooLong(line) => WorkloadError::RowTooLong {
-                path: self.path.clone(),
-                line,
-                longest: LONGEST_ROW,
-            },
-            Broken::Shape(line, what) => WorkloadError::Unreadable {
-                path: self.path.clone(),
-                line,
-                what,
-            },
-        }
+    if timed == 0 {
+        return Err(Dropped::NoTimes.into());
     }
+    let most = gpus.iter().copied().max().unwrap_or(0);
+    let count = u32::try_from(most).ok().filter(|n| *n > 0);
+    let count = count.ok_or(Dropped::NoGpus)?;
+    if gpus.iter().any(|n| *n != most) {
+        notices.add(NoticeKind::GpusDiffer, line);
+    }
+    if timed < job.attempts.len() {
+        notices.add(NoticeKind::AttemptLeftOut, line);
+    }
+    let mut spec =
+        JobSpec::new(Time::new(submit), GpuCount(count), Seconds::new(seconds)).named(job.jobid);
+    spec.user = job.user.and_then(|user| names.of_cell(&user));
+    spec.virtual_cluster = job.vc.and_then(|vc| names.of_cell(&vc));
+    Ok(spec)
 }
 
 /// Reads the objects of a JSON array one after the other, as text.
 struct Elements {
+    path: PathBuf,
     text: Text,
     buffer: Vec<u8>,
     /// Current line.
@@ -217,29 +156,13 @@ enum At {
     End,
 }
 
-enum Broken {
-    Io(io::Error),
-    TooLong(u64),
-    Shape(u64, &'static str),
-}
-
-impl Elements {
-    fn new(text: Text) -> Self {
-        Elements {
-            text,
-            buffer: Vec::new(),
-            current: 1,
-            begins: 1,
-            state: At::Start,
-        }
-    }
-
-    /// Puts the next object into the buffer and returns its first line.
-    fn next(&mut self) -> Result<Option<u64>, Broken> {
+impl Cursor for Elements {
+    /// Puts the next object into the buffer.
+    fn advance(&mut self) -> Result<bool, WorkloadError> {
         loop {
             let Some(byte) = self.take()? else {
                 return match self.state {
-                    At::End => Ok(None),
+                    At::End => Ok(false),
                     At::Start => Err(self.shape("the file has no array, expected `[`")),
                     _ => {
                         Err(self.shape("the array does not end, expected `]`: is the file whole?"))
@@ -255,7 +178,7 @@ impl Elements {
                     self.begins = self.current;
                     self.state = At::Comma;
                     self.object()?;
-                    return Ok(Some(self.begins));
+                    return Ok(true);
                 }
                 (At::Start, _) => return Err(self.shape("expected an array, `[`")),
                 (At::Comma, _) => return Err(self.shape("expected `,` or `]` behind a job")),
@@ -267,7 +190,46 @@ impl Elements {
         }
     }
 
-    fn object(&mut self) -> Result<(), Broken> {
+    fn line(&self) -> u64 {
+        self.begins
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Elements {
+    fn new(path: &Path, text: Text) -> Self {
+        Elements {
+            path: path.to_owned(),
+            text,
+            buffer: Vec::new(),
+            current: 1,
+            begins: 1,
+            state: At::Start,
+        }
+    }
+
+    /// Parses the object in the buffer.
+    fn read(&self) -> Result<Job, WorkloadError> {
+        serde_json::from_slice(&self.buffer).map_err(|e| {
+            let text = e.to_string();
+            let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
+            let what = match found_and_expected(text) {
+                Some((found, expected)) => format!("found `{found}`, expected {expected}"),
+                None => text.to_owned(),
+            };
+            // Any array is taken for this format.
+            let what = format!(
+                "no job of philly-log: {what}; jobs of jsonl are one object a line, without an array"
+            );
+            let line = self.begins + e.line().max(1) as u64 - 1;
+            WorkloadError::line(&self.path, line, one_line(&what))
+        })
+    }
+
+    fn object(&mut self) -> Result<(), WorkloadError> {
         self.buffer.clear();
         self.buffer.push(b'{');
         let (mut depth, mut in_string, mut escaped) = (1u32, false, false);
@@ -276,7 +238,11 @@ impl Elements {
                 return Err(self.shape("a job does not end, expected `}`: is the file whole?"));
             };
             if self.buffer.len() == LONGEST_ROW {
-                return Err(Broken::TooLong(self.begins));
+                return Err(WorkloadError::RowTooLong {
+                    path: self.path.clone(),
+                    line: self.begins,
+                    longest: LONGEST_ROW,
+                });
             }
             self.buffer.push(byte);
             match byte {
@@ -291,14 +257,9 @@ impl Elements {
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Option<u8>, Broken> {
-        let byte = loop {
-            match self.text.fill_buf() {
-                Ok(bytes) => break bytes.first().copied(),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Broken::Io(e)),
-            }
-        };
+    fn take(&mut self) -> Result<Option<u8>, WorkloadError> {
+        let next = peek(&mut *self.text).map_err(|e| reading_error(&self.path, e))?;
+        let byte = next.first().copied();
         if let Some(byte) = byte {
             self.text.consume(1);
             self.current += u64::from(byte == b'\n');
@@ -306,8 +267,12 @@ impl Elements {
         Ok(byte)
     }
 
-    fn shape(&self, what: &'static str) -> Broken {
-        Broken::Shape(self.current, what)
+    fn shape(&self, what: &'static str) -> WorkloadError {
+        WorkloadError::Unreadable {
+            path: self.path.clone(),
+            line: self.current,
+            what,
+        }
     }
 }
 

@@ -28,32 +28,17 @@
 
 use super::file::{Rows, SharedNames, makes_sense};
 use super::moment::{parse_date, parse_elapsed};
+use super::rows::JobRows;
 use super::source::Source;
 use super::table::{Column, Layout, Table, is_null};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
-use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use blox_sim::workload::{Dropped, Notices, WorkloadError};
 
 const LAYOUT: Layout = Layout {
     delimiter: b'|',
     quotes: false,
     columns: &[],
 };
-
-struct SlurmRows {
-    table: Table,
-    id: Column,
-    submit: Column,
-    state: Column,
-    start: Option<Column>,
-    elapsed: Column,
-    /// Columns of allocated and of requested resources.
-    tres: [Option<Column>; 2],
-    limit: Option<Column>,
-    user: Option<Column>,
-    partition: Option<Column>,
-    account: Option<Column>,
-    names: SharedNames,
-}
 
 pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open_as(source, LAYOUT)?;
@@ -66,148 +51,101 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
         "State",
         tres,
     ])?;
-    Ok(Box::new(SlurmRows {
-        // The readable name distinguishes the jobs of an array. It is used unless only the raw name
-        // is there.
-        id: table.find("JobID").unwrap_or(id),
-        elapsed,
-        submit,
-        state,
-        start: table.find("Start"),
-        tres: ["AllocTRES", "ReqTRES"].map(|name| table.find(name)),
-        limit: table.find("Timelimit"),
-        user: table.find("User"),
-        partition: table.find("Partition"),
-        account: table.find("Account"),
-        table,
-        names: SharedNames::default(),
-    }))
-}
-
-impl Rows for SlurmRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        loop {
-            if !self.table.advance()? {
-                return Ok(None);
-            }
-            match self.job()? {
-                Ok(job) => {
-                    let table = &self.table;
-                    return makes_sense(table.path(), table.line(), job, notices).map(Some);
-                }
-                Err(why) => notices.add(NoticeKind::Dropped(why), self.table.line()),
-            }
+    // The readable name distinguishes the jobs of an array. It is used unless only the raw name is
+    // there.
+    let id = table.find("JobID").unwrap_or(id);
+    // Columns of allocated and of requested resources.
+    let tres = ["AllocTRES", "ReqTRES"].map(|name| table.find(name));
+    let [begun, limit, user, partition, account] =
+        ["Start", "Timelimit", "User", "Partition", "Account"].map(|name| table.find(name));
+    let mut names = SharedNames::default();
+    let job = move |table: &Table, _: &mut Notices| {
+        let name = table.text(id).trim();
+        if name.is_empty() {
+            return Err(table.wrong(id, "the number of a job").into());
         }
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
-}
-
-impl SlurmRows {
-    /// Returns the job, or the reason to drop the row.
-    fn job(&mut self) -> Result<Result<JobSpec, Dropped>, WorkloadError> {
-        let table = &self.table;
-        let id = table.text(self.id).trim();
-        if id.is_empty() {
-            return Err(table.wrong(self.id, "the number of a job"));
+        if name.contains('.') {
+            return Err(Dropped::Step.into());
         }
-        if id.contains('.') {
-            return Ok(Err(Dropped::Step));
-        }
-        let had = self.resources(self.tres[0])?;
-        let asked = self.resources(self.tres[1])?;
+        let had = resources(table, tres[0])?;
+        let asked = resources(table, tres[1])?;
         let used = if had.gpus > 0 { &had } else { &asked };
         if used.gpus == 0 {
-            return Ok(Err(Dropped::NoGpus));
+            return Err(Dropped::NoGpus.into());
         }
-        let submit = table.date(self.submit)?;
-        let state = table.text(self.state).trim();
+        let submit = table.date(submit)?;
         // `CANCELLED by 1000` is a state too.
-        let state = state.split_whitespace().next().unwrap_or("");
-        let start = table.optional(self.start);
+        let how = table.text(state).split_whitespace().next().unwrap_or("");
+        let start = table.optional(begun);
         if let Some((column, text)) = start
             && !is_null(text)
             && parse_date(text).is_none()
         {
-            return Err(table.wrong(column, "a date such as 2017-10-09T07:01:55, or Unknown"));
+            let expected = "a date such as 2017-10-09T07:01:55, or Unknown";
+            return Err(table.wrong(column, expected).into());
         }
-        match state {
-            "PENDING" | "CONFIGURING" | "REQUEUED" => return Ok(Err(Dropped::NeverStarted)),
-            "RUNNING" | "SUSPENDED" | "COMPLETING" => return Ok(Err(Dropped::StillRunning)),
-            "" => return Err(table.wrong(self.state, "a state such as COMPLETED")),
+        match how {
+            "PENDING" | "CONFIGURING" | "REQUEUED" => return Err(Dropped::NeverStarted.into()),
+            "RUNNING" | "SUSPENDED" | "COMPLETING" => return Err(Dropped::StillRunning.into()),
+            "" => return Err(table.wrong(state, "a state such as COMPLETED").into()),
             _ => {}
         }
         if start.is_some_and(|(_, text)| is_null(text)) {
-            return Ok(Err(Dropped::NeverStarted));
+            return Err(Dropped::NeverStarted.into());
         }
-        let elapsed = self.elapsed()?;
+        let elapsed = elapsed_s(table, elapsed)?;
         // Without `Start`, an elapsed time of 0 is the only sign that the job never started.
-        if self.start.is_none() && state == "CANCELLED" && elapsed == 0.0 {
-            return Ok(Err(Dropped::NeverStarted));
+        if begun.is_none() && how == "CANCELLED" && elapsed == 0.0 {
+            return Err(Dropped::NeverStarted.into());
         }
-        let limit = match table.optional(self.limit) {
-            Some((column, text)) => self.limit(column, text)?,
+        let limit = match table.optional(limit) {
+            Some((column, text)) => limit_s(table, column, text)?,
             None => None,
         };
         let extras = Extras {
-            gpu_types: asked.types.iter().map(|t| self.names.get(t)).collect(),
+            gpu_types: asked.types.iter().map(|t| names.get(t)).collect(),
             cpus: used.cpus,
             memory_gib: used.memory_gib,
-            group: self.account.and_then(|c| self.names.of_cell(table.text(c))),
+            group: names.at(table, account),
             user_estimate: limit.map(Seconds::new),
             ..Extras::default()
         };
-        let mut job = JobSpec::new(
-            Time::new(submit),
-            GpuCount(used.gpus),
-            Seconds::new(elapsed),
-        )
-        .named(id);
-        job.user = self.user.and_then(|c| self.names.of_cell(table.text(c)));
-        job.virtual_cluster = self
-            .partition
-            .and_then(|c| self.names.of_cell(table.text(c)));
+        let (gpus, elapsed) = (GpuCount(used.gpus), Seconds::new(elapsed));
+        let mut job = JobSpec::new(Time::new(submit), gpus, elapsed).named(name);
+        job.user = names.at(table, user);
+        job.virtual_cluster = names.at(table, partition);
         if extras != Extras::default() {
             job = job.with_extras(extras);
         }
-        Ok(Ok(job))
-    }
+        Ok(job)
+    };
+    Ok(Box::new(JobRows::new(table, makes_sense, job)))
+}
 
-    fn elapsed(&self) -> Result<f64, WorkloadError> {
-        let text = self.table.text(self.elapsed).trim();
-        let seconds = text
-            .parse::<f64>()
-            .ok()
-            .filter(|s| s.is_finite() && *s >= 0.0);
-        seconds.or_else(|| parse_elapsed(text)).ok_or_else(|| {
-            self.table
-                .wrong(self.elapsed, "a length such as 1-02:03:04, or seconds")
-        })
-    }
+fn elapsed_s(table: &Table, column: Column) -> Result<f64, WorkloadError> {
+    let text = table.text(column).trim();
+    let number = text.parse::<f64>().ok();
+    let seconds = number.filter(|s| s.is_finite() && *s >= 0.0);
+    seconds
+        .or_else(|| parse_elapsed(text))
+        .ok_or_else(|| table.wrong(column, "a length such as 1-02:03:04, or seconds"))
+}
 
-    fn limit(&self, column: Column, text: &str) -> Result<Option<f64>, WorkloadError> {
-        let none = ["UNLIMITED", "Partition_Limit"];
-        if is_null(text) || none.iter().any(|n| n.eq_ignore_ascii_case(text.trim())) {
-            return Ok(None);
-        }
-        let wrong = || {
-            self.table
-                .wrong(column, "a length such as 1-02:03:04, or UNLIMITED")
-        };
-        parse_elapsed(text).map(Some).ok_or_else(wrong)
+fn limit_s(table: &Table, column: Column, text: &str) -> Result<Option<f64>, WorkloadError> {
+    let none = ["UNLIMITED", "Partition_Limit"];
+    if is_null(text) || none.iter().any(|n| n.eq_ignore_ascii_case(text.trim())) {
+        return Ok(None);
     }
+    let wrong = || table.wrong(column, "a length such as 1-02:03:04, or UNLIMITED");
+    parse_elapsed(text).map(Some).ok_or_else(wrong)
+}
 
-    fn resources(&self, column: Option<Column>) -> Result<Resources, WorkloadError> {
-        let Some((column, text)) = self.table.optional(column) else {
-            return Ok(Resources::default());
-        };
-        Resources::parse(text).ok_or_else(|| {
-            self.table
-                .wrong(column, "resources such as cpu=8,mem=64G,gres/gpu=4")
-        })
-    }
+fn resources(table: &Table, column: Option<Column>) -> Result<Resources, WorkloadError> {
+    let Some((column, text)) = table.optional(column) else {
+        return Ok(Resources::default());
+    };
+    let expected = "resources such as cpu=8,mem=64G,gres/gpu=4";
+    Resources::parse(text).ok_or_else(|| table.wrong(column, expected))
 }
 
 /// A list of trackable resources.

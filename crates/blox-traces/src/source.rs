@@ -347,7 +347,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// Returns the next bytes without consuming them; empty at the end.
-fn peek(text: &mut dyn BufRead) -> io::Result<&[u8]> {
+pub(crate) fn peek(text: &mut dyn BufRead) -> io::Result<&[u8]> {
     loop {
         match text.fill_buf() {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

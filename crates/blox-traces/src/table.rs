@@ -2,6 +2,7 @@
 
 use super::map::ATTRIBUTE;
 use super::moment::parse_date;
+use super::rows::Cursor;
 use super::source::{Lines, Source, first_line};
 use blox_core::Name;
 use blox_core::suggest::nearest;
@@ -281,6 +282,27 @@ impl Table {
         }
     }
 
+    /// Parses a number of seconds that is not negative.
+    pub fn seconds(&self, column: Column) -> Result<f64, WorkloadError> {
+        self.number(column, |x| x >= 0.0, "a number of seconds, at least 0")
+    }
+
+    /// Parses a number that is not negative.
+    pub fn amount(&self, column: Column) -> Result<f64, WorkloadError> {
+        self.number(column, |x| x >= 0.0, "a number of at least 0")
+    }
+
+    /// Parses a number that is not negative. Returns 0 without the column or a value.
+    pub fn amount_or_none(&self, column: Option<Column>) -> Result<f64, WorkloadError> {
+        self.optional(column)
+            .map_or(Ok(0.0), |(column, _)| self.amount(column))
+    }
+
+    /// Returns the cell of the row as a name; `None` if it is empty.
+    pub(crate) fn own_name(&self, column: Column) -> Option<Name> {
+        self.optional(Some(column)).map(|(_, text)| text.into())
+    }
+
     /// Parses a date to seconds since 1970.
     pub fn date(&self, column: Column) -> Result<f64, WorkloadError> {
         parse_date(self.text(column))
@@ -343,6 +365,20 @@ impl Table {
             }
             other => WorkloadError::line(&self.path, line, format!("no row: {other:?}")),
         }
+    }
+}
+
+impl Cursor for Table {
+    fn advance(&mut self) -> Result<bool, WorkloadError> {
+        Table::advance(self)
+    }
+
+    fn line(&self) -> u64 {
+        Table::line(self)
+    }
+
+    fn path(&self) -> &Path {
+        Table::path(self)
     }
 }
 

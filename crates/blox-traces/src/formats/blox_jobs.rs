@@ -8,27 +8,11 @@
 //! model class. The model class and further columns are left out.
 
 use crate::file::{Rows, sensible};
+use crate::rows::JobRows;
 use crate::source::Source;
-use crate::table::{Column, Table};
+use crate::table::Table;
 use blox_core::{GpuCount, JobSpec, Seconds, Time, Work};
 use blox_sim::workload::{Notices, WorkloadError};
-
-struct BloxRows {
-    table: Table,
-    columns: [Column; 5],
-}
-
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
-    let table = Table::open(source)?;
-    let columns = table.require(COLUMNS)?;
-    let mut known = COLUMNS.to_vec();
-    known.push("model_class_id");
-    table.note_unknown(&known, notices);
-    Ok(Box::new(BloxRows { table, columns }))
-}
 
 const COLUMNS: [&str; 5] = [
     "job_id",
@@ -38,16 +22,19 @@ const COLUMNS: [&str; 5] = [
     "num_gpus",
 ];
 
-impl Rows for BloxRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        let table = &mut self.table;
-        if !table.advance()? {
-            return Ok(None);
-        }
-        let [job_id, arrival, total, iteration, gpus] = self.columns;
+pub(crate) fn open_rows(
+    source: &Source,
+    notices: &mut Notices,
+) -> Result<Box<dyn Rows>, WorkloadError> {
+    let table = Table::open(source)?;
+    let [job_id, arrival, total, iteration, gpus] = table.require(COLUMNS)?;
+    let mut known = COLUMNS.to_vec();
+    known.push("model_class_id");
+    table.note_unknown(&known, notices);
+    let job = move |table: &Table, _: &mut Notices| {
         let positive = "a number of seconds above 0";
-        let submit = table.number(arrival, |x| x >= 0.0, "a number of seconds, at least 0")?;
-        let iterations = table.number(total, |x| x >= 0.0, "a number of at least 0")?;
+        let submit = table.seconds(arrival)?;
+        let iterations = table.amount(total)?;
         let each = table.number(iteration, |x| x > 0.0 && (1.0 / x).is_finite(), positive)?;
         let gpus = GpuCount(table.count(gpus)?);
         let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO);
@@ -55,15 +42,10 @@ impl Rows for BloxRows {
             iterations,
             rate: 1.0 / each,
         };
-        if !table.text(job_id).is_empty() {
-            job = job.named(table.text(job_id));
-        }
-        sensible(table.path(), table.line(), job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
+        job.name = table.own_name(job_id);
+        Ok(job)
+    };
+    Ok(Box::new(JobRows::new(table, sensible, job)))
 }
 
 #[cfg(test)]

@@ -13,78 +13,55 @@
 //! ([`built_in`]), unless other tables are given.
 
 use crate::file::{Rows, SharedNames, sensible};
+use crate::rows::JobRows;
 use crate::source::Source;
-use crate::table::{Column, Table};
+use crate::table::Table;
 use blox_core::suggest::one_of;
 use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::execution::training::{Applications, built_in};
+use blox_sim::execution::training::built_in;
 use blox_sim::workload::{Notices, WorkloadError};
 
 const COLUMNS: [&str; 5] = ["name", "time", "application", "num_replicas", "batch_size"];
-
-struct SiaRows {
-    table: Table,
-    columns: [Column; 5],
-    category: Option<Column>,
-    models: SharedNames,
-    applications: Applications,
-}
 
 pub(crate) fn open_rows(
     source: &Source,
     notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
-    let columns = table.require(COLUMNS)?;
+    let [name, time, application, replicas, batch] = table.require(COLUMNS)?;
     let mut known = COLUMNS.to_vec();
     known.push("category");
     table.note_unknown(&known, notices);
-    Ok(Box::new(SiaRows {
-        category: table.find("category"),
-        table,
-        columns,
-        models: SharedNames::default(),
-        applications: built_in(),
-    }))
-}
-
-impl Rows for SiaRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        let table = &mut self.table;
-        if !table.advance()? {
-            return Ok(None);
-        }
-        let [name, time, application, replicas, batch] = self.columns;
-        let submit = table.number(time, |x| x >= 0.0, "a number of seconds, at least 0")?;
+    let category = table.find("category");
+    let (mut models, applications) = (SharedNames::default(), built_in());
+    let job = move |table: &Table, _: &mut Notices| {
+        let submit = table.seconds(time)?;
         let gpus = GpuCount(table.count(replicas)?);
         let batch = table.count(batch)?;
-        let adapts = match table.optional(self.category) {
+        let adapts = match table.optional(category) {
             None | Some((_, "adaptive")) => Adapts::All,
             Some((_, "scale-gpus")) => Adapts::Gpus,
             Some((_, "rigid")) => Adapts::Nothing,
             Some((column, _)) => {
-                return Err(table.wrong(column, "adaptive, scale-gpus or rigid"));
+                let expected = "adaptive, scale-gpus or rigid";
+                return Err(table.wrong(column, expected).into());
             }
         };
         let mut job =
             JobSpec::new(Time::new(submit), gpus, Seconds::new(1.0)).with_extras(Extras {
-                model: Some(self.models.get(table.text(application))),
+                model: Some(models.get(table.text(application))),
                 batch_size: Some(batch),
                 ..Extras::default()
             });
-        if !table.text(name).is_empty() {
-            job = job.named(table.text(name));
+        job.name = table.own_name(name);
+        if !applications.describe(&mut job, adapts) {
+            let names = applications.iter().map(|(n, _)| n.as_str());
+            let expected = one_of(table.text(application), names);
+            return Err(table.wrong(application, &expected).into());
         }
-        if !self.applications.describe(&mut job, adapts) {
-            let names = self.applications.iter().map(|(n, _)| n.as_str());
-            return Err(table.wrong(application, &one_of(table.text(application), names)));
-        }
-        sensible(table.path(), table.line(), job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
+        Ok(job)
+    };
+    Ok(Box::new(JobRows::new(table, sensible, job)))
 }
 
 #[cfg(test)]

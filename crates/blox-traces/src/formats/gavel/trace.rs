@@ -4,6 +4,7 @@ use super::Oracle;
 use super::adapting::adapt;
 use crate::file::{FileWorkload, Rows, sensible};
 use crate::line_rows::LineRows;
+use crate::rows::{Cursor, JobRows, all};
 use crate::source::Source;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Time, Work};
 use blox_sim::workload::{Notices, WorkloadError};
@@ -34,13 +35,9 @@ const ORACLES: [&str; 4] = [
 /// If the file cannot be read, a line is not a valid job, or the oracle lacks a job's type.
 pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkload, WorkloadError> {
     let source = Source::at(path.as_ref())?;
-    let jobs = all(TraceRows::open(&source, oracle, true)?)?;
-    Ok(FileWorkload::sorted(
-        &source,
-        "gavel",
-        jobs,
-        Notices::default(),
-    ))
+    let notices = Notices::default();
+    let jobs = all(&mut rows(&source, oracle, true)?, &mut Notices::default())?;
+    Ok(FileWorkload::sorted(&source, "gavel", jobs, notices))
 }
 
 /// Reads jobs as [`read_trace`] does, but in file order and without batch-size changes: all steps
@@ -49,16 +46,8 @@ pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkloa
 /// # Errors
 /// Same as [`read_trace`].
 pub fn read_jobs(path: impl AsRef<Path>, oracle: &Oracle) -> Result<Vec<JobSpec>, WorkloadError> {
-    all(TraceRows::open(&Source::at(path.as_ref())?, oracle, false)?)
-}
-
-fn all(mut rows: impl Rows) -> Result<Vec<JobSpec>, WorkloadError> {
-    let mut jobs = Vec::new();
-    let mut notices = Notices::default();
-    while let Some(job) = rows.next_row(&mut notices)? {
-        jobs.push(job);
-    }
-    Ok(jobs)
+    let mut rows = rows(&Source::at(path.as_ref())?, oracle, false)?;
+    all(&mut rows, &mut Notices::default())
 }
 
 /// Returns the path of the oracle file for a trace.
@@ -73,11 +62,7 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
         let what = "a Gavel trace, expected a `throughputs.json` in its folder or one above";
         return Err(failed(what.to_owned()));
     };
-    Ok(Box::new(TraceRows::open(
-        source,
-        Oracle::read(found)?,
-        true,
-    )?))
+    Ok(Box::new(rows(source, Oracle::read(found)?, true)?))
 }
 
 /// Opens a trace with the speeds of a given oracle.
@@ -85,31 +70,44 @@ pub(crate) fn open_rows_with(
     source: &Source,
     oracle: Arc<Oracle>,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
-    Ok(Box::new(TraceRows::open(source, oracle, true)?))
+    Ok(Box::new(rows(source, oracle, true)?))
 }
 
-struct TraceRows<O> {
-    rows: LineRows,
+fn rows<O: Borrow<Oracle> + Send>(
+    source: &Source,
     oracle: O,
+    adapts: bool,
+) -> Result<impl Rows + use<O>, WorkloadError> {
+    let job = move |rows: &LineRows, _: &mut Notices| {
+        let oracle = oracle.borrow();
+        Ok(Line {
+            rows,
+            oracle,
+            adapts,
+        }
+        .job()?)
+    };
+    Ok(JobRows::new(LineRows::open(source)?, sensible, job))
+}
+
+struct Line<'a> {
+    rows: &'a LineRows,
+    oracle: &'a Oracle,
     /// True if the work of jobs accounts for batch-size changes.
     adapts: bool,
 }
 
-impl<O: Borrow<Oracle>> TraceRows<O> {
-    fn open(source: &Source, oracle: O, adapts: bool) -> Result<Self, WorkloadError> {
-        Ok(TraceRows {
-            rows: LineRows::open(source)?,
-            oracle,
-            adapts,
-        })
+impl Line<'_> {
+    fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
+        self.error(format!("{field} is `{found}`, expected {expected}"))
     }
 
-    fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
-        let what = format!("{field} is `{found}`, expected {expected}");
+    fn error(&self, what: String) -> WorkloadError {
         WorkloadError::line(self.rows.path(), self.rows.line(), what)
     }
 
-    fn job(&self, text: &str) -> Result<JobSpec, WorkloadError> {
+    fn job(&self) -> Result<JobSpec, WorkloadError> {
+        let text = String::from_utf8_lossy(self.rows.current());
         let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
         let (kind, steps, gpus, mode, weight, due, arrival) = match fields[..] {
             [kind, _, _, _, _, steps, gpus, weight, due, arrival] => {
@@ -119,15 +117,10 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
                 (kind, steps, gpus, Some(mode), weight, due, arrival)
             }
             _ => {
-                let what = format!(
+                return Err(self.error(format!(
                     "has {} tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)",
                     fields.len()
-                );
-                return Err(WorkloadError::line(
-                    self.rows.path(),
-                    self.rows.line(),
-                    what,
-                ));
+                )));
             }
         };
         let number = |field: &str, text: &str, expected: &str, fits: fn(f64) -> bool| {
@@ -166,12 +159,12 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
             )
         }
         .with_extras(extras);
-        if !self.oracle.borrow().profile(&mut job) {
+        if !self.oracle.profile(&mut job) {
             let kind = format!("('{kind}', {count})");
             return Err(self.wrong("job_type", &kind, "a kind that the throughput file has"));
         }
         if self.adapts {
-            adapt(&mut job, self.oracle.borrow());
+            adapt(&mut job, self.oracle);
         }
         // A multiple of the job's own duration.
         if slo > 0.0 {
@@ -183,20 +176,6 @@ impl<O: Borrow<Oracle>> TraceRows<O> {
             }
         }
         Ok(job)
-    }
-}
-
-impl<O: Borrow<Oracle> + Send> Rows for TraceRows<O> {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        if !self.rows.read_next()? {
-            return Ok(None);
-        }
-        let job = self.job(&String::from_utf8_lossy(self.rows.current()))?;
-        sensible(self.rows.path(), self.rows.line(), job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.rows.line()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::profiles::{Model, Profiles};
 use crate::file::{Rows, sensible};
 use crate::line_rows::LineRows;
+use crate::rows::{Cursor, JobRows, all};
 use crate::source::Source;
 use blox_core::SortedMap;
 use blox_core::suggest::one_of;
@@ -50,16 +51,12 @@ pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError>
         return Err(failed(what.to_owned()));
     };
     let profiles = Profiles::read(found).map_err(|e| failed(e.to_string()))?;
-    Ok(Box::new(TraceRows::open(source, profiles)?))
+    Ok(Box::new(rows(source, profiles)?))
 }
 
 fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
-    let mut file = TraceRows::open(source, profiles)?;
-    let mut rows = Vec::new();
     let mut notices = Notices::default();
-    while let Some(job) = file.next_row(&mut notices)? {
-        rows.push(job);
-    }
+    let rows = all(&mut rows(source, profiles)?, &mut notices)?;
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|row| rows[*row].submit);
     let mut arrivals = vec![(JobId(0), Time::ZERO); rows.len()];
@@ -73,37 +70,19 @@ fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
     })
 }
 
-struct TraceRows<P> {
-    rows: LineRows,
+fn rows<P: Borrow<Profiles> + Send>(
+    source: &Source,
     profiles: P,
-}
-
-impl<P: Borrow<Profiles>> TraceRows<P> {
-    fn open(source: &Source, profiles: P) -> Result<Self, WorkloadError> {
-        Ok(TraceRows {
-            rows: LineRows::open(source)?,
-            profiles,
-        })
-    }
-}
-
-impl<P: Borrow<Profiles> + Send> Rows for TraceRows<P> {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        if !self.rows.read_next()? {
-            return Ok(None);
-        }
+) -> Result<impl Rows + use<P>, WorkloadError> {
+    let job = move |rows: &LineRows, _: &mut Notices| {
         let line = Line {
-            path: self.rows.path(),
-            line: self.rows.line(),
+            path: rows.path(),
+            line: rows.line(),
         };
-        let text = String::from_utf8_lossy(self.rows.current());
-        let job = line.job(&text, self.profiles.borrow())?;
-        sensible(line.path, line.line, job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.rows.line()
-    }
+        let text = String::from_utf8_lossy(rows.current());
+        Ok(line.job(&text, profiles.borrow())?)
+    };
+    Ok(JobRows::new(LineRows::open(source)?, sensible, job))
 }
 
 struct Line<'a> {

@@ -1,6 +1,7 @@
 use crate::file::{Rows, SharedNames, sensible};
+use crate::rows::{JobRows, all};
 use crate::source::Source;
-use crate::table::{Column, Table};
+use crate::table::Table;
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Notices, WorkloadError};
 use std::path::Path;
@@ -12,66 +13,37 @@ use std::path::Path;
 pub fn read_rows(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut notices = Notices::default();
     let mut rows = open_rows(&Source::at(path.as_ref())?, &mut notices)?;
-    let mut jobs = Vec::new();
-    while let Some(job) = rows.next_row(&mut notices)? {
-        jobs.push(job);
-    }
-    Ok(jobs)
+    all(&mut *rows, &mut notices)
 }
 
 const COLUMNS: [&str; 4] = ["job_id", "num_gpu", "submit_time", "duration"];
-
-struct TiresiasRows {
-    table: Table,
-    columns: [Column; 4],
-    model: Option<Column>,
-    models: SharedNames,
-}
 
 pub(crate) fn open_rows(
     source: &Source,
     notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = super::open_table(source)?;
-    let columns = table.require(COLUMNS)?;
+    let [job_id, gpus, submit, duration] = table.require(COLUMNS)?;
     let mut known = COLUMNS.to_vec();
     known.extend(["iterations", "model_name", "interval"]);
     table.note_unknown(&known, notices);
-    Ok(Box::new(TiresiasRows {
-        model: table.find("model_name"),
-        table,
-        columns,
-        models: SharedNames::default(),
-    }))
-}
-
-impl Rows for TiresiasRows {
-    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
-        let table = &mut self.table;
-        if !table.advance()? {
-            return Ok(None);
-        }
-        let [job_id, gpus, submit, duration] = self.columns;
-        let seconds = "a number of seconds, at least 0";
-        let submit = table.number(submit, |x| x >= 0.0, seconds)?;
-        let duration = table.number(duration, |x| x >= 0.0, seconds)?.trunc();
+    let model = table.find("model_name");
+    let mut models = SharedNames::default();
+    let job = move |table: &Table, _: &mut Notices| {
+        let submit = table.seconds(submit)?;
+        let duration = table.seconds(duration)?.trunc();
         let gpus = GpuCount(table.count(gpus)?);
         let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::new(duration));
-        if !table.text(job_id).is_empty() {
-            job = job.named(table.text(job_id));
-        }
-        if let Some((_, model)) = table.optional(self.model) {
+        job.name = table.own_name(job_id);
+        if let Some((_, model)) = table.optional(model) {
             job = job.with_extras(Extras {
-                model: Some(self.models.get(model)),
+                model: Some(models.get(model)),
                 ..Extras::default()
             });
         }
-        sensible(table.path(), table.line(), job, notices).map(Some)
-    }
-
-    fn line(&self) -> u64 {
-        self.table.line()
-    }
+        Ok(job)
+    };
+    Ok(Box::new(JobRows::new(table, sensible, job)))
 }
 
 #[cfg(test)]
