@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -384,6 +384,45 @@ pub(super) struct ReproduceArgs {
     pub quiet: bool,
 }
 
+/// Defines the options, of which only the given ones are serialized, and how two sources merge.
+macro_rules! options {
+    ($(#[$of:meta])* pub(super) struct $Options:ident {
+        $($(#[$meta:meta])* pub $name:ident: $type:ty,)*
+    }) => {
+        $(#[$of])*
+        pub(super) struct $Options {
+            $($(#[$meta])* #[serde(skip_serializing_if = "is_missing")] pub $name: $type,)*
+        }
+
+        impl $Options {
+            /// Returns the long names of the given options, except that of the other source.
+            pub fn given(&self) -> BTreeSet<String> {
+                let all = [$((stringify!($name), is_missing(&self.$name))),*].into_iter();
+                let given = all.filter(|(name, is_missing)| !is_missing && *name != "config");
+                given.map(|(name, _)| name.replace('_', "-")).collect()
+            }
+
+            /// Returns these options, with those of `other` for missing ones. `accepts` selects the
+            /// options of `other` by their long names.
+            pub fn or(self, other: Self, accepts: impl Fn(&str) -> bool) -> Self {
+                let accepts = |name: &str| accepts(&name.replace('_', "-"));
+                Self {
+                    $($name: match is_missing(&self.$name) && accepts(stringify!($name)) {
+                        true => other.$name,
+                        false => self.$name,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+/// Returns whether an option is not given.
+fn is_missing<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+options! {
 /// All options of a simulation. The keys of a configuration file are the long names of these
 /// options.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
@@ -392,45 +431,33 @@ pub(super) struct ReproduceArgs {
 pub(super) struct Options {
     /// Scheduler in a configuration file.
     #[arg(skip)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
     /// Schedulers in a configuration file; exactly one for `simulate`.
     #[arg(skip)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedulers: Option<Vec<String>>,
 
     /// Seeds of `compare` and `sweep`.
     #[arg(skip)]
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "text_or_list"
-    )]
+    #[serde(deserialize_with = "text_or_list")]
     pub seeds: Option<String>,
     /// Loads of `sweep`.
     #[arg(skip)]
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "text_or_list"
-    )]
+    #[serde(deserialize_with = "text_or_list")]
     pub loads: Option<String>,
     /// Other options that `sweep` varies.
     #[arg(skip)]
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub vary: BTreeMap<String, Vec<Value>>,
     /// Baseline of `compare`.
     #[arg(skip)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
 
     /// Workload file, plain or gzip
     #[arg(long, value_name = "FILE", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
     /// Its format: csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs,
     /// tiresias, synergy, gavel or sia [default: detected from the file; synergy and gavel must be
     /// given]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Its columns, for a table of another format:
     /// submit=COLUMN:date,gpus=COLUMN,duration=COLUMN:min
@@ -442,178 +469,139 @@ pub(super) struct Options {
     /// durations: s to d, clock (D-HH:MM:SS). Units of GPUs and CPUs: count, percent, milli. Units
     /// of memory: gib, mib, kib, bytes, gb, mb.
     #[arg(long, value_name = "MAP", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
     /// Folder of throughput tables MODEL.csv, which make jobs with model and batch size elastic; or
     /// Gavel's JSON file with speeds of models by GPU type
     #[arg(long, value_name = "PATH", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub throughputs: Option<PathBuf>,
     /// Folder of published application tables, one folder per application with step times and
     /// validation curves; used by jobs of the format `sia`
     #[arg(long, value_name = "DIR", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<PathBuf>,
     /// Workload without a file: blox (Blox's published jobs), poisson, bursty, diurnal or another
     /// registered one [default: blox]
     #[arg(long, value_name = "NAME{..}", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     /// Jobs per hour; between bursts for bursty [default: 8 for blox]
     #[arg(long, value_name = "JOBS", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
     /// GPU demand of the jobs as a fraction of the cluster's GPUs, instead of --load
     #[arg(long, value_name = "FRACTION", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub load_of_capacity: Option<f64>,
     /// Durations of generated jobs: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA,
     /// uniform:LEAST_S,MOST_S, fixed:S, trace:FILE (of its jobs) or file:FILE (one number per line)
     /// [default: blox]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub durations: Option<String>,
     /// GPU counts of generated jobs with weights, such as 1:70,2:10,8:20 [default: 1:1]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_mix: Option<String>,
     /// Models of generated jobs with weights, such as resnet50:70,bert:30 [default: none]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<String>,
     /// Users of generated jobs with weights, such as ada:70,bob:30 [default: none]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<String>,
     /// bursty: hours between bursts, and before the first burst [default: 4]
     #[arg(long, value_name = "H", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_h: Option<f64>,
     /// bursty: hours of a burst [default: 2]
     #[arg(long, value_name = "H", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_h: Option<f64>,
     /// bursty: load during a burst as a multiple of the load between bursts [default: 5]
     #[arg(long, value_name = "FACTOR", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_factor: Option<f64>,
     /// bursty: durations of the jobs that bursts add [default: same as --durations]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_durations: Option<String>,
     /// diurnal: sine:AMPLITUDE,PEAK_H or hours:W0,...,W23, weights of the hours from midnight
     /// [default: sine:0.5,15]
     #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub diurnal: Option<String>,
     /// Add generated losses to jobs that report none, for schedulers that end jobs by their loss
     #[arg(long, help_heading = "Workload")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub losses: bool,
     /// Only the first N jobs
     ///
     /// With --measure, an endless workload ends after a hundred times the jobs up to the last
     /// measured one, but not before 100,000 jobs.
     #[arg(long, value_name = "N", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u64>,
     /// Seed of workload, faults and policies
     ///
     /// The default, 1, is the seed of Blox's published workload.
     #[arg(long, value_name = "N", help_heading = "Workload")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 
     /// NODESxGPUS[xJOBS][:TYPE], separated by commas, or a TOML file [default: 32x4]
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// Use only the nodes of this partition, and only the jobs submitted to it
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_cluster: Option<String>,
     /// Admission policy that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<String>,
     /// Placement policy that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
     /// Cluster manager that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_manager: Option<String>,
     /// Decide in rounds of S seconds [default: the scheduler's own, mostly 300]
     #[arg(long, value_name = "S", help_heading = "Cluster and policies")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub round: Option<f64>,
     /// Decide after each event, at least GAP_S seconds apart
     #[arg(long, value_name = "GAP_S", help_heading = "Cluster and policies")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub on_event: Option<f64>,
 
     /// Rule for the time at which ends of jobs are detected: round, exact or a registered NAME{..}
     /// [default: round if there are rounds]
     #[arg(long, value_name = "RULE", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<String>,
     /// Execution model, which defines the speed of jobs [default: the scheduler's own, mostly
     /// as-specified]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub execution: Option<String>,
     /// Overheads of launches, stops and changes [default: the next five options]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub overheads: Option<String>,
     /// Seconds of a first launch [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_s: Option<f64>,
     /// Seconds of the checkpoint when a job is stopped [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_s: Option<f64>,
     /// Seconds of a later launch on the same GPUs [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_s: Option<f64>,
     /// Seconds of a later launch on other GPUs [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_s: Option<f64>,
     /// Seconds of every launch and change of GPUs, a comma, and seconds for each doubling of a GPU
     /// group that no job used before (ElasticFlow: 2,2) [default: the four above]
     #[arg(long, value_name = "S,S", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub group_overheads_s: Option<String>,
     /// Mean hours between failures of a node [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_mtbf_h: Option<f64>,
     /// Mean hours until a failed node returns [default: 1]
     #[arg(long, value_name = "H", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_mttr_h: Option<f64>,
     /// Mean running hours between crashes of a job [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub job_mtbf_h: Option<f64>,
     /// Seconds between checkpoints of a running job [default: none, a crash loses all since its
     /// launch]
     ///
     /// A run ends after 1,000,000 crashes in a row in which no job kept more of its work.
     #[arg(long, value_name = "S", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_every_s: Option<f64>,
     /// Probability that a launch fails [default: 0]
     #[arg(long, value_name = "P", help_heading = "World")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_failure: Option<f64>,
     /// Also visit rounds in which nothing can change; the results are the same
     #[arg(long, help_heading = "World")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub visit_every_round: bool,
 
     /// Measured jobs, both ends included: numbers 3000..4000 or times 10h..2d (s, m, h, d)
@@ -622,32 +610,26 @@ pub(super) struct Options {
     /// are whole numbers. Otherwise jobs are numbered from 0 in order of submission. Default: all
     /// jobs; 3000..4000 for the endless workload of Blox.
     #[arg(long, value_name = "A..B", help_heading = "Results")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub measure: Option<String>,
     /// Write jobs.csv, timeline.csv and summary.json for each scheduler, and manifest.json, below
     /// this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output_dir: Option<PathBuf>,
     /// Write into a folder that is not empty, replacing earlier results, or over an existing
     /// journal
     #[arg(long, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// Also write rounds.csv, one row per decision
     #[arg(long, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rounds: bool,
     /// Also write assignments.csv, the GPUs of each job over time
     #[arg(long, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub assignments: bool,
     /// Draw plots of the results into the output folder
     ///
     /// They include Gantt charts. For a sweep, Gantt charts need --assignments and are in its
     /// report.
     #[arg(long, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plots: bool,
     /// Draw one picture into a file; its extension selects svg, png or pdf
     ///
@@ -655,55 +637,44 @@ pub(super) struct Options {
     /// utilisation=FILE`. The option may be given more than once and needs no output folder. PNG
     /// and PDF need a build with the feature `png`.
     #[arg(long, value_name = "FILE", help_heading = "Results")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub plot: Option<Vec<String>>,
     /// Make one HTML page of the results, report.html in the output folder
     #[arg(long, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
     /// Show the figures of a collector; may be given more than once
     #[arg(long, value_name = "NAME{..}", help_heading = "Results")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub collect: Option<Vec<String>>,
     /// Count the reasons for which measured jobs waited, and the waiting time of each
     #[arg(long, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub why: bool,
     /// Compare each job with a run alone on its fair share of the cluster (finish-time fairness)
     ///
     /// Every measured job is also simulated alone, which takes additional time.
     #[arg(long, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fairness: bool,
     /// Print the history of one job, by its name in the trace or its number from 0; with CSV on
     /// standard error
     #[arg(long, value_name = "JOB", help_heading = "Results")]
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "text_or_number"
-    )]
+    #[serde(deserialize_with = "text_or_number")]
     pub explain: Option<String>,
     /// Write every event and decision as a line of JSON
     #[arg(long, value_name = "FILE", help_heading = "Results")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<PathBuf>,
     /// Format of standard output: table, markdown, csv or json [default: table]
     #[arg(long, value_name = "FORMAT", help_heading = "Results")]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub output_format: Option<String>,
     /// Same as --output-format json
     #[arg(long, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub json: bool,
     /// Print no progress and no notes; standard error still counts what the figures leave out
     #[arg(long, short, help_heading = "Results")]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
 
     /// TOML file with any of these options as keys; the command line takes precedence
     #[arg(long, value_name = "FILE.toml")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
+}
 }
 
 /// Hides all options except those of policies.

@@ -60,6 +60,22 @@ impl Given {
         Failure::of(why.code(), format!("{}: {why}", self.name(key)))
     }
 
+    /// Returns the first given option among these, as the user wrote it.
+    pub fn first_of(&self, keys: &[&str]) -> Option<String> {
+        let given = self.options.given();
+        let first = keys.iter().find(|key| given.contains(**key))?;
+        Some(self.name(first))
+    }
+
+    /// Returns the error for two options that exclude each other.
+    pub fn both(&self, one: &str, other: &str) -> Failure {
+        Failure::new(format!(
+            "{} and {} are both given, expected one of them",
+            self.name(one),
+            self.name(other)
+        ))
+    }
+
     fn name_schedulers(&mut self, on_command_line: Vec<String>) -> Result<(), Failure> {
         let o = &self.options;
         self.schedulers = match (&o.schedulers, &o.scheduler) {
@@ -77,20 +93,10 @@ impl Given {
 
     /// Refuses keys that would be ignored.
     fn refuse(&self, keys: &[&str], command: &str) -> Result<(), Failure> {
-        let o = &self.options;
-        for key in keys {
-            let is_given = match *key {
-                "seeds" => o.seeds.is_some(),
-                "loads" => o.loads.is_some(),
-                "vary" => !o.vary.is_empty(),
-                "plot" => o.plot.is_some(),
-                _ => o.baseline.is_some(),
-            };
-            if is_given {
-                return Err(no_meaning(&self.name(key), command));
-            }
+        match self.first_of(keys) {
+            Some(name) => Err(no_meaning(&name, command)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Refuses options of the command line that do not fit.
@@ -300,31 +306,16 @@ const ONE_THING: [&[&str]; 5] = [
     &["seed", "seeds"],
 ];
 
-macro_rules! first_given {
-    ($cli:ident, $file:ident, $settled:ident; options: $($o:ident)*; flags: $($f:ident)*) => {
-        Options {
-            $($o: {
-                let key = stringify!($o).replace('_', "-");
-                $cli.$o.or($file.$o.filter(|_| !$settled.contains(&*key)))
-            },)*
-            $($f: $cli.$f || $file.$f,)*
-            vary: Default::default(),
-        }
-    };
-}
-
 fn merge(cli: Options) -> Result<Given, Failure> {
     let path = cli.config.clone();
     let file = match &path {
         Some(path) => read(path)?,
         None => Options::default(),
     };
-    let on_command_line = match serde_json::to_value(&cli) {
-        Ok(serde_json::Value::Object(keys)) => keys.into_iter().map(|(key, _)| key).collect(),
-        _ => BTreeSet::new(),
-    };
+    let on_command_line = cli.given();
     for (options, is_file) in [(&cli, false), (&file, true)] {
-        if let Some(key) = fixed_and_varied(options) {
+        let fixed = options.given();
+        if let Some(key) = options.vary.keys().find(|key| fixed.contains(*key)) {
             let name = match (&path, is_file) {
                 (Some(path), true) => format!("{}: {key} and vary {key}", path.display()),
                 _ => format!("--{key} and --vary {key}"),
@@ -336,25 +327,20 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     }
     // An option on the command line overrides its alternatives in the file.
     let said = on_command_line.iter().chain(cli.vary.keys());
-    let said: BTreeSet<&str> = said.map(String::as_str).collect();
+    let said: BTreeSet<String> = said.cloned().collect();
     let mut settled = said.clone();
     for ways in ONE_THING {
-        if ways.iter().any(|way| said.contains(way)) {
-            settled.extend(ways);
+        if ways.iter().any(|way| said.contains(*way)) {
+            settled.extend(ways.iter().map(|way| (*way).to_owned()));
         }
     }
     if cli.trace.is_some() {
-        settled.extend(["format", "map"]);
+        settled.extend(["format", "map"].map(str::to_owned));
     }
     let mut vary = file.vary.clone();
-    vary.retain(|key, _| !settled.contains(&**key));
+    vary.retain(|key, _| !settled.contains(key));
     vary.extend(cli.vary.clone());
-    let mut options = first_given!(cli, file, settled;
-        options: seeds loads baseline scheduler schedulers trace format map throughputs data workload load load_of_capacity durations
-            gpu_mix models users quiet_h burst_h burst_factor burst_durations diurnal jobs seed cluster virtual_cluster admission placement cluster_manager round on_event
-            completion execution overheads collect launch_s checkpoint_s restart_s migration_s group_overheads_s node_mtbf_h node_mttr_h
-            job_mtbf_h checkpoint_every_s launch_failure measure output_dir plot explain journal output_format config;
-        flags: losses visit_every_round force rounds assignments plots report why fairness json quiet);
+    let mut options = cli.or(file, |key| !settled.contains(key));
     options.vary = vary;
     Ok(Given {
         options,
@@ -364,13 +350,6 @@ fn merge(cli: Options) -> Result<Given, Failure> {
         on_command_line,
         file: path,
     })
-}
-
-fn fixed_and_varied(options: &Options) -> Option<&String> {
-    let Ok(Value::Object(fixed)) = serde_json::to_value(options) else {
-        return None;
-    };
-    options.vary.keys().find(|key| fixed.contains_key(*key))
 }
 
 fn read(path: &Path) -> Result<Options, Failure> {

@@ -72,25 +72,21 @@ pub(super) fn compare(
 ) -> Result<i32, Failure> {
     let start = sweep::now();
     let format = OutputFormat::of(&given)?;
-    let o = &given.options;
-    for (key, is_given) in [
-        ("output-dir", o.output_dir.is_some()),
-        ("rounds", o.rounds),
-        ("why", o.why),
-        ("collect", o.collect.is_some()),
-        ("fairness", o.fairness),
-        ("plots", o.plots),
-        ("plot", o.plot.is_some()),
-        ("report", o.report),
-        ("assignments", o.assignments),
-    ] {
-        if is_given {
-            return Err(Failure::new(format!(
-                "{} has no meaning with {}; `blox sweep` writes the results of each seed",
-                given.name(key),
-                given.name("seeds")
-            )));
-        }
+    if let Some(name) = given.first_of(&[
+        "output-dir",
+        "rounds",
+        "why",
+        "collect",
+        "fairness",
+        "plots",
+        "plot",
+        "report",
+        "assignments",
+    ]) {
+        return Err(Failure::new(format!(
+            "{name} has no meaning with {}; `blox sweep` writes the results of each seed",
+            given.name("seeds")
+        )));
     }
     let plan = Plan::of(given, registry)?;
     let todo: Vec<usize> = (0..plan.runs.len()).collect();

@@ -72,11 +72,7 @@ pub(super) fn source(
 ) -> Result<Source, Failure> {
     let o = &given.options;
     if o.trace.is_some() && o.workload.is_some() {
-        return Err(Failure::new(format!(
-            "{} and {} are both given, expected one of them",
-            given.name("trace"),
-            given.name("workload")
-        )));
+        return Err(given.both("trace", "workload"));
     }
     // Without a copy: a comparison over many seeds calls this function for each.
     let none = Workloads::new("workload");
@@ -90,7 +86,7 @@ pub(super) fn source(
         None => None,
     };
     // An option without effect is an error.
-    let no_meaning = |option: &str, expected: &str| {
+    let no_meaning = |name: &str, expected: &str| {
         let (what, known) = match entry {
             None => ("a trace".to_owned(), String::new()),
             Some((spec, entry)) => {
@@ -104,18 +100,14 @@ pub(super) fn source(
             }
         };
         Failure::new(format!(
-            "{} has no meaning with {what}, only with {expected}{known}",
-            given.name(option)
+            "{name} has no meaning with {what}, only with {expected}{known}"
         ))
     };
-    for (option, is_given) in [
-        ("format", o.format.is_some()),
-        ("map", o.map.is_some()),
-        ("virtual-cluster", o.virtual_cluster.is_some()),
-    ] {
-        if is_given && o.trace.is_none() {
-            return Err(no_meaning(option, "--trace"));
-        }
+    if let (None, Some(name)) = (
+        &o.trace,
+        given.first_of(&["format", "map", "virtual-cluster"]),
+    ) {
+        return Err(no_meaning(&name, "--trace"));
     }
     for (option, slot) in slots(&mut o.clone()) {
         if slot.value().is_none() {
@@ -141,7 +133,7 @@ pub(super) fn source(
                     Some((last, more)) => format!("--workload {} or {last}", more.join(", ")),
                     None => "another workload".to_owned(),
                 };
-                return Err(no_meaning(option, &expected));
+                return Err(no_meaning(&given.name(option), &expected));
             }
         }
     }

@@ -268,11 +268,7 @@ pub(super) fn trigger(given: &Given) -> Result<Option<Tempo>, Failure> {
     let o = &given.options;
     match (o.round, o.on_event) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(Failure::new(format!(
-            "{} and {} are both given, expected one of them",
-            given.name("round"),
-            given.name("on-event")
-        ))),
+        (Some(_), Some(_)) => Err(given.both("round", "on-event")),
         (Some(s), None) => Seconds::try_new(s)
             .and_then(Rounds::every)
             .map(|r| Some(Tempo::Rounds(r)))

@@ -84,16 +84,10 @@ pub(crate) struct Plan<'r> {
 
 impl<'r> Plan<'r> {
     pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
-        for (key, is_given) in [
-            ("explain", given.options.explain.is_some()),
-            ("journal", given.options.journal.is_some()),
-        ] {
-            if is_given {
-                return Err(Failure::new(format!(
-                    "{} has no meaning with several runs, only with one a scheduler",
-                    given.name(key)
-                )));
-            }
+        if let Some(name) = given.first_of(&["explain", "journal"]) {
+            return Err(Failure::new(format!(
+                "{name} has no meaning with several runs, only with one a scheduler"
+            )));
         }
         let o = &given.options;
         if output::folder(o)?.is_none() {
@@ -203,13 +197,6 @@ impl<'r> Plan<'r> {
 
 fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
     let o = &given.options;
-    let both = |a: &str, b: &str| {
-        Failure::new(format!(
-            "{} and {} are both given, expected one of them",
-            given.name(a),
-            given.name(b)
-        ))
-    };
     for key in LISTED {
         if o.vary.contains_key(key) {
             return Err(Failure::new(format!(
@@ -221,7 +208,7 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
     let mut axes = Vec::new();
     if let Some(text) = &o.seeds {
         if o.seed.is_some() {
-            return Err(both("seed", "seeds"));
+            return Err(given.both("seed", "seeds"));
         }
         let expected = format!(
             "at most {} different whole numbers, such as 0..9 or 1,2,5",
@@ -263,7 +250,7 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
     }
     if let Some(text) = &o.loads {
         if o.load.is_some() {
-            return Err(both("load", "loads"));
+            return Err(given.both("load", "loads"));
         }
         let expected = format!(
             "at most {} different numbers, such as 1..9, 4..8:0.5 or 2,4,8",
