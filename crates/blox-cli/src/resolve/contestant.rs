@@ -3,8 +3,8 @@
 use super::super::Failure;
 use super::super::config::Given;
 use super::super::failure::Coded;
-use super::world::Tempo;
-use blox_core::registry::{ComponentSpec, Registry, RegistryError};
+use super::world::{Tempo, named};
+use blox_core::registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError, Seeded};
 use blox_core::{Composition, Pipeline, Role};
 use blox_policies::placement::{Consolidated, InOrder};
 
@@ -27,17 +27,11 @@ pub(super) struct Overrides {
 
 impl Overrides {
     pub fn of(given: &Given) -> Result<Self, Failure> {
-        let named = |key: &str, text: &Option<String>| -> Result<Option<ComponentSpec>, Failure> {
-            text.as_deref()
-                .map(|t| t.parse::<ComponentSpec>())
-                .transpose()
-                .map_err(|e| given.because(key, e))
-        };
         let o = &given.options;
         Ok(Overrides {
-            admission: named("admission", &o.admission)?,
-            placement: named("placement", &o.placement)?,
-            cluster: named("cluster-manager", &o.cluster_manager)?,
+            admission: named(given, "admission", o.admission.as_deref())?,
+            placement: named(given, "placement", o.placement.as_deref())?,
+            cluster: named(given, "cluster-manager", o.cluster_manager.as_deref())?,
         })
     }
 
@@ -81,41 +75,30 @@ impl Contestant {
         } else {
             r.schedulers.build(named, seed).map_err(of)?
         };
-        let of = |key: &str, e: RegistryError| match e {
-            RegistryError::BadValue { .. } => Failure::of(e.code(), format!("--{key}: {e}")),
-            e => Failure::new(e),
-        };
         let shared = pipeline.roles_beside(Role::Scheduling);
-        let brought = [
-            ("admission", shared.contains(&Role::Admission)),
-            ("placement", shared.contains(&Role::Placement)),
-            ("cluster-manager", shared.contains(&Role::Cluster)),
-        ];
-        let given = [
-            &overrides.admission,
-            &overrides.placement,
-            &overrides.cluster,
-        ];
-        for ((key, brought), given) in brought.into_iter().zip(given) {
-            if let (true, Some(given)) = (brought, given) {
+        let Overrides {
+            admission,
+            placement,
+            cluster,
+        } = overrides;
+        for (key, role, given) in [
+            ("admission", Role::Admission, admission),
+            ("placement", Role::Placement, placement),
+            ("cluster-manager", Role::Cluster, cluster),
+        ] {
+            if let Some(given) = given.as_ref().filter(|_| shared.contains(&role)) {
                 return Err(Failure::new(format!(
                     "--{key} is `{given}`, which has no meaning with `{label}`: that brings its own"
                 )));
             }
         }
-        if let Some(n) = &overrides.admission {
-            let part = r.admission.build(n, seed).map_err(|e| of("admission", e))?;
+        if let Some(part) = part("admission", admission, &r.admission, seed)? {
             pipeline = pipeline.with_admission(part).map_err(Failure::new)?;
         }
-        if let Some(n) = &overrides.placement {
-            let part = r.placement.build(n, seed).map_err(|e| of("placement", e))?;
+        if let Some(part) = part("placement", placement, &r.placement, seed)? {
             pipeline = pipeline.with_placement(part).map_err(Failure::new)?;
         }
-        if let Some(n) = &overrides.cluster {
-            let part = r
-                .cluster
-                .build(n, seed)
-                .map_err(|e| of("cluster-manager", e))?;
+        if let Some(part) = part("cluster-manager", cluster, &r.cluster, seed)? {
             pipeline = pipeline.with_cluster(part).map_err(Failure::new)?;
         }
         pipeline = match trigger {
@@ -127,7 +110,21 @@ impl Contestant {
     }
 }
 
-fn has<T>(shelf: &blox_core::registry::ComponentRegistry<T>, name: &str) -> bool {
+/// Builds the component that an option names.
+fn part<T: Seeded>(
+    key: &str,
+    named: &Option<ComponentSpec>,
+    shelf: &ComponentRegistry<T>,
+    seed: u64,
+) -> Result<Option<T>, Failure> {
+    let built = named.as_ref().map(|named| shelf.build(named, seed));
+    built.transpose().map_err(|e| match e {
+        RegistryError::BadValue { .. } => Failure::of(e.code(), format!("--{key}: {e}")),
+        e => Failure::new(e),
+    })
+}
+
+fn has<T>(shelf: &ComponentRegistry<T>, name: &str) -> bool {
     shelf.iter().any(|(n, _)| n == name)
 }
 
