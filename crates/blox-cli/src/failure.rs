@@ -3,6 +3,7 @@
 use blox_core::registry::RegistryError;
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// Why a command could not do what it was told.
 #[derive(Clone, Debug)]
@@ -33,6 +34,11 @@ impl Failure {
         Failure::Message { code, text }
     }
 
+    /// An error about an output file or folder.
+    pub fn at(path: &Path, text: impl fmt::Display) -> Self {
+        Failure::of(Code::Output, format!("{}: {text}", path.display()))
+    }
+
     /// The sentence without its code.
     #[cfg_attr(
         not(feature = "cluster"),
@@ -56,73 +62,108 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A family of errors. Codes are stable: a code is never given to another family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
+/// Defines the families of errors: description, name, code, meaning and advice.
+macro_rules! codes {
+    ($($(#[$meta:meta])* $name:ident $code:literal $meaning:literal $advice:literal)*) => {
+        /// A family of errors. Codes are stable: a code is never given to another family.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(
+            not(all(feature = "released", feature = "cluster")),
+            allow(dead_code, reason = "some need a feature")
+        )]
+        pub(super) enum Code {
+            $($(#[$meta])* $name,)*
+        }
+
+        impl Code {
+            /// Every family, by code.
+            pub const ALL: [Code; [$($code),*].len()] = [$(Code::$name),*];
+
+            fn entry(self) -> (&'static str, &'static str, &'static str) {
+                match self {
+                    $(Code::$name => ($code, $meaning, $advice),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
     /// Options and arguments.
-    Usage,
+    Usage "E0101"
+        "An option or argument has a wrong value, is missing, or contradicts another."
+        "Use a value that the message names. `blox COMMAND --help` lists all options."
     /// Output files and folders.
-    Output,
+    Output "E0102"
+        "An output file or folder cannot be written, or would replace what is there."
+        "Name another path, or use `--force` for a folder of earlier results."
     /// A workload file that cannot be read.
-    WorkloadFile,
+    WorkloadFile "E0201"
+        "A workload file cannot be read: it is missing, empty, damaged or no regular file."
+        "Check the path and the permissions. Compress a damaged gzip file again."
     /// A workload file of no known format.
-    Format,
+    Format "E0202"
+        "The format of a workload file is unknown."
+        "Name the format with `--format`, or the columns with `--map`."
     /// Columns of a table.
-    Columns,
+    Columns "E0203"
+        "A table lacks columns, or `--map` is not understood."
+        "Rename the columns, or name them with `--map`."
     /// A row of a workload.
-    Row,
+    Row "E0204"
+        "A row of a workload is no job."
+        "Correct the line. `blox trace check` lists all such lines."
     /// A workload that cannot be made.
-    Workload,
+    Workload "E0205"
+        "A workload cannot be made from its settings or tables."
+        "Use a value that the message names."
     /// A name that is not registered.
-    Name,
+    Name "E0301"
+        "No component has this name."
+        "Use a name that the message lists. `blox policies` lists all names."
     /// A parameter of a component.
-    Parameter,
+    Parameter "E0302"
+        "A parameter of a component is unknown or has a wrong value."
+        "`blox policies NAME` lists the parameters of a component."
     /// Components that make no scheduler.
-    Composition,
+    Composition "E0303"
+        "Components do not make a scheduler together."
+        "Replace the component that the message names."
     /// A description of a cluster.
-    Cluster,
+    Cluster "E0401"
+        "A cluster file or shorthand describes no cluster."
+        "Write `NODESxGPUS`, or correct the line of the file."
     /// A simulation or replay that cannot go on.
-    Simulation,
+    Simulation "E0501"
+        "A simulation or replay cannot go on."
+        "The message names the policy or the job. Run the conformance suite on a policy of your own."
     /// A result folder.
-    Results,
+    Results "E0601"
+        "A folder holds no results, or incomplete results."
+        "Name a folder that was written with `--output-dir`, and run what was interrupted again."
     /// A model of durations or load.
-    Model,
+    Model "E0602"
+        "A model cannot be trained or applied."
+        "Check the log, the target and the features that the message names."
     /// A published case or figure.
-    #[cfg_attr(not(feature = "released"), allow(dead_code, reason = "there is none"))]
-    Released,
+    Released "E0603"
+        "A published case or figure cannot be repeated."
+        "Get the data that the message names, and pass its folder with `--data`."
     /// A request that the scheduler of a cluster refuses.
-    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
-    Request,
+    Request "E0701"
+        "The scheduler of a cluster refuses a request."
+        "`blox queue` and `blox nodes` show jobs and nodes as the scheduler knows them."
     /// A daemon of a cluster.
-    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
-    Daemon,
+    Daemon "E0702"
+        "A daemon of a cluster cannot start, or cannot go on."
+        "Check the address, the state folder and the free space of its disk."
     /// A scheduler that does not answer.
-    Unreachable,
+    Unreachable "E0703"
+        "The scheduler of a cluster does not answer. The exit code is 3."
+        "Check `--at`, the token file, and whether `blox scheduler` runs."
 }
 
 impl Code {
-    /// Every family, by code.
-    pub const ALL: [Code; 18] = [
-        Code::Usage,
-        Code::Output,
-        Code::WorkloadFile,
-        Code::Format,
-        Code::Columns,
-        Code::Row,
-        Code::Workload,
-        Code::Name,
-        Code::Parameter,
-        Code::Composition,
-        Code::Cluster,
-        Code::Simulation,
-        Code::Results,
-        Code::Model,
-        Code::Released,
-        Code::Request,
-        Code::Daemon,
-        Code::Unreachable,
-    ];
-
     /// The code.
     pub fn name(self) -> &'static str {
         self.entry().0
@@ -136,101 +177,6 @@ impl Code {
     /// What to do about it.
     pub fn advice(self) -> &'static str {
         self.entry().2
-    }
-
-    fn entry(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Code::Usage => (
-                "E0101",
-                "An option or argument has a wrong value, is missing, or contradicts another.",
-                "Use a value that the message names. `blox COMMAND --help` lists all options.",
-            ),
-            Code::Output => (
-                "E0102",
-                "An output file or folder cannot be written, or would replace what is there.",
-                "Name another path, or use `--force` for a folder of earlier results.",
-            ),
-            Code::WorkloadFile => (
-                "E0201",
-                "A workload file cannot be read: it is missing, empty, damaged or no regular file.",
-                "Check the path and the permissions. Compress a damaged gzip file again.",
-            ),
-            Code::Format => (
-                "E0202",
-                "The format of a workload file is unknown.",
-                "Name the format with `--format`, or the columns with `--map`.",
-            ),
-            Code::Columns => (
-                "E0203",
-                "A table lacks columns, or `--map` is not understood.",
-                "Rename the columns, or name them with `--map`.",
-            ),
-            Code::Row => (
-                "E0204",
-                "A row of a workload is no job.",
-                "Correct the line. `blox trace check` lists all such lines.",
-            ),
-            Code::Workload => (
-                "E0205",
-                "A workload cannot be made from its settings or tables.",
-                "Use a value that the message names.",
-            ),
-            Code::Name => (
-                "E0301",
-                "No component has this name.",
-                "Use a name that the message lists. `blox policies` lists all names.",
-            ),
-            Code::Parameter => (
-                "E0302",
-                "A parameter of a component is unknown or has a wrong value.",
-                "`blox policies NAME` lists the parameters of a component.",
-            ),
-            Code::Composition => (
-                "E0303",
-                "Components do not make a scheduler together.",
-                "Replace the component that the message names.",
-            ),
-            Code::Cluster => (
-                "E0401",
-                "A cluster file or shorthand describes no cluster.",
-                "Write `NODESxGPUS`, or correct the line of the file.",
-            ),
-            Code::Simulation => (
-                "E0501",
-                "A simulation or replay cannot go on.",
-                "The message names the policy or the job. Run the conformance suite on a policy of your own.",
-            ),
-            Code::Results => (
-                "E0601",
-                "A folder holds no results, or incomplete results.",
-                "Name a folder that was written with `--output-dir`, and run what was interrupted again.",
-            ),
-            Code::Model => (
-                "E0602",
-                "A model cannot be trained or applied.",
-                "Check the log, the target and the features that the message names.",
-            ),
-            Code::Released => (
-                "E0603",
-                "A published case or figure cannot be repeated.",
-                "Get the data that the message names, and pass its folder with `--data`.",
-            ),
-            Code::Request => (
-                "E0701",
-                "The scheduler of a cluster refuses a request.",
-                "`blox queue` and `blox nodes` show jobs and nodes as the scheduler knows them.",
-            ),
-            Code::Daemon => (
-                "E0702",
-                "A daemon of a cluster cannot start, or cannot go on.",
-                "Check the address, the state folder and the free space of its disk.",
-            ),
-            Code::Unreachable => (
-                "E0703",
-                "The scheduler of a cluster does not answer. The exit code is 3.",
-                "Check `--at`, the token file, and whether `blox scheduler` runs.",
-            ),
-        }
     }
 }
 

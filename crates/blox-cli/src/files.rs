@@ -1,6 +1,6 @@
 //! Writes files completely or not at all.
 
-use super::failure::{Code, Failure};
+use super::failure::Failure;
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -18,10 +18,7 @@ pub(super) fn write_whole<E: Error + 'static>(
         while let Some(deeper) = cause.source() {
             cause = deeper;
         }
-        Failure::of(
-            Code::Output,
-            format!("{}: cannot be written: {cause}", path.display()),
-        )
+        Failure::at(path, format!("cannot be written: {cause}"))
     };
     let fill = |to: &Path| -> Result<(), Failure> {
         let mut out = BufWriter::new(File::create(to).map_err(|e| cannot(&e))?);

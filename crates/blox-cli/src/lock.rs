@@ -1,6 +1,6 @@
 //! Locks an output folder against other processes.
 
-use super::failure::{Code, Failure};
+use super::failure::Failure;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -26,22 +26,11 @@ impl Lock {
                 true => "it is a file".to_owned(),
                 false => e.to_string(),
             };
-            Failure::of(
-                Code::Output,
-                format!(
-                    "{}: the output folder cannot be written: {e}",
-                    dir.display()
-                ),
-            )
+            Failure::at(dir, format!("the output folder cannot be written: {e}"))
         })?;
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(Failure::of(
-                Code::Output,
-                format!(
-                    "{}: another process writes here, expected another --output-dir, or to wait for its end",
-                    dir.display()
-                ),
-            ));
+            let text = "another process writes here, expected another --output-dir, or to wait for its end";
+            return Err(Failure::at(dir, text));
         }
         Ok(Lock { path, _file: file })
     }

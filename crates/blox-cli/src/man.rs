@@ -1,7 +1,6 @@
 //! `blox man`: man pages of all commands.
 
 use super::args::Cli;
-use super::failure::Code;
 use super::files::write_whole;
 use super::{Failure, OK, Terminal};
 use clap::CommandFactory;
@@ -10,10 +9,7 @@ use std::path::Path;
 
 /// Writes a page for the program and one for each command that the help lists.
 pub(super) fn run(dir: &Path, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    std::fs::create_dir_all(dir).map_err(|e| {
-        let text = format!("{}: cannot be made: {e}", dir.display());
-        Failure::of(Code::Output, text)
-    })?;
+    std::fs::create_dir_all(dir).map_err(|e| Failure::at(dir, format!("cannot be made: {e}")))?;
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     pages(&program, "blox", dir, terminal)?;

@@ -1,6 +1,6 @@
 //! Writes assignments of GPUs over time into a file.
 
-use super::failure::{Code, Failure};
+use super::failure::Failure;
 use super::files::part_of;
 use blox_sim::results::{AssignmentWriter, SharedSink};
 use std::fs::File;
@@ -18,12 +18,7 @@ impl Assignments {
     /// Creates the file in the folder of a run.
     pub fn create(dir: &Path) -> Result<Self, Failure> {
         let path = dir.join("assignments.csv");
-        let cannot = |e: io::Error| {
-            Failure::of(
-                Code::Output,
-                format!("{}: cannot be written: {e}", path.display()),
-            )
-        };
+        let cannot = |e: io::Error| Failure::at(&path, format!("cannot be written: {e}"));
         std::fs::create_dir_all(dir).map_err(cannot)?;
         let file = File::create(part_of(&path)).map_err(cannot)?;
         let writer = AssignmentWriter::new(BufWriter::new(file));
@@ -45,12 +40,8 @@ impl Assignments {
 
     /// Completes the file.
     pub fn close(self) -> Result<(), Failure> {
-        let cannot = |e: &dyn std::fmt::Display| {
-            Failure::of(
-                Code::Output,
-                format!("{}: cannot be written: {e}", self.path.display()),
-            )
-        };
+        let cannot =
+            |e: &dyn std::fmt::Display| Failure::at(&self.path, format!("cannot be written: {e}"));
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.finish().map_err(|e| cannot(&e))?;
         std::fs::rename(part_of(&self.path), &self.path).map_err(|e| cannot(&e))

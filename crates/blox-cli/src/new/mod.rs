@@ -1,7 +1,6 @@
 //! `blox new`: creates a crate with a custom component.
 
 use super::args::{Kind, NewArgs};
-use super::failure::Code;
 use super::{Failure, OK, Terminal};
 use blox_core::registry::{ComponentRegistry, Registry};
 use blox_sim::registry::World;
@@ -111,14 +110,11 @@ pub(super) fn run(
              than the folder's"
         )));
     }
-    let fails = |path: &Path, e: std::io::Error| {
-        let text = format!("{}: cannot be written: {e}", path.display());
-        Failure::of(Code::Output, text)
-    };
+    let fails =
+        |path: &Path, e: std::io::Error| Failure::at(path, format!("cannot be written: {e}"));
     if dir.exists() && std::fs::read_dir(dir).map_or(true, |mut d| d.next().is_some()) {
         let text = "is there already, expected a new or an empty folder";
-        let text = format!("{}: {text}", dir.display());
-        return Err(Failure::of(Code::Output, text));
+        return Err(Failure::at(dir, text));
     }
     let dependency = dependency();
     let template = template(args.kind);

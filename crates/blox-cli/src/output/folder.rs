@@ -54,12 +54,10 @@ pub(crate) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure>
 
 /// Creates a temporary folder for results that are only drawn.
 pub(crate) fn scratch() -> Result<TempDir, Failure> {
-    let cannot = |e: io::Error| {
-        let dir = std::env::temp_dir();
-        let text = format!("{}: no temporary folder can be made: {e}", dir.display());
-        Failure::of(Code::Output, text)
-    };
-    tempfile::tempdir().map_err(cannot)
+    tempfile::tempdir().map_err(|e| {
+        let text = format!("no temporary folder can be made: {e}");
+        Failure::at(&std::env::temp_dir(), text)
+    })
 }
 
 /// Returns the pictures of `--plot`. A picture that would replace an input is an error.
@@ -71,13 +69,8 @@ pub(crate) fn drawings(experiment: &Experiment<'_>) -> Result<Vec<Drawing>, Fail
         let drawing = Drawing::of(text, folders)?;
         let path = drawing.path();
         if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
-            return Err(Failure::of(
-                Code::Output,
-                format!(
-                    "{}: is read, and the picture would replace it, expected another --plot",
-                    path.display()
-                ),
-            ));
+            let text = "is read, and the picture would replace it, expected another --plot";
+            return Err(Failure::at(path, text));
         }
         list.push(drawing);
     }
@@ -118,13 +111,10 @@ pub(crate) fn spare<'a>(
     }
     match replaced {
         None => Ok(()),
-        Some(file) => Err(Failure::of(
-            Code::Output,
-            format!(
-                "{}: is read, and the results would replace it, expected another --output-dir",
-                file.display()
-            ),
-        )),
+        Some(file) => {
+            let text = "is read, and the results would replace it, expected another --output-dir";
+            Err(Failure::at(file, text))
+        }
     }
 }
 
@@ -148,27 +138,15 @@ pub(crate) fn prepare(dir: &Path, force: bool) -> Result<Lock, Failure> {
 
 /// Does the same as [`prepare`], for a caller that holds the lock.
 pub(crate) fn clear(dir: &Path, force: bool) -> Result<(), Failure> {
-    let cannot = |e: io::Error| {
-        Failure::of(
-            Code::Output,
-            format!(
-                "{}: the output folder cannot be written: {e}",
-                dir.display()
-            ),
-        )
-    };
+    let cannot =
+        |e: io::Error| Failure::at(dir, format!("the output folder cannot be written: {e}"));
     let mut full = false;
     for entry in std::fs::read_dir(dir).map_err(cannot)? {
         full |= entry.map_err(cannot)?.file_name() != LOCK;
     }
     if full && !force {
-        return Err(Failure::of(
-            Code::Output,
-            format!(
-                "{}: the output folder is not empty, expected a new one, or --force",
-                dir.display()
-            ),
-        ));
+        let text = "the output folder is not empty, expected a new one, or --force";
+        return Err(Failure::at(dir, text));
     }
     leftovers::clear(dir)
 }
@@ -181,12 +159,7 @@ pub(crate) fn write_run(
     experiment: &Experiment<'_>,
 ) -> Result<(), Failure> {
     let dir = dir.join(folder);
-    std::fs::create_dir_all(&dir).map_err(|e| {
-        Failure::of(
-            Code::Output,
-            format!("{}: cannot be made: {e}", dir.display()),
-        )
-    })?;
+    std::fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, format!("cannot be made: {e}")))?;
     let o = &experiment.options;
     // A file of an earlier run must not be mistaken for a new one.
     for (file, asked) in [

@@ -1,7 +1,6 @@
 //! Journals, one for each scheduler.
 
 use super::super::Failure;
-use super::super::failure::Code;
 use super::super::resolve::Experiment;
 use super::folder::resolved;
 use blox_core::input::Input;
@@ -35,8 +34,7 @@ impl SharedJournal {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    let text = format!("{}: cannot be written: {error}", path.display());
-    Failure::of(Code::Output, text)
+    Failure::at(path, format!("cannot be written: {error}"))
 }
 
 impl Journal for SharedJournal {
@@ -83,14 +81,13 @@ pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf
         .collect();
     let files = resolved(&experiment.files);
     for path in list.iter().flatten() {
-        let shown = path.display();
         if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
             let text = "is read, and the journal would replace it, expected another --journal";
-            return Err(Failure::of(Code::Output, format!("{shown}: {text}")));
+            return Err(Failure::at(path, text));
         }
         if path.is_file() && !o.force {
             let text = "is there already, expected a new file for the journal, or --force";
-            return Err(Failure::of(Code::Output, format!("{shown}: {text}")));
+            return Err(Failure::at(path, text));
         }
     }
     Ok(list)

@@ -110,15 +110,14 @@ impl OutArgs {
     fn target(&self) -> Result<Target<'_>, Failure> {
         let file = self.output.as_deref();
         if let Some(path) = file {
-            let shown = path.display();
             match std::fs::metadata(path) {
                 Ok(meta) if meta.is_dir() => {
                     let text = "is a directory, expected the name of a file";
-                    return Err(Failure::of(Code::Output, format!("{shown}: {text}")));
+                    return Err(Failure::at(path, text));
                 }
                 Ok(meta) if meta.is_file() && !self.force => {
                     let text = "is there already, expected a new file, or --force";
-                    return Err(Failure::of(Code::Output, format!("{shown}: {text}")));
+                    return Err(Failure::at(path, text));
                 }
                 _ => {}
             }
