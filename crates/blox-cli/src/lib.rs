@@ -29,6 +29,7 @@ mod args;
 mod cluster;
 mod config;
 mod estimate;
+mod execute;
 mod explain;
 mod failure;
 mod files;
@@ -98,6 +99,21 @@ struct Terminal<'a> {
     err: &'a mut dyn Write,
     /// True in a process with an interactive user: it may show progress and handle Ctrl-C.
     interactive: bool,
+}
+
+impl Terminal<'_> {
+    /// Prints results.
+    fn print(&mut self, text: &str) -> Result<(), Failure> {
+        self.out.write_all(text.as_bytes())?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Prints notices, a line each.
+    fn notices<'a>(&mut self, notices: impl IntoIterator<Item = &'a String>) {
+        for notice in notices {
+            let _ = writeln!(self.err, "notice: {notice}");
+        }
+    }
 }
 
 /// Runs the command line of this process with the policies of a registry.

@@ -1,30 +1,21 @@
-//! `simulate` and `compare`: runs all schedulers on the same jobs, in parallel on the available
-//! cores.
+//! `simulate` and `compare`: runs all schedulers on the same jobs.
 
 use super::config::Given;
-use super::failure::Coded;
+use super::execute::{Task, execute, now, tell_time};
 use super::grid::Form;
-use super::losses::{self, IdleActions, Lost};
 use super::output::{self, OutputFormat, SharedJournal};
 use super::plot::Drawing;
-use super::progress::{Progress, Shows};
+use super::progress::Shows;
 use super::recording::Assignments;
 use super::resolve::Experiment;
 use super::result::Run;
-use super::{Failure, INTERRUPTED, OK, Terminal, plot, pool, table};
+use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
 use blox_core::JobId;
-use blox_core::journal::Journal;
-use blox_core::registry::{ComponentSpec, Registry};
-use blox_sim::fairness::FairTimes;
-use blox_sim::results::{Fairness, SharedSink};
-use blox_sim::workload::{Limited, Workload};
-use blox_sim::{Ended, SimError, Watch};
+use blox_core::registry::Registry;
+use blox_sim::Ended;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 pub(super) fn simulate(
     registry: &Registry,
@@ -58,12 +49,13 @@ pub(super) fn simulate(
         None => None,
     };
     let journals = output::open_journals(journals)?;
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "wall time for the user, never for a decision"
-    )]
-    let start = std::time::Instant::now();
-    let runs = run_all(&experiment, &journals, explained, terminal.interactive)?;
+    let start = now();
+    let runs = run_all(
+        &experiment,
+        journals.clone(),
+        explained,
+        terminal.interactive,
+    )?;
     // After an interruption, some runs may not have started.
     let done: Vec<&Run> = runs.iter().flatten().map(|(run, _)| run).collect();
     let interrupted =
@@ -93,8 +85,7 @@ pub(super) fn simulate(
         OutputFormat::Table => table::render(&experiment, &done, explained, terminal.form),
         OutputFormat::Markdown => table::render(&experiment, &done, explained, Form::Markdown),
     };
-    terminal.out.write_all(text.as_bytes())?;
-    terminal.out.flush()?;
+    terminal.print(&text)?;
     if let (OutputFormat::Csv, Some(id)) = (format, explained) {
         // A table has no place for it; JSON has a field.
         let _ = terminal.err.write_all(table::stories(id, &done).as_bytes());
@@ -104,12 +95,9 @@ pub(super) fn simulate(
         (false, true) => table::notices(&experiment, &done),
         (false, false) => Vec::new(),
     };
-    for notice in notices {
-        let _ = writeln!(terminal.err, "notice: {notice}");
-    }
+    terminal.notices(&notices);
     kept?;
     if !o.quiet {
-        let took = human_duration(start.elapsed());
         let mut places = match &o.output_dir {
             Some(dir) if scratch.is_none() => format!(", results in {}", dir.display()),
             _ => String::new(),
@@ -119,7 +107,7 @@ pub(super) fn simulate(
                 let _ = write!(places, ", picture in {}", drawing.path().display());
             }
         }
-        let _ = writeln!(terminal.err, "wall time {took}{places}");
+        tell_time(start, &places, terminal);
     }
     if interrupted {
         let _ = writeln!(
@@ -161,15 +149,6 @@ fn never_came(id: JobId, run: &Run) -> Result<(), Failure> {
     )))
 }
 
-pub(super) fn human_duration(d: Duration) -> String {
-    let s = d.as_secs_f64();
-    // Times that round to a minute are shown in minutes.
-    match s.round() as u64 {
-        whole if s >= 59.995 => format!("{} min {} s", whole / 60, whole % 60),
-        _ => format!("{s:.2} s"),
-    }
-}
-
 /// A run, and the result of writing its files.
 type Written = (Run, Result<(), Failure>);
 
@@ -177,117 +156,39 @@ type Written = (Run, Result<(), Failure>);
 /// prevented.
 fn run_all(
     experiment: &Experiment<'_>,
-    journals: &[Option<SharedJournal>],
+    journals: Vec<Option<SharedJournal>>,
     explained: Option<JobId>,
     interactive: bool,
 ) -> Result<Vec<Option<Written>>, Failure> {
-    let watches: Vec<Arc<Watch>> = experiment
-        .contestants
-        .iter()
-        .map(|_| Arc::default())
-        .collect();
-    let shows = match experiment.options.quiet {
+    let o = &experiment.options;
+    let contestants = &experiment.contestants;
+    let recorded = o.output_dir.as_ref().filter(|_| o.assignments || o.plots);
+    let task = |(contestant, journal): (usize, Option<SharedJournal>)| Task {
+        experiment,
+        contestant,
+        assignments: recorded.map(|dir| dir.join(&contestants[contestant].folder)),
+        journal,
+        explained,
+    };
+    let tasks: Vec<Task<'_>> = journals.into_iter().enumerate().map(task).collect();
+    let shows = match o.quiet {
         true => Shows::Nothing,
         false => Shows::Jobs {
-            labels: experiment
-                .contestants
-                .iter()
-                .map(|c| c.label.clone())
-                .collect(),
+            labels: contestants.iter().map(|c| c.label.clone()).collect(),
             total: experiment.expected_jobs,
         },
     };
-    let progress = Progress::start(shows, &watches, interactive);
-    let results = pool::each(&watches, experiment.threads, |i, watch| {
-        let o = &experiment.options;
-        let assignments = match &o.output_dir {
-            Some(dir) if o.assignments || o.plots => Some(Assignments::create(
-                &dir.join(&experiment.contestants[i].folder),
-            )?),
-            _ => None,
-        };
-        let sink = assignments.as_ref().map(Assignments::sink);
-        let run = run_one(experiment, i, &journals[i], explained, watch, sink)?;
+    execute(&tasks, experiment.threads, shows, interactive, |i, done| {
+        let (run, assignments) = done?;
         if let Some(why) = run.nothing_measured(experiment) {
             return Err(Failure::new(why));
         }
         let write = |dir: &PathBuf| {
             // Written immediately, because a long comparison may be interrupted.
-            output::write_run(dir, &experiment.contestants[i].folder, &run, experiment)?;
+            output::write_run(dir, &contestants[i].folder, &run, experiment)?;
             assignments.map_or(Ok(()), Assignments::close)
         };
         let written = o.output_dir.as_ref().map_or(Ok(()), write);
         Ok((run, written))
-    });
-    progress.finish();
-    results
-}
-
-/// Runs one scheduler.
-pub(super) fn run_one(
-    experiment: &Experiment<'_>,
-    i: usize,
-    journal: &Option<SharedJournal>,
-    explained: Option<JobId>,
-    watch: &Arc<Watch>,
-    assignments: Option<SharedSink>,
-) -> Result<Run, Failure> {
-    let scheduler = experiment.pipeline(i)?;
-    let period_s = scheduler.trigger().period().map(|p| p.secs());
-    let workload = experiment.workload()?;
-    let label = workload.describe();
-    let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
-    let journal = journal
-        .as_ref()
-        .map(|j| Box::new(j.clone()) as Box<dyn Journal>);
-    let fair = experiment.options.fairness.then(|| {
-        let simulation = experiment.simulation(i)?;
-        Ok::<_, Failure>(FairTimes::of(&simulation, &scheduler).watched_by(Arc::clone(watch)))
-    });
-    let fair = fair.transpose()?;
-    let failed = |e: SimError| {
-        let label = &experiment.contestants[i].label;
-        Failure::of(e.code(), format!("{label}: {e}"))
-    };
-    let mut report = experiment
-        .simulation(i)?
-        .assignments_to(assignments)
-        .explain(explained)
-        .watched_by(Arc::clone(watch))
-        .run_journaled(scheduler, &mut workload, journal)
-        .map_err(failed)?;
-    if let Some(mut fair) = fair {
-        let mut jobs = experiment.workload()?;
-        fair.judge(&mut *jobs, &mut report.jobs).map_err(failed)?;
-        report.summary.fairness = Fairness::of(&report.jobs);
-        if watch.stop.load(Ordering::Relaxed) {
-            report.ended = Ended::Interrupted;
-        }
-    }
-    let names = experiment.collectors.iter().map(ComponentSpec::to_string);
-    Ok(Run {
-        collected: names.zip(report.collected.figures()).collect(),
-        notices: workload.notices().iter().map(|n| n.to_string()).collect(),
-        lost: Lost {
-            input: losses::of_input(workload.notices()),
-            idle_actions: IdleActions::of(&report),
-        },
-        report,
-        workload: label,
-        period_s,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_minute_has_sixty_seconds() {
-        let text = |s| human_duration(Duration::from_secs_f64(s));
-        assert_eq!(text(59.5), "59.50 s");
-        assert_eq!(text(59.996), "1 min 0 s");
-        assert_eq!(text(60.2), "1 min 0 s");
-        assert_eq!(text(119.7), "2 min 0 s");
-    }
 }

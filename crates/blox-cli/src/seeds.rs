@@ -5,10 +5,12 @@
 //! over seeds). Differences between seeds alone, such as a heavier load, do not widen them.
 
 use super::config::Given;
+use super::execute::{now, tell_time};
 use super::grid::{self, Form, Grid, decimal, number_of};
 use super::losses::{self, IdleActions, Lost};
 use super::output::{self, OutputFormat};
-use super::run::human_duration;
+use super::resolve::Experiment;
+use super::result::Run;
 use super::sweep::plan::Plan;
 use super::sweep::{self, CONFIDENCE};
 use super::table;
@@ -17,7 +19,6 @@ use blox_core::registry::Registry;
 use blox_sim::results::COLUMNS;
 use blox_sim::results::statistics::{Estimate, Paired};
 use serde_json::{Map, Value, json};
-use std::sync::{Mutex, PoisonError};
 
 /// Data of a run that is kept for the comparison.
 struct Kept {
@@ -34,6 +35,25 @@ struct Kept {
     workload: String,
     /// Reason if no job was measured.
     nothing_measured: Option<String>,
+}
+
+impl Kept {
+    fn of(run: Run, experiment: &Experiment<'_>) -> Result<Self, Failure> {
+        let measured = run.report.jobs.iter().filter(|j| j.measured);
+        Ok(Kept {
+            seed: experiment.seed,
+            figures: output::figures(&run, experiment)?,
+            times: measured
+                .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
+                .collect(),
+            notices: table::about_runs(experiment, &[&run]),
+            ended_early: table::ended_by_scheduler(&run),
+            resized: run.report.resized,
+            nothing_measured: run.nothing_measured(experiment),
+            lost: run.lost,
+            workload: run.workload,
+        })
+    }
 }
 
 /// Results of a scheduler over all seeds.
@@ -70,7 +90,7 @@ pub(super) fn compare(
     given: Given,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let start = sweep::now();
+    let start = now();
     let format = OutputFormat::of(&given)?;
     if let Some(name) = given.first_of(&[
         "output-dir",
@@ -90,43 +110,19 @@ pub(super) fn compare(
     }
     let plan = Plan::of(given, registry)?;
     let todo: Vec<usize> = (0..plan.runs.len()).collect();
-    let slots: Mutex<Vec<Option<Result<Kept, String>>>> =
-        Mutex::new(todo.iter().map(|_| None).collect());
-    sweep::run_all(&plan, &todo, terminal.interactive, |i, result| {
+    let kept = sweep::run_all(&plan, &todo, terminal.interactive, |i, result| {
         let experiment = &plan.cells[plan.runs[i].cell].experiment;
-        let kept = match result {
-            Ok(run) => {
-                let figures = match output::figures(&run, experiment)? {
-                    Value::Object(figures) => figures,
-                    _ => Map::new(),
-                };
-                let measured = run.report.jobs.iter().filter(|j| j.measured);
-                Ok(Kept {
-                    seed: experiment.seed,
-                    figures,
-                    times: measured
-                        .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
-                        .collect(),
-                    notices: table::about_runs(experiment, &[&run]),
-                    ended_early: table::ended_by_scheduler(&run),
-                    resized: run.report.resized,
-                    nothing_measured: run.nothing_measured(experiment),
-                    lost: run.lost,
-                    workload: run.workload,
-                })
-            }
+        Ok(match result {
+            Ok(run) => Ok(Kept::of(run, experiment)?),
             Err(why) => Err(why),
-        };
-        slots.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(kept);
-        Ok(())
+        })
     })?;
-    let slots = slots.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if let Some(why) = slots.iter().flatten().find_map(|s| s.as_ref().err()) {
+    if let Some(why) = kept.iter().flatten().find_map(|k| k.as_ref().err()) {
         return Err(Failure::new(why));
     }
-    let kept: Vec<Option<&Kept>> = slots
+    let kept: Vec<Option<&Kept>> = kept
         .iter()
-        .map(|s| s.as_ref().and_then(|s| s.as_ref().ok()))
+        .map(|k| k.as_ref().and_then(|k| k.as_ref().ok()))
         .collect();
     // Only seeds with runs of all schedulers; an interruption may leave others incomplete.
     let width = plan.schedulers.len();
@@ -154,19 +150,15 @@ pub(super) fn compare(
         OutputFormat::Csv => csv(&entries)?,
         OutputFormat::Json => output::pretty_text(&json(&plan, &entries, &left_out))?,
     };
-    terminal.out.write_all(text.as_bytes())?;
-    terminal.out.flush()?;
+    terminal.print(&text)?;
     let notices = match (plan.base.quiet, format.is_data()) {
         (true, _) => lost(&plan, &entries),
         (false, true) => notices(&plan, &entries, &left_out),
         (false, false) => Vec::new(),
     };
-    for notice in notices {
-        let _ = writeln!(terminal.err, "notice: {notice}");
-    }
+    terminal.notices(&notices);
     if !plan.base.quiet {
-        let took = human_duration(start.elapsed());
-        let _ = writeln!(terminal.err, "wall time {took}");
+        tell_time(start, "", terminal);
     }
     if interrupted {
         let _ = writeln!(

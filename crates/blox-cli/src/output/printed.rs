@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+/// Named values.
+type Fields = serde_json::Map<String, Value>;
+
 /// Content of `summary.json`, and of an element of the `--json` output.
 #[derive(Serialize)]
 pub(super) struct Figures<'a> {
@@ -73,8 +76,11 @@ pub(crate) fn reasons(report: &Report, rejected: bool) -> BTreeMap<&str, u64> {
 }
 
 /// Returns the content of `summary.json`.
-pub(crate) fn figures(run: &Run, experiment: &Experiment<'_>) -> Result<Value, Failure> {
-    serde_json::to_value(Figures::of(run, experiment)).map_err(Failure::new)
+pub(crate) fn figures(run: &Run, experiment: &Experiment<'_>) -> Result<Fields, Failure> {
+    match serde_json::to_value(Figures::of(run, experiment)).map_err(Failure::new)? {
+        Value::Object(figures) => Ok(figures),
+        _ => Ok(Fields::new()),
+    }
 }
 
 /// Returns the output of `--output-format json`: an object for `simulate`, a list of objects for
@@ -127,7 +133,7 @@ pub(crate) fn csv(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<String, 
 }
 
 /// Turns the figures of collectors into columns `COLLECTOR_FIGURE`, and returns the column names.
-pub(crate) fn flatten_collected(row: &mut serde_json::Map<String, Value>) -> Vec<String> {
+pub(crate) fn flatten_collected(row: &mut Fields) -> Vec<String> {
     let mut columns = Vec::new();
     let Some(Value::Object(collectors)) = row.remove("collected") else {
         return columns;
@@ -147,11 +153,7 @@ pub(crate) fn flatten_collected(row: &mut serde_json::Map<String, Value>) -> Vec
 
 /// Turns an object in each row into columns with the keys of an example, and returns the column
 /// names.
-fn flatten(
-    rows: &mut [serde_json::Map<String, Value>],
-    name: &str,
-    example: &Value,
-) -> Vec<String> {
+fn flatten(rows: &mut [Fields], name: &str, example: &Value) -> Vec<String> {
     let column = |key: &String| format!("{name}_{key}");
     for row in rows {
         if let Some(Value::Object(parts)) = row.remove(name) {
@@ -163,16 +165,11 @@ fn flatten(
 }
 
 /// Returns the figures of each run, with the comparison to the baseline.
-fn compared(
-    experiment: &Experiment<'_>,
-    runs: &[&Run],
-) -> Result<Vec<serde_json::Map<String, Value>>, Failure> {
+fn compared(experiment: &Experiment<'_>, runs: &[&Run]) -> Result<Vec<Fields>, Failure> {
     let base = super::super::table::base(experiment, runs);
     let mut list = Vec::new();
     for run in runs {
-        let Value::Object(mut fields) = figures(run, experiment)? else {
-            continue;
-        };
+        let mut fields = figures(run, experiment)?;
         if let (true, Some(base)) = (experiment.compares, base) {
             let (s, b) = (&run.report.summary, &base.report.summary);
             if b.avg_jct_s > 0.0 {

@@ -41,9 +41,7 @@ pub(super) fn run(
     let quiet = experiment.options.quiet;
     // A trace is already checked. Other notices follow at the end.
     let first = losses::shown(workload.notices(), quiet);
-    for notice in first.iter().chain(&losses::of_settings(&experiment)) {
-        let _ = writeln!(terminal.err, "notice: {notice}");
-    }
+    terminal.notices(first.iter().chain(&losses::of_settings(&experiment)));
     let stepper = Stepper::new(
         &experiment.simulation(0)?,
         experiment.pipeline(0)?,
@@ -95,9 +93,7 @@ pub(super) fn run(
     }
     let mut later = losses::shown(workload.notices(), quiet);
     later.retain(|notice| !first.contains(notice));
-    for notice in later {
-        let _ = writeln!(terminal.err, "notice: {notice}");
-    }
+    terminal.notices(&later);
     Ok(OK)
 }
 

@@ -5,21 +5,20 @@ mod store;
 mod values;
 
 use super::config::Given;
+use super::execute::{Task, execute, now, tell_time};
 use super::grid::{Form, Grid, decimal, whole};
 use super::losses::{self, IdleActions, Lost};
 use super::output::{self, OutputFormat};
-use super::progress::{Progress, Shows};
+use super::progress::Shows;
 use super::recording::Assignments;
 use super::result::Run;
-use super::run;
-use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, pool, table};
+use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, table};
 use blox_core::registry::Registry;
+use blox_sim::Ended;
 use blox_sim::results::statistics::Estimate;
-use blox_sim::{Ended, Watch};
 use plan::Plan;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 pub(super) use store::{INDEX, TABLE};
@@ -78,11 +77,8 @@ pub(super) fn sweep(
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
                 }
-                let row = match output::figures(&done, experiment)? {
-                    Value::Object(figures) => store::row(&plan, run, figures),
-                    _ => Map::new(),
-                };
-                (Ok(row), done.lost)
+                let figures = output::figures(&done, experiment)?;
+                (Ok(store::row(&plan, run, figures)), done.lost)
             }
             Err(why) => (Err(why), Lost::default()),
         };
@@ -118,8 +114,7 @@ pub(super) fn sweep(
         OutputFormat::Table => render(&plan, &rows, terminal.form),
         OutputFormat::Markdown => render(&plan, &rows, Form::Markdown),
     };
-    terminal.out.write_all(text.as_bytes())?;
-    terminal.out.flush()?;
+    terminal.print(&text)?;
     report(&plan, &rows, &lost, start, terminal);
     Ok(match (missing, failed) {
         (0, 0) => OK,
@@ -128,55 +123,48 @@ pub(super) fn sweep(
     })
 }
 
-/// Executes the given runs. Calls `finish` with the results of each, or with an error message.
-/// Interrupted runs are left out.
-pub(super) fn run_all(
+/// Executes the given runs, and returns the values of `finish`. It gets the results of each run, or
+/// an error message. The value is `None` for an interrupted run.
+pub(super) fn run_all<T: Send>(
     plan: &Plan<'_>,
     todo: &[usize],
     interactive: bool,
-    finish: impl Fn(usize, Result<Run, String>) -> Result<(), Failure> + Sync,
-) -> Result<(), Failure> {
-    let watches: Vec<Arc<Watch>> = todo.iter().map(|_| Arc::default()).collect();
-    let done = Arc::new(AtomicU64::new(0));
+    finish: impl Fn(usize, Result<Run, String>) -> Result<T, Failure> + Sync,
+) -> Result<Vec<Option<T>>, Failure> {
+    let task = |i: &usize| {
+        let planned = &plan.runs[*i];
+        Task {
+            experiment: &plan.cells[planned.cell].experiment,
+            contestant: planned.contestant,
+            assignments: plan.folder(planned).filter(|_| plan.base.assignments),
+            journal: None,
+            explained: None,
+        }
+    };
+    let tasks: Vec<Task<'_>> = todo.iter().map(task).collect();
     let shows = match plan.base.quiet {
         true => Shows::Nothing,
         false => Shows::Runs {
-            done: Arc::clone(&done),
+            done: Arc::default(),
             total: todo.len() as u64,
         },
     };
-    let progress = Progress::start(shows, &watches, interactive);
-    let result = pool::each(&watches, plan.threads, |i, watch| {
-        let planned = &plan.runs[todo[i]];
-        let experiment = &plan.cells[planned.cell].experiment;
-        let assignments = match plan.folder(planned) {
-            Some(dir) if plan.base.assignments => Some(Assignments::create(&dir)?),
-            _ => None,
-        };
-        let sink = assignments.as_ref().map(Assignments::sink);
-        let ran = run::run_one(experiment, planned.contestant, &None, None, watch, sink);
-        let result = match ran {
-            Ok(run) if run.report.ended == Ended::Interrupted => {
-                if let Some(assignments) = assignments {
-                    assignments.discard();
-                }
-                return Ok(());
+    let results = execute(&tasks, plan.threads, shows, interactive, |i, done| {
+        let result = match done {
+            Ok((run, assignments)) if run.report.ended == Ended::Interrupted => {
+                assignments.map(Assignments::discard);
+                return Ok(None);
             }
-            Ok(run) => {
-                if let Some(assignments) = assignments {
-                    assignments.close()?;
-                }
+            Ok((run, assignments)) => {
+                assignments.map_or(Ok(()), Assignments::close)?;
                 Ok(run)
             }
             Err(Failure::Message { text, code }) => Err(format!("{text} [{code}]")),
             Err(other) => return Err(other),
         };
-        finish(todo[i], result)?;
-        done.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    });
-    progress.finish();
-    result.map(|_| ())
+        finish(todo[i], result).map(Some)
+    })?;
+    Ok(results.into_iter().map(Option::flatten).collect())
 }
 
 /// Prints notes about the whole sweep for users.
@@ -192,9 +180,7 @@ fn report(
             let _ = writeln!(terminal.err, "error: run {}: {why}", run.name);
         }
     }
-    for notice in notices(plan, rows, lost) {
-        let _ = writeln!(terminal.err, "notice: {notice}");
-    }
+    terminal.notices(&notices(plan, rows, lost));
     let finished = finished_rows(rows).count();
     if rows.iter().any(Option::is_none) {
         let again = match &plan.base.output_dir {
@@ -209,16 +195,11 @@ fn report(
         );
     } else if !plan.base.quiet {
         if seeds_are_alike(&groups(plan, rows)) {
-            let _ = writeln!(terminal.err, "notice: {}", super::seeds::ALIKE);
+            terminal.notices(&[super::seeds::ALIKE.to_owned()]);
         }
         let dir = plan.base.output_dir.as_ref();
         let dir = dir.map(|d| format!(", results in {}", d.display()));
-        let _ = writeln!(
-            terminal.err,
-            "wall time {}{}",
-            run::human_duration(start.elapsed()),
-            dir.unwrap_or_default()
-        );
+        tell_time(start, &dir.unwrap_or_default(), terminal);
     }
 }
 
@@ -379,12 +360,4 @@ pub(super) fn estimate(rows: &[&Map<String, Value>], key: &str) -> Estimate {
         half_width: None,
         n: 0,
     })
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "wall time for the user, never for a decision"
-)]
-pub(super) fn now() -> Instant {
-    Instant::now()
 }

@@ -164,9 +164,7 @@ impl Target<'_> {
                 String::new()
             }
         };
-        for notice in losses::shown(&notices, self.quiet) {
-            let _ = writeln!(terminal.err, "notice: {notice}");
-        }
+        terminal.notices(&losses::shown(&notices, self.quiet));
         if !self.quiet {
             let _ = writeln!(terminal.err, "{} written{into}", number_of(count, "job"));
         }
