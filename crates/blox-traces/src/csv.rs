@@ -35,70 +35,54 @@ use blox_core::SortedMap;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
+use serde::de::DeserializeOwned;
 
 mod write;
 
 pub use write::{Columns, CsvWriter, write_csv};
 
-/// The columns in the order in which they are written.
-const COLUMNS: [&str; 25] = [
-    "job_id",
-    "submit_s",
-    "gpus",
-    "duration_s",
-    "iterations",
-    "rate_per_s",
-    "user",
-    "virtual_cluster",
-    "group",
-    "priority",
-    "model",
-    "batch_size",
-    "cpus",
-    "memory_gib",
-    "deadline_s",
-    "class",
-    "levels",
-    "rates",
-    "gpu_types",
-    "user_estimate_s",
-    "command",
-    "attributes",
-    "sensitivity",
-    "loss",
-    "communication",
-];
-const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
+/// Defines the columns in the order in which they are written.
+macro_rules! columns {
+    ($($column:ident $name:literal)*) => {
+        const COLUMNS: [&str; [$($name),*].len()] = [$($name),*];
 
-/// Index of a column in [`COLUMNS`].
-#[derive(Clone, Copy)]
-enum Col {
-    JobId,
-    Submit,
-    Gpus,
-    Duration,
-    Iterations,
-    Rate,
-    User,
-    VirtualCluster,
-    Group,
-    Priority,
-    Model,
-    BatchSize,
-    Cpus,
-    MemoryGib,
-    Deadline,
-    Class,
-    Levels,
-    Rates,
-    GpuTypes,
-    UserEstimate,
-    Command,
-    Attributes,
-    Sensitivity,
-    Loss,
-    Communication,
+        /// Index of a column in [`COLUMNS`].
+        #[derive(Clone, Copy)]
+        enum Col {
+            $($column,)*
+        }
+    };
 }
+
+columns! {
+    JobId "job_id"
+    Submit "submit_s"
+    Gpus "gpus"
+    Duration "duration_s"
+    Iterations "iterations"
+    Rate "rate_per_s"
+    User "user"
+    VirtualCluster "virtual_cluster"
+    Group "group"
+    Priority "priority"
+    Model "model"
+    BatchSize "batch_size"
+    Cpus "cpus"
+    MemoryGib "memory_gib"
+    Deadline "deadline_s"
+    Class "class"
+    Levels "levels"
+    Rates "rates"
+    GpuTypes "gpu_types"
+    UserEstimate "user_estimate_s"
+    Command "command"
+    Attributes "attributes"
+    Sensitivity "sensitivity"
+    Loss "loss"
+    Communication "communication"
+}
+
+const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
 
 /// The columns of a file.
 struct Found {
@@ -219,94 +203,74 @@ impl CsvRow<'_> {
     }
 
     fn extras(&mut self) -> Result<Extras, WorkloadError> {
+        let amount = "a number of at least 0";
+        let deadlines = "SECONDS or SECONDS:VALUE, joined by `;`, the earliest first";
+        let levels = "ascending counts of at least 1, joined by `;`";
+        let rates = "a number of at least 0 a level, joined by `;`";
+        let class = |t: &str| match t.trim() {
+            "guaranteed" => Some(ServiceClass::Guaranteed),
+            "best-effort" => Some(ServiceClass::BestEffort),
+            _ => None,
+        };
+        let gpu_types = |t: &str| match t.starts_with('[') {
+            true => serde_json::from_str(t).ok(),
+            false => list(t, |name| Some(Name::from(name))),
+        };
+        let share = |x| (0.0..1.0).contains(&x);
         Ok(Extras {
             model: self.name(Col::Model),
             group: self.name(Col::Group),
             batch_size: self.parse(Col::BatchSize, "a whole number of at least 0", |t| {
                 t.trim().parse().ok()
             })?,
-            cpus: self
-                .number(Col::Cpus, not_negative, "a number of at least 0")?
-                .unwrap_or(0.0),
+            cpus: self.number(Col::Cpus, not_negative, amount)?.unwrap_or(0.0),
             memory_gib: self
-                .number(Col::MemoryGib, not_negative, "a number of at least 0")?
+                .number(Col::MemoryGib, not_negative, amount)?
                 .unwrap_or(0.0),
             deadlines: self
-                .parse(
-                    Col::Deadline,
-                    "SECONDS or SECONDS:VALUE, joined by `;`, the earliest first",
-                    |t| {
-                        let all: Option<Vec<_>> = t.split(';').map(parse_deadline).collect();
-                        all.filter(|all| all.is_sorted_by_key(|d| d.at))
-                    },
-                )?
+                .parse(Col::Deadline, deadlines, |t| {
+                    list(t, parse_deadline).filter(|all| all.is_sorted_by_key(|d| d.at))
+                })?
                 .unwrap_or_default(),
             class: self
-                .parse(Col::Class, "guaranteed or best-effort", |t| {
-                    match t.trim() {
-                        "guaranteed" => Some(ServiceClass::Guaranteed),
-                        "best-effort" => Some(ServiceClass::BestEffort),
-                        _ => None,
-                    }
-                })?
+                .parse(Col::Class, "guaranteed or best-effort", class)?
                 .unwrap_or_default(),
             levels: self
-                .parse(
-                    Col::Levels,
-                    "ascending counts of at least 1, joined by `;`",
-                    |t| {
-                        let levels: Option<Vec<_>> = t
-                            .split(';')
-                            .map(|n| n.trim().parse().ok().map(GpuCount))
-                            .collect();
-                        levels.filter(|l| l.is_sorted() && l.first() != Some(&GpuCount::ZERO))
-                    },
-                )?
+                .parse(Col::Levels, levels, |t| {
+                    list(t, |n| n.parse().ok().map(GpuCount))
+                        .filter(|l| l.is_sorted() && l.first() != Some(&GpuCount::ZERO))
+                })?
                 .unwrap_or_default(),
             rates: self
-                .parse(
-                    Col::Rates,
-                    "a number of at least 0 a level, joined by `;`",
-                    |t| {
-                        let rates: Option<Vec<f64>> =
-                            t.split(';').map(|r| r.trim().parse().ok()).collect();
-                        rates.filter(|r| r.iter().all(|r| r.is_finite() && *r >= 0.0))
-                    },
-                )?
+                .parse(Col::Rates, rates, |t| {
+                    list(t, |r| r.parse().ok())
+                        .filter(|all| all.iter().all(|r: &f64| r.is_finite() && *r >= 0.0))
+                })?
                 .unwrap_or_default(),
             gpu_types: self
-                .parse(Col::GpuTypes, "names joined by `;`, or a JSON array", |t| {
-                    if t.starts_with('[') {
-                        return serde_json::from_str(t).ok();
-                    }
-                    Some(t.split(';').map(|name| Name::from(name.trim())).collect())
-                })?
+                .parse(
+                    Col::GpuTypes,
+                    "names joined by `;`, or a JSON array",
+                    gpu_types,
+                )?
                 .unwrap_or_default(),
             user_estimate: self
                 .number(Col::UserEstimate, not_negative, SECONDS)?
                 .map(Seconds::new),
             command: self
-                .parse(Col::Command, "a JSON array of strings", |t| {
-                    serde_json::from_str(t).ok()
-                })?
+                .json(Col::Command, "a JSON array of strings")?
                 .unwrap_or_default(),
             attributes: self.attributes()?,
-            sensitivity: self.parse(
+            sensitivity: self.json(
                 Col::Sensitivity,
                 "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs",
-                |t| serde_json::from_str(t).ok(),
             )?,
-            loss: self.parse(
+            loss: self.json(
                 Col::Loss,
                 "a JSON object of curve, with b0, b1 and b2, and epoch",
-                |t| serde_json::from_str(t).ok(),
             )?,
             communication: self
-                .number(
-                    Col::Communication,
-                    |x| (0.0..1.0).contains(&x),
-                    "a share of at least 0 and below 1",
-                )?
+                .number(Col::Communication, share, "a share of at least 0 and below 1")?
                 .unwrap_or(0.0),
             ..Extras::default()
         })
@@ -315,9 +279,7 @@ impl CsvRow<'_> {
     /// Returns the attributes: the `attributes.NAME` columns take precedence over the object in
     /// `attributes`.
     fn attributes(&self) -> Result<SortedMap<Name, serde_json::Value>, WorkloadError> {
-        let object = self.parse(Col::Attributes, "a JSON object", |t| {
-            serde_json::from_str(t).ok()
-        })?;
+        let object = self.json(Col::Attributes, "a JSON object")?;
         let mut all: SortedMap<Name, serde_json::Value> = object.unwrap_or_default();
         for (name, column) in &self.columns.attributes {
             if let Some((_, text)) = self.table.optional(Some(*column)) {
@@ -349,6 +311,14 @@ impl CsvRow<'_> {
             .transpose()
     }
 
+    fn json<T: DeserializeOwned>(
+        &self,
+        column: Col,
+        expected: &str,
+    ) -> Result<Option<T>, WorkloadError> {
+        self.parse(column, expected, |t| serde_json::from_str(t).ok())
+    }
+
     fn parse<T>(
         &self,
         column: Col,
@@ -359,6 +329,11 @@ impl CsvRow<'_> {
             .map(|(column, text)| parse(text).ok_or_else(|| self.table.wrong(column, expected)))
             .transpose()
     }
+}
+
+/// Parses a list of values separated by `;`.
+fn list<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    text.split(';').map(|part| parse(part.trim())).collect()
 }
 
 const SECONDS: &str = "a number of seconds, at least 0";
