@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 /// assert_eq!(statistics.duration_s.unwrap().median, 7200.0);
 /// # Ok::<(), blox_sim::workload::WorkloadError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Statistics {
     /// Number of jobs.
     pub jobs: u64,
@@ -147,6 +147,15 @@ pub struct Slices {
     pub jobs: Vec<u64>,
 }
 
+impl Default for Slices {
+    fn default() -> Self {
+        Slices {
+            width_s: 1.0,
+            jobs: Vec::new(),
+        }
+    }
+}
+
 impl Slices {
     const MOST: usize = 64;
     /// Round lengths of slices; above a day the length doubles.
@@ -183,7 +192,12 @@ impl Statistics {
         workload: &mut (impl Workload + ?Sized),
         origin: Option<f64>,
     ) -> Result<Self, WorkloadError> {
-        let mut all = Self::nothing(origin);
+        let mut all = Statistics {
+            by_duration: vec![Part::default(); DURATION_BOUNDS_S.len() + 1],
+            wall_clock: origin.is_some(),
+            origin_epoch_s: origin,
+            ..Statistics::default()
+        };
         let mut names = [const { BTreeSet::<Name>::new() }; 3];
         let mut durations = Vec::new();
         let mut days: SortedMap<i64, f64> = SortedMap::new();
@@ -234,37 +248,6 @@ impl Statistics {
         }
         all.duration_s = Percentiles::of(&mut durations);
         Ok(all)
-    }
-
-    fn nothing(origin: Option<f64>) -> Self {
-        Statistics {
-            jobs: 0,
-            first_submit_s: 0.0,
-            last_submit_s: 0.0,
-            users: 0,
-            virtual_clusters: 0,
-            models: 0,
-            jobs_with_gpu_types: 0,
-            jobs_with_deadline: 0,
-            elastic_jobs: 0,
-            gpu_hours: 0.0,
-            load_gpus: None,
-            busiest_day_gpu_hours: 0.0,
-            widest_job_gpus: 0,
-            by_gpus: SortedMap::new(),
-            duration_s: None,
-            by_duration: vec![Part::default(); DURATION_BOUNDS_S.len() + 1],
-            gap_mean_s: None,
-            gap_variation: None,
-            by_hour: [0; 24],
-            by_day: [0; 7],
-            wall_clock: origin.is_some(),
-            origin_epoch_s: origin,
-            over_time: Slices {
-                width_s: 1.0,
-                jobs: Vec::new(),
-            },
-        }
     }
 
     fn add(&mut self, job: &JobSpec, gpu_hours: f64) {
