@@ -15,99 +15,84 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A file format of workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Format {
+/// Defines the formats. Each has documentation, a name, lists of columns that identify it (none
+/// without a header), a reader, a time origin, and the field whose values must be unique.
+macro_rules! formats {
+    ($($(#[$meta:meta])* $format:ident $name:literal [$([$($column:literal),*]),*]
+        $open:path, $clock:expr, $unique:expr;)*) => {
+        /// A file format of workloads.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Format {
+            $($(#[$meta])* $format,)*
+        }
+
+        impl Format {
+            /// All formats.
+            pub const ALL: [Format; [$($name),*].len()] = [$(Format::$format),*];
+
+            fn entry(self) -> Entry {
+                match self {
+                    $(Format::$format => Entry {
+                        name: $name,
+                        columns: &[$(&[$($column),*]),*],
+                        open: $open,
+                        clock: $clock,
+                        unique: $unique,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+/// A format, as [`formats`] defines it.
+struct Entry {
+    name: &'static str,
+    columns: &'static [&'static [&'static str]],
+    open: fn(&Source, &mut Notices) -> Result<Box<dyn Rows>, WorkloadError>,
+    clock: Clock,
+    unique: Option<&'static str>,
+}
+
+formats! {
     /// The toolkit's own CSV, `csv`: see [`csv`].
-    Csv,
+    Csv "csv" [["submit_s", "gpus"]] csv::open_rows, Clock::Kept, Some("job_id");
     /// JSON lines, `jsonl`: see [`jsonl`].
-    Jsonl,
+    Jsonl "jsonl" [] jsonl::open_rows, Clock::Kept, Some("name");
     /// The Philly trace as a table, `philly`: see [`philly`].
-    Philly,
+    Philly "philly" [["timestamp", "num_gpus"]] philly::open_rows, Clock::Wall(0.0), Some("job_id");
     /// The Philly trace as it was published, `philly-log`: see [`philly_log`].
-    PhillyLog,
+    PhillyLog "philly-log" [] philly_log::open_rows, Clock::Wall(0.0), Some("jobid");
     /// Microsoft's ITP traces and ElasticFlow's traces, `itp`: see [`itp`].
-    Itp,
+    Itp "itp" [["submission_time", "num_iteration"], ["submit_time", "ddl"]] itp::open_rows, Clock::Kept, Some("job_id");
     /// The Helios traces, `helios`: see [`helios`].
-    Helios,
+    Helios "helios" [["gpu_num", "submit_time"]] helios::open_rows, Clock::Wall(0.0), Some("job_id");
     /// Alibaba's PAI trace of 2020, `pai`: see [`pai`].
-    Pai,
+    Pai "pai" [["job_name", "plan_gpu"]] pai::open_rows, Clock::Wall(pai::AHEAD_OF_UTC_S), Some("job_name");
     /// Alibaba's GPU trace of 2023, `openb`: see [`openb`].
-    Openb,
+    Openb "openb" [["gpu_milli", "creation_time"]] openb::open_rows, Clock::Shifted, Some("name");
     /// Output of Slurm's `sacct --parsable2`, `slurm`: see [`slurm`].
-    Slurm,
+    // Slurm restarts its job numbers at 1 eventually.
+    Slurm "slurm" [["JobID", "Submit"], ["JobIDRaw", "Submit"]] slurm::open_rows, Clock::Wall(0.0), None;
     /// Jobs of the Blox simulator, `blox-jobs`: see [`blox_jobs`].
-    BloxJobs,
+    BloxJobs "blox-jobs" [["arrival_s", "total_iteration"]] blox_jobs::open_rows, Clock::Kept, Some("job_id");
     /// Jobs of Tiresias' simulator, `tiresias`: see [`tiresias`].
-    Tiresias,
+    Tiresias "tiresias" [["num_gpu", "submit_time", "duration"]] tiresias::open_rows, Clock::Kept, Some("job_id");
     /// Jobs of the Synergy simulator, `synergy`: see [`synergy`]. The format has no header and must
     /// be given.
-    Synergy,
+    Synergy "synergy" [] synergy::open_rows, Clock::Kept, Some("job_id");
     /// Jobs of Gavel's and Shockwave's simulators, `gavel`: see [`gavel`]. The format has no header
     /// and must be given.
-    Gavel,
+    Gavel "gavel" [] gavel::open_rows, Clock::Kept, Some("job_id");
     /// Training jobs of Sia's and Pollux' simulators, `sia`: see [`sia`].
-    Sia,
+    Sia "sia" [["application", "num_replicas"]] sia::open_rows, Clock::Kept, Some("name");
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: [Format; 14] = [
-        Format::Csv,
-        Format::Jsonl,
-        Format::Philly,
-        Format::PhillyLog,
-        Format::Itp,
-        Format::Helios,
-        Format::Pai,
-        Format::Openb,
-        Format::Slurm,
-        Format::BloxJobs,
-        Format::Tiresias,
-        Format::Synergy,
-        Format::Gavel,
-        Format::Sia,
-    ];
-
     /// Name of the format, as accepted by `--format`.
     pub fn name(self) -> &'static str {
-        match self {
-            Format::Csv => "csv",
-            Format::Jsonl => "jsonl",
-            Format::Philly => "philly",
-            Format::PhillyLog => "philly-log",
-            Format::Itp => "itp",
-            Format::Helios => "helios",
-            Format::Pai => "pai",
-            Format::Openb => "openb",
-            Format::Slurm => "slurm",
-            Format::BloxJobs => "blox-jobs",
-            Format::Tiresias => "tiresias",
-            Format::Synergy => "synergy",
-            Format::Gavel => "gavel",
-            Format::Sia => "sia",
-        }
-    }
-
-    /// Lists of columns that identify the format; empty for a format without a header.
-    fn telling_columns(self) -> &'static [&'static [&'static str]] {
-        match self {
-            Format::Csv => &[&["submit_s", "gpus"]],
-            Format::Jsonl | Format::PhillyLog | Format::Synergy | Format::Gavel => &[],
-            Format::Philly => &[&["timestamp", "num_gpus"]],
-            Format::Itp => &[
-                &["submission_time", "num_iteration"],
-                &["submit_time", "ddl"],
-            ],
-            Format::Helios => &[&["gpu_num", "submit_time"]],
-            Format::Pai => &[&["job_name", "plan_gpu"]],
-            Format::Openb => &[&["gpu_milli", "creation_time"]],
-            Format::Slurm => &[&["JobID", "Submit"], &["JobIDRaw", "Submit"]],
-            Format::BloxJobs => &[&["arrival_s", "total_iteration"]],
-            Format::Tiresias => &[&["num_gpu", "submit_time", "duration"]],
-            Format::Sia => &[&["application", "num_replicas"]],
-        }
+        self.entry().name
     }
 
     /// Returns the separator of the columns in a header.
@@ -185,20 +170,7 @@ impl Reader {
         notices: &mut Notices,
     ) -> Result<Box<dyn Rows>, WorkloadError> {
         match self {
-            Reader::Known(Format::Csv) => csv::open_rows(source, notices),
-            Reader::Known(Format::Jsonl) => jsonl::open_rows(source, notices),
-            Reader::Known(Format::Philly) => philly::open_rows(source, notices),
-            Reader::Known(Format::PhillyLog) => philly_log::open_rows(source),
-            Reader::Known(Format::Itp) => itp::open_rows(source, notices),
-            Reader::Known(Format::Helios) => helios::open_rows(source, notices),
-            Reader::Known(Format::Pai) => pai::open_rows(source, notices),
-            Reader::Known(Format::Openb) => openb::open_rows(source, notices),
-            Reader::Known(Format::Slurm) => slurm::open_rows(source),
-            Reader::Known(Format::BloxJobs) => blox_jobs::open_rows(source, notices),
-            Reader::Known(Format::Tiresias) => tiresias::open_rows(source, notices),
-            Reader::Known(Format::Synergy) => synergy::open_rows(source),
-            Reader::Known(Format::Gavel) => gavel::open_rows(source),
-            Reader::Known(Format::Sia) => sia::open_rows(source, notices),
+            Reader::Known(format) => (format.entry().open)(source, notices),
             Reader::Mapped(columns) => mapped::open_rows(columns, source, notices),
             Reader::Gavel(oracle) => gavel::open_rows_with(source, Arc::clone(oracle)),
         }
@@ -217,22 +189,8 @@ impl Reader {
     /// Returns the time origin.
     pub(crate) fn clock(&self) -> Clock {
         match self {
-            Reader::Known(
-                Format::Csv
-                | Format::Jsonl
-                | Format::Itp
-                | Format::BloxJobs
-                | Format::Tiresias
-                | Format::Synergy
-                | Format::Gavel
-                | Format::Sia,
-            )
-            | Reader::Gavel(_) => Clock::Kept,
-            Reader::Known(Format::Philly | Format::PhillyLog | Format::Helios | Format::Slurm) => {
-                Clock::Wall(0.0)
-            }
-            Reader::Known(Format::Pai) => Clock::Wall(pai::AHEAD_OF_UTC_S),
-            Reader::Known(Format::Openb) => Clock::Shifted,
+            Reader::Known(format) => format.entry().clock,
+            Reader::Gavel(_) => Format::Gavel.entry().clock,
             Reader::Mapped(columns) => columns.clock(),
         }
     }
@@ -240,12 +198,8 @@ impl Reader {
     /// Returns the field whose values must be unique.
     pub(crate) fn unique_names(&self) -> Option<&str> {
         match self {
-            Reader::Known(Format::Jsonl | Format::Openb | Format::Sia) => Some("name"),
-            Reader::Known(Format::PhillyLog) => Some("jobid"),
-            Reader::Known(Format::Pai) => Some("job_name"),
-            // Slurm restarts its job numbers at 1 eventually.
-            Reader::Known(Format::Slurm) => None,
-            Reader::Known(_) | Reader::Gavel(_) => Some("job_id"),
+            Reader::Known(format) => format.entry().unique,
+            Reader::Gavel(_) => Format::Gavel.entry().unique,
             Reader::Mapped(columns) => columns.name_column(),
         }
     }
@@ -272,7 +226,7 @@ fn detect(source: &Source) -> Result<Format, WorkloadError> {
     let told = Format::ALL.into_iter().find(|format| {
         let columns: Vec<_> = line.split(format.delimiter(&line)).map(unquoted).collect();
         let has_all = |names: &&[&str]| names.iter().all(|name| columns.contains(name));
-        format.telling_columns().iter().any(has_all)
+        format.entry().columns.iter().any(has_all)
     });
     if let Some(format) = told {
         return Ok(format);
@@ -317,7 +271,7 @@ fn known_headers() -> String {
     let headers: Vec<_> = Format::ALL
         .into_iter()
         .filter(|format| !matches!(format, Format::Synergy | Format::Gavel))
-        .map(|format| match format.telling_columns() {
+        .map(|format| match format.entry().columns {
             [first, ..] => format!("a header with {} ({format})", first.join(" and ")),
             [] if format == Format::Jsonl => format!("a JSON object ({format})"),
             [] => format!("a JSON array ({format})"),

@@ -37,29 +37,9 @@ const ATTRIBUTES: [(&str, bool); 7] = [
     ("gmem", true),
 ];
 
-const KNOWN: [&str; 21] = [
-    "job_id",
-    "user",
-    "vc",
-    "jobname",
-    "gpu_num",
-    "cpu_num",
-    "node_num",
-    "state",
-    "submit_time",
-    "start_time",
-    "end_time",
-    "duration",
-    "queue",
-    "dataset",
-    "model",
-    "batchsize",
-    "amp",
-    "speed",
-    "gpu_util",
-    "gmem_util",
-    "gmem",
-];
+const NEEDED: [&str; 4] = ["job_id", "gpu_num", "submit_time", "duration"];
+const OPTIONAL: [&str; 6] = ["user", "vc", "cpu_num", "start_time", "model", "batchsize"];
+const LEFT_OUT: [&str; 4] = ["node_num", "state", "end_time", "queue"];
 
 /// Opens a log of Helios row by row.
 ///
@@ -67,11 +47,11 @@ const KNOWN: [&str; 21] = [
 /// The source cannot be read or lacks a column.
 pub fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
-    let [job_id, gpus, submit, duration] =
-        table.require(["job_id", "gpu_num", "submit_time", "duration"])?;
-    table.note_unknown(&KNOWN, notices);
-    let [user, vc, cpus, start, model, batch_size] =
-        ["user", "vc", "cpu_num", "start_time", "model", "batchsize"].map(|name| table.find(name));
+    let [job_id, gpus, submit, duration] = table.require(NEEDED)?;
+    let attributes = ATTRIBUTES.map(|(name, _)| name);
+    let known = [&NEEDED[..], &OPTIONAL, &attributes, &LEFT_OUT].concat();
+    table.note_unknown(&known, notices);
+    let [user, vc, cpus, start, model, batch_size] = OPTIONAL.map(|name| table.find(name));
     let attributes: Vec<_> = ATTRIBUTES
         .iter()
         .filter_map(|(name, number)| Some((*name, table.find(name)?, *number)))

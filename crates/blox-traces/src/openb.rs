@@ -26,35 +26,25 @@ use super::table::Table;
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 
-const KNOWN: [&str; 11] = [
+const NEEDED: [&str; 6] = [
     "name",
-    "cpu_milli",
-    "memory_mib",
     "num_gpu",
     "gpu_milli",
-    "gpu_spec",
-    "qos",
-    "pod_phase",
     "creation_time",
-    "deletion_time",
     "scheduled_time",
+    "deletion_time",
 ];
+const OPTIONAL: [&str; 3] = ["gpu_spec", "cpu_milli", "memory_mib"];
 
 pub(crate) fn open_rows(
     source: &Source,
     notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open(source)?;
-    let [name, gpus, gpu_milli, created, scheduled, deleted] = table.require([
-        "name",
-        "num_gpu",
-        "gpu_milli",
-        "creation_time",
-        "scheduled_time",
-        "deletion_time",
-    ])?;
-    table.note_unknown(&KNOWN, notices);
-    let [spec, cpus, memory] = ["gpu_spec", "cpu_milli", "memory_mib"].map(|name| table.find(name));
+    let [name, gpus, gpu_milli, created, scheduled, deleted] = table.require(NEEDED)?;
+    let known = [&NEEDED[..], &OPTIONAL, &["qos", "pod_phase"]].concat();
+    table.note_unknown(&known, notices);
+    let [spec, cpus, memory] = OPTIONAL.map(|name| table.find(name));
     let mut names = SharedNames::default();
     let job = move |table: &Table, notices: &mut Notices| {
         let gpus = table.count_or_none(gpus)?;

@@ -64,7 +64,7 @@ struct Machine {
     gpus: Vec<IgnoredAny>,
 }
 
-pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
     let elements = Elements::new(source.path(), source.text()?);
     let mut names = SharedNames::default();
     let job = move |elements: &Elements, notices: &mut Notices| {

@@ -40,7 +40,7 @@ const LAYOUT: Layout = Layout {
     columns: &[],
 };
 
-pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
     let table = Table::open_as(source, LAYOUT)?;
     let either = |a, b| if table.find(a).is_some() { a } else { b };
     let tres = either("AllocTRES", "ReqTRES");

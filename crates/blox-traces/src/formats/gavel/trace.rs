@@ -56,7 +56,7 @@ pub(crate) fn oracle_of(source: &Source) -> Option<PathBuf> {
 }
 
 /// Opens a trace with an oracle file from the folder of the trace, or the nearest folder above it.
-pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
     let failed = |what: String| WorkloadError::line(source.path(), 1, what);
     let Some(found) = oracle_of(source) else {
         let what = "a Gavel trace, expected a `throughputs.json` in its folder or one above";

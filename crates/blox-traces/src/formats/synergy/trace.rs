@@ -44,7 +44,7 @@ pub(crate) fn profiles_of(source: &Source) -> Option<PathBuf> {
 }
 
 /// Opens a trace with the `profiles.json` in its folder, or the nearest folder above it.
-pub(crate) fn open_rows(source: &Source) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
     let failed = |what: String| WorkloadError::line(source.path(), 1, what);
     let Some(found) = profiles_of(source) else {
         let what = "a synergy trace, expected a `profiles.json` in its folder or one above";
