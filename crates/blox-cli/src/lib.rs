@@ -165,39 +165,11 @@ pub fn run_with<A: Into<OsString>>(
 }
 
 fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>) -> i32 {
-    let result = parse(&args, terminal).and_then(|command| match command {
-        None => Ok(OK),
-        Some(Err(code)) => Ok(code),
-        Some(Ok(Command::Simulate(a))) => {
-            run::simulate(registry, config::simulate(a)?, &args, terminal)
-        }
-        Some(Ok(Command::Compare(a))) => {
-            let given = config::compare(a)?;
-            match given.options.seeds {
-                Some(_) => seeds::compare(registry, given, terminal),
-                None => run::simulate(registry, given, &args, terminal),
-            }
-        }
-        Some(Ok(Command::Sweep(a))) => sweep::sweep(registry, config::sweep(a)?, &args, terminal),
-        Some(Ok(Command::Policies(a))) => policies::run(registry, a.name.as_deref(), terminal),
-        #[cfg(feature = "released")]
-        Some(Ok(Command::Verify(a))) => verify::run(&a, terminal),
-        Some(Ok(Command::New(a))) => new::run(registry, &a, terminal),
-        Some(Ok(Command::Completions(a))) => completions(a.shell, terminal),
-        Some(Ok(Command::Man(a))) => man::run(&a.dir, terminal),
-        Some(Ok(Command::Explain(a))) => explain::run(a.code.as_deref(), terminal),
-        Some(Ok(Command::Step(a))) => step::run(registry, config::step(a)?, terminal),
-        Some(Ok(Command::Replay(a))) => replay::run(registry, a, terminal),
-        Some(Ok(Command::Plot(a))) => plot::run(&a, terminal),
-        Some(Ok(Command::Report(a))) => report::run(&a, terminal),
-        Some(Ok(Command::Trace(a))) => trace::run(registry, a, terminal),
-        #[cfg(feature = "released")]
-        Some(Ok(Command::Reproduce(a))) => reproduce::run(&a, &args, terminal),
-        #[cfg(not(feature = "released"))]
-        Some(Ok(Command::Verify(_) | Command::Reproduce(_))) => Err(Failure::new(WITHOUT_RELEASED)),
-        Some(Ok(Command::Estimate(a))) => estimate::run(a, terminal),
-        Some(Ok(Command::Cluster(command))) => cluster::run(registry, command, terminal),
-    });
+    let result = match parse(&args, terminal) {
+        Ok(Ok(command)) => execute_command(registry, command, &args, terminal),
+        Ok(Err(code)) => Ok(code),
+        Err(failure) => Err(failure),
+    };
     let result = result.and_then(|code| {
         terminal.out.flush()?;
         Ok(code)
@@ -222,6 +194,43 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
             let _ = writeln!(terminal.err, "error: {text} [{}]", Code::Unreachable);
             UNREACHABLE
         }
+    }
+}
+
+fn execute_command(
+    registry: &Registry,
+    command: Command,
+    args: &[OsString],
+    terminal: &mut Terminal<'_>,
+) -> Result<i32, Failure> {
+    match command {
+        Command::Simulate(a) => run::simulate(registry, config::simulate(a)?, args, terminal),
+        Command::Compare(a) => {
+            let given = config::compare(a)?;
+            match given.options.seeds {
+                Some(_) => seeds::compare(registry, given, terminal),
+                None => run::simulate(registry, given, args, terminal),
+            }
+        }
+        Command::Sweep(a) => sweep::sweep(registry, config::sweep(a)?, args, terminal),
+        Command::Policies(a) => policies::run(registry, a.name.as_deref(), terminal),
+        #[cfg(feature = "released")]
+        Command::Verify(a) => verify::run(&a, terminal),
+        Command::New(a) => new::run(registry, &a, terminal),
+        Command::Completions(a) => completions(a.shell, terminal),
+        Command::Man(a) => man::run(&a.dir, terminal),
+        Command::Explain(a) => explain::run(a.code.as_deref(), terminal),
+        Command::Step(a) => step::run(registry, config::step(a)?, terminal),
+        Command::Replay(a) => replay::run(registry, a, terminal),
+        Command::Plot(a) => plot::run(&a, terminal),
+        Command::Report(a) => report::run(&a, terminal),
+        Command::Trace(a) => trace::run(registry, a, terminal),
+        #[cfg(feature = "released")]
+        Command::Reproduce(a) => reproduce::run(&a, args, terminal),
+        #[cfg(not(feature = "released"))]
+        Command::Verify(_) | Command::Reproduce(_) => Err(Failure::new(WITHOUT_RELEASED)),
+        Command::Estimate(a) => estimate::run(a, terminal),
+        Command::Cluster(command) => cluster::run(registry, command, terminal),
     }
 }
 
@@ -259,25 +268,21 @@ fn with_code(e: &clap::Error) -> String {
     format!("{sentence} [{}]{rest}", Code::Usage)
 }
 
-/// Parses a command line. Returns `None` after printing help or version, and an exit code after
-/// wrong usage.
-fn parse(
-    args: &[OsString],
-    terminal: &mut Terminal<'_>,
-) -> Result<Option<Result<Command, i32>>, Failure> {
+/// Parses a command line. After printing help or an error, returns the exit code.
+fn parse(args: &[OsString], terminal: &mut Terminal<'_>) -> Result<Result<Command, i32>, Failure> {
     if let Some(command) = Command::of_simulation(args) {
-        return Ok(Some(Ok(command)));
+        return Ok(Ok(command));
     }
     match Cli::try_parse_from(args) {
-        Ok(cli) => Ok(Some(Ok(cli.command))),
+        Ok(cli) => Ok(Ok(cli.command)),
         Err(mut e) if e.use_stderr() => {
             suggest_no_hidden(&mut e);
             let _ = terminal.err.write_all(with_code(&e).as_bytes());
-            Ok(Some(Err(BAD_INPUT)))
+            Ok(Err(BAD_INPUT))
         }
         Err(e) => {
             write!(terminal.out, "{}", e.render())?;
-            Ok(None)
+            Ok(Err(OK))
         }
     }
 }
