@@ -201,11 +201,11 @@ pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
 /// Merges the options of the scheduler of a real cluster, which simulates nothing.
 #[cfg(feature = "cluster")]
 pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
-    use super::cluster::{decides, deciding};
+    use super::cluster::decides;
     let mut given = one_scheduler(args, "scheduler")?;
     given.refuse_unless(decides, "scheduler")?;
     // A configuration file may also contain options of simulations.
-    given.options = deciding(given.options);
+    given.options = Options::default().or(given.options, decides);
     Ok(given)
 }
 
@@ -290,7 +290,7 @@ fn is_about_workloads(key: &str) -> bool {
 }
 
 /// Returns whether an option, given by its long name, satisfies a condition.
-fn is_among(key: &str, those: impl Fn(&clap::Arg) -> bool) -> bool {
+pub(super) fn is_among(key: &str, those: impl Fn(&clap::Arg) -> bool) -> bool {
     let command = Options::augment_args(clap::Command::new(""));
     command
         .get_arguments()

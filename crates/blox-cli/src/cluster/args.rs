@@ -1,6 +1,6 @@
 //! Arguments of the commands of a real cluster.
 
-use crate::args::{Options, SimulateArgs};
+use crate::args::SimulateArgs;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand};
 use std::path::PathBuf;
@@ -16,21 +16,19 @@ pub(crate) struct At {
     pub token_file: Option<PathBuf>,
 }
 
-/// Options of `simulate` that affect decisions. Its other options affect the simulation.
-macro_rules! that_decide {
-    ($($option:ident)*) => {
-        /// Returns whether an option, given by its long name, affects decisions.
-        pub(crate) fn decides(key: &str) -> bool {
-            [$(stringify!($option)),*].contains(&&*key.replace('-', "_"))
-        }
-
-        /// Keeps only the options that affect decisions.
-        pub(crate) fn deciding(all: Options) -> Options {
-            Options { $($option: all.$option,)* ..Options::default() }
-        }
-    };
+/// Returns whether an option of `simulate`, given by its long name, affects decisions. Its other
+/// options affect the simulation.
+pub(crate) fn decides(key: &str) -> bool {
+    [
+        "seed",
+        "admission",
+        "placement",
+        "cluster-manager",
+        "round",
+        "on-event",
+    ]
+    .contains(&key)
 }
-that_decide!(seed admission placement cluster_manager round on_event);
 
 fn hide_simulation(arg: Arg) -> Arg {
     let own = arg.get_help_heading().is_none_or(|h| h == "Cluster");

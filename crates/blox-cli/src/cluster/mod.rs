@@ -17,7 +17,7 @@ mod demo;
 
 pub(super) use args::ClusterCommand;
 #[cfg(feature = "cluster")]
-pub(super) use args::{decides, deciding};
+pub(super) use args::decides;
 
 use super::{Failure, Terminal};
 use blox_core::registry::Registry;

@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::super::args::Options;
-use super::super::config::Given;
+use super::super::config::{Given, is_among};
 use super::super::grid::whole;
 use super::super::output;
 use super::super::resolve::{Experiment, Known};
@@ -17,28 +17,14 @@ use std::path::PathBuf;
 /// Largest number of runs; a larger number is most likely an error.
 const MOST_RUNS: usize = 100_000;
 
-/// Options that are no settings: they concern the output or a single run.
-const NOT_VARIED: [&str; 20] = [
+/// Keys of a configuration file that are no options of one run.
+const LISTS: [&str; 6] = [
     "scheduler",
     "schedulers",
     "seeds",
     "loads",
     "vary",
     "baseline",
-    "output-dir",
-    "force",
-    "rounds",
-    "assignments",
-    "plots",
-    "plot",
-    "report",
-    "why",
-    "collect",
-    "explain",
-    "journal",
-    "json",
-    "output-format",
-    "quiet",
 ];
 
 /// Settings of a simulation that have their own list options.
@@ -221,18 +207,17 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
         });
     }
     for (key, list) in &o.vary {
-        if NOT_VARIED.contains(&key.as_str()) {
+        if LISTS.contains(&key.as_str()) || is_among(key, is_of_output) {
             return Err(Failure::new(format!(
                 "{} names `{key}`, which is no setting of a simulation",
                 given.name("vary")
             )));
         }
-        let known = settings();
-        if !known.contains(key) {
+        if !is_among(key, is_setting) {
             return Err(Failure::new(format!(
                 "{} names `{key}`, expected {}",
                 given.name("vary"),
-                one_of(key, known.iter().map(String::as_str))
+                one_of(key, settings().iter().map(String::as_str))
             )));
         }
         let twice = list.iter().enumerate().any(|(i, v)| list[..i].contains(v));
@@ -265,13 +250,24 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
     Ok(axes)
 }
 
+/// Returns whether an option concerns the output or a single run.
+fn is_of_output(arg: &clap::Arg) -> bool {
+    let is_setting = ["measure", "fairness"].map(Some).contains(&arg.get_long());
+    arg.get_help_heading() == Some("Results") && !is_setting
+}
+
+/// Returns whether `--vary` accepts an option.
+fn is_setting(arg: &clap::Arg) -> bool {
+    let name = arg.get_long().unwrap_or_default();
+    name != "config" && !LISTED.contains(&name) && !is_of_output(arg)
+}
+
 /// Returns the options that `--vary` accepts, by their long names.
 fn settings() -> Vec<String> {
     let command = Options::augment_args(clap::Command::new(""));
-    let names = command.get_arguments().filter_map(|arg| arg.get_long());
-    names
-        .filter(|name| *name != "config" && !NOT_VARIED.contains(name) && !LISTED.contains(name))
-        .map(str::to_owned)
+    let settings = command.get_arguments().filter(|arg| is_setting(arg));
+    settings
+        .filter_map(|arg| Some(arg.get_long()?.to_owned()))
         .collect()
 }
 
