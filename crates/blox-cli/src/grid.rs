@@ -40,6 +40,12 @@ pub(super) struct Grid {
 }
 
 impl Grid {
+    /// Creates a table whose first `words` columns hold text.
+    pub fn new<const N: usize>(head: [&str; N], words: usize, rows: Vec<Vec<String>>) -> Self {
+        let head = head.map(str::to_owned).to_vec();
+        Grid { head, rows, words }
+    }
+
     pub fn text(&self, form: Form) -> String {
         match form {
             Form::Wrapped(width) => self.fitted(width),

@@ -6,6 +6,7 @@ use super::files::part_of;
 use super::output::MANIFEST;
 use super::resolve::in_paths;
 use super::sweep::{INDEX, TABLE};
+use blox_results::{GANTT, SUMMARIES};
 use serde_json::Value;
 use std::fs;
 use std::io;
@@ -109,21 +110,14 @@ fn is_picture(path: &Path, settings: &[String]) -> bool {
         .extension()
         .is_some_and(|e| formats.iter().any(|f| e == *f));
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let of_runs = [
-        "avg-jct",
-        "jct-cdf",
-        "queueing-cdf",
-        "fairness-cdf",
-        "utilisation",
-        "queue-length",
-    ];
-    let of_one = ["gantt-", "jct-cdf_"];
     let of_sweep = |(varied, figure): (&str, &str)| {
         let figures = ["jct", "p99-jct", "responsiveness", "utilisation"];
         figures.contains(&figure) && (varied == "load" || settings.iter().any(|s| s == varied))
     };
     drawn
-        && (of_runs.contains(&&*name)
-            || of_one.iter().any(|start| name.starts_with(start))
+        && (SUMMARIES.contains(&&*name)
+            || [GANTT, "jct-cdf_"]
+                .iter()
+                .any(|start| name.starts_with(start))
             || name.split_once('-').is_some_and(of_sweep))
 }

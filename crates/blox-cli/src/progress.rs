@@ -27,6 +27,19 @@ pub(super) enum Shows {
     },
 }
 
+impl Shows {
+    /// Returns the display of `total` runs; nothing if `quiet`.
+    pub fn runs(done: &Arc<AtomicU64>, total: usize, quiet: bool) -> Self {
+        match quiet {
+            true => Shows::Nothing,
+            false => Shows::Runs {
+                done: Arc::clone(done),
+                total: total as u64,
+            },
+        }
+    }
+}
+
 /// Displays the progress of simulations until it is finished.
 pub(super) struct Progress {
     end: Option<(Sender<()>, JoinHandle<()>)>,

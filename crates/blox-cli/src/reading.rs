@@ -2,6 +2,8 @@
 
 use super::Failure;
 use super::failure::Coded;
+use blox_core::ClusterSpec;
+use blox_traces::cluster_file::{ClusterFileError, read_cluster};
 use blox_traces::{ColumnMap, Format, ReadOptions};
 use std::path::Path;
 
@@ -27,6 +29,16 @@ pub(super) fn read_options(
             .map(str::parse::<ColumnMap>)
             .transpose()
             .map_err(|e| Failure::of(e.code(), format!("{}: {e}", name("map"))))?,
+    })
+}
+
+/// Reads the cluster of an option. `name` is the option as the user wrote it.
+pub(super) fn cluster(text: &str, name: &str) -> Result<ClusterSpec, Failure> {
+    read_cluster(text).map_err(|e| match e {
+        ClusterFileError::Shorthand(_) | ClusterFileError::Spec(_) => {
+            Failure::of(e.code(), format!("{name}: {e}"))
+        }
+        e => Failure::new(e),
     })
 }
 

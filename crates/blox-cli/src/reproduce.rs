@@ -34,13 +34,7 @@ pub(super) fn run(
     let all = 0..plan.runs().max(1);
     let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
     let done = Arc::new(AtomicU64::new(0));
-    let shows = match args.quiet {
-        true => Shows::Nothing,
-        false => Shows::Runs {
-            done: Arc::clone(&done),
-            total: plan.runs() as u64,
-        },
-    };
+    let shows = Shows::runs(&done, plan.runs(), args.quiet);
     let progress = Progress::start(shows, &watches, terminal.interactive);
     let reproduced = plan.reproduce(&watches, &done);
     progress.finish();
@@ -112,14 +106,8 @@ fn table(rows: &[Row]) -> String {
             decimal(row.ours, row.decimals),
         ]
     };
-    let grid = Grid {
-        head: ["", "published", "artifact", "ours"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: rows.iter().map(cells).collect(),
-        words: 1,
-    };
-    let mut text = grid.text(Form::Lines);
+    let head = ["", "published", "artifact", "ours"];
+    let mut text = Grid::new(head, 1, rows.iter().map(cells).collect()).text(Form::Lines);
     text.push('\n');
     for (i, source) in sources.iter().enumerate() {
         let _ = writeln!(text, "[{}] {source}", i + 1);

@@ -240,12 +240,7 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) 
             ]
         })
         .collect();
-    let grid = Grid {
-        head: head.map(str::to_owned).to_vec(),
-        rows,
-        words: 1,
-    };
-    let mut text = grid.text(form);
+    let mut text = Grid::new(head, 1, rows).text(form);
     if !plan.base.quiet {
         text.push('\n');
         text.push_str(&table::lines(&about(plan, entries, left_out), form));
@@ -259,16 +254,7 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
     let Some(cell) = plan.cells.first() else {
         return lines;
     };
-    let c = &cell.experiment.cluster;
-    say(
-        "cluster",
-        format!(
-            "{}: {}, {}",
-            cell.experiment.cluster_text,
-            number_of(c.nodes.len() as u64, "node"),
-            number_of(c.total_gpus(), "GPU")
-        ),
-    );
+    say("cluster", cell.experiment.cluster_line());
     if let Some(first) = entries.first().and_then(|e| e.runs.first()) {
         let seed = format!(", seed {}", first.seed);
         let workload = first.workload.trim_end_matches(&seed);

@@ -143,11 +143,7 @@ fn collected(runs: &[&Run]) -> Grid {
         }
     }
     let head = ["scheduler", "collector", "figure", "value"];
-    Grid {
-        head: head.map(str::to_owned).to_vec(),
-        rows,
-        words: 3,
-    }
+    Grid::new(head, 3, rows)
 }
 
 /// Returns the reasons for which measured jobs waited, one row for each scheduler and reason.
@@ -175,27 +171,14 @@ fn waits(runs: &[&Run]) -> Grid {
         "s a job",
         "of all\nwaiting",
     ];
-    Grid {
-        head: head.map(str::to_owned).to_vec(),
-        rows,
-        words: 2,
-    }
+    Grid::new(head, 2, rows)
 }
 
 /// Returns the description of the figures, one line for each entry.
 fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
-    let c = &experiment.cluster;
-    say(
-        "cluster",
-        format!(
-            "{}: {}, {}",
-            experiment.cluster_text,
-            number_of(c.nodes.len() as u64, "node"),
-            number_of(c.total_gpus(), "GPU")
-        ),
-    );
+    say("cluster", experiment.cluster_line());
     let Some(first) = runs.first() else {
         return lines;
     };

@@ -89,21 +89,15 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             let evict_after = a.evict_after.map(Seconds::new);
             let mut client = client(&a.at).await?;
             client.drain(a.node.clone(), a.why, evict_after).await?;
-            if a.json {
-                print(terminal, &json!({"node": a.node}))?;
-            }
+            confirm(a.json, &json!({"node": a.node}), terminal)?;
         }
         ClusterCommand::Resume(a) => {
             client(&a.at).await?.resume(a.node.clone()).await?;
-            if a.json {
-                print(terminal, &json!({"node": a.node}))?;
-            }
+            confirm(a.json, &json!({"node": a.node}), terminal)?;
         }
         ClusterCommand::Remove(a) => {
             client(&a.at).await?.remove(a.node.clone()).await?;
-            if a.json {
-                print(terminal, &json!({"node": a.node}))?;
-            }
+            confirm(a.json, &json!({"node": a.node}), terminal)?;
         }
         ClusterCommand::Logs(a) => logs(a, terminal).await?,
         ClusterCommand::Why(a) => {
@@ -154,10 +148,15 @@ async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
 
 async fn change(a: JobArgs, verb: pb::Verb, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     client(&a.at).await?.change(a.job, verb).await?;
-    if a.json {
-        print(terminal, &json!({"job": a.job}))?;
+    confirm(a.json, &json!({"job": a.job}), terminal)
+}
+
+/// Prints what was changed, if JSON is requested.
+fn confirm(json: bool, what: &Value, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
+    match json {
+        true => print(terminal, what),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
@@ -388,11 +387,7 @@ fn queue(jobs: &[pb::JobLine]) -> Grid {
             format!("{:.0}", j.running_s),
         ]
     };
-    Grid {
-        head: head.map(str::to_owned).to_vec(),
-        rows: jobs.iter().map(row).collect(),
-        words: 6,
-    }
+    Grid::new(head, 6, jobs.iter().map(row).collect())
 }
 
 fn node_table(nodes: &[pb::NodeLine]) -> Grid {
@@ -412,11 +407,7 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
             format!("{:.1}", n.silent_s),
         ]
     };
-    Grid {
-        head: head.map(str::to_owned).to_vec(),
-        rows: nodes.iter().map(row).collect(),
-        words: 5,
-    }
+    Grid::new(head, 5, nodes.iter().map(row).collect())
 }
 
 /// Quotes a word for a shell.

@@ -15,7 +15,9 @@ pub(super) use jobs::{parse_measure, parse_time};
 use super::Failure;
 use super::args::Options;
 use super::config::Given;
+use super::grid::number_of;
 use super::output::OutputFormat;
+use super::reading;
 use blox_core::registry::{ComponentSpec, Registry};
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Pipeline};
@@ -25,7 +27,6 @@ use blox_sim::registry::World as _;
 use blox_sim::virtual_clusters;
 use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
 use blox_sim::{Measure, Simulation};
-use blox_traces::cluster_file;
 use blox_traces::formats::gavel::{Oracle, WithOracle};
 use blox_traces::generate::WithLoss;
 use blox_traces::scaling::{ScalingTable, WithThroughputs};
@@ -119,11 +120,7 @@ impl<'r> Experiment<'r> {
         jobs::complete(&mut given.options, registry);
         let o = &given.options;
         let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
-        let cluster = cluster_file::read_cluster(&cluster_text).map_err(|e| match e {
-            cluster_file::ClusterFileError::Shorthand(_)
-            | cluster_file::ClusterFileError::Spec(_) => given.because("cluster", e),
-            e => Failure::new(e),
-        })?;
+        let cluster = reading::cluster(&cluster_text, &given.name("cluster"))?;
         let cluster = match &o.virtual_cluster {
             Some(name) => virtual_clusters::nodes_of(&cluster, name).map_err(|known| {
                 let expected = match known.is_empty() {
@@ -229,9 +226,19 @@ impl<'r> Experiment<'r> {
         }
     }
 
+    /// Describes the cluster.
+    pub fn cluster_line(&self) -> String {
+        format!(
+            "{}: {}, {}",
+            self.cluster_text,
+            number_of(self.cluster.nodes.len() as u64, "node"),
+            number_of(self.cluster.total_gpus(), "GPU")
+        )
+    }
+
     /// Returns the jobs from the first on.
     pub fn workload(&self) -> Result<Box<dyn Workload>, Failure> {
-        let jobs: Box<dyn Workload> = match &self.source {
+        let mut jobs: Box<dyn Workload> = match &self.source {
             Source::Trace(path, options) => {
                 let trace = match &self.trace {
                     Some(trace) => trace.jobs(),
@@ -241,11 +248,10 @@ impl<'r> Experiment<'r> {
             }
             Source::Registered(_, source) => source.open(&self.cluster).map_err(Failure::new)?,
         };
-        let jobs: Box<dyn Workload> = match &self.options.virtual_cluster {
-            Some(name) => Box::new(virtual_clusters::Only::new(jobs, name.as_str())),
-            None => jobs,
-        };
-        let jobs: Box<dyn Workload> = match &self.throughputs {
+        if let Some(name) = &self.options.virtual_cluster {
+            jobs = Box::new(virtual_clusters::Only::new(jobs, name.as_str()));
+        }
+        jobs = match &self.throughputs {
             Some(Throughputs::Tables(table)) => {
                 Box::new(WithThroughputs::new(jobs, Arc::clone(table)))
             }
@@ -254,18 +260,16 @@ impl<'r> Experiment<'r> {
             }
             None => jobs,
         };
-        let jobs: Box<dyn Workload> = match &self.applications {
-            Some(all) => Box::new(WithApplications::new(jobs, all.clone())),
-            None => jobs,
-        };
-        let jobs: Box<dyn Workload> = match self.options.jobs {
-            Some(n) => Box::new(Limited::new(jobs, n)),
-            None => jobs,
-        };
-        Ok(match self.options.losses {
-            true => Box::new(WithLoss::new(jobs, self.seed)),
-            false => jobs,
-        })
+        if let Some(all) = &self.applications {
+            jobs = Box::new(WithApplications::new(jobs, all.clone()));
+        }
+        if let Some(n) = self.options.jobs {
+            jobs = Box::new(Limited::new(jobs, n));
+        }
+        if self.options.losses {
+            jobs = Box::new(WithLoss::new(jobs, self.seed));
+        }
+        Ok(jobs)
     }
 
     /// Opens a trace. A Gavel trace uses the given oracle, if any.
@@ -302,20 +306,18 @@ impl<'r> Experiment<'r> {
             Some(trace) => trace.clone(),
             None => self.open(path, options).map_err(Failure::new)?,
         };
-        let beside = trace.file_beside();
-        self.files.push(path.clone());
-        self.files.extend(beside.clone());
+        let read: Vec<PathBuf> = [path.clone()]
+            .into_iter()
+            .chain(trace.file_beside())
+            .collect();
         if self.options.output_dir.is_some() {
-            let sha256 = match known.hashes.get(path) {
-                Some(hash) => hash.clone(),
-                None => trace.fingerprint().map_err(Failure::new)?,
-            };
-            known.hashes.insert(path.clone(), sha256.clone());
-            let path = path.clone();
-            self.inputs.push(Input { path, sha256 });
-            self.inputs
-                .extend(inputs::hashed(beside.as_slice(), known)?);
+            if !known.hashes.contains_key(path) {
+                let hash = trace.fingerprint().map_err(Failure::new)?;
+                known.hashes.insert(path.clone(), hash);
+            }
+            self.inputs.extend(inputs::hashed(&read, known)?);
         }
+        self.files.extend(read);
         known.traces.insert(key, trace.clone());
         let mut count = trace.len();
         if let Some(name) = &self.options.virtual_cluster {

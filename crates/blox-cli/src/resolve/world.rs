@@ -88,44 +88,22 @@ impl Parts {
             let own = own.as_ref().filter(|own| Some(*own) != now)?;
             Some(format!("{} replaces {label}'s own {what} `{own}`", option?))
         };
-        let execution = o
-            .execution
-            .as_ref()
-            .map(|name| format!("--execution {name}"));
-        let seconds = [
-            ("launch-s", o.launch_s),
-            ("checkpoint-s", o.checkpoint_s),
-            ("restart-s", o.restart_s),
-            ("migration-s", o.migration_s),
-        ];
-        let overheads = o
-            .overheads
-            .as_ref()
-            .map(|name| format!("--overheads {name}"));
-        let overheads = overheads
-            .or_else(|| {
-                Some(format!(
-                    "--group-overheads-s {}",
-                    o.group_overheads_s.as_ref()?
-                ))
-            })
-            .or_else(|| {
-                let mut given = seconds.iter();
-                given.find_map(|(key, s)| Some(format!("--{key} {}", (*s)?)))
-            });
+        let text = |key: &str, value: &Option<String>| {
+            let value = value.as_ref()?;
+            Some(format!("--{key} {value}"))
+        };
+        let seconds = |key: &str, value: Option<f64>| Some(format!("--{key} {}", value?));
+        let (execution, overheads) = (self.execution.as_ref(), self.overheads.as_ref());
+        let charged = text("overheads", &o.overheads)
+            .or_else(|| text("group-overheads-s", &o.group_overheads_s))
+            .or_else(|| seconds("launch-s", o.launch_s))
+            .or_else(|| seconds("checkpoint-s", o.checkpoint_s))
+            .or_else(|| seconds("restart-s", o.restart_s))
+            .or_else(|| seconds("migration-s", o.migration_s));
+        let model = text("execution", &o.execution);
         let lines = [
-            of(
-                execution,
-                "execution model",
-                &own.execution,
-                self.execution.as_ref(),
-            ),
-            of(
-                overheads,
-                "overheads",
-                &own.overheads,
-                self.overheads.as_ref(),
-            ),
+            of(model, "execution model", &own.execution, execution),
+            of(charged, "overheads", &own.overheads, overheads),
         ];
         lines.into_iter().flatten().collect()
     }

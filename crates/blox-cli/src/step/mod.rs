@@ -3,7 +3,6 @@
 mod show;
 
 use super::config::Given;
-use super::grid::number_of;
 use super::resolve::{Experiment, parse_time};
 use super::table::cut_short;
 use super::{Failure, OK, Terminal, losses};
@@ -56,13 +55,10 @@ pub(super) fn run(
         ended: BTreeMap::new(),
         over: false,
     };
-    let c = &experiment.cluster;
     writeln!(
         terminal.out,
-        "{contestant} on {}: {}, {}; {about}; `help` lists the commands",
-        experiment.cluster_text,
-        number_of(c.nodes.len() as u64, "node"),
-        number_of(c.total_gpus(), "GPU")
+        "{contestant} on {}; {about}; `help` lists the commands",
+        experiment.cluster_line()
     )?;
     let mut line = String::new();
     loop {

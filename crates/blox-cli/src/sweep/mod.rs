@@ -142,13 +142,7 @@ pub(super) fn run_all<T: Send>(
         }
     };
     let tasks: Vec<Task<'_>> = todo.iter().map(task).collect();
-    let shows = match plan.base.quiet {
-        true => Shows::Nothing,
-        false => Shows::Runs {
-            done: Arc::default(),
-            total: todo.len() as u64,
-        },
-    };
+    let shows = Shows::runs(&Arc::default(), todo.len(), plan.base.quiet);
     let results = execute(&tasks, plan.threads, shows, interactive, |i, done| {
         let result = match done {
             Ok((run, assignments)) if run.report.ended == Ended::Interrupted => {

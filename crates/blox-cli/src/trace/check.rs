@@ -2,6 +2,7 @@
 
 use super::CheckArgs;
 use crate::grid::{number_of, whole};
+use crate::reading::cluster;
 use crate::{BAD_INPUT, Failure, OK, Terminal};
 use blox_core::{ClusterSpec, JobSpec};
 use blox_traces::check;
@@ -10,7 +11,7 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
     let path = args.file.file.display();
     let options = args.file.options()?;
     let cluster = match &args.cluster {
-        Some(text) => Some((text, super::cluster(text)?)),
+        Some(text) => Some((text, cluster(text, "--cluster")?)),
         None => None,
     };
     let mut too_large = Vec::new();

@@ -3,6 +3,7 @@
 use super::InfoArgs;
 use super::plot::{bar, sparkline};
 use crate::grid::{decimal, number_of, whole};
+use crate::reading::cluster;
 use crate::{Failure, OK, Terminal};
 use blox_core::ClusterSpec;
 use blox_traces::Trace;
@@ -13,7 +14,7 @@ use std::fmt::Write;
 
 pub(super) fn run(args: &InfoArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let cluster = match &args.cluster {
-        Some(text) => Some((text.as_str(), super::cluster(text)?)),
+        Some(text) => Some((text.as_str(), cluster(text, "--cluster")?)),
         None => None,
     };
     let trace = args.file.open()?;

@@ -202,14 +202,3 @@ pub(super) fn run(
         TraceCommand::Generate(a) => write::generate(registry, a, terminal),
     }
 }
-
-/// Parses the value of `--cluster`.
-fn cluster(text: &str) -> Result<blox_core::ClusterSpec, Failure> {
-    use blox_traces::cluster_file::{ClusterFileError, read_cluster};
-    read_cluster(text).map_err(|e| match e {
-        ClusterFileError::Shorthand(_) | ClusterFileError::Spec(_) => {
-            Failure::new(format!("--cluster: {e}"))
-        }
-        e => Failure::new(e),
-    })
-}
