@@ -61,7 +61,10 @@ Examples:
     #[command(after_help = "Examples:
   blox policies
   blox policies las")]
-    Policies(PoliciesArgs),
+    Policies {
+        /// Show only the entry of this name
+        name: Option<String>,
+    },
     /// Compare with the results of the original programs, job by job
     #[command(
         after_help = "A case is a folder with expected.csv (one row per job), summary.json (settings and averages) and the
@@ -133,25 +136,38 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
   blox completions bash > ~/.local/share/bash-completion/completions/blox
   blox completions zsh > ~/.zfunc/_blox
   blox completions fish > ~/.config/fish/completions/blox.fish")]
-    Completions(CompletionsArgs),
+    Completions {
+        /// Name of the shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     /// Write one man page for each command
     #[command(after_help = "Examples:
   blox man ~/.local/share/man/man1")]
-    Man(ManArgs),
+    Man {
+        /// The folder for the pages; pages of the same names are replaced
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
     /// Explain an error code, or list all
     #[command(after_help = "Examples:
   blox explain E0203
   blox explain")]
-    Explain(ExplainArgs),
+    Explain {
+        /// The code at the end of an error message, such as E0203
+        #[arg(value_name = "CODE")]
+        code: Option<String>,
+    },
     /// Inspect, check, convert, sample and generate workload files
     #[command(
+        subcommand,
         arg_required_else_help = true,
         after_help = "Examples:
   blox trace info cluster_job_log.json.gz
   blox trace check jobs.csv --cluster 16x8
   blox trace convert sacct.txt --output jobs.csv"
     )]
-    Trace(super::trace::TraceArgs),
+    Trace(super::trace::TraceCommand),
     /// Reproduce a published figure: its numbers beside ours, and its picture
     #[command(after_help = "Examples:
   blox reproduce --list
@@ -159,13 +175,14 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
     Reproduce(ReproduceArgs),
     /// Train, evaluate, plot and query models of durations and load
     #[command(
+        subcommand,
         arg_required_else_help = true,
         after_help = "Examples:
   blox estimate train jobs.csv --target duration_s --features gpus --test-share 0.2
   blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
       blox simulate --scheduler 'qssf{estimator=learned,model=model.json}' --trace jobs.csv"
     )]
-    Estimate(super::estimate::EstimateArgs),
+    Estimate(super::estimate::EstimateCommand),
     #[command(flatten)]
     Cluster(super::cluster::ClusterCommand),
 }
@@ -218,20 +235,6 @@ pub(super) struct ReplayArgs {
 }
 
 #[derive(Args)]
-pub(super) struct ManArgs {
-    /// The folder for the pages; pages of the same names are replaced
-    #[arg(value_name = "DIR")]
-    pub dir: PathBuf,
-}
-
-#[derive(Args)]
-pub(super) struct ExplainArgs {
-    /// The code at the end of an error message, such as E0203
-    #[arg(value_name = "CODE")]
-    pub code: Option<String>,
-}
-
-#[derive(Args)]
 pub(super) struct CompareArgs {
     /// Schedulers, as NAME or 'NAME{PARAMETER=VALUE,...}'; the first is the baseline
     #[arg(value_name = "SCHEDULER")]
@@ -271,12 +274,6 @@ pub(super) struct SweepArgs {
     pub threads: Option<usize>,
     #[command(flatten)]
     pub options: Options,
-}
-
-#[derive(Args)]
-pub(super) struct PoliciesArgs {
-    /// Show only the entry of this name
-    pub name: Option<String>,
 }
 
 #[derive(Args)]
@@ -321,13 +318,6 @@ pub(super) enum Kind {
     Collector,
     /// Defines the speed of jobs
     Execution,
-}
-
-#[derive(Args)]
-pub(super) struct CompletionsArgs {
-    /// Name of the shell
-    #[arg(value_enum)]
-    pub shell: clap_complete::Shell,
 }
 
 #[derive(Args)]

@@ -213,13 +213,13 @@ fn execute_command(
             }
         }
         Command::Sweep(a) => sweep::sweep(registry, config::sweep(a)?, args, terminal),
-        Command::Policies(a) => policies::run(registry, a.name.as_deref(), terminal),
+        Command::Policies { name } => policies::run(registry, name.as_deref(), terminal),
         #[cfg(feature = "released")]
         Command::Verify(a) => verify::run(&a, terminal),
         Command::New(a) => new::run(registry, &a, terminal),
-        Command::Completions(a) => completions(a.shell, terminal),
-        Command::Man(a) => man::run(&a.dir, terminal),
-        Command::Explain(a) => explain::run(a.code.as_deref(), terminal),
+        Command::Completions { shell } => completions(shell, terminal),
+        Command::Man { dir } => man::run(&dir, terminal),
+        Command::Explain { code } => explain::run(code.as_deref(), terminal),
         Command::Step(a) => step::run(registry, config::step(a)?, terminal),
         Command::Replay(a) => replay::run(registry, a, terminal),
         Command::Plot(a) => plot::run(&a, terminal),

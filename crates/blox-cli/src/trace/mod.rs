@@ -13,15 +13,9 @@ use blox_traces::{ReadOptions, Trace};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-#[derive(Args)]
-pub(super) struct TraceArgs {
-    #[command(subcommand)]
-    command: TraceCommand,
-}
-
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "one a process")]
-enum TraceCommand {
+pub(super) enum TraceCommand {
     /// Show statistics of a workload: sizes, durations, arrivals, the cluster that it needs
     #[command(after_help = "Examples:
   blox trace info jobs.csv --cluster 16x8
@@ -122,7 +116,7 @@ enum To {
 }
 
 #[derive(Args)]
-struct InfoArgs {
+pub(super) struct InfoArgs {
     #[command(flatten)]
     file: FileArgs,
     /// Also report the utilization of this cluster
@@ -134,7 +128,7 @@ struct InfoArgs {
 }
 
 #[derive(Args)]
-struct CheckArgs {
+pub(super) struct CheckArgs {
     #[command(flatten)]
     file: FileArgs,
     /// Also report jobs that could never run on this cluster
@@ -146,7 +140,7 @@ struct CheckArgs {
 }
 
 #[derive(Args)]
-struct ConvertArgs {
+pub(super) struct ConvertArgs {
     #[command(flatten)]
     file: FileArgs,
     #[command(flatten)]
@@ -155,7 +149,7 @@ struct ConvertArgs {
 
 #[derive(Args)]
 #[command(allow_negative_numbers = true)]
-struct SampleArgs {
+pub(super) struct SampleArgs {
     #[command(flatten)]
     file: FileArgs,
     /// Only jobs submitted from A to B, with times relative to A: 10h..2d (s, m, h, d)
@@ -178,7 +172,7 @@ struct SampleArgs {
 }
 
 #[derive(Args)]
-struct GenerateArgs {
+pub(super) struct GenerateArgs {
     /// File to write, completely or not at all [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -191,10 +185,10 @@ struct GenerateArgs {
 
 pub(super) fn run(
     registry: &Registry,
-    args: TraceArgs,
+    command: TraceCommand,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    match args.command {
+    match command {
         TraceCommand::Info(a) => info::run(&a, terminal),
         TraceCommand::Check(a) => check::run(&a, terminal),
         TraceCommand::Convert(a) => write::convert(&a, terminal),
