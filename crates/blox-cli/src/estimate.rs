@@ -1,6 +1,6 @@
 //! `blox estimate`: models of durations and load, trained from logs.
 
-use super::files::write_whole;
+use super::files::{not_taken, write_whole};
 use super::output::{prepare, pretty};
 use super::{Failure, OK, Terminal};
 use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
@@ -10,12 +10,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::PathBuf;
-
-#[derive(Args)]
-pub(super) struct EstimateArgs {
-    #[command(subcommand)]
-    pub command: EstimateCommand,
-}
 
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "one a process")]
@@ -143,8 +137,8 @@ pub(super) struct TellArgs {
     pub key: String,
 }
 
-pub(super) fn run(args: EstimateArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    match args.command {
+pub(super) fn run(command: EstimateCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    match command {
         EstimateCommand::Train(a) => train(&a, terminal),
         EstimateCommand::Eval(a) => eval(&a, terminal),
         EstimateCommand::Plot(a) => draw(&a, terminal),
@@ -314,7 +308,8 @@ fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let _lock = prepare(dir, args.force)?;
     let mut taken = BTreeSet::new();
     for (name, svg) in pictures(&saved) {
-        let file = not_taken(&name, &mut taken);
+        let file = not_taken(in_path(&name), |name| taken.contains(name));
+        taken.insert(file.clone());
         write_whole(&dir.join(file + ".svg"), |out| {
             out.write_all(svg.as_bytes())
         })?;
@@ -322,20 +317,13 @@ fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     Ok(OK)
 }
 
-/// Returns a name that is valid in a path and unique among the pictures.
-fn not_taken(name: &str, taken: &mut BTreeSet<String>) -> String {
+/// Returns a name that is valid in a path.
+fn in_path(name: &str) -> String {
     let fit = |c: char| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => c,
         _ => '-',
     };
-    let plain: String = name.chars().map(fit).collect();
-    let mut own = plain.clone();
-    let mut n = 2;
-    while !taken.insert(own.clone()) {
-        own = format!("{plain}-{n}");
-        n += 1;
-    }
-    own
+    name.chars().map(fit).collect()
 }
 
 /// Draws importances and one picture for each function, or the splits of a tree.

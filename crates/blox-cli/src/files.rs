@@ -37,6 +37,13 @@ pub(super) fn write_whole<E: Error + 'static>(
     filled
 }
 
+/// Returns a name that is not taken: this one, or with a number.
+pub(super) fn not_taken(name: String, taken: impl Fn(&str) -> bool) -> String {
+    let numbered = (2_u32..).map(|n| format!("{name}-{n}"));
+    let mut names = std::iter::once(name.clone()).chain(numbered);
+    names.find(|name| !taken(name)).unwrap_or(name)
+}
+
 /// Returns the temporary path of a file that is being written.
 pub(super) fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

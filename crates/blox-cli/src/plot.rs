@@ -2,7 +2,7 @@
 
 use super::args::PlotArgs;
 use super::failure::{Code, Coded};
-use super::files::write_whole;
+use super::files::{not_taken, write_whole};
 use super::{Failure, OK, Terminal};
 use blox_core::suggest::{did_you_mean, one_of};
 use blox_results::{AVERAGES, Folder, GANTT, Picture, SUMMARIES, pictures};
@@ -248,14 +248,8 @@ fn chosen(dirs: &[PathBuf], only: &[String]) -> Result<Vec<Picture>, Failure> {
 /// Adds a number to the names of pictures that several folders share.
 fn unlike_names(list: &mut [Picture]) {
     for i in 1..list.len() {
-        let (before, rest) = list.split_at_mut(i);
-        let name = rest[0].name.clone();
-        let taken = |name: &str| before.iter().any(|p| p.name == name);
-        let mut number = 2;
-        while taken(&rest[0].name) {
-            rest[0].name = format!("{name}-{number}");
-            number += 1;
-        }
+        let name = std::mem::take(&mut list[i].name);
+        list[i].name = not_taken(name, |name| list[..i].iter().any(|p| p.name == name));
     }
 }
 

@@ -111,7 +111,7 @@ pub(super) fn compare(
     let plan = Plan::of(given, registry)?;
     let todo: Vec<usize> = (0..plan.runs.len()).collect();
     let kept = sweep::run_all(&plan, &todo, terminal.interactive, |i, result| {
-        let experiment = &plan.cells[plan.runs[i].cell].experiment;
+        let experiment = plan.experiment(&plan.runs[i]);
         Ok(match result {
             Ok(run) => Ok(Kept::of(run, experiment)?),
             Err(why) => Err(why),

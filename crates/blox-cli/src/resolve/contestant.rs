@@ -3,6 +3,7 @@
 use super::super::Failure;
 use super::super::config::Given;
 use super::super::failure::Coded;
+use super::super::files::not_taken;
 use super::world::{Tempo, named};
 use blox_core::registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError, Seeded};
 use blox_core::{Composition, Pipeline, Role};
@@ -143,13 +144,8 @@ pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> 
                 "scheduler `{label}` is named twice, expected different schedulers"
             )));
         }
-        let plain = in_paths(&label);
-        let mut folder = plain.clone();
-        let mut n = 2;
-        while list.iter().any(|c| c.folder == folder) {
-            folder = format!("{plain}-{n}");
-            n += 1;
-        }
+        let taken = |folder: &str| list.iter().any(|c| c.folder == folder);
+        let folder = not_taken(in_paths(&label), taken);
         list.push(Contestant {
             label,
             folder,

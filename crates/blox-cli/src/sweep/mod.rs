@@ -7,7 +7,7 @@ mod values;
 use super::config::Given;
 use super::execute::{Task, execute, now, tell_time};
 use super::grid::{Form, Grid, decimal, whole};
-use super::losses::{self, IdleActions, Lost};
+use super::losses::{self, IdleActions};
 use super::output::{self, OutputFormat};
 use super::progress::Shows;
 use super::recording::Assignments;
@@ -16,13 +16,13 @@ use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, table};
 use blox_core::registry::Registry;
 use blox_sim::Ended;
 use blox_sim::results::statistics::Estimate;
-use plan::Plan;
+use plan::{Plan, shown};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use store::{Finished, Row, Store, finished_rows};
 pub(super) use store::{INDEX, TABLE};
-use store::{Row, Store, finished_rows};
 
 /// Confidence level of all intervals.
 pub(super) const CONFIDENCE: f64 = 0.95;
@@ -43,15 +43,8 @@ pub(super) fn sweep(
         Some(dir) => Some(Store::open(dir, &plan, args)?),
         None => None,
     };
-    let (mut rows, mut lost): (Vec<Option<Row>>, Vec<Lost>) = plan
-        .runs
-        .iter()
-        .map(|run| {
-            let (figures, lost) = store.as_ref()?.finished(&plan, run)?;
-            Some((Ok(store::row(&plan, run, figures)), lost))
-        })
-        .map(|done| done.map_or((None, Lost::default()), |(row, lost)| (Some(row), lost)))
-        .unzip();
+    let finished = |run| Some(Ok(store.as_ref()?.finished(&plan, run)?));
+    let mut rows: Vec<Option<Row>> = plan.runs.iter().map(finished).collect();
     let found = rows.iter().flatten().count();
     if found > 0 && !plan.base.quiet {
         let _ = writeln!(
@@ -64,32 +57,32 @@ pub(super) fn sweep(
         store.write_index(&plan, &rows, "incomplete")?;
     }
     let todo: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].is_none()).collect();
-    let shared = Mutex::new((&mut rows, &mut lost, now()));
+    let shared = Mutex::new((&mut rows, now()));
     run_all(&plan, &todo, terminal.interactive, |i, result| {
         let run = &plan.runs[i];
-        let experiment = &plan.cells[run.cell].experiment;
-        let result = result.and_then(|done| match done.nothing_measured(experiment) {
+        let experiment = plan.experiment(run);
+        let done = result.and_then(|done| match done.nothing_measured(experiment) {
             Some(why) => Err(why),
             None => Ok(done),
         });
-        let (row, lost) = match result {
+        let row = match done {
             Ok(done) => {
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
                 }
-                let figures = output::figures(&done, experiment)?;
-                (Ok(store::row(&plan, run, figures)), done.lost)
+                let row = store::row(&plan, run, output::figures(&done, experiment)?);
+                let lost = done.lost;
+                Ok(Finished { row, lost })
             }
-            Err(why) => (Err(why), Lost::default()),
+            Err(why) => Err(why),
         };
         let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.0[i] = Some(row);
-        shared.1[i] = lost;
         if let Some(store) = &store
-            && shared.2.elapsed() > WRITTEN_EVERY
+            && shared.1.elapsed() > WRITTEN_EVERY
         {
             store.write_index(&plan, shared.0, "incomplete")?;
-            shared.2 = now();
+            shared.1 = now();
         }
         Ok(())
     })?;
@@ -115,7 +108,7 @@ pub(super) fn sweep(
         OutputFormat::Markdown => render(&plan, &rows, Form::Markdown),
     };
     terminal.print(&text)?;
-    report(&plan, &rows, &lost, start, terminal);
+    report(&plan, &rows, start, terminal);
     Ok(match (missing, failed) {
         (0, 0) => OK,
         (0, _) => BAD_INPUT,
@@ -134,7 +127,7 @@ pub(super) fn run_all<T: Send>(
     let task = |i: &usize| {
         let planned = &plan.runs[*i];
         Task {
-            experiment: &plan.cells[planned.cell].experiment,
+            experiment: plan.experiment(planned),
             contestant: planned.contestant,
             assignments: plan.folder(planned).filter(|_| plan.base.assignments),
             journal: None,
@@ -162,19 +155,13 @@ pub(super) fn run_all<T: Send>(
 }
 
 /// Prints notes about the whole sweep for users.
-fn report(
-    plan: &Plan<'_>,
-    rows: &[Option<Row>],
-    lost: &[Lost],
-    start: Instant,
-    terminal: &mut Terminal<'_>,
-) {
+fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut Terminal<'_>) {
     for (run, row) in plan.runs.iter().zip(rows) {
         if let Some(Err(why)) = row {
             let _ = writeln!(terminal.err, "error: run {}: {why}", run.name);
         }
     }
-    terminal.notices(&notices(plan, rows, lost));
+    terminal.notices(&notices(plan, rows));
     let finished = finished_rows(rows).count();
     if rows.iter().any(Option::is_none) {
         let again = match &plan.base.output_dir {
@@ -198,11 +185,13 @@ fn report(
 }
 
 /// Returns the lines that `--quiet` does not hide.
-fn notices(plan: &Plan<'_>, rows: &[Option<Row>], lost: &[Lost]) -> Vec<String> {
+fn notices(plan: &Plan<'_>, rows: &[Option<Row>]) -> Vec<String> {
     let finished = || {
-        let runs = plan.runs.iter().zip(rows).zip(lost);
-        runs.filter(|((_, row), _)| matches!(row, Some(Ok(_))))
-            .map(|((run, _), lost)| (plan.label(run), lost))
+        let runs = plan.runs.iter().zip(rows);
+        runs.filter_map(|(run, row)| match row {
+            Some(Ok(finished)) => Some((plan.label(run), &finished.lost)),
+            _ => None,
+        })
     };
     let mut lines = losses::distinct(finished().map(|(_, lost)| lost.input.as_slice()));
     lines.extend(losses::of_figures(finished_rows(rows)));
@@ -235,13 +224,12 @@ fn groups<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>]) -> Vec<Group<'a>> {
     let axes = axes(plan);
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (run, row) in plan.runs.iter().zip(rows) {
-        let Some(Ok(row)) = row else { continue };
+        let Some(Ok(Finished { row, .. })) = row else {
+            continue;
+        };
         let cell = &plan.cells[run.cell];
         let mut key = vec![plan.label(run).to_owned()];
-        key.extend(axes.iter().map(|i| match &cell.varied[*i] {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        }));
+        key.extend(axes.iter().map(|i| shown(&cell.varied[*i])));
         match groups.iter_mut().find(|(k, _)| *k == key) {
             Some((_, list)) => list.push(row),
             None => groups.push((key, vec![row])),
@@ -320,11 +308,7 @@ fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
     };
     say("runs", runs);
     for axis in &plan.axes {
-        let values: Vec<String> = axis
-            .values
-            .iter()
-            .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
-            .collect();
+        let values: Vec<String> = axis.values.iter().map(shown).collect();
         say(&axis.key, values.join(", "));
     }
     // A default follows from the workload.

@@ -3,6 +3,7 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::{Given, is_among};
+use super::super::files::not_taken;
 use super::super::grid::whole;
 use super::super::output;
 use super::super::resolve::{Experiment, Known};
@@ -138,9 +139,14 @@ impl<'r> Plan<'r> {
         Ok(plan)
     }
 
+    /// Returns the experiment of a run.
+    pub fn experiment(&self, run: &Planned) -> &Experiment<'r> {
+        &self.cells[run.cell].experiment
+    }
+
     /// Returns the scheduler of a run, with its parameters.
     pub fn label(&self, run: &Planned) -> &str {
-        &self.cells[run.cell].experiment.contestants[run.contestant].label
+        &self.experiment(run).contestants[run.contestant].label
     }
 
     /// Returns the result folder of a run.
@@ -155,18 +161,11 @@ impl<'r> Plan<'r> {
             for (contestant, s) in c.experiment.contestants.iter().enumerate() {
                 let mut name = s.folder.clone();
                 for (axis, value) in self.axes.iter().zip(&c.varied) {
-                    let text = value
-                        .as_str()
-                        .map_or_else(|| value.to_string(), str::to_owned);
-                    name.push_str(&format!("_{}={text}", axis.key));
+                    name.push_str(&format!("_{}={}", axis.key, shown(value)));
                 }
                 let plain: String = in_paths(&name).chars().take(150).collect();
-                let mut name = plain.clone();
-                let mut n = 2;
-                while !taken.insert(name.clone()) {
-                    name = format!("{plain}-{n}");
-                    n += 1;
-                }
+                let name = not_taken(plain, |name| taken.contains(name));
+                taken.insert(name.clone());
                 self.runs.push(Planned {
                     cell,
                     contestant,
@@ -269,6 +268,14 @@ fn settings() -> Vec<String> {
     settings
         .filter_map(|arg| Some(arg.get_long()?.to_owned()))
         .collect()
+}
+
+/// Returns a value without the quotes of JSON.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Converts a number to JSON; whole numbers are written without a decimal point.

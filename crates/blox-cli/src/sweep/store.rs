@@ -53,8 +53,14 @@ use std::path::{Path, PathBuf};
 pub(crate) const INDEX: &str = "sweep.json";
 pub(crate) const TABLE: &str = "sweep.csv";
 
-/// Result of a run so far: its row, or an error message.
-pub(super) type Row = Result<Map<String, Value>, String>;
+/// A finished run.
+pub(super) struct Finished {
+    pub row: Map<String, Value>,
+    pub lost: Lost,
+}
+
+/// Result of a run so far, or an error message.
+pub(super) type Row = Result<Finished, String>;
 
 /// The folder of a sweep.
 pub(super) struct Store {
@@ -124,9 +130,9 @@ impl Store {
         self.dir.join("runs").join(&run.name)
     }
 
-    /// Returns the figures and losses of a run that is already finished. Its manifest must have
-    /// these settings, and its files the recorded sizes.
-    pub fn finished(&self, plan: &Plan<'_>, run: &Planned) -> Option<(Map<String, Value>, Lost)> {
+    /// Returns a run that is already finished. Its manifest must have these settings, and its files
+    /// the recorded sizes.
+    pub fn finished(&self, plan: &Plan<'_>, run: &Planned) -> Option<Finished> {
         let dir = self.folder(run);
         let read = |name: &str| -> Option<Value> {
             serde_json::from_str(&std::fs::read_to_string(dir.join(name)).ok()?).ok()
@@ -144,14 +150,17 @@ impl Store {
         let lost = manifest.get("lost").cloned().unwrap_or_default();
         let lost = serde_json::from_value(lost).unwrap_or_default();
         match read("summary.json")? {
-            Value::Object(figures) => Some((figures, lost)),
+            Value::Object(figures) => {
+                let row = row(plan, run, figures);
+                Some(Finished { row, lost })
+            }
             _ => None,
         }
     }
 
     /// Writes a run, with its manifest last.
     pub fn write(&self, plan: &Plan<'_>, planned: &Planned, run: &Run) -> Result<(), Failure> {
-        let experiment = &plan.cells[planned.cell].experiment;
+        let experiment = plan.experiment(planned);
         output::write_run(&self.dir.join("runs"), &planned.name, run, experiment)?;
         let dir = self.folder(planned);
         let mut files = Map::new();
@@ -244,7 +253,8 @@ pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, 
 }
 
 pub(super) fn finished_rows(rows: &[Option<Row>]) -> impl Iterator<Item = &Map<String, Value>> {
-    rows.iter().flatten().filter_map(|row| row.as_ref().ok())
+    let finished = rows.iter().flatten().filter_map(|row| row.as_ref().ok());
+    finished.map(|finished| &finished.row)
 }
 
 /// Returns the row of a run from its figures.
@@ -253,7 +263,7 @@ pub(super) fn row(
     run: &Planned,
     figures: Map<String, Value>,
 ) -> Map<String, Value> {
-    let experiment = &plan.cells[run.cell].experiment;
+    let experiment = plan.experiment(run);
     let contestant = &experiment.contestants[run.contestant];
     let mut row = of_options(plan, run);
     for (key, value) in parameters(&contestant.label) {
@@ -283,7 +293,7 @@ fn parameters(label: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// Returns the options of a run by column.
 fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
-    let experiment = &plan.cells[run.cell].experiment;
+    let experiment = plan.experiment(run);
     let options = output::configuration(&experiment.options);
     let Ok(Value::Object(options)) = serde_json::to_value(options) else {
         return Map::new();
@@ -335,7 +345,7 @@ fn settings(plan: &Plan<'_>) -> Value {
 
 /// Returns the settings that identify a run.
 fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
-    let experiment = &plan.cells[run.cell].experiment;
+    let experiment = plan.experiment(run);
     let mut options = output::configuration(&experiment.options);
     options.schedulers = None;
     json!({
