@@ -1,5 +1,6 @@
 //! A whole table as text.
 
+use super::rows::wrong_field;
 use super::source::Source;
 use super::table::{Table, meant, shown_header};
 use blox_sim::workload::WorkloadError;
@@ -115,13 +116,13 @@ impl Cells {
     /// # Panics
     /// There is no such row or column.
     pub fn wrong(&self, row: usize, column: usize, expected: &str) -> WorkloadError {
-        WorkloadError::Field {
-            path: self.path.clone(),
-            line: self.line(row),
-            field: self.header[column].clone(),
-            found: shown(&self.rows[row][column]),
-            expected: expected.to_owned(),
-        }
+        wrong_field(
+            &self.path,
+            self.line(row),
+            self.header[column].clone(),
+            shown(&self.rows[row][column]),
+            expected,
+        )
     }
 }
 

@@ -1,5 +1,6 @@
 //! Jobs of a file, in order of submission.
 
+use super::rows::wrong_field;
 use super::source::Source;
 use super::table::{Column, Table};
 use blox_core::{JobSpec, Name, Seconds, SpecError, Time, Work};
@@ -132,13 +133,13 @@ pub(crate) fn sensible(
     notices: &mut Notices,
 ) -> Result<JobSpec, WorkloadError> {
     let wrong = |expected: &str| {
-        Err(WorkloadError::Field {
-            path: path.to_owned(),
+        Err(wrong_field(
+            path,
             line,
-            field: "submit".to_owned(),
-            found: job.submit.to_string(),
-            expected: expected.to_owned(),
-        })
+            "submit",
+            job.submit.to_string(),
+            expected,
+        ))
     };
     if job.submit < Time::ZERO {
         return wrong("a time that is not negative");
@@ -161,36 +162,30 @@ pub(crate) fn makes_sense(
              field,
              found,
              expected,
-         }| WorkloadError::Field {
-            path: path.to_owned(),
-            line,
-            field: field.to_owned(),
-            found,
-            expected: expected.to_owned(),
-        },
+         }| wrong_field(path, line, field, found, expected),
     )?;
     let own = job.work.rate;
     if let Some(told) = job.rate_at(job.gpus)
         && (told - own).abs() > 1e-6 * own
     {
         // It would run for another time than its work states.
-        return Err(WorkloadError::Field {
-            path: path.to_owned(),
+        return Err(wrong_field(
+            path,
             line,
-            field: "extras.rates".to_owned(),
-            found: format!("{told} on {}", number_of(u64::from(job.gpus.get()), "GPU")),
-            expected: format!("{own} there, the job's own rate"),
-        });
+            "extras.rates",
+            format!("{told} on {}", number_of(u64::from(job.gpus.get()), "GPU")),
+            format!("{own} there, the job's own rate"),
+        ));
     }
     let duration = job.duration().secs();
     if duration > LONGEST_S {
-        return Err(WorkloadError::Field {
-            path: path.to_owned(),
+        return Err(wrong_field(
+            path,
             line,
-            field: "the duration".to_owned(),
-            found: format!("{duration:e}"),
-            expected: "at most 1e10 seconds, three hundred years: is the unit right?".to_owned(),
-        });
+            "the duration",
+            format!("{duration:e}"),
+            "at most 1e10 seconds, three hundred years: is the unit right?",
+        ));
     }
     if job.work.iterations == 0.0 {
         notices.add(NoticeKind::NoWork, line);

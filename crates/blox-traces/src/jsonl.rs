@@ -7,7 +7,7 @@
 
 use super::file::{Rows, sensible};
 use super::line_rows::LineRows;
-use super::rows::{Cursor, JobRows};
+use super::rows::{Cursor, JobRows, wrong_field};
 use super::source::Source;
 use crate::words::found_and_expected;
 use blox_core::JobSpec;
@@ -61,13 +61,9 @@ fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
         ));
     }
     match (found_and_expected(text), field) {
-        (Some((found, expected)), Some(field)) => WorkloadError::Field {
-            path: rows.path().to_owned(),
-            line: rows.line(),
-            field: field.to_owned(),
-            found,
-            expected,
-        },
+        (Some((found, expected)), Some(field)) => {
+            wrong_field(rows.path(), rows.line(), field, found, expected)
+        }
         (Some((found, _)), None) => line(format!(
             "the line is {found}, expected a job such as {EXAMPLE}"
         )),

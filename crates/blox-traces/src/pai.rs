@@ -32,7 +32,7 @@
 //! bytes each.
 
 use super::file::{Rows, SharedNames, makes_sense};
-use super::rows::NoJob;
+use super::rows::{NoJob, wrong_field};
 use super::source::Source;
 use super::table::{Column, Layout, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
@@ -218,13 +218,13 @@ impl PaiRows {
         let end = end.ok_or(Dropped::StillRunning)?;
         let whole = (sum.gpus / 100.0).ceil();
         if whole > f64::from(u32::MAX) {
-            return Err(WorkloadError::Field {
-                path: self.path.clone(),
-                line: sum.line,
-                field: "plan_gpu".to_owned(),
-                found: sum.gpus.to_string(),
-                expected: "hundredths of GPUs, fewer over all instances".to_owned(),
-            }
+            return Err(wrong_field(
+                &self.path,
+                sum.line,
+                "plan_gpu",
+                sum.gpus.to_string(),
+                "hundredths of GPUs, fewer over all instances",
+            )
             .into());
         }
         if whole * 100.0 != sum.gpus {

@@ -26,7 +26,7 @@
 
 use super::file::{Rows, SharedNames, makes_sense};
 use super::moment::parse_date;
-use super::rows::{Cursor, JobRows, NoJob};
+use super::rows::{Cursor, JobRows, NoJob, wrong_field};
 use super::source::{LONGEST_ROW, Source, Text, peek, reading_error};
 use super::table::is_null;
 use crate::words::found_and_expected;
@@ -81,12 +81,8 @@ fn spec(
     notices: &mut Notices,
 ) -> Result<JobSpec, NoJob> {
     let line = elements.begins;
-    let wrong = |field: &str, found: &str, expected: &str| WorkloadError::Field {
-        path: elements.path.clone(),
-        line,
-        field: field.to_owned(),
-        found: shown(found),
-        expected: expected.to_owned(),
+    let wrong = |field: &str, found: &str, expected: &str| {
+        wrong_field(&elements.path, line, field, shown(found), expected)
     };
     let date = |field: &str, text: &Option<String>| match text.as_deref() {
         None => Ok(None),

@@ -5,6 +5,23 @@ use blox_core::JobSpec;
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::path::Path;
 
+/// Returns the error that a field does not hold the expected value.
+pub(crate) fn wrong_field(
+    path: &Path,
+    line: u64,
+    field: impl Into<String>,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> WorkloadError {
+    WorkloadError::Field {
+        path: path.to_owned(),
+        line,
+        field: field.into(),
+        found: found.into(),
+        expected: expected.into(),
+    }
+}
+
 /// A file that is read row by row.
 pub(crate) trait Cursor: Send {
     /// Advances to the next row; returns `false` at the end.

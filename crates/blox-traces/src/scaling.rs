@@ -10,10 +10,12 @@
 //! A cell is the rate of the whole job, in iterations per second. A cell without a number (empty or
 //! `nan`) was not measured; jobs do not get its GPU count as a level.
 
+use super::rows::wrong_field;
 use super::source::Source;
 use super::table::Table;
 use blox_core::SortedMap;
 use blox_core::{GpuCount, JobSpec, Name};
+use blox_sim::workload::text::shown;
 use blox_sim::workload::{NoticeKind, Notices, Workload, WorkloadError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,13 +106,13 @@ impl ScalingTable {
                     Ok(r) if r.is_finite() && r >= 0.0 => Some(r),
                     _ if is_nan || text.is_empty() => None,
                     _ => {
-                        return Err(WorkloadError::Field {
-                            path: table.path().to_owned(),
-                            line: table.line(),
-                            field: gpus.to_string(),
-                            found: blox_sim::workload::text::shown(text),
-                            expected: "iterations a second, at least 0, or nan".to_owned(),
-                        });
+                        return Err(wrong_field(
+                            table.path(),
+                            table.line(),
+                            gpus.to_string(),
+                            shown(text),
+                            "iterations a second, at least 0, or nan",
+                        ));
                     }
                 };
                 match rate {

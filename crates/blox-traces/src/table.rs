@@ -2,7 +2,7 @@
 
 use super::map::ATTRIBUTE;
 use super::moment::parse_date;
-use super::rows::Cursor;
+use super::rows::{Cursor, wrong_field};
 use super::source::{Lines, Source, first_line};
 use blox_core::Name;
 use blox_core::suggest::nearest;
@@ -223,13 +223,13 @@ impl Table {
         let none = Lines::new(Box::new(io::empty()));
         let lines = std::mem::replace(self.reader.get_mut(), none);
         self.reader = self.layout.reader(lines);
-        WorkloadError::Field {
-            path: self.path.clone(),
+        wrong_field(
+            &self.path,
             line,
             field,
             found,
-            expected: "a cell whose quote is closed on the same line".to_owned(),
-        }
+            "a cell whose quote is closed on the same line",
+        )
     }
 
     /// Returns the line of the row, from 1.
@@ -340,13 +340,13 @@ impl Table {
 
     /// Returns the error that a cell of this row does not hold the expected value.
     pub fn wrong(&self, column: Column, expected: &str) -> WorkloadError {
-        WorkloadError::Field {
-            path: self.path.clone(),
-            line: self.line(),
-            field: self.name(column).to_owned(),
-            found: shown(self.text(column)),
-            expected: expected.to_owned(),
-        }
+        wrong_field(
+            &self.path,
+            self.line(),
+            self.name(column),
+            shown(self.text(column)),
+            expected,
+        )
     }
 
     fn error(&self, e: csv::Error) -> WorkloadError {

@@ -3,6 +3,7 @@
 use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
 use super::format::{ReadOptions, Reader};
 use super::formats::gavel::Oracle;
+use super::rows::wrong_field;
 use super::source::Source;
 use blox_core::{JobSpec, Seconds, Time};
 use blox_sim::workload::text::shown;
@@ -449,13 +450,13 @@ fn repeated(
     above: Option<u64>,
 ) -> WorkloadError {
     let place = above.map_or("a line above".to_owned(), |above| format!("line {above}"));
-    WorkloadError::Field {
-        path: source.path().to_owned(),
+    wrong_field(
+        source.path(),
         line,
-        field: field.to_owned(),
-        found: shown(name),
-        expected: format!("a name of its own: {place} has the same"),
-    }
+        field,
+        shown(name),
+        format!("a name of its own: {place} has the same"),
+    )
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use super::check;
 use super::pow10::pow10;
 use super::random::{exponential, normal, unit};
+use crate::rows::wrong_field;
 use crate::source::Source;
 use blox_core::Seconds;
+use blox_sim::workload::text::shown;
 use blox_sim::workload::{Workload, WorkloadError};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -84,13 +86,13 @@ impl DurationLaw {
             }
             let value = text.parse().ok().and_then(Seconds::try_new);
             let Some(value) = value.filter(|v| *v >= Seconds::ZERO) else {
-                return Err(WorkloadError::Field {
-                    path: path.to_owned(),
-                    line: i as u64 + 1,
-                    field: "the duration".to_owned(),
-                    found: blox_sim::workload::text::shown(text),
-                    expected: "a number of seconds, at least 0".to_owned(),
-                });
+                return Err(wrong_field(
+                    path,
+                    i as u64 + 1,
+                    "the duration",
+                    shown(text),
+                    "a number of seconds, at least 0",
+                ));
             };
             values.push(value);
         }

@@ -3,12 +3,12 @@
 use super::profiles::{Model, Profiles};
 use crate::file::{Rows, sensible};
 use crate::line_rows::LineRows;
-use crate::rows::{Cursor, JobRows, all};
+use crate::rows::{Cursor, JobRows, all, wrong_field};
 use crate::source::Source;
 use blox_core::SortedMap;
 use blox_core::suggest::one_of;
 use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
-use blox_sim::workload::text::number_of;
+use blox_sim::workload::text::{number_of, shown};
 use blox_sim::workload::{Notices, WorkloadError};
 use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
@@ -74,31 +74,22 @@ fn rows<P: Borrow<Profiles> + Send>(
     source: &Source,
     profiles: P,
 ) -> Result<impl Rows + use<P>, WorkloadError> {
-    let job = move |rows: &LineRows, _: &mut Notices| {
-        let line = Line {
-            path: rows.path(),
-            line: rows.line(),
-        };
-        let text = String::from_utf8_lossy(rows.current());
-        Ok(line.job(&text, profiles.borrow())?)
-    };
+    let job = move |rows: &LineRows, _: &mut Notices| Ok(Line(rows).job(profiles.borrow())?);
     Ok(JobRows::new(LineRows::open(source)?, sensible, job))
 }
 
-struct Line<'a> {
-    path: &'a Path,
-    line: u64,
-}
+struct Line<'a>(&'a LineRows);
 
 impl Line<'_> {
-    fn job(&self, text: &str, profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
+    fn job(&self, profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
+        let text = String::from_utf8_lossy(self.0.current());
         let fields: Vec<&str> = text.split(',').map(str::trim).collect();
         let &[id, model, arrival, iterations, gpus] = &fields[..] else {
             let what = format!(
                 "has {}, expected job_id,model,arrival_s,total_iterations,gpus",
                 number_of(fields.len() as u64, "field")
             );
-            return Err(WorkloadError::line(self.path, self.line, what));
+            return Err(WorkloadError::line(self.0.path(), self.0.line(), what));
         };
         if id.parse::<u64>().is_err() {
             return Err(self.wrong("job_id", id, "a whole number of at least 0"));
@@ -137,13 +128,7 @@ impl Line<'_> {
     }
 
     fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
-        WorkloadError::Field {
-            path: self.path.to_owned(),
-            line: self.line,
-            field: field.to_owned(),
-            found: blox_sim::workload::text::shown(found),
-            expected: expected.to_owned(),
-        }
+        wrong_field(self.0.path(), self.0.line(), field, shown(found), expected)
     }
 }
 
