@@ -9,106 +9,6 @@ use Field::*;
 /// Stands for a column that was not recognised.
 pub(crate) const PLACE: &str = "COLUMN";
 
-/// Names that columns have in logs, without units.
-const NAMES: [(Field, &[&str]); 16] = [
-    (
-        Submit,
-        &[
-            "submit",
-            "submit_time",
-            "submitted",
-            "submitted_at",
-            "submission",
-            "submission_time",
-            "arrival",
-            "arrival_time",
-            "arrived",
-            "timestamp",
-            "time",
-            "when",
-            "queued",
-            "queued_at",
-            "created",
-            "created_at",
-            "creation_time",
-        ],
-    ),
-    (
-        Gpus,
-        &[
-            "gpus",
-            "gpu",
-            "num_gpus",
-            "num_gpu",
-            "gpu_num",
-            "n_gpus",
-            "ngpus",
-            "gpu_count",
-            "gpus_requested",
-            "requested_gpus",
-            "req_gpus",
-            "plan_gpu",
-            "num_replicas",
-            "cards",
-            "num_cards",
-            "accelerators",
-            "devices",
-        ],
-    ),
-    (
-        Duration,
-        &[
-            "duration",
-            "runtime",
-            "run_time",
-            "elapsed",
-            "elapsed_time",
-            "execution_time",
-            "service_time",
-            "length",
-            "walltime",
-            "wall_time",
-            "seconds",
-            "minutes",
-            "hours",
-        ],
-    ),
-    (Start, &["start", "start_time", "started", "started_at"]),
-    (
-        End,
-        &[
-            "end",
-            "end_time",
-            "ended",
-            "ended_at",
-            "finish",
-            "finish_time",
-            "finished",
-            "completion_time",
-        ],
-    ),
-    (JobId, &["job_id", "jobid", "id", "job", "job_name", "name"]),
-    (User, &["user", "owner", "user_id", "username", "user_name"]),
-    (
-        VirtualCluster,
-        &["virtual_cluster", "vc", "partition", "queue"],
-    ),
-    (Group, &["group", "team"]),
-    (
-        Model,
-        &["model", "model_name", "network", "net", "application"],
-    ),
-    (Priority, &["priority", "prio"]),
-    (BatchSize, &["batch_size", "batch"]),
-    (Cpus, &["cpus", "cpu", "num_cpus", "cpu_num", "cpu_count"]),
-    (Memory, &["memory", "mem"]),
-    (Deadline, &["deadline", "due"]),
-    (
-        UserEstimate,
-        &["user_estimate", "estimate", "time_limit", "timelimit"],
-    ),
-];
-
 /// Ends of names, and the units that they say.
 const ENDS: [(&str, &str); 20] = [
     ("_seconds", "s"),
@@ -174,8 +74,10 @@ fn exact(header: &[&str], row: &[&str]) -> Vec<Mapping> {
     for (at, column) in header.iter().enumerate() {
         let name = plain(column);
         let of = |known: &str| known == name || known == stem(&name).0;
-        let known = NAMES.iter().find(|(_, names)| names.iter().any(|n| of(n)));
-        if let Some((field, _)) = known.filter(|(field, _)| !has(&columns, *field)) {
+        let known = FIELDS
+            .iter()
+            .find(|(.., names)| names.iter().any(|n| of(n)));
+        if let Some((field, ..)) = known.filter(|(field, ..)| !has(&columns, *field)) {
             columns.extend(mapping(*field, column, row.get(at).unwrap_or(&"")));
         }
     }
@@ -184,7 +86,7 @@ fn exact(header: &[&str], row: &[&str]) -> Vec<Mapping> {
 
 /// Returns the free column whose name is most like the names of a field.
 fn similar(header: &[&str], row: &[&str], field: Field, taken: &[Mapping]) -> Option<Mapping> {
-    let (_, names) = NAMES.iter().find(|(known, _)| *known == field)?;
+    let (.., names) = FIELDS.iter().find(|(known, ..)| *known == field)?;
     let is_free = |column: &str| taken.iter().all(|m| m.column != column);
     let mut header = header.iter().enumerate();
     let (at, column) = header.find(|(_, column)| {
@@ -229,7 +131,7 @@ fn stem(name: &str) -> (&str, &'static str) {
 
 /// A field in a column, in the unit that a cell of the column or the column's name says.
 fn mapping(field: Field, column: &str, cell: &str) -> Option<Mapping> {
-    let (_, _, units) = FIELDS.iter().find(|(known, ..)| *known == field)?;
+    let (_, _, units, _) = FIELDS.iter().find(|(known, ..)| *known == field)?;
     let named = |name: &str| units.iter().find(|u| u.name == name && !name.is_empty());
     let unit = of_cell(cell, units).or_else(|| named(stem(&plain(column)).1));
     Some(Mapping {

@@ -70,29 +70,58 @@ pub(super) struct Mapping {
     pub unit: &'static Unit,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    Submit,
-    Gpus,
-    Duration,
-    Start,
-    End,
-    JobId,
-    User,
-    VirtualCluster,
-    Group,
-    Model,
-    Priority,
-    BatchSize,
-    Cpus,
-    Memory,
-    Deadline,
-    UserEstimate,
-    /// An attribute. Not among [`FIELDS`], since its name is free.
-    Attribute,
+/// Defines the fields. Each has a name, units of which the first is the default, and the names that
+/// its column has in logs, without units.
+macro_rules! fields {
+    ($($field:ident $name:literal $units:ident [$($column:literal)*])*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Field {
+            $($field,)*
+            /// An attribute. Not among [`FIELDS`], since its name is free.
+            Attribute,
+        }
+
+        pub(super) const FIELDS: [(Field, &str, &[Unit], &[&str]); [$($name),*].len()] =
+            [$((Field::$field, $name, $units, &[$($column),*])),*];
+    };
+}
+
+fields! {
+    Submit "submit" MOMENTS [
+        "submit" "submit_time" "submitted" "submitted_at" "submission" "submission_time" "arrival"
+        "arrival_time" "arrived" "timestamp" "time" "when" "queued" "queued_at" "created"
+        "created_at" "creation_time"
+    ]
+    Gpus "gpus" PARTS [
+        "gpus" "gpu" "num_gpus" "num_gpu" "gpu_num" "n_gpus" "ngpus" "gpu_count" "gpus_requested"
+        "requested_gpus" "req_gpus" "plan_gpu" "num_replicas" "cards" "num_cards" "accelerators"
+        "devices"
+    ]
+    Duration "duration" LENGTHS [
+        "duration" "runtime" "run_time" "elapsed" "elapsed_time" "execution_time" "service_time"
+        "length" "walltime" "wall_time" "seconds" "minutes" "hours"
+    ]
+    Start "start" MOMENTS ["start" "start_time" "started" "started_at"]
+    End "end" MOMENTS [
+        "end" "end_time" "ended" "ended_at" "finish" "finish_time" "finished" "completion_time"
+    ]
+    JobId "job_id" NONE ["job_id" "jobid" "id" "job" "job_name" "name"]
+    User "user" NONE ["user" "owner" "user_id" "username" "user_name"]
+    VirtualCluster "virtual_cluster" NONE ["virtual_cluster" "vc" "partition" "queue"]
+    Group "group" NONE ["group" "team"]
+    Model "model" NONE ["model" "model_name" "network" "net" "application"]
+    Priority "priority" NONE ["priority" "prio"]
+    BatchSize "batch_size" NONE ["batch_size" "batch"]
+    Cpus "cpus" PARTS ["cpus" "cpu" "num_cpus" "cpu_num" "cpu_count"]
+    Memory "memory" MEMORY ["memory" "mem"]
+    Deadline "deadline" MOMENTS ["deadline" "due"]
+    UserEstimate "user_estimate" LENGTHS ["user_estimate" "estimate" "time_limit" "timelimit"]
 }
 
 use Field::*;
+
+/// Attributes, as a row of [`FIELDS`].
+const NAMED: (Field, &str, &[Unit], &[&str]) = (Attribute, "attributes.NAME", NONE, &[]);
 
 /// Prefix of the fields and columns of attributes.
 pub(super) const ATTRIBUTE: &str = "attributes.";
@@ -105,25 +134,6 @@ pub(super) fn attribute(text: &str) -> Value {
         _ => text.into(),
     }
 }
-
-pub(super) const FIELDS: [(Field, &str, &[Unit]); 16] = [
-    (Submit, "submit", MOMENTS),
-    (Gpus, "gpus", PARTS),
-    (Duration, "duration", LENGTHS),
-    (Start, "start", MOMENTS),
-    (End, "end", MOMENTS),
-    (JobId, "job_id", NONE),
-    (User, "user", NONE),
-    (VirtualCluster, "virtual_cluster", NONE),
-    (Group, "group", NONE),
-    (Model, "model", NONE),
-    (Priority, "priority", NONE),
-    (BatchSize, "batch_size", NONE),
-    (Cpus, "cpus", PARTS),
-    (Memory, "memory", MEMORY),
-    (Deadline, "deadline", MOMENTS),
-    (UserEstimate, "user_estimate", LENGTHS),
-];
 
 /// Interpretation of a cell.
 #[derive(Debug, PartialEq)]
@@ -263,9 +273,9 @@ impl FromStr for ColumnMap {
             let (name, rest) = part.split_once('=').ok_or_else(not_understood)?;
             let name = name.trim();
             let attribute = name.strip_prefix(ATTRIBUTE).filter(|n| !n.is_empty());
-            let own = attribute.map(|_| &(Attribute, "attributes.NAME", NONE));
-            let plain = || FIELDS.iter().find(|(_, known, _)| *known == name);
-            let Some((field, known, units)) = own.or_else(plain) else {
+            let own = attribute.map(|_| &NAMED);
+            let plain = || FIELDS.iter().find(|(_, known, ..)| *known == name);
+            let Some((field, known, units, _)) = own.or_else(plain) else {
                 return Err(MapError::Field { found: name.into() });
             };
             let attribute = attribute.map(Name::from);
@@ -304,7 +314,7 @@ impl fmt::Display for ColumnMap {
             let (name, first) = FIELDS
                 .iter()
                 .find(|(field, ..)| *field == m.field)
-                .map_or(("", ""), |(_, name, units)| (*name, units[0].name));
+                .map_or(("", ""), |(_, name, units, _)| (*name, units[0].name));
             let comma = if i > 0 { "," } else { "" };
             match &m.attribute {
                 Some(name) => write!(f, "{comma}{ATTRIBUTE}{name}=")?,
@@ -375,8 +385,8 @@ pub enum MapError {
     /// An unknown field.
     #[error(
         "unknown field `{found}`{}known: {}, attributes.NAME",
-        did_you_mean(found, FIELDS.map(|(_, name, _)| name), "; "),
-        FIELDS.map(|(_, name, _)| name).join(", ")
+        did_you_mean(found, FIELDS.map(|(_, name, ..)| name), "; "),
+        FIELDS.map(|(_, name, ..)| name).join(", ")
     )]
     Field {
         /// The field.
