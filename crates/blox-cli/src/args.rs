@@ -385,15 +385,15 @@ macro_rules! options {
         }
 
         impl $Options {
-            /// Returns the long names of the given options, except that of the other source.
+            /// Returns the long names of the given options, without `config`.
             pub fn given(&self) -> BTreeSet<String> {
                 let all = [$((stringify!($name), is_missing(&self.$name))),*].into_iter();
                 let given = all.filter(|(name, is_missing)| !is_missing && *name != "config");
                 given.map(|(name, _)| name.replace('_', "-")).collect()
             }
 
-            /// Returns these options, with those of `other` for missing ones. `accepts` selects the
-            /// options of `other` by their long names.
+            /// Returns these options. Missing ones come from `other` if `accepts` is true for their
+            /// long names.
             pub fn or(self, other: Self, accepts: impl Fn(&str) -> bool) -> Self {
                 let accepts = |name: &str| accepts(&name.replace('_', "-"));
                 Self {

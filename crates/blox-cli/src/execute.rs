@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// One run: a scheduler of an experiment.
 pub(super) struct Task<'a> {
     pub experiment: &'a Experiment<'a>,
-    /// Index of the scheduler among those of the experiment.
+    /// Index of the scheduler in the experiment.
     pub contestant: usize,
     /// Folder for the file of assignments.
     pub assignments: Option<PathBuf>,
