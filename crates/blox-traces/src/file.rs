@@ -1,8 +1,7 @@
 //! Jobs of a file, in order of submission.
 
-use super::rows::wrong_field;
+use super::cursor::wrong_field;
 use super::source::Source;
-use super::table::{Column, Table};
 use blox_core::{JobSpec, Name, Seconds, SpecError, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{NoticeKind, Notices, Workload, WorkloadError};
@@ -226,11 +225,6 @@ impl SharedNames {
             self.seen.insert(name.clone());
         }
         name
-    }
-
-    /// Returns the name in a cell of the row; `None` without the column or a value.
-    pub(crate) fn at(&mut self, table: &Table, column: Option<Column>) -> Option<Name> {
-        self.of_cell(table.text(column?))
     }
 
     /// Returns the name in a cell; `None` if the cell is empty.

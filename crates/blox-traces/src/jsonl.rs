@@ -5,9 +5,10 @@
 //! {"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}
 //! ```
 
+use super::cursor::{Cursor, wrong_field};
 use super::file::{Rows, sensible};
 use super::line_rows::LineRows;
-use super::rows::{Cursor, JobRows, wrong_field};
+use super::rows::JobRows;
 use super::source::Source;
 use crate::words::found_and_expected;
 use blox_core::JobSpec;

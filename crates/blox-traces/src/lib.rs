@@ -36,6 +36,7 @@ pub mod applications;
 mod cells;
 pub mod cluster_file;
 pub mod csv;
+mod cursor;
 pub(crate) mod file;
 mod format;
 pub mod formats;

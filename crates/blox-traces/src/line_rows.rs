@@ -1,6 +1,6 @@
 //! Files with one row for each line.
 
-use super::rows::Cursor;
+use super::cursor::Cursor;
 use super::source::{LONGEST_ROW, Source, Text};
 use blox_sim::workload::WorkloadError;
 use std::io::{BufRead, Read};

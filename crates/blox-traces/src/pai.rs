@@ -31,8 +31,9 @@
 //! The rows of a job are neither adjacent nor sorted, so all jobs are held in memory, about 150
 //! bytes each.
 
+use super::cursor::wrong_field;
 use super::file::{Rows, SharedNames, makes_sense};
-use super::rows::{NoJob, wrong_field};
+use super::rows::NoJob;
 use super::source::Source;
 use super::table::{Column, Layout, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};

@@ -24,9 +24,10 @@
 //!
 //! The array is read job by job. Only the text of one job is held in memory.
 
+use super::cursor::{Cursor, wrong_field};
 use super::file::{Rows, SharedNames, makes_sense};
 use super::moment::parse_date;
-use super::rows::{Cursor, JobRows, NoJob, wrong_field};
+use super::rows::{JobRows, NoJob};
 use super::source::{LONGEST_ROW, Source, Text, peek, reading_error};
 use super::table::is_null;
 use crate::words::found_and_expected;

@@ -1,37 +1,11 @@
 //! Rows of a file that become jobs.
 
-use super::file::Rows;
-use blox_core::JobSpec;
+use super::cursor::Cursor;
+use super::file::{Rows, SharedNames};
+use super::table::{Column, Table};
+use blox_core::{JobSpec, Name};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
 use std::path::Path;
-
-/// Returns the error that a field does not hold the expected value.
-pub(crate) fn wrong_field(
-    path: &Path,
-    line: u64,
-    field: impl Into<String>,
-    found: impl Into<String>,
-    expected: impl Into<String>,
-) -> WorkloadError {
-    WorkloadError::Field {
-        path: path.to_owned(),
-        line,
-        field: field.into(),
-        found: found.into(),
-        expected: expected.into(),
-    }
-}
-
-/// A file that is read row by row.
-pub(crate) trait Cursor: Send {
-    /// Advances to the next row; returns `false` at the end.
-    fn advance(&mut self) -> Result<bool, WorkloadError>;
-
-    /// Returns the line of the row, from 1.
-    fn line(&self) -> u64;
-
-    fn path(&self) -> &Path;
-}
 
 /// Reason for which a row is no job.
 pub(crate) enum NoJob {
@@ -101,4 +75,11 @@ pub(crate) fn all(
     notices: &mut Notices,
 ) -> Result<Vec<JobSpec>, WorkloadError> {
     std::iter::from_fn(|| rows.next_row(notices).transpose()).collect()
+}
+
+impl SharedNames {
+    /// Returns the name in a cell of the row; `None` without the column or a value.
+    pub(crate) fn at(&mut self, table: &Table, column: Option<Column>) -> Option<Name> {
+        self.of_cell(table.text(column?))
+    }
 }

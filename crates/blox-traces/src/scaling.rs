@@ -10,7 +10,7 @@
 //! A cell is the rate of the whole job, in iterations per second. A cell without a number (empty or
 //! `nan`) was not measured; jobs do not get its GPU count as a level.
 
-use super::rows::wrong_field;
+use super::cursor::wrong_field;
 use super::source::Source;
 use super::table::Table;
 use blox_core::SortedMap;

@@ -1,8 +1,8 @@
 //! Reader of comma-separated values with a header.
 
+use super::cursor::{Cursor, wrong_field};
 use super::map::ATTRIBUTE;
 use super::moment::parse_date;
-use super::rows::{Cursor, wrong_field};
 use super::source::{Lines, Source, first_line};
 use blox_core::Name;
 use blox_core::suggest::nearest;

@@ -1,9 +1,9 @@
 //! A workload file that is validated once and can be read many times.
 
+use super::cursor::wrong_field;
 use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
 use super::format::{ReadOptions, Reader};
 use super::formats::gavel::Oracle;
-use super::rows::wrong_field;
 use super::source::Source;
 use blox_core::{JobSpec, Seconds, Time};
 use blox_sim::workload::text::shown;

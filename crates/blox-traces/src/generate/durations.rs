@@ -3,7 +3,7 @@
 use super::check;
 use super::pow10::pow10;
 use super::random::{exponential, normal, unit};
-use crate::rows::wrong_field;
+use crate::cursor::wrong_field;
 use crate::source::Source;
 use blox_core::Seconds;
 use blox_sim::workload::text::shown;

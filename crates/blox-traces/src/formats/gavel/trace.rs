@@ -2,9 +2,10 @@
 
 use super::Oracle;
 use super::adapting::adapt;
+use crate::cursor::Cursor;
 use crate::file::{FileWorkload, Rows, sensible};
 use crate::line_rows::LineRows;
-use crate::rows::{Cursor, JobRows, all};
+use crate::rows::{JobRows, all};
 use crate::source::Source;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Time, Work};
 use blox_sim::workload::{Notices, WorkloadError};

@@ -1,9 +1,10 @@
 //! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, without a header.
 
 use super::profiles::{Model, Profiles};
+use crate::cursor::{Cursor, wrong_field};
 use crate::file::{Rows, sensible};
 use crate::line_rows::LineRows;
-use crate::rows::{Cursor, JobRows, all, wrong_field};
+use crate::rows::{JobRows, all};
 use crate::source::Source;
 use blox_core::SortedMap;
 use blox_core::suggest::one_of;
