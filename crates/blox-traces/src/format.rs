@@ -46,11 +46,14 @@ macro_rules! formats {
     };
 }
 
+/// Opens the rows of a file.
+type Open = fn(&Source, &mut Notices) -> Result<Box<dyn Rows>, WorkloadError>;
+
 /// A format, as [`formats`] defines it.
 struct Entry {
     name: &'static str,
     columns: &'static [&'static [&'static str]],
-    open: fn(&Source, &mut Notices) -> Result<Box<dyn Rows>, WorkloadError>,
+    open: Open,
     clock: Clock,
     unique: Option<&'static str>,
 }
