@@ -139,7 +139,9 @@ pub(super) fn run_all<T: Send>(
     let results = execute(&tasks, plan.threads, shows, interactive, |i, done| {
         let result = match done {
             Ok((run, assignments)) if run.report.ended == Ended::Interrupted => {
-                assignments.map(Assignments::discard);
+                if let Some(assignments) = assignments {
+                    assignments.discard();
+                }
                 return Ok(None);
             }
             Ok((run, assignments)) => {
