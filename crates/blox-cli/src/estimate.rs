@@ -382,15 +382,3 @@ fn shapes(model: &Additive, target: &str) -> Vec<(String, String)> {
     }
     pictures
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_picture_takes_the_place_of_another() {
-        let mut taken = BTreeSet::new();
-        let files = ["shape-a b", "shape-a-b", "a"].map(|name| not_taken(name, &mut taken));
-        assert_eq!(files, ["shape-a-b", "shape-a-b-2", "a"]);
-    }
-}

@@ -50,3 +50,15 @@ pub(super) fn part_of(path: &Path) -> PathBuf {
     name.push(".part");
     PathBuf::from(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taken_name_gets_the_first_free_number() {
+        let taken = ["a", "a-2"];
+        let name = |name: &str| not_taken(name.to_owned(), |name| taken.contains(&name));
+        assert_eq!(["a", "b"].map(name), ["a-3", "b"]);
+    }
+}
