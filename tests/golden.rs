@@ -244,7 +244,7 @@ fn elasticflows_figures_say_what_its_program_does() {
         ("elasticflow-fig10", "fig10"),
     ] {
         let inputs = golden.join("elasticflow").join(folder).join("inputs");
-        let figure = blox::released::figure::figure(name).unwrap();
+        let figure = blox::released::figures::figure(name).unwrap();
         let plan = figure.plan(Some(&inputs)).unwrap();
         let done = plan.reproduce(&[], &AtomicU64::new(0)).unwrap();
         for claim in &done.findings.unwrap().claims {

@@ -258,7 +258,7 @@ fn decisions_replay_from_the_journal() {
 /// Checks the number of rows that equal the released program or its rules.
 #[cfg(feature = "released")]
 fn equals_the_artifact(name: &str, expected: usize) {
-    let figure = blox::released::figure::figure(name).expect("a figure");
+    let figure = blox::released::figures::figure(name).expect("a figure");
     let plan = figure.plan(None).expect("no data needed");
     let ended = std::sync::atomic::AtomicU64::new(0);
     let findings = plan

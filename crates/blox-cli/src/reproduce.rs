@@ -6,7 +6,8 @@ use super::grid::{Form, Grid, decimal};
 use super::output::{MANIFEST, command_line, prepare, pretty};
 use super::progress::{Progress, Shows};
 use super::{DIFFERS, Failure, INTERRUPTED, OK, Terminal, grid};
-use blox_released::figure::{self, Cited, Figure, Findings, Reproduced, Row};
+use blox_released::figure::{Cited, Figure, Findings, Reproduced, Row};
+use blox_released::figures::{figure, figures};
 use blox_sim::Watch;
 use blox_sim::results::COLUMNS;
 use blox_traces::fingerprint;
@@ -26,7 +27,7 @@ pub(super) fn run(
     let Some(name) = args.figure.as_deref().filter(|_| !args.list) else {
         return list(terminal);
     };
-    let figure = figure::figure(name).map_err(Failure::new)?;
+    let figure = figure(name).map_err(Failure::new)?;
     let dir = args.output_dir.as_deref();
     let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
     let plan = figure.plan(args.data.as_deref()).map_err(Failure::new)?;
@@ -71,7 +72,7 @@ pub(super) fn run(
 }
 
 fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    for figure in figure::figures() {
+    for figure in figures() {
         writeln!(terminal.out, "{:<17} {}", figure.name, figure.title)?;
         for file in figure.data {
             writeln!(

@@ -3,20 +3,14 @@
 //! A figure states its simulations or released programs, and computes findings from their reports.
 //! Findings are numbers beside the published ones with their sources, claims of the publication and
 //! whether they hold here, and pictures. A new figure is a file with a [`Figure`], and a line in
-//! [`figures`].
+//! [`figures`](crate::figures::figures).
 //!
 //! ```
-//! let fig6 = blox_released::figure::figure("blox-fig6");
+//! let fig6 = blox_released::figures::figure("blox-fig6");
 //! assert_eq!(fig6.map(|f| f.data.len()).ok(), Some(0)); // it needs no data
 //! ```
 
-use crate::blox::figures as blox;
-use crate::elasticflow::figures as elasticflow;
-use crate::gavel::figures as gavel;
-use crate::lucid::figures as lucid;
-use crate::sia::figures as sia;
 use blox_core::Pipeline;
-use blox_core::suggest::did_you_mean;
 use blox_sim::workload::{Workload, WorkloadError};
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -441,58 +435,6 @@ pub enum ReproduceError {
     },
 }
 
-/// All figures, in order of their names.
-static FIGURES: [Figure; 29] = [
-    blox::fig12::FIG12,
-    blox::fig13::FIG13,
-    blox::fig14::FIG14,
-    blox::fig16::FIG16,
-    blox::fig6::FIG6,
-    blox::table4::TABLE4,
-    elasticflow::fig10::FIG10,
-    elasticflow::fig11::FIG11,
-    elasticflow::fig8a::FIG8A,
-    elasticflow::fig8b::FIG8B,
-    elasticflow::fig9::FIG9,
-    lucid::errors::ERRORS,
-    gavel::fig8::FIG8,
-    gavel::physical::LAS,
-    gavel::physical::MAKESPAN,
-    gavel::scale::SCALE,
-    lucid::energy::HELIOS,
-    lucid::FIG8,
-    lucid::FIG9,
-    lucid::QUIRKS,
-    lucid::TABLE4,
-    lucid::TABLE5,
-    sia::pollux_osdi21::POLLUX,
-    sia::arrivals::FIG7,
-    sia::scale::SCALE,
-    sia::tables::TABLE3,
-    sia::tables::TABLE4,
-    crate::synergy::figures::JOBS_100,
-    crate::tiresias::figures::JOBS_60,
-];
-
-/// Returns all figures, in order of their names.
-pub fn figures() -> &'static [Figure] {
-    &FIGURES
-}
-
-/// Returns the figure with this name.
-///
-/// # Errors
-/// Fails for an unknown name. The error lists the known names.
-pub fn figure(name: &str) -> Result<&'static Figure, ReproduceError> {
-    let names = || FIGURES.iter().map(|f| f.name);
-    let found = FIGURES.iter().find(|f| f.name == name);
-    found.ok_or_else(|| ReproduceError::Unknown {
-        name: name.to_owned(),
-        suggestion: did_you_mean(name, names(), "; "),
-        known: names().collect::<Vec<_>>().join(", "),
-    })
-}
-
 /// Result of reproducing a figure.
 pub struct Reproduced {
     /// Names of the simulations.
@@ -585,19 +527,6 @@ fn run_one(run: Run, watch: &Arc<Watch>) -> Result<Option<Report>, ReproduceErro
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_unknown_figure_lists_the_known_ones() {
-        let names: Vec<&str> = figures().iter().map(|f| f.name).collect();
-        assert!(names.contains(&"blox-fig12"));
-        let error = figure("fig99").err().map(|e| e.to_string());
-        let known = names.join(", ");
-        let expected = format!("unknown figure `fig99`; known: {known}");
-        assert_eq!(error, Some(expected));
-        let slip = figure("blox-fig-12").err().map(|e| e.to_string());
-        let start = "unknown figure `blox-fig-12`, did you mean `blox-fig12`? known: ";
-        assert!(slip.is_some_and(|e| e.starts_with(start)));
-    }
-
     /// A figure that needs a missing file.
     const HUNGRY: Figure = Figure::new(
         "hungry",
@@ -648,14 +577,18 @@ mod tests {
         // Files that are read if a folder is given, and are not required.
         std::fs::write(at("philly_node_sequence.csv"), "").unwrap();
         assert_eq!(
-            inputs(&lucid::energy::HELIOS),
+            inputs(&crate::lucid::figures::energy::HELIOS),
             [at("philly_node_sequence.csv")]
         );
         assert_eq!(
-            lucid::energy::HELIOS.inputs(None).unwrap(),
+            crate::lucid::figures::energy::HELIOS.inputs(None).unwrap(),
             [""; 0].map(PathBuf::from)
         );
-        assert!(lucid::FIG8.inputs(Some(dir.path())).is_err());
+        assert!(
+            crate::lucid::figures::FIG8
+                .inputs(Some(dir.path()))
+                .is_err()
+        );
     }
 
     #[test]
@@ -685,24 +618,5 @@ mod tests {
             [true, false]
         );
         assert_eq!(ended.into_inner(), 4);
-    }
-
-    #[test]
-    fn a_stop_ends_figures_that_are_made_at_once() {
-        let watch: Arc<Watch> = Arc::default();
-        watch.stop.store(true, Ordering::Relaxed);
-        let mut stopped = Vec::new();
-        for figure in figures() {
-            if let Ok(Plan::Whole(whole)) = figure.plan(None) {
-                assert_eq!(whole(&watch).unwrap(), None, "{}", figure.name);
-                stopped.push(figure.name);
-            }
-        }
-        assert_eq!(stopped.len(), 8, "{stopped:?}");
-    }
-
-    #[test]
-    fn figures_are_in_order_of_their_names() {
-        assert!(figures().is_sorted_by_key(|f| f.name));
     }
 }

@@ -12,7 +12,7 @@
 //! | Task | Start with |
 //! |---|---|
 //! | Compare a case with its recorded result | [`verify::find_cases`], [`verify::compare`] |
-//! | Reproduce a figure | [`figure::figures`] |
+//! | Reproduce a figure | [`figures::figures`] |
 //! | Add a figure | [`figure::Figure`] |
 //! | Add the released schedulers to a registry | [`register`] |
 //! | Run a program of Gavel or Shockwave | [`gavel::run`], [`gavel::Dialect`] |
@@ -24,7 +24,9 @@ mod bursty;
 mod case;
 mod chronus;
 mod clock;
+mod compared;
 pub mod figure;
+pub mod figures;
 mod node_sets;
 mod registry;
 pub mod verify;

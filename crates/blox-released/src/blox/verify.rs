@@ -1,7 +1,7 @@
 //! Cases of Blox's released simulator.
 
 use crate::blox;
-use crate::verify::{Case, Compared, VerifyError};
+use crate::compared::{Case, Compared, VerifyError};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_policies::admission::LoadThreshold;
 use blox_sim::results::Fingerprint;

@@ -2,8 +2,8 @@
 
 pub(crate) mod chronus;
 
+use crate::compared::{Case, Compared, VerifyError};
 use crate::elasticflow::{self, Algorithm, Outcome, PlannedEnd, files};
-use crate::verify::{Case, Compared, VerifyError};
 use blox_core::JobSpec;
 use blox_sim::workload::WorkloadError;
 use blox_traces::scaling::ScalingTable;
@@ -44,7 +44,7 @@ fn excuse_ties(
     ends: &BTreeMap<u32, PlannedEnd>,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let is_end = |d: &crate::verify::Difference| {
+    let is_end = |d: &crate::compared::Difference| {
         [
             "outcome",
             "deadline_met",

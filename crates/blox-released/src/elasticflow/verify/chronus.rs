@@ -1,7 +1,7 @@
 //! Cases of Chronus on its greedy path, as no commercial solver was available.
 
+use crate::compared::{Case, Compared, VerifyError};
 use crate::elasticflow::{self, files};
-use crate::verify::{Case, Compared, VerifyError};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 

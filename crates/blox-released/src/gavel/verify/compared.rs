@@ -2,9 +2,9 @@
 
 use super::policy::{Determined, Policy};
 use super::recorded::Recorded;
+use crate::compared::{Case, Compared, VerifyError};
 use crate::gavel::Shares;
 use crate::gavel::{Outcome, Settings};
-use crate::verify::{Case, Compared, VerifyError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Allowed relative differences of averages if optima are not unique: completion times, makespan.

@@ -12,8 +12,8 @@ mod policy;
 mod recorded;
 pub(crate) mod shockwave;
 
+use crate::compared::{Case, Compared, VerifyError, option};
 use crate::gavel::{self, AsGavel, Outcome, Pool, Settings, Shares};
-use crate::verify::{Case, Compared, VerifyError, option};
 use blox_core::{JobSpec, Seconds, Time};
 use blox_sim::workload::{Jobs, Workload, WorkloadError};
 use blox_traces::formats::gavel as files;

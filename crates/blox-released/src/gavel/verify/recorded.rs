@@ -1,8 +1,8 @@
 //! Allocations recorded from an original program.
 
 use super::policy::{Determined, Policy};
+use crate::compared::{Compared, VerifyError};
 use crate::gavel::{Asked, BisectedDuration, Shares};
-use crate::verify::{Compared, VerifyError};
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType};
 use blox_solve::SolveError;

@@ -3,8 +3,8 @@
 use super::compared;
 use super::policy::{self, Determined, Policy};
 use super::{above_zero, argument, by_type, file_name, pools, throughputs};
+use crate::compared::{Case, Compared, VerifyError, json};
 use crate::gavel::{self, AsShockwave, Asked, BatchJob, Mode, Outcome, Pool, Settings, Shares};
-use crate::verify::{Case, Compared, VerifyError, json};
 use blox_core::JobSpec;
 use blox_policies::scheduling::gavel::shares::Isolated;
 use blox_policies::scheduling::shockwave::Market;

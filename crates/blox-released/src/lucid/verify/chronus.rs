@@ -4,9 +4,9 @@
 //! compared.
 
 use super::command;
+use crate::compared::{Case, Compared, Difference, VerifyError, option};
 use crate::lucid::files;
 use crate::lucid::{self, Objective, Planner};
-use crate::verify::{Case, Compared, Difference, VerifyError, option};
 use blox_core::{Deadline, JobSpec, ServiceClass};
 use std::collections::BTreeMap;
 

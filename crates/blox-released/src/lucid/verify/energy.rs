@@ -1,7 +1,7 @@
 //! Cases of Helios' energy service: decisions made from its recorded forecast.
 
+use crate::compared::{Case, Compared, VerifyError};
 use crate::lucid::files;
-use crate::verify::{Case, Compared, VerifyError};
 use blox_policies::cluster::{PowerPlan, PowerRule};
 use blox_traces::parse_date;
 

@@ -3,10 +3,10 @@
 pub(crate) mod chronus;
 pub(crate) mod energy;
 
+use crate::compared::{Case, Compared, VerifyError, option};
 use crate::lucid::files;
 use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE, set_attribute};
 use crate::lucid::{self, Experiment, Forecast, Input, Outcome, Placer, Policy};
-use crate::verify::{Case, Compared, VerifyError, option};
 use blox_core::JobSpec;
 use blox_perf::PairTable;
 use blox_sim::workload::WorkloadError;

@@ -1,8 +1,8 @@
 //! Accounts of each job, counted as in the original.
 
 use super::input::{Input, World};
+use crate::compared::{Case, Compared, VerifyError};
 use crate::sia::world as files;
-use crate::verify::{Case, Compared, VerifyError};
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
 use blox_core::journal::Journal;

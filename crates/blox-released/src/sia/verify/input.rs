@@ -1,7 +1,7 @@
 //! Inputs of a case.
 
+use crate::compared::{Case, VerifyError, option, read};
 use crate::sia::world as files;
-use crate::verify::{Case, VerifyError, option, read};
 use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec, ThroughputParams};
 use blox_perf::goodput::StepTime;
 use blox_sim::execution::Training;

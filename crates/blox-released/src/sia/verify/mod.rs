@@ -5,9 +5,9 @@ mod input;
 mod parts;
 mod replay;
 
+use crate::compared::{Case, Compared, VerifyError};
 use crate::sia::world as files;
 use crate::sia::{self, pollux};
-use crate::verify::{Case, Compared, VerifyError};
 use accounts::{Account, Decisions};
 use blox_core::{JobSpec, Pipeline, Seconds};
 use blox_sim::overheads::CheckpointRestart;

@@ -1,9 +1,9 @@
 //! Comparison of single steps of a run: look-ups, fits, integer programs.
 
 use super::input::{Input, Policy, fits};
+use crate::compared::{Case, Compared, VerifyError, read};
 use crate::sia::quirks::{Canonical, LEAVING_OUT, coefficients};
 use crate::sia::world as files;
-use crate::verify::{Case, Compared, VerifyError, read};
 use blox_perf::goodput::{fit_from, objective_of};
 use blox_policies::scheduling::sia::{Tie, Ties};
 use blox_sim::execution::training::StepTimes;

@@ -2,8 +2,8 @@
 
 use super::accounts::{self, Decisions};
 use super::input::{Input, Policy};
+use crate::compared::{Case, Compared, VerifyError};
 use crate::sia::in_rounds;
-use crate::verify::{Case, Compared, VerifyError};
 use blox_core::{
     Assignment, ClusterSpec, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobSpec,
     NodeSpec, PlacementPolicy, Reason, Request, SchedulingPolicy, Seconds, Shape, Stateless, Time,

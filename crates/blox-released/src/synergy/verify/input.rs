@@ -1,8 +1,8 @@
 //! Inputs of the original.
 
+use crate::compared::{Case, VerifyError, read};
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{Key, Mode, ROUND_S, Settings};
-use crate::verify::{Case, VerifyError, read};
 use blox_core::{ClusterSpec, JobId, Time};
 use blox_traces::cluster_file;
 use blox_traces::formats::synergy::{Profiles, Replay, read_trace};

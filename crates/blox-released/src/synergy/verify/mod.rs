@@ -3,9 +3,9 @@
 mod input;
 mod rounds;
 
+use crate::compared::{Case, Compared, VerifyError};
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{self, ROUND_S};
-use crate::verify::{Case, Compared, VerifyError};
 use blox_core::{Outcome, Time};
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;

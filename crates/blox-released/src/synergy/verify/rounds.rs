@@ -1,8 +1,8 @@
 //! Resources granted to each job in each round.
 
 use super::input::Input;
+use crate::compared::{Case, Compared, VerifyError};
 use crate::synergy::ROUND_S;
-use crate::verify::{Case, Compared, VerifyError};
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
 use blox_core::journal::Journal;

@@ -3,8 +3,8 @@
 mod settings;
 mod tally;
 
+use crate::compared::{Case, Compared, VerifyError};
 use crate::tiresias::InstantEndsAreLost;
-use crate::verify::{Case, Compared, VerifyError};
 use blox_sim::Simulation;
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;

@@ -1,12 +1,12 @@
 //! Settings of the original, and the corresponding run of the emulation.
 
 use super::tally::Counts;
+use crate::compared::{Case, VerifyError};
 use crate::tiresias::quirks::{
     ClassQueues, DlasQueues, Joined, LowestRank, NodeSets, Samples, ShortestBy, dict_order,
 };
 use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
-use crate::verify::{Case, VerifyError};
 use blox_core::{
     ClusterSpec, JobId, JobQueue, Pipeline, Policy, SchedulingPolicy, Time, Validity, View,
     forward_policy,
