@@ -1,4 +1,4 @@
-//! The result of one case: its values beside those of the emulation.
+//! Result of one case, with each value that differs between original and emulation.
 
 pub use crate::case::Case;
 pub(crate) use crate::case::{json, option, read};
