@@ -579,9 +579,7 @@ impl Case {
             first.get_or_insert(ends);
         }
         let ends = first.unwrap_or_default();
-        let pairs = ends[0].iter().zip(&ends[1]).enumerate();
-        let different = pairs.into_iter().find(|(_, (alone, after))| alone != after);
-        let Some((job, (alone, after))) = different else {
+        let Some((job, alone, after)) = first_difference(&ends[0], &ends[1]) else {
             return Ok(0);
         };
         let (alone, after) = (show(alone), show(after));
@@ -884,6 +882,16 @@ fn same_journal(property: Property, expected: &[u8], found: &[u8]) -> Result<(),
     }
 }
 
+/// Returns the first job with different ends, with both.
+fn first_difference<'a>(
+    a: &'a [Option<Ending>],
+    b: &'a [Option<Ending>],
+) -> Option<(usize, &'a Option<Ending>, &'a Option<Ending>)> {
+    let pairs = a.iter().zip(b).enumerate();
+    let mut different = pairs.filter(|(_, (a, b))| a != b);
+    different.next().map(|(job, (a, b))| (job, a, b))
+}
+
 fn show(ending: &Option<Ending>) -> String {
     match ending {
         Some(e) => format!(
@@ -903,8 +911,7 @@ fn show(ending: &Option<Ending>) -> String {
 
 /// Checks that every job has the same end if no decision moment is skipped.
 fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem> {
-    let pairs = skipped.books.iter().zip(&visited.books);
-    let Some((job, (a, b))) = pairs.enumerate().find(|(_, (a, b))| a != b) else {
+    let Some((job, a, b)) = first_difference(&skipped.books, &visited.books) else {
         return Ok(());
     };
     let (a, b) = (show(a), show(b));
@@ -927,10 +934,9 @@ fn same_books(skipped: &Run, visited: &Run, place: &Place) -> Result<(), Problem
 /// Checks that every job has the same end whether launches and stops are reported one by one or
 /// not.
 fn same_books_at_once(reported: &Run, instant: &Run) -> Result<(), Problem> {
-    let pairs = reported.books.iter().zip(&instant.books);
-    match pairs.enumerate().find(|(_, (a, b))| a != b) {
+    match first_difference(&reported.books, &instant.books) {
         None => Ok(()),
-        Some((job, (a, b))) => Err(Problem::new(
+        Some((job, a, b)) => Err(Problem::new(
             Property::Determinism,
             format!("job {job} to fare the same whether launches are reported or not: {a:?}"),
             format!("{b:?} where they take effect in one step"),
