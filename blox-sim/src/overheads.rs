@@ -267,12 +267,11 @@ impl Overheads for FixedOverheads {
     }
 
     fn is_free_for(&self, _: &JobSpec) -> bool {
-        let boot = self.boot;
-        *self
-            == (FixedOverheads {
-                boot,
-                ..FixedOverheads::default()
-            })
+        let of_jobs = FixedOverheads {
+            boot: Seconds::ZERO,
+            ..*self
+        };
+        of_jobs == FixedOverheads::default()
     }
 }
 

@@ -11,9 +11,9 @@ use blox_core::{
 /// Renews the lease of every listed job whose assignment matches its request.
 ///
 /// An assignment matches if it has the requested number of GPUs of the requested type, with the
-/// same partners or alone. A requested partner that has no room beside the job does not count. All other listed jobs release their GPUs and are placed by a rule, the
-/// largest first. A job that requests more GPUs than exist of any type on which it runs is
-/// rejected.
+/// same partners or alone. A requested partner that has no room beside the job does not count. All
+/// other listed jobs release their GPUs and are placed by a rule, the largest first. A job that
+/// requests more GPUs than exist of any type on which it runs is rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leases<R> {
     rule: R,
