@@ -667,21 +667,25 @@ pub(super) struct Options {
 }
 }
 
-/// Hides all options except those of policies.
-fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
-    let shown = [
-        "scheduler",
+/// Returns whether an option of `simulate`, given by its long name, affects decisions. Its other
+/// options affect the simulation.
+pub(crate) fn decides(key: &str) -> bool {
+    [
         "seed",
         "admission",
         "placement",
         "cluster-manager",
         "round",
         "on-event",
-        "config",
-        "help",
-    ];
+    ]
+    .contains(&key)
+}
+
+/// Hides all options except those of policies.
+fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
+    let shown = |key| decides(key) || ["scheduler", "config", "help"].contains(&key);
     let positional = arg.get_long().is_none() && arg.get_short().is_none();
-    let hidden = !positional && !arg.get_long().is_some_and(|key| shown.contains(&key));
+    let hidden = !positional && !arg.get_long().is_some_and(shown);
     arg.hide(hidden)
 }
 

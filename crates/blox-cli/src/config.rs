@@ -201,7 +201,7 @@ pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
 /// Merges the options of the scheduler of a real cluster, which simulates nothing.
 #[cfg(feature = "cluster")]
 pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
-    use super::cluster::decides;
+    use super::args::decides;
     let mut given = one_scheduler(args, "scheduler")?;
     given.refuse_unless(decides, "scheduler")?;
     // A configuration file may also contain options of simulations.

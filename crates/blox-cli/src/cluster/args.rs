@@ -1,6 +1,6 @@
 //! Arguments of the commands of a real cluster.
 
-use crate::args::SimulateArgs;
+use crate::args::{SimulateArgs, decides};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, Args, Subcommand};
 use std::path::PathBuf;
@@ -14,20 +14,6 @@ pub(crate) struct At {
     /// File with the secret that the scheduler requires [default: $BLOX_TOKEN_FILE]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-}
-
-/// Returns whether an option of `simulate`, given by its long name, affects decisions. Its other
-/// options affect the simulation.
-pub(crate) fn decides(key: &str) -> bool {
-    [
-        "seed",
-        "admission",
-        "placement",
-        "cluster-manager",
-        "round",
-        "on-event",
-    ]
-    .contains(&key)
 }
 
 fn hide_simulation(arg: Arg) -> Arg {

@@ -16,8 +16,6 @@ mod daemons;
 mod demo;
 
 pub(super) use args::ClusterCommand;
-#[cfg(feature = "cluster")]
-pub(super) use args::decides;
 
 use super::{Failure, Terminal};
 use blox_core::registry::Registry;
