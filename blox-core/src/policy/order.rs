@@ -121,10 +121,12 @@ impl PartialOrd for Entry {
     }
     #[inline]
     fn lt(&self, other: &Self) -> bool {
-        if self.high == other.high {
-            self.low < other.low
+        // Most comparisons end at the first word, and wide ones take three times the instructions.
+        let (ours, theirs) = ((self.high >> 64) as u64, (other.high >> 64) as u64);
+        if ours == theirs {
+            self.cmp(other).is_lt()
         } else {
-            self.high < other.high
+            ours < theirs
         }
     }
 }
