@@ -1694,7 +1694,7 @@ fn signal(name: &str, pid: u32) {
 /// Kills and pauses the scheduler, node managers and shims at random while jobs run.
 fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
     use rand::{RngExt, SeedableRng};
-    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    let mut rng = chacha20::ChaCha8Rng::seed_from_u64(seed);
     let gpus = [2, 2, 2];
     let mut c = Cluster::start("fifo", &gpus);
     let ledger = c.dir.path().join("ledger");

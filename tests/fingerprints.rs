@@ -13,8 +13,8 @@ use blox::sim::execution::training::built_in;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::results::Fingerprint;
 use blox::sim::workload::Jobs;
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::fmt::Write;
 use std::sync::Arc;
 

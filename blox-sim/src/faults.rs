@@ -2,9 +2,9 @@
 //! and every launch has its own generator, so that two schedulers meet the same faults.
 
 use blox_core::{JobId, NodeId, Seconds};
+use chacha20::ChaCha8Rng;
 use rand::SeedableRng;
 use rand::distr::{Distribution, StandardUniform};
-use rand_chacha::ChaCha8Rng;
 
 /// Random faults. All are off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -10,8 +10,8 @@ use blox::schedulers as shipped;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::fs;
 use std::sync::atomic::AtomicBool;
 

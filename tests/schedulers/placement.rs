@@ -9,8 +9,8 @@ use blox::core::{
 use blox::policies::placement::{Blocked, InOrder, Leases, NodeSelector, NonSticky, Synergy};
 use blox::sim::results::AssignmentRow;
 use blox::sim::{Report, Simulation, workload::Jobs};
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::sync::{Arc, Mutex};
 
 fn job(gpus: u32, extras: Extras) -> JobSpec {

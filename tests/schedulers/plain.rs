@@ -4,8 +4,8 @@
 use blox::core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
 use blox::sim::Simulation;
 use blox::sim::workload::Jobs;
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 const ROUND: f64 = 300.0;
 /// Waiting time in seconds after which Blox's released program promotes a job.

@@ -13,8 +13,8 @@ use blox::sim::overheads::FixedOverheads;
 use blox::sim::results::AssignmentRow;
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
+use chacha20::ChaCha8Rng;
 use rand::{Rng, RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 

@@ -13,8 +13,8 @@ use blox::released::tiresias;
 use blox::released::tiresias::Steps;
 use blox::released::tiresias::quirks::{ClassQueues, DlasQueues, NodeSets, dict_order};
 use blox::sim::{Report, Simulation, workload::Jobs};
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -7,8 +7,8 @@ use blox_core::{
     NodeAction, NodeActionKinds, NodeActions, NodeSpec, NodeStatus, Plan, Reason, Scheduler,
     Validity, View, Wanted,
 };
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[derive(Clone, Debug)]

@@ -26,8 +26,8 @@ use blox_core::{
     ActionId, Decision, DecisionError, Extras, GpuCount, Input, JobId, JobSpec, Name,
     NodeActionKind, Outcome, Seconds, Time,
 };
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;

@@ -1,17 +1,18 @@
 //! A hash of all inputs and decisions of a run.
 
 use blox_core::{Event, MetricCollector, Plan, View};
+use hmac_sha256::Hash;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
+use std::fmt;
 
 /// Hashes events, state versions and decisions in their order.
 ///
 /// Two builds with the same fingerprint made the same decisions from the same events. Launches and
 /// stops follow from the plans and are not hashed separately: plans that take no time are applied
 /// without such events.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Fingerprint {
-    hash: Sha256,
+    hash: Hash,
     scratch: Vec<u8>,
 }
 
@@ -30,6 +31,12 @@ impl Fingerprint {
             // Numbers that JSON cannot represent still make a difference.
             Err(e) => self.hash.update(e.to_string()),
         }
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Fingerprint").field(&self.value()).finish()
     }
 }
 

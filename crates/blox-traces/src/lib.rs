@@ -37,6 +37,7 @@ mod cells;
 pub mod cluster_file;
 pub mod csv;
 mod cursor;
+mod draws;
 pub(crate) mod file;
 mod format;
 pub mod formats;

@@ -1,10 +1,9 @@
 //! Parts of a workload: a window of time, a random sample.
 
 use super::file::shift;
+use crate::draws::Draws;
 use blox_core::{JobSpec, Time};
 use blox_sim::workload::{Notices, Workload, WorkloadError};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// The jobs that another workload submits in a time window, with times relative to the start of the
 /// window.
@@ -61,13 +60,13 @@ impl<W: Workload> Workload for Window<W> {
 pub struct Thinned<W> {
     inner: W,
     fraction: f64,
-    rng: ChaCha8Rng,
+    rng: Draws,
 }
 
 impl<W: Workload> Thinned<W> {
     /// Selects a `fraction` of the jobs, from 0 to 1.
     pub fn new(inner: W, fraction: f64, seed: u64) -> Self {
-        let rng = stream(seed);
+        let rng = Draws::new(seed, 0);
         Thinned {
             inner,
             fraction,
@@ -79,9 +78,7 @@ impl<W: Workload> Thinned<W> {
 impl<W: Workload> Workload for Thinned<W> {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
         while let Some(job) = self.inner.next_job()? {
-            // A number in [0, 1) with 53 random bits.
-            let draw = (self.rng.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0;
-            if draw < self.fraction {
+            if self.rng.unit() < self.fraction {
                 return Ok(Some(job));
             }
         }
@@ -107,7 +104,7 @@ pub fn choose(
     count: usize,
     seed: u64,
 ) -> Result<Vec<JobSpec>, WorkloadError> {
-    let mut rng = stream(seed);
+    let mut rng = Draws::new(seed, 0);
     let mut chosen: Vec<(u64, JobSpec)> = Vec::new();
     let mut seen = 0u64;
     while let Some(job) = workload.next_job()? {
@@ -115,7 +112,7 @@ pub fn choose(
             chosen.push((seen, job));
         } else {
             // The product's upper half is a number below `seen + 1`, nearly uniform.
-            let below = (u128::from(rng.next_u64()) * (u128::from(seen) + 1)) >> 64;
+            let below = (u128::from(rng.bits()) * (u128::from(seen) + 1)) >> 64;
             if let Some(slot) = usize::try_from(below)
                 .ok()
                 .and_then(|at| chosen.get_mut(at))
@@ -127,12 +124,6 @@ pub fn choose(
     }
     chosen.sort_by_key(|(number, _)| *number);
     Ok(chosen.into_iter().map(|(_, job)| job).collect())
-}
-
-fn stream(seed: u64) -> ChaCha8Rng {
-    let mut key = [0; 32];
-    key[..8].copy_from_slice(&seed.to_le_bytes());
-    ChaCha8Rng::from_seed(key)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use blox_sim::workload::WorkloadError;
 use flate2::bufread::GzDecoder;
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(crate) fn reading_error(path: &Path, source: io::Error) -> WorkloadError {
 }
 
 fn hash(mut from: impl Read) -> io::Result<String> {
-    let mut hash = Sha256::new();
+    let mut hash = Hash::new();
     let mut buffer = vec![0; BUFFER];
     loop {
         match from.read(&mut buffer) {

@@ -2,10 +2,9 @@
 
 use super::check;
 use super::durations::DurationLaw;
-use super::random::exponential;
+use crate::draws::Draws;
 use blox_core::Seconds;
 use blox_sim::workload::WorkloadError;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 /// Arrival rate over time. Arrivals follow a Poisson process with this rate.
@@ -196,7 +195,7 @@ pub(super) struct Clock {
     shape: Shape,
     /// Mean seconds between arrivals at the constant rate.
     gap: f64,
-    rng: ChaCha8Rng,
+    rng: Draws,
     now: f64,
     /// State of [`Shape::Pieces`]: whole cycles, pieces and seconds that have passed.
     cycles: f64,
@@ -205,7 +204,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn new(shape: Shape, gap: f64, rng: ChaCha8Rng) -> Self {
+    pub(super) fn new(shape: Shape, gap: f64, rng: Draws) -> Self {
         Clock {
             shape,
             gap,
@@ -219,7 +218,7 @@ impl Clock {
 
     /// Returns the next arrival time, in seconds.
     pub(super) fn next(&mut self) -> f64 {
-        let mass = exponential(&mut self.rng) * self.gap;
+        let mass = self.rng.exponential() * self.gap;
         match &self.shape {
             Shape::Constant => self.now += mass,
             Shape::Sine { amplitude, peak } => {
@@ -287,11 +286,10 @@ fn sine_wait(now: f64, mass: f64, amplitude: f64, peak: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::stream;
     use super::*;
 
     fn times(shape: Shape, gap: f64, n: usize) -> Vec<f64> {
-        let mut clock = Clock::new(shape, gap, stream(5, 0));
+        let mut clock = Clock::new(shape, gap, Draws::new(5, 0));
         (0..n).map(|_| clock.next()).collect()
     }
 

@@ -2,13 +2,12 @@
 
 use super::check;
 use super::pow10::pow10;
-use super::random::{exponential, normal, unit};
 use crate::cursor::wrong_field;
+use crate::draws::Draws;
 use crate::source::Source;
 use blox_core::Seconds;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{Workload, WorkloadError};
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::io::BufRead;
 use std::path::Path;
@@ -176,22 +175,22 @@ impl DurationLaw {
         }
     }
 
-    pub(super) fn draw(&self, rng: &mut ChaCha8Rng) -> Seconds {
+    pub(super) fn draw(&self, rng: &mut Draws) -> Seconds {
         Seconds::new(match self {
             DurationLaw::BloxLaw => {
-                let long = unit(rng) >= 0.8;
-                let u = unit(rng);
+                let long = rng.unit() >= 0.8;
+                let u = rng.unit();
                 60.0 * pow10(if long { 3.0 + u } else { 1.5 + 1.5 * u })
             }
-            DurationLaw::Exponential { mean } => exponential(rng) * mean.secs(),
+            DurationLaw::Exponential { mean } => rng.exponential() * mean.secs(),
             DurationLaw::LogNormal { median, sigma } => {
-                median.secs() * libm::exp(sigma * normal(rng))
+                median.secs() * libm::exp(sigma * rng.normal())
             }
             DurationLaw::Uniform { least, most } => {
-                least.secs() + unit(rng) * (most.secs() - least.secs())
+                least.secs() + rng.unit() * (most.secs() - least.secs())
             }
             DurationLaw::Empirical(values) => {
-                let i = (unit(rng) * values.len() as f64) as usize;
+                let i = (rng.unit() * values.len() as f64) as usize;
                 // A product may round up to the length.
                 values
                     .get(i)

@@ -1,9 +1,8 @@
 //! Generated losses for the jobs of any workload.
 
-use super::random::{stream, unit};
+use crate::draws::Draws;
 use blox_core::{Extras, JobSpec, LossCurve, LossReports};
 use blox_sim::workload::{Notices, Workload, WorkloadError};
-use rand_chacha::ChaCha8Rng;
 
 /// Epochs of each job.
 const EPOCHS: f64 = 100.0;
@@ -33,7 +32,7 @@ const FLOOR: f64 = 0.1;
 #[derive(Clone, Debug)]
 pub struct WithLoss<W> {
     inner: W,
-    rng: ChaCha8Rng,
+    rng: Draws,
 }
 
 /// Purpose of the random stream for losses.
@@ -44,7 +43,7 @@ impl<W: Workload> WithLoss<W> {
     pub fn new(inner: W, seed: u64) -> Self {
         WithLoss {
             inner,
-            rng: stream(seed, OF_LOSSES),
+            rng: Draws::new(seed, OF_LOSSES),
         }
     }
 }
@@ -54,7 +53,7 @@ impl<W: Workload> Workload for WithLoss<W> {
         let Some(mut job) = self.inner.next_job()? else {
             return Ok(None);
         };
-        let (early, share) = (unit(&mut self.rng) < 0.75, unit(&mut self.rng));
+        let (early, share) = (self.rng.unit() < 0.75, self.rng.unit());
         let epoch = job.work.iterations / EPOCHS;
         if epoch > 0.0 && job.extras().loss.is_none() {
             let share = if early { 0.4 } else { 0.4 + 0.6 * share };

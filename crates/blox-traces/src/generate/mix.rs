@@ -1,10 +1,9 @@
 //! Weighted mixes of job properties.
 
 use super::check;
-use super::random::unit;
+use crate::draws::Draws;
 use blox_core::Name;
 use blox_sim::workload::WorkloadError;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 /// Weight of the jobs that request a given number of GPUs.
@@ -58,12 +57,12 @@ impl<T: Clone> Mix<T> {
     }
 
     /// Draws one of the values. A single value takes no random number.
-    pub(super) fn draw(&self, rng: &mut ChaCha8Rng) -> Option<&T> {
+    pub(super) fn draw(&self, rng: &mut Draws) -> Option<&T> {
         let (last, total) = self.parts.last()?;
         if self.parts.len() == 1 {
             return Some(last);
         }
-        let at = unit(rng) * total;
+        let at = rng.unit() * total;
         let found = self.parts.iter().find(|(_, up_to)| at < *up_to);
         Some(found.map_or(last, |(value, _)| value))
     }

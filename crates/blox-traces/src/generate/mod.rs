@@ -11,7 +11,6 @@ mod durations;
 mod loss;
 mod mix;
 mod pow10;
-mod random;
 
 pub use arrivals::{Arrivals, DayShape};
 pub use durations::DurationLaw;
@@ -19,12 +18,11 @@ pub use loss::WithLoss;
 pub use mix::{GpuShare, NameShare};
 pub use pow10::pow10;
 
+use crate::draws::Draws;
 use arrivals::Clock;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Time};
 use blox_sim::workload::{Notices, Workload, WorkloadError};
 use mix::Mix;
-use rand_chacha::ChaCha8Rng;
-use random::stream;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -244,10 +242,10 @@ struct Stream {
     at: f64,
     law: DurationLaw,
     mixes: Mixes,
-    durations: ChaCha8Rng,
-    gpus: ChaCha8Rng,
-    models: ChaCha8Rng,
-    users: ChaCha8Rng,
+    durations: Draws,
+    gpus: Draws,
+    models: Draws,
+    users: Draws,
 }
 
 impl Stream {
@@ -259,7 +257,7 @@ impl Stream {
         law: &DurationLaw,
         first: u64,
     ) -> Self {
-        let of = |purpose| stream(spec.seed, first + purpose);
+        let of = |purpose| Draws::new(spec.seed, first + purpose);
         let mut clock = Clock::new(shape, gap, of(0));
         Stream {
             at: clock.next(),

@@ -7,8 +7,8 @@ use blox_policies::scheduling::gavel::shares::{
 };
 use blox_policies::scheduling::gavel::{Entrant, Instance, Pair, PerType, TypePool};
 use blox_sim::Watch;
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::sync::atomic::Ordering;
 
 /// Time of one allocation by Gavel's policies.

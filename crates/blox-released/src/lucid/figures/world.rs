@@ -7,8 +7,8 @@ use crate::lucid::{Experiment, Forecast, Input, Policy};
 use blox_core::SortedMap;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_perf::PairTable;
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

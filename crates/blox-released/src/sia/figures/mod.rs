@@ -14,8 +14,8 @@ use blox_sim::execution::training::Applications;
 use blox_sim::overheads::CheckpointRestart;
 use blox_sim::workload::collect;
 use blox_traces::{Format, open_file};
+use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::path::Path;
 
 const FROM: &str =
