@@ -139,6 +139,10 @@ pub enum Record {
         id: AttemptId,
         /// True if the launch counts as a failure of the job.
         failed: bool,
+        /// Iterations that it reported as done, if it completed the job. The state accepts
+        /// progress of running jobs only, and the launch may have been stopping.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        done: Option<f64>,
     },
 }
 

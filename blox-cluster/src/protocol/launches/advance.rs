@@ -231,8 +231,21 @@ impl Launches {
             attempt: id.attempt,
             secs: ran.secs(),
         }));
+        let completes = |e: &Event| {
+            matches!(
+                e,
+                Event::Ended {
+                    outcome: How::Completed,
+                    ..
+                }
+            )
+        };
+        let done = match event.as_ref().is_some_and(completes) {
+            true => self.said(id).progress.map(|p| p.done),
+            false => None,
+        };
         out.events.extend(event);
-        self.note(out, Record::Closed { id, failed });
+        self.note(out, Record::Closed { id, failed, done });
         if failed && again {
             let times = self.durable.failures.get(&id.job).copied();
             out.failed.push((id.job, times.unwrap_or(1)));

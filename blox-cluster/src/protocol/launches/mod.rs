@@ -345,8 +345,11 @@ impl Durable {
                     ended.done += u64::from(!*failed);
                 }
             }
-            Record::Closed { id, failed } => {
+            Record::Closed { id, failed, done } => {
                 self.attempts.remove(id);
+                if let (Some(brief), Some(done)) = (self.jobs.get_mut(&id.job), done) {
+                    brief.done = Some(*done);
+                }
                 if *failed {
                     *self.failures.entry(id.job).or_default() += 1;
                 }

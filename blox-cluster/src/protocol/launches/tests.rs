@@ -7,7 +7,8 @@ use crate::protocol::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, R
 use blox_core::trigger::Rounds;
 use blox_core::{
     Action, Adapts, Assignment, Decision, Event, Extras, GpuCount, GpuId, GradientNoise, Input,
-    JobId, JobSpec, NodeId, NodeSpec, Outcome, Phase, Seconds, Time, TrainingSpec, TypeLimits,
+    JobId, JobSpec, NodeId, NodeSpec, Outcome, Phase, Reason, Seconds, Time, TrainingSpec,
+    TypeLimits,
 };
 use blox_perf::goodput::GoodputModel;
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ struct Gang {
     sessions: [u64; 2],
     /// The job's reported progress and metrics.
     said: Said,
+    /// Whether the next decision stops the job.
+    preempts: bool,
     outcome: Option<Outcome>,
 }
 
@@ -93,6 +96,7 @@ impl Gang {
             silent: [false; 2],
             sessions: [1; 2],
             said: Said::default(),
+            preempts: false,
             outcome: None,
         };
         extras.attributes.insert("grace_s".into(), 7.into());
@@ -165,6 +169,10 @@ impl Gang {
                 job: JOB,
                 assignment: Assignment::of(vec![GpuId(0), GpuId(1)]),
             });
+        }
+        if job.phase() == Phase::Running && self.preempts {
+            let why = Reason::other("preempted");
+            d.plan.actions.push(Action::Stop { job: JOB, why });
         }
         d
     }
@@ -1002,6 +1010,26 @@ fn launch_zero_after_all_iterations_is_completed() {
     let ends = [done(Exit::Yielded), stopped_with_zero()];
     let g = put_back(ends, Some((100.0, 0.0)), Extras::default());
     assert_eq!((g.outcome, g.phase()), (None, Some(Phase::Waiting)));
+}
+
+#[test]
+fn launch_that_completes_while_it_stops_is_shown_with_its_last_progress() {
+    let mut g = Gang::lasting(100.0);
+    g.runs(1, &[0, 1]);
+    g.preempts = true;
+    while g.phase() == Some(Phase::Running) {
+        g.beat();
+    }
+    assert_eq!(g.phase(), Some(Phase::Stopping));
+    let (done, saved) = (100.0, 100.0);
+    g.said.progress = Some(Progress { done, saved });
+    for node in 0..2 {
+        g.set(node, 1, stopped_with_zero());
+    }
+    g.beat();
+    assert_eq!(g.outcome, Some(Outcome::Completed));
+    let durable = g.scheduler.launches().durable();
+    assert_eq!(durable.jobs[&JOB].done, Some(100.0));
 }
 
 #[test]
