@@ -423,7 +423,7 @@ Examples:
   blox logs 17
   blox logs -f 17 --rank 2 --err")]
     Logs(LogsArgs),
-    /// Run a demonstration cluster of four small nodes on this machine, and remove it afterwards
+    /// Run a cluster of four small nodes for half a minute, and remove it
     #[command(after_help = "Examples:
   blox demo")]
     Demo,
