@@ -294,6 +294,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn about_different_numbers_of_jobs_is_a_range() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        let schedulers = r#"[{"name":"fifo","folder":"a"},{"name":"las","folder":"b"}]"#;
+        let manifest = format!(r#"{{"gpus":4,"schedulers":{schedulers}}}"#);
+        write("manifest.json", &manifest);
+        let about_jobs = |counts: [usize; 2]| {
+            for (folder, count) in ["a", "b"].iter().zip(counts) {
+                std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+                write(&format!("{folder}/summary.json"), "{}");
+                let columns = "job_id,name,submit_s,first_start_s,finish_s,jct_s,attained_s,gpus,\
+                               duration_s,preemptions,launches,outcome,reason,measured\n";
+                let rows = "0,,0,0,9,9,9,1,9,0,1,completed,,1\n".repeat(count);
+                write(&format!("{folder}/jobs.csv"), &(columns.to_owned() + &rows));
+            }
+            about(&contestants(&[Folder::open(dir.path()).unwrap()]))
+        };
+        assert_eq!(about_jobs([1, 1]), "1 measured job; 4 GPUs");
+        assert_eq!(about_jobs([1, 3]), "1 to 3 measured jobs; 4 GPUs");
+    }
+
+    #[test]
     fn stretches_of_time_are_said_in_a_unit_that_suits() {
         assert_eq!(span(3.0), "3 s");
         assert_eq!(span(300.0), "5.0 minutes");
