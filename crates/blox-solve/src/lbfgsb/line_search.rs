@@ -252,3 +252,29 @@ impl Cubic {
         s * if clipped { square.max(0.0) } else { square }.sqrt()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shrink_steeper_slope_takes_the_minimum_of_the_cubic() {
+        let mut search = LineSearch::new(1.0, 10.0, 0.0, -1.0).unwrap();
+        search.bracketed = true;
+        // Two points of `t^3 / 3 + t^2 - 8 t`, which has its minimum at 2.
+        let tried = Point {
+            step: 1.0,
+            value: 1.0 / 3.0 - 7.0,
+            slope: -5.0,
+        };
+        let mut other = Point {
+            step: 3.0,
+            value: -6.0,
+            slope: 7.0,
+        };
+        let mut best = search.best;
+        search.shrink(&mut best, &mut other, tried);
+        assert!((search.step - 2.0).abs() < 1e-12, "{}", search.step);
+        assert_eq!((best.step, other.step), (1.0, 3.0));
+    }
+}
