@@ -171,6 +171,12 @@ mod tests {
     }
 
     #[test]
+    fn converged_fall_at_the_tolerance_is_too_large() {
+        assert!(!converged([1.0, 0.75], 0.25, 1));
+        assert!(converged([1.0, 0.8125], 0.25, 1));
+    }
+
+    #[test]
     fn too_few_reports_are_no_convergence() {
         assert!(!converged([], 0.1, 1));
         assert!(!converged([1.0], 0.1, 1));

@@ -318,6 +318,18 @@ mod tests {
     }
 
     #[test]
+    fn fit_one_node_exchange_between_nodes_is_slower() {
+        let p = fit(&seen(&[
+            (1, 1, 20, 0.5, 0.5),
+            (1, 2, 20, 0.5, 0.6),
+            (1, 4, 20, 0.5, 0.8),
+        ]))
+        .unwrap();
+        assert!(p.alpha_r > 0.01 && p.beta_r > 0.01, "{p:?}");
+        assert_eq!((p.alpha_n, p.beta_n), (p.alpha_r * 1.1, p.beta_r * 1.1));
+    }
+
+    #[test]
     fn a_model_is_found_again_from_its_own_steps() {
         let truth = ThroughputParams {
             alpha_c: 0.08,
