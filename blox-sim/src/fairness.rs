@@ -316,6 +316,12 @@ mod tests {
     }
 
     #[test]
+    fn fair_time_of_a_job_that_takes_none_is_unknown() {
+        let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(0.0));
+        assert_eq!(secs(&mut fair("1x4", None), &job, 1.0), None);
+    }
+
+    #[test]
     fn who_comes_within_a_round_waits_for_the_next_alone_as_well() {
         let mut fair = fair("1x4", Some(60.0));
         let job = |at| JobSpec::new(Time::new(at), GpuCount(4), Seconds::new(100.0));

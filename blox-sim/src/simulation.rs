@@ -549,10 +549,10 @@ mod tests {
     use crate::results::AssignmentRow;
     use crate::workload::Jobs;
     use blox_core::{
-        Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Composition, DecisionError, Draft,
-        DraftError, Extras, GpuCount, GpuId, JobQueue, JobSpec, NodeAction, NodeActions, NodeId,
-        NodeSpec, Outcome, PlacementPolicy, Plan, Policy, Reason, Request, Seconds, Stateless,
-        TrainingSpec, Validity, View,
+        Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Composition, Deadline,
+        DecisionError, Draft, DraftError, Extras, GpuCount, GpuId, JobQueue, JobSpec, LossCurve,
+        LossReports, NodeAction, NodeActions, NodeId, NodeSpec, Outcome, PlacementPolicy, Plan,
+        Policy, Reason, Request, Seconds, Stateless, TrainingSpec, Validity, View,
         order::SortKey,
         policy::{by_key, scheduling_fn},
     };
@@ -736,6 +736,72 @@ mod tests {
             .iter()
             .map(|j| j.finish.map(|t| t.secs()))
             .collect()
+    }
+
+    #[test]
+    fn deadlines_are_counted_by_fate() {
+        let due = |gpus, duration, at| {
+            let extras = Extras {
+                deadlines: vec![Deadline {
+                    at: Time::new(at),
+                    value: 1.0,
+                }],
+                ..Extras::default()
+            };
+            let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration));
+            job.with_extras(extras)
+        };
+        // The last job is too wide for the cluster.
+        let mut jobs = Jobs::new(vec![
+            due(1, 300.0, 300.0),
+            due(1, 300.0, 400.0),
+            due(1, 600.0, 400.0),
+            due(4, 300.0, 400.0),
+        ]);
+        let simulation = Simulation::new(ClusterSpec::uniform(1, 3));
+        let report = simulation.run(fifo(), &mut jobs).unwrap();
+        let count = report.summary.deadlines.unwrap();
+        assert_eq!((count.met, count.missed, count.declined), (2, 1, 1));
+    }
+
+    /// Times and values of the loss reports.
+    #[derive(Clone, Default)]
+    struct Losses(Vec<(f64, f64)>);
+
+    impl MetricCollector for Losses {
+        fn on_event(&mut self, view: View<'_>, event: &Event) {
+            if let Event::Metric { value, .. } = event {
+                self.0.push((view.now().secs(), *value));
+            }
+        }
+    }
+
+    /// Runs a job of 500 s with epochs of this length in seconds.
+    fn run_with_loss(epoch: f64) -> Report {
+        let (b0, b1, b2) = (1.0, 1.0, 0.5);
+        let curve = LossCurve { b0, b1, b2 };
+        let extras = Extras {
+            loss: Some(LossReports { curve, epoch }),
+            ..Extras::default()
+        };
+        let mut jobs = Jobs::new(vec![job(0.0, 500.0).with_extras(extras)]);
+        let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
+        let simulation = simulation.collector(Losses::default());
+        simulation.run(fifo(), &mut jobs).unwrap()
+    }
+
+    #[test]
+    fn loss_is_reported_at_the_end_of_each_epoch() {
+        let report = run_with_loss(200.0);
+        let losses = &report.collected.get::<Losses>().unwrap().0;
+        assert_eq!(*losses, [(200.0, 1.0), (400.0, 1.0 / 3.0 + 0.5)]);
+    }
+
+    #[test]
+    fn workload_info_counts_losses_before_a_report() {
+        let report = run_with_loss(1000.0);
+        assert!(report.collected.get::<Losses>().unwrap().0.is_empty());
+        assert_eq!(report.workload_info.losses, 1);
     }
 
     #[test]

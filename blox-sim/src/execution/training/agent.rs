@@ -307,3 +307,40 @@ impl Agent {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::training::curves::{Curves, Epoch};
+
+    #[test]
+    fn stretch_ends_with_the_round_or_the_epoch() {
+        let epoch = |progress| Epoch {
+            progress,
+            iteration: progress,
+            noise: GradientNoise { sqr: 1.0, var: 1.0 },
+        };
+        let epochs = vec![epoch(100.0), epoch(200.0)];
+        let app = Application {
+            initial_batch: 1,
+            max_batch: 1,
+            curves: Curves::new(vec![(1, epochs)], 2).unwrap(),
+            restart: Seconds::ZERO,
+            slowdown: 1.0,
+            types: SortedMap::new(),
+        };
+        let mut agent = Agent {
+            rate: 2.0,
+            ..Agent::default()
+        };
+        let mut until = |done, now| {
+            let (now, round) = (Time::new(now), Seconds::new(60.0));
+            let stretch = agent.stretch(&app, done, now, round, EpochEnds::Exact);
+            (stretch.until.secs(), stretch.ends)
+        };
+        // 30 s do 60 iterations.
+        assert_eq!(until(0.0, 90.0), (120.0, false));
+        assert_eq!(until(60.0, 90.0), (110.0, false));
+        assert_eq!(until(160.0, 90.0), (110.0, true));
+    }
+}
