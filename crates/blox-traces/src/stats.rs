@@ -293,6 +293,7 @@ mod tests {
             (4, 2, 1, 0)
         );
         assert_eq!((s.first_submit_s, s.last_submit_s), (100.0, 90_100.0));
+        assert_eq!(s.widest_job_gpus, 8);
         let gpu_s: f64 = 30.0 + 4.0 * 3600.0 + 4e6 + 4800.0;
         assert!((s.gpu_hours * 3600.0 - gpu_s).abs() < 1e-6);
         assert!((s.load_gpus.unwrap() - gpu_s / 90_000.0).abs() < 1e-9);
