@@ -141,3 +141,17 @@ impl Assignment {
         a == b
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_gpus_ignores_the_order() {
+        let of = |gpus: &[u32]| Assignment::of(gpus.iter().copied().map(GpuId));
+        assert!(of(&[1, 2]).same_gpus(&of(&[1, 2])));
+        assert!(of(&[1, 2]).same_gpus(&of(&[2, 1])));
+        assert!(!of(&[1, 2]).same_gpus(&of(&[1, 3])));
+        assert!(!of(&[1, 2]).same_gpus(&of(&[1])));
+    }
+}

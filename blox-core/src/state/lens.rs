@@ -115,10 +115,10 @@ impl Lens {
             return false;
         };
         self.begin(state);
-        let version = self.version(state) + 1;
         let rec = &mut self.jobs[place].1;
         rec.phase = after;
-        rec.touch(version, &mut self.touched);
+        // Only records of the state are compared by version.
+        rec.touch(rec.changed, &mut self.touched);
         self.counts[before as usize] -= 1;
         self.counts[after as usize] += 1;
         if after == Phase::Waiting {

@@ -235,3 +235,49 @@ fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
         assert_eq!(decided(&mut bench).0, Ok(()));
     }
 }
+
+#[test]
+fn running_job_moves_by_its_first_request_only() {
+    /// Places waiting jobs, and moves running jobs to the lowest free GPUs.
+    struct Moving;
+    impl Stateless for Moving {}
+    impl PlacementPolicy for Moving {
+        fn place(
+            &self,
+            (): &mut (),
+            requests: &mut JobQueue,
+            draft: &mut Draft<'_>,
+        ) -> Result<Validity, DraftError> {
+            while let Some(candidate) = draft.next_in_line(requests) {
+                let request = match candidate {
+                    Candidate::Gang(job) => Request::gang(&job),
+                    Candidate::Request(request) => request,
+                    Candidate::Moving(request) => {
+                        draft.release(request.job, Reason::NotChosen)?;
+                        request
+                    }
+                };
+                let count = request.shapes[0].gpus.get() as usize;
+                let gpus: GpuList = draft.free_gpus_on(NodeId(0)).take(count).collect();
+                draft.assign(request.job, Assignment::of(gpus))?;
+                draft.candidate_placed(requests);
+            }
+            Ok(Validity::NextRound)
+        }
+    }
+    let scheduling = scheduling_fn(|view, out: &mut JobQueue| {
+        let shape = |gpus| Shape::gpus(GpuCount(gpus));
+        // The last job grows once it runs.
+        let last = if view.placed().count() == 0 { 1 } else { 2 };
+        for (job, gpus) in [(0, 1), (1, 1), (1, 2), (2, last)] {
+            out.push(Request::with_shape(JobId(job), shape(gpus)));
+        }
+        Validity::NextRound
+    });
+    let mut bench = Bench::new("1x4", rounds(300.0), composed(scheduling, Moving));
+    for _ in 0..3 {
+        bench.submit(0.0, job(1, 1000.0));
+    }
+    assert_eq!(bench.round(0.0), "place 0 on 0; place 1 on 1; place 2 on 2");
+    assert_eq!(bench.round(300.0), "stop 2; place 2 on 2 3");
+}
