@@ -15,7 +15,7 @@ use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::Quarantine;
 use blox_policies::placement::{
     Buddy, Consolidated, EasyBackfill, InOrder, KeepNodes, Leases, LocalSearch, Migrating,
-    NodeSets, OnNodes,
+    NodeSets, NonSticky, OnNodes,
 };
 use blox_policies::scheduling::gavel::{Gavel, shares};
 use blox_policies::scheduling::{
@@ -799,6 +799,43 @@ fn pollux_searches_with_the_smallest_population() {
         run.decide(0.0);
         assert_eq!(run.gpus(0), Some(vec![0, 1]));
         assert_eq!(run.gpus(1), Some(vec![2, 3]));
+    }
+}
+
+#[test]
+fn pollux_without_generations_takes_best_mutation() {
+    let settings = PolluxSettings {
+        generations: 0,
+        ..PolluxSettings::default()
+    };
+    let pollux = Pollux::new(settings).compose(Composition::new("pollux"));
+    let mut run = Run::new(&ClusterSpec::uniform(1, 4), pollux.build().unwrap());
+    run.submit(0.0, 0, job(2, 0.0, 10_000.0));
+    run.decide(0.0);
+    assert_eq!(run.gpus(0), Some(vec![0, 1]));
+}
+
+#[test]
+fn non_sticky_without_preemption_places_running_jobs_first() {
+    for preempts in [false, true] {
+        let newest_first = scheduling_fn(move |view, out: &mut JobQueue| {
+            let mut jobs: Vec<_> = view.active().collect();
+            jobs.reverse();
+            jobs.iter().for_each(|job| out.push(Request::gang(job)));
+            if preempts {
+                out.allow_preemption();
+            }
+            Validity::NextRound
+        });
+        let placement = NonSticky::new(Consolidated::default());
+        let policy = composed(newest_first, placement);
+        let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
+        run.submit(0.0, 0, job(3, 0.0, 10_000.0));
+        run.decide(0.0);
+        run.submit(10.0, 1, job(2, 0.0, 10_000.0));
+        run.plan(300.0);
+        let runs = [0, 1].map(|n| run.gpus(n).is_some());
+        assert_eq!(runs, [!preempts, preempts]);
     }
 }
 

@@ -230,6 +230,48 @@ impl ClusterManager for PowerSaving {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_core::policy::scheduling_fn;
+    use blox_core::runtime::Runtime;
+    use blox_core::trigger::OnEvent;
+    use blox_core::{
+        ClusterSpec, Composition, Event, GpuCount, JobId, JobQueue, JobSpec, Request, State,
+    };
+    use blox_testing::FirstFit;
+
+    #[test]
+    fn manage_waiting_jobs_keep_nodes_on() {
+        let state = State::new(&ClusterSpec::uniform(5, 2)).unwrap();
+        let mut core = Runtime::new(state, Box::new(OnEvent::default()));
+        let in_order = scheduling_fn(|view, out: &mut JobQueue| {
+            view.active().for_each(|job| out.push(Request::gang(&job)));
+            Validity::NextRound
+        });
+        let composition = Composition::new("toy").scheduling(in_order);
+        let mut pipeline = composition.placement(FirstFit).build().unwrap();
+        let mut submit = |core: &mut Runtime, job, gpus| {
+            let spec = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(60.0));
+            let (job, spec) = (JobId(job), Arc::new(spec));
+            let event = Event::Submitted { job, spec };
+            core.event(Time::ZERO, &event, &mut pipeline).unwrap();
+            core.decide(Time::ZERO, &mut pipeline).unwrap();
+        };
+        let rule = PowerRule {
+            buffer: 0,
+            ..PowerRule::default()
+        };
+        let power = PowerSaving::new(rule, Seconds::new(600.0), Vec::new());
+        let off = |core: &Runtime| {
+            let mut actions = NodeActions::default();
+            power.manage(&mut power.initial(0), core.view(), &mut actions);
+            let nodes = actions.iter().filter_map(NodeAction::node);
+            nodes.map(|node| node.0).collect::<Vec<u32>>()
+        };
+        submit(&mut core, 0, 2);
+        assert_eq!(off(&core), [4, 3, 2, 1]);
+        // This job waits for all five nodes.
+        submit(&mut core, 1, 10);
+        assert_eq!(off(&core), [0; 0]);
+    }
 
     #[test]
     fn nodes_come_at_once_and_go_when_demand_falls() {

@@ -357,6 +357,15 @@ mod tests {
     }
 
     #[test]
+    fn set_aside_takes_gpus_of_the_leases_only() {
+        let chronus = Chronus::new(Seconds::new(240.0));
+        let (mut memory, mut left) = (Leases::default(), [4, 4, 4]);
+        chronus.set_aside(&mut memory, &wish(0, 3, 2, 5), vec![2, 4], 2, &mut left);
+        assert_eq!(left, [1, 4, 1]);
+        assert_eq!(memory.plans[&JobId(0)], [2, 4]);
+    }
+
+    #[test]
     fn the_program_takes_two_narrow_jobs_where_greed_takes_a_wide_one() {
         let chronus = Chronus::new(Seconds::new(240.0));
         let mut wishes = [wish(0, 4, 1, 1), wish(1, 2, 1, 1), wish(2, 2, 1, 1)];

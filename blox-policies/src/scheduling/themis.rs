@@ -193,6 +193,12 @@ mod tests {
     }
 
     #[test]
+    fn new_lease_without_length_is_240_s() {
+        let lease = |secs| Themis::new(Seconds::new(secs)).lease;
+        assert_eq!([60.0, 0.0, -1.0].map(lease), [60.0, 240.0, 240.0]);
+    }
+
+    #[test]
     fn only_those_that_are_worst_off_bid_and_the_rest_take_what_is_left() {
         let claims = [
             claim(0, 1.0, 0.9, &[(2, 1.0)]),

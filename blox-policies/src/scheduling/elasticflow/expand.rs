@@ -85,7 +85,7 @@ pub(super) fn expand(
             };
             now > *next
         });
-        if behind && offer.waste > entry.waste {
+        if behind {
             queue.push(Reverse(Entry {
                 waste: offer.waste,
                 job: entry.job,

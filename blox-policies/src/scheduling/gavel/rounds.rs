@@ -342,6 +342,19 @@ mod tests {
     }
 
     #[test]
+    fn select_before_any_row_ran_is_by_fraction() {
+        let mut m = RoundMechanism::new(1, 360.0);
+        for id in 0..3 {
+            let who = Combination::single(JobId(id));
+            m.add(who, 1, SmallVec::from_elem(true, 1));
+        }
+        m.install(&shares(&[(0, &[0.25]), (1, &[0.0]), (2, &[0.75])]));
+        let chosen = m.select(&[0], &[2], false);
+        let jobs: Vec<u32> = chosen.iter().map(|c| c.who.job.0).collect();
+        assert_eq!(jobs, [2, 0]);
+    }
+
+    #[test]
     fn a_gang_waits_for_all_its_gpus_and_others_fill_the_gap() {
         let mut m = RoundMechanism::new(1, 360.0);
         for (id, gpus) in [(0, 1), (1, 4), (2, 1)] {
