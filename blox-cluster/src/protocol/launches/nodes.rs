@@ -513,6 +513,25 @@ mod tests {
     }
 
     #[test]
+    fn node_off_with_other_gpus_joins_once_it_is_wanted() {
+        let mut all = All::of(&["a"]);
+        all.act(power(false));
+        all.accept(0);
+        all.nodes.clear();
+        all.seconds(9);
+        let nodes = |all: &All| -> Vec<(NodeStatus, u32)> {
+            let nodes = all.scheduler.view().cluster().nodes().iter();
+            nodes.map(|n| (n.status(), n.gpu_count())).collect()
+        };
+        all.nodes.push(("a".into(), 4));
+        all.seconds(3);
+        assert_eq!(nodes(&all), [(NodeStatus::Off, 2)]);
+        all.act(power(true));
+        all.seconds(3);
+        assert_eq!(nodes(&all), [(NodeStatus::Left, 2), (NodeStatus::Up, 4)]);
+    }
+
+    #[test]
     fn growth_is_fulfilled_by_its_names_and_gpus_and_dropped_at_its_limit() {
         let grow = || NodeAction::Grow {
             spec: Box::new(NodeSpec::with_gpus(4)),
