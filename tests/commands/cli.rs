@@ -718,7 +718,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --round nan",
-            "--round is `NaN`, expected a number of seconds above 0",
+            "--round is `nan`, expected a number of seconds above 0",
         ),
         (
             "simulate -s las --round 1 --on-event 1",
@@ -778,7 +778,7 @@ fn everything_wrong_is_one_sentence_and_exit_2() {
         ),
         (
             "simulate -s las --config round.toml",
-            "round.toml: round is `-1`, expected a number of seconds above 0",
+            "round.toml: line 1 is `round = -1.0`: expected a number of seconds above 0",
         ),
         (
             "simulate -s las --output-dir full",

@@ -462,7 +462,7 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
         ),
         (
             "sweep fifo --vary round=300|0 --jobs 1",
-            "--round is `0`, expected a number of seconds above 0",
+            "--vary round is `0`, expected a number of seconds above 0",
         ),
         (
             "sweep fifo --explain 3",

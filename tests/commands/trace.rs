@@ -146,7 +146,7 @@ fn what_is_no_workload_file_is_one_sentence() {
             "--format: `xml` is no workload format, expected one of csv, jsonl, philly, philly-log, itp, helios, pai, openb, slurm, blox-jobs, tiresias, synergy",
         ),
         (
-            "info t.csv --format csv --map submit=a",
+            "info t.csv --format csv --map submit=a,gpus=b,duration=c",
             "--format and --map are both given, expected one of them",
         ),
         (

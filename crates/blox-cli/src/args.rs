@@ -1,10 +1,16 @@
 //! Definition of the command line.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use super::output::OutputFormat;
+use super::sweep::values::{Loads, Seeds};
+use super::value::{Duration, Group, Hours, Measured, Number, Period, Risk, Written, parser};
+use blox_core::registry::ComponentSpec;
+use blox_traces::{ColumnMap, Format};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -12,102 +18,58 @@ use std::path::PathBuf;
     name = "blox",
     version,
     about = "Compose, simulate and compare deep-learning cluster schedulers",
-    arg_required_else_help = true,
-    after_help = "Examples:
-  blox compare fifo srtf las --load 8 --measure 3000..4000
-  blox simulate --scheduler las --trace jobs.csv --cluster 16x8
-  blox sweep fifo srtf las --loads 1..9 --seeds 0..4 --output-dir results
-  blox compare fifo las --output-dir results && blox report results
-  blox policies"
+    arg_required_else_help = true
 )]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// Texts after the help of each command: a line `== COMMAND`, then its text.
+const HELP: &str = include_str!("help.txt");
+
+/// Returns the definition of the command line, with examples.
+pub(super) fn command() -> clap::Command {
+    with_help(Cli::command(), "")
+}
+
+fn with_help(command: clap::Command, above: &str) -> clap::Command {
+    let path = format!("{above}{}", command.get_name());
+    let mut texts = HELP.split("== ").filter_map(|text| text.split_once('\n'));
+    let text = texts.find(|(name, _)| *name == path);
+    let above = format!("{path} ");
+    let command = command.mut_subcommands(|inner| with_help(inner, &above));
+    match text {
+        Some((_, text)) => command.after_help(text.trim_end()),
+        None => command,
+    }
+}
+
 #[derive(Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "one a process")]
 pub(super) enum Command {
     /// Simulate one scheduler on a workload
-    #[command(after_help = "Examples:
-  blox simulate --scheduler las
-  blox simulate --scheduler 'las{guard_h=500}' --trace jobs.csv --cluster 16x8 --explain 42
-  blox simulate --config experiment.toml --output-dir results/las")]
     Simulate(SimulateArgs),
     /// Compare several schedulers on the same jobs, seed and faults
-    #[command(after_help = "Examples:
-  blox compare fifo srtf las --load 8 --measure 3000..4000
-  blox compare fifo las --load 8 --plot jct.svg --plot utilisation=busy.svg
-  blox compare fifo 'sjf{backfill=easy}' --trace jobs.csv.gz --cluster 6x4:t4,3x8:rtx
-  blox compare fifo las --workload poisson --load-of-capacity 0.9 --durations exponential:7200 \\
-      --jobs 2000 --cluster 8x4 --output-dir results --plots --report
-  blox compare fifo las 'las{guard_h=100}' --workload poisson --load 8 --jobs 2000 \\
-      --seeds 0..9 --baseline fifo --output-format markdown")]
     Compare(CompareArgs),
     /// Run schedulers over loads, seeds and any other options, on all cores
-    #[command(
-        after_help = "Every combination is a run of its own. A sweep with --output-dir that is cut short
-goes on where it was when it is started again with the same settings.
-
-Examples:
-  blox sweep fifo srtf las --loads 1..9 --seeds 0..4 --workload poisson --jobs 2000 \\
-      --output-dir results --plots --report
-  blox sweep 'las{guard_h=100|500|1000}' --load 8 --vary 'cluster=32x4|16x8' --output-format csv
-  blox sweep sweep.toml --threads 4",
-        mut_args(hide_plot)
-    )]
+    #[command(mut_args(hide_plot))]
     Sweep(SweepArgs),
     /// List schedulers, policies and their parameters
-    #[command(after_help = "Examples:
-  blox policies
-  blox policies las")]
     Policies {
         /// Show only the entry of this name
         name: Option<String>,
     },
     /// Compare with the results of the original programs, job by job
-    #[command(
-        after_help = "A case is a folder with expected.csv (one row per job), summary.json (settings and averages) and the
-original's inputs. These lie in it, or in input/ or inputs/ of it or of a folder above. --system names
-the system. Without it, columns of expected.csv decide, else the name of a folder above:
-  blox         first_launch_s, first_metric_s, responsiveness_s; or load_jobs_per_hour and
-               tracked_ids of summary.json
-  tiresias     num_gpu, submit_time, executed_time, JCT, promote; or time, 1-GPU, 32-GPU
-  synergy      synergy_speedup, first_sched, finish
-  gavel        job_type, scale_factor, first_scheduled, rounds
-  shockwave    job_type, mode, ftf_static, rounds_scheduled
-  elasticflow  job_idx, real_finish, deadline_met, last_num_gpu
-  lucid        job_id, vc, ckpt_times, nodes, queue
-  sia          job_id, application, wasted_gpu_s, attained_gpu_s; or first_alloc, alloc_gpu_s, epoch
-
-Examples:
-  blox verify golden/blox
-  blox verify golden/blox/las_L7_t1000 --system blox --all"
-    )]
     Verify(VerifyArgs),
     /// Draw the plots of result folders
-    #[command(after_help = "Examples:
-  blox plot results
-  blox plot monday tuesday --output-dir pictures
-  blox plot results --only jct-cdf --only utilisation
-  blox plot results --only jct-cdf --output jct.pdf
-
-Pictures: avg-jct, jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length, gantt-SCHEDULER
-(simulated with --assignments or --plots). Of a sweep: load-jct, load-p99-jct, load-responsiveness,
-load-utilisation (or by another number that was varied) and jct-cdf_SETTING for each setting.")]
     Plot(PlotArgs),
     /// Make one self-contained HTML page of result folders
-    #[command(after_help = "Examples:
-  blox report results
-  blox report monday tuesday --output week.html")]
     Report(ReportArgs),
     /// Step through a simulation decision by decision
     ///
     /// Commands come from standard input, one per line; `help` lists them. Jobs are identified by
     /// their numbers, from 0 in order of submission.
-    #[command(after_help = "Examples:
-  blox step --scheduler las --trace jobs.csv --cluster 2x4
-  printf 'until 2h\\nqueue\\nwhy 17\\n' | blox step --scheduler las --load 8")]
     #[command(mut_args(hide_results))]
     Step(SimulateArgs),
     /// Repeat the decisions of a journal and compare them
@@ -115,73 +77,37 @@ load-utilisation (or by another number that was varied) and jct-cdf_SETTING for 
     /// A journal is the output of `--journal FILE`, from a simulation or from the scheduler of a
     /// cluster. It names the scheduler. Options that changed the decisions of the run, such as
     /// --placement or --round, must be given again. The exit status is 1 if a decision differs.
-    #[command(
-        mut_args(hide_all_but_policies),
-        after_help = "Examples:
-  blox simulate las --load 8 --jobs 500 --journal las.jsonl
-  blox replay las.jsonl
-  blox replay las.jsonl 'las{guard_h=1000}'"
-    )]
+    #[command(mut_args(hide_all_but_policies))]
     Replay(ReplayArgs),
     /// Create a crate with a policy, collector or execution model of your own
     ///
     /// The crate builds and passes its tests. Its program has every subcommand of this one.
-    #[command(after_help = "Examples:
-  blox new my-policy
-  blox new my-placement --kind placement
-  blox new 'somewhere else/my policy' --name my-policy")]
     New(NewArgs),
     /// Print shell completions
-    #[command(after_help = "Examples:
-  blox completions bash > ~/.local/share/bash-completion/completions/blox
-  blox completions zsh > ~/.zfunc/_blox
-  blox completions fish > ~/.config/fish/completions/blox.fish")]
     Completions {
         /// Name of the shell
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
     /// Write one man page for each command
-    #[command(after_help = "Examples:
-  blox man ~/.local/share/man/man1")]
     Man {
         /// The folder for the pages; pages of the same names are replaced
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
     /// Explain an error code, or list all
-    #[command(after_help = "Examples:
-  blox explain E0203
-  blox explain")]
     Explain {
         /// The code at the end of an error message, such as E0203
         #[arg(value_name = "CODE")]
         code: Option<String>,
     },
     /// Inspect, check, convert, sample and generate workload files
-    #[command(
-        subcommand,
-        arg_required_else_help = true,
-        after_help = "Examples:
-  blox trace info cluster_job_log.json.gz
-  blox trace check jobs.csv --cluster 16x8
-  blox trace convert sacct.txt --output jobs.csv"
-    )]
+    #[command(subcommand, arg_required_else_help = true)]
     Trace(super::trace::TraceCommand),
     /// Reproduce a published figure: its numbers beside ours, and its picture
-    #[command(after_help = "Examples:
-  blox reproduce --list
-  blox reproduce blox-fig6 --output-dir figures")]
     Reproduce(ReproduceArgs),
     /// Train, evaluate, plot and query models of durations and load
-    #[command(
-        subcommand,
-        arg_required_else_help = true,
-        after_help = "Examples:
-  blox estimate train jobs.csv --target duration_s --features gpus --test-share 0.2
-  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
-      blox simulate --scheduler 'qssf{estimator=learned,model=model.json}' --trace jobs.csv"
-    )]
+    #[command(subcommand, arg_required_else_help = true)]
     Estimate(super::estimate::EstimateCommand),
     #[command(flatten)]
     Cluster(super::cluster::ClusterCommand),
@@ -241,13 +167,13 @@ pub(super) struct CompareArgs {
     pub schedulers: Vec<String>,
     /// Repeat with each of these seeds, such as 0..9 or 1,2,5, and print confidence intervals
     #[arg(long, value_name = "SEEDS")]
-    pub seeds: Option<String>,
+    pub seeds: Option<Written<Seeds>>,
     /// Scheduler with which the others are compared, job by job [default: the first]
     #[arg(long, value_name = "SCHEDULER")]
     pub baseline: Option<String>,
     /// Number of simultaneous simulations [default: the number of cores]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("at least 1"))]
+    pub threads: Option<NonZeroUsize>,
     #[command(flatten)]
     pub options: Options,
 }
@@ -262,16 +188,16 @@ pub(super) struct SweepArgs {
     pub schedulers: Vec<String>,
     /// Jobs per hour, such as 1..9, 4..8:0.5 (in steps) or 2,4,8
     #[arg(long, value_name = "LOADS")]
-    pub loads: Option<String>,
+    pub loads: Option<Written<Loads>>,
     /// Seeds, such as 0..9 or 1,2,5
     #[arg(long, value_name = "SEEDS")]
-    pub seeds: Option<String>,
+    pub seeds: Option<Written<Seeds>>,
     /// Any other option, by its long name; may be given more than once
     #[arg(long, value_name = "OPTION=VALUE|VALUE")]
     pub vary: Vec<String>,
     /// Number of simultaneous simulations [default: the number of cores]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("at least 1"))]
+    pub threads: Option<NonZeroUsize>,
     #[command(flatten)]
     pub options: Options,
 }
@@ -374,45 +300,6 @@ pub(super) struct ReproduceArgs {
     pub quiet: bool,
 }
 
-/// Defines the options, of which only the given ones are serialized, and how two sources merge.
-macro_rules! options {
-    ($(#[$of:meta])* pub(super) struct $Options:ident {
-        $($(#[$meta:meta])* pub $name:ident: $type:ty,)*
-    }) => {
-        $(#[$of])*
-        pub(super) struct $Options {
-            $($(#[$meta])* #[serde(skip_serializing_if = "is_missing")] pub $name: $type,)*
-        }
-
-        impl $Options {
-            /// Returns the long names of the given options, without `config`.
-            pub fn given(&self) -> BTreeSet<String> {
-                let all = [$((stringify!($name), is_missing(&self.$name))),*].into_iter();
-                let given = all.filter(|(name, is_missing)| !is_missing && *name != "config");
-                given.map(|(name, _)| name.replace('_', "-")).collect()
-            }
-
-            /// Returns these options. Missing ones come from `other` if `accepts` is true for their
-            /// long names.
-            pub fn or(self, other: Self, accepts: impl Fn(&str) -> bool) -> Self {
-                let accepts = |name: &str| accepts(&name.replace('_', "-"));
-                Self {
-                    $($name: match is_missing(&self.$name) && accepts(stringify!($name)) {
-                        true => other.$name,
-                        false => self.$name,
-                    },)*
-                }
-            }
-        }
-    };
-}
-
-/// Returns whether an option is not given.
-fn is_missing<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-options! {
 /// All options of a simulation. The keys of a configuration file are the long names of these
 /// options.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
@@ -428,12 +315,10 @@ pub(super) struct Options {
 
     /// Seeds of `compare` and `sweep`.
     #[arg(skip)]
-    #[serde(deserialize_with = "text_or_list")]
-    pub seeds: Option<String>,
+    pub seeds: Option<Written<Seeds>>,
     /// Loads of `sweep`.
     #[arg(skip)]
-    #[serde(deserialize_with = "text_or_list")]
-    pub loads: Option<String>,
+    pub loads: Option<Written<Loads>>,
     /// Other options that `sweep` varies.
     #[arg(skip)]
     pub vary: BTreeMap<String, Vec<Value>>,
@@ -448,7 +333,7 @@ pub(super) struct Options {
     /// tiresias, synergy, gavel or sia [default: detected from the file; synergy and gavel must be
     /// given]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
-    pub format: Option<String>,
+    pub format: Option<Written<Format>>,
     /// Its columns, for a table of another format:
     /// submit=COLUMN:date,gpus=COLUMN,duration=COLUMN:min
     ///
@@ -459,7 +344,7 @@ pub(super) struct Options {
     /// durations: s to d, clock (D-HH:MM:SS). Units of GPUs and CPUs: count, percent, milli. Units
     /// of memory: gib, mib, kib, bytes, gb, mb.
     #[arg(long, value_name = "MAP", help_heading = "Workload")]
-    pub map: Option<String>,
+    pub map: Option<Written<ColumnMap>>,
     /// Folder of throughput tables MODEL.csv, which make jobs with model and batch size elastic; or
     /// Gavel's JSON file with speeds of models by GPU type
     #[arg(long, value_name = "PATH", help_heading = "Workload")]
@@ -471,13 +356,13 @@ pub(super) struct Options {
     /// Workload without a file: blox (Blox's published jobs), poisson, bursty, diurnal or another
     /// registered one [default: blox]
     #[arg(long, value_name = "NAME{..}", help_heading = "Workload")]
-    pub workload: Option<String>,
+    pub workload: Option<Written<ComponentSpec>>,
     /// Jobs per hour; between bursts for bursty [default: 8 for blox]
     #[arg(long, value_name = "JOBS", help_heading = "Workload")]
-    pub load: Option<f64>,
+    pub load: Option<Number>,
     /// GPU demand of the jobs as a fraction of the cluster's GPUs, instead of --load
     #[arg(long, value_name = "FRACTION", help_heading = "Workload")]
-    pub load_of_capacity: Option<f64>,
+    pub load_of_capacity: Option<Number>,
     /// Durations of generated jobs: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA,
     /// uniform:LEAST_S,MOST_S, fixed:S, trace:FILE (of its jobs) or file:FILE (one number per line)
     /// [default: blox]
@@ -494,13 +379,13 @@ pub(super) struct Options {
     pub users: Option<String>,
     /// bursty: hours between bursts, and before the first burst [default: 4]
     #[arg(long, value_name = "H", help_heading = "Workload")]
-    pub quiet_h: Option<f64>,
+    pub quiet_h: Option<Number>,
     /// bursty: hours of a burst [default: 2]
     #[arg(long, value_name = "H", help_heading = "Workload")]
-    pub burst_h: Option<f64>,
+    pub burst_h: Option<Number>,
     /// bursty: load during a burst as a multiple of the load between bursts [default: 5]
     #[arg(long, value_name = "FACTOR", help_heading = "Workload")]
-    pub burst_factor: Option<f64>,
+    pub burst_factor: Option<Number>,
     /// bursty: durations of the jobs that bursts add [default: same as --durations]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     pub burst_durations: Option<String>,
@@ -531,65 +416,65 @@ pub(super) struct Options {
     pub virtual_cluster: Option<String>,
     /// Admission policy that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
-    pub admission: Option<String>,
+    pub admission: Option<Written<ComponentSpec>>,
     /// Placement policy that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
-    pub placement: Option<String>,
+    pub placement: Option<Written<ComponentSpec>>,
     /// Cluster manager that replaces the scheduler's own
     #[arg(long, value_name = "NAME", help_heading = "Cluster and policies")]
-    pub cluster_manager: Option<String>,
+    pub cluster_manager: Option<Written<ComponentSpec>>,
     /// Decide in rounds of S seconds [default: the scheduler's own, mostly 300]
     #[arg(long, value_name = "S", help_heading = "Cluster and policies")]
-    pub round: Option<f64>,
+    pub round: Option<Period>,
     /// Decide after each event, at least GAP_S seconds apart
     #[arg(long, value_name = "GAP_S", help_heading = "Cluster and policies")]
-    pub on_event: Option<f64>,
+    pub on_event: Option<Duration>,
 
     /// Rule for the time at which ends of jobs are detected: round, exact or a registered NAME{..}
     /// [default: round if there are rounds]
     #[arg(long, value_name = "RULE", help_heading = "World")]
-    pub completion: Option<String>,
+    pub completion: Option<Written<ComponentSpec>>,
     /// Execution model, which defines the speed of jobs [default: the scheduler's own, mostly
     /// as-specified]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
-    pub execution: Option<String>,
+    pub execution: Option<Written<ComponentSpec>>,
     /// Overheads of launches, stops and changes [default: the next five options]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
-    pub overheads: Option<String>,
+    pub overheads: Option<Written<ComponentSpec>>,
     /// Seconds of a first launch [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
-    pub launch_s: Option<f64>,
+    pub launch_s: Option<Duration>,
     /// Seconds of the checkpoint when a job is stopped [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
-    pub checkpoint_s: Option<f64>,
+    pub checkpoint_s: Option<Duration>,
     /// Seconds of a later launch on the same GPUs [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
-    pub restart_s: Option<f64>,
+    pub restart_s: Option<Duration>,
     /// Seconds of a later launch on other GPUs [default: 0]
     #[arg(long, value_name = "S", help_heading = "World")]
-    pub migration_s: Option<f64>,
+    pub migration_s: Option<Duration>,
     /// Seconds of every launch and change of GPUs, a comma, and seconds for each doubling of a GPU
     /// group that no job used before (ElasticFlow: 2,2) [default: the four above]
     #[arg(long, value_name = "S,S", help_heading = "World")]
-    pub group_overheads_s: Option<String>,
+    pub group_overheads_s: Option<Written<Group>>,
     /// Mean hours between failures of a node [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
-    pub node_mtbf_h: Option<f64>,
+    pub node_mtbf_h: Option<Hours>,
     /// Mean hours until a failed node returns [default: 1]
     #[arg(long, value_name = "H", help_heading = "World")]
-    pub node_mttr_h: Option<f64>,
+    pub node_mttr_h: Option<Hours>,
     /// Mean running hours between crashes of a job [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
-    pub job_mtbf_h: Option<f64>,
+    pub job_mtbf_h: Option<Hours>,
     /// Seconds between checkpoints of a running job [default: none, a crash loses all since its
     /// launch]
     ///
     /// A run ends after 1,000,000 crashes in a row in which no job kept more of its work.
     #[arg(long, value_name = "S", help_heading = "World")]
-    pub checkpoint_every_s: Option<f64>,
+    pub checkpoint_every_s: Option<Period>,
     /// Probability that a launch fails [default: 0]
     #[arg(long, value_name = "P", help_heading = "World")]
-    pub launch_failure: Option<f64>,
+    pub launch_failure: Option<Risk>,
     /// Also visit rounds in which nothing can change; the results are the same
     #[arg(long, help_heading = "World")]
     pub visit_every_round: bool,
@@ -600,7 +485,7 @@ pub(super) struct Options {
     /// are whole numbers. Otherwise jobs are numbered from 0 in order of submission. Default: all
     /// jobs; 3000..4000 for the endless workload of Blox.
     #[arg(long, value_name = "A..B", help_heading = "Results")]
-    pub measure: Option<String>,
+    pub measure: Option<Written<Measured>>,
     /// Write jobs.csv, timeline.csv and summary.json for each scheduler, and manifest.json, below
     /// this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]
@@ -633,7 +518,7 @@ pub(super) struct Options {
     pub report: bool,
     /// Show the figures of a collector; may be given more than once
     #[arg(long, value_name = "NAME{..}", help_heading = "Results")]
-    pub collect: Option<Vec<String>>,
+    pub collect: Option<Vec<Written<ComponentSpec>>>,
     /// Count the reasons for which measured jobs waited, and the waiting time of each
     #[arg(long, help_heading = "Results")]
     pub why: bool,
@@ -645,14 +530,18 @@ pub(super) struct Options {
     /// Print the history of one job, by its name in the trace or its number from 0; with CSV on
     /// standard error
     #[arg(long, value_name = "JOB", help_heading = "Results")]
-    #[serde(deserialize_with = "text_or_number")]
-    pub explain: Option<String>,
+    pub explain: Option<Written<String>>,
     /// Write every event and decision as a line of JSON
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub journal: Option<PathBuf>,
     /// Format of standard output: table, markdown, csv or json [default: table]
-    #[arg(long, value_name = "FORMAT", help_heading = "Results")]
-    pub output_format: Option<String>,
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        hide_possible_values = true,
+        help_heading = "Results"
+    )]
+    pub output_format: Option<OutputFormat>,
     /// Same as --output-format json
     #[arg(long, help_heading = "Results")]
     pub json: bool,
@@ -665,6 +554,24 @@ pub(super) struct Options {
     #[serde(skip)]
     pub config: Option<PathBuf>,
 }
+impl Options {
+    /// Returns the given options by their long names, without `config`.
+    pub fn given(&self) -> Map<String, Value> {
+        let Ok(Value::Object(mut all)) = serde_json::to_value(self) else {
+            return Map::new();
+        };
+        all.retain(|_, value| match value {
+            Value::Null | Value::Bool(false) => false,
+            Value::Object(vary) => !vary.is_empty(),
+            _ => true,
+        });
+        all
+    }
+
+    /// Returns the options with these values.
+    pub fn of(given: Map<String, Value>) -> Result<Self, serde_json::Error> {
+        serde_json::from_value(Value::Object(given))
+    }
 }
 
 /// Returns whether an option of `simulate`, given by its long name, affects decisions. Its other
@@ -700,39 +607,6 @@ fn hide_results(arg: clap::Arg) -> clap::Arg {
     arg.hide(hidden)
 }
 
-/// Accepts `seeds = [1, 2]` for `seeds = "1,2"`, and `seeds = 1` for `seeds = "1"`.
-fn text_or_list<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Number(serde_json::Number),
-        List(Vec<serde_json::Number>),
-        Text(String),
-    }
-    Ok(Some(match Either::deserialize(d)? {
-        Either::Number(n) => n.to_string(),
-        Either::List(list) => {
-            let list: Vec<String> = list.iter().map(|n| n.to_string()).collect();
-            list.join(",")
-        }
-        Either::Text(t) => t,
-    }))
-}
-
-/// Accepts `explain = 42` for `explain = "42"`.
-fn text_or_number<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Number(u64),
-        Text(String),
-    }
-    Ok(Some(match Either::deserialize(d)? {
-        Either::Number(n) => n.to_string(),
-        Either::Text(t) => t,
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -752,7 +626,7 @@ mod tests {
                 (
                     "compare",
                     schedulers,
-                    vec![a.seeds, a.baseline, threads],
+                    vec![a.seeds.map(|s| s.to_string()), a.baseline, threads],
                     a.options,
                 )
             }
@@ -763,7 +637,12 @@ mod tests {
                 (
                     "sweep",
                     schedulers,
-                    vec![a.loads, a.seeds, vary, threads],
+                    vec![
+                        a.loads.map(|l| l.to_string()),
+                        a.seeds.map(|s| s.to_string()),
+                        vary,
+                        threads,
+                    ],
                     a.options,
                 )
             }

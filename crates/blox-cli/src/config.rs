@@ -3,13 +3,14 @@
 use super::Failure;
 use super::args::{CompareArgs, Options, ReplayArgs, SimulateArgs, SweepArgs};
 use super::failure::Coded;
-use super::{plot, reading};
+use super::reading;
 use blox_core::ClusterSpec;
 use blox_core::suggest::{for_serde, one_of};
 use blox_traces::cluster_file::is_path;
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Merged options, with the source of each option.
@@ -21,7 +22,7 @@ pub(super) struct Given {
     /// True for a comparison of schedulers.
     pub compares: bool,
     /// Number of simultaneous simulations, if given.
-    pub threads: Option<usize>,
+    pub threads: Option<NonZeroUsize>,
     on_command_line: BTreeSet<String>,
     file: Option<PathBuf>,
 }
@@ -63,7 +64,7 @@ impl Given {
     /// Returns the first given option among these, as the user wrote it.
     pub fn first_of(&self, keys: &[&str]) -> Option<String> {
         let given = self.options.given();
-        let first = keys.iter().find(|key| given.contains(**key))?;
+        let first = keys.iter().find(|key| given.contains_key(**key))?;
         Some(self.name(first))
     }
 
@@ -205,7 +206,9 @@ pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
     let mut given = one_scheduler(args, "scheduler")?;
     given.refuse_unless(decides, "scheduler")?;
     // A configuration file may also contain options of simulations.
-    given.options = Options::default().or(given.options, decides);
+    let mut all = given.options.given();
+    all.retain(|key, _| decides(key));
+    given.options = Options::of(all).map_err(Failure::new)?;
     Ok(given)
 }
 
@@ -215,7 +218,7 @@ pub(super) fn compare(args: CompareArgs) -> Result<Given, Failure> {
     options.baseline = args.baseline;
     let mut given = merge(options)?;
     given.compares = true;
-    given.threads = threads(args.threads)?;
+    given.threads = args.threads;
     given.name_schedulers(args.schedulers)?;
     given.refuse(&["loads", "vary"], "compare")?;
     Ok(given)
@@ -258,17 +261,10 @@ pub(super) fn sweep(args: SweepArgs) -> Result<Given, Failure> {
     }
     let mut given = merge(options)?;
     given.compares = true;
-    given.threads = threads(args.threads)?;
+    given.threads = args.threads;
     given.name_schedulers(schedulers)?;
     given.refuse(&["baseline", "plot"], "sweep")?;
     Ok(given)
-}
-
-fn threads(given: Option<usize>) -> Result<Option<usize>, Failure> {
-    match given {
-        Some(0) => Err(Failure::new("--threads is `0`, expected at least 1")),
-        given => Ok(given),
-    }
 }
 
 /// Merges the options of `trace generate`, which creates a workload and runs nothing. It rejects
@@ -306,53 +302,62 @@ const ONE_THING: [&[&str]; 5] = [
     &["seed", "seeds"],
 ];
 
+/// Keys of paths in a configuration file, which are relative to its folder.
+const PATHS: [&str; 5] = ["trace", "throughputs", "data", "output-dir", "journal"];
+
+/// Merges the options of the command line with those of the configuration file. An option on the
+/// command line overrides its alternatives in the file.
 fn merge(cli: Options) -> Result<Given, Failure> {
+    serde_json::to_value(&cli).map_err(|e| Failure::new(format!("an option: {e}")))?;
     let path = cli.config.clone();
-    let file = match &path {
-        Some(path) => read(path)?,
-        None => Options::default(),
+    let given = cli.given();
+    let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
+    let varied = |all: &Map<String, Value>| match all.get("vary") {
+        Some(Value::Object(vary)) => vary.clone(),
+        _ => Map::new(),
     };
-    let on_command_line = cli.given();
-    for (options, is_file) in [(&cli, false), (&file, true)] {
-        let fixed = options.given();
-        if let Some(key) = options.vary.keys().find(|key| fixed.contains(*key)) {
-            let name = match (&path, is_file) {
-                (Some(path), true) => format!("{}: {key} and vary {key}", path.display()),
-                _ => format!("--{key} and --vary {key}"),
+    for (all, path) in [(&given, None), (&file, path.as_ref())] {
+        if let Some(key) = varied(all).keys().find(|key| all.contains_key(*key)) {
+            let name = match path {
+                Some(path) => format!("{}: {key} and vary {key}", path.display()),
+                None => format!("--{key} and --vary {key}"),
             };
             return Err(Failure::new(format!(
                 "{name} are both given, expected one of them"
             )));
         }
     }
-    // An option on the command line overrides its alternatives in the file.
-    let said = on_command_line.iter().chain(cli.vary.keys());
-    let said: BTreeSet<String> = said.cloned().collect();
-    let mut settled = said.clone();
+    let mut settled: BTreeSet<&str> = given.keys().map(String::as_str).collect();
+    settled.extend(cli.vary.keys().map(String::as_str));
     for ways in ONE_THING {
-        if ways.iter().any(|way| said.contains(*way)) {
-            settled.extend(ways.iter().map(|way| (*way).to_owned()));
+        if ways.iter().any(|way| settled.contains(way)) {
+            settled.extend(ways);
         }
     }
     if cli.trace.is_some() {
-        settled.extend(["format", "map"].map(str::to_owned));
+        settled.extend(["format", "map"]);
     }
-    let mut vary = file.vary.clone();
-    vary.retain(|key, _| !settled.contains(key));
-    vary.extend(cli.vary.clone());
-    let mut options = cli.or(file, |key| !settled.contains(key));
-    options.vary = vary;
+    let open =
+        |all: Map<String, Value>| all.into_iter().filter(|(key, _)| !settled.contains(&**key));
+    let mut all: Map<String, Value> = open(file.clone()).chain(given.clone()).collect();
+    let vary: Map<String, Value> = open(varied(&file)).chain(varied(&given)).collect();
+    all.insert("vary".to_owned(), vary.into());
+    let options = Options::of(all).map_err(|e| Failure::new(format!("an option: {e}")))?;
     Ok(Given {
-        options,
+        options: Options {
+            config: path.clone(),
+            ..options
+        },
         schedulers: Vec::new(),
         compares: false,
         threads: None,
-        on_command_line,
+        on_command_line: given.keys().cloned().collect(),
         file: path,
     })
 }
 
-fn read(path: &Path) -> Result<Options, Failure> {
+/// Returns the options of a configuration file by their long names.
+fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
@@ -361,17 +366,11 @@ fn read(path: &Path) -> Result<Options, Failure> {
         _ => Failure::new(format!("{shown}: the configuration cannot be read: {e}")),
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let mut options: Options = toml::from_str(text).map_err(|e| {
+    let options: Options = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
         let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
-        let found: String = text
-            .lines()
-            .nth(line)
-            .unwrap_or("")
-            .trim()
-            .chars()
-            .take(60)
-            .collect();
+        let found = text.lines().nth(line).unwrap_or("").trim();
+        let found: String = found.chars().take(60).collect();
         let what = e.message().replace('\n', ", ");
         let meant = for_serde(&what);
         Failure::new(format!(
@@ -379,48 +378,63 @@ fn read(path: &Path) -> Result<Options, Failure> {
             line + 1
         ))
     })?;
-    // Paths are relative to the folder of the file.
     let base = path.parent().unwrap_or(Path::new(""));
-    let paths = [
-        &mut options.trace,
-        &mut options.throughputs,
-        &mut options.data,
-        &mut options.output_dir,
-        &mut options.journal,
-    ];
-    for path in paths.into_iter().flatten() {
-        *path = base.join(&*path);
+    let mut all = options.given();
+    for (key, value) in &mut all {
+        match (&**key, value) {
+            ("vary", Value::Object(vary)) => {
+                for (key, values) in vary {
+                    let values = values.as_array_mut().into_iter().flatten();
+                    values.for_each(|value| rebase(key, value, base));
+                }
+            }
+            ("plot", Value::Array(list)) => {
+                list.iter_mut()
+                    .for_each(|value| rebase("plot", value, base));
+            }
+            (key, value) => rebase(key, value, base),
+        }
     }
-    for text in options.plot.iter_mut().flatten() {
-        let (picture, file) = plot::named(text);
-        let file = base.join(file).display().to_string();
-        *text = picture.map_or(file.clone(), |picture| format!("{picture}={file}"));
-    }
+    Ok(all)
+}
+
+/// Resolves a path in the value of an option relative to a folder.
+fn rebase(key: &str, value: &mut Value, base: &Path) {
+    let Some(text) = value.as_str() else { return };
     // An existing file needs no extension unless its name is also a shorthand.
     let is_file = |text: &str| text.parse::<ClusterSpec>().is_err() && base.join(text).is_file();
-    let based = |key: &str, text: &str| match key {
-        "durations" | "burst-durations" => reading::based(text, base),
-        "cluster" if !is_path(text) && !is_file(text) => None,
-        "trace" | "throughputs" | "data" | "cluster" => {
-            Some(base.join(text).to_string_lossy().into_owned())
-        }
-        _ => None,
+    let (before, file) = match key {
+        "durations" | "burst-durations" => match reading::file_of(text) {
+            Some(file) => text.split_at(text.len() - file.len()),
+            None => return,
+        },
+        "plot" => text.split_at(text.rfind('=').map_or(0, |at| at + 1)),
+        "cluster" if is_path(text) || is_file(text) => ("", text),
+        key if PATHS.contains(&key) => ("", text),
+        _ => return,
     };
-    for (key, option) in [
-        ("durations", &mut options.durations),
-        ("burst-durations", &mut options.burst_durations),
-        ("cluster", &mut options.cluster),
-    ] {
-        if let Some(text) = option.as_deref().and_then(|t| based(key, t)) {
-            *option = Some(text);
+    *value = format!("{before}{}", base.join(file).display()).into();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_file_are_relative_to_its_folder() {
+        for (key, text, expected) in [
+            ("durations", "file:d.txt", "file:conf/d.txt"),
+            ("durations", "trace:/a/b.csv", "trace:/a/b.csv"),
+            ("durations", "fixed:3", "fixed:3"),
+            ("plot", "jct-cdf=a.svg", "jct-cdf=conf/a.svg"),
+            ("plot", "a.svg", "conf/a.svg"),
+            ("cluster", "2x4", "2x4"),
+            ("cluster", "a.toml", "conf/a.toml"),
+            ("round", "a", "a"),
+        ] {
+            let mut value = Value::from(text);
+            rebase(key, &mut value, Path::new("conf"));
+            assert_eq!(value, expected);
         }
     }
-    for (key, values) in &mut options.vary {
-        for value in values {
-            if let Some(text) = value.as_str().and_then(|t| based(key, t)) {
-                *value = Value::String(text);
-            }
-        }
-    }
-    Ok(options)
 }

@@ -2,6 +2,7 @@
 
 use super::files::{not_taken, write_whole};
 use super::output::{prepare, pretty};
+use super::value::Share;
 use super::{Failure, OK, Terminal};
 use blox_learn::{Additive, AdditiveParams, BoostedParams, Loss, Model, TreeParams};
 use blox_plot::{Axis, BarChart, Chart, Outline, Series};
@@ -15,24 +16,12 @@ use std::path::PathBuf;
 #[allow(clippy::large_enum_variant, reason = "one a process")]
 pub(super) enum EstimateCommand {
     /// Train a model from a log, and report its errors on the held-out rows
-    #[command(after_help = "Examples:
-  blox estimate train jobs.csv --target duration_s --features gpus --test-share 0.2
-  blox estimate train jobs.csv --target duration_s --features gpus --model boosted --output model.json")]
     Train(TrainArgs),
     /// Report the errors of a trained model on a log
-    #[command(after_help = "Examples:
-  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
-      blox estimate eval model.json jobs.csv")]
     Eval(EvalArgs),
     /// Print a trained model, and draw the effect of each feature or the tree
-    #[command(after_help = "Examples:
-  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
-      blox estimate plot model.json --output-dir pictures")]
     Plot(DrawArgs),
     /// Write the predictions of a trained model for each row of a log
-    #[command(after_help = "Examples:
-  blox estimate train jobs.csv --target duration_s --features gpus --output model.json && \\
-      blox estimate tell model.json jobs.csv")]
     Tell(TellArgs),
 }
 
@@ -53,7 +42,7 @@ pub(super) struct Rows {
     pub test_from: Option<String>,
     /// Hold out this fraction of the rows, from the end
     #[arg(long, value_name = "SHARE")]
-    pub test_share: Option<f64>,
+    pub test_share: Option<Share>,
 }
 
 #[derive(Args)]
@@ -152,10 +141,7 @@ fn split(rows: &Rows, date: Option<&str>) -> Result<Split, Failure> {
         (Some(_), _, None) => Err(Failure::new(
             "--test-from needs a column with dates, expected --date COLUMN".to_owned(),
         )),
-        (None, Some(share), _) if share > 0.0 && share < 1.0 => Ok(Split::Share(share)),
-        (None, Some(share), _) => Err(Failure::new(format!(
-            "--test-share is {share}, expected a part above 0 and below 1"
-        ))),
+        (None, Some(share), _) => Ok(Split::Share(share.0)),
         (None, None, _) => Ok(Split::All),
     }
 }

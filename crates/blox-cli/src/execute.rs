@@ -1,7 +1,7 @@
 //! Executes the runs of `simulate`, `compare` and `sweep`, in parallel on the available cores.
 
 use super::failure::Coded;
-use super::losses::{self, IdleActions, Lost};
+use super::losses::Lost;
 use super::output::SharedJournal;
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
@@ -15,6 +15,7 @@ use blox_sim::fairness::FairTimes;
 use blox_sim::results::{Fairness, SharedSink};
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Ended, SimError, Watch};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,7 +40,7 @@ pub(super) type Done = (Run, Option<Assignments>);
 /// `None` for a task that an interruption prevented.
 pub(super) fn execute<T: Send>(
     tasks: &[Task<'_>],
-    threads: Option<usize>,
+    threads: Option<NonZeroUsize>,
     shows: Shows,
     interactive: bool,
     finish: impl Fn(usize, Result<Done, Failure>) -> Result<T, Failure> + Sync,
@@ -109,10 +110,7 @@ fn simulate(
     Ok(Run {
         collected: names.zip(report.collected.figures()).collect(),
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
-        lost: Lost {
-            input: losses::of_input(workload.notices()),
-            idle_actions: IdleActions::of(&report),
-        },
+        lost: Lost::of(&report, workload.notices()),
         report,
         workload: label,
         period_s,

@@ -1,5 +1,6 @@
 //! Why a command failed: one sentence with a stable code.
 
+use super::value::Expected;
 use blox_core::registry::RegistryError;
 use std::fmt;
 use std::io;
@@ -203,7 +204,7 @@ macro_rules! families {
 }
 
 families! {
-    Usage: String, &str, &String;
+    Usage: String, &str, &String, Expected;
     Output: io::Error, serde_json::Error;
     Format: blox_traces::FormatError;
     Columns: blox_traces::MapError;
@@ -224,6 +225,30 @@ families! {
     Request: blox_cluster::client::ClientError;
     Daemon: blox_cluster::shell::scheduler::SchedulerError, tokio::task::JoinError,
         tokio::sync::oneshot::error::RecvError;
+}
+
+/// Returns a sentence about the wrong value of an option. A message such as `expected a number`
+/// continues it.
+pub(super) fn wrong_value(option: &str, found: &str, why: &str) -> String {
+    match why.starts_with("expected ") {
+        true => format!("{option} is `{found}`, {why}"),
+        false => format!("{option}: {why}"),
+    }
+}
+
+/// Returns the message and the family of an error of a value's type.
+pub(super) fn of_value(error: &(dyn std::error::Error + 'static)) -> Option<(String, Code)> {
+    fn of<E: Coded + 'static>(e: &(dyn std::error::Error + 'static)) -> Option<Code>
+    where
+        E: std::error::Error,
+    {
+        e.downcast_ref::<E>().map(Coded::code)
+    }
+    let code = of::<Expected>(error)
+        .or_else(|| of::<RegistryError>(error))
+        .or_else(|| of::<blox_traces::FormatError>(error))
+        .or_else(|| of::<blox_traces::MapError>(error))?;
+    Some((error.to_string(), code))
 }
 
 impl Coded for blox_sim::workload::WorkloadError {

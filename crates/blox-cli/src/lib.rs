@@ -58,6 +58,7 @@ mod step;
 mod sweep;
 mod table;
 mod trace;
+mod value;
 #[cfg(feature = "released")]
 mod verify;
 
@@ -65,10 +66,12 @@ pub use cluster::backend;
 
 use args::{Cli, Command};
 use blox_core::registry::Registry;
+use blox_core::suggest::one_of;
+use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
 use failure::{Code, Failure};
 use grid::Form;
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
@@ -236,7 +239,7 @@ fn execute_command(
 
 fn completions(shell: clap_complete::Shell, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "blox", &mut script);
+    clap_complete::generate(shell, &mut args::command(), "blox", &mut script);
     terminal.out.write_all(&script)?;
     Ok(OK)
 }
@@ -247,7 +250,7 @@ fn suggest_no_hidden(e: &mut clap::Error) {
     let Some(ContextValue::Strings(names)) = e.get(kind) else {
         return;
     };
-    let command = Cli::command();
+    let command = args::command();
     let hidden = |name: &str| {
         command
             .find_subcommand(name)
@@ -259,6 +262,9 @@ fn suggest_no_hidden(e: &mut clap::Error) {
 
 /// Formats wrong usage: the code ends the first paragraph. Help has no code.
 fn with_code(e: &clap::Error) -> String {
+    if let Some(text) = wrong_value(e) {
+        return text;
+    }
     let text = e.render().to_string();
     if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return text;
@@ -268,12 +274,32 @@ fn with_code(e: &clap::Error) -> String {
     format!("{sentence} [{}]{rest}", Code::Usage)
 }
 
+/// Formats the error about a value, unless the parser of the value has no message of its own.
+fn wrong_value(e: &clap::Error) -> Option<String> {
+    let text = |kind| match e.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let option = text(ContextKind::InvalidArg)?.split(' ').next()?;
+    let value = text(ContextKind::InvalidValue)?;
+    let (why, code) = match e.get(ContextKind::ValidValue) {
+        Some(ContextValue::Strings(known)) => {
+            let known = one_of(value, known.iter().map(String::as_str));
+            (format!("expected {known}"), Code::Usage)
+        }
+        _ => failure::of_value(e.source()?)?,
+    };
+    let sentence = failure::wrong_value(option, value, &why);
+    Some(format!("error: {sentence} [{code}]\n"))
+}
+
 /// Parses a command line. After printing help or an error, returns the exit code.
 fn parse(args: &[OsString], terminal: &mut Terminal<'_>) -> Result<Result<Command, i32>, Failure> {
     if let Some(command) = Command::of_simulation(args) {
         return Ok(Ok(command));
     }
-    match Cli::try_parse_from(args) {
+    let matches = args::command().try_get_matches_from(args);
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(Ok(cli.command)),
         Err(mut e) if e.use_stderr() => {
             suggest_no_hidden(&mut e);

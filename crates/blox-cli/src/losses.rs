@@ -2,54 +2,114 @@
 
 use super::grid::{number_of, whole};
 use super::resolve::Experiment;
+use super::value::Written;
+use blox_core::Outcome;
+use blox_core::registry::ComponentSpec;
 use blox_sim::Report;
+use blox_sim::results::JobResult;
 use blox_sim::workload::{NoticeKind, Notices};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Losses of one run.
+/// Losses of one run, or of several runs of a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Lost {
     /// Lines of [`of_input`].
     pub input: Vec<String>,
-    pub idle_actions: IdleActions,
+    idle_actions: IdleActions,
+    /// Number of measured jobs that the scheduler ended.
+    #[serde(skip)]
+    ended_early: u64,
+    /// Number of measured rigid jobs that ran on other numbers of GPUs than requested.
+    #[serde(skip)]
+    resized: u64,
 }
 
 /// Node actions of a cluster manager that had no effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct IdleActions {
+struct IdleActions {
     count: u64,
     /// Description of the first action.
     first: Option<String>,
 }
 
-impl IdleActions {
-    pub fn of(report: &Report) -> Self {
+impl Lost {
+    pub fn of(report: &Report, notices: &Notices) -> Self {
+        let early = |j: &&JobResult| j.measured && j.outcome == Some(Outcome::Terminated);
         let first = report.stale_action.as_ref();
-        IdleActions {
-            count: report.counters.stale_actions,
-            first: first.map(|action| match action.node() {
-                Some(node) => format!("`{}` of node {node}", action.name()),
-                None => format!("`{}`", action.name()),
-            }),
+        Lost {
+            input: of_input(notices),
+            idle_actions: IdleActions {
+                count: report.counters.stale_actions,
+                first: first.map(|action| match action.node() {
+                    Some(node) => format!("`{}` of node {node}", action.name()),
+                    None => format!("`{}`", action.name()),
+                }),
+            },
+            ended_early: report.jobs.iter().filter(early).count() as u64,
+            resized: report.resized,
         }
     }
 
-    /// Returns a notice about the actions of several runs of a scheduler.
-    pub fn notice<'a>(scheduler: &str, runs: impl Iterator<Item = &'a Self>) -> Option<String> {
-        let (mut count, mut first) = (0, None);
-        for run in runs {
-            count += run.count;
-            first = first.or(run.first.as_ref());
-        }
-        let actions = (count > 0).then(|| number_of(count, "node action"))?;
-        let first = first.map_or_else(String::new, |first| format!(" (first: {first})"));
+    fn add(&mut self, other: &Self) {
+        self.ended_early += other.ended_early;
+        self.resized += other.resized;
+        self.idle_actions.count += other.idle_actions.count;
+        let first = &mut self.idle_actions.first;
+        *first = first.take().or_else(|| other.idle_actions.first.clone());
+    }
+
+    /// Returns a notice about jobs that the scheduler ended early. They shorten the averages.
+    fn ended_early(&self) -> Option<String> {
+        let jobs = (self.ended_early > 0).then(|| number_of(self.ended_early, "job"))?;
         Some(format!(
-            "{scheduler}: {actions} had no effect{first}: the node was busy, unknown or in the wrong state"
+            "ended {jobs} before all work was done, counted as completed"
         ))
     }
+
+    /// Returns a notice about rigid jobs on other numbers of GPUs; their speed is an assumption.
+    fn resized(&self) -> Option<String> {
+        let jobs = (self.resized > 0).then(|| number_of(self.resized, "rigid job"))?;
+        Some(format!(
+            "{jobs} ran on other numbers of GPUs than asked for, taken to be as fast in proportion"
+        ))
+    }
+
+    fn idle_actions(&self) -> Option<String> {
+        let IdleActions { count, first } = &self.idle_actions;
+        let actions = (*count > 0).then(|| number_of(*count, "node action"))?;
+        let first = first.as_ref();
+        let first = first.map_or_else(String::new, |first| format!(" (first: {first})"));
+        Some(format!(
+            "{actions} had no effect{first}: the node was busy, unknown or in the wrong state"
+        ))
+    }
+}
+
+/// Returns a notice for each scheduler and each of its losses, from the losses of its runs. If
+/// `quiet`, only node actions without effect are included.
+pub(super) fn of_runs<'a>(
+    runs: impl IntoIterator<Item = (&'a str, &'a Lost)>,
+    quiet: bool,
+) -> Vec<String> {
+    let mut totals: Vec<(&str, Lost)> = Vec::new();
+    for (scheduler, lost) in runs {
+        match totals.iter_mut().find(|(known, _)| *known == scheduler) {
+            Some((_, total)) => total.add(lost),
+            None => totals.push((scheduler, lost.clone())),
+        }
+    }
+    let kinds: [fn(&Lost) -> Option<String>; 3] =
+        [Lost::ended_early, Lost::resized, Lost::idle_actions];
+    let each = |kind: fn(&Lost) -> Option<String>| {
+        let line =
+            move |(scheduler, total): &(&str, Lost)| Some(format!("{scheduler}: {}", kind(total)?));
+        totals.iter().filter_map(line).collect::<Vec<_>>()
+    };
+    let shown = kinds.into_iter().skip(if quiet { 2 } else { 0 });
+    shown.flat_map(each).collect()
 }
 
 /// Returns each line of several runs once, with the number of its runs unless all runs have it.
@@ -137,7 +197,7 @@ pub(super) fn of_settings(experiment: &Experiment<'_>) -> Vec<String> {
             &options.cluster_manager,
         ),
     ];
-    let line = |(key, part, given): (&str, &str, &Option<String>)| {
+    let line = |(key, part, given): (&str, &str, &Option<Written<ComponentSpec>>)| {
         let name = given.as_ref()?;
         Some(format!(
             "--{key} {name} replaces each scheduler's own {part}"
@@ -224,20 +284,23 @@ mod tests {
     }
 
     #[test]
-    fn idle_actions_of_several_runs_are_one_notice() {
-        let action = |count, first: Option<&str>| IdleActions {
-            count,
-            first: first.map(str::to_owned),
+    fn losses_of_several_runs_are_one_notice() {
+        let run = |count, first: Option<&str>| Lost {
+            idle_actions: IdleActions {
+                count,
+                first: first.map(str::to_owned),
+            },
+            resized: count,
+            ..Lost::default()
         };
-        let runs = [action(0, None), action(2, Some("`grow`"))];
-        assert_eq!(
-            IdleActions::notice("x", runs.iter().chain(&runs)).as_deref(),
-            Some(
-                "x: 4 node actions had no effect (first: `grow`): \
-                 the node was busy, unknown or in the wrong state"
-            )
-        );
-        assert_eq!(IdleActions::notice("x", runs[..1].iter()), None);
+        let runs = [run(0, None), run(2, Some("`grow`"))];
+        let named = || runs.iter().chain(&runs).map(|lost| ("x", lost));
+        let idle = "x: 4 node actions had no effect (first: `grow`): \
+                    the node was busy, unknown or in the wrong state";
+        assert_eq!(of_runs(named(), true), [idle]);
+        let all = of_runs(named(), false);
+        assert!(all[0].starts_with("x: 4 rigid jobs ran on") && all[1] == idle);
+        assert_eq!(of_runs(named().take(1), false), [""; 0]);
     }
 
     #[test]

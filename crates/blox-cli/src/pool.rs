@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 /// The calls share nothing, so the results are the same for any number of threads.
 pub(super) fn each<T: Send>(
     watches: &[Arc<Watch>],
-    threads: Option<usize>,
+    threads: Option<NonZero<usize>>,
     work: impl Fn(usize, &Arc<Watch>) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<Option<T>>, Failure> {
     let one = |(i, watch): (usize, &Arc<Watch>)| {
@@ -30,7 +30,7 @@ pub(super) fn each<T: Send>(
         (i, result.map(Some))
     };
     let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = threads.unwrap_or_else(cores).min(watches.len());
+    let threads = threads.map_or_else(cores, NonZero::get).min(watches.len());
     let mut results: Vec<(usize, Result<Option<T>, Failure>)> = match threads {
         // No thread pool is needed.
         0 | 1 => watches.iter().enumerate().map(one).collect(),

@@ -3,6 +3,7 @@
 use super::grid::number_of;
 use super::losses::Lost;
 use super::resolve::Experiment;
+use blox_results::{Collected, Figures};
 use blox_sim::{Ended, Report};
 
 /// Results of one scheduler's run.
@@ -16,17 +17,22 @@ pub(super) struct Run {
     /// Length of a round, if there are rounds.
     pub period_s: Option<f64>,
     /// Figures of each collector, with the collector's name.
-    pub collected: Vec<(String, Vec<(String, f64)>)>,
+    pub collected: Collected,
 }
 
 impl Run {
+    /// Returns the content of `summary.json`.
+    pub fn figures(&self, experiment: &Experiment<'_>) -> Figures<'_> {
+        Figures::of(&self.report, &self.collected, experiment.options.why)
+    }
+
     /// Returns the reason if no job was measured; `None` otherwise, and for interrupted runs.
     pub fn nothing_measured(&self, experiment: &Experiment<'_>) -> Option<String> {
         let s = &self.report.summary;
         if s.measured > 0 || self.report.ended == Ended::Interrupted {
             return None;
         }
-        let wanted = experiment.options.measure.as_deref()?;
+        let wanted = experiment.options.measure.as_ref()?;
         let came = match s.jobs {
             0 => "there is no job".to_owned(),
             n => format!("selects none of the {}", number_of(n, "job")),

@@ -7,82 +7,48 @@
 use super::config::Given;
 use super::execute::{now, tell_time};
 use super::grid::{self, Form, Grid, decimal, number_of};
-use super::losses::{self, IdleActions, Lost};
+use super::losses::{self, Lost};
 use super::output::{self, OutputFormat};
 use super::resolve::Experiment;
 use super::result::Run;
+use super::sweep;
 use super::sweep::plan::Plan;
-use super::sweep::{self, CONFIDENCE};
 use super::table;
 use super::{Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_sim::results::COLUMNS;
-use blox_sim::results::statistics::{Estimate, Paired};
-use serde_json::{Map, Value, json};
+use blox_results::{CONFIDENCE, Fields, Repeated, SeedRun};
+use blox_sim::results::statistics::Estimate;
+use serde_json::{Value, json};
 
 /// Data of a run that is kept for the comparison.
 struct Kept {
     seed: u64,
-    figures: Map<String, Value>,
-    /// Job completion times of measured jobs, with job numbers.
-    times: Vec<(u32, f64)>,
+    run: SeedRun,
     notices: Vec<String>,
     lost: Lost,
-    /// Number of measured jobs that the scheduler ended.
-    ended_early: u64,
-    /// Number of measured rigid jobs that ran on other numbers of GPUs than requested.
-    resized: u64,
     workload: String,
     /// Reason if no job was measured.
     nothing_measured: Option<String>,
 }
 
 impl Kept {
-    fn of(run: Run, experiment: &Experiment<'_>) -> Result<Self, Failure> {
-        let measured = run.report.jobs.iter().filter(|j| j.measured);
-        Ok(Kept {
+    fn of(run: Run, experiment: &Experiment<'_>) -> Self {
+        Kept {
             seed: experiment.seed,
-            figures: output::figures(&run, experiment)?,
-            times: measured
-                .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
-                .collect(),
+            run: SeedRun::of(&run.figures(experiment)),
             notices: table::about_runs(experiment, &[&run]),
-            ended_early: table::ended_by_scheduler(&run),
-            resized: run.report.resized,
             nothing_measured: run.nothing_measured(experiment),
             lost: run.lost,
             workload: run.workload,
-        })
+        }
     }
 }
 
 /// Results of a scheduler over all seeds.
 struct Entry<'a> {
     label: &'a str,
-    runs: Vec<&'a Kept>,
-    /// Comparison with the baseline at the same seed; empty for the baseline itself.
-    pairs: Vec<Paired>,
-    /// Average job completion times as multiples of the baseline's.
-    ratios: Vec<f64>,
-}
-
-impl Entry<'_> {
-    fn estimate(&self, key: &str) -> Estimate {
-        let rows: Vec<&Map<String, Value>> = self.runs.iter().map(|k| &k.figures).collect();
-        sweep::estimate(&rows, key)
-    }
-
-    fn difference(&self) -> Option<Estimate> {
-        let means: Vec<f64> = self.pairs.iter().map(|p| p.mean_s).collect();
-        Estimate::of(&means, CONFIDENCE)
-    }
-
-    /// Returns a count as a fraction of all pairs of jobs.
-    fn share(&self, of: fn(&Paired) -> u64) -> Option<f64> {
-        let pairs: u64 = self.pairs.iter().map(|p| p.pairs).sum();
-        let counted: u64 = self.pairs.iter().map(of).sum();
-        (pairs > 0).then(|| counted as f64 / pairs as f64)
-    }
+    kept: Vec<&'a Kept>,
+    results: Repeated<'a>,
 }
 
 pub(super) fn compare(
@@ -91,7 +57,7 @@ pub(super) fn compare(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let start = now();
-    let format = OutputFormat::of(&given)?;
+    let format = OutputFormat::of(&given.options);
     if let Some(name) = given.first_of(&[
         "output-dir",
         "rounds",
@@ -112,10 +78,7 @@ pub(super) fn compare(
     let todo: Vec<usize> = (0..plan.runs.len()).collect();
     let kept = sweep::run_all(&plan, &todo, terminal.interactive, |i, result| {
         let experiment = plan.experiment(&plan.runs[i]);
-        Ok(match result {
-            Ok(run) => Ok(Kept::of(run, experiment)?),
-            Err(why) => Err(why),
-        })
+        Ok(result.map(|run| Kept::of(run, experiment)))
     })?;
     if let Some(why) = kept.iter().flatten().find_map(|k| k.as_ref().err()) {
         return Err(Failure::new(why));
@@ -177,25 +140,13 @@ fn baseline(plan: &Plan<'_>) -> usize {
 }
 
 fn entries<'a>(plan: &'a Plan<'_>, seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
-    let base = baseline(plan);
-    let average = |kept: &Kept| kept.figures.get("avg_jct_s").and_then(Value::as_f64);
+    let of = |i: usize| -> Vec<&'a SeedRun> { seeds.iter().map(|seed| &seed[i].run).collect() };
+    let baseline = baseline(plan);
+    let base = plan.schedulers.get(baseline).map(|_| of(baseline));
     let one = |(i, label): (usize, &'a String)| Entry {
         label,
-        runs: seeds.iter().map(|s| s[i]).collect(),
-        pairs: match i == base {
-            true => Vec::new(),
-            false => seeds
-                .iter()
-                .map(|s| Paired::of_times(&s[base].times, &s[i].times))
-                .collect(),
-        },
-        ratios: seeds
-            .iter()
-            .filter_map(|s| {
-                let base = average(s[base]).filter(|b| *b > 0.0)?;
-                Some(average(s[i])? / base)
-            })
-            .collect(),
+        kept: seeds.iter().map(|seed| seed[i]).collect(),
+        results: Repeated::of(of(i), base.as_deref().filter(|_| i != baseline)),
     };
     plan.schedulers.iter().enumerate().map(one).collect()
 }
@@ -222,21 +173,22 @@ fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) 
         |share: Option<f64>| share.map_or_else(missing, |s| format!("{:.1} %", 100.0 * s));
     let rows = entries
         .iter()
-        .map(|e| {
-            let jct = e.estimate("avg_jct_s");
-            let ratio = Estimate::of(&e.ratios, CONFIDENCE);
-            let diff = e.difference();
+        .map(|Entry { label, results, .. }| {
+            let jct = results.estimate("avg_jct_s");
+            let diff = results.difference();
             vec![
-                e.label.to_owned(),
+                (*label).to_owned(),
                 decimal(jct.mean, 1),
                 half(Some(jct)),
-                ratio.map_or_else(missing, |r| format!("{:.3}", r.mean)),
+                results
+                    .relative()
+                    .map_or_else(missing, |r| format!("{:.3}", r.mean)),
                 diff.map_or_else(missing, |d| decimal(d.mean, 1)),
                 half(diff),
-                percent(e.share(|p| p.faster)),
-                percent(e.share(|p| p.slower)),
-                decimal(e.estimate("avg_responsiveness_s").mean, 1),
-                format!("{:.1} %", 100.0 * e.estimate("utilisation").mean),
+                percent(results.share(|p| p.faster)),
+                percent(results.share(|p| p.slower)),
+                decimal(results.estimate("avg_responsiveness_s").mean, 1),
+                format!("{:.1} %", 100.0 * results.estimate("utilisation").mean),
             ]
         })
         .collect();
@@ -255,7 +207,7 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
         return lines;
     };
     say("cluster", cell.experiment.cluster_line());
-    if let Some(first) = entries.first().and_then(|e| e.runs.first()) {
+    if let Some(first) = entries.first().and_then(|e| e.kept.first()) {
         let seed = format!(", seed {}", first.seed);
         let workload = first.workload.trim_end_matches(&seed);
         say("workload", workload.to_owned());
@@ -296,7 +248,7 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
 /// Returns the seeds with which all schedulers were simulated.
 fn seeds(entries: &[Entry<'_>]) -> Vec<u64> {
     let first = entries.iter().take(1);
-    first.flat_map(|e| &e.runs).map(|kept| kept.seed).collect()
+    first.flat_map(|e| &e.kept).map(|kept| kept.seed).collect()
 }
 
 /// Notice for seeds that do not change the results.
@@ -305,71 +257,42 @@ pub(super) const ALIKE: &str =
 
 /// Returns counted lines that `--quiet` does not hide: of the input, each scheduler and options.
 fn lost(plan: &Plan<'_>, entries: &[Entry<'_>]) -> Vec<String> {
-    let first = entries.first().and_then(|e| e.runs.first());
+    let first = entries.first().and_then(|e| e.kept.first());
     let mut lines = first.map_or_else(Vec::new, |kept| kept.lost.input.clone());
     lines.extend(incomplete(entries));
     lines.extend(of_settings(plan));
-    lines.extend(idle_actions(entries));
+    lines.extend(losses::of_runs(of_runs(entries), true));
     lines
+}
+
+fn of_runs<'a>(entries: &'a [Entry<'_>]) -> impl Iterator<Item = (&'a str, &'a Lost)> {
+    let of = |e: &'a Entry<'_>| e.kept.iter().map(|kept| (e.label, &kept.lost));
+    entries.iter().flat_map(of)
 }
 
 fn of_settings(plan: &Plan<'_>) -> Vec<String> {
     losses::of_all_settings(plan.cells.iter().map(|cell| &cell.experiment))
 }
 
-/// Returns one line for each scheduler whose cluster manager had node actions without effect.
-fn idle_actions(entries: &[Entry<'_>]) -> impl Iterator<Item = String> {
-    let of =
-        |e: &Entry<'_>| IdleActions::notice(e.label, e.runs.iter().map(|k| &k.lost.idle_actions));
-    entries.iter().filter_map(of)
-}
-
 /// Returns one line for each scheduler with measured jobs that did not complete.
 fn incomplete(entries: &[Entry<'_>]) -> impl Iterator<Item = String> {
     entries.iter().filter_map(|e| {
-        let line = losses::of_figures(e.runs.iter().map(|k| &k.figures))?;
+        let line = losses::of_figures(e.results.runs.iter().map(|run| &run.figures))?;
         Some(format!("{}: {line}", e.label))
     })
 }
 
 /// Returns the notices of all runs without repetitions; most are the same for every seed.
 fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<String> {
-    let mut list: Vec<(String, usize)> = Vec::new();
-    for kept in entries.iter().flat_map(|e| &e.runs) {
-        for notice in &kept.notices {
-            match list.iter_mut().find(|(n, _)| n == notice) {
-                Some((_, times)) => *times += 1,
-                None => list.push((notice.clone(), 1)),
-            }
-        }
-    }
-    let runs: usize = entries.iter().map(|e| e.runs.len()).sum();
-    let unpaired: u64 = entries
-        .iter()
-        .flat_map(|e| &e.pairs)
-        .map(|p| p.unpaired)
-        .sum();
-    let mut lines: Vec<String> = list
-        .into_iter()
-        .map(|(notice, times)| match times {
-            1 => notice,
-            n => format!("{notice} (in {n} of {runs} runs)"),
-        })
-        .collect();
+    let kept = entries.iter().flat_map(|e| &e.kept);
+    let mut lines = losses::distinct(kept.map(|kept| kept.notices.as_slice()));
+    let pairs = entries.iter().flat_map(|e| &e.results.pairs);
+    let unpaired: u64 = pairs.map(|p| p.unpaired).sum();
     lines.extend(incomplete(entries));
     lines.extend(of_settings(plan));
-    lines.extend(entries.iter().filter_map(|e| {
-        let of_all_seeds = e.runs.iter().map(|k| k.ended_early).sum();
-        table::ended_early(e.label, of_all_seeds)
-    }));
-    lines.extend(entries.iter().filter_map(|e| {
-        let of_all_seeds = e.runs.iter().map(|k| k.resized).sum();
-        table::resized(e.label, of_all_seeds)
-    }));
-    lines.extend(idle_actions(entries));
-    let same = |p: &[&Kept]| p[0].figures == p[1].figures && p[0].times == p[1].times;
-    let alike = |e: &Entry<'_>| e.runs.windows(2).all(same);
-    let several = entries.first().is_some_and(|e| e.runs.len() > 1);
+    lines.extend(losses::of_runs(of_runs(entries), false));
+    let alike = |e: &Entry<'_>| e.results.runs.windows(2).all(|pair| pair[0] == pair[1]);
+    let several = entries.first().is_some_and(|e| e.kept.len() > 1);
     if several && entries.iter().all(alike) {
         lines.push(ALIKE.to_owned());
     }
@@ -390,44 +313,17 @@ fn notices(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<Stri
 }
 
 /// Returns the figures with intervals, named as in `summary.json`.
-fn object(e: &Entry<'_>) -> Map<String, Value> {
-    let mut fields = Map::new();
-    fields.insert("scheduler".to_owned(), json!(e.label));
-    fields.insert("seeds".to_owned(), json!(e.runs.len()));
-    for column in COLUMNS.iter().filter(|c| c.name != "scheduler") {
-        insert(&mut fields, column.name, Some(e.estimate(column.name)));
-    }
-    insert(
-        &mut fields,
-        "relative_avg_jct",
-        Estimate::of(&e.ratios, CONFIDENCE),
-    );
-    insert(&mut fields, "paired_difference_s", e.difference());
-    for (key, value) in [
-        ("paired_faster", e.share(|p| p.faster)),
-        ("paired_slower", e.share(|p| p.slower)),
-    ] {
-        fields.insert(key.to_owned(), json!(value));
-    }
+fn fields(e: &Entry<'_>) -> Vec<(String, Value)> {
+    let mut fields = vec![("scheduler".to_owned(), json!(e.label))];
+    fields.extend(e.results.fields());
     fields
 }
 
-/// Inserts the mean as `NAME` and half of the interval as `NAME_ci95`.
-fn insert(fields: &mut Map<String, Value>, name: &str, e: Option<Estimate>) {
-    fields.insert(name.to_owned(), json!(e.map(|e| e.mean)));
-    let half = e.and_then(|e| e.half_width);
-    fields.insert(format!("{name}_ci95"), json!(half));
-}
-
 fn csv(entries: &[Entry<'_>]) -> Result<String, Failure> {
-    let rows: Vec<Map<String, Value>> = entries.iter().map(object).collect();
-    let mut head = vec!["scheduler".to_owned(), "seeds".to_owned()];
-    let figures = COLUMNS[1..].iter().map(|c| c.name);
-    for name in figures.chain(["relative_avg_jct", "paired_difference_s"]) {
-        head.extend([name.to_owned(), format!("{name}_ci95")]);
-    }
-    head.extend(["paired_faster", "paired_slower"].map(str::to_owned));
-    grid::csv(&head, &rows)
+    let head = entries.first().map(fields).unwrap_or_default();
+    let head: Vec<String> = head.into_iter().map(|(name, _)| name).collect();
+    let rows = entries.iter().map(|e| fields(e).into_iter().collect());
+    grid::csv(&head, &rows.collect::<Vec<_>>())
 }
 
 fn json(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Value {
@@ -436,6 +332,6 @@ fn json(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Value {
         "seeds_left_out": left_out,
         "baseline": plan.schedulers.get(baseline(plan)),
         "confidence": CONFIDENCE,
-        "schedulers": entries.iter().map(object).collect::<Vec<_>>(),
+        "schedulers": entries.iter().map(|e| fields(e).into_iter().collect::<Fields>()).collect::<Vec<_>>(),
     })
 }

@@ -1,13 +1,14 @@
 //! Results as tables for users.
 
 use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
-use super::losses::{self, IdleActions};
-use super::output::reasons;
-use super::resolve::{Experiment, parse_measure};
+use super::losses::{self, Lost};
+use super::resolve::Experiment;
 use super::result::Run;
-use blox_core::{JobId, Outcome, Time};
+use super::value::Measured;
+use blox_core::{JobId, Time};
+use blox_results::reasons;
 use blox_sim::results::statistics::Paired;
-use blox_sim::results::{JobResult, MissCauses, Summary};
+use blox_sim::results::{MissCauses, Summary};
 use blox_sim::{Ended, Measure};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -261,8 +262,8 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
 
 /// Returns the line about ends that are detected at the ends of rounds.
 pub(super) fn jobs_end(experiment: &Experiment<'_>) -> Option<(String, String)> {
-    let completion = experiment.options.completion.as_deref();
-    let rounded = experiment.has_rounds && completion.is_none_or(|c| c == "round");
+    let completion = experiment.options.completion.as_ref();
+    let rounded = experiment.has_rounds && completion.is_none_or(|c| c.text() == "round");
     let line = "at ends of rounds; with --completion exact, when the work is done";
     rounded.then(|| ("jobs end".to_owned(), line.to_owned()))
 }
@@ -366,8 +367,8 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
 const OF_ALL: &str = "makespan, GPU util., preempted: of all jobs";
 
 /// Describes the measured jobs of several runs. `given` is the value of `--measure`.
-pub(super) fn measured_in_each(given: Option<&str>) -> String {
-    match given.and_then(parse_measure).as_ref().and_then(which) {
+pub(super) fn measured_in_each(given: Option<&Measured>) -> String {
+    match given.and_then(|given| which(&given.0)) {
         Some(which) => format!("jobs {which}; {OF_ALL}"),
         None => "all jobs that completed".to_owned(),
     }
@@ -390,9 +391,7 @@ fn which(measure: &Measure) -> Option<String> {
 /// Returns the measured jobs as given on the command line, before ids are replaced by ranks.
 fn as_given(experiment: &Experiment<'_>) -> Measure {
     let given = experiment.options.measure.as_deref();
-    given
-        .and_then(parse_measure)
-        .unwrap_or_else(|| experiment.measure.clone())
+    given.map_or_else(|| experiment.measure.clone(), |given| given.0.clone())
 }
 
 /// Returns the number of jobs that are selected by number.
@@ -474,35 +473,21 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
         }
     }
     lines.extend(losses::of_settings(experiment));
-    lines.extend(runs.iter().filter_map(idle_actions));
+    lines.extend(losses::of_runs(lost(runs), true));
     lines
 }
 
 /// Returns notices that affect the interpretation of the figures.
 pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
-    let early = |run: &&Run| ended_early(&run.report.summary.scheduler, ended_by_scheduler(run));
-    let sizes = |run: &&Run| resized(&run.report.summary.scheduler, run.report.resized);
     let mut list = about_runs(experiment, runs);
     list.extend(losses::of_settings(experiment));
-    list.extend(runs.iter().filter_map(early));
-    list.extend(runs.iter().filter_map(sizes));
-    list.extend(runs.iter().filter_map(idle_actions));
+    list.extend(losses::of_runs(lost(runs), false));
     list
 }
 
-/// Returns a notice about node actions of the cluster manager that had no effect.
-fn idle_actions(run: &&Run) -> Option<String> {
-    let scheduler = &run.report.summary.scheduler;
-    IdleActions::notice(scheduler, std::iter::once(&run.lost.idle_actions))
-}
-
-/// Returns a notice about rigid jobs on other numbers of GPUs than requested; their speed is an
-/// assumption.
-pub(super) fn resized(scheduler: &str, jobs: u64) -> Option<String> {
-    let jobs = (jobs > 0).then(|| number_of(jobs, "rigid job"))?;
-    Some(format!(
-        "{scheduler}: {jobs} ran on other numbers of GPUs than asked for, taken to be as fast in proportion"
-    ))
+fn lost<'a>(runs: &[&'a Run]) -> impl Iterator<Item = (&'a str, &'a Lost)> {
+    let runs = runs.iter();
+    runs.map(|run| (run.report.summary.scheduler.as_str(), &run.lost))
 }
 
 /// Returns a notice if the scheduler uses a property that some jobs lack.
@@ -530,20 +515,6 @@ fn untold(experiment: &Experiment<'_>, run: &Run) -> Option<String> {
         };
         format!("{}: {part} {what}", s.scheduler)
     })
-}
-
-/// Returns the number of measured jobs that the scheduler ended.
-pub(super) fn ended_by_scheduler(run: &Run) -> u64 {
-    let ended = |j: &&JobResult| j.measured && j.outcome == Some(Outcome::Terminated);
-    run.report.jobs.iter().filter(ended).count() as u64
-}
-
-/// Returns a notice about jobs that the scheduler ended early. They shorten the averages.
-pub(super) fn ended_early(scheduler: &str, jobs: u64) -> Option<String> {
-    let jobs = (jobs > 0).then(|| number_of(jobs, "job"))?;
-    Some(format!(
-        "{scheduler}: ended {jobs} before all work was done, counted as completed"
-    ))
 }
 
 /// Returns all notices except those about jobs ended early or run on other numbers of GPUs.

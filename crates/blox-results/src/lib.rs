@@ -18,9 +18,12 @@
 //! | Draw all pictures of a folder | [`pictures()`], [`Picture`] |
 //! | Write the HTML page | [`report()`] |
 //! | Compute finish-time fairness | [`finish_time_fairness`] |
+//! | Get the figures of a simulation by name | [`Figures`] |
+//! | Compare schedulers over several seeds | [`SeedRun`], [`Repeated`] |
 
 mod error;
 mod fairness;
+mod figures;
 mod folder;
 mod pictures;
 mod report;
@@ -30,6 +33,10 @@ mod table;
 
 pub use error::FolderError;
 pub use fairness::finish_time_fairness;
+pub use figures::{
+    CONFIDENCE, Collected, Fields, Figures, Repeated, SeedRun, collected_columns, columns, ended,
+    estimate, reasons,
+};
 pub use folder::Folder;
 pub use pictures::{AVERAGES, GANTT, Picture, SUMMARIES, pictures};
 pub use report::report;

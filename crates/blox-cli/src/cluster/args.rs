@@ -1,8 +1,11 @@
 //! Arguments of the commands of a real cluster.
 
 use crate::args::{SimulateArgs, decides};
+use crate::value::{AboveZero, Duration, Expected, NotNegative, parser};
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Arg, Args, Subcommand};
+use clap::{Arg, Args, Subcommand, ValueEnum};
+use serde_json::Value;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Address of the scheduler.
@@ -38,9 +41,10 @@ pub(crate) struct SchedulerArgs {
         long,
         value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:7070",
+        value_parser = parser::<SocketAddr>("ADDRESS:PORT"),
         help_heading = "Cluster"
     )]
-    pub listen: String,
+    pub listen: SocketAddr,
     /// File with a secret that nodes and users must present [default: $BLOX_TOKEN_FILE]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub token_file: Option<PathBuf>,
@@ -48,8 +52,13 @@ pub(crate) struct SchedulerArgs {
     #[arg(long, help_heading = "Cluster")]
     pub insecure: bool,
     /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Cluster")]
-    pub metrics: Option<String>,
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        value_parser = parser::<SocketAddr>("ADDRESS:PORT"),
+        help_heading = "Cluster"
+    )]
+    pub metrics: Option<SocketAddr>,
     /// Compact the log after it has grown by this size
     #[arg(
         long,
@@ -166,25 +175,25 @@ pub(crate) struct SubmitArgs {
     )]
     pub priority: i32,
     /// Estimated duration on these GPUs
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
-    pub duration: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "3600")]
+    pub duration: NotNegative,
     /// Iterations in that time, as the job writes them to its progress file [default: one per
     /// second]
     #[arg(long, value_name = "N")]
-    pub iterations: Option<f64>,
+    pub iterations: Option<AboveZero>,
     /// Time from SIGTERM to the end when the job is preempted [default: 30]
     #[arg(long, value_name = "SECONDS")]
-    pub grace: Option<f64>,
+    pub grace: Option<AboveZero>,
     /// Maximum number of retries after failures [default: 3]
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
     /// Meaning of an exit code: retry, fail, complete, or requeue (retry without counting a
     /// failure); with 0=complete, exit code 0 after a stop completes the job
-    #[arg(long, value_name = "CODE=MEANING")]
-    pub on_exit: Vec<String>,
+    #[arg(long, value_name = "CODE=MEANING", value_parser = on_exit)]
+    pub on_exit: Vec<(i32, Meaning)>,
     /// Deadline in seconds from now
     #[arg(long, value_name = "SECONDS")]
-    pub deadline: Option<f64>,
+    pub deadline: Option<AboveZero>,
     /// GPU counts at which an elastic job may run, in ascending order
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     pub levels: Vec<u32>,
@@ -195,7 +204,7 @@ pub(crate) struct SubmitArgs {
         value_delimiter = ',',
         requires = "levels"
     )]
-    pub rates: Vec<f64>,
+    pub rates: Vec<NotNegative>,
     /// Name of the model in profiles
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
@@ -208,11 +217,11 @@ pub(crate) struct SubmitArgs {
     #[arg(long, value_name = "FILE")]
     pub training: Option<PathBuf>,
     /// Any other attribute for policies
-    #[arg(long, value_name = "NAME=JSON")]
-    pub attribute: Vec<String>,
+    #[arg(long, value_name = "NAME=JSON", value_parser = attribute)]
+    pub attribute: Vec<(String, String)>,
     /// Environment variable of the job
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub env: Vec<String>,
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub env: Vec<(String, String)>,
     /// Key of the submission; the same key again is the same job [default: a new one]
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
@@ -259,11 +268,39 @@ pub(crate) struct NodesArgs {
     pub json: bool,
 }
 
-/// Parses a number of seconds that is not negative.
-fn seconds(text: &str) -> Result<f64, String> {
-    let found = text.parse().ok();
-    let fits = found.filter(|s: &f64| s.is_finite() && *s >= 0.0);
-    fits.ok_or_else(|| "expected a number of seconds, at least 0".to_owned())
+/// Meaning of an exit code.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Meaning {
+    Retry,
+    Fail,
+    Complete,
+    Requeue,
+}
+
+fn pair(text: &str) -> Result<(String, String), Expected> {
+    let (name, value) = text.split_once('=').ok_or(Expected("NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn attribute(text: &str) -> Result<(String, String), Expected> {
+    let (name, value) = pair(text).map_err(|_| Expected("NAME=JSON"))?;
+    let value = match serde_json::from_str::<Value>(&value) {
+        Ok(_) => value,
+        // A plain word is a string.
+        Err(_) => Value::from(value).to_string(),
+    };
+    Ok((name, value))
+}
+
+fn on_exit(text: &str) -> Result<(i32, Meaning), Expected> {
+    let (code, meaning) = text.split_once('=').unwrap_or_default();
+    let both = code
+        .parse()
+        .ok()
+        .zip(Meaning::from_str(meaning, false).ok());
+    both.ok_or(Expected(
+        "CODE=MEANING, a number and retry, fail, complete or requeue",
+    ))
 }
 
 #[derive(Args)]
@@ -281,8 +318,8 @@ pub(crate) struct DrainArgs {
     )]
     pub why: String,
     /// Preempt the jobs that still run on the node after this time [default: they continue]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub evict_after: Option<f64>,
+    #[arg(long, value_name = "SECONDS")]
+    pub evict_after: Option<Duration>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -326,106 +363,44 @@ pub(crate) struct LogsArgs {
 #[derive(Subcommand)]
 pub(crate) enum ClusterCommand {
     /// Run the scheduler of a real cluster
-    #[command(
-        mut_args(hide_simulation),
-        after_help = "A --config file has the keys of `blox simulate`; keys that do not affect decisions are ignored.
-
-Examples:
-  blox scheduler --scheduler las --round 30 --state-dir /var/lib/blox"
-    )]
+    #[command(mut_args(hide_simulation))]
     Scheduler(Box<SchedulerArgs>),
     /// Run the node manager of one machine of a real cluster
-    #[command(after_help = "Examples:
-  blox node --gpus 8 --state-dir node-state
-  blox node --at scheduler.example:7070 --state-dir /var/lib/blox/node")]
     Node(NodeArgs),
     /// Submit a job to a real cluster
-    #[command(
-        visible_alias = "sbatch",
-        after_help = "Examples:
-  blox submit --gpus 4 -- python train.py --epochs 10"
-    )]
+    #[command(visible_alias = "sbatch")]
     Submit(Box<SubmitArgs>),
     /// List the jobs of a real cluster
-    #[command(
-        visible_alias = "squeue",
-        after_help = "Examples:
-  blox queue
-  blox queue --all --json"
-    )]
+    #[command(visible_alias = "squeue")]
     Queue(QueueArgs),
     /// Cancel a job
-    #[command(
-        visible_alias = "scancel",
-        after_help = "Its processes get SIGTERM, and 5 s to end.
-
-Examples:
-  blox cancel 17"
-    )]
+    #[command(visible_alias = "scancel")]
     Cancel(JobArgs),
     /// Hold a waiting job
-    #[command(after_help = "Examples:
-  blox hold 17")]
     Hold(JobArgs),
     /// Release a held job
-    #[command(after_help = "Examples:
-  blox release 17")]
     Release(JobArgs),
     /// Preempt a running job, which saves its work and returns to the queue
-    #[command(after_help = "Examples:
-  blox requeue 17")]
     Requeue(JobArgs),
     /// List the nodes of a real cluster
-    #[command(
-        visible_alias = "sinfo",
-        after_help = "Examples:
-  blox nodes
-  blox nodes --json"
-    )]
+    #[command(visible_alias = "sinfo")]
     Nodes(NodesArgs),
     /// Place no new jobs on a node
-    #[command(
-        visible_alias = "cordon",
-        after_help = "Examples:
-  blox drain node-3 --why 'a fan is broken'
-  blox drain node-3 --why upgrade --evict-after 600"
-    )]
+    #[command(visible_alias = "cordon")]
     Drain(DrainArgs),
     /// Use a drained node again
-    #[command(
-        visible_alias = "uncordon",
-        after_help = "Examples:
-  blox resume node-3"
-    )]
+    #[command(visible_alias = "uncordon")]
     Resume(ResumeArgs),
     /// Permanently remove a node that is lost, or drained and empty
-    #[command(
-        after_help = "Its number and its GPUs go, and its manager is turned away: with a new --state-dir the machine
-joins again as another node.
-
-Examples:
-  blox remove node-3"
-    )]
     Remove(ResumeArgs),
     /// Explain the state of a job
-    #[command(after_help = "Examples:
-  blox why 17")]
     Why(JobArgs),
     /// Show a job and the accounts of its launches
-    #[command(
-        visible_alias = "describe",
-        after_help = "Examples:
-  blox show 17 --json"
-    )]
+    #[command(visible_alias = "describe")]
     Show(JobArgs),
     /// Print the output of a rank
-    #[command(after_help = "Examples:
-  blox logs 17
-  blox logs -f 17 --rank 2 --err")]
     Logs(LogsArgs),
     /// Run a cluster of four small nodes for half a minute, and remove it
-    #[command(after_help = "Examples:
-  blox demo")]
     Demo,
     /// Run the processes of one launch (node managers call this)
     #[command(hide = true)]

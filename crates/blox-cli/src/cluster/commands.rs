@@ -1,6 +1,6 @@
 //! Commands that send a request to a scheduler and print the response.
 
-use super::args::{At, ClusterCommand, JobArgs, LogsArgs, SubmitArgs};
+use super::args::{At, ClusterCommand, JobArgs, LogsArgs, Meaning, SubmitArgs};
 use super::daemons::{runtime, token};
 use super::plain;
 use crate::failure::Coded;
@@ -12,6 +12,7 @@ use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, TrainingSpec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
@@ -86,7 +87,7 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
             }
         }
         ClusterCommand::Drain(a) => {
-            let evict_after = a.evict_after.map(Seconds::new);
+            let evict_after = a.evict_after.map(|after| Seconds::new(after.0));
             let mut client = client(&a.at).await?;
             client.drain(a.node.clone(), a.why, evict_after).await?;
             confirm(a.json, &json!({"node": a.node}), terminal)?;
@@ -160,33 +161,18 @@ fn confirm(json: bool, what: &Value, terminal: &mut Terminal<'_>) -> Result<(), 
 }
 
 async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
-    let env = pairs("--env", "NAME=VALUE", &a.env, |v| Some(v.to_owned()))?;
-    let as_json = |v: &str| match serde_json::from_str::<Value>(v) {
-        Ok(_) => Some(v.to_owned()),
-        // A plain word is a string.
-        Err(_) => Some(Value::from(v).to_string()),
-    };
-    let attributes = pairs("--attribute", "NAME=JSON", &a.attribute, as_json)?;
-    let meaning = |v: &str| {
-        let meant = match v {
-            "retry" => pb::OnExit::Retry,
-            "fail" => pb::OnExit::Fail,
-            "complete" => pb::OnExit::Complete,
-            "requeue" => pb::OnExit::Requeue,
-            _ => return None,
+    let env = unique("--env", a.env)?;
+    let attributes = unique("--attribute", a.attribute)?;
+    let meaning = |(code, meaning)| {
+        let meaning = match meaning {
+            Meaning::Retry => pb::OnExit::Retry,
+            Meaning::Fail => pb::OnExit::Fail,
+            Meaning::Complete => pb::OnExit::Complete,
+            Meaning::Requeue => pb::OnExit::Requeue,
         };
-        Some(i32::from(meant))
+        (code, i32::from(meaning))
     };
-    let expected = "CODE=MEANING, a number and retry, fail, complete or requeue";
-    let on_exit = pairs("--on-exit", expected, &a.on_exit, meaning)?
-        .into_iter()
-        .map(|(code, meant)| match code.parse::<i32>() {
-            Ok(code) => Ok((code, meant)),
-            Err(_) => Err(Failure::new(format!(
-                "--on-exit: found `{code}`, expected {expected}"
-            ))),
-        })
-        .collect::<Result<_, _>>()?;
+    let on_exit = unique("--on-exit", a.on_exit.into_iter().map(meaning))?;
     let fresh = || {
         let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
         uuid.map(|u| u.trim().to_owned())
@@ -195,24 +181,14 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         Some(key) => key,
         None => fresh().map_err(Failure::new)?,
     };
-    number("--duration", a.duration, true)?;
-    for (option, seconds) in [("--grace", a.grace), ("--deadline", a.deadline)] {
-        if let Some(seconds) = seconds {
-            // A value of 0 would have another meaning.
-            number(option, seconds, false)?;
-        }
+    let duration = a.duration.0;
+    if a.iterations.is_some() && duration == 0.0 {
+        return Err(Failure::new(
+            "--duration is `0`, expected a finite number above 0 with --iterations",
+        ));
     }
-    for rate in &a.rates {
-        number("--rates", *rate, true)?;
-    }
-    let speed = match a.iterations {
-        Some(iterations) => {
-            number("--iterations", iterations, false)?;
-            number("--duration", a.duration, false)?;
-            iterations / a.duration
-        }
-        None => 1.0,
-    };
+    let iterations = a.iterations.map_or(duration, |iterations| iterations.0);
+    let speed = a.iterations.map_or(1.0, |_| iterations / duration);
     let here = std::env::current_dir()
         .map_err(|e| Failure::new(format!("the working directory cannot be used: {e}")))?;
     let job = pb::Job {
@@ -224,18 +200,18 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
         queue: a.queue.unwrap_or_default(),
         gpus: a.gpus,
         priority: a.priority,
-        iterations: a.iterations.unwrap_or(a.duration),
+        iterations,
         rate: speed,
         command: a.command,
         env,
         working_directory: here.to_string_lossy().into_owned(),
-        grace_s: a.grace,
+        grace_s: a.grace.map(|grace| grace.0),
         max_retries: a.max_retries,
         on_exit,
         attributes,
         levels: a.levels,
-        rates: a.rates.iter().map(|rate| rate * speed).collect(),
-        deadlines_s: a.deadline.into_iter().collect(),
+        rates: a.rates.iter().map(|rate| rate.0 * speed).collect(),
+        deadlines_s: a.deadline.iter().map(|deadline| deadline.0).collect(),
         model: a.model.unwrap_or_default(),
         batch_size: a.batch_size.unwrap_or(0),
         training: a.training.as_deref().map_or(Ok(String::new()), training)?,
@@ -284,40 +260,19 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
     }
 }
 
-/// Checks the number of an option.
-fn number(option: &str, found: f64, zero: bool) -> Result<(), Failure> {
-    let (sound, expected) = match zero {
-        true => (found >= 0.0, "a finite number that is not negative"),
-        false => (found > 0.0, "a finite number above 0"),
-    };
-    match sound && found.is_finite() {
-        true => Ok(()),
-        false => Err(Failure::new(format!(
-            "{option}: found `{found}`, expected {expected}"
-        ))),
-    }
-}
-
-/// Parses repeated `NAME=VALUE` options.
-fn pairs<T>(
+/// Collects a repeated option with keys.
+fn unique<K: Ord + Display, V>(
     option: &str,
-    expected: &str,
-    all: &[String],
-    value: impl Fn(&str) -> Option<T>,
-) -> Result<BTreeMap<String, T>, Failure> {
+    pairs: impl IntoIterator<Item = (K, V)>,
+) -> Result<BTreeMap<K, V>, Failure> {
     let mut map = BTreeMap::new();
-    for text in all {
-        let found = text.split_once('=');
-        let (key, value) = found
-            .and_then(|(k, v)| Some((k, value(v)?)))
-            .ok_or_else(|| {
-                Failure::new(format!("{option}: found `{text}`, expected {expected}"))
-            })?;
-        if map.insert(key.to_owned(), value).is_some() {
+    for (key, value) in pairs {
+        if map.contains_key(&key) {
             return Err(Failure::new(format!(
                 "{option}: `{key}` is given twice, expected one value"
             )));
         }
+        map.insert(key, value);
     }
     Ok(map)
 }

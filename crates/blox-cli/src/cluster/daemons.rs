@@ -52,22 +52,12 @@ pub(super) fn token(file: Option<&Path>) -> Result<Token, Failure> {
     }
 }
 
-fn address(option: &str, text: &str) -> Result<SocketAddr, Failure> {
-    text.parse().map_err(|e| {
-        Failure::new(format!(
-            "{option}: {e}: found `{text}`, expected ADDRESS:PORT"
-        ))
-    })
-}
-
 pub(super) fn scheduler(
     registry: &Registry,
     mut a: SchedulerArgs,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let listen = address("--listen", &a.listen)?;
-    let metrics = a.metrics.as_deref().map(|m| address("--metrics", m));
-    let metrics = metrics.transpose()?;
+    let (listen, metrics) = (a.listen, a.metrics);
     let token = token(a.token_file.as_deref())?;
     let open = !listen.ip().is_loopback() && !token.is_some();
     if open && !a.insecure {

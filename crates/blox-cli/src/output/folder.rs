@@ -9,7 +9,7 @@ use super::super::plot::Drawing;
 use super::super::resolve::Experiment;
 use super::super::result::Run;
 use super::super::{Failure, plot, report};
-use super::printed::{Figures, pretty};
+use super::printed::pretty;
 use blox_sim::results::{write_jobs, write_rounds, write_timeline};
 use std::collections::BTreeMap;
 use std::io;
@@ -183,6 +183,6 @@ pub(crate) fn write_run(
         })?;
     }
     write_whole(&dir.join("summary.json"), |out| {
-        pretty(out, &Figures::of(run, experiment))
+        pretty(out, &run.figures(experiment))
     })
 }

@@ -1,10 +1,12 @@
 //! Output formats.
 
-use super::super::Failure;
-use super::super::config::Given;
+use super::super::args::Options;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 /// Output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum OutputFormat {
     Table,
     Markdown,
@@ -13,19 +15,9 @@ pub(crate) enum OutputFormat {
 }
 
 impl OutputFormat {
-    pub fn of(given: &Given) -> Result<Self, Failure> {
-        let o = &given.options;
-        match o.output_format.as_deref() {
-            None if o.json => Ok(OutputFormat::Json),
-            None | Some("table") => Ok(OutputFormat::Table),
-            Some("markdown") => Ok(OutputFormat::Markdown),
-            Some("csv") => Ok(OutputFormat::Csv),
-            Some("json") => Ok(OutputFormat::Json),
-            Some(other) => {
-                let known = ["table", "markdown", "csv", "json"];
-                Err(given.unknown("output-format", other, known))
-            }
-        }
+    pub fn of(o: &Options) -> Self {
+        let json = o.json.then_some(OutputFormat::Json);
+        o.output_format.or(json).unwrap_or(OutputFormat::Table)
     }
 
     /// Returns true for machine-readable formats; notices then go to standard error.

@@ -5,9 +5,10 @@ use super::super::args::Options;
 use super::super::files::write_whole;
 use super::super::resolve::{Experiment, Input};
 use super::super::result::Run;
-use super::printed::{ended, pretty};
+use super::printed::pretty;
 use blox_core::{ClusterSpec, NodeSpec};
-use serde_json::{Value, json};
+use blox_results::ended;
+use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -66,19 +67,15 @@ pub(crate) fn cluster(spec: &ClusterSpec) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the options on which results depend.
-pub(crate) fn configuration(options: &Options) -> Options {
-    Options {
-        output_dir: None,
-        journal: None,
-        plot: None,
-        report: false,
-        force: false,
-        quiet: false,
-        json: false,
-        output_format: None,
-        ..options.clone()
-    }
+/// Returns the options on which results depend, by their long names.
+pub(crate) fn configuration(options: &Options) -> Map<String, Value> {
+    let mut all = options.given();
+    let about_output = |key: &str| {
+        let option = format!("--{key}");
+        LEFT_OUT.contains(&&*option) || FLAGS_LEFT_OUT.contains(&&*option) || key == "report"
+    };
+    all.retain(|key, _| !about_output(key));
+    all
 }
 
 pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
@@ -94,6 +91,8 @@ const LEFT_OUT: [&str; 5] = [
     "--output-format",
 ];
 
+const FLAGS_LEFT_OUT: [&str; 4] = ["--force", "--quiet", "-q", "--json"];
+
 /// Removes options about the output and the number of threads, which do not change the results.
 pub(crate) fn command_line(args: &[OsString]) -> Vec<String> {
     let mut kept = vec!["blox".to_owned()];
@@ -104,10 +103,10 @@ pub(crate) fn command_line(args: &[OsString]) -> Vec<String> {
     while let Some(arg) = args.next() {
         match arg.as_str() {
             a if LEFT_OUT.contains(&a) => drop(args.next()),
-            "--force" | "--quiet" | "-q" | "--json" => {}
-            a if a
-                .split_once('=')
-                .is_some_and(|(a, _)| LEFT_OUT.contains(&a)) => {}
+            a if FLAGS_LEFT_OUT.contains(&a) => {}
+            a if LEFT_OUT
+                .iter()
+                .any(|option| a.starts_with(&format!("{option}="))) => {}
             _ => kept.push(arg),
         }
     }

@@ -1,10 +1,11 @@
 //! Schedulers by name, and their pipelines.
 
 use super::super::Failure;
+use super::super::args::Options;
 use super::super::config::Given;
 use super::super::failure::Coded;
 use super::super::files::not_taken;
-use super::world::{Tempo, named};
+use super::world::{Tempo, component};
 use blox_core::registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError, Seeded};
 use blox_core::{Composition, Pipeline, Role};
 use blox_policies::placement::{Consolidated, InOrder};
@@ -27,13 +28,12 @@ pub(super) struct Overrides {
 }
 
 impl Overrides {
-    pub fn of(given: &Given) -> Result<Self, Failure> {
-        let o = &given.options;
-        Ok(Overrides {
-            admission: named(given, "admission", o.admission.as_deref())?,
-            placement: named(given, "placement", o.placement.as_deref())?,
-            cluster: named(given, "cluster-manager", o.cluster_manager.as_deref())?,
-        })
+    pub fn of(o: &Options) -> Self {
+        Overrides {
+            admission: component(&o.admission),
+            placement: component(&o.placement),
+            cluster: component(&o.cluster_manager),
+        }
     }
 
     /// Returns the given components.

@@ -61,7 +61,7 @@ pub(super) fn other_files<'a>(
     // file counts.
     for ComponentSpec { params, .. } in parts {
         let values = params.names().map(|name| params.text(name));
-        let named = values.map(|text| file_of(text).unwrap_or(Path::new(text)));
+        let named = values.map(|text| file_of(text).unwrap_or(text));
         for path in named.map(PathBuf::from).filter(|path| path.is_file()) {
             if !paths.contains(&path) {
                 paths.push(path);

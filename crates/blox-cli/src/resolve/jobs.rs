@@ -3,15 +3,15 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
-use super::super::reading::read_options;
-use super::parameters::{option_of, slots};
-use super::world::{built, named};
+use super::parameters::{OPTIONS, option_of};
+use super::world::built;
+use blox_core::ClusterSpec;
 use blox_core::registry::{ComponentSpec, ParamDoc, Registered, Registry};
-use blox_core::{ClusterSpec, Time};
 use blox_sim::Measure;
 use blox_sim::registry::Workloads;
 use blox_sim::workload::WorkloadSource;
 use blox_traces::ReadOptions;
+use serde_json::Value;
 use std::path::PathBuf;
 
 /// The workload if no option names one.
@@ -47,8 +47,10 @@ pub(super) fn complete(o: &mut Options, registry: &Registry) {
     if o.trace.is_some() {
         return;
     }
-    let text = o.workload.get_or_insert_with(|| DEFAULT.to_owned());
-    let Ok(spec) = text.parse::<ComponentSpec>() else {
+    if o.workload.is_none() {
+        o.workload = DEFAULT.parse().ok();
+    }
+    let Some(spec) = o.workload.as_deref().cloned() else {
         return;
     };
     let entry = registry
@@ -56,10 +58,19 @@ pub(super) fn complete(o: &mut Options, registry: &Registry) {
         .and_then(|s: &Workloads| s.get(&spec.name));
     let params = entry.map_or(&[][..], |entry| &entry.params);
     let open = |p: &&ParamDoc| p.option().is_none() && !spec.params.has(p.name);
-    for (option, slot) in slots(o) {
-        let mut open = params.iter().filter(open);
-        if let Some(param) = open.find(|p| option_of(p) == Some(option)) {
-            slot.fill(param.default);
+    for param in params.iter().filter(open) {
+        let mut all = o.given();
+        if let Some(option) = option_of(param).filter(|option| !all.contains_key(*option)) {
+            let number: Option<f64> = param.default.parse().ok();
+            let value = number.map_or_else(|| param.default.into(), Value::from);
+            all.insert(option.to_owned(), value);
+            // Some parameters have no default.
+            if let Ok(filled) = Options::of(all) {
+                *o = Options {
+                    config: o.config.take(),
+                    ..filled
+                };
+            }
         }
     }
 }
@@ -77,8 +88,8 @@ pub(super) fn source(
     // Without a copy: a comparison over many seeds calls this function for each.
     let none = Workloads::new("workload");
     let shelf: &Workloads = registry.others().unwrap_or(&none);
-    let spec = named(given, "workload", o.workload.as_deref())?;
-    let entry = match &spec {
+    let spec = o.workload.as_deref();
+    let entry = match spec {
         Some(spec) => match shelf.get(&spec.name) {
             Some(entry) => Some((spec, entry)),
             None => return Err(given.unknown("workload", &spec.name, shelf.names())),
@@ -109,10 +120,8 @@ pub(super) fn source(
     ) {
         return Err(no_meaning(&name, "--trace"));
     }
-    for (option, slot) in slots(&mut o.clone()) {
-        if slot.value().is_none() {
-            continue;
-        }
+    let options = o.given();
+    for option in OPTIONS.into_iter().filter(|o| options.contains_key(*o)) {
         let sets = |p: &&ParamDoc| option_of(p) == Some(option);
         let param = |entry: &Registered<_>| entry.params.iter().find(sets).map(|p| p.name);
         match entry.and_then(|(spec, entry)| Some((spec, param(entry)?))) {
@@ -138,11 +147,16 @@ pub(super) fn source(
         }
     }
     if let Some(path) = &o.trace {
-        let (format, map) = (o.format.as_deref(), o.map.as_deref());
-        let options = read_options(format, map, |key| given.name(key))?;
+        if o.format.is_some() && o.map.is_some() {
+            return Err(given.both("format", "map"));
+        }
+        let options = ReadOptions {
+            format: o.format.as_deref().copied(),
+            columns: o.map.as_deref().cloned(),
+        };
         return Ok(Source::Trace(path.clone(), options));
     }
-    let spec = spec.unwrap_or_default();
+    let spec = spec.cloned().unwrap_or_default();
     let (spec, source) = built(given, "workload", spec, shelf, seed, option_of)?;
     Ok(Source::Registered(spec, source))
 }
@@ -153,7 +167,7 @@ pub(super) fn measure(
     cluster: &ClusterSpec,
 ) -> Result<Measure, Failure> {
     let o = &given.options;
-    let Some(text) = &o.measure else {
+    let Some(measured) = &o.measure else {
         let Source::Registered(spec, jobs) = source else {
             return Ok(Measure::All);
         };
@@ -168,10 +182,7 @@ pub(super) fn measure(
             (None, measured) => Ok(measured),
         };
     };
-    parse_measure(text).ok_or_else(|| {
-        let expected = "A..B with A <= B: numbers of jobs such as 3000..4000, or times such as 10h..2d (s, m, h, d)";
-        given.wrong("measure", text, expected)
-    })
+    Ok(measured.0.clone())
 }
 
 /// Returns the number of jobs after which an endless workload ends: a hundred times the jobs up to
@@ -189,54 +200,4 @@ pub(super) fn arrivals_end(
         (_, last) => f64::from(last?) + 1.0,
     };
     Some((100.0 * needed).max(100_000.0).ceil() as u64)
-}
-
-/// Parses a range of job numbers or times.
-pub(crate) fn parse_measure(text: &str) -> Option<Measure> {
-    let (a, b) = text.split_once("..")?;
-    let (a, b) = (a.trim(), b.trim());
-    if let (Ok(a), Ok(b)) = (a.parse(), b.parse()) {
-        return (a <= b).then_some(Measure::Ids(a, b));
-    }
-    // A number without a unit is a job number.
-    let time = |t: &str| parse_time(t).filter(|_| t.ends_with(char::is_alphabetic));
-    let (a, b) = (time(a)?, time(b)?);
-    (a <= b).then_some(Measure::Submitted(a, b))
-}
-
-/// Parses a time in seconds, or with a unit: `90m`, `10h`, `2d`.
-pub(crate) fn parse_time(text: &str) -> Option<Time> {
-    let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86_400.0)];
-    let mut found = units
-        .iter()
-        .filter_map(|(unit, s)| Some((text.strip_suffix(*unit)?, *s)));
-    let (number, unit) = found.next().unwrap_or((text, 1.0));
-    let value: f64 = number.parse().ok()?;
-    (value >= 0.0)
-        .then(|| Time::try_new(value * unit))
-        .flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn windows_are_numbers_or_times() {
-        let t = Time::new;
-        assert_eq!(parse_measure("3000..4000"), Some(Measure::Ids(3000, 4000)));
-        assert_eq!(
-            parse_measure("10h..2d"),
-            Some(Measure::Submitted(t(36_000.0), t(172_800.0)))
-        );
-        assert_eq!(
-            parse_measure("0.5m..90s"),
-            Some(Measure::Submitted(t(30.0), t(90.0)))
-        );
-        for text in [
-            "", "5", "5..3", "1h..2", "2..1h", "-1..4", "1x..2x", "..", "2d..1d", "é..é",
-        ] {
-            assert_eq!(parse_measure(text), None, "{text}");
-        }
-    }
 }

@@ -10,8 +10,6 @@ mod world;
 pub(super) use contestant::{Contestant, in_paths};
 pub(super) use inputs::{Input, Known};
 
-pub(super) use jobs::{parse_measure, parse_time};
-
 use super::Failure;
 use super::args::Options;
 use super::config::Given;
@@ -34,6 +32,7 @@ use blox_traces::{Format, ReadOptions, Trace};
 use contestant::Overrides;
 use inputs::TraceKey;
 use jobs::Source;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::{Parts, Tempo, World};
@@ -45,7 +44,7 @@ pub(crate) struct Experiment<'r> {
     pub compares: bool,
     /// Index of the contestant with which the others are compared.
     pub baseline: usize,
-    pub threads: Option<usize>,
+    pub threads: Option<NonZeroUsize>,
     pub format: OutputFormat,
     pub contestants: Vec<Contestant>,
     pub cluster: ClusterSpec,
@@ -116,7 +115,7 @@ impl<'r> Experiment<'r> {
     ) -> Result<Self, Failure> {
         let contestants = contestant::contestants(&given.schedulers)?;
         let baseline = contestant::baseline(&given, &contestants)?;
-        let format = OutputFormat::of(&given)?;
+        let format = OutputFormat::of(&given.options);
         jobs::complete(&mut given.options, registry);
         let o = &given.options;
         let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
@@ -132,10 +131,10 @@ impl<'r> Experiment<'r> {
             None => cluster,
         };
         let seed = o.seed.unwrap_or(1);
-        let parts = contestants
+        let parts: Vec<Parts> = contestants
             .iter()
-            .map(|c| Parts::of(&given, registry, &c.named));
-        let parts: Vec<Parts> = parts.collect::<Result<_, _>>()?;
+            .map(|c| Parts::of(o, registry, &c.named))
+            .collect();
         let replaced_models = contestants
             .iter()
             .zip(&parts)
@@ -149,7 +148,7 @@ impl<'r> Experiment<'r> {
         let parts: Vec<Parts> = parts.into_iter().map(checked).collect::<Result<_, _>>()?;
         let collectors = world::collectors(&given, registry, seed)?;
         let trigger = world::trigger(&given)?;
-        let overrides = Overrides::of(&given)?;
+        let overrides = Overrides::of(o);
         let world = world::world(&given, registry, trigger, seed)?;
         let named = contestants.iter().map(|c| &c.named).chain(overrides.iter());
         let named = named.chain(parts.iter().flat_map(Parts::iter));
@@ -197,7 +196,13 @@ impl<'r> Experiment<'r> {
         for i in 0..experiment.contestants.len() {
             let period = experiment.pipeline(i)?.trigger().period();
             experiment.has_rounds |= period.is_some();
-            if experiment.options.completion.as_deref() == Some("round") && period.is_none() {
+            if experiment
+                .options
+                .completion
+                .as_ref()
+                .is_some_and(|c| c.text() == "round")
+                && period.is_none()
+            {
                 return Err(Failure::new(format!(
                     "--completion is `round`, but `{}` has no rounds; give --round S",
                     experiment.contestants[i].label
@@ -222,7 +227,7 @@ impl<'r> Experiment<'r> {
         o.seed = Some(self.seed);
         o.cluster = Some(self.cluster_text.clone());
         if let (None, Measure::Ids(a, b)) = (&o.measure, &self.measure) {
-            o.measure = Some(format!("{a}..{b}"));
+            o.measure = format!("{a}..{b}").parse().ok();
         }
     }
 
@@ -290,8 +295,8 @@ impl<'r> Experiment<'r> {
         let o = &self.options;
         Some((
             path.clone(),
-            o.format.clone(),
-            o.map.clone(),
+            o.format.as_ref().map(ToString::to_string),
+            o.map.as_ref().map(ToString::to_string),
             o.throughputs.clone(),
         ))
     }
@@ -422,7 +427,7 @@ impl<'r> Experiment<'r> {
             let mut jobs = self.workload()?;
             let mut number = 0;
             while let Some(job) = jobs.next_job().map_err(Failure::new)? {
-                if job.name.as_deref() == Some(text.as_str()) {
+                if job.name.as_deref() == Some(text.text()) {
                     return Ok(Some(number));
                 }
                 number += 1;

@@ -3,6 +3,7 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::Given;
+use super::super::value::{Duration, Hours, Written};
 use super::parameters::value;
 use blox_core::registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded, WorldParts,
@@ -42,6 +43,16 @@ impl World {
     }
 }
 
+/// Options of overheads, which replace those of every scheduler.
+const CHARGES: [&str; 6] = [
+    "overheads",
+    "group-overheads-s",
+    "launch-s",
+    "checkpoint-s",
+    "restart-s",
+    "migration-s",
+];
+
 /// Models of the environment that depend on the scheduler.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Parts {
@@ -51,25 +62,16 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Returns the models that options name. Otherwise returns the defaults of the scheduler.
-    pub fn of(
-        given: &Given,
-        registry: &Registry,
-        scheduler: &ComponentSpec,
-    ) -> Result<Self, Failure> {
+    pub fn of(o: &Options, registry: &Registry, scheduler: &ComponentSpec) -> Self {
         let own = own_world(registry, scheduler);
-        let o = &given.options;
-        let parts = Parts {
-            execution: named(given, "execution", o.execution.as_deref())?,
-            overheads: named(given, "overheads", o.overheads.as_deref())?,
-        };
         // Options in seconds replace the overheads of every scheduler.
-        let costs = [o.launch_s, o.checkpoint_s, o.restart_s, o.migration_s];
-        let charged = costs.iter().any(Option::is_some) || o.group_overheads_s.is_some();
+        let given = o.given();
+        let charged = CHARGES[1..].iter().any(|key| given.contains_key(*key));
         let own_overheads = own.filter(|_| !charged).and_then(|w| w.overheads.clone());
-        Ok(Parts {
-            execution: parts.execution.or(own.and_then(|w| w.execution.clone())),
-            overheads: parts.overheads.or(own_overheads),
-        })
+        Parts {
+            execution: component(&o.execution).or(own.and_then(|w| w.execution.clone())),
+            overheads: component(&o.overheads).or(own_overheads),
+        }
     }
 
     /// Returns a line for each model of the scheduler's own world that an option replaces. `self`
@@ -84,26 +86,30 @@ impl Parts {
         let Some(own) = own_world(registry, scheduler) else {
             return Vec::new();
         };
-        let of = |option: Option<String>, what, own: &Option<ComponentSpec>, now| {
-            let own = own.as_ref().filter(|own| Some(*own) != now)?;
-            Some(format!("{} replaces {label}'s own {what} `{own}`", option?))
+        let given = o.given();
+        let first = |keys: &[&str]| {
+            keys.iter().find_map(|key| {
+                let value = given.get(*key)?;
+                let number = value.as_f64().map(|v| v.to_string());
+                let text = number.or_else(|| Some(value.as_str()?.to_owned()));
+                Some(format!("--{key} {}", text?))
+            })
         };
-        let text = |key: &str, value: &Option<String>| {
-            let value = value.as_ref()?;
-            Some(format!("--{key} {value}"))
+        let of = |keys, what, own: &Option<ComponentSpec>, now: &Option<ComponentSpec>| {
+            let own = own.as_ref().filter(|own| Some(*own) != now.as_ref())?;
+            Some(format!(
+                "{} replaces {label}'s own {what} `{own}`",
+                first(keys)?
+            ))
         };
-        let seconds = |key: &str, value: Option<f64>| Some(format!("--{key} {}", value?));
-        let (execution, overheads) = (self.execution.as_ref(), self.overheads.as_ref());
-        let charged = text("overheads", &o.overheads)
-            .or_else(|| text("group-overheads-s", &o.group_overheads_s))
-            .or_else(|| seconds("launch-s", o.launch_s))
-            .or_else(|| seconds("checkpoint-s", o.checkpoint_s))
-            .or_else(|| seconds("restart-s", o.restart_s))
-            .or_else(|| seconds("migration-s", o.migration_s));
-        let model = text("execution", &o.execution);
         let lines = [
-            of(model, "execution model", &own.execution, execution),
-            of(charged, "overheads", &own.overheads, overheads),
+            of(
+                &["execution"],
+                "execution model",
+                &own.execution,
+                &self.execution,
+            ),
+            of(&CHARGES, "overheads", &own.overheads, &self.overheads),
         ];
         lines.into_iter().flatten().collect()
     }
@@ -162,14 +168,9 @@ fn own_world<'r>(registry: &'r Registry, scheduler: &ComponentSpec) -> Option<&'
     own.or_else(|| Some(&registry.scheduling.get(&scheduler.name)?.world))
 }
 
-/// Parses an option of the form `NAME{..}`.
-pub(super) fn named(
-    given: &Given,
-    key: &str,
-    text: Option<&str>,
-) -> Result<Option<ComponentSpec>, Failure> {
-    let parsed = text.map(str::parse).transpose();
-    parsed.map_err(|e: RegistryError| given.because(key, e))
+/// Returns the component of an option.
+pub(super) fn component(option: &Option<Written<ComponentSpec>>) -> Option<ComponentSpec> {
+    option.as_deref().cloned()
 }
 
 /// Returns a component whose missing parameters are filled from the options. It is checked by
@@ -227,17 +228,13 @@ pub(super) fn collectors(
     seed: u64,
 ) -> Result<Vec<ComponentSpec>, Failure> {
     let mut list: Vec<ComponentSpec> = Vec::new();
-    for text in given.options.collect.iter().flatten() {
-        let Some(one) = named(given, "collect", Some(text))? else {
-            continue;
-        };
-        if list.contains(&one) {
-            let expected = "each collector once";
-            return Err(given.wrong("collect", one, expected));
+    for one in given.options.collect.iter().flatten() {
+        if list.contains(one) {
+            return Err(given.wrong("collect", &**one, "each collector once"));
         }
-        let collector = registry.collectors.build(&one, seed);
+        let collector = registry.collectors.build(one, seed);
         collector.map_err(|e| given.because("collect", e))?;
-        list.push(one);
+        list.push((**one).clone());
     }
     Ok(list)
 }
@@ -247,49 +244,12 @@ pub(super) fn trigger(given: &Given) -> Result<Option<Tempo>, Failure> {
     match (o.round, o.on_event) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(given.both("round", "on-event")),
-        (Some(s), None) => Seconds::try_new(s)
-            .and_then(Rounds::every)
-            .map(|r| Some(Tempo::Rounds(r)))
-            .ok_or_else(|| given.wrong("round", s, "a number of seconds above 0")),
-        (None, Some(s)) => not_negative(given, "on-event", Some(s))
-            .map(|gap| Some(Tempo::OnEvent(OnEvent::with_gap(gap)))),
+        (Some(period), None) => Ok(Rounds::every(Seconds::new(period.0)).map(Tempo::Rounds)),
+        (None, Some(gap)) => {
+            let trigger = OnEvent::with_gap(Seconds::new(gap.0));
+            Ok(Some(Tempo::OnEvent(trigger)))
+        }
     }
-}
-
-fn not_negative(given: &Given, key: &str, value: Option<f64>) -> Result<Seconds, Failure> {
-    let value = value.unwrap_or(0.0);
-    Seconds::try_new(value)
-        .filter(|s| *s >= Seconds::ZERO)
-        .ok_or_else(|| given.wrong(key, value, "a number of seconds, at least 0"))
-}
-
-fn above_zero(
-    given: &Given,
-    key: &str,
-    value: Option<f64>,
-    unit_s: f64,
-) -> Result<Option<Seconds>, Failure> {
-    let unit = if unit_s == 1.0 { "seconds" } else { "hours" };
-    let Some(value) = value else { return Ok(None) };
-    Seconds::try_new(value * unit_s)
-        .filter(|s| *s > Seconds::ZERO)
-        .map(Some)
-        .ok_or_else(|| given.wrong(key, value, &format!("a number of {unit} above 0")))
-}
-
-/// Parses `SWITCH,DOUBLING` in seconds.
-fn group(given: &Given, text: &str) -> Result<GroupOverheads, Failure> {
-    let seconds = |text: &str| {
-        let number = text.trim().parse().ok().and_then(Seconds::try_new);
-        number.filter(|s| *s >= Seconds::ZERO)
-    };
-    let both = text.split_once(',');
-    both.and_then(|(switch, doubling)| Some((seconds(switch)?, seconds(doubling)?)))
-        .map(|(switch, doubling)| GroupOverheads::new(switch, doubling))
-        .ok_or_else(|| {
-            let expected = "two numbers of seconds, at least 0, as 2,2";
-            given.wrong("group-overheads-s", text, expected)
-        })
 }
 
 pub(super) fn world(
@@ -299,29 +259,31 @@ pub(super) fn world(
     seed: u64,
 ) -> Result<World, Failure> {
     let o = &given.options;
-    let seconds = |key, value| not_negative(given, key, value);
+    let seconds = |cost: Option<Duration>| Seconds::new(cost.map_or(0.0, |cost| cost.0));
     let overheads = FixedOverheads {
-        launch: seconds("launch-s", o.launch_s)?,
-        checkpoint: seconds("checkpoint-s", o.checkpoint_s)?,
-        restart: seconds("restart-s", o.restart_s)?,
-        migration: seconds("migration-s", o.migration_s)?,
+        launch: seconds(o.launch_s),
+        checkpoint: seconds(o.checkpoint_s),
+        restart: seconds(o.restart_s),
+        migration: seconds(o.migration_s),
         ..FixedOverheads::default()
     };
-    let group = match &o.group_overheads_s {
-        None => None,
-        Some(_) if overheads != FixedOverheads::default() => {
+    let charged = overheads != FixedOverheads::default();
+    for (key, beside) in [
+        (
+            "group-overheads-s",
+            o.group_overheads_s.is_some() && charged,
+        ),
+        (
+            "overheads",
+            o.overheads.is_some() && (charged || o.group_overheads_s.is_some()),
+        ),
+    ] {
+        if beside {
             return Err(Failure::new(format!(
                 "{} is given beside other overheads, expected one or the other",
-                given.name("group-overheads-s")
+                given.name(key)
             )));
         }
-        Some(text) => Some(group(given, text)?),
-    };
-    if o.overheads.is_some() && (group.is_some() || overheads != FixedOverheads::default()) {
-        return Err(Failure::new(format!(
-            "{} is given beside other overheads, expected one or the other",
-            given.name("overheads")
-        )));
     }
     if o.execution.is_some() && o.data.is_some() {
         return Err(Failure::new(format!(
@@ -330,26 +292,17 @@ pub(super) fn world(
             given.name("data")
         )));
     }
-    let hour = 3600.0;
-    let launch_failure = o.launch_failure.unwrap_or(0.0);
-    if !(0.0..1.0).contains(&launch_failure) {
-        let expected = "a probability, at least 0 and below 1";
-        return Err(given.wrong("launch-failure", launch_failure, expected));
-    }
+    let hours = |hours: Option<Hours>| hours.map(|hours| Seconds::from_hours(hours.0));
     let faults = Faults {
         seed,
-        node_mtbf: above_zero(given, "node-mtbf-h", o.node_mtbf_h, hour)?,
-        node_mttr: above_zero(given, "node-mttr-h", o.node_mttr_h, hour)?
-            .unwrap_or(Seconds::from_hours(1.0)),
-        job_mtbf: above_zero(given, "job-mtbf-h", o.job_mtbf_h, hour)?,
-        checkpoint_every: above_zero(given, "checkpoint-every-s", o.checkpoint_every_s, 1.0)?,
-        launch_failure,
+        node_mtbf: hours(o.node_mtbf_h),
+        node_mttr: hours(o.node_mttr_h).unwrap_or(Seconds::from_hours(1.0)),
+        job_mtbf: hours(o.job_mtbf_h),
+        checkpoint_every: o.checkpoint_every_s.map(|period| Seconds::new(period.0)),
+        launch_failure: o.launch_failure.map_or(0.0, |risk| risk.0),
     };
     let rules = registry.completion_rules();
-    let completion = match (
-        named(given, "completion", o.completion.as_deref())?,
-        trigger,
-    ) {
+    let completion = match (component(&o.completion), trigger) {
         (Some(rule), Some(Tempo::OnEvent(_))) if rule.name == "round" => {
             return Err(Failure::new(format!(
                 "{} is `round`, which has no meaning with {}",
@@ -366,7 +319,7 @@ pub(super) fn world(
     };
     Ok(World {
         overheads,
-        group,
+        group: o.group_overheads_s.as_ref().map(|group| group.0),
         faults,
         completion,
     })

@@ -3,8 +3,10 @@
 mod show;
 
 use super::config::Given;
-use super::resolve::{Experiment, parse_time};
+use super::grid::number_of;
+use super::resolve::Experiment;
 use super::table::cut_short;
+use super::value::parse_time;
 use super::{Failure, OK, Terminal, losses};
 use blox_core::registry::Registry;
 use blox_core::suggest::nearest;
@@ -358,7 +360,7 @@ impl InOrder<'_> {
                 show::s(jct.iter().sum::<f64>() / n as f64)
             ),
         };
-        let completed = show::counted(jct.len(), "job");
+        let completed = number_of(jct.len() as u64, "job");
         let how = self.stepper.ended();
         let early = how.and_then(|how| cut_short(how, self.view().now()));
         let early = early.map_or_else(String::new, |text| format!("{text}\n"));

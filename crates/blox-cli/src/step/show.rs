@@ -1,7 +1,8 @@
 //! Text output of `blox step`.
 
 use super::Round;
-use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Time, View};
+use crate::grid::number_of;
+use blox_core::{Action, Event, GpuId, JobId, JobRef, NodeStatus, Phase, Plan, Reason, Time, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -16,11 +17,6 @@ pub(super) fn s(seconds: f64) -> String {
     }
 }
 
-/// Formats a number with a noun.
-pub(super) fn counted(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
 /// Formats a decision: the events before it, its actions and the resulting state.
 pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
     let mut text = format!("decision {} at {}\n", round.number, s(round.at.secs()));
@@ -31,7 +27,7 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
         match event {
             Event::Submitted { job, spec } => came.push(format!(
                 "job {job} ({}, {})",
-                counted(spec.gpus.get() as usize, "GPU"),
+                number_of(spec.gpus.get(), "GPU"),
                 s(spec.duration().secs())
             )),
             Event::Ended { job, outcome } => ended.push(format!("job {job} {}", outcome.as_str())),
@@ -70,7 +66,7 @@ pub(super) fn round(view: View<'_>, plan: &Plan, round: &Round) -> String {
     let _ = writeln!(
         text,
         "  now      {} with GPUs, {} waiting, {} held back; {} of {} GPUs free",
-        counted(view.placed_count() as usize, "job"),
+        number_of(view.placed_count() as u64, "job"),
         view.waiting_count(),
         view.deferred_count(),
         c.free_gpus(),
@@ -122,23 +118,23 @@ fn gpus(view: View<'_>, list: &[GpuId]) -> String {
 }
 
 /// Returns the reason for which a job has no GPUs: its own, or the reason in the last plan.
-fn why_waiting(plan: &Plan, job: &JobRef<'_>) -> String {
+fn why_waiting<'a>(plan: &'a Plan, job: &JobRef<'a>) -> &'a Reason {
     match job.phase() {
-        Phase::Waiting => plan.reason_for(job.id()).to_string(),
-        _ => job.reason().to_string(),
+        Phase::Waiting => plan.reason_for(job.id()),
+        _ => job.reason(),
     }
 }
 
 pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
     let mut jobs: Vec<JobRef<'_>> = view.waiting().chain(view.deferred()).collect();
     jobs.sort_by_key(JobRef::id);
-    let mut text = format!("{} without GPUs\n", counted(jobs.len(), "job"));
+    let mut text = format!("{} without GPUs\n", number_of(jobs.len() as u64, "job"));
     for job in jobs.iter().take(most) {
         let _ = writeln!(
             text,
             "  job {}: {}, in for {}, ran {}: {}",
             job.id(),
-            counted(job.gpus().get() as usize, "GPU"),
+            number_of(job.gpus().get(), "GPU"),
             s(job.age().secs()),
             s(job.attained_time().secs()),
             why_waiting(plan, job)
@@ -148,7 +144,8 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
     if jobs.len() > most {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for job in &jobs {
-            *counts.entry(label(plan, job)).or_default() += 1;
+            let label = why_waiting(plan, job).label().as_str().to_owned();
+            *counts.entry(label).or_default() += 1;
         }
         let counts: Vec<String> = counts.iter().map(|(l, n)| format!("{n} {l}")).collect();
         let _ = writeln!(text, "  all: {}", counts.join(", "));
@@ -156,19 +153,10 @@ pub(super) fn queue(view: View<'_>, plan: &Plan, most: usize) -> String {
     text
 }
 
-/// Returns the kind of reason for which a job has no GPUs.
-fn label(plan: &Plan, job: &JobRef<'_>) -> String {
-    let label = match job.phase() {
-        Phase::Waiting => plan.reason_for(job.id()).label(),
-        _ => job.reason().label(),
-    };
-    label.as_str().to_owned()
-}
-
 pub(super) fn running(view: View<'_>, most: usize) -> String {
     let mut text = format!(
         "{} with GPUs\n",
-        counted(view.placed_count() as usize, "job")
+        number_of(view.placed_count() as u64, "job")
     );
     for job in view.placed().take(most) {
         let list = job.bound().or(job.assignment());
@@ -233,7 +221,7 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
         text,
         ": {}\n  requests {} for {}, submitted at {}\n  ran {} in {}, preempted {}",
         job.phase(),
-        counted(job.gpus().get() as usize, "GPU"),
+        number_of(job.gpus().get(), "GPU"),
         s(job.spec().duration().secs()),
         s(job.submit().secs()),
         s(job.attained_time().secs()),
@@ -241,7 +229,7 @@ pub(super) fn job(view: View<'_>, id: JobId) -> String {
             1 => "1 launch".to_owned(),
             n => format!("{n} launches"),
         },
-        counted(job.preemptions() as usize, "time")
+        number_of(job.preemptions(), "time")
     );
     if let Some(a) = job.bound().or(job.assignment()) {
         let _ = writeln!(text, "  on {}", gpus(view, &a.gpus));

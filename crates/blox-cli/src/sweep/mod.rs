@@ -2,20 +2,20 @@
 
 pub(super) mod plan;
 mod store;
-mod values;
+pub(super) mod values;
 
 use super::config::Given;
 use super::execute::{Task, execute, now, tell_time};
 use super::grid::{Form, Grid, decimal, whole};
-use super::losses::{self, IdleActions};
+use super::losses;
 use super::output::{self, OutputFormat};
 use super::progress::Shows;
 use super::recording::Assignments;
 use super::result::Run;
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, table};
 use blox_core::registry::Registry;
+use blox_results::estimate;
 use blox_sim::Ended;
-use blox_sim::results::statistics::Estimate;
 use plan::{Plan, shown};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -23,9 +23,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use store::{Finished, Row, Store, finished_rows};
 pub(super) use store::{INDEX, TABLE};
-
-/// Confidence level of all intervals.
-pub(super) const CONFIDENCE: f64 = 0.95;
 
 /// Interval at which the results so far are written.
 const WRITTEN_EVERY: Duration = Duration::from_secs(10);
@@ -37,7 +34,7 @@ pub(super) fn sweep(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let start = now();
-    let format = OutputFormat::of(&given)?;
+    let format = OutputFormat::of(&given.options);
     let plan = Plan::of(given, registry)?;
     let store = match &plan.base.output_dir {
         Some(dir) => Some(Store::open(dir, &plan, args)?),
@@ -70,7 +67,7 @@ pub(super) fn sweep(
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
                 }
-                let row = store::row(&plan, run, output::figures(&done, experiment)?);
+                let row = store::row(&plan, run, done.figures(experiment).fields());
                 let lost = done.lost;
                 Ok(Finished { row, lost })
             }
@@ -199,16 +196,7 @@ fn notices(plan: &Plan<'_>, rows: &[Option<Row>]) -> Vec<String> {
     lines.extend(losses::of_figures(finished_rows(rows)));
     let experiments = plan.cells.iter().map(|cell| &cell.experiment);
     lines.extend(losses::of_all_settings(experiments));
-    let mut labels: Vec<&str> = Vec::new();
-    for (label, _) in finished() {
-        if !labels.contains(&label) {
-            labels.push(label);
-        }
-    }
-    lines.extend(labels.into_iter().filter_map(|label| {
-        let of_label = finished().filter(|(other, _)| *other == label);
-        IdleActions::notice(label, of_label.map(|(_, lost)| &lost.idle_actions))
-    }));
+    lines.extend(losses::of_runs(finished(), true));
     lines
 }
 
@@ -275,7 +263,7 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     let rows = groups
         .into_iter()
         .map(|(mut cells, list)| {
-            let of = |key: &str| estimate(&list, key);
+            let of = |key: &str| estimate(list.iter().copied(), key);
             let jct = of("avg_jct_s");
             cells.extend([
                 whole(list.len() as u64),
@@ -327,17 +315,4 @@ fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
         "means over seeds, ± half of the 95 % interval (Student's t)".to_owned(),
     );
     lines
-}
-
-/// Estimates a figure over runs that differ in their seeds; NaN if no run has the figure.
-pub(super) fn estimate(rows: &[&Map<String, Value>], key: &str) -> Estimate {
-    let values: Vec<f64> = rows
-        .iter()
-        .filter_map(|r| r.get(key).and_then(Value::as_f64))
-        .collect();
-    Estimate::of(&values, CONFIDENCE).unwrap_or(Estimate {
-        mean: f64::NAN,
-        half_width: None,
-        n: 0,
-    })
 }

@@ -3,6 +3,7 @@
 use super::super::Failure;
 use super::super::args::Options;
 use super::super::config::{Given, is_among};
+use super::super::failure::wrong_value;
 use super::super::files::not_taken;
 use super::super::grid::whole;
 use super::super::output;
@@ -13,6 +14,7 @@ use blox_core::suggest::one_of;
 use blox_results::in_paths;
 use clap::Args;
 use serde_json::{Value, json};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Largest number of runs; a larger number is most likely an error.
@@ -62,7 +64,7 @@ pub(crate) struct Plan<'r> {
     pub axes: Vec<Axis>,
     pub cells: Vec<Cell<'r>>,
     pub runs: Vec<Planned>,
-    pub threads: Option<usize>,
+    pub threads: Option<NonZeroUsize>,
     pub file: Option<PathBuf>,
     /// True if plots are drawn. Plots and reports cover the whole sweep and do not change its runs.
     pub plots: bool,
@@ -191,18 +193,13 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
         }
     }
     let mut axes = Vec::new();
-    if let Some(text) = &o.seeds {
+    if let Some(seeds) = &o.seeds {
         if o.seed.is_some() {
             return Err(given.both("seed", "seeds"));
         }
-        let expected = format!(
-            "at most {} different whole numbers, such as 0..9 or 1,2,5",
-            whole(values::MOST as u64)
-        );
-        let seeds = values::seeds(text).ok_or_else(|| given.wrong("seeds", text, &expected))?;
         axes.push(Axis {
             key: "seed".to_owned(),
-            values: seeds.into_iter().map(|s| json!(s)).collect(),
+            values: seeds.0.iter().map(|s| json!(s)).collect(),
         });
     }
     for (key, list) in &o.vary {
@@ -232,18 +229,13 @@ fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
             values: list.clone(),
         });
     }
-    if let Some(text) = &o.loads {
+    if let Some(loads) = &o.loads {
         if o.load.is_some() {
             return Err(given.both("load", "loads"));
         }
-        let expected = format!(
-            "at most {} different numbers, such as 1..9, 4..8:0.5 or 2,4,8",
-            whole(values::MOST as u64)
-        );
-        let loads = values::numbers(text).ok_or_else(|| given.wrong("loads", text, &expected))?;
         axes.push(Axis {
             key: "load".to_owned(),
-            values: loads.into_iter().map(whole_or_not).collect(),
+            values: loads.0.iter().copied().map(whole_or_not).collect(),
         });
     }
     Ok(axes)
@@ -288,14 +280,14 @@ fn whole_or_not(v: f64) -> Value {
 
 /// Returns the options of a cell.
 fn with(given: &Given, axes: &[Axis], varied: &[Value]) -> Result<Options, Failure> {
+    let mut all = given.options.given();
     let mut options = given.options.clone();
     for (axis, value) in axes.iter().zip(varied) {
-        let mut object = serde_json::to_value(&options).map_err(Failure::new)?;
-        if let Value::Object(fields) = &mut object {
-            fields.insert(axis.key.clone(), value.clone());
-        }
-        options = serde_json::from_value(object)
-            .map_err(|e| Failure::new(format!("{} {}: {e}", given.name("vary"), axis.key)))?;
+        all.insert(axis.key.clone(), value.clone());
+        options = Options::of(all.clone()).map_err(|e| {
+            let option = format!("{} {}", given.name("vary"), axis.key);
+            Failure::new(wrong_value(&option, &shown(value), &e.to_string()))
+        })?;
     }
     // Not a setting, and lost in the conversion.
     options.config = given.options.config.clone();

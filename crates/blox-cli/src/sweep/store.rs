@@ -43,6 +43,7 @@ use super::super::output::{self, MANIFEST, pretty};
 use super::super::result::Run;
 use super::super::table;
 use super::plan::{Plan, Planned};
+use blox_results::collected_columns;
 use blox_sim::results::COLUMNS;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -244,11 +245,7 @@ pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, 
     head.extend(["nodes", "gpus", "ended", "end_s"].map(str::to_owned));
     head.extend(COLUMNS[1..].iter().map(|c| c.name.to_owned()));
     let mut rows: Vec<Map<String, Value>> = finished_rows(rows).cloned().collect();
-    let mut collected = BTreeSet::new();
-    for row in &mut rows {
-        collected.extend(output::flatten_collected(row));
-    }
-    head.extend(collected);
+    head.extend(collected_columns(&mut rows));
     grid::csv(&head, &rows)
 }
 
@@ -294,11 +291,7 @@ fn parameters(label: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Returns the options of a run by column.
 fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
     let experiment = plan.experiment(run);
-    let options = output::configuration(&experiment.options);
-    let Ok(Value::Object(options)) = serde_json::to_value(options) else {
-        return Map::new();
-    };
-    options
+    output::configuration(&experiment.options)
         .into_iter()
         .filter(|(key, v)| {
             let of_results =
@@ -315,7 +308,7 @@ fn of_options(plan: &Plan<'_>, run: &Planned) -> Map<String, Value> {
 /// Returns the settings that identify a sweep.
 fn settings(plan: &Plan<'_>) -> Value {
     let mut base = output::configuration(&plan.base);
-    base.schedulers = None;
+    base.remove("schedulers");
     let axes: Map<String, Value> = plan
         .axes
         .iter()
@@ -347,7 +340,7 @@ fn settings(plan: &Plan<'_>) -> Value {
 fn of_run(plan: &Plan<'_>, run: &Planned) -> Value {
     let experiment = plan.experiment(run);
     let mut options = output::configuration(&experiment.options);
-    options.schedulers = None;
+    options.remove("schedulers");
     json!({
         "blox_version": env!("CARGO_PKG_VERSION"),
         "scheduler": plan.label(run),

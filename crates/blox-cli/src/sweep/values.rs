@@ -1,11 +1,14 @@
 //! Lists of values in one text.
 
+use crate::value::Expected;
+use std::str::FromStr;
+
 /// Largest number of values; a larger number is most likely an error.
-pub(super) const MOST: usize = 100_000;
+const MOST: usize = 100_000;
 
 /// Parses numbers, separated by commas: `1,2,5`, `1..9` with both ends, `4..6:0.5` in steps.
 /// Returns `None` for invalid text and for repeated numbers.
-pub(super) fn numbers(text: &str) -> Option<Vec<f64>> {
+fn numbers(text: &str) -> Option<Vec<f64>> {
     let mut list = Vec::new();
     for part in text.split(',') {
         let part = part.trim();
@@ -29,10 +32,34 @@ pub(super) fn numbers(text: &str) -> Option<Vec<f64>> {
     (!twice && list.len() <= MOST).then_some(list)
 }
 
-/// Parses numbers as [`numbers`] does; they must be whole and not negative.
-pub(super) fn seeds(text: &str) -> Option<Vec<u64>> {
-    let whole = |v: f64| (v >= 0.0 && v.fract() == 0.0 && v < 9e15).then_some(v as u64);
-    numbers(text)?.into_iter().map(whole).collect()
+/// Loads of a sweep.
+#[derive(Clone, Debug)]
+pub(crate) struct Loads(pub Vec<f64>);
+
+impl FromStr for Loads {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        numbers(text).map(Loads).ok_or(Expected(
+            "at most 100,000 different numbers, such as 1..9, 4..8:0.5 or 2,4,8",
+        ))
+    }
+}
+
+/// Seeds of a comparison or sweep, whole numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Seeds(pub Vec<u64>);
+
+impl FromStr for Seeds {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let whole = |v: f64| (v >= 0.0 && v.fract() == 0.0 && v < 9e15).then_some(v as u64);
+        let seeds = numbers(text).and_then(|list| list.into_iter().map(whole).collect());
+        seeds.map(Seeds).ok_or(Expected(
+            "at most 100,000 different whole numbers, such as 0..9 or 1,2,5",
+        ))
+    }
 }
 
 /// Expands `NAME{A=1|2,B=x|y}` to all combinations of parameters; the last parameter changes
@@ -86,9 +113,9 @@ mod tests {
         ] {
             assert_eq!(numbers(text), None, "{text}");
         }
-        assert_eq!(seeds("0..2,7"), Some(vec![0, 1, 2, 7]));
-        assert_eq!(seeds("0.5"), None);
-        assert_eq!(seeds("-1"), None);
+        assert_eq!("0..2,7".parse(), Ok(Seeds(vec![0, 1, 2, 7])));
+        assert!("0.5".parse::<Seeds>().is_err());
+        assert!("-1".parse::<Seeds>().is_err());
     }
 
     #[test]

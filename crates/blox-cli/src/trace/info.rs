@@ -3,6 +3,7 @@
 use super::InfoArgs;
 use super::plot::{bar, sparkline};
 use crate::grid::{decimal, number_of, whole};
+use crate::output::pretty_text;
 use crate::reading::cluster;
 use crate::{Failure, OK, Terminal};
 use blox_core::ClusterSpec;
@@ -21,7 +22,11 @@ pub(super) fn run(args: &InfoArgs, terminal: &mut Terminal<'_>) -> Result<i32, F
     let mut jobs = trace.jobs().map_err(Failure::new)?;
     let stats = Statistics::of(&mut jobs, trace.wall_clock_origin()).map_err(Failure::new)?;
     let text = match args.json {
-        true => json(&trace, &stats)?,
+        true => pretty_text(&Json {
+            format: trace.format(),
+            stats: &stats,
+            notices: trace.notices().iter().map(ToString::to_string).collect(),
+        })?,
         false => render(args, &trace, &stats, cluster.as_ref()),
     };
     terminal.out.write_all(text.as_bytes())?;
@@ -36,24 +41,9 @@ struct Json<'a> {
     notices: Vec<String>,
 }
 
-fn json(trace: &Trace, stats: &Statistics) -> Result<String, Failure> {
-    let json = Json {
-        format: trace.format(),
-        stats,
-        notices: trace.notices().iter().map(ToString::to_string).collect(),
-    };
-    let mut text = serde_json::to_string_pretty(&json).map_err(Failure::new)?;
-    text.push('\n');
-    Ok(text)
-}
-
-/// Text lines that start with a label. Writing to a string cannot fail.
-struct Page(String);
-
-impl Page {
-    fn say(&mut self, what: &str, line: &str) {
-        let _ = writeln!(self.0, "{}", format!("{what:<10} {line}").trim_end());
-    }
+/// Writes a line that starts with a label. Writing to a string cannot fail.
+fn say(page: &mut String, what: &str, line: &str) {
+    let _ = writeln!(page, "{}", format!("{what:<10} {line}").trim_end());
 }
 
 fn render(
@@ -62,52 +52,68 @@ fn render(
     s: &Statistics,
     cluster: Option<&(&str, ClusterSpec)>,
 ) -> String {
-    let mut page = Page(String::new());
-    page.say("trace", &args.file.file.display().to_string());
-    let told = if trace.format_was_told() {
-        ", detected from the file"
-    } else {
-        ""
+    let mut page = String::new();
+    say(&mut page, "trace", &args.file.file.display().to_string());
+    let detected = match trace.format_was_told() {
+        true => ", detected from the file",
+        false => "",
     };
-    page.say("format", &format!("{}{told}", trace.format()));
-    let span = s.last_submit_s - s.first_submit_s;
-    page.say("jobs", &jobs(s, span));
+    say(
+        &mut page,
+        "format",
+        &format!("{}{detected}", trace.format()),
+    );
+    say(&mut page, "jobs", &jobs(s));
     if s.jobs > 0 {
-        page.say("submitted", &submitted(s));
+        say(&mut page, "submitted", &submitted(s));
     }
-    if let Some(line) = owners(s) {
-        page.say("names", &line);
-    }
-    if let Some(line) = wishes(s) {
-        page.say("limits", &line);
-    }
-    if s.jobs > 0 {
-        let each = s.gpu_hours / s.jobs as f64;
-        let day = decimal(s.busiest_day_gpu_hours, 1);
-        page.say(
-            "work",
-            &format!(
-                "{} GPU-hours, {} a job; {day} on the busiest day",
-                decimal(s.gpu_hours, 1),
-                decimal(each, 2)
-            ),
-        );
-        load(&mut page, s, cluster);
-        by_gpus(&mut page.0, s);
-        by_duration(&mut page.0, s);
-        arrivals(&mut page.0, s);
-    }
-    if !trace.notices().is_empty() {
-        page.0.push('\n');
-        for notice in trace.notices().iter() {
-            page.say("notice", &notice.to_string());
+    let owners = [
+        (s.users, "user"),
+        (s.virtual_clusters, "virtual cluster"),
+        (s.models, "model"),
+    ];
+    let limits = [
+        (s.jobs_with_gpu_types, "only on some GPU types"),
+        (s.jobs_with_deadline, "with a deadline"),
+        (s.elastic_jobs, "elastic"),
+    ];
+    let limited = |(n, how): (u64, &str)| match how.starts_with("only") {
+        true => format!("{} {how}", number_of(n, "job")),
+        false => format!("{} {how}", whole(n)),
+    };
+    for (what, parts) in [
+        ("names", counted(owners, |(n, of)| number_of(n, of))),
+        ("limits", counted(limits, limited)),
+    ] {
+        if !parts.is_empty() {
+            say(&mut page, what, &parts.join(", "));
         }
     }
-    page.0
+    if s.jobs > 0 {
+        let work = format!(
+            "{} GPU-hours, {} a job; {} on the busiest day",
+            decimal(s.gpu_hours, 1),
+            decimal(s.gpu_hours / s.jobs as f64, 2),
+            decimal(s.busiest_day_gpu_hours, 1)
+        );
+        say(&mut page, "work", &work);
+        load(&mut page, s, cluster);
+        by_gpus(&mut page, s);
+        by_duration(&mut page, s);
+        arrivals(&mut page, s);
+    }
+    if !trace.notices().is_empty() {
+        page.push('\n');
+        for notice in trace.notices().iter() {
+            say(&mut page, "notice", &notice.to_string());
+        }
+    }
+    page
 }
 
-fn jobs(s: &Statistics, span: f64) -> String {
+fn jobs(s: &Statistics) -> String {
     let mut line = whole(s.jobs);
+    let span = s.last_submit_s - s.first_submit_s;
     if span > 0.0 {
         let a_day = s.jobs as f64 / (span / 86_400.0);
         let _ = write!(line, " over {}, {} a day", length(span), decimal(a_day, 1));
@@ -116,75 +122,47 @@ fn jobs(s: &Statistics, span: f64) -> String {
 }
 
 fn submitted(s: &Statistics) -> String {
-    match s.origin_epoch_s {
-        Some(origin) => format!(
-            "{} to {}",
-            date(origin + s.first_submit_s),
-            date(origin + s.last_submit_s)
-        ),
-        None => format!(
-            "{} s to {} s",
-            decimal(s.first_submit_s, 0),
-            decimal(s.last_submit_s, 0)
-        ),
-    }
+    let moment = |at: f64| match s.origin_epoch_s {
+        Some(origin) => date(origin + at),
+        None => format!("{} s", decimal(at, 0)),
+    };
+    format!(
+        "{} to {}",
+        moment(s.first_submit_s),
+        moment(s.last_submit_s)
+    )
 }
 
-fn owners(s: &Statistics) -> Option<String> {
-    list([
-        (s.users, "user", "users"),
-        (s.virtual_clusters, "virtual cluster", "virtual clusters"),
-        (s.models, "model", "models"),
-    ])
+/// Formats the counts that are not 0.
+fn counted<'a>(
+    counts: [(u64, &'a str); 3],
+    format: impl Fn((u64, &'a str)) -> String,
+) -> Vec<String> {
+    let some = counts.into_iter().filter(|(n, _)| *n > 0);
+    some.map(format).collect()
 }
 
-fn wishes(s: &Statistics) -> Option<String> {
-    list([
-        (
-            s.jobs_with_gpu_types,
-            "job only on some GPU types",
-            "jobs only on some GPU types",
-        ),
-        (s.jobs_with_deadline, "with a deadline", "with a deadline"),
-        (s.elastic_jobs, "elastic", "elastic"),
-    ])
-}
-
-/// Lists the counts that are not 0.
-fn list<const N: usize>(counts: [(u64, &str, &str); N]) -> Option<String> {
-    let parts: Vec<_> = counts
-        .into_iter()
-        .filter(|(n, ..)| *n > 0)
-        .map(|(n, one, many)| format!("{} {}", whole(n), if n == 1 { one } else { many }))
-        .collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-fn load(page: &mut Page, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) {
+fn load(page: &mut String, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) {
     let Some(load) = s.load_gpus else {
-        page.say("load", "all jobs come at once");
+        say(page, "load", "all jobs come at once");
         return;
     };
-    page.say(
-        "load",
-        &format!(
-            "{} GPU-hours per hour, which saturate {}; the largest job requests {}",
-            decimal(load, 1),
-            number_of(load.ceil() as u64, "GPU"),
-            whole(s.widest_job_gpus.into())
-        ),
+    let line = format!(
+        "{} GPU-hours per hour, which saturate {}; the largest job requests {}",
+        decimal(load, 1),
+        number_of(load.ceil() as u64, "GPU"),
+        whole(s.widest_job_gpus.into())
     );
+    say(page, "load", &line);
     if let Some((text, cluster)) = cluster {
         let gpus = cluster.total_gpus();
         let fraction = if gpus == 0 { 0.0 } else { load / gpus as f64 };
-        page.say(
-            "cluster",
-            &format!(
-                "{text}: {}, {} % busy on average if all jobs run",
-                number_of(gpus, "GPU"),
-                decimal(100.0 * fraction, 1)
-            ),
+        let line = format!(
+            "{text}: {}, {} % busy on average if all jobs run",
+            number_of(gpus, "GPU"),
+            decimal(100.0 * fraction, 1)
         );
+        say(page, "cluster", &line);
     }
 }
 
@@ -234,16 +212,12 @@ fn by_duration(text: &mut String, s: &Statistics) {
         .collect();
     parts(text, "duration", rows, s);
     if let Some(d) = s.duration_s {
-        let of = |name: &str, value: f64| format!("{name} {}", length(value));
-        let line = [
-            of("mean", d.mean),
-            of("p25", d.p25),
-            of("median", d.median),
-            of("p75", d.p75),
-            of("p90", d.p90),
-            of("p99", d.p99),
-            of("max", d.max),
-        ];
+        let names = ["mean", "p25", "median", "p75", "p90", "p99", "max"];
+        let values = [d.mean, d.p25, d.median, d.p75, d.p90, d.p99, d.max];
+        let both = names.iter().zip(values);
+        let line: Vec<String> = both
+            .map(|(name, v)| format!("{name} {}", length(v)))
+            .collect();
         let _ = writeln!(text, "{}", line.join(", "));
     }
 }

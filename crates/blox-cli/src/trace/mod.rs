@@ -6,10 +6,10 @@ mod plot;
 mod write;
 
 use super::args::Options;
-use super::reading::read_options;
+use super::value::{Probability, Window};
 use super::{Failure, Terminal};
 use blox_core::registry::Registry;
-use blox_traces::{ReadOptions, Trace};
+use blox_traces::{ColumnMap, Format, ReadOptions, Trace};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -17,34 +17,15 @@ use std::path::PathBuf;
 #[allow(clippy::large_enum_variant, reason = "one a process")]
 pub(super) enum TraceCommand {
     /// Show statistics of a workload: sizes, durations, arrivals, the cluster that it needs
-    #[command(after_help = "Examples:
-  blox trace info jobs.csv --cluster 16x8
-  blox trace info cluster_job_log.gz
-  blox trace info tasks.tsv --map submit=queued:date,gpus=num_gpu,duration=minutes:min --json")]
     Info(InfoArgs),
     /// Report all problems of a file; exit code 2 if it has any
-    #[command(after_help = "Examples:
-  blox trace check jobs.csv
-  blox trace check sacct.txt --format slurm --cluster 16x8 --limit 100")]
     Check(CheckArgs),
     /// Write a file of any format as the toolkit's own CSV or JSON lines
-    #[command(after_help = "Examples:
-  blox trace convert cluster_log.csv --output jobs.csv
-  blox trace convert jobs.csv.gz --to jsonl > jobs.jsonl
-  sacct --allusers --parsable2 --format All | blox trace convert /dev/stdin --output jobs.csv")]
     Convert(ConvertArgs),
     /// Write a part of a file: a time window, a random sample, the first jobs
-    #[command(after_help = "Examples:
-  blox trace sample jobs.csv --window 10d..17d --output week.csv
-  blox trace sample jobs.csv --count 1000 --seed 7 --output sample.csv
-  blox trace sample jobs.csv --fraction 0.1 --first 500 --to jsonl")]
     Sample(SampleArgs),
     /// Write a generated workload, with the options of `blox simulate --workload`
     #[command(
-        after_help = "Examples:
-  blox trace generate --load 8 --jobs 4000 --output blox.csv
-  blox trace generate --workload poisson --load-of-capacity 0.9 --cluster 16x8 \\
-      --durations exponential:7200 --gpu-mix 1:70,4:20,8:10 --jobs 5000 --seed 3 --to jsonl",
         mut_args = show_workload_alone
     )]
     Generate(GenerateArgs),
@@ -75,16 +56,23 @@ struct FileArgs {
     /// tiresias, synergy, gavel or sia [default: detected from the file; synergy and gavel must be
     /// given]
     #[arg(long, value_name = "FORMAT")]
-    format: Option<String>,
+    format: Option<Format>,
     /// Its columns, for a table of another format; see `blox simulate --help`
     #[arg(long, value_name = "MAP")]
-    map: Option<String>,
+    map: Option<ColumnMap>,
 }
 
 impl FileArgs {
     fn options(&self) -> Result<ReadOptions, Failure> {
-        let name = |key: &str| format!("--{key}");
-        read_options(self.format.as_deref(), self.map.as_deref(), name)
+        match (self.format, &self.map) {
+            (Some(_), Some(_)) => Err(Failure::new(
+                "--format and --map are both given, expected one of them",
+            )),
+            (format, map) => Ok(ReadOptions {
+                format,
+                columns: map.clone(),
+            }),
+        }
     }
 
     fn open(&self) -> Result<Trace, Failure> {
@@ -154,10 +142,10 @@ pub(super) struct SampleArgs {
     file: FileArgs,
     /// Only jobs submitted from A to B, with times relative to A: 10h..2d (s, m, h, d)
     #[arg(long, value_name = "A..B")]
-    window: Option<String>,
+    window: Option<Window>,
     /// Select each job with this probability, which also scales the load
     #[arg(long, value_name = "P", conflicts_with = "count")]
-    fraction: Option<f64>,
+    fraction: Option<Probability>,
     /// Select N jobs at random; all subsets are equally likely
     #[arg(long, value_name = "N")]
     count: Option<usize>,

@@ -4,12 +4,11 @@ use super::super::failure::{Code, Coded};
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
 use crate::files::write_whole;
 use crate::grid::number_of;
-use crate::resolve::{Experiment, parse_measure};
+use crate::resolve::Experiment;
+use crate::value::Probability;
 use crate::{Failure, OK, Terminal, config, losses};
 use blox_core::registry::Registry;
-use blox_sim::Measure;
 use blox_sim::workload::{Jobs, Limited, Notices, Workload, WorkloadError};
-use blox_traces::Trace;
 use blox_traces::csv::{Columns, CsvWriter};
 use blox_traces::jsonl::write_jsonl;
 use blox_traces::sample::{Thinned, Window, choose};
@@ -27,28 +26,14 @@ pub(super) fn convert(args: &ConvertArgs, terminal: &mut Terminal<'_>) -> Result
 
 pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let out = args.out.target()?;
-    let wrong = |key: &str, found: &dyn std::fmt::Display, expected: &str| {
-        Failure::new(format!("--{key} is `{found}`, expected {expected}"))
-    };
-    let window = match &args.window {
-        None => None,
-        Some(text) => match parse_measure(text) {
-            Some(Measure::Submitted(from, to)) => Some((from, to)),
-            _ => {
-                let expected = "A..B with A <= B: times such as 10h..2d (s, m, h, d)";
-                return Err(wrong("window", text, expected));
-            }
-        },
-    };
-    if let Some(p) = args.fraction
-        && !(0.0..=1.0).contains(&p)
-    {
-        return Err(wrong("fraction", &p, "a probability, from 0 to 1"));
-    }
     let trace = args.file.open()?;
     let make = || -> Result<Box<dyn Workload>, Failure> {
-        let mut jobs = part(&trace, window)?;
-        if let Some(p) = args.fraction {
+        let jobs = trace.jobs().map_err(Failure::new)?;
+        let mut jobs: Box<dyn Workload> = match args.window {
+            Some(window) => Box::new(Window::new(jobs, window.0, window.1)),
+            None => Box::new(jobs),
+        };
+        if let Some(Probability(p)) = args.fraction {
             jobs = Box::new(Thinned::new(jobs, p, args.seed));
         }
         if let Some(count) = args.count {
@@ -62,17 +47,6 @@ pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i
         Ok(jobs)
     };
     out.write(&make, terminal)
-}
-
-fn part(
-    trace: &Trace,
-    window: Option<(blox_core::Time, blox_core::Time)>,
-) -> Result<Box<dyn Workload>, Failure> {
-    let jobs = trace.jobs().map_err(Failure::new)?;
-    Ok(match window {
-        Some((from, to)) => Box::new(Window::new(jobs, from, to)),
-        None => Box::new(jobs),
-    })
 }
 
 pub(super) fn generate(

@@ -5,6 +5,7 @@ mod pictures;
 pub(super) use pictures::pictures;
 
 use super::error::FolderError;
+use super::figures::CONFIDENCE;
 use super::run::{RunResults, json};
 use super::table::{ColumnAt, Table};
 use blox_sim::results::COLUMNS;
@@ -15,9 +16,6 @@ use std::path::{Path, PathBuf};
 const TABLE: &str = "sweep.csv";
 const INDEX: &str = "sweep.json";
 pub(super) const RUNS: &str = "runs";
-
-/// The confidence of all intervals.
-const CONFIDENCE: f64 = 0.95;
 
 /// The finished runs of a sweep.
 #[derive(Clone, Debug)]

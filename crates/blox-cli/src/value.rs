@@ -1,0 +1,232 @@
+//! Values of options that are checked when they are parsed, on the command line and in files.
+
+use blox_core::{Seconds, Time};
+use blox_sim::Measure;
+use blox_sim::overheads::GroupOverheads;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt::{self, Display};
+use std::ops::Deref;
+use std::str::FromStr;
+
+/// A wrong value. The message continues a sentence that names the option and the value.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("expected {0}")]
+pub(super) struct Expected(pub &'static str);
+
+/// Returns a parser of values for an option, with what it expects.
+pub(super) fn parser<T: FromStr>(
+    expected: &'static str,
+) -> impl Fn(&str) -> Result<T, Expected> + Clone {
+    move |text| text.parse().map_err(|_| Expected(expected))
+}
+
+/// A value with its text, by which it is compared and written.
+#[derive(Clone, Debug)]
+pub(super) struct Written<T> {
+    text: String,
+    value: T,
+}
+
+impl<T> Written<T> {
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<T> Deref for Written<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: FromStr> FromStr for Written<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        Ok(Written {
+            value: text.parse()?,
+            text: text.to_owned(),
+        })
+    }
+}
+
+impl<T> Display for Written<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl<T> Serialize for Written<T> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&self.text)
+    }
+}
+
+/// Accepts `seeds = [1, 2]` for `seeds = "1,2"`, and `explain = 42` for `explain = "42"`.
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Written<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(serde_json::Number),
+            List(Vec<serde_json::Number>),
+            Text(String),
+        }
+        let text = match Either::deserialize(d)? {
+            Either::Number(n) => n.to_string(),
+            Either::List(list) => {
+                let list: Vec<String> = list.iter().map(|n| n.to_string()).collect();
+                list.join(",")
+            }
+            Either::Text(text) => text,
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident: $expected:literal, $fits:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(try_from = "f64")]
+        pub(super) struct $name(pub f64);
+
+        impl TryFrom<f64> for $name {
+            type Error = Expected;
+
+            fn try_from(value: f64) -> Result<Self, Expected> {
+                let fits: fn(f64) -> bool = $fits;
+                match value.is_finite() && fits(value) {
+                    true => Ok($name(value)),
+                    false => Err(Expected($expected)),
+                }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Expected;
+
+            fn from_str(text: &str) -> Result<Self, Expected> {
+                let value: Result<f64, _> = text.parse();
+                value.map_err(|_| Expected($expected))?.try_into()
+            }
+        }
+    )*};
+}
+
+numbers! {
+    /// Any finite number.
+    Number: "a finite number", |_| true;
+    NotNegative: "a finite number that is not negative", |v| v >= 0.0;
+    AboveZero: "a finite number above 0", |v| v > 0.0;
+    /// Seconds that may be 0.
+    Duration: "a number of seconds, at least 0", |v| v >= 0.0;
+    /// Seconds above 0.
+    Period: "a number of seconds above 0", |v| v > 0.0;
+    /// Hours above 0.
+    Hours: "a number of hours above 0", |v| v > 0.0;
+    /// Probability of an event that may be missing but is not certain.
+    Risk: "a probability, at least 0 and below 1", |v| (0.0..1.0).contains(&v);
+    Probability: "a probability, from 0 to 1", |v| (0.0..=1.0).contains(&v);
+    /// A part that leaves a rest.
+    Share: "a part above 0 and below 1", |v| v > 0.0 && v < 1.0;
+}
+
+/// Measured jobs: a range of job numbers or of times.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measured(pub Measure);
+
+impl FromStr for Measured {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let numbers = || {
+            let (a, b) = ends(text)?;
+            let (a, b) = (a.parse().ok()?, b.parse().ok()?);
+            (a <= b).then_some(Measure::Ids(a, b))
+        };
+        let times = || text.parse().map(|Window(a, b)| Measure::Submitted(a, b));
+        numbers().or_else(|| times().ok()).map(Measured).ok_or(Expected(
+            "A..B with A <= B: numbers of jobs such as 3000..4000, or times such as 10h..2d (s, m, h, d)",
+        ))
+    }
+}
+
+/// A range of times with units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window(pub Time, pub Time);
+
+impl FromStr for Window {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        // A number without a unit is a job number.
+        let time = |t: &str| parse_time(t).filter(|_| t.ends_with(char::is_alphabetic));
+        let both = ends(text).and_then(|(a, b)| Some((time(a)?, time(b)?)));
+        let both = both.filter(|(a, b)| a <= b).map(|(a, b)| Window(a, b));
+        both.ok_or(Expected(
+            "A..B with A <= B: times such as 10h..2d (s, m, h, d)",
+        ))
+    }
+}
+
+fn ends(text: &str) -> Option<(&str, &str)> {
+    let (a, b) = text.split_once("..")?;
+    Some((a.trim(), b.trim()))
+}
+
+/// Parses a time in seconds, or with a unit: `90m`, `10h`, `2d`.
+pub(super) fn parse_time(text: &str) -> Option<Time> {
+    let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86_400.0)];
+    let mut found = units
+        .iter()
+        .filter_map(|(unit, s)| Some((text.strip_suffix(*unit)?, *s)));
+    let (number, unit) = found.next().unwrap_or((text, 1.0));
+    let value: f64 = number.parse().ok()?;
+    (value >= 0.0)
+        .then(|| Time::try_new(value * unit))
+        .flatten()
+}
+
+/// Overheads as `SWITCH,DOUBLING` in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group(pub GroupOverheads);
+
+impl FromStr for Group {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let seconds = |text: &str| text.trim().parse().ok().map(|Duration(s)| Seconds::new(s));
+        let both = text.split_once(',');
+        let both = both.and_then(|(a, b)| Some(GroupOverheads::new(seconds(a)?, seconds(b)?)));
+        both.map(Group)
+            .ok_or(Expected("two numbers of seconds, at least 0, as 2,2"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_numbers_or_times() {
+        let t = Time::new;
+        let parsed = |text: &str| text.parse().ok().map(|Measured(measure)| measure);
+        assert_eq!(parsed("3000..4000"), Some(Measure::Ids(3000, 4000)));
+        assert_eq!(
+            parsed("10h..2d"),
+            Some(Measure::Submitted(t(36_000.0), t(172_800.0)))
+        );
+        assert_eq!(
+            parsed("0.5m..90s"),
+            Some(Measure::Submitted(t(30.0), t(90.0)))
+        );
+        for text in [
+            "", "5", "5..3", "1h..2", "2..1h", "-1..4", "1x..2x", "..", "2d..1d", "é..é",
+        ] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Figures of simulations, as values: those of a run, comparisons of runs, and means over seeds.
+
+use blox_sim::results::statistics::{Estimate, Paired};
+use blox_sim::results::{COLUMNS, Summary, WaitRow};
+use blox_sim::{Ended, Report};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Confidence level of all intervals.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// Named values.
+pub type Fields = serde_json::Map<String, Value>;
+
+/// Figures of each collector, with the collector's name.
+pub type Collected = Vec<(String, Vec<(String, f64)>)>;
+
+/// Content of `summary.json`: the [`Summary`] of a run, how the run ended, and numbers of jobs by
+/// reason.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    ended: &'static str,
+    end_s: f64,
+    /// Numbers of rejected measured jobs by reason.
+    rejected_reasons: BTreeMap<&'a str, u64>,
+    unfinished_reasons: BTreeMap<&'a str, u64>,
+    /// Waiting times of measured jobs by reason, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits: Option<&'a [WaitRow]>,
+    /// Figures of collectors, by collector and figure.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    collected: BTreeMap<&'a str, BTreeMap<&'a str, f64>>,
+    #[serde(skip)]
+    report: &'a Report,
+}
+
+impl<'a> Figures<'a> {
+    /// Returns the figures of a run and its collectors. `waits` includes the reasons for waiting.
+    pub fn of(report: &'a Report, collected: &'a Collected, waits: bool) -> Self {
+        let figures = |(name, list): &'a (String, Vec<(String, f64)>)| {
+            let list = list.iter().map(|(key, value)| (key.as_str(), *value));
+            (name.as_str(), list.collect())
+        };
+        Figures {
+            collected: collected.iter().map(figures).collect(),
+            waits: waits.then_some(&report.waits),
+            summary: &report.summary,
+            ended: ended(report.ended),
+            end_s: report.end.secs(),
+            rejected_reasons: reasons(report, true),
+            unfinished_reasons: reasons(report, false),
+            report,
+        }
+    }
+
+    /// Returns the figures by name.
+    pub fn fields(&self) -> Fields {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Fields::new(),
+        }
+    }
+
+    /// Returns the figures with those of the comparison to a baseline: `relative_avg_jct` is the
+    /// average job completion time as a multiple of the baseline's, and `paired` compares the jobs
+    /// one by one.
+    pub fn compared(&self, base: &Figures<'_>) -> Fields {
+        let mut fields = self.fields();
+        let (own, of_base) = (self.summary, base.summary);
+        if of_base.avg_jct_s > 0.0 {
+            let relative = own.avg_jct_s / of_base.avg_jct_s;
+            fields.insert("relative_avg_jct".to_owned(), json!(relative));
+        }
+        if own.scheduler != of_base.scheduler {
+            let paired = Paired::of(&base.report.jobs, &self.report.jobs);
+            fields.insert("paired".to_owned(), json!(paired));
+        }
+        fields
+    }
+}
+
+/// Returns how a run ended, as in `summary.json`.
+pub fn ended(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Finished => "finished",
+        Ended::Standstill => "standstill",
+        Ended::InVain => "in vain",
+        Ended::Interrupted => "interrupted",
+    }
+}
+
+/// Counts reasons of measured jobs that were rejected, or had not ended. For reasons of the kind
+/// `other`, the text of the policy is used.
+pub fn reasons(report: &Report, rejected: bool) -> BTreeMap<&str, u64> {
+    let mut counts = BTreeMap::new();
+    for job in report.jobs.iter().filter(|j| j.measured) {
+        if job.outcome.is_some() == rejected
+            && let Some(kind) = job.reason_kind
+        {
+            let own = job.reason.as_deref().filter(|_| kind == "other");
+            *counts.entry(own.unwrap_or(kind)).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+/// Turns rows of figures into rows of a table, and returns the columns. A figure with parts becomes
+/// columns `FIGURE_PART`, and one of a collector `COLLECTOR_FIGURE`. `compares` adds the columns of
+/// a comparison.
+pub fn columns(rows: &mut [Fields], compares: bool) -> Vec<String> {
+    let mut head: Vec<String> = COLUMNS.iter().map(|c| c.name.to_owned()).collect();
+    head.extend(["ended", "end_s"].map(str::to_owned));
+    head.extend(compares.then(|| "relative_avg_jct".to_owned()));
+    let paired = compares.then(|| json!(Paired::default()));
+    for (name, example) in [("paired", paired), ("training", None), ("fairness", None)] {
+        let found = || rows.iter().find_map(|row| row.get(name)?.as_object());
+        let example = example.as_ref().and_then(Value::as_object).or_else(found);
+        let parts = example.into_iter().flat_map(Fields::keys);
+        head.extend(parts.map(|part| format!("{name}_{part}")));
+        for row in &mut *rows {
+            if let Some(parts) = row.remove(name) {
+                flatten(row, name, parts);
+            }
+        }
+    }
+    head.extend(collected_columns(rows));
+    head
+}
+
+/// Turns the figures of collectors into columns `COLLECTOR_FIGURE`, and returns the columns.
+pub fn collected_columns(rows: &mut [Fields]) -> impl Iterator<Item = String> {
+    let mut columns = std::collections::BTreeSet::new();
+    for row in rows {
+        if let Some(Value::Object(collectors)) = row.remove("collected") {
+            for (collector, figures) in collectors {
+                columns.extend(flatten(row, &collector, figures));
+            }
+        }
+    }
+    columns.into_iter()
+}
+
+/// Inserts one figure for each part, and returns their names.
+fn flatten(row: &mut Fields, name: &str, parts: Value) -> Vec<String> {
+    let Value::Object(parts) = parts else {
+        return Vec::new();
+    };
+    let named = parts
+        .into_iter()
+        .map(|(key, value)| (format!("{name}_{key}"), value));
+    let named: Fields = named.collect();
+    let names = named.keys().cloned().collect();
+    row.extend(named);
+    names
+}
+
+/// Estimates a figure over runs that differ in their seeds; NaN if no run has the figure.
+pub fn estimate<'a>(rows: impl IntoIterator<Item = &'a Fields>, figure: &str) -> Estimate {
+    let values = rows.into_iter().filter_map(|row| row.get(figure)?.as_f64());
+    let values: Vec<f64> = values.collect();
+    Estimate::of(&values, CONFIDENCE).unwrap_or(Estimate {
+        mean: f64::NAN,
+        half_width: None,
+        n: 0,
+    })
+}
+
+/// Results of a scheduler with one seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeedRun {
+    /// Figures of the run.
+    pub figures: Fields,
+    /// Job completion times of measured jobs, with job numbers.
+    times: Vec<(u32, f64)>,
+}
+
+impl SeedRun {
+    /// Returns the results of a run.
+    pub fn of(figures: &Figures<'_>) -> Self {
+        let measured = figures.report.jobs.iter().filter(|j| j.measured);
+        SeedRun {
+            figures: figures.fields(),
+            times: measured
+                .filter_map(|j| Some((j.job.0, j.jct()?.secs())))
+                .collect(),
+        }
+    }
+}
+
+/// A scheduler over several seeds. It is compared with a baseline within each seed, on the same
+/// jobs and faults, so differences between seeds do not widen the intervals.
+#[derive(Clone, Debug)]
+pub struct Repeated<'a> {
+    /// The run of each seed.
+    pub runs: Vec<&'a SeedRun>,
+    /// Comparison with the baseline at the same seed; empty for the baseline itself.
+    pub pairs: Vec<Paired>,
+    /// Average job completion times as multiples of the baseline's.
+    ratios: Vec<f64>,
+}
+
+impl<'a> Repeated<'a> {
+    /// Compares the runs with those of the baseline at the same seeds; `None` is the baseline.
+    pub fn of(runs: Vec<&'a SeedRun>, base: Option<&[&SeedRun]>) -> Self {
+        let average = |run: &SeedRun| run.figures.get("avg_jct_s").and_then(Value::as_f64);
+        let own = runs.clone();
+        let both = || base.unwrap_or(&own).iter().zip(&runs);
+        let pair = |(base, run): (&&SeedRun, &&SeedRun)| Paired::of_times(&base.times, &run.times);
+        let ratio = |(base, run): (&&SeedRun, &&SeedRun)| {
+            let base = average(base).filter(|base| *base > 0.0)?;
+            Some(average(run)? / base)
+        };
+        Repeated {
+            pairs: both().filter(|_| base.is_some()).map(pair).collect(),
+            ratios: both().filter_map(ratio).collect(),
+            runs,
+        }
+    }
+
+    /// Estimates a figure of `summary.json`.
+    pub fn estimate(&self, figure: &str) -> Estimate {
+        estimate(self.runs.iter().map(|run| &run.figures), figure)
+    }
+
+    /// Estimates the average job completion time as a multiple of the baseline's.
+    pub fn relative(&self) -> Option<Estimate> {
+        Estimate::of(&self.ratios, CONFIDENCE)
+    }
+
+    /// Estimates the mean difference of job completion times from the baseline, in seconds.
+    pub fn difference(&self) -> Option<Estimate> {
+        let means: Vec<f64> = self.pairs.iter().map(|p| p.mean_s).collect();
+        Estimate::of(&means, CONFIDENCE)
+    }
+
+    /// Returns a count as a fraction of all pairs of jobs; `None` without pairs.
+    pub fn share(&self, of: fn(&Paired) -> u64) -> Option<f64> {
+        let pairs: u64 = self.pairs.iter().map(|p| p.pairs).sum();
+        let counted: u64 = self.pairs.iter().map(of).sum();
+        (pairs > 0).then(|| counted as f64 / pairs as f64)
+    }
+
+    /// Returns the means by name, with half of their intervals as `NAME_ci95`: the figures of
+    /// `summary.json`, then those of the comparison.
+    pub fn fields(&self) -> Vec<(String, Value)> {
+        let mut fields = vec![("seeds".to_owned(), json!(self.runs.len()))];
+        let figures = COLUMNS.iter().filter(|c| c.name != "scheduler");
+        let figures = figures.map(|c| (c.name, Some(self.estimate(c.name))));
+        for (name, estimate) in figures.chain([
+            ("relative_avg_jct", self.relative()),
+            ("paired_difference_s", self.difference()),
+        ]) {
+            fields.push((name.to_owned(), json!(estimate.map(|e| e.mean))));
+            let half = estimate.and_then(|e| e.half_width);
+            fields.push((format!("{name}_ci95"), json!(half)));
+        }
+        let shares = [
+            ("paired_faster", self.share(|p| p.faster)),
+            ("paired_slower", self.share(|p| p.slower)),
+        ];
+        fields.extend(shares.map(|(name, share)| (name.to_owned(), json!(share))));
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(avg_jct_s: f64, times: &[(u32, f64)]) -> SeedRun {
+        let mut figures = Fields::new();
+        figures.insert("avg_jct_s".to_owned(), json!(avg_jct_s));
+        let times = times.to_vec();
+        SeedRun { figures, times }
+    }
+
+    #[test]
+    fn repeated_scheduler_is_compared_within_each_seed() {
+        let base = [run(10.0, &[(0, 5.0), (1, 15.0)]), run(20.0, &[(0, 20.0)])];
+        let own = [run(5.0, &[(0, 6.0), (1, 4.0)]), run(20.0, &[(0, 20.0)])];
+        let (base, own): (Vec<_>, Vec<_>) = (base.iter().collect(), own.iter().collect());
+        let repeated = Repeated::of(own, Some(&base));
+        assert_eq!(repeated.estimate("avg_jct_s").mean, 12.5);
+        assert_eq!(repeated.relative().map(|e| e.mean), Some(0.75));
+        assert_eq!(repeated.difference().map(|e| e.mean), Some(-2.5));
+        assert_eq!(repeated.share(|p| p.faster), Some(1.0 / 3.0));
+        let alone = Repeated::of(base, None);
+        assert_eq!(alone.relative().map(|e| e.mean), Some(1.0));
+        assert_eq!(alone.share(|p| p.faster), None);
+        assert!(alone.estimate("no_figure").mean.is_nan());
+    }
+
+    #[test]
+    fn columns_of_rows_with_parts_are_flat() {
+        let row = json!({"avg_jct_s": 1, "paired": {"pairs": 2}, "collected": {"q": {"n": 3}}});
+        let mut rows = vec![row.as_object().cloned().unwrap_or_default()];
+        let head = columns(&mut rows, true);
+        assert_eq!(rows[0]["paired_pairs"], 2);
+        assert_eq!(rows[0]["q_n"], 3);
+        assert_eq!(head.last().map(String::as_str), Some("q_n"));
+        assert!(head.contains(&"paired_pairs".to_owned()));
+    }
+}
