@@ -31,6 +31,9 @@ impl Form {
     }
 }
 
+/// A heading, and the text of an item.
+pub(super) type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> String);
+
 /// Headings, which may contain line breaks, and rows.
 pub(super) struct Grid {
     pub head: Vec<String>,
@@ -40,10 +43,20 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Creates a table whose first `words` columns hold text.
-    pub fn new<const N: usize>(head: [&str; N], words: usize, rows: Vec<Vec<String>>) -> Self {
-        let head = head.map(str::to_owned).to_vec();
-        Grid { head, rows, words }
+    /// Creates a table with a row for each item, from headings and the text of an item in each
+    /// column. A column without a heading is left out.
+    pub fn of<T>(
+        items: impl IntoIterator<Item = T>,
+        words: usize,
+        columns: &[Column<'_, T>],
+    ) -> Self {
+        let shown = || columns.iter().filter(|(head, _)| !head.is_empty());
+        let row = |item: T| shown().map(|(_, text)| text(&item)).collect();
+        Grid {
+            head: shown().map(|(head, _)| (*head).to_owned()).collect(),
+            rows: items.into_iter().map(row).collect(),
+            words,
+        }
     }
 
     pub fn text(&self, form: Form) -> String {
@@ -194,6 +207,14 @@ pub(super) fn decimal(value: f64, places: usize) -> String {
         return "-".to_owned();
     }
     blox_plot::grouped(value, places)
+}
+
+/// Formats a fraction in percent; NaN becomes a dash.
+pub(super) fn percent(fraction: f64) -> String {
+    match fraction.is_nan() {
+        true => "-".to_owned(),
+        false => format!("{:.1} %", 100.0 * fraction),
+    }
 }
 
 /// Formats a value as a multiple of another.

@@ -283,7 +283,7 @@ fn wrong_value(e: &clap::Error) -> Option<String> {
     let option = text(ContextKind::InvalidArg)?.split(' ').next()?;
     let value = text(ContextKind::InvalidValue)?;
     let (why, code) = match e.get(ContextKind::ValidValue) {
-        Some(ContextValue::Strings(known)) => {
+        Some(ContextValue::Strings(known)) if !known.is_empty() => {
             let known = one_of(value, known.iter().map(String::as_str));
             (format!("expected {known}"), Code::Usage)
         }

@@ -107,8 +107,14 @@ fn table(rows: &[Row]) -> String {
             decimal(row.ours, row.decimals),
         ]
     };
-    let head = ["", "published", "artifact", "ours"];
-    let mut text = Grid::new(head, 1, rows.iter().map(cells).collect()).text(Form::Lines);
+    let grid = Grid {
+        head: ["", "published", "artifact", "ours"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.iter().map(cells).collect(),
+        words: 1,
+    };
+    let mut text = grid.text(Form::Lines);
     text.push('\n');
     for (i, source) in sources.iter().enumerate() {
         let _ = writeln!(text, "[{}] {source}", i + 1);

@@ -6,14 +6,14 @@
 
 use super::config::Given;
 use super::execute::{now, tell_time};
-use super::grid::{self, Form, Grid, decimal, number_of};
+use super::grid::{self, Form, Grid, decimal, number_of, percent, ratio};
 use super::losses::{self, Lost};
 use super::output::{self, OutputFormat};
 use super::resolve::Experiment;
 use super::result::Run;
 use super::sweep;
 use super::sweep::plan::Plan;
-use super::table;
+use super::table::{self, About};
 use super::{Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_results::{CONFIDENCE, Fields, Repeated, SeedRun};
@@ -152,87 +152,70 @@ fn entries<'a>(plan: &'a Plan<'_>, seeds: &[Vec<&'a Kept>]) -> Vec<Entry<'a>> {
 }
 
 fn render(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64], form: Form) -> String {
-    let head = [
-        "scheduler",
-        "avg\nJCT s",
-        "±\n95 %",
-        "relative",
-        "diff. a\njob s",
-        "±\n95 %",
-        "faster",
-        "slower",
-        "avg\nresp. s",
-        "GPU\nutil.",
-    ];
-    let missing = || "-".to_owned();
-    let half = |e: Option<Estimate>| {
-        let half = e.and_then(|e| e.half_width);
-        half.map_or_else(missing, |h| decimal(h, 1))
-    };
-    let percent =
-        |share: Option<f64>| share.map_or_else(missing, |s| format!("{:.1} %", 100.0 * s));
-    let rows = entries
-        .iter()
-        .map(|Entry { label, results, .. }| {
-            let jct = results.estimate("avg_jct_s");
-            let diff = results.difference();
-            vec![
-                (*label).to_owned(),
-                decimal(jct.mean, 1),
-                half(Some(jct)),
-                results
-                    .relative()
-                    .map_or_else(missing, |r| format!("{:.3}", r.mean)),
-                diff.map_or_else(missing, |d| decimal(d.mean, 1)),
-                half(diff),
-                percent(results.share(|p| p.faster)),
-                percent(results.share(|p| p.slower)),
-                decimal(results.estimate("avg_responsiveness_s").mean, 1),
-                format!("{:.1} %", 100.0 * results.estimate("utilisation").mean),
-            ]
-        })
-        .collect();
-    let mut text = Grid::new(head, 1, rows).text(form);
+    let half = |e: Option<Estimate>| decimal(e.and_then(|e| e.half_width).unwrap_or(f64::NAN), 1);
+    let mean = |e: Option<Estimate>| e.map_or(f64::NAN, |e| e.mean);
+    let share = |share: Option<f64>| percent(share.unwrap_or(f64::NAN));
+    let grid = Grid::of(
+        entries.iter().map(|e| (e.label, &e.results)),
+        1,
+        &[
+            ("scheduler", &|(label, _)| (*label).to_owned()),
+            ("avg\nJCT s", &|(_, r)| {
+                decimal(r.estimate("avg_jct_s").mean, 1)
+            }),
+            ("±\n95 %", &|(_, r)| half(Some(r.estimate("avg_jct_s")))),
+            ("relative", &|(_, r)| ratio(mean(r.relative()), 1.0)),
+            ("diff. a\njob s", &|(_, r)| decimal(mean(r.difference()), 1)),
+            ("±\n95 %", &|(_, r)| half(r.difference())),
+            ("faster", &|(_, r)| share(r.share(|p| p.faster))),
+            ("slower", &|(_, r)| share(r.share(|p| p.slower))),
+            ("avg\nresp. s", &|(_, r)| {
+                decimal(r.estimate("avg_responsiveness_s").mean, 1)
+            }),
+            ("GPU\nutil.", &|(_, r)| {
+                percent(r.estimate("utilisation").mean)
+            }),
+        ],
+    );
+    let mut text = grid.text(form);
     if !plan.base.quiet {
         text.push('\n');
-        text.push_str(&table::lines(&about(plan, entries, left_out), form));
+        text.push_str(&about(plan, entries, left_out).text(form));
     }
     text
 }
 
-fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(String, String)> {
-    let mut lines = Vec::new();
-    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
+fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> About {
+    let mut about = About::default();
     let Some(cell) = plan.cells.first() else {
-        return lines;
+        return about;
     };
-    say("cluster", cell.experiment.cluster_line());
+    about.say("cluster", cell.experiment.cluster_line());
     if let Some(first) = entries.first().and_then(|e| e.kept.first()) {
         let seed = format!(", seed {}", first.seed);
         let workload = first.workload.trim_end_matches(&seed);
-        say("workload", workload.to_owned());
+        about.say("workload", workload);
     }
     let given = cell.experiment.options.measure.as_deref();
-    say("measured", table::measured_in_each(given));
-    lines.extend(table::jobs_end(&cell.experiment));
-    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
+    about.say("measured", table::measured_in_each(given));
+    about.0.extend(table::jobs_end(&cell.experiment));
     let seeds: Vec<String> = seeds(entries).iter().map(u64::to_string).collect();
-    say("seeds", seeds.join(", "));
+    about.say("seeds", seeds.join(", "));
     if let Some(base) = entries.get(baseline(plan)) {
-        say(
+        about.say(
             "compared",
             format!("with {} at the same seed, job by job", base.label),
         );
-        say(
+        about.say(
             "relative",
             format!("mean over seeds of avg JCT / avg JCT of {}", base.label),
         );
-        say(
+        about.say(
             "diff.",
             format!("mean over jobs of JCT - JCT under {}", base.label),
         );
     }
-    say(
+    about.say(
         "interval",
         format!(
             "± is half of the 95 % interval over {} (Student's t)",
@@ -240,9 +223,9 @@ fn about(plan: &Plan<'_>, entries: &[Entry<'_>], left_out: &[u64]) -> Vec<(Strin
         ),
     );
     for notice in notices(plan, entries, left_out) {
-        say("notice", notice);
+        about.say("notice", notice);
     }
-    lines
+    about
 }
 
 /// Returns the seeds with which all schedulers were simulated.

@@ -1,6 +1,6 @@
 //! Results as tables for users.
 
-use super::grid::{Form, Grid, decimal, number_of, ratio, whole};
+use super::grid::{Form, Grid, decimal, number_of, percent, ratio, whole};
 use super::losses::{self, Lost};
 use super::resolve::Experiment;
 use super::result::Run;
@@ -8,9 +8,8 @@ use super::value::Measured;
 use blox_core::{JobId, Time};
 use blox_results::reasons;
 use blox_sim::results::statistics::Paired;
-use blox_sim::results::{MissCauses, Summary};
+use blox_sim::results::{Fairness, MissCauses, Summary};
 use blox_sim::{Ended, Measure};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Formats the results: figures, description, reasons for waiting, and the history of an explained
@@ -37,7 +36,7 @@ pub(super) fn render(
     }
     if !experiment.options.quiet {
         text.push('\n');
-        text.push_str(&lines(&about(experiment, runs), form));
+        text.push_str(&about(experiment, runs).text(form));
     }
     if let Some(id) = explained {
         text.push_str(&stories(id, runs));
@@ -47,77 +46,59 @@ pub(super) fn render(
 
 /// Formats the history of a job under each scheduler.
 pub(super) fn stories(id: JobId, runs: &[&Run]) -> String {
-    let mut text = String::new();
-    for run in runs {
-        story(&mut text, id, run);
-    }
-    text
+    runs.iter().map(|run| story(id, run)).collect()
 }
 
-/// Formats the description of a table, one line for each entry.
-pub(super) fn lines(about: &[(String, String)], form: Form) -> String {
-    let mut text = String::new();
-    for (what, line) in about {
-        // Writing to a string cannot fail.
-        let _ = match form {
-            Form::Markdown => writeln!(text, "- {what}: {line}"),
-            _ => writeln!(text, "{what:<10} {line}"),
-        };
+/// Description of a table: lines with labels.
+#[derive(Default)]
+pub(super) struct About(pub Vec<(String, String)>);
+
+impl About {
+    pub fn say(&mut self, what: &str, line: impl Into<String>) {
+        self.0.push((what.to_owned(), line.into()));
     }
-    text
+
+    pub fn text(&self, form: Form) -> String {
+        let line = |(what, line): &(String, String)| match form {
+            Form::Markdown => format!("- {what}: {line}\n"),
+            _ => format!("{what:<10} {line}\n"),
+        };
+        self.0.iter().map(line).collect()
+    }
 }
 
 /// Returns the table of figures, one row for each scheduler.
-pub(super) fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
-    let mut head = vec!["scheduler", "avg\nJCT s"];
-    if experiment.compares {
-        head.push("relative");
-    }
-    head.extend([
-        "median\nJCT s",
-        "p99\nJCT s",
-        "avg\nresp. s",
-        "makespan\ns",
-        "GPU\nutil.",
-        "pre-\nempted",
-    ]);
-    let with_fairness = runs.iter().any(|r| r.report.summary.fairness.is_some());
-    if with_fairness {
-        head.extend(["mean\nrho", "worst\nrho", "unfair"]);
-    }
+fn figures(experiment: &Experiment<'_>, runs: &[&Run]) -> Grid {
     let base = base(experiment, runs).map_or(0.0, |r| r.report.summary.avg_jct_s);
-    let mut rows = Vec::new();
-    for run in runs {
-        let s = &run.report.summary;
-        let mut row = vec![s.scheduler.clone(), decimal(s.avg_jct_s, 1)];
-        if experiment.compares {
-            row.push(ratio(s.avg_jct_s, base));
-        }
-        row.extend([
-            decimal(s.median_jct_s, 0),
-            decimal(s.p99_jct_s, 0),
-            decimal(s.avg_responsiveness_s, 1),
-            decimal(s.makespan_s, 0),
-            format!("{:.1} %", 100.0 * s.utilisation),
-            whole(s.preemptions),
-        ]);
-        if with_fairness {
-            row.extend(match s.fairness {
-                Some(f) => [
-                    decimal(f.mean, 2),
-                    decimal(f.worst, 2),
-                    format!("{:.1} %", 100.0 * f.unfair),
-                ],
-                None => ["-", "-", "-"].map(str::to_owned),
-            });
-        }
-        rows.push(row);
-    }
-    Grid {
-        head: head.into_iter().map(str::to_owned).collect(),
-        rows,
-        words: 1,
-    }
+    let has_fairness = runs.iter().any(|r| r.report.summary.fairness.is_some());
+    let only = |shown: bool, head| if shown { head } else { "" };
+    let rho = |s: &&Summary, of: fn(&Fairness) -> f64| s.fairness.as_ref().map_or(f64::NAN, of);
+    Grid::of(
+        runs.iter().map(|run| &run.report.summary),
+        1,
+        &[
+            ("scheduler", &|s| s.scheduler.clone()),
+            ("avg\nJCT s", &|s| decimal(s.avg_jct_s, 1)),
+            (only(experiment.compares, "relative"), &|s| {
+                ratio(s.avg_jct_s, base)
+            }),
+            ("median\nJCT s", &|s| decimal(s.median_jct_s, 0)),
+            ("p99\nJCT s", &|s| decimal(s.p99_jct_s, 0)),
+            ("avg\nresp. s", &|s| decimal(s.avg_responsiveness_s, 1)),
+            ("makespan\ns", &|s| decimal(s.makespan_s, 0)),
+            ("GPU\nutil.", &|s| percent(s.utilisation)),
+            ("pre-\nempted", &|s| whole(s.preemptions)),
+            (only(has_fairness, "mean\nrho"), &|s| {
+                decimal(rho(s, |f| f.mean), 2)
+            }),
+            (only(has_fairness, "worst\nrho"), &|s| {
+                decimal(rho(s, |f| f.worst), 2)
+            }),
+            (only(has_fairness, "unfair"), &|s| {
+                percent(rho(s, |f| f.unfair))
+            }),
+        ],
+    )
 }
 
 /// Returns the run of the baseline.
@@ -132,107 +113,93 @@ fn collected(runs: &[&Run]) -> Grid {
     let mut rows = Vec::new();
     for run in runs {
         for (collector, figures) in &run.collected {
-            for (name, value) in figures {
-                let scheduler = run.report.summary.scheduler.clone();
-                rows.push(vec![
-                    scheduler,
-                    collector.clone(),
-                    name.clone(),
-                    decimal(*value, 2),
-                ]);
-            }
+            let scheduler = &run.report.summary.scheduler;
+            rows.extend(figures.iter().map(|figure| (scheduler, collector, figure)));
         }
     }
-    let head = ["scheduler", "collector", "figure", "value"];
-    Grid::new(head, 3, rows)
+    Grid::of(
+        rows,
+        3,
+        &[
+            ("scheduler", &|(scheduler, ..)| (*scheduler).clone()),
+            ("collector", &|(_, collector, _)| (*collector).clone()),
+            ("figure", &|(.., (name, _))| name.clone()),
+            ("value", &|(.., (_, value))| decimal(*value, 2)),
+        ],
+    )
 }
 
 /// Returns the reasons for which measured jobs waited, one row for each scheduler and reason.
 fn waits(runs: &[&Run]) -> Grid {
     let mut rows = Vec::new();
     for run in runs {
-        let r = &run.report;
-        let all: f64 = r.waits.iter().map(|w| w.total.secs()).sum();
-        for w in &r.waits {
-            rows.push(vec![
-                r.summary.scheduler.clone(),
-                w.reason.as_str().to_owned(),
-                whole(w.jobs),
-                decimal(w.total.hours(), 1),
-                decimal(w.total.secs() / w.jobs.max(1) as f64, 0),
-                format!("{:.1} %", 100.0 * w.total.secs() / all),
-            ]);
-        }
+        let all: f64 = run.report.waits.iter().map(|w| w.total.secs()).sum();
+        let scheduler = &run.report.summary.scheduler;
+        rows.extend(run.report.waits.iter().map(|wait| (scheduler, wait, all)));
     }
-    let head = [
-        "scheduler",
-        "waited because",
-        "jobs",
-        "hours",
-        "s a job",
-        "of all\nwaiting",
-    ];
-    Grid::new(head, 2, rows)
+    Grid::of(
+        rows,
+        2,
+        &[
+            ("scheduler", &|(scheduler, ..)| (*scheduler).clone()),
+            ("waited because", &|(_, w, _)| w.reason.as_str().to_owned()),
+            ("jobs", &|(_, w, _)| whole(w.jobs)),
+            ("hours", &|(_, w, _)| decimal(w.total.hours(), 1)),
+            ("s a job", &|(_, w, _)| {
+                decimal(w.total.secs() / w.jobs.max(1) as f64, 0)
+            }),
+            ("of all\nwaiting", &|(_, w, all)| {
+                percent(w.total.secs() / all)
+            }),
+        ],
+    )
 }
 
 /// Returns the description of the figures, one line for each entry.
-fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
-    let mut lines = Vec::new();
-    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
-    say("cluster", experiment.cluster_line());
+fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
+    let mut about = About::default();
+    about.say("cluster", experiment.cluster_line());
     let Some(first) = runs.first() else {
-        return lines;
+        return about;
     };
-    say("workload", first.workload.clone());
-    say("measured", measured(experiment, runs));
-    say("rounds", rounds(runs));
-    lines.extend(jobs_end(experiment));
-    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
-    if experiment.compares
-        && runs.len() > 1
-        && let Some(base) = base(experiment, runs)
-    {
-        let base = &base.report.summary;
-        let others: Vec<String> = runs
-            .iter()
-            .map(|r| &r.report.summary)
-            .filter(|s| s.scheduler != base.scheduler)
-            .map(|s| format!("{} {}", s.scheduler, ratio(s.avg_jct_s, base.avg_jct_s)))
-            .collect();
-        say(
-            "relative",
-            format!(
-                "avg JCT to that of {}: {}",
-                base.scheduler,
-                others.join(", ")
-            ),
-        );
-    }
-    if experiment.options.baseline.is_some()
-        && let Some(base) = base(experiment, runs)
-    {
-        for run in runs {
-            let name = &run.report.summary.scheduler;
-            if *name != base.report.summary.scheduler {
+    about.say("workload", &*first.workload);
+    about.say("measured", measured(experiment, runs));
+    about.say("rounds", rounds(runs));
+    about.0.extend(jobs_end(experiment));
+    if let Some(base) = base(experiment, runs) {
+        let name = |run: &Run| run.report.summary.scheduler.clone();
+        let others = runs.iter().filter(|run| name(run) != name(base));
+        if experiment.compares && runs.len() > 1 {
+            let jct = |run: &Run| run.report.summary.avg_jct_s;
+            let relative = others
+                .clone()
+                .map(|run| format!("{} {}", name(run), ratio(jct(run), jct(base))));
+            let relative = relative.collect::<Vec<_>>().join(", ");
+            about.say(
+                "relative",
+                format!("avg JCT to that of {}: {relative}", name(base)),
+            );
+        }
+        if experiment.options.baseline.is_some() {
+            for run in others {
                 let p = Paired::of(&base.report.jobs, &run.report.jobs);
                 for (what, line) in paired(&p) {
-                    say(what, format!("{name}: {line}"));
+                    about.say(what, format!("{}: {line}", name(run)));
                 }
             }
         }
     }
-    for run in runs {
-        let summary = &run.report.summary;
-        if let Some(d) = summary.deadlines {
+    let summaries = || runs.iter().map(|run| &run.report.summary);
+    for s in summaries() {
+        if let Some(d) = s.deadlines {
             let (met, missed, declined) = (whole(d.met), whole(d.missed), whole(d.declined));
             let because = because(&d.causes);
             let of = format!("{met} met, {missed} missed{because}, {declined} declined");
-            say("deadlines", format!("{}: {of}", summary.scheduler));
+            about.say("deadlines", format!("{}: {of}", s.scheduler));
         }
     }
-    for run in runs {
-        let summary = &run.report.summary;
-        if let Some(t) = summary.training {
+    for s in summaries() {
+        if let Some(t) = s.training {
             let of = format!(
                 "{} restarts and {} GPU-hours a job; {} jobs in the system, at most {}",
                 decimal(t.restarts, 2),
@@ -240,24 +207,24 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<(String, String)> {
                 decimal(t.contention, 1),
                 whole(t.most_contention)
             );
-            say("training", format!("{}: {of}", summary.scheduler));
+            about.say("training", format!("{}: {of}", s.scheduler));
         }
     }
     if experiment.options.fairness {
-        say(
+        about.say(
             "rho",
-            "completion time over that alone on a fair share of the cluster; above 1 a job was treated unfairly".to_owned(),
+            "completion time over that alone on a fair share of the cluster; above 1 a job was treated unfairly",
         );
     }
     for run in runs {
         if let Some(line) = leftovers(run) {
-            say(&run.report.summary.scheduler, line);
+            about.say(&run.report.summary.scheduler, line);
         }
     }
     for notice in notices(experiment, runs) {
-        say("notice", notice);
+        about.say("notice", notice);
     }
-    lines
+    about
 }
 
 /// Returns the line about ends that are detected at the ends of rounds.
@@ -271,21 +238,26 @@ pub(super) fn jobs_end(experiment: &Experiment<'_>) -> Option<(String, String)> 
 /// Formats the length of a round of the first scheduler, with different lengths of others in
 /// brackets.
 fn rounds(runs: &[&Run]) -> String {
-    let length = |run: &Run| run.period_s.map_or("none".to_owned(), |s| format!("{s} s"));
-    let first = runs.first().and_then(|r| r.period_s);
-    let mut text = match first {
-        Some(s) => format!("{s} s"),
-        None => "none: decisions follow events".to_owned(),
-    };
-    let others: Vec<String> = runs
-        .iter()
-        .filter(|r| r.period_s != first)
-        .map(|r| format!("{} {}", r.report.summary.scheduler, length(r)))
-        .collect();
-    if !others.is_empty() {
-        text.push_str(&format!(" ({})", others.join(", ")));
+    let first = runs.first().and_then(|run| run.period_s);
+    let text = first.map_or_else(
+        || "none: decisions follow events".to_owned(),
+        |s| format!("{s} s"),
+    );
+    let others = runs.iter().filter(|run| run.period_s != first).map(|run| {
+        let length = run.period_s.map_or("none".to_owned(), |s| format!("{s} s"));
+        format!("{} {length}", run.report.summary.scheduler)
+    });
+    let others: Vec<String> = others.collect();
+    in_brackets(text, &others)
+}
+
+/// Appends parts in brackets, if there are any.
+fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
+    let text = text.into();
+    match parts.is_empty() {
+        true => text,
+        false => format!("{text} ({})", parts.join(", ")),
     }
-    text
 }
 
 /// Formats the causes of missed deadlines, in brackets.
@@ -300,23 +272,18 @@ fn because(causes: &MissCauses) -> String {
         (causes.unfinished, "not ended"),
     ];
     let some = counts.iter().filter(|(n, _)| *n > 0);
-    let parts: Vec<String> = some
-        .map(|(n, why)| format!("{} {why}", whole(*n)))
-        .collect();
-    match parts.len() {
-        0 => String::new(),
-        _ => format!(" ({})", parts.join(", ")),
-    }
+    let parts = some.map(|(n, why)| format!("{} {why}", whole(*n)));
+    in_brackets("", &parts.collect::<Vec<_>>())
 }
 
 /// Formats the paired comparison of the same jobs under two schedulers.
 fn paired(p: &Paired) -> [(&'static str, String); 2] {
-    let share = |n: u64| 100.0 * n as f64 / p.pairs.max(1) as f64;
+    let share = |n: u64| percent(n as f64 / p.pairs.max(1) as f64);
     [
         (
             "paired",
             format!(
-                "{:.1} % of {} faster, {:.1} % slower",
+                "{} of {} faster, {} slower",
                 share(p.faster),
                 number_of(p.pairs, "job"),
                 share(p.slower)
@@ -343,11 +310,8 @@ fn measured(experiment: &Experiment<'_>, runs: &[&Run]) -> String {
     let jobs = match summaries().all(|s| s.measured == first) {
         true => number_of(first, "job"),
         false => {
-            let one = |s: &Summary| format!("{} {}", s.scheduler, whole(s.measured));
-            format!(
-                "jobs of {}",
-                summaries().map(one).collect::<Vec<_>>().join(", ")
-            )
+            let each = summaries().map(|s| format!("{} {}", s.scheduler, whole(s.measured)));
+            format!("jobs of {}", each.collect::<Vec<_>>().join(", "))
         }
     };
     let text = match which(&as_given(experiment)) {
@@ -422,33 +386,22 @@ pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
 /// Describes the measured jobs that did not complete.
 fn leftovers(run: &Run) -> Option<String> {
     let s = &run.report.summary;
-    let mut parts = Vec::new();
-    if s.rejected > 0 {
-        parts.push(format!(
-            "{} rejected ({})",
-            whole(s.rejected),
-            counted(&reasons(&run.report, true))
-        ));
-    }
-    if s.failed > 0 {
-        parts.push(format!("{} failed", whole(s.failed)));
-    }
-    if s.unfinished > 0 {
-        parts.push(format!(
-            "{} unfinished ({})",
-            whole(s.unfinished),
-            counted(&reasons(&run.report, false))
-        ));
-    }
+    let counted = |rejected: bool| -> Vec<String> {
+        let reasons = reasons(&run.report, rejected).into_iter();
+        reasons
+            .map(|(kind, n)| format!("{kind}: {}", whole(n)))
+            .collect()
+    };
+    let parts: Vec<String> = [
+        (s.rejected, "rejected", counted(true)),
+        (s.failed, "failed", Vec::new()),
+        (s.unfinished, "unfinished", counted(false)),
+    ]
+    .into_iter()
+    .filter(|(n, ..)| *n > 0)
+    .map(|(n, what, why)| in_brackets(format!("{} {what}", whole(n)), &why))
+    .collect();
     (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-fn counted(reasons: &BTreeMap<&str, u64>) -> String {
-    let list: Vec<String> = reasons
-        .iter()
-        .map(|(kind, n)| format!("{kind}: {}", whole(*n)))
-        .collect();
-    list.join(", ")
 }
 
 /// Returns a counted line for each loss of a comparison.
@@ -524,11 +477,8 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
         return list;
     };
     list.extend(first.notices.iter().cloned());
-    let partitions = experiment
-        .cluster
-        .nodes
-        .iter()
-        .any(|n| n.partition.is_some());
+    let nodes = &experiment.cluster.nodes;
+    let partitions = nodes.iter().any(|n| n.partition.is_some());
     match &experiment.options.virtual_cluster {
         Some(name) if experiment.left_out > 0 => list.push(format!(
             "virtual cluster {name}: {} of other virtual clusters, or of none, left out",
@@ -571,52 +521,35 @@ pub(super) fn about_runs(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<Stri
             list.push(format!("{}: {text}", s.scheduler));
         }
     }
-    let completed = |r: &&&Run| r.report.summary.completed;
-    if runs
-        .iter()
-        .map(|r| completed(&r))
-        .any(|n| n != completed(&first))
-    {
-        let each: Vec<String> = runs
-            .iter()
-            .map(|r| {
-                format!(
-                    "{} {}",
-                    r.report.summary.scheduler,
-                    whole(r.report.summary.completed)
-                )
-            })
-            .collect();
+    let summaries = || runs.iter().map(|run| &run.report.summary);
+    if summaries().any(|s| s.completed != first.report.summary.completed) {
+        let each = summaries().map(|s| format!("{} {}", s.scheduler, whole(s.completed)));
         list.push(format!(
             "averages are over different jobs: completed {}",
-            each.join(", ")
+            each.collect::<Vec<_>>().join(", ")
         ));
     }
     list
 }
 
-fn story(text: &mut String, id: JobId, run: &Run) {
-    let job = run.report.jobs.get(id.index());
-    let name = job.and_then(|j| j.name.as_deref());
-    let name = name.filter(|n| *n != id.to_string());
-    let _ = writeln!(
-        text,
-        "\njob {id}{} under {}",
-        name.map_or(String::new(), |n| format!(", {n} in the trace,")),
-        run.report.summary.scheduler
-    );
-    if run.report.story.is_empty() {
+fn story(id: JobId, run: &Run) -> String {
+    let report = &run.report;
+    let name = report
+        .jobs
+        .get(id.index())
+        .and_then(|job| job.name.as_deref());
+    let name = name.filter(|name| *name != id.to_string());
+    let name = name.map_or(String::new(), |name| format!(", {name} in the trace,"));
+    let mut text = format!("\njob {id}{name} under {}\n", report.summary.scheduler);
+    if report.story.is_empty() {
         text.push_str("  never came\n");
-        return;
     }
-    let times: Vec<String> = run
-        .report
-        .story
-        .iter()
-        .map(|m| decimal(m.at.secs(), 1))
-        .collect();
+    let times = report.story.iter().map(|m| decimal(m.at.secs(), 1));
+    let times: Vec<String> = times.collect();
     let width = times.iter().map(String::len).max().unwrap_or(0);
-    for (time, moment) in times.iter().zip(&run.report.story) {
+    for (time, moment) in times.iter().zip(&report.story) {
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "  {time:>width$} s  {}", moment.what);
     }
+    text
 }

@@ -322,47 +322,46 @@ fn print(terminal: &mut Terminal<'_>, value: &Value) -> Result<(), Failure> {
 }
 
 fn queue(jobs: &[pb::JobLine]) -> Grid {
-    let head = [
-        "job", "name", "user", "phase", "nodes", "why", "GPUs", "launch", "ran s",
-    ];
-    let row = |j: &pb::JobLine| {
-        vec![
-            j.job.to_string(),
-            short(&j.name),
-            short(&j.user),
-            j.phase.clone(),
-            plain(&j.nodes.join(" ")),
-            if j.nodes.is_empty() {
-                plain(&j.reason)
-            } else {
-                String::new()
-            },
-            j.gpus.to_string(),
-            j.attempt.to_string(),
-            format!("{:.0}", j.running_s),
-        ]
+    let why = |j: &&pb::JobLine| match j.nodes.is_empty() {
+        true => plain(&j.reason),
+        false => String::new(),
     };
-    Grid::new(head, 6, jobs.iter().map(row).collect())
+    Grid::of(
+        jobs,
+        6,
+        &[
+            ("job", &|j| j.job.to_string()),
+            ("name", &|j| short(&j.name)),
+            ("user", &|j| short(&j.user)),
+            ("phase", &|j| j.phase.clone()),
+            ("nodes", &|j| plain(&j.nodes.join(" "))),
+            ("why", &why),
+            ("GPUs", &|j| j.gpus.to_string()),
+            ("launch", &|j| j.attempt.to_string()),
+            ("ran s", &|j| format!("{:.0}", j.running_s)),
+        ],
+    )
 }
 
 fn node_table(nodes: &[pb::NodeLine]) -> Grid {
-    let head = [
-        "node", "name", "status", "drained", "jobs", "GPUs", "free", "silent s",
-    ];
-    let row = |n: &pb::NodeLine| {
+    let jobs = |n: &&pb::NodeLine| {
         let jobs: Vec<String> = n.jobs.iter().map(u32::to_string).collect();
-        vec![
-            n.node.to_string(),
-            plain(&n.name),
-            n.status.clone(),
-            plain(&n.drained),
-            jobs.join(" "),
-            n.gpus.to_string(),
-            n.free.to_string(),
-            format!("{:.1}", n.silent_s),
-        ]
+        jobs.join(" ")
     };
-    Grid::new(head, 5, nodes.iter().map(row).collect())
+    Grid::of(
+        nodes,
+        5,
+        &[
+            ("node", &|n| n.node.to_string()),
+            ("name", &|n| plain(&n.name)),
+            ("status", &|n| n.status.clone()),
+            ("drained", &|n| plain(&n.drained)),
+            ("jobs", &jobs),
+            ("GPUs", &|n| n.gpus.to_string()),
+            ("free", &|n| n.free.to_string()),
+            ("silent s", &|n| format!("{:.1}", n.silent_s)),
+        ],
+    )
 }
 
 /// Quotes a word for a shell.

@@ -6,13 +6,14 @@ pub(super) mod values;
 
 use super::config::Given;
 use super::execute::{Task, execute, now, tell_time};
-use super::grid::{Form, Grid, decimal, whole};
+use super::grid::{Form, Grid, decimal, percent, whole};
 use super::losses;
 use super::output::{self, OutputFormat};
 use super::progress::Shows;
 use super::recording::Assignments;
 use super::result::Run;
-use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal, table};
+use super::table::{self, About};
+use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_results::estimate;
 use blox_sim::Ended;
@@ -247,72 +248,63 @@ fn render(plan: &Plan<'_>, rows: &[Option<Row>], form: Form) -> String {
     let axes = axes(plan);
     let finished = finished_rows(rows).count();
     let groups = groups(plan, rows);
-    let mut head = vec!["scheduler".to_owned()];
-    head.extend(axes.iter().map(|i| plan.axes[*i].key.clone()));
-    let words = head.len();
-    let columns = [
-        "seeds",
-        "avg\nJCT s",
-        "±\n95 %",
-        "p99\nJCT s",
-        "avg\nresp. s",
-        "GPU\nutil.",
-        "pre-\nempted",
-    ];
-    head.extend(columns.map(str::to_owned));
-    let rows = groups
-        .into_iter()
-        .map(|(mut cells, list)| {
-            let of = |key: &str| estimate(list.iter().copied(), key);
-            let jct = of("avg_jct_s");
-            cells.extend([
-                whole(list.len() as u64),
-                decimal(jct.mean, 1),
-                jct.half_width
-                    .map_or_else(|| "-".to_owned(), |h| decimal(h, 1)),
-                decimal(of("p99_jct_s").mean, 0),
-                decimal(of("avg_responsiveness_s").mean, 1),
-                format!("{:.1} %", 100.0 * of("utilisation").mean),
-                decimal(of("preemptions").mean, 0),
-            ]);
-            cells
-        })
-        .collect();
-    let grid = Grid { head, rows, words };
+    let mean = |(_, list): &Group<'_>, key: &str| estimate(list.iter().copied(), key).mean;
+    let half = |(_, list): &Group<'_>| estimate(list.iter().copied(), "avg_jct_s").half_width;
+    let mut grid = Grid::of(
+        &groups,
+        1,
+        &[
+            ("scheduler", &|(key, _)| key[0].clone()),
+            ("seeds", &|(_, list)| whole(list.len() as u64)),
+            ("avg\nJCT s", &|g| decimal(mean(g, "avg_jct_s"), 1)),
+            ("±\n95 %", &|g| decimal(half(g).unwrap_or(f64::NAN), 1)),
+            ("p99\nJCT s", &|g| decimal(mean(g, "p99_jct_s"), 0)),
+            ("avg\nresp. s", &|g| {
+                decimal(mean(g, "avg_responsiveness_s"), 1)
+            }),
+            ("GPU\nutil.", &|g| percent(mean(g, "utilisation"))),
+            ("pre-\nempted", &|g| decimal(mean(g, "preemptions"), 0)),
+        ],
+    );
+    // The settings follow the scheduler.
+    grid.words += axes.len();
+    grid.head
+        .splice(1..1, axes.iter().map(|i| plan.axes[*i].key.clone()));
+    for (row, (key, _)) in grid.rows.iter_mut().zip(&groups) {
+        row.splice(1..1, key[1..].iter().cloned());
+    }
     let mut text = grid.text(form);
     if !plan.base.quiet {
         text.push('\n');
-        text.push_str(&table::lines(&about(plan, finished), form));
+        text.push_str(&about(plan, finished).text(form));
     }
     text
 }
 
 /// Returns the description of the table, with the number of finished runs.
-fn about(plan: &Plan<'_>, finished: usize) -> Vec<(String, String)> {
-    let mut lines = Vec::new();
-    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
+fn about(plan: &Plan<'_>, finished: usize) -> About {
+    let mut about = About::default();
     let (finished, all) = (whole(finished as u64), whole(plan.runs.len() as u64));
     let runs = match finished == all {
         true => all,
         false => format!("{finished} of {all}"),
     };
-    say("runs", runs);
+    about.say("runs", runs);
     for axis in &plan.axes {
         let values: Vec<String> = axis.values.iter().map(shown).collect();
-        say(&axis.key, values.join(", "));
+        about.say(&axis.key, values.join(", "));
     }
     // A default follows from the workload.
     let experiments = || plan.cells.iter().map(|c| &c.experiment);
     let mut measures = experiments().map(|e| e.options.measure.as_deref());
     let first = measures.next().flatten();
     if measures.all(|m| m == first) {
-        say("measured", table::measured_in_each(first));
+        about.say("measured", table::measured_in_each(first));
     }
-    lines.extend(experiments().find_map(table::jobs_end));
-    let mut say = |what: &str, line: String| lines.push((what.to_owned(), line));
-    say(
+    about.0.extend(experiments().find_map(table::jobs_end));
+    about.say(
         "figures",
-        "means over seeds, ± half of the 95 % interval (Student's t)".to_owned(),
+        "means over seeds, ± half of the 95 % interval (Student's t)",
     );
-    lines
+    about
 }

@@ -2,9 +2,10 @@
 
 use super::InfoArgs;
 use super::plot::{bar, sparkline};
-use crate::grid::{decimal, number_of, whole};
+use crate::grid::{Form, decimal, number_of, whole};
 use crate::output::pretty_text;
 use crate::reading::cluster;
+use crate::table::About;
 use crate::{Failure, OK, Terminal};
 use blox_core::ClusterSpec;
 use blox_traces::Trace;
@@ -41,52 +42,55 @@ struct Json<'a> {
     notices: Vec<String>,
 }
 
-/// Writes a line that starts with a label. Writing to a string cannot fail.
-fn say(page: &mut String, what: &str, line: &str) {
-    let _ = writeln!(page, "{}", format!("{what:<10} {line}").trim_end());
-}
-
 fn render(
     args: &InfoArgs,
     trace: &Trace,
     s: &Statistics,
     cluster: Option<&(&str, ClusterSpec)>,
 ) -> String {
-    let mut page = String::new();
-    say(&mut page, "trace", &args.file.file.display().to_string());
+    let mut about = About::default();
+    about.say("trace", args.file.file.display().to_string());
     let detected = match trace.format_was_told() {
         true => ", detected from the file",
         false => "",
     };
-    say(
-        &mut page,
-        "format",
-        &format!("{}{detected}", trace.format()),
-    );
-    say(&mut page, "jobs", &jobs(s));
+    about.say("format", format!("{}{detected}", trace.format()));
+    about.say("jobs", jobs(s));
     if s.jobs > 0 {
-        say(&mut page, "submitted", &submitted(s));
+        about.say("submitted", submitted(s));
     }
-    let owners = [
-        (s.users, "user"),
-        (s.virtual_clusters, "virtual cluster"),
-        (s.models, "model"),
-    ];
-    let limits = [
-        (s.jobs_with_gpu_types, "only on some GPU types"),
-        (s.jobs_with_deadline, "with a deadline"),
-        (s.elastic_jobs, "elastic"),
-    ];
-    let limited = |(n, how): (u64, &str)| match how.starts_with("only") {
-        true => format!("{} {how}", number_of(n, "job")),
-        false => format!("{} {how}", whole(n)),
-    };
-    for (what, parts) in [
-        ("names", counted(owners, |(n, of)| number_of(n, of))),
-        ("limits", counted(limits, limited)),
+    let limited = number_of(s.jobs_with_gpu_types, "job");
+    for (what, counts) in [
+        (
+            "names",
+            [
+                (s.users, number_of(s.users, "user")),
+                (
+                    s.virtual_clusters,
+                    number_of(s.virtual_clusters, "virtual cluster"),
+                ),
+                (s.models, number_of(s.models, "model")),
+            ],
+        ),
+        (
+            "limits",
+            [
+                (
+                    s.jobs_with_gpu_types,
+                    format!("{limited} only on some GPU types"),
+                ),
+                (
+                    s.jobs_with_deadline,
+                    format!("{} with a deadline", whole(s.jobs_with_deadline)),
+                ),
+                (s.elastic_jobs, format!("{} elastic", whole(s.elastic_jobs))),
+            ],
+        ),
     ] {
-        if !parts.is_empty() {
-            say(&mut page, what, &parts.join(", "));
+        let some = counts.into_iter().filter(|(n, _)| *n > 0);
+        let some: Vec<String> = some.map(|(_, text)| text).collect();
+        if !some.is_empty() {
+            about.say(what, some.join(", "));
         }
     }
     if s.jobs > 0 {
@@ -96,17 +100,21 @@ fn render(
             decimal(s.gpu_hours / s.jobs as f64, 2),
             decimal(s.busiest_day_gpu_hours, 1)
         );
-        say(&mut page, "work", &work);
-        load(&mut page, s, cluster);
+        about.say("work", work);
+        load(&mut about, s, cluster);
+    }
+    let mut page = about.text(Form::Lines);
+    if s.jobs > 0 {
         by_gpus(&mut page, s);
         by_duration(&mut page, s);
         arrivals(&mut page, s);
     }
     if !trace.notices().is_empty() {
-        page.push('\n');
+        let mut notices = About::default();
         for notice in trace.notices().iter() {
-            say(&mut page, "notice", &notice.to_string());
+            notices.say("notice", notice.to_string());
         }
+        page = page + "\n" + &notices.text(Form::Lines);
     }
     page
 }
@@ -133,18 +141,9 @@ fn submitted(s: &Statistics) -> String {
     )
 }
 
-/// Formats the counts that are not 0.
-fn counted<'a>(
-    counts: [(u64, &'a str); 3],
-    format: impl Fn((u64, &'a str)) -> String,
-) -> Vec<String> {
-    let some = counts.into_iter().filter(|(n, _)| *n > 0);
-    some.map(format).collect()
-}
-
-fn load(page: &mut String, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) {
+fn load(about: &mut About, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>) {
     let Some(load) = s.load_gpus else {
-        say(page, "load", "all jobs come at once");
+        about.say("load", "all jobs come at once");
         return;
     };
     let line = format!(
@@ -153,7 +152,7 @@ fn load(page: &mut String, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>
         number_of(load.ceil() as u64, "GPU"),
         whole(s.widest_job_gpus.into())
     );
-    say(page, "load", &line);
+    about.say("load", line);
     if let Some((text, cluster)) = cluster {
         let gpus = cluster.total_gpus();
         let fraction = if gpus == 0 { 0.0 } else { load / gpus as f64 };
@@ -162,7 +161,7 @@ fn load(page: &mut String, s: &Statistics, cluster: Option<&(&str, ClusterSpec)>
             number_of(gpus, "GPU"),
             decimal(100.0 * fraction, 1)
         );
-        say(page, "cluster", &line);
+        about.say("cluster", line);
     }
 }
 
