@@ -208,7 +208,7 @@ pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
     // A configuration file may also contain options of simulations.
     let mut all = given.options.given();
     all.retain(|key, _| decides(key));
-    given.options = Options::of(all).map_err(Failure::new)?;
+    given.options = Options::of(all)?;
     Ok(given)
 }
 

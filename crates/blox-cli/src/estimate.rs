@@ -148,31 +148,26 @@ fn split(rows: &Rows, date: Option<&str>) -> Result<Split, Failure> {
 
 /// Rejects options of another kind of model.
 fn refuse(args: &TrainArgs) -> Result<(), Failure> {
-    let (additive, boosted, tree) = match args.model {
-        Kind::Additive => (true, false, false),
-        Kind::Boosted => (false, true, false),
-        Kind::Tree => (false, false, true),
-    };
-    let stepwise = additive || boosted;
-    let steps = "additive or boosted";
-    for (option, is_given, fits, with) in [
+    use Kind::{Additive, Boosted, Tree};
+    for (option, is_given, kinds) in [
         (
             "learning-rate",
             args.learning_rate.is_some(),
-            stepwise,
-            steps,
+            &[Additive, Boosted][..],
         ),
-        ("pairs", args.pairs.is_some(), additive, "additive"),
-        ("huber", args.huber.is_some(), additive, "additive"),
-        ("seed", args.seed.is_some(), additive, "additive"),
-        ("trees", args.trees.is_some(), boosted, "boosted"),
-        ("depth", args.depth.is_some(), tree, "tree"),
+        ("pairs", args.pairs.is_some(), &[Additive]),
+        ("huber", args.huber.is_some(), &[Additive]),
+        ("seed", args.seed.is_some(), &[Additive]),
+        ("trees", args.trees.is_some(), &[Boosted]),
+        ("depth", args.depth.is_some(), &[Tree]),
     ] {
-        if is_given && !fits {
-            let model = args.model.to_possible_value();
+        if is_given && !kinds.contains(&args.model) {
+            let name = |kind: &Kind| format!("{kind:?}").to_lowercase();
+            let kinds: Vec<String> = kinds.iter().map(name).collect();
             return Err(Failure::new(format!(
-                "--{option} has no meaning with --model {}, only with {with}",
-                model.as_ref().map_or("", |m| m.get_name())
+                "--{option} has no meaning with --model {}, only with {}",
+                name(&args.model),
+                kinds.join(" or ")
             )));
         }
     }
@@ -181,7 +176,7 @@ fn refuse(args: &TrainArgs) -> Result<(), Failure> {
 
 fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     refuse(args)?;
-    let log = Log::read(&args.log).map_err(Failure::new)?;
+    let log = Log::read(&args.log)?;
     if args.features.is_empty() && args.date.is_none() {
         return Err(Failure::new(format!(
             "no features, expected --features with some of {}, or --date",
@@ -226,9 +221,8 @@ fn train(args: &TrainArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> 
         }
     };
     let split = split(&args.rows, args.date.as_deref())?;
-    let (learnt, kept) = log.split(&split).map_err(Failure::new)?;
-    let saved =
-        Saved::train(&log, &args.target, recipe, &training, &learnt).map_err(Failure::new)?;
+    let (learnt, kept) = log.split(&split)?;
+    let saved = Saved::train(&log, &args.target, recipe, &training, &learnt)?;
     told(&saved, &log, &learnt, "learnt from", terminal)?;
     if !kept.is_empty() {
         told(&saved, &log, &kept, "kept back", terminal)?;
@@ -246,7 +240,7 @@ fn told(
     which: &str,
     terminal: &mut Terminal<'_>,
 ) -> Result<(), Failure> {
-    let e = saved.errors(log, rows).map_err(Failure::new)?;
+    let e = saved.errors(log, rows)?;
     write!(terminal.out, "{:<12} {:>7} rows  ", which, e.rows)?;
     match e.accuracy {
         Some(right) => writeln!(terminal.out, "accuracy {right:.4}")?,
@@ -260,20 +254,20 @@ fn told(
 }
 
 fn eval(args: &EvalArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let saved = Saved::load(&args.model).map_err(Failure::new)?;
-    let log = Log::read(&args.log).map_err(Failure::new)?;
+    let saved = Saved::load(&args.model)?;
+    let log = Log::read(&args.log)?;
     let split = split(&args.rows, saved.recipe.date.as_deref())?;
-    let (all, kept) = log.split(&split).map_err(Failure::new)?;
+    let (all, kept) = log.split(&split)?;
     let rows = if split == Split::All { &all } else { &kept };
     told(&saved, &log, rows, "asked", terminal)?;
     Ok(OK)
 }
 
 fn tell(args: &TellArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let saved = Saved::load(&args.model).map_err(Failure::new)?;
-    let log = Log::read(&args.log).map_err(Failure::new)?;
-    let keys = log.texts(&args.key).map_err(Failure::new)?;
-    let said = saved.predict(&log).map_err(Failure::new)?;
+    let saved = Saved::load(&args.model)?;
+    let log = Log::read(&args.log)?;
+    let keys = log.texts(&args.key)?;
+    let said = saved.predict(&log)?;
     let mut out = csv::Writer::from_writer(&mut *terminal.out);
     let wrong = |e: csv::Error| Failure::from(std::io::Error::from(e));
     out.write_record([&*args.key, "priority"]).map_err(wrong)?;
@@ -286,7 +280,7 @@ fn tell(args: &TellArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
 }
 
 fn draw(args: &DrawArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let saved = Saved::load(&args.model).map_err(Failure::new)?;
+    let saved = Saved::load(&args.model)?;
     write!(terminal.out, "{}: {}", saved.target, saved.model)?;
     let Some(dir) = &args.output_dir else {
         return Ok(OK);

@@ -35,6 +35,12 @@ impl Failure {
         Failure::Message { code, text }
     }
 
+    /// An error of the operating system, except of writing to standard output.
+    #[cfg(feature = "cluster")]
+    pub fn system(error: io::Error) -> Self {
+        Failure::of(Code::Output, error)
+    }
+
     /// An error about an output file or folder.
     pub fn at(path: &Path, text: impl fmt::Display) -> Self {
         Failure::of(Code::Output, format!("{}: {text}", path.display()))
@@ -60,6 +66,12 @@ impl From<io::Error> for Failure {
             io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
             _ => Failure::of(Code::Output, format!("the output cannot be written: {e}")),
         }
+    }
+}
+
+impl<E: Coded> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Failure::new(error)
     }
 }
 
@@ -205,7 +217,7 @@ macro_rules! families {
 
 families! {
     Usage: String, &str, &String, Expected;
-    Output: io::Error, serde_json::Error;
+    Output: serde_json::Error;
     Format: blox_traces::FormatError;
     Columns: blox_traces::MapError;
     Composition: blox_core::ComposeError;
@@ -222,7 +234,6 @@ families! {
 
 #[cfg(feature = "cluster")]
 families! {
-    Request: blox_cluster::client::ClientError;
     Daemon: blox_cluster::shell::scheduler::SchedulerError, tokio::task::JoinError,
         tokio::sync::oneshot::error::RecvError;
 }

@@ -79,7 +79,7 @@ impl Format {
 
     /// Writes a picture into a file of this format.
     fn write(self, picture: &Picture, path: &Path) -> Result<(), Failure> {
-        self.check().map_err(Failure::new)?;
+        self.check()?;
         #[cfg(feature = "png")]
         let wrong = |e: &dyn std::fmt::Display| Failure::new(format!("{}: {e}", path.display()));
         let bytes = match self {
@@ -125,7 +125,7 @@ pub(super) fn draw(
     formats: &[Format],
 ) -> Result<Vec<(Picture, PathBuf)>, Failure> {
     for format in formats {
-        format.check().map_err(Failure::new)?;
+        format.check()?;
     }
     let list = chosen(dirs, only)?;
     std::fs::create_dir_all(out)
@@ -144,8 +144,8 @@ pub(super) fn draw(
 
 /// Draws one picture into a file, in the format that its extension names.
 fn draw_one(dirs: &[PathBuf], path: &Path, only: &[String]) -> Result<Picture, Failure> {
-    let format = Format::of(path).map_err(Failure::new)?;
-    format.check().map_err(Failure::new)?;
+    let format = Format::of(path)?;
+    format.check()?;
     let mut list = chosen(dirs, only)?;
     match (list.pop(), list.len()) {
         (Some(picture), 0) => {
@@ -192,8 +192,8 @@ impl Drawing {
             )));
         }
         let path = PathBuf::from(file);
-        let format = Format::of(&path).map_err(Failure::new)?;
-        format.check().map_err(Failure::new)?;
+        let format = Format::of(&path)?;
+        format.check()?;
         Ok(Drawing { name, path, format })
     }
 
@@ -213,7 +213,7 @@ pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure>
     if drawings.is_empty() {
         return Ok(());
     }
-    let list = pictures(&open(&[dir.to_owned()])?).map_err(Failure::new)?;
+    let list = pictures(&open(&[dir.to_owned()])?)?;
     for Drawing { name, path, format } in drawings {
         let Some(picture) = list.iter().find(|p| p.name == *name) else {
             return Err(Failure::new(format!(
@@ -231,7 +231,7 @@ pub(super) fn draw_each(dir: &Path, drawings: &[Drawing]) -> Result<(), Failure>
 
 /// Returns the pictures of the folders that `only` names, or all of them.
 fn chosen(dirs: &[PathBuf], only: &[String]) -> Result<Vec<Picture>, Failure> {
-    let mut list = pictures(&open(dirs)?).map_err(Failure::new)?;
+    let mut list = pictures(&open(dirs)?)?;
     unlike_names(&mut list);
     if let Some(name) = only.iter().find(|n| list.iter().all(|p| p.name != **n)) {
         let known: Vec<&str> = list.iter().map(|p| p.name.as_str()).collect();

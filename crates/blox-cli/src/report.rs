@@ -24,6 +24,6 @@ pub(super) fn run(args: &ReportArgs, terminal: &mut Terminal<'_>) -> Result<i32,
 
 /// Writes a page of result folders.
 pub(super) fn write(dirs: &[PathBuf], out: &Path) -> Result<(), Failure> {
-    let page = report(&plot::open(dirs)?).map_err(Failure::new)?;
+    let page = report(&plot::open(dirs)?)?;
     write_whole(out, |f| f.write_all(page.as_bytes()))
 }

@@ -27,10 +27,10 @@ pub(super) fn run(
     let Some(name) = args.figure.as_deref().filter(|_| !args.list) else {
         return list(terminal);
     };
-    let figure = figure(name).map_err(Failure::new)?;
+    let figure = figure(name)?;
     let dir = args.output_dir.as_deref();
     let _lock = dir.map(|dir| prepare(dir, args.force)).transpose()?;
-    let plan = figure.plan(args.data.as_deref()).map_err(Failure::new)?;
+    let plan = figure.plan(args.data.as_deref())?;
     // At least one watch, for figures without simulations.
     let all = 0..plan.runs().max(1);
     let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
@@ -39,7 +39,7 @@ pub(super) fn run(
     let progress = Progress::start(shows, &watches, terminal.interactive);
     let reproduced = plan.reproduce(&watches, &done);
     progress.finish();
-    let reproduced = reproduced.map_err(Failure::new)?;
+    let reproduced = reproduced?;
     if let Some(dir) = &args.output_dir {
         write_files(dir, name, &reproduced)?;
         write_manifest(dir, figure, args.data.as_deref(), &reproduced, line)?;
@@ -156,7 +156,7 @@ fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
     let mut rows = Vec::new();
     for (label, report) in reproduced.labels.iter().zip(&reproduced.reports) {
         let Some(report) = report else { continue };
-        let figures = serde_json::to_value(&report.summary).map_err(Failure::new)?;
+        let figures = serde_json::to_value(&report.summary)?;
         let mut row = match figures {
             Value::Object(figures) => figures,
             _ => Map::new(),
@@ -176,8 +176,8 @@ fn write_manifest(
     line: &[OsString],
 ) -> Result<(), Failure> {
     let mut inputs = Vec::new();
-    for path in figure.inputs(data).map_err(Failure::new)? {
-        let sha256 = fingerprint(&path).map_err(Failure::new)?;
+    for path in figure.inputs(data)? {
+        let sha256 = fingerprint(&path)?;
         // Relative to the data folder, so that the manifest does not depend on its place.
         let name = data.and_then(|data| path.strip_prefix(data).ok());
         inputs.push(json!({ "path": name.unwrap_or(&path), "sha256": sha256 }));

@@ -31,7 +31,7 @@ pub(super) fn run(args: &VerifyArgs, terminal: &mut Terminal<'_>) -> Result<i32,
             did_you_mean(name, verify::names(), "; ")
         )));
     }
-    let cases = verify::find_cases(&args.dir).map_err(Failure::new)?;
+    let cases = verify::find_cases(&args.dir)?;
     let mut equal = 0;
     // Columns of each system with which no case is compared.
     let mut open: BTreeMap<&str, Vec<String>> = BTreeMap::new();

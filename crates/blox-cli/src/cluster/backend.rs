@@ -57,7 +57,7 @@ pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
     let name = blox_core::Scheduler::name(&pipeline).to_owned();
     let folder = format!("blox-{name}-{}", std::process::id());
     let folder = Folder(std::env::temp_dir().join(folder));
-    std::fs::create_dir_all(&folder.0).map_err(Failure::new)?;
+    std::fs::create_dir_all(&folder.0).map_err(Failure::system)?;
     let settings = Settings {
         timers: Timers::default().divided_by(FASTER),
         wait_for_nodes: NODES as usize,
@@ -74,8 +74,7 @@ pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
         limits,
         scheduler::Watch::default(),
         Arc::new(LocalNodes(to)),
-    )
-    .map_err(Failure::new)?;
+    )?;
     let report = runtime()?.block_on(play(running, requests, &folder.0))?;
     Ok(format!(
         "{name} on {NODES} nodes of {GPUS} GPU slots: {report}"
@@ -182,7 +181,7 @@ async fn play(
     let (tx, ready) = tokio::sync::oneshot::channel();
     let any = ([127, 0, 0, 1], 0).into();
     let listen = service::Listen::bind(any, None, Token::none());
-    let listen = listen.await.map_err(Failure::new)?;
+    let listen = listen.await?;
     let mut stop = told.clone();
     let ready_at = |at: std::net::SocketAddr, _| {
         // The receiver may already have failed.
@@ -197,11 +196,11 @@ async fn play(
             let _ = stop.wait_for(|over| *over).await;
         },
     ));
-    let at = ready.await.map_err(Failure::new)?.to_string();
+    let at = ready.await?.to_string();
     let mut managers = Managers {
         at: at.clone(),
         dir: dir.to_owned(),
-        program: std::env::current_exe().map_err(Failure::new)?,
+        program: std::env::current_exe().map_err(Failure::system)?,
         running: BTreeMap::new(),
         tasks: JoinSet::new(),
     };
@@ -211,8 +210,8 @@ async fn play(
     let managers = tokio::spawn(managers.serve(requests, told));
     let result = watch_jobs(&at, dir).await;
     let _ = over.send(true);
-    managers.await.map_err(Failure::new)?;
-    served.await.map_err(Failure::new)?.map_err(Failure::new)?;
+    managers.await?;
+    served.await??;
     result
 }
 

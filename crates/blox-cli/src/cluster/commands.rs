@@ -3,7 +3,7 @@
 use super::args::{At, ClusterCommand, JobArgs, LogsArgs, Meaning, SubmitArgs};
 use super::daemons::{runtime, token};
 use super::plain;
-use crate::failure::Coded;
+use crate::failure::Code;
 use crate::grid::{Grid, number_of};
 use crate::trace::info::date;
 use crate::{Failure, OK, Terminal};
@@ -25,7 +25,7 @@ impl From<ClientError> for Failure {
             ClientError::Unreachable { .. } | ClientError::NoRoom(_) => {
                 Failure::Unreachable(plain(&e.to_string()))
             }
-            _ => Failure::of(e.code(), plain(&e.to_string())),
+            _ => Failure::of(Code::Request, plain(&e.to_string())),
         }
     }
 }
@@ -179,7 +179,7 @@ async fn submit(a: SubmitArgs, terminal: &mut Terminal<'_>) -> Result<(), Failur
     };
     let key = match a.key {
         Some(key) => key,
-        None => fresh().map_err(Failure::new)?,
+        None => fresh().map_err(Failure::system)?,
     };
     let duration = a.duration.0;
     if a.iterations.is_some() && duration == 0.0 {

@@ -26,7 +26,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(Failure::new)
+        .map_err(Failure::system)
 }
 
 /// Waits for SIGTERM or Ctrl-C.
@@ -87,7 +87,7 @@ pub(super) fn scheduler(
     };
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);
-    let listen = runtime.block_on(listen).map_err(Failure::new)?;
+    let listen = runtime.block_on(listen)?;
     let requests = a.state_dir.join("node-requests");
     let nodes = Arc::new(Programs::new(a.resume_program, a.suspend_program, requests));
     let running = scheduler::start_with(&a.state_dir, settings, pipeline, limits, watch, nodes)
@@ -107,15 +107,13 @@ pub(super) fn scheduler(
     let notice = |text: &str| {
         let _ = writeln!(err.borrow_mut(), "{}", plain(text));
     };
-    runtime
-        .block_on(service::serve(
-            running,
-            listen,
-            ready,
-            notice,
-            told_to_stop(),
-        ))
-        .map_err(Failure::new)?;
+    runtime.block_on(service::serve(
+        running,
+        listen,
+        ready,
+        notice,
+        told_to_stop(),
+    ))?;
     Ok(OK)
 }
 
@@ -157,7 +155,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         )));
     }
     let cpus = std::thread::available_parallelism().map_or(0.0, |n| n.get() as f64);
-    let program = std::env::current_exe().map_err(Failure::new)?;
+    let program = std::env::current_exe().map_err(Failure::system)?;
     let token = token(a.at.token_file.as_deref())?;
     let found = match a.gpus {
         Some(_) => Vec::new(),

@@ -75,13 +75,13 @@ fn shims(dir: &Path) -> Vec<u32> {
 
 pub(super) fn run(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let dir = std::env::temp_dir().join(format!("blox-demo-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).map_err(Failure::new)?;
+    std::fs::create_dir_all(&dir).map_err(Failure::system)?;
     let mut cluster = Cluster {
         dir,
         scheduler: None,
         nodes: Vec::new(),
     };
-    let program = std::env::current_exe().map_err(Failure::new)?;
+    let program = std::env::current_exe().map_err(Failure::system)?;
     let at = start_scheduler(&program, &mut cluster)?;
     for i in 0..NODES {
         let child = Command::new(&program)
@@ -91,7 +91,7 @@ pub(super) fn run(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(Failure::new)?;
+            .map_err(Failure::system)?;
         cluster.nodes.push(child);
     }
     writeln!(
@@ -133,11 +133,11 @@ fn start_scheduler(program: &Path, cluster: &mut Cluster) -> Result<String, Fail
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(Failure::new)?;
+        .map_err(Failure::system)?;
     let mut line = String::new();
     if let Some(err) = child.stderr.take() {
         let mut err = BufReader::new(err);
-        err.read_line(&mut line).map_err(Failure::new)?;
+        err.read_line(&mut line).map_err(Failure::system)?;
         std::thread::spawn(move || std::io::copy(&mut err, &mut std::io::sink()));
     }
     cluster.scheduler = Some(child);

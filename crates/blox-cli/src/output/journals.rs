@@ -8,7 +8,7 @@ use blox_core::journal::{Journal, JsonLines, Start};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A journal whose errors can still be read after the simulation has dropped it.
 #[derive(Clone)]
@@ -26,9 +26,13 @@ impl SharedJournal {
         })
     }
 
+    fn lock(&self) -> MutexGuard<'_, JsonLines<BufWriter<File>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Flushes the journal and returns the first write error.
     pub fn close(&self) -> Result<(), Failure> {
-        let flushed = self.clone().flush();
+        let flushed = self.lock().flush();
         flushed.map_err(|e| cannot_write(&self.path, &e))
     }
 }
@@ -39,24 +43,15 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 
 impl Journal for SharedJournal {
     fn start(&mut self, start: &Start) {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .start(start);
+        self.lock().start(start);
     }
 
     fn record(&mut self, input: &Input) {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .record(input);
+        self.lock().record(input);
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.lines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .flush()
+        self.lock().flush()
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn pretty(out: &mut dyn Write, value: &impl Serialize) -> io::Result<
 }
 
 pub(crate) fn pretty_text(value: &impl Serialize) -> Result<String, Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(Failure::new)?;
+    let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     Ok(text)
 }

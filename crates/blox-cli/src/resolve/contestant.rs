@@ -71,8 +71,7 @@ impl Contestant {
                 .scheduling(scheduling)
                 .placement(InOrder::new(Consolidated::default()))
                 .seed(seed)
-                .build()
-                .map_err(Failure::new)?
+                .build()?
         } else {
             r.schedulers.build(named, seed).map_err(of)?
         };
@@ -94,13 +93,13 @@ impl Contestant {
             }
         }
         if let Some(part) = part("admission", admission, &r.admission, seed)? {
-            pipeline = pipeline.with_admission(part).map_err(Failure::new)?;
+            pipeline = pipeline.with_admission(part)?;
         }
         if let Some(part) = part("placement", placement, &r.placement, seed)? {
-            pipeline = pipeline.with_placement(part).map_err(Failure::new)?;
+            pipeline = pipeline.with_placement(part)?;
         }
         if let Some(part) = part("cluster-manager", cluster, &r.cluster, seed)? {
-            pipeline = pipeline.with_cluster(part).map_err(Failure::new)?;
+            pipeline = pipeline.with_cluster(part)?;
         }
         pipeline = match trigger {
             Some(Tempo::Rounds(rounds)) => pipeline.with_trigger(rounds),
@@ -137,7 +136,7 @@ pub(crate) fn in_paths(label: &str) -> String {
 pub(super) fn contestants(names: &[String]) -> Result<Vec<Contestant>, Failure> {
     let mut list: Vec<Contestant> = Vec::new();
     for text in names {
-        let named: ComponentSpec = text.parse().map_err(Failure::new)?;
+        let named: ComponentSpec = text.parse()?;
         let label = named.to_string();
         if list.iter().any(|c| c.label == label) {
             return Err(Failure::new(format!(

@@ -48,11 +48,11 @@ pub(super) fn other_files<'a>(
     paths.extend(given.file().map(Path::to_owned));
     match &given.options.throughputs {
         Some(file) if is_oracle(file) => paths.push(file.clone()),
-        Some(dir) => paths.extend(ScalingTable::files(dir).map_err(Failure::new)?),
+        Some(dir) => paths.extend(ScalingTable::files(dir)?),
         None => {}
     }
     if let Some(dir) = &given.options.data {
-        paths.extend(blox_traces::applications::files(dir).map_err(Failure::new)?);
+        paths.extend(blox_traces::applications::files(dir)?);
     }
     if cluster_text.parse::<ClusterSpec>().is_err() {
         paths.push(PathBuf::from(cluster_text));
@@ -78,7 +78,7 @@ pub(super) fn hashed(files: &[PathBuf], known: &mut Known) -> Result<Vec<Input>,
         .map(|path| {
             let sha256 = match known.hashes.get(path) {
                 Some(hash) => hash.clone(),
-                None => fingerprint(path).map_err(Failure::new)?,
+                None => fingerprint(path)?,
             };
             known.hashes.insert(path.clone(), sha256.clone());
             let path = path.clone();

@@ -93,9 +93,9 @@ enum Throughputs {
 impl Throughputs {
     fn read(path: &Path) -> Result<Self, Failure> {
         Ok(match inputs::is_oracle(path) {
-            true => Throughputs::Oracle(Arc::new(Oracle::read(path).map_err(Failure::new)?)),
+            true => Throughputs::Oracle(Arc::new(Oracle::read(path)?)),
             false => {
-                let tables = ScalingTable::read_dir(path).map_err(Failure::new)?;
+                let tables = ScalingTable::read_dir(path)?;
                 Throughputs::Tables(Arc::new(tables))
             }
         })
@@ -162,7 +162,7 @@ impl<'r> Experiment<'r> {
         let throughputs = o.throughputs.as_deref().map(Throughputs::read);
         let throughputs = throughputs.transpose()?;
         let applications = o.data.as_ref().map(blox_traces::applications::read_dir);
-        let applications = applications.transpose().map_err(Failure::new)?;
+        let applications = applications.transpose()?;
         let mut experiment = Experiment {
             registry,
             compares: given.compares,
@@ -249,9 +249,9 @@ impl<'r> Experiment<'r> {
                     Some(trace) => trace.jobs(),
                     None => self.open(path, options).and_then(|trace| trace.jobs()),
                 };
-                Box::new(trace.map_err(Failure::new)?)
+                Box::new(trace?)
             }
-            Source::Registered(_, source) => source.open(&self.cluster).map_err(Failure::new)?,
+            Source::Registered(_, source) => source.open(&self.cluster)?,
         };
         if let Some(name) = &self.options.virtual_cluster {
             jobs = Box::new(virtual_clusters::Only::new(jobs, name.as_str()));
@@ -309,7 +309,7 @@ impl<'r> Experiment<'r> {
         };
         let trace = match known.traces.get(&key) {
             Some(trace) => trace.clone(),
-            None => self.open(path, options).map_err(Failure::new)?,
+            None => self.open(path, options)?,
         };
         let read: Vec<PathBuf> = [path.clone()]
             .into_iter()
@@ -317,7 +317,7 @@ impl<'r> Experiment<'r> {
             .collect();
         if self.options.output_dir.is_some() {
             if !known.hashes.contains_key(path) {
-                let hash = trace.fingerprint().map_err(Failure::new)?;
+                let hash = trace.fingerprint()?;
                 known.hashes.insert(path.clone(), hash);
             }
             self.inputs.extend(inputs::hashed(&read, known)?);
@@ -326,10 +326,10 @@ impl<'r> Experiment<'r> {
         known.traces.insert(key, trace.clone());
         let mut count = trace.len();
         if let Some(name) = &self.options.virtual_cluster {
-            let all = trace.jobs().map_err(Failure::new)?;
+            let all = trace.jobs()?;
             let mut ours = virtual_clusters::Only::new(all, name.as_str());
             let mut kept = 0;
-            while ours.next_job().map_err(Failure::new)?.is_some() {
+            while ours.next_job()?.is_some() {
                 kept += 1;
             }
             self.left_out = count - kept;
@@ -380,14 +380,14 @@ impl<'r> Experiment<'r> {
             .visiting_every_round(self.options.visit_every_round);
         if let Some(rule) = &self.world.completion {
             let rule = self.registry.completion_rules().build(rule, self.seed);
-            simulation = simulation.completion(rule.map_err(Failure::new)?);
+            simulation = simulation.completion(rule?);
         }
         if let Some(applications) = &self.applications {
             simulation = simulation.execution(Training::of(applications.clone()));
         }
         for named in &self.collectors {
             let collector = self.registry.collectors.build(named, self.seed);
-            simulation = simulation.collector(collector.map_err(Failure::new)?);
+            simulation = simulation.collector(collector?);
         }
         self.parts[i].put_into(simulation, self.registry, self.seed)
     }
@@ -402,7 +402,7 @@ impl<'r> Experiment<'r> {
         let key = (trace, o.virtual_cluster.clone(), o.jobs);
         let ids = match known.ids.get(&key) {
             Some(ids) => ids.clone(),
-            None => whole_ids(&mut *self.workload()?).map_err(Failure::new)?,
+            None => whole_ids(&mut *self.workload()?)?,
         };
         let of_all = ids.as_deref().unwrap_or_default();
         let range = of_all.iter().min().zip(of_all.iter().max());
@@ -426,7 +426,7 @@ impl<'r> Experiment<'r> {
         if matches!(self.source, Source::Trace(..)) {
             let mut jobs = self.workload()?;
             let mut number = 0;
-            while let Some(job) = jobs.next_job().map_err(Failure::new)? {
+            while let Some(job) = jobs.next_job()? {
                 if job.name.as_deref() == Some(text.text()) {
                     return Ok(Some(number));
                 }

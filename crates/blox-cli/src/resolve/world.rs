@@ -151,11 +151,11 @@ impl Parts {
     ) -> Result<Simulation, Failure> {
         if let Some(named) = &self.execution {
             let model = registry.execution_models().build(named, seed);
-            simulation = simulation.execution(model.map_err(Failure::new)?);
+            simulation = simulation.execution(model?);
         }
         if let Some(named) = &self.overheads {
             let overheads = registry.overhead_models().build(named, seed);
-            simulation = simulation.overheads(overheads.map_err(Failure::new)?);
+            simulation = simulation.overheads(overheads?);
         }
         Ok(simulation)
     }

@@ -47,8 +47,7 @@ pub(super) fn run(
         &experiment.simulation(0)?,
         experiment.pipeline(0)?,
         &mut workload,
-    )
-    .map_err(Failure::new)?;
+    )?;
     let mut walk = InOrder {
         stepper,
         round: Round::default(),
@@ -248,7 +247,7 @@ impl InOrder<'_> {
         }
         self.round.events.clear();
         loop {
-            match self.stepper.step().map_err(Failure::new)? {
+            match self.stepper.step()? {
                 Step::Decision(at) => {
                     let first = self.round.number == 0;
                     self.round.before = (!first).then_some(self.round.at);

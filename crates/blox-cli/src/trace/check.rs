@@ -26,7 +26,7 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
             }
         }
     };
-    let checked = check(&args.file.file, &options, args.limit, &mut each).map_err(Failure::new)?;
+    let checked = check(&args.file.file, &options, args.limit, &mut each)?;
     let count = checked.problem_count + too_large_count;
     let lines = checked.problems.iter().map(ToString::to_string);
     for line in lines.chain(too_large).take(args.limit) {

@@ -20,8 +20,8 @@ pub(super) fn run(args: &InfoArgs, terminal: &mut Terminal<'_>) -> Result<i32, F
         None => None,
     };
     let trace = args.file.open()?;
-    let mut jobs = trace.jobs().map_err(Failure::new)?;
-    let stats = Statistics::of(&mut jobs, trace.wall_clock_origin()).map_err(Failure::new)?;
+    let mut jobs = trace.jobs()?;
+    let stats = Statistics::of(&mut jobs, trace.wall_clock_origin())?;
     let text = match args.json {
         true => pretty_text(&Json {
             format: trace.format(),

@@ -18,9 +18,7 @@ use std::path::Path;
 pub(super) fn convert(args: &ConvertArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let out = args.out.target()?;
     let trace = args.file.open()?;
-    let make = || -> Result<Box<dyn Workload>, Failure> {
-        Ok(Box::new(trace.jobs().map_err(Failure::new)?))
-    };
+    let make = || -> Result<Box<dyn Workload>, Failure> { Ok(Box::new(trace.jobs()?)) };
     out.write(&make, terminal)
 }
 
@@ -28,7 +26,7 @@ pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i
     let out = args.out.target()?;
     let trace = args.file.open()?;
     let make = || -> Result<Box<dyn Workload>, Failure> {
-        let jobs = trace.jobs().map_err(Failure::new)?;
+        let jobs = trace.jobs()?;
         let mut jobs: Box<dyn Workload> = match args.window {
             Some(window) => Box::new(Window::new(jobs, window.0, window.1)),
             None => Box::new(jobs),
@@ -37,7 +35,7 @@ pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i
             jobs = Box::new(Thinned::new(jobs, p, args.seed));
         }
         if let Some(count) = args.count {
-            let chosen = choose(&mut jobs, count, args.seed).map_err(Failure::new)?;
+            let chosen = choose(&mut jobs, count, args.seed)?;
             let notices = jobs.notices().clone();
             jobs = Box::new(Jobs::new(chosen).with_notices(notices));
         }
