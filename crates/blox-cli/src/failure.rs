@@ -249,10 +249,8 @@ pub(super) fn wrong_value(option: &str, found: &str, why: &str) -> String {
 
 /// Returns the message and the family of an error of a value's type.
 pub(super) fn of_value(error: &(dyn std::error::Error + 'static)) -> Option<(String, Code)> {
-    fn of<E: Coded + 'static>(e: &(dyn std::error::Error + 'static)) -> Option<Code>
-    where
-        E: std::error::Error,
-    {
+    type Source = dyn std::error::Error + 'static;
+    fn of<E: Coded + std::error::Error + 'static>(e: &Source) -> Option<Code> {
         e.downcast_ref::<E>().map(Coded::code)
     }
     let code = of::<Expected>(error)

@@ -54,10 +54,10 @@ mod tests {
     #[test]
     fn results_are_in_order_and_the_first_error_counts() {
         let watches: Vec<Arc<Watch>> = (0..50).map(|_| Arc::default()).collect();
-        let squares = each(&watches, Some(3), |i, _| Ok(i * i)).unwrap();
+        let squares = each(&watches, NonZero::new(3), |i, _| Ok(i * i)).unwrap();
         assert_eq!(squares[7], Some(49));
         assert_eq!(squares.len(), 50);
-        let error = each(&watches, Some(1), |i, _| match i {
+        let error = each(&watches, NonZero::new(1), |i, _| match i {
             3 => Err(Failure::new("three")),
             i => Ok(i),
         });
