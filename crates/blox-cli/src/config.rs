@@ -305,8 +305,8 @@ const ONE_THING: [&[&str]; 5] = [
 /// Keys of paths in a configuration file, which are relative to its folder.
 const PATHS: [&str; 5] = ["trace", "throughputs", "data", "output-dir", "journal"];
 
-/// Merges the options of the command line with those of the configuration file. An option on the
-/// command line overrides its alternatives in the file.
+/// Merges the command line and the configuration file. An option on the command line overrides its
+/// alternatives in the file.
 fn merge(cli: Options) -> Result<Given, Failure> {
     serde_json::to_value(&cli).map_err(|e| Failure::new(format!("an option: {e}")))?;
     let path = cli.config.clone();

@@ -251,7 +251,7 @@ fn rounds(runs: &[&Run]) -> String {
     in_brackets(text, &others)
 }
 
-/// Appends parts in brackets, if there are any.
+/// Appends a list of parts in brackets. An empty list adds nothing.
 fn in_brackets(text: impl Into<String>, parts: &[String]) -> String {
     let text = text.into();
     match parts.is_empty() {

@@ -117,7 +117,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Any finite number.
+    /// A finite number.
     Number: "a finite number", |_| true;
     NotNegative: "a finite number that is not negative", |v| v >= 0.0;
     AboveZero: "a finite number above 0", |v| v > 0.0;
@@ -127,10 +127,10 @@ numbers! {
     Period: "a number of seconds above 0", |v| v > 0.0;
     /// Hours above 0.
     Hours: "a number of hours above 0", |v| v > 0.0;
-    /// Probability of an event that may be missing but is not certain.
+    /// Probability below 1.
     Risk: "a probability, at least 0 and below 1", |v| (0.0..1.0).contains(&v);
     Probability: "a probability, from 0 to 1", |v| (0.0..=1.0).contains(&v);
-    /// A part that leaves a rest.
+    /// Fraction above 0 and below 1.
     Share: "a part above 0 and below 1", |v| v > 0.0 && v < 1.0;
 }
 

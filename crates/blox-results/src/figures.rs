@@ -1,4 +1,4 @@
-//! Figures of simulations, as values: those of a run, comparisons of runs, and means over seeds.
+//! Figures of simulations as values: figures of a run, comparisons of runs, and means over seeds.
 
 use blox_sim::results::statistics::{Estimate, Paired};
 use blox_sim::results::{COLUMNS, Summary, WaitRow};
@@ -64,9 +64,8 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Returns the figures with those of the comparison to a baseline: `relative_avg_jct` is the
-    /// average job completion time as a multiple of the baseline's, and `paired` compares the jobs
-    /// one by one.
+    /// Returns the figures and the comparison to a baseline. `relative_avg_jct` is the average job
+    /// completion time as a multiple of the baseline's. `paired` compares the jobs one by one.
     pub fn compared(&self, base: &Figures<'_>) -> Fields {
         let mut fields = self.fields();
         let (own, of_base) = (self.summary, base.summary);
@@ -108,8 +107,8 @@ pub fn reasons(report: &Report, rejected: bool) -> BTreeMap<&str, u64> {
 }
 
 /// Turns rows of figures into rows of a table, and returns the columns. A figure with parts becomes
-/// columns `FIGURE_PART`, and one of a collector `COLLECTOR_FIGURE`. `compares` adds the columns of
-/// a comparison.
+/// columns `FIGURE_PART`. A figure of a collector becomes the column `COLLECTOR_FIGURE`. `compares`
+/// adds the columns of a comparison.
 pub fn columns(rows: &mut [Fields], compares: bool) -> Vec<String> {
     let mut head: Vec<String> = COLUMNS.iter().map(|c| c.name.to_owned()).collect();
     head.extend(["ended", "end_s"].map(str::to_owned));
@@ -203,7 +202,8 @@ pub struct Repeated<'a> {
 }
 
 impl<'a> Repeated<'a> {
-    /// Compares the runs with those of the baseline at the same seeds; `None` is the baseline.
+    /// Compares the runs with the baseline at the same seeds. Without `base`, the runs are the
+    /// baseline.
     pub fn of(runs: Vec<&'a SeedRun>, base: Option<&[&SeedRun]>) -> Self {
         let average = |run: &SeedRun| run.figures.get("avg_jct_s").and_then(Value::as_f64);
         let own = runs.clone();
@@ -243,8 +243,8 @@ impl<'a> Repeated<'a> {
         (pairs > 0).then(|| counted as f64 / pairs as f64)
     }
 
-    /// Returns the means by name, with half of their intervals as `NAME_ci95`: the figures of
-    /// `summary.json`, then those of the comparison.
+    /// Returns the means by name, with half of their intervals as `NAME_ci95`. The figures of
+    /// `summary.json` precede the comparison.
     pub fn fields(&self) -> Vec<(String, Value)> {
         let mut fields = vec![("seeds".to_owned(), json!(self.runs.len()))];
         let figures = COLUMNS.iter().filter(|c| c.name != "scheduler");

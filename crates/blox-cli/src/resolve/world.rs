@@ -43,7 +43,7 @@ impl World {
     }
 }
 
-/// Options of overheads, which replace those of every scheduler.
+/// Options of overheads, which replace the overheads of every scheduler.
 const CHARGES: [&str; 6] = [
     "overheads",
     "group-overheads-s",
