@@ -470,7 +470,7 @@ fn what_a_sweep_cannot_do_is_one_sentence() {
         ),
         (
             "sweep fifo --threads 0",
-            "--threads is `0`, expected at least 1",
+            "--threads is `0`, expected a whole number, at least 1",
         ),
         (
             "sweep fifo --loads 0..90000 --seeds 0..9",

@@ -172,7 +172,7 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "SCHEDULER")]
     pub baseline: Option<String>,
     /// Number of simultaneous simulations [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("at least 1"))]
+    #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("a whole number, at least 1"))]
     pub threads: Option<NonZeroUsize>,
     #[command(flatten)]
     pub options: Options,
@@ -196,7 +196,7 @@ pub(super) struct SweepArgs {
     #[arg(long, value_name = "OPTION=VALUE|VALUE")]
     pub vary: Vec<String>,
     /// Number of simultaneous simulations [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("at least 1"))]
+    #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("a whole number, at least 1"))]
     pub threads: Option<NonZeroUsize>,
     #[command(flatten)]
     pub options: Options,

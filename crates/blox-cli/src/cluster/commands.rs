@@ -54,11 +54,8 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         ClusterCommand::Submit(a) => submit(*a, terminal).await?,
         ClusterCommand::Queue(a) => {
             let jobs = client(&a.at).await?.list(None, a.all).await?;
-            if a.json {
-                print(terminal, &Value::Array(jobs.iter().map(job_json).collect()))?;
-            } else {
-                write!(terminal.out, "{}", queue(&jobs).text(terminal.form))?;
-            }
+            let lines = a.json.then(|| jobs.iter().map(job_json).collect());
+            list(lines, queue(&jobs), terminal)?;
         }
         ClusterCommand::Cancel(a) => {
             let known = &mut client(&a.at).await?;
@@ -77,14 +74,8 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         ClusterCommand::Requeue(a) => change(a, pb::Verb::Requeue, terminal).await?,
         ClusterCommand::Nodes(a) => {
             let nodes = client(&a.at).await?.nodes().await?;
-            if a.json {
-                print(
-                    terminal,
-                    &Value::Array(nodes.iter().map(node_json).collect()),
-                )?;
-            } else {
-                write!(terminal.out, "{}", node_table(&nodes).text(terminal.form))?;
-            }
+            let lines = a.json.then(|| nodes.iter().map(node_json).collect());
+            list(lines, node_table(&nodes), terminal)?;
         }
         ClusterCommand::Drain(a) => {
             let evict_after = a.evict_after.map(|after| Seconds::new(after.0));
@@ -102,22 +93,16 @@ async fn answer(command: ClusterCommand, terminal: &mut Terminal<'_>) -> Result<
         }
         ClusterCommand::Logs(a) => logs(a, terminal).await?,
         ClusterCommand::Why(a) => {
-            let job = one(&a).await?;
-            match a.json {
-                true => print(
-                    terminal,
-                    &json!({"job": job.job, "phase": job.phase, "reason": job.reason}),
-                )?,
-                false if job.reason.is_empty() => {
-                    writeln!(terminal.out, "job {} is {}", job.job, job.phase)?;
-                }
-                false => writeln!(
-                    terminal.out,
-                    "job {} is {}: {}",
-                    job.job,
-                    job.phase,
-                    plain(&job.reason)
-                )?,
+            let j = one(&a).await?;
+            if a.json {
+                let why = json!({"job": j.job, "phase": j.phase, "reason": j.reason});
+                print(terminal, &why)?;
+            } else {
+                let (before, why) = match j.reason.is_empty() {
+                    true => ("", String::new()),
+                    false => (": ", plain(&j.reason)),
+                };
+                writeln!(terminal.out, "job {} is {}{before}{why}", j.job, j.phase)?;
             }
         }
         ClusterCommand::Show(a) => {
@@ -150,6 +135,18 @@ async fn one(a: &JobArgs) -> Result<pb::JobLine, Failure> {
 async fn change(a: JobArgs, verb: pb::Verb, terminal: &mut Terminal<'_>) -> Result<(), Failure> {
     client(&a.at).await?.change(a.job, verb).await?;
     confirm(a.json, &json!({"job": a.job}), terminal)
+}
+
+/// Prints lines of JSON as a list, or the table.
+fn list(
+    lines: Option<Vec<Value>>,
+    table: Grid,
+    terminal: &mut Terminal<'_>,
+) -> Result<(), Failure> {
+    match lines {
+        Some(lines) => print(terminal, &Value::Array(lines)),
+        None => terminal.print(&table.text(terminal.form)),
+    }
 }
 
 /// Prints what was changed, if JSON is requested.
