@@ -568,6 +568,12 @@ impl Options {
         all
     }
 
+    /// Returns the format of standard output.
+    pub fn output(&self) -> OutputFormat {
+        let json = self.json.then_some(OutputFormat::Json);
+        self.output_format.or(json).unwrap_or(OutputFormat::Table)
+    }
+
     /// Returns the options with these values.
     pub fn of(given: Map<String, Value>) -> Result<Self, serde_json::Error> {
         serde_json::from_value(Value::Object(given))

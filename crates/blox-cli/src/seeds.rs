@@ -57,7 +57,7 @@ pub(super) fn compare(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let start = now();
-    let format = OutputFormat::of(&given.options);
+    let format = given.options.output();
     if let Some(name) = given.first_of(&[
         "output-dir",
         "rounds",

@@ -1,6 +1,5 @@
 //! Output formats.
 
-use super::super::args::Options;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +14,6 @@ pub(crate) enum OutputFormat {
 }
 
 impl OutputFormat {
-    pub fn of(o: &Options) -> Self {
-        let json = o.json.then_some(OutputFormat::Json);
-        o.output_format.or(json).unwrap_or(OutputFormat::Table)
-    }
-
     /// Returns true for machine-readable formats; notices then go to standard error.
     pub fn is_data(self) -> bool {
         matches!(self, OutputFormat::Csv | OutputFormat::Json)

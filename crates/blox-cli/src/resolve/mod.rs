@@ -115,7 +115,7 @@ impl<'r> Experiment<'r> {
     ) -> Result<Self, Failure> {
         let contestants = contestant::contestants(&given.schedulers)?;
         let baseline = contestant::baseline(&given, &contestants)?;
-        let format = OutputFormat::of(&given.options);
+        let format = given.options.output();
         jobs::complete(&mut given.options, registry);
         let o = &given.options;
         let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());

@@ -35,7 +35,7 @@ pub(super) fn sweep(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let start = now();
-    let format = OutputFormat::of(&given.options);
+    let format = given.options.output();
     let plan = Plan::of(given, registry)?;
     let store = match &plan.base.output_dir {
         Some(dir) => Some(Store::open(dir, &plan, args)?),
