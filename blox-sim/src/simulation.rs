@@ -17,8 +17,10 @@ use blox_core::journal::Journal;
 use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
-    ClusterSpec, Event, JobId, MetricCollector, NodeAction, Phase, Pipeline, Scheduler, State, Time,
+    ClusterSpec, Event, JobId, MetricCollector, NodeAction, Outcome, Phase, Pipeline, Scheduler,
+    State, Time,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A simulation: a cluster, and the components of the simulated world.
@@ -118,6 +120,28 @@ impl Report {
             end,
             collected: Collected::default(),
         }
+    }
+
+    /// Returns the number of measured jobs that the scheduler ended before all work was done. They
+    /// count as completed.
+    pub fn ended_early(&self) -> u64 {
+        let early = |j: &&JobResult| j.measured && j.outcome == Some(Outcome::Terminated);
+        self.jobs.iter().filter(early).count() as u64
+    }
+
+    /// Counts the reasons of measured jobs that were rejected, or had not ended. For reasons of the
+    /// kind `other`, the text of the policy is used.
+    pub fn reasons(&self, rejected: bool) -> BTreeMap<&str, u64> {
+        let mut counts = BTreeMap::new();
+        for job in self.jobs.iter().filter(|j| j.measured) {
+            if job.outcome.is_some() == rejected
+                && let Some(kind) = job.reason_kind
+            {
+                let own = job.reason.as_deref().filter(|_| kind == "other");
+                *counts.entry(own.unwrap_or(kind)).or_insert(0) += 1;
+            }
+        }
+        counts
     }
 }
 

@@ -3,10 +3,8 @@
 use super::grid::{number_of, whole};
 use super::resolve::Experiment;
 use super::value::Written;
-use blox_core::Outcome;
 use blox_core::registry::ComponentSpec;
 use blox_sim::Report;
-use blox_sim::results::JobResult;
 use blox_sim::workload::{NoticeKind, Notices};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -37,7 +35,6 @@ struct IdleActions {
 
 impl Lost {
     pub fn of(report: &Report, notices: &Notices) -> Self {
-        let early = |j: &&JobResult| j.measured && j.outcome == Some(Outcome::Terminated);
         let first = report.stale_action.as_ref();
         Lost {
             input: of_input(notices),
@@ -48,7 +45,7 @@ impl Lost {
                     None => format!("`{}`", action.name()),
                 }),
             },
-            ended_early: report.jobs.iter().filter(early).count() as u64,
+            ended_early: report.ended_early(),
             resized: report.resized,
         }
     }

@@ -6,7 +6,6 @@ use super::resolve::Experiment;
 use super::result::Run;
 use super::value::Measured;
 use blox_core::{JobId, Time};
-use blox_results::reasons;
 use blox_sim::results::statistics::Paired;
 use blox_sim::results::{Fairness, MissCauses, Summary};
 use blox_sim::{Ended, Measure};
@@ -387,7 +386,7 @@ pub(super) fn cut_short(how: Ended, at: Time) -> Option<String> {
 fn leftovers(run: &Run) -> Option<String> {
     let s = &run.report.summary;
     let counted = |rejected: bool| -> Vec<String> {
-        let reasons = reasons(&run.report, rejected).into_iter();
+        let reasons = run.report.reasons(rejected).into_iter();
         reasons
             .map(|(kind, n)| format!("{kind}: {}", whole(n)))
             .collect()

@@ -50,8 +50,8 @@ impl<'a> Figures<'a> {
             summary: &report.summary,
             ended: ended(report.ended),
             end_s: report.end.secs(),
-            rejected_reasons: reasons(report, true),
-            unfinished_reasons: reasons(report, false),
+            rejected_reasons: report.reasons(true),
+            unfinished_reasons: report.reasons(false),
             report,
         }
     }
@@ -89,21 +89,6 @@ pub fn ended(ended: Ended) -> &'static str {
         Ended::InVain => "in vain",
         Ended::Interrupted => "interrupted",
     }
-}
-
-/// Counts reasons of measured jobs that were rejected, or had not ended. For reasons of the kind
-/// `other`, the text of the policy is used.
-pub fn reasons(report: &Report, rejected: bool) -> BTreeMap<&str, u64> {
-    let mut counts = BTreeMap::new();
-    for job in report.jobs.iter().filter(|j| j.measured) {
-        if job.outcome.is_some() == rejected
-            && let Some(kind) = job.reason_kind
-        {
-            let own = job.reason.as_deref().filter(|_| kind == "other");
-            *counts.entry(own.unwrap_or(kind)).or_insert(0) += 1;
-        }
-    }
-    counts
 }
 
 /// Turns rows of figures into rows of a table, and returns the columns. A figure with parts becomes

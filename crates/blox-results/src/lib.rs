@@ -35,7 +35,7 @@ pub use error::FolderError;
 pub use fairness::finish_time_fairness;
 pub use figures::{
     CONFIDENCE, Collected, Fields, Figures, Repeated, SeedRun, collected_columns, columns, ended,
-    estimate, reasons,
+    estimate,
 };
 pub use folder::Folder;
 pub use pictures::{AVERAGES, GANTT, Picture, SUMMARIES, pictures};
