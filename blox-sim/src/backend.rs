@@ -586,6 +586,7 @@ impl<'w> Simulator<'w> {
     }
 
     /// Returns whether every measured job was submitted and has ended.
+    #[inline]
     fn is_done(&mut self, view: View<'_>) -> bool {
         let all_in = match &self.next_job {
             None => self.exhausted,

@@ -42,6 +42,7 @@ impl Faults {
     }
 
     /// Returns the running time of a launch until its crash.
+    #[inline]
     pub(crate) fn job_runs(&self, job: JobId, attempt: u32) -> Option<Seconds> {
         self.job_mtbf
             .map(|mean| exponential(mean, self.draw(3, job.0, attempt)))

@@ -41,6 +41,7 @@ impl Measure {
     }
 
     /// Returns whether a job is measured.
+    #[inline]
     pub fn includes(&self, job: JobId, submit: Time) -> bool {
         match self {
             Measure::All => true,
@@ -51,6 +52,7 @@ impl Measure {
     }
 
     /// Returns the largest selected number; `None` without numbers.
+    #[inline]
     pub fn last(&self) -> Option<u32> {
         match self {
             Measure::Ids(_, b) => Some(*b),
@@ -60,6 +62,7 @@ impl Measure {
     }
 
     /// Returns whether all measured jobs precede this one.
+    #[inline]
     pub(crate) fn is_past(&self, job: JobId, submit: Time) -> bool {
         match self {
             Measure::All => false,
