@@ -32,7 +32,7 @@ struct Gang {
     sessions: [u64; 2],
     /// The job's reported progress and metrics.
     said: Said,
-    /// Whether the next decision stops the job.
+    /// True if decisions stop the job.
     preempts: bool,
     outcome: Option<Outcome>,
 }
