@@ -19,7 +19,7 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// Returns the hash so far: 16 hexadecimal digits.
     pub fn value(&self) -> String {
-        let digest = self.hash.clone().finalize();
+        let digest = self.hash.finalize();
         digest[..8].iter().map(|b| format!("{b:02x}")).collect()
     }
 
