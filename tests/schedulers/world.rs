@@ -425,7 +425,7 @@ fn wrong_workloads_are_one_sentence() {
         ),
         (
             "--workload steady --load nan",
-            "--load is `NaN`, expected a number",
+            "--load is `nan`, expected a finite number",
         ),
         (
             "--workload steady",
