@@ -231,18 +231,12 @@ impl Launches {
             attempt: id.attempt,
             secs: ran.secs(),
         }));
-        let completes = |e: &Event| {
-            matches!(
-                e,
-                Event::Ended {
-                    outcome: How::Completed,
-                    ..
-                }
-            )
-        };
-        let done = match event.as_ref().is_some_and(completes) {
-            true => self.said(id).progress.map(|p| p.done),
-            false => None,
+        let done = match event {
+            Some(Event::Ended {
+                outcome: How::Completed,
+                ..
+            }) => self.said(id).progress.map(|p| p.done),
+            _ => None,
         };
         out.events.extend(event);
         self.note(out, Record::Closed { id, failed, done });
