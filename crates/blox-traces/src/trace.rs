@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub struct Trace {
     source: Source,
     reader: Reader,
-    told: bool,
+    detected: bool,
     scan: Scan,
     /// The sorted jobs, if the first lines are out of order.
     bound: Option<Arc<Vec<JobSpec>>>,
@@ -75,11 +75,15 @@ impl Trace {
     }
 
     fn of(source: Source, options: &ReadOptions) -> Result<Self, WorkloadError> {
-        let (reader, told) = Reader::of(&source, options)?;
-        Self::read(source, reader, told)
+        let (reader, detected) = Reader::of(&source, options)?;
+        Self::read(source, reader, detected)
     }
 
-    pub(super) fn read(source: Source, reader: Reader, told: bool) -> Result<Self, WorkloadError> {
+    pub(super) fn read(
+        source: Source,
+        reader: Reader,
+        detected: bool,
+    ) -> Result<Self, WorkloadError> {
         let (mut first, mut in_order) = (Some(Vec::<JobSpec>::new()), true);
         let scan = scan(&source, &reader, &mut Err, &mut |job, _| {
             if let Some(jobs) = &mut first {
@@ -98,7 +102,7 @@ impl Trace {
         Ok(Trace {
             source,
             reader,
-            told,
+            detected,
             scan,
             bound,
         })
@@ -169,8 +173,8 @@ impl Trace {
     }
 
     /// Returns whether the format was detected from the file.
-    pub fn format_was_told(&self) -> bool {
-        self.told
+    pub fn format_is_detected(&self) -> bool {
+        self.detected
     }
 
     /// Returns the time origin of the jobs in local time, in seconds since 1970, if the format has

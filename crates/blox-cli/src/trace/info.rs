@@ -50,7 +50,7 @@ fn render(
 ) -> String {
     let mut about = About::default();
     about.say("trace", args.file.file.display().to_string());
-    let detected = match trace.format_was_told() {
+    let detected = match trace.format_is_detected() {
         true => ", detected from the file",
         false => "",
     };
