@@ -555,17 +555,25 @@ pub(super) struct Options {
     pub config: Option<PathBuf>,
 }
 impl Options {
-    /// Returns the given options by their long names, without `config`.
+    /// Returns the given options by their long names, without `config`. A value that is not Unicode
+    /// leaves none; [`Self::written`] returns the error.
     pub fn given(&self) -> Map<String, Value> {
-        let Ok(Value::Object(mut all)) = serde_json::to_value(self) else {
-            return Map::new();
+        self.written().unwrap_or_default()
+    }
+
+    /// Returns the given options by their long names, without `config`. A value that is not Unicode
+    /// is an error.
+    pub fn written(&self) -> Result<Map<String, Value>, serde_json::Error> {
+        let mut all = match serde_json::to_value(self)? {
+            Value::Object(all) => all,
+            _ => Map::new(),
         };
         all.retain(|_, value| match value {
             Value::Null | Value::Bool(false) => false,
             Value::Object(vary) => !vary.is_empty(),
             _ => true,
         });
-        all
+        Ok(all)
     }
 
     /// Returns the format of standard output.

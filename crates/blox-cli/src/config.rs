@@ -308,9 +308,9 @@ const PATHS: [&str; 5] = ["trace", "throughputs", "data", "output-dir", "journal
 /// Merges the command line and the configuration file. An option on the command line overrides its
 /// alternatives in the file.
 fn merge(cli: Options) -> Result<Given, Failure> {
-    serde_json::to_value(&cli).map_err(|e| Failure::new(format!("an option: {e}")))?;
     let path = cli.config.clone();
-    let given = cli.given();
+    let given = cli.written();
+    let given = given.map_err(|e| Failure::new(format!("an option: {e}")))?;
     let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
     let varied = |all: &Map<String, Value>| match all.get("vary") {
         Some(Value::Object(vary)) => vary.clone(),

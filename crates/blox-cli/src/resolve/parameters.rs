@@ -1,8 +1,7 @@
 //! Options that set parameters of workloads.
 
-use super::super::args::Options;
 use blox_core::registry::ParamDoc;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Options that set the parameter of a workload with the same name.
 pub(super) const OPTIONS: [&str; 11] = [
@@ -27,11 +26,12 @@ pub(super) fn option_of(param: &ParamDoc) -> Option<&'static str> {
     param.option().or_else(by_name)
 }
 
-/// Returns the value of an option for a parameter; whole numbers have no decimal point.
-pub(super) fn value(o: &Options, option: &str) -> Option<Value> {
-    let value = o.given().remove(option)?;
+/// Returns the value of an option for a parameter, from the given options; whole numbers have no
+/// decimal point.
+pub(super) fn value(given: &Map<String, Value>, option: &str) -> Option<Value> {
+    let value = given.get(option)?;
     Some(match value.as_f64() {
         Some(v) if v.fract() == 0.0 && v.abs() < 9e15 => (v as i64).into(),
-        _ => value,
+        _ => value.clone(),
     })
 }

@@ -196,7 +196,8 @@ pub(super) fn built<T: Seeded>(
     seed: u64,
     option: impl Fn(&ParamDoc) -> Option<&'static str>,
 ) -> Result<(ComponentSpec, T), Failure> {
-    let whole = shelf.filled(&part, |p| value(&given.options, option(p)?));
+    let options = given.options.given();
+    let whole = shelf.filled(&part, |p| value(&options, option(p)?));
     let error = match shelf.build(&whole, seed) {
         Ok(built) => return Ok((whole, built)),
         Err(error) => error,
