@@ -9,11 +9,12 @@ use std::path::Path;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 15] = [
+const CRATES: [(&str, &[&str]); 16] = [
     ("blox-core", &[]),
     ("crates/blox-learn", &[]),
     ("crates/blox-plot", &[]),
     ("crates/blox-solve", &[]),
+    ("crates/blox-microlp", &["solve"]),
     ("crates/blox-perf", &["core", "solve"]),
     ("blox-cluster", &["core", "perf"]),
     ("blox-policies", &["core", "perf", "solve"]),
@@ -23,13 +24,16 @@ const CRATES: [(&str, &[&str]); 15] = [
     ("crates/blox-results", &["plot", "sim"]),
     (
         "examples/schedulers",
-        &["core", "learn", "perf", "policies", "sim", "traces"],
+        &[
+            "core", "learn", "microlp", "perf", "policies", "sim", "traces",
+        ],
     ),
     (
         "crates/blox-released",
         &[
             "core",
             "learn",
+            "microlp",
             "perf",
             "plot",
             "policies",

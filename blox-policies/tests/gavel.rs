@@ -8,7 +8,7 @@ use blox_policies::scheduling::gavel::shares::{
 use blox_policies::scheduling::gavel::{
     Allocation, AnyShares, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
 };
-use blox_solve::{Auto, Program, SolveError, Solver, Var};
+use blox_solve::{InteriorPoint, Program, SolveError, Solver, Var};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -341,7 +341,7 @@ fn finish_time_fairness_reaches_its_least_rho() {
             row.push((least, -1.0));
             p.at_least(row, 0.0);
         }
-        let met = Auto::default().solve(&p).unwrap().objective;
+        let met = InteriorPoint::default().solve(&p).unwrap().objective;
         assert!(met < 1.0, "seed {seed}: {rho} is not the least: {met}");
     }
 }
@@ -378,7 +378,7 @@ fn slack(instance: &Instance, allocation: &Allocation) -> f64 {
         row.push((rises, -now));
         p.at_least(row, now * (1.0 - 1e-6));
     }
-    Auto::default().solve(&p).unwrap().objective
+    InteriorPoint::default().solve(&p).unwrap().objective
 }
 
 #[test]

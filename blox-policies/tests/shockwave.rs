@@ -1,8 +1,9 @@
 //! Compares Shockwave's market with the program in the paper, which has a variable for every job
 //! and round and is solved by branch and bound.
 
+use blox_microlp::BranchAndBound;
 use blox_policies::scheduling::shockwave::{Bidder, Market};
-use blox_solve::{BranchAndBound, Program, Solver, Var};
+use blox_solve::{Program, Solver, Var};
 
 struct Draw(u64);
 

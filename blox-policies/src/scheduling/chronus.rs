@@ -5,21 +5,29 @@ use blox_core::{
     AdmissionDecisions, AdmissionPolicy, JobId, JobQueue, JobRef, Policy, Request,
     SchedulingPolicy, Seconds, ServiceClass, Validity, View,
 };
-use blox_solve::{BranchAndBound, Program, Solver, Var};
+use blox_solve::{Program, Solver, Var};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
 
 /// Choice among new jobs with deadlines that arrive together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub enum LeaseChoice {
     /// Considers jobs one by one, wide jobs first. Each gets the latest leases that are left.
     #[default]
     Greedy,
-    /// Accepts as many jobs as fit together, by a mixed-integer program with a limit on search
-    /// nodes. If the search finds nothing, it falls back to `Greedy`.
-    Optimal {
-        /// Maximum number of branch-and-bound nodes.
-        nodes: u64,
-    },
+    /// Accepts as many jobs as fit together, by a program of whole numbers for this solver. If the
+    /// solver finds nothing within its limit, it falls back to `Greedy`.
+    Optimal(Arc<dyn Solver + Send + Sync>),
+}
+
+impl fmt::Debug for LeaseChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LeaseChoice::Greedy => "Greedy",
+            LeaseChoice::Optimal(_) => "Optimal",
+        })
+    }
 }
 
 /// Leases for jobs with deadlines; best-effort jobs use the rest (Chronus, SoCC 2021).
@@ -160,11 +168,10 @@ impl Chronus {
 
     /// Returns as many jobs as fit, with their leases.
     fn choose(
-        &self,
         wishes: &[Wish],
         first: u64,
         left: &[i64],
-        nodes: u64,
+        solver: &dyn Solver,
     ) -> Option<Vec<(Wish, Vec<u64>)>> {
         let mut program = Program::maximise();
         let mut in_lease: Vec<Vec<(Var, f64)>> = vec![Vec::new(); left.len()];
@@ -189,7 +196,6 @@ impl Chronus {
                 program.at_most(row, (*left).max(0) as f64);
             }
         }
-        let solver = BranchAndBound { limit: Some(nodes) };
         let solution = solver.solve(&program).ok()?;
         let chosen = jobs.into_iter().filter(|(_, s, _)| solution[*s] == 1.0);
         let plans = chosen.map(|(wish, _, leases)| {
@@ -266,9 +272,9 @@ impl AdmissionPolicy for Chronus {
             .collect();
         let until = wishes.iter().map(|w| w.until).max().unwrap_or(first);
         let mut left = self.left_over(memory, view, first, until);
-        let chosen = match self.choice {
-            LeaseChoice::Optimal { nodes } if wishes.len() > 1 => {
-                self.choose(&wishes, first, &left, nodes)
+        let chosen = match &self.choice {
+            LeaseChoice::Optimal(solver) if wishes.len() > 1 => {
+                Self::choose(&wishes, first, &left, &**solver)
             }
             _ => None,
         };
@@ -369,7 +375,8 @@ mod tests {
     fn the_program_takes_two_narrow_jobs_where_greed_takes_a_wide_one() {
         let chronus = Chronus::new(Seconds::new(240.0));
         let mut wishes = [wish(0, 4, 1, 1), wish(1, 2, 1, 1), wish(2, 2, 1, 1)];
-        let plans = chronus.choose(&wishes, 0, &[4], 1000).unwrap();
+        let solver = blox_microlp::BranchAndBound { limit: Some(1000) };
+        let plans = Chronus::choose(&wishes, 0, &[4], &solver).unwrap();
         let chosen: Vec<_> = plans.iter().map(|(w, _)| w.job.0).collect();
         assert_eq!(chosen, [1, 2]);
         let mut leases = Leases::default();

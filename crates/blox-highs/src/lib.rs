@@ -147,7 +147,8 @@ impl Highs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_solve::{Auto, Var, solve_with_tie_break};
+    use blox_microlp::BranchAndBound;
+    use blox_solve::{Var, solve_with_tie_break};
 
     #[test]
     fn a_linear_program() {
@@ -203,7 +204,7 @@ mod tests {
                 let row: Vec<_> = vars.iter().map(|job| (job[k], 1.0)).collect();
                 p.at_most(&row, 1.0 + (k % 2) as f64);
             }
-            let (ours, highs) = (Auto::default(), Highs::default());
+            let (ours, highs) = (BranchAndBound::default(), Highs::default());
             let (a, b) = (ours.solve(&p).unwrap(), highs.solve(&p).unwrap());
             assert!((a.objective - b.objective).abs() < 1e-6, "{a:?} {b:?}");
             let a = solve_with_tie_break(&ours, &p).unwrap();

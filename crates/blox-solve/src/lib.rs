@@ -2,9 +2,8 @@
 //! optimisation.
 //!
 //! The crate does not depend on jobs or clusters. A [`Program`] is built from variables and rows,
-//! and a [`Solver`] solves it. [`Auto`] uses the interior-point method of `clarabel` for linear
-//! programs, and branch and bound of `microlp` for programs with integers. Both are pure Rust, use
-//! one thread, and make no decision by a clock.
+//! and a [`Solver`] solves it. [`InteriorPoint`] is the solver for programs without integers. It is
+//! pure Rust, uses one thread, and makes no decision by a clock.
 //!
 //! **Unique results.** An optimum need not be unique. [`Solver::solve`] returns the solver's own
 //! choice. It is the same on every run, but may differ for another solver or version.
@@ -13,28 +12,29 @@
 //! `3`, ... in order of the variables. Solutions in whole numbers can tie in this sum, too. The
 //! solver then chooses among them.
 //!
-//! **Other solvers** implement [`Solver`]. `blox-highs`, beside the workspace, does so with HiGHS.
+//! **Other solvers** implement [`Solver`]. For programs with integers, `blox-microlp` does so with
+//! branch and bound of `microlp`, and `blox-highs`, beside the workspace, with HiGHS.
 //!
 //! **Limits** count work instead of seconds: nodes of the branch and bound, or iterations of the
 //! interior-point method. The result under a limit is therefore the same on every machine. A solver
 //! without such a count has no limit.
 //!
 //! ```
-//! use blox_solve::{Auto, Program, Solver};
+//! use blox_solve::{InteriorPoint, Program, Solver};
 //! let mut p = Program::maximise();
 //! let x = p.real(1.0, 0.0, f64::INFINITY);
-//! let y = p.integer(2.0, 0, 3);
+//! let y = p.real(2.0, 0.0, 3.0);
 //! p.at_most(&[(x, 1.0), (y, 1.0)], 4.5);
-//! let solution = Auto::default().solve(&p)?;
+//! let solution = InteriorPoint::default().solve(&p)?;
 //! assert!((solution.objective - 7.5).abs() < 1e-6);
-//! assert_eq!(solution[y], 3.0);
+//! assert!((solution[y] - 3.0).abs() < 1e-6);
 //! # Ok::<(), blox_solve::SolveError>(())
 //! ```
 //!
 //! | Task | Start with |
 //! |---|---|
 //! | Write a linear or mixed-integer program | [`Program`] |
-//! | Solve it | [`Auto`], [`Solver::solve`] |
+//! | Solve it | [`InteriorPoint`], [`Solver::solve`] |
 //! | Get a result that does not depend on the solver | [`solve_with_tie_break`], [`solve_nearest`] |
 //! | Connect another solver | [`Solver`] |
 //! | Choose one alternative for each group under capacities | [`Choices`] |
@@ -44,8 +44,6 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "microlp")]
-mod branch_and_bound;
 mod choices;
 mod concave;
 #[cfg(feature = "clarabel")]
@@ -55,8 +53,6 @@ mod matching;
 mod program;
 mod self_dual;
 
-#[cfg(feature = "microlp")]
-pub use branch_and_bound::BranchAndBound;
 pub use choices::{Alternative, Choices, Chosen};
 pub use concave::{Concave, Units, User};
 #[cfg(feature = "clarabel")]
@@ -124,9 +120,9 @@ pub enum SolveError {
 /// Solves programs.
 ///
 /// ```
-/// use blox_solve::{Auto, Program, Solution, SolveError, Solver};
+/// use blox_solve::{InteriorPoint, Program, Solution, SolveError, Solver};
 ///
-/// /// The default solver, for programs of limited size.
+/// /// The interior-point method, for programs of limited size.
 /// struct Small(usize);
 ///
 /// impl Solver for Small {
@@ -135,7 +131,7 @@ pub enum SolveError {
 ///             let why = format!("it has more than {} variables", self.0);
 ///             return Err(SolveError::Unsuited { solver: "small", why });
 ///         }
-///         Auto::default().solve(program)
+///         InteriorPoint::default().solve(program)
 ///     }
 /// }
 ///
@@ -151,38 +147,6 @@ pub trait Solver {
     /// # Errors
     /// Fails if there is no solution or the solver cannot find one.
     fn solve(&self, program: &Program) -> Result<Solution, SolveError>;
-}
-
-/// Default solver: interior point for linear programs, branch and bound for others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Auto {
-    /// Maximum number of branch-and-bound nodes or interior-point iterations. `None` for the
-    /// solvers' own limits.
-    pub limit: Option<u64>,
-}
-
-impl Solver for Auto {
-    fn solve(&self, program: &Program) -> Result<Solution, SolveError> {
-        #[cfg(feature = "clarabel")]
-        if !program.has_integers() {
-            let limit = self.limit.map(|l| u32::try_from(l).unwrap_or(u32::MAX));
-            return InteriorPoint { limit }.solve(program);
-        }
-        #[cfg(feature = "microlp")]
-        return BranchAndBound { limit: self.limit }.solve(program);
-        #[cfg(not(feature = "microlp"))]
-        Err(SolveError::Unsuited {
-            solver: "this build",
-            why: format!(
-                "it is {} and no such solver is compiled in",
-                if program.has_integers() {
-                    "mixed-integer"
-                } else {
-                    "linear"
-                }
-            ),
-        })
-    }
 }
 
 /// Returns the solution nearest to given values, among all solutions that are optimal within
@@ -245,7 +209,7 @@ pub fn solve_with_tie_break(
     }
 }
 
-#[cfg(all(test, feature = "clarabel", feature = "microlp"))]
+#[cfg(all(test, feature = "clarabel"))]
 mod tests {
     use super::*;
 
@@ -253,65 +217,20 @@ mod tests {
         (a - b).abs() <= 1e-6 * b.abs().max(1.0)
     }
 
-    /// min 2x + 3y with x + y >= 4, x - y = 1, x <= 9.
-    fn linear() -> (Program, Var, Var) {
+    #[test]
+    fn unsolvable_program_is_an_error() {
+        let solver = InteriorPoint::default();
         let mut p = Program::minimise();
-        let x = p.real(2.0, 0.0, 9.0);
-        let y = p.real(3.0, 0.0, f64::INFINITY);
-        p.at_least(&[(x, 1.0), (y, 1.0)], 4.0);
-        p.equal(&[(x, 1.0), (y, -1.0)], 1.0);
-        (p, x, y)
-    }
-
-    #[test]
-    fn both_solvers_agree_on_a_linear_program() {
-        let (p, x, y) = linear();
-        let solvers: [&dyn Solver; 3] = [
-            &InteriorPoint::default(),
-            &BranchAndBound::default(),
-            &Auto::default(),
-        ];
-        for solver in solvers {
-            let s = solver.solve(&p).unwrap();
-            assert!(s.proven && close(s.objective, 9.5), "{s:?}");
-            assert!(close(s[x], 2.5) && close(s[y], 1.5), "{s:?}");
-        }
-    }
-
-    #[test]
-    fn a_knapsack_is_solved_in_whole_numbers() {
-        let mut p = Program::maximise();
-        let weights = [3.0, 4.0, 5.0, 9.0];
-        let values = [3.0, 4.0, 4.0, 10.0];
-        let vars: Vec<Var> = values.iter().map(|v| p.binary(*v)).collect();
-        let row: Vec<_> = vars.iter().copied().zip(weights).collect();
-        p.at_most(&row, 13.0);
-        let s = Auto::default().solve(&p).unwrap();
-        assert!(close(s.objective, 14.0));
-        assert_eq!(s.values, [0.0, 1.0, 0.0, 1.0]);
-    }
-
-    #[test]
-    fn what_cannot_be_solved_is_said() {
-        for integers in [false, true] {
-            let mut p = Program::minimise();
-            let x = if integers {
-                p.integer(1.0, 0, 9)
-            } else {
-                p.real(1.0, 0.0, 9.0)
-            };
-            p.at_least(&[(x, 1.0)], 10.0);
-            assert_eq!(Auto::default().solve(&p), Err(SolveError::Infeasible));
-        }
+        let x = p.real(1.0, 0.0, 9.0);
+        p.at_least(&[(x, 1.0)], 10.0);
+        assert_eq!(solver.solve(&p), Err(SolveError::Infeasible));
         let mut p = Program::maximise();
         p.real(1.0, 0.0, f64::INFINITY);
-        assert_eq!(Auto::default().solve(&p), Err(SolveError::Unbounded));
+        assert_eq!(solver.solve(&p), Err(SolveError::Unbounded));
         let mut p = Program::maximise();
         p.integer(1.0, 0, 5);
-        assert!(matches!(
-            InteriorPoint::default().solve(&p),
-            Err(SolveError::Unsuited { .. })
-        ));
+        let refused = solver.solve(&p);
+        assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
     }
 
     #[test]
@@ -337,36 +256,24 @@ mod tests {
         let y = p.real(4.0, 0.0, f64::INFINITY);
         let mean = p.real(0.0, 3.0, 3.0);
         p.geometric_mean_at_least(x, y, mean);
-        let s = Auto::default().solve(&p).unwrap();
+        let s = InteriorPoint::default().solve(&p).unwrap();
         assert!(
             close(s.objective, 12.0) && (s[x] - 6.0).abs() < 1e-4,
             "{s:?}"
         );
-        for solver in [&BranchAndBound::default() as &dyn Solver, &SelfDual] {
-            let refused = solver.solve(&p);
-            assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
-        }
+        let refused = SelfDual.solve(&p);
+        assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
     }
 
     #[test]
-    fn the_tie_break_depends_on_the_program_alone() {
+    fn tie_break_depends_on_the_program_alone() {
         // One unit for three equal variables: the last one gets the rest.
         let mut p = Program::maximise();
         let vars = [0; 3].map(|_| p.real(1.0, 0.0, 0.4));
         p.at_most(&vars.map(|v| (v, 1.0)), 1.0);
-        for solver in [
-            &InteriorPoint::default() as &dyn Solver,
-            &BranchAndBound::default(),
-        ] {
-            let s = solve_with_tie_break(solver, &p).unwrap();
-            for (value, expected) in s.values.iter().zip([0.4, 0.4, 0.2]) {
-                assert!((value - expected).abs() < 1e-5, "{s:?}");
-            }
+        let s = solve_with_tie_break(&InteriorPoint::default(), &p).unwrap();
+        for (value, expected) in s.values.iter().zip([0.4, 0.4, 0.2]) {
+            assert!((value - expected).abs() < 1e-5, "{s:?}");
         }
-        let mut p = Program::maximise();
-        let vars = [0; 3].map(|_| p.binary(1.0));
-        p.at_most(&vars.map(|v| (v, 1.0)), 2.0);
-        let s = solve_with_tie_break(&Auto::default(), &p).unwrap();
-        assert_eq!(s.values, [1.0, 1.0, 0.0]);
     }
 }

@@ -1,7 +1,6 @@
 use crate::ONCE;
 use crate::registry::params::{default, only_with, param, seconds};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::LocalSearch,
@@ -30,7 +29,7 @@ const NODES: ParamDoc = param(
 ///
 /// **Parameters** (command line): `lease_s`, the length of a lease and of a round (default 240);
 /// `choice` among jobs that arrive together = `greedy` (default) or `optimal` (a mixed-integer
-/// program with at most `nodes` = 10000 nodes).
+/// program with at most `nodes` = 10000 nodes; needs the feature `microlp`).
 ///
 /// **Verified.** `blox_released::elasticflow::chronus` is the program that ElasticFlow released, on
 /// the path without its commercial solver. It equals the original row by row on all golden runs.
@@ -60,12 +59,23 @@ pub(crate) fn add(r: &mut Registry) {
             let word = p.choice(CHOICE.name, &["greedy", "optimal"])?;
             only_with(p, &[NODES.name], word == "optimal", "choice=optimal")?;
             let choice = match word {
-                "optimal" => LeaseChoice::Optimal {
-                    nodes: p.u64(NODES.name)?,
-                },
+                "optimal" => optimal(p)?,
                 _ => LeaseChoice::Greedy,
             };
             Ok(chronus_with(seconds(p, &LEASE)?, choice))
         },
     );
+}
+
+#[cfg(feature = "microlp")]
+fn optimal(p: &Params) -> Result<LeaseChoice, RegistryError> {
+    let limit = Some(p.u64(NODES.name)?);
+    let solver = blox_microlp::BranchAndBound { limit };
+    Ok(LeaseChoice::Optimal(std::sync::Arc::new(solver)))
+}
+
+#[cfg(not(feature = "microlp"))]
+fn optimal(p: &Params) -> Result<LeaseChoice, RegistryError> {
+    let expected = "greedy, or a build with `--features microlp`";
+    Err(p.wrong(CHOICE.name, expected))
 }

@@ -3,7 +3,7 @@
 use super::instance::{Allocation, Combination, Instance, PerType};
 use super::merged::Merged;
 use blox_solve::{
-    Auto, Parts, Program, SelfDual, Solution, SolveError, Solver, Var, solve_nearest,
+    InteriorPoint, Parts, Program, SelfDual, Solution, SolveError, Solver, Var, solve_nearest,
 };
 use serde::{Deserialize, Serialize};
 
@@ -172,14 +172,14 @@ impl<'a> ShareProgram<'a> {
                     (*var, last.get(*who).map_or(0.0, |x| x[*kind]))
                 };
                 let targets: Vec<_> = self.vars.iter().map(target).collect();
-                solve_nearest(&Auto::default(), &self.program, &targets, 1e-8)
+                solve_nearest(&InteriorPoint::default(), &self.program, &targets, 1e-8)
             }
         }
     }
 
     /// Solves the program with the general solver.
     pub fn solve_generally(&self) -> Result<Solution, SolveError> {
-        Auto::default().solve(&self.program)
+        InteriorPoint::default().solve(&self.program)
     }
 
     /// Returns the fractions of a solution.

@@ -1,6 +1,7 @@
 //! Planning of future leases for jobs with deadlines.
 
-use blox_solve::{BranchAndBound, Program, SolveError, Solver, Var};
+use blox_microlp::BranchAndBound;
+use blox_solve::{Program, SolveError, Solver, Var};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeSet, VecDeque};
 
