@@ -111,10 +111,26 @@ impl<W: Write + Send> Journal for JsonLines<W> {
 }
 
 /// A line of a journal.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
     Start(Box<Start>),
     #[serde(untagged)]
     Input(Input),
+}
+
+impl Line {
+    /// Parses a line. The first key tells a start from an input.
+    pub(crate) fn parse(text: &str) -> serde_json::Result<Line> {
+        #[derive(Deserialize)]
+        struct First {
+            start: Box<Start>,
+        }
+        match text.split('"').nth(1) {
+            Some("start") => {
+                serde_json::from_str(text).map(|first: First| Line::Start(first.start))
+            }
+            _ => serde_json::from_str(text).map(Line::Input),
+        }
+    }
 }

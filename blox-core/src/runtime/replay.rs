@@ -76,8 +76,7 @@ fn lines(journal: impl BufRead) -> impl Iterator<Item = Result<(usize, Line), Re
     journal.lines().enumerate().map(|(i, text)| {
         let line = i + 1;
         let text = text.map_err(|error| ReplayError::Read { line, error })?;
-        let read =
-            serde_json::from_str(&text).map_err(|error| ReplayError::Input { line, error })?;
+        let read = Line::parse(&text).map_err(|error| ReplayError::Input { line, error })?;
         Ok((line, read))
     })
 }

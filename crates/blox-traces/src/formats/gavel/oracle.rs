@@ -1,10 +1,11 @@
 //! Measured throughput of each job type on each GPU type.
 
-use crate::source::Source;
+use crate::source::{Source, reading_error};
 use blox_core::SortedMap;
 use blox_core::{JobSpec, Name, TypeSpeeds};
 use blox_sim::workload::WorkloadError;
 use serde::Deserialize;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,11 +38,17 @@ impl Oracle {
     /// # Errors
     /// The file cannot be read, or does not hold such JSON.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, WorkloadError> {
-        let source = Source::at(path.as_ref())?;
+        Self::of(&Source::at(path.as_ref())?)
+    }
+
+    fn of(source: &Source) -> Result<Self, WorkloadError> {
         let bad = |line: usize, what: String| {
             WorkloadError::line(source.path(), line.max(1) as u64, what)
         };
-        let rates: Rates = serde_json::from_reader(source.text()?).map_err(|e| {
+        let mut text = Vec::new();
+        let read = source.text()?.read_to_end(&mut text);
+        read.map_err(|e| reading_error(source.path(), e))?;
+        let rates: Rates = serde_json::from_slice(&text).map_err(|e| {
             bad(
                 e.line(),
                 format!("{e}; expected GPU types, kinds of jobs and steps a second"),
