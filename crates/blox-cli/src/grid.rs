@@ -26,7 +26,8 @@ pub(super) enum Form {
 impl Form {
     /// Returns the form for the terminal of this process, of at most 100 columns.
     pub fn of_terminal() -> Self {
-        let width = Table::new().width().filter(|width| *width > 0);
+        let size = console::Term::stdout().size_checked();
+        let width = size.map(|(_, columns)| columns).filter(|width| *width > 0);
         Form::Wrapped(width.unwrap_or(WIDTH).min(WIDTH))
     }
 }
