@@ -7,4 +7,5 @@ mod cli;
 mod pictures;
 mod sweep;
 mod trace;
+mod transcripts;
 mod walk;

@@ -1,30 +1,12 @@
 //! Tests of recordings, plots and the page.
 
-use crate::support::codes;
+use crate::support::{Seen, at, good};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs the program in a folder. Returns exit code, output and errors.
-fn blox(dir: &Path, line: &str) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
-    let seen = command
-        .current_dir(dir)
-        .args(line.split_whitespace())
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        seen.status.code(),
-        text(seen.stdout),
-        codes::without(&seen.stderr),
-    )
-}
-
 fn done(dir: &Path, line: &str) -> String {
-    let (code, out, err) = blox(dir, line);
-    assert_eq!(code, Some(0), "{line}: {err}");
-    out
+    good(dir, line).out
 }
 
 const WORKLOAD: &str =
@@ -175,10 +157,8 @@ fn plot_option_draws_one_picture_without_a_folder() {
     let line = format!("compare fifo las {WORKLOAD}");
     done(d, &format!("{line} --output-dir r --plots"));
     let drawn = |name: &str| fs::read(d.join(format!("r/plots/{name}.svg"))).unwrap();
-    let (_, _, err) = blox(
-        d,
-        &format!("{line} --plot a.svg --plot utilisation=b.svg --plot gantt-las=c.svg"),
-    );
+    let plots = "--plot a.svg --plot utilisation=b.svg --plot gantt-las=c.svg";
+    let err = good(d, &format!("{line} {plots}")).err;
     assert!(
         err.contains(", picture in a.svg, picture in b.svg, picture in c.svg"),
         "{err}"
@@ -195,96 +175,17 @@ fn plot_option_draws_one_picture_without_a_folder() {
 }
 
 #[test]
-fn plot_key_is_relative_to_the_configuration() {
-    let dir = tempfile::tempdir().unwrap();
-    let d = dir.path();
-    fs::create_dir(d.join("sub")).unwrap();
-    let text = "scheduler = \"las\"\njobs = 9\nplot = [\"a.svg\", \"utilisation=b.svg\"]\n";
-    fs::write(d.join("sub/x.toml"), text).unwrap();
-    done(d, "simulate --config sub/x.toml");
-    for (file, title) in [("a", "Job completion time"), ("b", "GPU utilisation")] {
-        let svg = fs::read_to_string(d.join(format!("sub/{file}.svg"))).unwrap();
-        assert!(svg.contains(title), "{file}");
-    }
-}
-
-#[test]
 fn plot_option_extension_selects_the_format() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
     for (file, start) in [("a.png", &b"\x89PNG"[..]), ("a.pdf", b"%PDF")] {
         let line = format!("simulate las --load 8 --jobs 30 --plot {file}");
-        let (code, _, err) = blox(d, &line);
+        let Seen { code, err, .. } = at(d, line.split(' '));
         match cfg!(feature = "png") {
             true => assert!(fs::read(d.join(file)).unwrap().starts_with(start)),
             false => assert!(code == Some(2) && err.contains("--features png"), "{err}"),
         }
     }
-}
-
-#[test]
-fn what_cannot_be_drawn_is_one_sentence() {
-    let dir = tempfile::tempdir().unwrap();
-    let d = dir.path();
-    fs::create_dir(d.join("empty")).unwrap();
-    done(d, "simulate -s fifo --load 8 --jobs 5 --output-dir r");
-    for (line, sentence) in [
-        (
-            "plot empty",
-            "empty: no manifest.json, expected a folder that `blox simulate`, `blox compare` or `blox sweep` wrote with --output-dir",
-        ),
-        (
-            "plot r r",
-            "several folders, expected --output-dir DIR to say where to draw",
-        ),
-        (
-            "report r r",
-            "several folders, expected --output FILE.html to say where the page goes",
-        ),
-        (
-            "plot r --only gantt",
-            "--only is `gantt`, expected a picture that there are data for: \
-             jct-cdf, queueing-cdf, fairness-cdf, utilisation, queue-length",
-        ),
-        (
-            "simulate -s fifo --load 8 --jobs 5 --plots",
-            "--plots has nowhere to write, expected --output-dir DIR with it",
-        ),
-        (
-            "compare fifo las --load 8 --jobs 5 --plot utilization=a.svg",
-            "--plot: `utilization` is no picture, expected one of jct-cdf, queueing-cdf, fairness-cdf, \
-             utilisation, queue-length, avg-jct, gantt-fifo, gantt-las; did you mean `utilisation`?",
-        ),
-        (
-            "simulate fifo --load 8 --jobs 5 --plot a.gif",
-            "a.gif: the extension is `gif`, expected svg, png or pdf",
-        ),
-        (
-            "simulate fifo --load 8 --jobs 5 --plot avg-jct=a.svg",
-            "--plot: there are no data for `avg-jct`, expected jobs that ended and more than one scheduler",
-        ),
-        (
-            "compare fifo las --load 8 --jobs 5 --seeds 1,2 --plot a.svg",
-            "--plot has no meaning with --seeds; `blox sweep` writes the results of each seed",
-        ),
-        (
-            "sweep fifo --loads 1,2 --jobs 5 --plot a.svg",
-            "--plot has no meaning with `blox sweep`",
-        ),
-    ] {
-        let (code, _, err) = blox(d, line);
-        assert_eq!(
-            (code, err),
-            (Some(2), format!("error: {sentence}\n")),
-            "{line}"
-        );
-    }
-    fs::write(d.join("r/fifo/timeline.csv"), "time_s,length_s\n0,x\n").unwrap();
-    let (_, _, err) = blox(d, "plot r");
-    assert_eq!(
-        err,
-        "error: r/fifo/timeline.csv: line 1: busy_gpus is `time_s,length_s`, expected a header with this column\n"
-    );
 }
 
 /// Returns an installed browser, if any.

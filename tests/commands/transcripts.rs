@@ -1,0 +1,55 @@
+//! Runs the transcripts of commands in `tests/cli`.
+
+use std::fs;
+use std::path::Path;
+
+/// Each command runs in a temporary copy of its input folder.
+#[test]
+fn transcripts_repeat_their_output() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
+    let cases = trycmd::TestCases::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_blox"));
+    cases
+        .default_bin_path(program)
+        .register_bin("blox", program);
+    for topic in fs::read_dir(root).unwrap() {
+        let topic = topic.unwrap().path();
+        let runs = match topic.file_name().and_then(|name| name.to_str()) {
+            Some("cluster") => cfg!(feature = "cluster"),
+            Some("released") => cfg!(feature = "released"),
+            _ => true,
+        };
+        if runs {
+            cases
+                .case(topic.join("*.trycmd"))
+                .case(topic.join("*.toml"));
+        }
+    }
+}
+
+/// Without a folder of outputs, the commands would run in the source tree.
+#[test]
+fn transcripts_run_in_temporary_folders() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli")];
+    let mut transcripts = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = || fs::read_to_string(&path).unwrap();
+            match path.extension().and_then(|e| e.to_str()) {
+                None => folders.push(path),
+                Some("trycmd") => {
+                    assert!(path.with_extension("out").is_dir(), "{path:?}");
+                    // A command of another name would be skipped.
+                    for command in text().lines().filter_map(|l| l.strip_prefix("$ ")) {
+                        assert_eq!(command.split(' ').next(), Some("blox"), "{path:?}");
+                    }
+                }
+                Some("toml") => assert!(text().contains("\nfs.sandbox = true\n"), "{path:?}"),
+                _ => continue,
+            }
+            transcripts += 1;
+        }
+    }
+    assert!(transcripts > 60, "{transcripts}");
+}
