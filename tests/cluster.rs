@@ -36,6 +36,10 @@ impl Drop for Daemon {
 struct Cluster {
     dir: tempfile::TempDir,
     at: String,
+    /// Seconds between two rounds.
+    round: &'static str,
+    /// Arguments of all daemons.
+    faster: &'static [&'static str],
     /// Additional arguments of the scheduler.
     more: Vec<String>,
     scheduler: Option<Daemon>,
@@ -48,40 +52,42 @@ impl Cluster {
     }
 
     fn start_with(scheduler: &str, nodes: &[u32], more: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut cluster = Cluster {
-            dir,
+        Self::without_daemons(more).begin(scheduler, nodes)
+    }
+
+    fn without_daemons(more: &[&str]) -> Self {
+        Cluster {
+            dir: tempfile::tempdir().unwrap(),
             at: "127.0.0.1:0".to_owned(),
+            round: "0.5",
+            faster: &["--faster", "5"],
             more: more.iter().map(|&m| m.to_owned()).collect(),
             scheduler: None,
             nodes: Vec::new(),
-        };
-        cluster.start_scheduler(scheduler);
-        for (i, gpus) in nodes.iter().enumerate() {
-            cluster.nodes.push(None);
-            cluster.start_node(i, *gpus);
         }
-        cluster.until("all nodes are up", |c| {
+    }
+
+    /// Starts the daemons, and waits until all nodes are up.
+    fn begin(mut self, scheduler: &str, nodes: &[u32]) -> Self {
+        self.start_scheduler(scheduler);
+        for (i, gpus) in nodes.iter().enumerate() {
+            self.nodes.push(None);
+            self.start_node(i, *gpus);
+        }
+        self.until("all nodes are up", |c| {
             let nodes = c.json(&["nodes"]);
             let up = |n: &Value| n["status"] == "up";
             nodes
                 .as_array()
                 .is_some_and(|n| n.len() == nodes_of(c) && n.iter().all(up))
         });
-        cluster
+        self
     }
 
     fn start_scheduler(&mut self, scheduler: &str) {
         let mut child = blox()
-            .args([
-                "scheduler",
-                "--round",
-                "0.5",
-                "--faster",
-                "5",
-                "--scheduler",
-                scheduler,
-            ])
+            .args(["scheduler", "--round", self.round, "--scheduler", scheduler])
+            .args(self.faster)
             .args(&self.more)
             .args(["--listen", &self.at, "--state-dir"])
             .arg(self.dir.path().join("scheduler"))
@@ -101,46 +107,12 @@ impl Cluster {
 
     /// Starts a scheduler and a node without `--faster`, with the rounds of a real cluster.
     fn at_its_own_pace() -> Self {
-        let mut c = Cluster {
-            dir: tempfile::tempdir().unwrap(),
-            at: "127.0.0.1:0".to_owned(),
-            more: Vec::new(),
-            scheduler: None,
-            nodes: Vec::new(),
+        let cluster = Cluster {
+            round: "30",
+            faster: &[],
+            ..Self::without_daemons(&[])
         };
-        c.start_scheduler_at_its_own_pace();
-        let child = blox()
-            .args(["node", "--at", &c.at, "--gpus", "8", "--state-dir"])
-            .arg(c.node_dir(0))
-            .stderr(Stdio::null())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        c.nodes.push(Some(Daemon(child)));
-        c.until("the node is up", |c| {
-            c.json(&["nodes"])[0]["status"] == "up"
-        });
-        c
-    }
-
-    fn start_scheduler_at_its_own_pace(&mut self) {
-        let mut child = blox()
-            .args(["scheduler", "--scheduler", "las", "--round", "30"])
-            .args(["--listen", &self.at, "--state-dir"])
-            .arg(self.dir.path().join("scheduler"))
-            .stderr(Stdio::piped())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut err = BufReader::new(child.stderr.take().unwrap());
-        err.read_line(&mut line).unwrap();
-        self.at = line
-            .trim()
-            .strip_prefix("listening on ")
-            .unwrap()
-            .to_owned();
-        self.scheduler = Some(Daemon(child));
+        cluster.begin("las", &[8])
     }
 
     fn start_node(&mut self, i: usize, gpus: u32) {
@@ -149,15 +121,8 @@ impl Cluster {
 
     fn start_node_with(&mut self, i: usize, gpus: u32, more: &[&str]) {
         let child = blox()
-            .args([
-                "node",
-                "--faster",
-                "5",
-                "--at",
-                &self.at,
-                "--name",
-                &format!("n{i}"),
-            ])
+            .args(["node", "--at", &self.at, "--name", &format!("n{i}")])
+            .args(self.faster)
             .args(more)
             .args(["--gpus", &gpus.to_string(), "--state-dir"])
             .arg(self.node_dir(i))
@@ -929,7 +894,7 @@ fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
         }
         c.scheduler.as_mut().unwrap().kill();
         std::thread::sleep(Duration::from_millis(away_ms));
-        c.start_scheduler_at_its_own_pace();
+        c.start_scheduler("las");
     }
     std::io::Read::read_to_string(&mut out, &mut text).unwrap();
     let left = follow.wait_with_output().unwrap();
@@ -1284,13 +1249,8 @@ fn who_has_no_token_is_turned_away_and_who_says_nothing_too() {
     let dir = tempfile::tempdir().unwrap();
     let ours = secret(dir.path(), "the-secret-of-the-cluster");
     let other = secret(dir.path(), "the-secret-of-somebody-else");
-    let mut c = Cluster {
-        dir: tempfile::tempdir().unwrap(),
-        at: "127.0.0.1:0".to_owned(),
-        more: vec!["--token-file".to_owned(), ours.clone()],
-        scheduler: None,
-        nodes: vec![None, None],
-    };
+    let mut c = Cluster::without_daemons(&["--token-file", &ours]);
+    c.nodes = vec![None, None];
     c.start_scheduler("fifo");
     // A connection may be silent for five seconds.
     let silent = std::net::TcpStream::connect(&c.at).unwrap();
@@ -1611,13 +1571,9 @@ impl blox::core::SchedulingPolicy for Sleepy {
 fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
     use blox::policies::placement::{Consolidated, InOrder};
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut c = Cluster {
-        dir: tempfile::tempdir().unwrap(),
-        at: free.local_addr().unwrap().to_string(),
-        more: Vec::new(),
-        scheduler: None,
-        nodes: vec![None],
-    };
+    let mut c = Cluster::without_daemons(&[]);
+    c.at = free.local_addr().unwrap().to_string();
+    c.nodes = vec![None];
     drop(free);
     let (at, dir) = (c.at.clone(), c.dir.path().join("scheduler"));
     // The thread ends with the test process.
