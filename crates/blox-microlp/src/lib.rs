@@ -1,7 +1,7 @@
 //! Mixed-integer programs of [`blox_solve`], solved by `microlp`.
 //!
 //! The solver is pure Rust, uses one thread, and makes no decision by a clock. It is a crate of its
-//! own, because `microlp` and its matrices take a tenth of the toolkit's first build.
+//! own, because `microlp` and its matrices take a fourteenth of the toolkit's first build.
 //!
 //! ```
 //! use blox_microlp::BranchAndBound;
