@@ -89,7 +89,7 @@ pub mod state;
 pub mod suggest;
 
 #[doc(inline)]
-pub use model::{assignment, cluster, decision, ids, job, reason, shape, sorted, units};
+pub use model::{assignment, cluster, decision, ids, job, reason, shape, sort, sorted, units};
 #[doc(inline)]
 pub use policy::{draft, estimate, order, queue};
 #[doc(inline)]

@@ -13,7 +13,7 @@ use blox_core::input::Input;
 use blox_core::{
     ActionId, AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef,
     JobSpec, LOSS, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome, Phase, Reason, Seconds,
-    Time, View, Wanted,
+    Time, View, Wanted, sort,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -318,7 +318,7 @@ impl<'w> Simulator<'w> {
 
     /// Injects events at their moments. Events of one moment keep their order.
     pub(crate) fn with_script(mut self, mut script: Vec<(Time, Event)>) -> Self {
-        script.sort_by_key(|(at, _)| *at);
+        sort::by_key(&mut script, |(at, _)| *at);
         script.reverse();
         for (at, _) in &script {
             self.timers.push(Reverse(Timer {

@@ -9,5 +9,6 @@ pub mod job;
 pub mod partners;
 pub mod reason;
 pub mod shape;
+pub mod sort;
 pub mod sorted;
 pub mod units;

@@ -3,7 +3,7 @@
 
 use blox_core::{
     AfterDrain, ClusterManager, JobId, Node, NodeAction, NodeActions, NodeId, Seconds, Stateless,
-    Time, Validity, View,
+    Time, Validity, View, sort,
 };
 use std::collections::BTreeSet;
 
@@ -105,7 +105,7 @@ impl ClusterManager for Loans {
             .iter()
             .map(|node| (jobs_on(view, node).is_empty(), node.id()))
             .collect();
-        kept.sort_unstable();
+        sort::by(&mut kept, Ord::cmp);
         for (_, node) in kept.into_iter().take(more) {
             out.push(NodeAction::Uncordon { node });
         }

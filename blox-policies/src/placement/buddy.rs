@@ -4,7 +4,7 @@ use super::in_order::{changeable, shortage_of_gpus};
 use super::selector::{most_with_resources, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, Node, NodeId,
-    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
+    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
 };
 
 /// Buddy placement with migration (ElasticFlow, ASPLOS 2023, section 4.3).
@@ -34,7 +34,7 @@ impl PlacementPolicy for Buddy {
         let preempts = requests.preemption_allowed();
         let all = requests.all(draft.view());
         let (mut wanted, passed_over) = enough_for(&all, preempts, draft)?;
-        wanted.sort_by_key(|(_, shape)| std::cmp::Reverse(shape.gpus));
+        sort::by_key(&mut wanted, |(_, shape)| std::cmp::Reverse(shape.gpus));
         let start = draft.savepoint();
         if !stay_and_fill(&wanted, draft)? {
             draft.rollback(start);
@@ -75,7 +75,7 @@ fn enough_for<'r>(
     let mut list: Vec<&Request> = requests.iter().collect();
     list.retain(|r| draft.may_place(r.job));
     if !preempts {
-        list.sort_by_key(|r| draft.current(r.job).is_none());
+        sort::by_key(&mut list, |r| draft.current(r.job).is_none());
     }
     // GPUs that no other job can get. Without preemption: the GPUs that a job both has and wants.
     let own = |draft: &Draft<'_>, r: &Request| match r.shapes.first() {
@@ -263,7 +263,9 @@ fn find(
     }
     let mut order: Vec<(&Node, u32)> = nodes.clone();
     order.retain(|(n, free)| *free == n.gpu_count());
-    order.sort_by_key(|(n, _)| (own_on(n.id()).next().is_none(), n.id()));
+    sort::by_key(&mut order, |(n, _)| {
+        (own_on(n.id()).next().is_none(), n.id())
+    });
     let whole: u32 = order.iter().map(|(_, free)| *free).sum();
     if whole < count {
         if !scattered {
@@ -275,7 +277,7 @@ fn find(
             }
         }
         order = nodes;
-        order.sort_by_key(|(n, free)| (std::cmp::Reverse(*free), n.id()));
+        sort::by_key(&mut order, |(n, free)| (std::cmp::Reverse(*free), n.id()));
     }
     let mut gpus = GpuList::new();
     for (node, free) in order {
@@ -307,7 +309,9 @@ fn together(draft: &Draft<'_>, gpus: &[GpuId], count: usize) -> GpuList {
             None => by_node.push((node, vec![gpu])),
         }
     }
-    by_node.sort_by_key(|(node, list)| (std::cmp::Reverse(list.len()), *node));
+    sort::by_key(&mut by_node, |(node, list)| {
+        (std::cmp::Reverse(list.len()), *node)
+    });
     let all = by_node.into_iter().flat_map(|(_, list)| list);
     let mut kept: GpuList = all.take(count).collect();
     kept.sort_unstable();

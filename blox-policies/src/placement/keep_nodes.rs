@@ -4,7 +4,7 @@ use super::selector::{has_resources, most_with_resources, on_nodes, shape_of, su
 use super::types::fits_a_type;
 use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, Node, NodeId, Phase,
-    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
+    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
 };
 
 /// Nodes for jobs whose GPUs are chosen by type and number (Sia, SOSP 2023, section 3.5).
@@ -49,7 +49,7 @@ impl PlacementPolicy for KeepNodes {
             }
         }
         let size = |r: &Request| r.shapes.first().map_or(0, |s| s.gpus.get());
-        todo.sort_by_key(|(_, r)| std::cmp::Reverse(size(r)));
+        sort::by_key(&mut todo, |(_, r)| std::cmp::Reverse(size(r)));
         for (job, request) in todo {
             let mut placed = false;
             for shape in &request.shapes {
@@ -159,7 +159,9 @@ fn make_room(
 ) -> Result<Option<NodeId>, DraftError> {
     let mut candidates = nodes.to_vec();
     candidates.retain(|n| n.usable_count() >= count && is_open(taken, n.id()));
-    candidates.sort_by_key(|n| std::cmp::Reverse(draft.free_on(n.id())));
+    sort::by_key(&mut candidates, |n| {
+        std::cmp::Reverse(draft.free_on(n.id()))
+    });
     for node in candidates {
         let before = draft.savepoint();
         let mut closed = taken.to_vec();
@@ -209,13 +211,13 @@ fn residents(draft: &Draft<'_>, node: NodeId) -> Vec<(JobId, Assignment)> {
             alone.then(|| (job.id(), has.clone()))
         })
         .collect();
-    all.sort_by_key(|(job, has)| (has.count(), *job));
+    sort::by_key(&mut all, |(job, has)| (has.count(), *job));
     all
 }
 
 /// Takes GPUs from the nodes with the most free GPUs.
 fn spread(draft: &Draft<'_>, mut nodes: Vec<&Node>, shape: &Shape) -> Option<Assignment> {
-    nodes.sort_by_key(|n| std::cmp::Reverse(draft.free_on(n.id())));
+    sort::by_key(&mut nodes, |n| std::cmp::Reverse(draft.free_on(n.id())));
     let mut left = shape.gpus.get();
     let mut parts = Vec::new();
     for node in nodes {

@@ -5,7 +5,7 @@ use super::selector::NodeSelector;
 use super::types::most_of_a_type;
 use blox_core::{
     Draft, DraftError, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, PlacementPolicy,
-    Reason, Request, Shape, Stateless, Validity, View,
+    Reason, Request, Shape, Stateless, Validity, View, sort,
 };
 
 /// Renews the lease of every listed job whose assignment matches its request.
@@ -48,7 +48,9 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Leases<R> {
             }
             moved.push(request);
         }
-        moved.sort_by_key(|r| std::cmp::Reverse(r.shapes.iter().map(|s| s.gpus).max()));
+        sort::by_key(&mut moved, |r| {
+            std::cmp::Reverse(r.shapes.iter().map(|s| s.gpus).max())
+        });
         for request in moved {
             if !place_in_free(&self.rule, request, draft)? {
                 let why = shortage(request, draft);

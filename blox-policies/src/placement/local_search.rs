@@ -4,7 +4,7 @@ use super::Consolidated;
 use super::in_order::{can_ever_place, place_in_free, shortage};
 use blox_core::{
     Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Stateless, Validity,
-    View,
+    View, sort,
 };
 use std::cmp::Reverse;
 
@@ -60,9 +60,11 @@ impl LocalSearch {
             job.map_or(0.0, |j| j.spec().extras().communication)
         };
         let mut orders = vec![listed.clone(), listed.clone(), listed];
-        orders[0].sort_by_key(|r| Reverse(width(r)));
-        orders[1].sort_by_key(width);
-        orders[2].sort_by(|a, b| communication(b).total_cmp(&communication(a)));
+        sort::by_key(&mut orders[0], |r| Reverse(width(r)));
+        sort::by_key(&mut orders[1], width);
+        sort::by(&mut orders[2], |a, b| {
+            communication(b).total_cmp(&communication(a))
+        });
         for order in orders {
             if let Some(o) = outcome(&order, draft, Some(&placed))?
                 && o.spread < spread

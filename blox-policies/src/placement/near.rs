@@ -1,7 +1,7 @@
 //! Placement as near to another job as possible.
 
 use super::selector::{NodeSelector, most_with_resources, suits};
-use blox_core::{Assignment, Draft, GpuList, JobId, JobRef, Node, Shape};
+use blox_core::{Assignment, Draft, GpuList, JobId, JobRef, Node, Shape, sort};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
@@ -22,14 +22,16 @@ impl NodeSelector for Near {
             .iter()
             .filter_map(|gpu| cluster.node(cluster.node_of(*gpu)?))
             .collect();
-        let mut nodes: Vec<&Node> = draft
+        let nearest = |node: &Node| theirs.iter().map(|t| nearness(node, t)).max();
+        let mut nodes: Vec<(Reverse<Option<usize>>, &Node)> = draft
             .nodes_with_free()
             .filter(|node| suits(node, job, shape, view))
+            .map(|node| (Reverse(nearest(node)), node))
             .collect();
-        nodes.sort_by_cached_key(|node| Reverse(theirs.iter().map(|t| nearness(node, t)).max()));
+        sort::by_key(&mut nodes, |(far, _)| *far);
         let mut left = shape.gpus.get();
         let mut gpus = GpuList::new();
-        for node in nodes {
+        for (_, node) in nodes {
             let most = left.min(draft.free_on(node.id()));
             let count = most_with_resources(draft, node, shape, most);
             gpus.extend(draft.take_from(node.id(), count)?);

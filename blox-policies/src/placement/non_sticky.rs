@@ -6,7 +6,7 @@ use super::selector::NodeSelector;
 use super::types::find;
 use blox_core::{
     Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Stateless, Validity,
-    View,
+    View, sort,
 };
 use blox_perf::app_class;
 
@@ -43,7 +43,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
         let mut all: Vec<Request> = requests.all(view).into_owned();
         all.retain(|r| draft.may_place(r.job));
         if !preempts {
-            all.sort_by_key(|r| draft.current(r.job).is_none());
+            sort::by_key(&mut all, |r| draft.current(r.job).is_none());
         }
         for request in &all {
             if draft.current(request.job).is_some() {
@@ -64,7 +64,9 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for NonSticky<R> {
             left = rest;
             chosen.push((job, shape));
         }
-        chosen.sort_by(|a, b| app_class(a.0.spec()).cmp(app_class(b.0.spec())));
+        sort::by(&mut chosen, |a, b| {
+            app_class(a.0.spec()).cmp(app_class(b.0.spec()))
+        });
         for (job, shape) in chosen {
             draft.narrow_to(&job);
             let found = find(&self.rule, draft, &job, shape);

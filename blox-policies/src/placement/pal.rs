@@ -1,7 +1,7 @@
 //! Placement by GPU variability: GPUs differ in speed for each application class.
 
 use super::selector::{NodeSelector, suits};
-use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, NodeId, Shape};
+use blox_core::{Assignment, Draft, GpuId, GpuList, JobRef, NodeId, Shape, sort};
 use blox_perf::{app_class, gpu_scores};
 
 /// Free GPU: its score for the job's class, and its node.
@@ -44,7 +44,7 @@ fn best(free: &[Scored], needed: usize) -> Option<GpuList> {
     let alike = |a: &Scored| free.iter().filter(|b| (a.0, a.1) == (b.0, b.1)).count();
     let key = |g: &Scored| (alike(g).abs_diff(needed), g.2);
     let mut keyed: Vec<_> = free.iter().map(|g| (g.0, key(g))).collect();
-    keyed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    sort::by(&mut keyed, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let gpus = keyed.get(..needed)?.iter().map(|(_, (_, gpu))| *gpu);
     Some(gpus.collect())
 }
@@ -54,7 +54,7 @@ fn within_a_node(free: &[Scored], needed: usize) -> Option<GpuList> {
     let nodes = free.chunk_by(|a, b| a.1 == b.1);
     let sorted = nodes.filter(|here| here.len() >= needed).map(|here| {
         let mut here = here.to_vec();
-        here.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.2.cmp(&b.2)));
+        sort::by(&mut here, |a, b| a.0.total_cmp(&b.0).then(a.2.cmp(&b.2)));
         here
     });
     let best = sorted.min_by(|a, b| a[needed - 1].0.total_cmp(&b[needed - 1].0))?;
@@ -64,11 +64,11 @@ fn within_a_node(free: &[Scored], needed: usize) -> Option<GpuList> {
 /// Returns GPUs for the first pair of score bound and locality that has enough.
 fn weighed(free: &[Scored], needed: usize, penalty: f64) -> Option<GpuList> {
     let mut bounds: Vec<f64> = free.iter().map(|g| g.0).collect();
-    bounds.sort_by(f64::total_cmp);
+    sort::numbers(&mut bounds);
     bounds.dedup();
     let both = |bound: f64| [(bound, true, bound), (bound * penalty, false, bound)];
     let mut pairs: Vec<_> = bounds.into_iter().flat_map(both).collect();
-    pairs.sort_by(|a, b| a.0.total_cmp(&b.0)); // of equal products, within a node first
+    sort::by(&mut pairs, |a, b| a.0.total_cmp(&b.0)); // of equal products, within a node first
     pairs.into_iter().find_map(|(_, within, bound)| {
         let reach: Vec<Scored> = free.iter().copied().filter(|g| g.0 <= bound).collect();
         match within {
@@ -89,7 +89,7 @@ impl NodeSelector for Pal {
             let gpus = draft.free_gpus_on(node.id());
             free.extend(gpus.map(|g| (scores[(g.0 - first) as usize], node.id(), g)));
         }
-        free.sort_by_key(|g| g.2);
+        sort::by_key(&mut free, |g| g.2);
         let largest = view.nodes().map(|n| n.gpu_count()).max().unwrap_or(0) as usize;
         let gpus = match self.locality {
             Some(penalty) if needed > 1 && needed <= largest => weighed(&free, needed, penalty)?,

@@ -5,7 +5,7 @@ use super::selector::NodeSelector;
 use super::types::alike;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, NodeId,
-    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
+    PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
 };
 
 /// Gives every listed job, running jobs included, the first of its shapes that fits.
@@ -76,7 +76,7 @@ pub(super) fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, 
         }
     }
     // Nodes with equal numbers of GPUs keep their order.
-    parts.sort_by_key(|(_, list)| std::cmp::Reverse(list.len()));
+    sort::by_key(&mut parts, |(_, list)| std::cmp::Reverse(list.len()));
     parts
 }
 
@@ -137,7 +137,7 @@ fn free_for(
         .nodes_with_free()
         .filter(|n| here.iter().all(|(id, _)| *id != n.id()))
         .collect();
-    elsewhere.sort_by_key(|n| std::cmp::Reverse(draft.free_on(n.id())));
+    sort::by_key(&mut elsewhere, |n| std::cmp::Reverse(draft.free_on(n.id())));
     let mut gpus = GpuList::new();
     for node in beside.chain(elsewhere) {
         let left = more - gpus.len() as u32;

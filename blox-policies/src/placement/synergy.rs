@@ -7,7 +7,7 @@ use super::share::{Amounts, Shares};
 use blox_core::SortedMap;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
-    Reason, Shape, Stateless, Validity, View,
+    Reason, Shape, Stateless, Validity, View, sort,
 };
 
 /// Allocation of CPUs and memory.
@@ -99,7 +99,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Synergy<R> {
         if !greedy {
             // The outcome then depends on the set of runnable jobs. It does not depend on their
             // order, which changes while they run.
-            runnable.sort_by(|(a, a_demand), (b, b_demand)| {
+            sort::by(&mut runnable, |(a, a_demand), (b, b_demand)| {
                 let amounts = b_demand.cpus.total_cmp(&a_demand.cpus);
                 let amounts = amounts.then(b_demand.memory_gib.total_cmp(&a_demand.memory_gib));
                 b.gpus()
@@ -219,7 +219,7 @@ impl<R: NodeSelector> Pass<'_, R> {
             }
         }
         // Most CPUs per GPU first, then most memory.
-        peers.sort_by(|a, b| {
+        sort::by(&mut peers, |a, b| {
             let amounts = b.0.cpus.total_cmp(&a.0.cpus);
             let amounts = amounts.then(b.0.memory_gib.total_cmp(&a.0.memory_gib));
             amounts.then(a.1.cmp(&b.1))

@@ -4,7 +4,7 @@ use super::selector::{NodeSelector, suits};
 use blox_core::SortedMap;
 use blox_core::{
     Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NameId, Node, NodeStatus, Reason, Shape,
-    TrainingSpec, View,
+    TrainingSpec, View, sort,
 };
 use std::cmp::Reverse;
 
@@ -30,7 +30,7 @@ pub(crate) fn find<R: NodeSelector>(
     }
     let mut types: Vec<(GpuTypeId, u32)> = free.into_iter().collect();
     types.retain(|(_, free)| *free >= shape.gpus.get());
-    types.sort_by_key(|(_, free)| Reverse(*free));
+    sort::by_key(&mut types, |(_, free)| Reverse(*free));
     types.into_iter().find_map(|(gpu_type, _)| {
         let gpu_type = Some(gpu_type);
         let shape = Shape {

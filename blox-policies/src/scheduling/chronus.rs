@@ -3,7 +3,7 @@
 use blox_core::SortedMap;
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, JobId, JobQueue, JobRef, Policy, Request,
-    SchedulingPolicy, Seconds, ServiceClass, Validity, View,
+    SchedulingPolicy, Seconds, ServiceClass, Validity, View, sort,
 };
 use blox_solve::{Program, Solver, Var};
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,7 @@ impl Chronus {
         first: u64,
         left: &mut [i64],
     ) {
-        wishes.sort_by_key(|w| {
+        sort::by_key(wishes, |w| {
             let slack = w.until.saturating_sub(first.saturating_add(w.needed));
             (std::cmp::Reverse(w.gpus), slack, w.job)
         });
@@ -317,7 +317,7 @@ impl SchedulingPolicy for Chronus {
                 (rank, left, job)
             })
             .collect();
-        order.sort_by(|a, b| {
+        sort::by(&mut order, |a, b| {
             let rank = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
             rank.then(a.2.id().cmp(&b.2.id()))
         });

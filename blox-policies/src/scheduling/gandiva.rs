@@ -3,7 +3,7 @@
 use super::time_slicing::{TimeSlicing, Turns};
 use blox_core::{
     Assignment, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Place, Policy, Request,
-    SchedulingPolicy, Seconds, Shape, Validity, View,
+    SchedulingPolicy, Seconds, Shape, Validity, View, sort,
 };
 use blox_perf::gpu_utilisation;
 use serde::{Deserialize, Serialize};
@@ -201,7 +201,7 @@ impl SchedulingPolicy for Gandiva {
 /// Gives `free` GPUs to jobs with levels, one level at a time in order of submission.
 fn grow(chosen: &[(JobRef<'_>, Option<JobId>)], counts: &mut [u32], mut free: u32) {
     let mut order: Vec<usize> = (0..chosen.len()).collect();
-    order.sort_by_key(|i| chosen[*i].0.id());
+    sort::by_key(&mut order, |i| chosen[*i].0.id());
     loop {
         let mut grown = false;
         for &i in &order {

@@ -1,6 +1,6 @@
 //! The Gittins index over a distribution of past jobs.
 
-use blox_core::Seconds;
+use blox_core::{Seconds, sort};
 
 /// Distribution of the service of past jobs. 2D-Gittins uses it instead of durations.
 ///
@@ -29,7 +29,7 @@ impl ServiceHistory {
         if samples.is_empty() || samples.iter().any(|s| *s <= 0.0) {
             return None;
         }
-        samples.sort_unstable_by(f64::total_cmp);
+        sort::numbers(&mut samples);
         let sums = std::iter::once(0.0)
             .chain(samples.iter().scan(0.0, |sum, s| {
                 *sum += s;

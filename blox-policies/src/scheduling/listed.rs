@@ -1,6 +1,6 @@
 //! Helpers of policies whose keys change while jobs wait.
 
-use blox_core::{JobId, JobQueue, JobRef, Request, View};
+use blox_core::{JobId, JobQueue, JobRef, Request, View, sort};
 
 /// Lists all jobs in ascending order of a key, promoted jobs first; ties go to the job's number.
 /// Earlier jobs may preempt later ones.
@@ -9,7 +9,7 @@ pub(super) fn list_by(view: View<'_>, out: &mut JobQueue, key: impl Fn(&JobRef<'
         .active()
         .map(|job| (!job.promoted(), key(&job), job.id()))
         .collect();
-    jobs.sort_by(|a, b| {
+    sort::by(&mut jobs, |a, b| {
         let keys = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
         keys.then(a.2.cmp(&b.2))
     });

@@ -5,7 +5,7 @@ use blox_core::SortedMap;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
     Assignment, Draft, DraftError, JobId, JobQueue, JobRef, NodeId, NodeStatus, PlacementPolicy,
-    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View,
+    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View, sort,
 };
 use blox_perf::PairTable;
 use serde::{Deserialize, Serialize};
@@ -211,7 +211,7 @@ impl Lucid {
         let now = self.profilers(view, memory.grown);
         let ours = |j: &JobRef<'_>| self.is_new(j) && Self::fits_profiler(view, &now, j);
         let mut queue: Vec<JobRef<'_>> = view.waiting().filter(ours).collect();
-        queue.sort_by_key(|j| (j.gpus(), j.id()));
+        sort::by_key(&mut queue, |j| (j.gpus(), j.id()));
         if queue.len() > self.settings.grow_above {
             memory.grown = true;
         } else if memory.grown && queue.len() < self.settings.shrink_below {
@@ -262,7 +262,7 @@ impl Lucid {
                 order.push((self.service(&job), job.id()));
             }
         }
-        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        sort::by(&mut order, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         // Jobs that got a partner in this draft.
         let mut paired = BTreeSet::new();
         for &(_, id) in &order {
@@ -356,7 +356,7 @@ impl NodeSelector for Beside {
             return Some(shape.on(draft.take_from(*node, gpus)?));
         }
         // The job spans nodes, those with most free GPUs first.
-        nodes.sort_by_key(|n| std::cmp::Reverse(draft.free_on(*n)));
+        sort::by_key(&mut nodes, |n| std::cmp::Reverse(draft.free_on(*n)));
         let (mut rest, mut list) = (gpus, blox_core::GpuList::new());
         for node in nodes {
             let count = draft.free_on(node).min(rest);

@@ -3,7 +3,7 @@
 use blox_core::SortedMap;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
-    JobQueue, JobRef, Name, Node, Request, SchedulingPolicy, Stateless, Validity, View,
+    JobQueue, JobRef, Name, Node, Request, SchedulingPolicy, Stateless, Validity, View, sort,
 };
 use blox_perf::{Stages, gpu_utilisation, interleaving_efficiency, stages};
 use blox_solve::heaviest_matching;
@@ -61,7 +61,7 @@ fn join(stages: &[Stages], groups: &mut Groups, most: usize, needed: &mut u32, f
             }
         }
     }
-    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    sort::by(&mut pairs, |a, b| a.0.total_cmp(&b.0));
     for (_, kind, a, b) in pairs {
         if let Some(groups) = groups.get_mut(&kind).filter(|_| *needed > free) {
             let other = std::mem::take(&mut groups[b]);
@@ -79,7 +79,7 @@ impl SchedulingPolicy for Muri {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         let most = view.nodes().map(Node::jobs_per_gpu).min().unwrap_or(1) as usize;
         let mut jobs: Vec<JobRef<'_>> = view.active().collect();
-        jobs.sort_by(|a, b| self.key(a).total_cmp(&self.key(b)));
+        sort::by(&mut jobs, |a, b| self.key(a).total_cmp(&self.key(b)));
         let (mut groups, mut free) = (Groups::new(), view.usable_gpus().get());
         let (mut room, mut needed) = (free, 0);
         for (i, job) in jobs.iter().enumerate() {
@@ -107,7 +107,7 @@ impl SchedulingPolicy for Muri {
         }
         let mut groups: Vec<Vec<usize>> = groups.into_values().flatten().collect();
         groups.iter_mut().for_each(|group| group.sort_unstable());
-        groups.sort_unstable();
+        sort::by(&mut groups, Ord::cmp);
         for group in groups {
             let gpus = jobs[group[0]].gpus().get();
             if gpus <= free {
@@ -194,7 +194,7 @@ mod tests {
         let jobs = [reads, reads, computes, computes];
         let mut found = groups(Muri::default(), "1x2", &jobs);
         found.iter_mut().for_each(|group| group.sort_unstable());
-        found.sort_unstable();
+        sort::by(&mut found, Ord::cmp);
         assert!(
             found == [[0, 2], [1, 3]] || found == [[0, 3], [1, 2]],
             "{found:?}"

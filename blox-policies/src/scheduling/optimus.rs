@@ -3,7 +3,7 @@
 use blox_core::SortedMap;
 use blox_core::{
     Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Request,
-    SchedulingPolicy, Shape, Validity, View,
+    SchedulingPolicy, Shape, Validity, View, sort,
 };
 use blox_perf::{Linear, Profile, Setting, WorkerModel, fit_loss, flat_from};
 use serde::{Deserialize, Serialize};
@@ -214,7 +214,9 @@ impl Ord for Gain {
 fn divide(candidates: &mut [Candidate], mut free: u32) {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     let time = |c: &Candidate| c.left * c.model.seconds(c.levels.first().copied().unwrap_or(1));
-    order.sort_by(|&a, &b| time(&candidates[a]).total_cmp(&time(&candidates[b])));
+    sort::by(&mut order, |&a, &b| {
+        time(&candidates[a]).total_cmp(&time(&candidates[b]))
+    });
     let mut gains = BinaryHeap::new();
     for i in order {
         let Some(&first) = candidates[i].levels.first() else {
@@ -275,7 +277,7 @@ impl SchedulingPolicy for Optimus {
         }
         divide(&mut candidates, view.usable_gpus().get());
         candidates.retain(|c| c.level.is_some());
-        candidates.sort_by_key(Candidate::gpus);
+        sort::by_key(&mut candidates, Candidate::gpus);
         for c in &candidates {
             let Some(job) = view.job(c.job) else { continue };
             let extras = job.spec().extras();

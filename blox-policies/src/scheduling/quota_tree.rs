@@ -2,7 +2,7 @@
 
 use blox_core::SortedMap;
 use blox_core::{
-    JobQueue, JobRef, Reason, Request, SchedulingPolicy, Validity, View, forward_policy,
+    JobQueue, JobRef, Reason, Request, SchedulingPolicy, Validity, View, forward_policy, sort,
 };
 
 /// A queue of a [`QuotaTree`].
@@ -76,7 +76,9 @@ impl<P: SchedulingPolicy> SchedulingPolicy for QuotaTree<P> {
             open.push((request.clone(), self.path(view, &job), gpus));
         }
         if !out.preemption_allowed() {
-            open.sort_by_key(|(r, ..)| view.job(r.job).is_none_or(|job| !job.is_placed()));
+            sort::by_key(&mut open, |(r, ..)| {
+                view.job(r.job).is_none_or(|job| !job.is_placed())
+            });
         }
         let mut order = Vec::new();
         let mut used: SortedMap<usize, u32> = SortedMap::new();

@@ -2,7 +2,7 @@
 
 use blox_core::SortedMap;
 use blox_core::{
-    JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds, Validity, View,
+    JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ impl TimeSlicing {
         }
         let turns = active.iter().map(|j| (self.turns(memory, j), *j));
         let mut order: Vec<(Option<u64>, JobRef<'v>)> = turns.collect();
-        order.sort_by_key(|(turns, job)| (*turns, job.id()));
+        sort::by_key(&mut order, |(turns, job)| (*turns, job.id()));
         order.into_iter().map(|(_, job)| job).collect()
     }
 }

@@ -6,6 +6,7 @@
 //! differences, not the uncertainty of their mean.
 
 use super::JobResult;
+use blox_core::sort;
 use serde::Serialize;
 
 /// A mean over independent runs, with its uncertainty.
@@ -151,7 +152,7 @@ impl Paired {
         }
         let pairs = differences.len();
         let mean_s = mean(&differences).unwrap_or(0.0);
-        differences.sort_unstable_by(f64::total_cmp);
+        sort::numbers(&mut differences);
         let at = |p| percentile(&differences, p).unwrap_or(0.0);
         Paired {
             pairs: pairs as u64,

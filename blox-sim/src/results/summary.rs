@@ -1,8 +1,8 @@
 //! Summary metrics of a simulation.
 
 use super::{DeadlineFate, Fairness, JobResult, MissCause, TrainingFigures, statistics};
-use blox_core::Outcome;
 use blox_core::core::Counters;
+use blox_core::{Outcome, sort};
 use serde::Serialize;
 
 /// Metrics of one simulation. Averages and percentiles are over measured jobs that did all their
@@ -256,7 +256,7 @@ impl Summary {
             .collect();
         // In order of job, so that the sum does not depend on the order of ends.
         let avg_jct_s = mean(jct.iter().copied());
-        jct.sort_unstable_by(f64::total_cmp);
+        sort::numbers(&mut jct);
         let gpu_seconds: f64 = jobs.iter().map(|j| j.attained_gpu.secs()).sum();
         let done = || measured().filter(|j| j.jct().is_some());
         Summary {

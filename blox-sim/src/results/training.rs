@@ -1,7 +1,7 @@
 //! Metrics of training jobs that are resized while they train.
 
 use super::{JobResult, statistics};
-use blox_core::{Assignment, Seconds, Time};
+use blox_core::{Assignment, Seconds, Time, sort};
 use serde::Serialize;
 
 /// Resources allocated to a training job.
@@ -107,7 +107,7 @@ impl Contention {
             changes.push((job.submit.secs(), 1));
             changes.extend(job.finish.map(|end| (end.secs(), -1)));
         }
-        changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        sort::by(&mut changes, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut steps: Vec<(f64, u64, f64)> = Vec::new();
         let mut now = 0i64;
         for (at, change) in changes {

@@ -4,7 +4,7 @@ use crate::Measure;
 use blox_core::SortedMap;
 use blox_core::{
     Event, JobId, JobRef, Launches, MetricCollector, Phase, Plan, Reason, Seconds, Time, View,
-    reason::ReasonLabel,
+    reason::ReasonLabel, sort,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -100,7 +100,7 @@ impl Waits {
             self.end(JobId(id as u32), now);
         }
         // In order of job, so that sums do not depend on the order of ends.
-        self.ended.sort_by_key(|(id, _)| *id);
+        sort::by_key(&mut self.ended, |(id, _)| *id);
         self.fold_rare_texts();
         let mut rows: Vec<WaitRow> = Vec::new();
         for (label, lasted) in self.ended.iter().flat_map(|(_, spells)| spells) {
@@ -116,7 +116,7 @@ impl Waits {
                 }),
             }
         }
-        rows.sort_by(|a, b| {
+        sort::by(&mut rows, |a, b| {
             let longer = b.total.secs().total_cmp(&a.total.secs());
             longer.then_with(|| a.reason.as_str().cmp(b.reason.as_str()))
         });
@@ -131,7 +131,9 @@ impl Waits {
             *totals.entry(label.as_str()).or_default() += lasted.secs();
         }
         let mut order: Vec<(&str, f64)> = totals.into_iter().collect();
-        order.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        sort::by(&mut order, |a, b| {
+            b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0))
+        });
         let rare = order.iter().skip(MOST_TEXTS);
         let rare: BTreeSet<String> = rare.map(|(text, _)| (*text).to_owned()).collect();
         if rare.is_empty() {

@@ -12,7 +12,7 @@ pub use error::WorkloadError;
 pub use notices::{Dropped, Notice, NoticeKind, Notices};
 
 use crate::measure::Measure;
-use blox_core::{ClusterSpec, JobSpec};
+use blox_core::{ClusterSpec, JobSpec, sort};
 use text::number_of;
 
 /// Jobs in order of submission.
@@ -154,7 +154,7 @@ pub struct Jobs {
 impl Jobs {
     /// Creates a workload of jobs, sorted by submission. Jobs with equal times keep their order.
     pub fn new(mut jobs: Vec<JobSpec>) -> Self {
-        jobs.sort_by_key(|job| job.submit);
+        sort::by_key(&mut jobs, |job| job.submit);
         Jobs {
             count: jobs.len(),
             rest: jobs.into_iter(),

@@ -6,7 +6,7 @@ mod plan;
 use blox_core::SortedMap;
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Validity, View,
+    Request, SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Validity, View, sort,
 };
 use expand::{Window, expand};
 use plan::{Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};
@@ -144,7 +144,7 @@ impl ElasticFlow {
                 jobs.push((due, job.id(), task));
             }
         }
-        jobs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        sort::by(&mut jobs, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let whole: Timeline = vec![(now, i64::from(view.usable_gpus().get()))];
         let old = std::mem::take(&mut memory.plans);
         if self.admits_all {
@@ -256,7 +256,7 @@ impl ElasticFlow {
                 jobs.push((task.due.unwrap_or(f64::MAX), id, task));
             }
         }
-        jobs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        sort::by(&mut jobs, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let (plans, free) = (memory.plans.clone(), memory.free.clone());
         let whole: Timeline = vec![(now, i64::from(view.usable_gpus().get()))];
         memory.plans.clear();
@@ -370,7 +370,7 @@ impl ElasticFlow {
         let mut list: Vec<(JobId, u32)> = tasks.iter().map(|(id, _)| (*id, gpus(id))).collect();
         list.retain(|(_, gpus)| *gpus > 0);
         // Large jobs first: powers of two then always find room.
-        list.sort_by_key(|(_, gpus)| std::cmp::Reverse(*gpus));
+        sort::by_key(&mut list, |(_, gpus)| std::cmp::Reverse(*gpus));
         Answer {
             list,
             until: until.map(Time::new),

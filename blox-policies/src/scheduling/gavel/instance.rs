@@ -1,6 +1,6 @@
 //! Input and output of share policies.
 
-use blox_core::{AnyMemory, AnyPolicy, Event, JobId, Name, Plan, Policy, View};
+use blox_core::{AnyMemory, AnyPolicy, Event, JobId, Name, Plan, Policy, View, sort};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -122,7 +122,7 @@ pub struct Allocation {
 impl Allocation {
     /// Creates an allocation from its rows, in any order.
     pub fn of(mut rows: Vec<(Combination, PerType)>) -> Self {
-        rows.sort_by_key(|(who, _)| *who);
+        sort::by_key(&mut rows, |(who, _)| *who);
         Allocation { rows }
     }
 

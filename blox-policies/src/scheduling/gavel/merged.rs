@@ -1,7 +1,7 @@
 //! Merging of equal jobs.
 
 use super::instance::{Allocation, Combination, Entrant, Instance, Pair};
-use blox_core::SortedMap;
+use blox_core::{SortedMap, sort};
 
 /// Instance in which equal jobs are merged into one.
 ///
@@ -42,7 +42,7 @@ impl Merged {
             }
         }
         let seen = beside.into_iter().zip(&kind_of).map(|(mut seen, kind)| {
-            seen.sort_unstable();
+            sort::by(&mut seen, Ord::cmp);
             seen.dedup();
             let own = std::iter::once(vec![*kind as u64]);
             own.chain(seen).flatten().collect()

@@ -6,7 +6,7 @@ use super::shares::Isolated;
 use blox_core::SortedMap;
 use blox_core::{
     AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase,
-    Plan, Policy, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View, With,
+    Plan, Policy, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View, With, sort,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -293,7 +293,7 @@ impl Gavel {
             }
         }
         let mut order: Vec<usize> = (0..speed.len()).collect();
-        order.sort_by(|a, b| speed[*b].total_cmp(&speed[*a]));
+        sort::by(&mut order, |a, b| speed[*b].total_cmp(&speed[*a]));
         order
     }
 }

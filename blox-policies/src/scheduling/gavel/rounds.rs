@@ -1,7 +1,7 @@
 //! Gavel's round mechanism: turns fractions of time into the jobs of the next round.
 
 use super::instance::{Allocation, Combination, PerType};
-use blox_core::JobId;
+use blox_core::{JobId, sort};
 use fixedbitset::FixedBitSet;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -147,7 +147,7 @@ impl RoundMechanism {
 
     /// Records the run times of several jobs and pairs at once.
     pub fn all_ran(&mut self, mut all: Vec<(Combination, usize, f64)>) {
-        all.sort_by_key(|(who, ..)| *who);
+        sort::by_key(&mut all, |(who, ..)| *who);
         for row in &mut self.rows {
             let first = all.partition_point(|(who, ..)| *who < row.who);
             let own = all[first..].iter().take_while(|(who, ..)| *who == row.who);
@@ -251,7 +251,7 @@ impl RoundMechanism {
                     });
                 }
             }
-            places.sort_by(|a, b| {
+            sort::by(&mut places, |a, b| {
                 // Solvers return zeros of either sign, which are equal.
                 let by = |a: f64, b: f64| (b + 0.0).total_cmp(&(a + 0.0));
                 by(a.priority, b.priority)

@@ -11,7 +11,7 @@ use blox_core::SortedMap;
 use blox_core::{
     ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
     NodeActionKinds, NodeActions, NodeId, Place, Policy, Request, SchedulingPolicy, Seconds, Shape,
-    Validity, View,
+    Validity, View, sort,
 };
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
@@ -173,7 +173,7 @@ impl SchedulingPolicy for Pollux {
         if jobs.is_empty() {
             return Validity::UntilEvent;
         }
-        jobs.sort_by(|a, b| {
+        sort::by(&mut jobs, |a, b| {
             let service = |j: &JobRef<'_>| j.attained_gpu_time().secs();
             service(a).total_cmp(&service(b)).then(a.id().cmp(&b.id()))
         });

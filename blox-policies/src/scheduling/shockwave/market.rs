@@ -1,5 +1,6 @@
 //! Shockwave's market over future rounds.
 
+use blox_core::sort;
 use blox_solve::{Concave, SolveError, Units, User};
 use serde::{Deserialize, Serialize};
 
@@ -250,7 +251,7 @@ impl Market {
             (*least..=self.rounds).map(move |n| self.left_after(&b, n))
         };
         let mut all: Vec<f64> = bidders.iter().zip(least).flat_map(of).collect();
-        all.sort_by(f64::total_cmp);
+        sort::numbers(&mut all);
         all.dedup();
         // Below this time, not all jobs could meet the limit even with all rounds.
         let unavoidable = bidders.iter().map(|b| self.left_after(b, self.rounds));
@@ -272,9 +273,9 @@ impl Market {
             weights[i] / used
         };
         let mut by_urgency: Vec<usize> = (0..bidders.len()).filter(|i| units[*i] > 0).collect();
-        by_urgency.sort_by(|a, b| urgency(*b).total_cmp(&urgency(*a)));
+        sort::by(&mut by_urgency, |a, b| urgency(*b).total_cmp(&urgency(*a)));
         let mut by_rest: Vec<usize> = (0..bidders.len()).collect();
-        by_rest.sort_by(|a, b| {
+        sort::by(&mut by_rest, |a, b| {
             let left = |i: &usize| bidders[*i].remaining_s;
             left(b).total_cmp(&left(a))
         });

@@ -1,6 +1,6 @@
 //! Training progress for each batch size.
 
-use blox_core::GradientNoise;
+use blox_core::{GradientNoise, sort};
 
 /// An epoch with a batch size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +27,7 @@ impl Curves {
     /// Creates curves from the first `epochs` epochs of each batch size. Returns `None` if a batch
     /// size has fewer epochs, there is none, or progress does not increase.
     pub fn new(mut by_batch: Vec<(u32, Vec<Epoch>)>, epochs: usize) -> Option<Self> {
-        by_batch.sort_by_key(|(batch, _)| *batch);
+        sort::by_key(&mut by_batch, |(batch, _)| *batch);
         let enough = by_batch.iter().all(|(_, e)| e.len() >= epochs);
         if by_batch.is_empty() || epochs == 0 || !enough {
             return None;

@@ -1,7 +1,7 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
 use super::assignment::cheapest;
 use blox_core::SortedMap;
-use blox_core::{JobId, Policy};
+use blox_core::{JobId, Policy, sort};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,7 @@ impl SharePolicy for AlloX {
         let mut waiting: Vec<usize> = (0..instance.jobs.len())
             .filter(|i| runs(instance.jobs[*i].id).is_none())
             .collect();
-        waiting.sort_by(|a, b| {
+        sort::by(&mut waiting, |a, b| {
             let age = |i: &usize| instance.jobs[*i].age;
             age(b).total_cmp(&age(a))
         });
