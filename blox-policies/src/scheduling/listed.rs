@@ -1,15 +1,17 @@
 //! Helpers of policies whose keys change while jobs wait.
 
-use blox_core::{JobId, JobQueue, JobRef, Request, View, sort};
+use blox_core::{JobId, JobQueue, JobRef, Request, View};
 
 /// Lists all jobs in ascending order of a key, promoted jobs first; ties go to the job's number.
 /// Earlier jobs may preempt later ones.
 pub(super) fn list_by(view: View<'_>, out: &mut JobQueue, key: impl Fn(&JobRef<'_>) -> f64) {
-    let mut jobs: Vec<(bool, f64, JobId)> = view
-        .active()
-        .map(|job| (!job.promoted(), key(&job), job.id()))
-        .collect();
-    sort::by(&mut jobs, |a, b| {
+    let keyed = |job: JobRef<'_>| (!job.promoted(), key(&job), job.id());
+    list(view, out, view.active().map(keyed).collect());
+}
+
+/// Lists jobs by their keys. Compiled once: the sort of long lists in each round.
+fn list(view: View<'_>, out: &mut JobQueue, mut jobs: Vec<(bool, f64, JobId)>) {
+    jobs.sort_by(|a, b| {
         let keys = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
         keys.then(a.2.cmp(&b.2))
     });

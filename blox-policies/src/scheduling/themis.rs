@@ -3,7 +3,7 @@
 use super::{Bid, partial_allocation};
 use blox_core::{
     GpuCount, JobId, JobQueue, JobRef, Request, SchedulingPolicy, Seconds, Shape, Stateless,
-    Validity, View, sort,
+    Validity, View,
 };
 
 /// Finish-time fairness by auction, in leases (Themis, NSDI 2020).
@@ -88,7 +88,7 @@ impl Themis {
 
     /// Returns the number of GPUs of each job, out of `total`.
     fn share_out(&self, mut claims: Vec<Claim>, total: u32) -> Vec<(JobId, u32)> {
-        sort::by(&mut claims, |a, b| {
+        claims.sort_by(|a, b| {
             let worst = b.unfairness.total_cmp(&a.unfairness);
             worst.then(a.job.cmp(&b.job))
         });
