@@ -317,7 +317,7 @@ impl SchedulingPolicy for Chronus {
                 (rank, left, job)
             })
             .collect();
-        sort::by(&mut order, |a, b| {
+        order.sort_by(|a, b| {
             let rank = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
             rank.then(a.2.id().cmp(&b.2.id()))
         });
