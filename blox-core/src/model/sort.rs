@@ -1,6 +1,6 @@
 //! Stable sorting with little code for each type of element.
 //!
-//! The results equal those of the methods of slices. The compiler generates these for each type and
+//! The results equal the standard sorts. The compiler generates these for each type and
 //! each comparison, about 2,000 lines of intermediate code. The functions here share one sort. They
 //! suit lists that policies sort once per decision. An inner loop uses the methods of slices, which
 //! do not allocate for short lists.

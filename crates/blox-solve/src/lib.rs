@@ -7,9 +7,9 @@
 //!
 //! **Unique results.** An optimum need not be unique. [`Solver::solve`] returns the solver's own
 //! choice. It is the same on every run, but may differ for another solver or version.
-//! [`solve_with_tie_break`] returns an optimum that depends only on the program. Among all optimal
-//! solutions (to one part in 10⁹) it takes the one with the least sum of values weighted `1`, `2`,
-//! `3`, ... in order of the variables. Solutions in whole numbers can tie in this sum, too. The
+//! [`solve_with_tie_break`] returns an optimum that depends only on the program. It weights the
+//! values `1`, `2`, `3`, ... in order of the variables, and takes the optimal solution (to one part
+//! in 10⁹) with the least weighted sum. Solutions in whole numbers can tie in this sum, too. The
 //! solver then chooses among them.
 //!
 //! **Other solvers** implement [`Solver`]. For programs with integers, `blox-microlp` does so with
