@@ -505,13 +505,23 @@ impl<T> ComponentRegistry<T> {
         params: &[ParamDoc],
         build: impl Fn(&Params, u64) -> Result<T, RegistryError> + Send + Sync + 'static,
     ) -> &mut Registered<T> {
+        self.put(name.into(), about, params, Arc::new(build))
+    }
+
+    // Apart, as it is compiled once instead of for each entry.
+    fn put(
+        &mut self,
+        name: String,
+        about: &'static str,
+        params: &[ParamDoc],
+        build: Build<T>,
+    ) -> &mut Registered<T> {
         let entry = Registered {
             about,
             params: params.to_vec(),
             world: WorldParts::default(),
-            build: Arc::new(build),
+            build,
         };
-        let name = name.into();
         self.entries.remove(&name);
         self.entries.entry(name).or_insert(entry)
     }
