@@ -15,6 +15,11 @@
 //! assert_eq!(solution[y], 3.0);
 //! # Ok::<(), blox_solve::SolveError>(())
 //! ```
+//!
+//! | Task | Start with |
+//! |---|---|
+//! | Write a program | [`Program`] |
+//! | Solve it | [`BranchAndBound`] |
 
 use blox_solve::{Program, Relation, Solution, SolveError, Solver};
 use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, SolutionStatus, SolveOptions};
