@@ -19,7 +19,9 @@
 //! | Task | Start with |
 //! |---|---|
 //! | Write a program | [`Program`] |
-//! | Solve it | [`BranchAndBound`] |
+//! | Solve it | [`BranchAndBound`], [`Solver::solve`] |
+//! | Limit the search | [`BranchAndBound::limit`] |
+//! | Get a result that does not depend on the solver | [`blox_solve::solve_with_tie_break`] |
 
 use blox_solve::{Program, Relation, Solution, SolveError, Solver};
 use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, SolutionStatus, SolveOptions};
