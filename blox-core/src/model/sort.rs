@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 /// ```
 /// use blox_core::sort;
 ///
-/// let mut left = [("a", 2.5), ("b", 0.5), ("c", 2.5)];
+/// let mut left = [("a", 2.5_f64), ("b", 0.5), ("c", 2.5)];
 /// sort::by(&mut left, |a, b| b.1.total_cmp(&a.1));
 /// assert_eq!(left, [("a", 2.5), ("c", 2.5), ("b", 0.5)]);
 /// ```
