@@ -35,17 +35,8 @@ pub fn write_jsonl<'a>(
 /// Example of a line, for messages.
 const EXAMPLE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}"#;
 
-/// Parses the current line.
-fn job(rows: &LineRows) -> Result<JobSpec, WorkloadError> {
-    let mut json = serde_json::Deserializer::from_slice(rows.current());
-    let read: Result<JobSpec, _> = serde_path_to_error::deserialize(&mut json);
-    let job = read.map_err(|e| no_job(rows, &e.path().to_string(), e.inner()))?;
-    json.end().map_err(|e| no_job(rows, ".", &e))?;
-    Ok(job)
-}
-
-/// Returns the error of an invalid line. `path` is the invalid field, or `.` for the whole line.
-fn no_job(rows: &LineRows, path: &str, error: &serde_json::Error) -> WorkloadError {
+/// Returns the error of an invalid line. Parses the line a second time to find the invalid field.
+fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
     let line = |what: String| WorkloadError::line(rows.path(), rows.line(), what);
     // The line number in serde's message counts within this line.
     let text = error.to_string();
@@ -56,7 +47,10 @@ fn no_job(rows: &LineRows, path: &str, error: &serde_json::Error) -> WorkloadErr
             "the line is no JSON, found at column {column}: {text}, expected a job such as {EXAMPLE}"
         ));
     }
-    let field = Some(path).filter(|path| *path != ".");
+    let mut json = serde_json::Deserializer::from_slice(rows.current());
+    let read: Result<JobSpec, _> = serde_path_to_error::deserialize(&mut json);
+    let path = read.err().map(|e| e.path().to_string()).unwrap_or_default();
+    let field = Some(path.as_str()).filter(|path| *path != ".");
     let inner = |name: &str| match field {
         Some(outer) => format!("{outer}.{name}"),
         None => name.to_owned(),
@@ -83,7 +77,9 @@ pub(crate) fn open_rows(
     source: &Source,
     _notices: &mut Notices,
 ) -> Result<Box<dyn Rows>, WorkloadError> {
-    let job = |rows: &LineRows, _: &mut Notices| Ok(job(rows)?);
+    let job = |rows: &LineRows, _: &mut Notices| {
+        Ok(serde_json::from_slice(rows.current()).map_err(|e| no_job(rows, &e))?)
+    };
     Ok(Box::new(JobRows::new(
         LineRows::open(source)?,
         sensible,
