@@ -5,6 +5,7 @@ use blox_core::{
     With,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 
 /// Promotes a job that waited too long: it then comes before all jobs that are not promoted, for
 /// the rest of its life.
@@ -31,11 +32,9 @@ const LONG: usize = 256;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Waits {
-    /// Waiting jobs from index `head` on, ordered by the start of their wait. Some have run since.
+    /// Waiting jobs by the time since which they wait. Some have run since.
     #[serde(skip)]
-    queue: Vec<(Time, JobId)>,
-    #[serde(skip)]
-    head: usize,
+    queue: VecDeque<(Time, JobId)>,
     /// True if the queue holds all waiting jobs. A long queue may lack jobs that came later.
     #[serde(skip)]
     complete: bool,
@@ -61,11 +60,11 @@ impl Waits {
         }
         for job in view.touched() {
             if job.phase() == Phase::Waiting && !job.promoted() {
-                if self.queue.len() - self.head >= LONG {
+                if self.queue.len() >= LONG {
                     self.complete = false;
                     return;
                 }
-                self.insert((job.eligible_since(), job.id()));
+                insert(&mut self.queue, (job.eligible_since(), job.id()));
             }
         }
         self.complete_at = view.now();
@@ -73,9 +72,9 @@ impl Waits {
 
     fn rebuild(&mut self, view: View<'_>) {
         let waiting = view.waiting().filter(|j| !j.promoted());
-        self.queue = waiting.map(|j| (j.eligible_since(), j.id())).collect();
-        self.queue.sort_unstable();
-        self.head = 0;
+        let mut all: Vec<_> = waiting.map(|j| (j.eligible_since(), j.id())).collect();
+        all.sort_unstable();
+        self.queue = all.into();
         self.complete = true;
         self.complete_at = view.now();
     }
@@ -84,7 +83,7 @@ impl Waits {
     /// queue is due, and the first job determines the next check.
     fn pass(&mut self, view: View<'_>, limit: Seconds) -> Validity {
         let now = view.now();
-        while let Some(&(since, id)) = self.queue.get(self.head) {
+        while let Some(&(since, id)) = self.queue.front() {
             let still = waits_since(view, id, since);
             if still && now - since < limit {
                 return Validity::Until(since + limit);
@@ -92,27 +91,9 @@ impl Waits {
             if still {
                 self.due.push((since, id));
             }
-            self.head += 1;
+            self.queue.pop_front();
         }
         Validity::UntilEvent
-    }
-
-    /// Inserts an entry in time order. Times only grow, so the position is nearly always the end.
-    #[inline]
-    fn insert(&mut self, entry: (Time, JobId)) {
-        if self.head >= LONG {
-            self.queue.drain(..self.head);
-            self.head = 0;
-        }
-        let mut at = self.queue.len();
-        while at > self.head && self.queue[at - 1].0 > entry.0 {
-            at -= 1;
-        }
-        if at == self.queue.len() {
-            self.queue.push(entry);
-        } else {
-            self.queue.insert(at, entry);
-        }
     }
 }
 
@@ -122,6 +103,20 @@ fn waits_since(view: View<'_>, id: JobId, since: Time) -> bool {
     view.job(id).is_some_and(|j| {
         j.phase() == Phase::Waiting && j.eligible_since() == since && !j.promoted()
     })
+}
+
+/// Inserts an entry in time order. Times only grow, so the position is nearly always the end.
+#[inline]
+fn insert(queue: &mut VecDeque<(Time, JobId)>, entry: (Time, JobId)) {
+    if queue.back().is_none_or(|last| last.0 <= entry.0) {
+        queue.push_back(entry);
+        return;
+    }
+    let mut at = queue.len();
+    while at > 0 && queue[at - 1].0 > entry.0 {
+        at -= 1;
+    }
+    queue.insert(at, entry);
 }
 
 impl<P: SchedulingPolicy> Policy for StarvationGuard<P> {
@@ -148,7 +143,7 @@ impl<P: SchedulingPolicy> SchedulingPolicy for StarvationGuard<P> {
         let waits = &mut memory.own;
         waits.sync(view);
         let mut timer = waits.pass(view, self.limit);
-        let first = waits.queue.get(waits.head);
+        let first = waits.queue.front();
         if !waits.complete && first.is_none_or(|(since, _)| *since > waits.complete_at) {
             waits.rebuild(view);
             timer = waits.pass(view, self.limit);
@@ -169,22 +164,11 @@ mod tests {
 
     #[test]
     fn jobs_lie_in_order_of_their_moments() {
-        let mut waits = Waits::default();
+        let mut queue = VecDeque::new();
         for (at, job) in [(0.0, 3), (5.0, 2), (7.0, 0), (5.0, 1)] {
-            waits.insert((Time::new(at), JobId(job)));
+            insert(&mut queue, (Time::new(at), JobId(job)));
         }
-        let jobs: Vec<u32> = waits.queue.iter().map(|(_, job)| job.0).collect();
+        let jobs: Vec<u32> = queue.iter().map(|(_, job)| job.0).collect();
         assert_eq!(jobs, [3, 2, 1, 0]);
-    }
-
-    #[test]
-    fn jobs_that_left_the_queue_are_removed_from_its_memory() {
-        let mut waits = Waits::default();
-        for job in 0..4 * LONG as u32 {
-            waits.insert((Time::new(f64::from(job)), JobId(job)));
-            waits.head = waits.queue.len() - 1;
-        }
-        assert!(waits.queue.len() <= LONG + 1);
-        assert_eq!(waits.queue[waits.head].1, JobId(4 * LONG as u32 - 1));
     }
 }
