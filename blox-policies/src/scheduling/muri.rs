@@ -194,7 +194,7 @@ mod tests {
         let jobs = [reads, reads, computes, computes];
         let mut found = groups(Muri::default(), "1x2", &jobs);
         found.iter_mut().for_each(|group| group.sort_unstable());
-        sort::by(&mut found, Ord::cmp);
+        found.sort_unstable();
         assert!(
             found == [[0, 2], [1, 3]] || found == [[0, 3], [1, 2]],
             "{found:?}"
