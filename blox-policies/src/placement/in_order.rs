@@ -1,7 +1,7 @@
 //! In-order placement: tries jobs one by one with a rule.
 
 use super::near::Near;
-use super::selector::{NodeSelector, on_nodes};
+use super::selector::{NodeSelector, on_nodes, shape_of};
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
     Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeStatus,
@@ -485,15 +485,16 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
     }
 }
 
-/// Places a running job again with the first shape that fits, on its own and free GPUs. If no shape
-/// fits or the job shares its GPUs, it keeps them.
+/// Places a running job again with the first shape that fits, on its own and free GPUs. The jobs
+/// that share its GPUs move with it. If no shape fits, or not all of them can move, they keep their
+/// GPUs.
 #[cold]
 fn moves<R: NodeSelector>(
     rule: &R,
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<(), DraftError> {
-    let Some(has) = changeable(draft, request.job) else {
+    let Some(has) = reachable(draft, request.job) else {
         return Ok(());
     };
     let with_config = |shape: &&Shape| shape.config.is_some() && shape.config != has.config;
@@ -509,32 +510,63 @@ fn moves<R: NodeSelector>(
             return draft.reassign(request.job, to);
         }
     }
+    let followers = has.partners.iter().map(|partner| {
+        let its = reachable(draft, partner)?;
+        let config = its.config;
+        let shape = shape_of(&its);
+        Some((draft.view().job(partner)?, Shape { config, ..shape }))
+    });
+    let Some(followers) = followers.collect::<Option<Vec<_>>>() else {
+        return Ok(());
+    };
     let start = draft.savepoint();
     draft.release(request.job, Reason::NotChosen)?;
+    for (partner, _) in &followers {
+        draft.release(partner.id(), Reason::NotChosen)?;
+    }
     let alone = Request {
         partners: Partners::default(),
         ..request.clone()
     };
-    let placed = place_in_free(rule, &alone, draft)?;
-    let found = draft.current(request.job).filter(|_| placed).cloned();
-    draft.rollback(start);
-    match found {
-        Some(found) => draft.reassign(request.job, found),
-        None => Ok(()),
+    let mut placed = place_in_free(rule, &alone, draft)?;
+    for (partner, shape) in &followers {
+        let beside = match placed {
+            true => draft.beside(request.job, partner, shape),
+            false => None,
+        };
+        placed = beside.is_some();
+        if let Some(beside) = beside {
+            draft.assign(partner.id(), beside)?;
+        }
     }
+    let mut group = vec![request.job];
+    group.extend(followers.iter().map(|(partner, _)| partner.id()));
+    let found = group.iter().map(|job| draft.current(*job).cloned());
+    let found: Option<Vec<_>> = found.collect();
+    draft.rollback(start);
+    let Some(found) = found.filter(|_| placed) else {
+        return Ok(());
+    };
+    let mut moved = group.into_iter().zip(found);
+    moved.try_for_each(|(job, to)| draft.reassign(job, to))
 }
 
 /// Returns the allocation of a job if it can be changed: the job shares no GPU, and its nodes are
 /// up.
 pub(super) fn changeable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
+    reachable(draft, job).filter(|here| here.partners.is_empty())
+}
+
+/// Returns the allocation of a job that may be placed, if its nodes are up.
+fn reachable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
     let here = draft.current(job).cloned()?;
     let cluster = draft.view().cluster();
     // A pending launch on a lost node can be stopped, but not changed.
-    let reachable = here.gpus.iter().all(|gpu| {
+    let up = here.gpus.iter().all(|gpu| {
         let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
         node.is_some_and(|n| n.status() == NodeStatus::Up)
     });
-    (draft.may_place(job) && here.partners.is_empty() && reachable).then_some(here)
+    (draft.may_place(job) && up).then_some(here)
 }
 
 /// Checks whether the rule could place the job on the empty cluster.
@@ -625,6 +657,15 @@ mod tests {
     fn second_decision(
         asks: impl Fn(&JobRef<'_>) -> Option<Request> + Send + Sync + 'static,
     ) -> Vec<Action> {
+        let apart = |job: JobId, gpus: GpuCount| Place::Nodes(vec![(NodeId(job.0), gpus.get())]);
+        second_decision_after(apart, asks)
+    }
+
+    /// Like [`second_decision`], with the places of both jobs in the first decision.
+    fn second_decision_after(
+        first: impl Fn(JobId, GpuCount) -> Place + Send + Sync + 'static,
+        asks: impl Fn(&JobRef<'_>) -> Option<Request> + Send + Sync + 'static,
+    ) -> Vec<Action> {
         let cluster = ClusterSpec::uniform(2, 4);
         let mut core = Runtime::new(
             State::new(&cluster).unwrap(),
@@ -632,11 +673,10 @@ mod tests {
         );
         let scheduling = scheduling_fn(move |view, out| {
             for job in view.active() {
-                let first = Place::Nodes(vec![(NodeId(job.id().0), job.gpus().get())]);
                 let first = Request::with_shape(
                     job.id(),
                     Shape {
-                        place: first,
+                        place: first(job.id(), job.gpus()),
                         ..Shape::gpus(job.gpus())
                     },
                 );
@@ -761,6 +801,37 @@ mod tests {
         };
         assert_eq!((*job, &assignment.partners), (JobId(1), &JobId(0).into()));
         assert_eq!(assignment.gpus[..], [GpuId(0), GpuId(1)]);
+    }
+
+    #[test]
+    fn running_pair_moves_together() {
+        // The second job has one of the two GPUs of the first.
+        let packed = |job: JobId, gpus: GpuCount| match job.0 {
+            0 => Place::Nodes(vec![(NodeId(0), gpus.get())]),
+            _ => Place::ShareWith(JobId(0)),
+        };
+        let to_second_node = |gpus: u32| Shape {
+            place: Place::Nodes(vec![(NodeId(1), gpus)]),
+            ..Shape::gpus(GpuCount(gpus))
+        };
+        let moved = second_decision_after(packed, asks_for(0, to_second_node(2)));
+        let [first, Action::Place { job, assignment }] = &moved[..] else {
+            panic!("{moved:?}");
+        };
+        assert_eq!(*first, place(0, &[4, 5]));
+        assert_eq!((*job, &assignment.partners), (JobId(1), &JobId(0).into()));
+        assert_eq!(assignment.gpus[..], [GpuId(4)]);
+        // The first job finds no room beside the second, so the pair stays.
+        let stays = second_decision_after(packed, asks_for(1, to_second_node(1)));
+        assert_eq!(stays, []);
+        // A pair may move to some of its own GPUs.
+        let spread = Shape {
+            place: Place::Nodes(vec![(NodeId(0), 1), (NodeId(1), 1)]),
+            ..Shape::gpus(GpuCount(2))
+        };
+        let moved = second_decision_after(packed, asks_for(0, spread));
+        assert_eq!(moved.len(), 2);
+        assert_eq!(moved[0], place(0, &[0, 4]));
     }
 
     #[test]
