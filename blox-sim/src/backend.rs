@@ -242,7 +242,7 @@ impl Livelock {
 enum After {
     #[default]
     Nothing,
-    Started(JobId, u32),
+    Started(JobId),
     NewRate(JobId),
     Reported(JobId),
     Left(Vec<JobId>, Vec<JobId>),
@@ -342,7 +342,8 @@ impl<'w> Simulator<'w> {
         for job in view.placed() {
             match job.phase() {
                 Phase::Running => {
-                    self.expect_end(view, &job);
+                    let plain = self.is_plain(&job);
+                    self.expect_end(view, &job, plain);
                 }
                 // Pending launches and stops finish at once.
                 Phase::Starting if job.bound().is_some() => {
@@ -418,12 +419,13 @@ impl<'w> Simulator<'w> {
         self.plain_rates && !job.has_extras() && job.bound().is_some_and(as_asked)
     }
 
-    /// Schedules the end of a job that runs from now on. Returns the time at which it is seen.
+    /// Schedules the end of a job that runs from now on. `plain` is the result of
+    /// [`Simulator::is_plain`]. Returns the time at which the end is seen.
     #[inline(always)]
-    fn expect_end(&mut self, view: View<'_>, job: &JobRef<'_>) -> Option<Time> {
+    fn expect_end(&mut self, view: View<'_>, job: &JobRef<'_>, plain: bool) -> Option<Time> {
         let (now, rate) = (view.now(), job.rate());
         let mut end = None;
-        let stretch = match self.is_plain(job) {
+        let stretch = match plain {
             true => None,
             false => self
                 .execution
@@ -450,7 +452,7 @@ impl<'w> Simulator<'w> {
             self.timer(at, Kind::End, job.id().0, job.attempt());
         }
         // Checked here: most jobs report nothing.
-        if job.has_extras() {
+        if !plain && job.has_extras() {
             self.expect_report(job, now);
         }
         end
@@ -472,13 +474,13 @@ impl<'w> Simulator<'w> {
     }
 
     /// Schedules the events that follow from a launch.
-    fn expect_all(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
+    fn expect_all(&mut self, view: View<'_>, job: &JobRef<'_>, plain: bool) {
         if !self.moved_ends.is_empty() {
             self.moved_ends.remove(&job.id());
         }
-        self.expect_end(view, job);
-        if let Some(runs) = self.faults.job_runs(job.id(), attempt) {
-            self.timer(view.now() + runs, Kind::Crash, job.id().0, attempt);
+        self.expect_end(view, job, plain);
+        if let Some(runs) = self.faults.job_runs(job.id(), job.attempt()) {
+            self.timer(view.now() + runs, Kind::Crash, job.id().0, job.attempt());
         }
     }
 
@@ -746,9 +748,10 @@ impl<'w> Simulator<'w> {
     fn follow_up(&mut self, view: View<'_>) {
         match std::mem::take(&mut self.after) {
             After::Nothing => {}
-            After::Started(id, attempt) => {
+            After::Started(id) => {
                 let Some(job) = view.job(id) else { return };
-                self.expect_all(view, &job, attempt);
+                let plain = self.is_plain(&job);
+                self.expect_all(view, &job, plain);
                 let bound = job.bound().map_or(&[][..], |bound| &bound.gpus);
                 let (partners, affected) =
                     (beside(view, id, bound), self.affected(view, id, bound));
@@ -762,7 +765,10 @@ impl<'w> Simulator<'w> {
             }
             After::NewRate(job) => {
                 self.moved_ends.remove(&job);
-                let at = view.job(job).and_then(|job| self.expect_end(view, &job));
+                let at = view.job(job).and_then(|job| {
+                    let plain = self.is_plain(&job);
+                    self.expect_end(view, &job, plain)
+                });
                 // The earlier timer for the same launch still exists.
                 self.moved_ends
                     .insert(job, at.unwrap_or(Time::new(f64::MAX)));
@@ -812,7 +818,7 @@ impl<'w> Simulator<'w> {
             After::Left(beside(view, job, gpus), sim.affected(view, job, gpus))
         };
         self.after = match event {
-            Event::Started { job, attempt, .. } => After::Started(*job, *attempt),
+            Event::Started { job, .. } => After::Started(*job),
             Event::Progress { job, attempt, .. } => {
                 if let Some(its) = view.job(*job) {
                     let work = self.kept(&its, at);
@@ -988,7 +994,7 @@ impl Backend for Simulator<'_> {
         self.idle = None;
         for job in launched.jobs() {
             if self.is_plain(&job) {
-                self.expect_all(view, &job, job.attempt());
+                self.expect_all(view, &job, true);
                 continue;
             }
             let rate = match job.bound() {
@@ -1016,7 +1022,7 @@ impl Backend for Simulator<'_> {
     fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
         for (job, _) in rates {
             if let Some(job) = view.job(*job) {
-                self.expect_all(view, &job, job.attempt());
+                self.expect_all(view, &job, false);
             }
         }
         self.tidy(view);

@@ -113,6 +113,18 @@ impl Assignment {
         });
     }
 
+    /// Returns whether the assignment has CPUs or memory.
+    #[inline(always)]
+    pub(crate) fn has_resources(&self) -> bool {
+        crate::shape::is_any(self.cpus, self.memory_gib)
+    }
+
+    /// Returns whether the assignment has only GPUs: no CPUs, memory or partners.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.partners.is_empty() && !self.has_resources()
+    }
+
     /// Returns the number of GPUs.
     #[inline]
     pub fn count(&self) -> GpuCount {

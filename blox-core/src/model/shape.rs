@@ -39,6 +39,13 @@ pub struct Shape {
     pub place: Place,
 }
 
+/// Returns whether one of two amounts is not 0. In one comparison, because nearly always both are 0;
+/// the shift drops the signs.
+#[inline(always)]
+pub(crate) fn is_any(cpus: f64, memory_gib: f64) -> bool {
+    (cpus.to_bits() | memory_gib.to_bits()) << 1 != 0
+}
+
 impl Shape {
     /// A number of GPUs, anywhere.
     pub fn gpus(gpus: GpuCount) -> Self {
@@ -46,6 +53,12 @@ impl Shape {
             gpus,
             ..Shape::default()
         }
+    }
+
+    /// Returns whether the shape requests CPUs or memory.
+    #[inline(always)]
+    pub fn has_resources(&self) -> bool {
+        is_any(self.cpus, self.memory_gib)
     }
 
     /// Returns an assignment of these GPUs with the CPUs, memory and batch of the shape.

@@ -1,121 +1,41 @@
 //! Plans that take no time: applies a plan and the reports of its stops and launches in one pass.
 
-use super::check::Overlay;
+use super::check::Trial;
 use super::{Applied, State};
-use crate::assignment::Assignment;
-use crate::cluster::{Occupied, OnNode, Passing};
 use crate::decision::{Action, Plan};
 use crate::ids::JobId;
 use crate::input::Refused;
-use crate::job::{Bound, JobRef, Phase, Record, Wants, accepts_all};
+use crate::job::{Bound, JobRef, Phase};
 use crate::reason::Reason;
-use smallvec::SmallVec;
-
-/// Jobs of a plan that is applied at once.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Exchange {
-    stops: Vec<Stop>,
-    launches: Vec<Launch>,
-    promotions: Vec<Promotion>,
-    passing: Passing,
-    /// Launched jobs, by slot.
-    entering: Overlay<()>,
-    /// Slots of jobs that leave their GPUs and are launched again.
-    returning: SmallVec<[u32; 4]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Stop {
-    /// Index of the step in the plan.
-    step: u32,
-    slot: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Promotion {
-    /// Index of the step in the plan.
-    step: u32,
-    job: JobId,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Launch {
-    /// True if the job waited, and other jobs of the plan leave its GPUs.
-    waits: bool,
-    /// Index of the step in the plan.
-    step: u32,
-    slot: u32,
-    on: Option<OnNode>,
-}
-
-/// Returns true if an assignment has only GPUs: no CPUs, memory or partners.
-fn is_plain(a: &Assignment) -> bool {
-    a.partners.is_empty() && a.cpus == 0.0 && a.memory_gib == 0.0
-}
 
 impl State {
-    /// Applies a plan of promotions, plain stops and plain launches, and the reports of its stops
-    /// and launches as if they took no time. The result is the same as [`State::apply_plan`]
-    /// followed by the reports: first each stop in the plan's order, then each launch. Stopped and
-    /// launched jobs count as changed at the last report, because no decision sees the state in
-    /// between. Launched jobs run at their own rates until [`State::set_rates`] sets other rates.
-    ///
-    /// Returns `None` without any change if the plan is invalid or contains other steps. The plan
-    /// must be made from the current version of the state.
-    pub(super) fn carry_out(&mut self, plan: &Plan) -> Option<Applied> {
-        let mut exchange = std::mem::take(&mut self.exchange);
-        let plain = self.is_plain_exchange(plan, &mut exchange);
-        if plain {
-            self.cluster.settle(&mut exchange.passing);
-            let planned = self.version + 1;
-            // Each report counts as one event.
-            self.version = planned + (exchange.stops.len() + exchange.launches.len()) as u64;
-            self.let_leave(plan, planned, &exchange);
-            self.let_run(plan, &exchange);
-        } else {
-            exchange.launches.clear();
-        }
-        let applied = Applied {
+    /// Applies a checked plan of promotions, plain stops and plain launches, and the reports of its
+    /// stops and launches as if they took no time. The result is the same as that of
+    /// [`State::commit_plan`] followed by the reports: first each stop in the plan's order, then each
+    /// launch. Stopped and launched jobs count as changed at the last report, because no decision
+    /// sees the state in between. Launched jobs run at their own rates until [`State::set_rates`]
+    /// sets other rates.
+    pub(super) fn carry_out(&mut self, plan: &Plan, trial: &mut Trial) -> Applied {
+        self.cluster.settle(&mut trial.passing);
+        let planned = self.version + 1;
+        // Each report counts as one event.
+        self.version = planned + (trial.released.len() + trial.placed.len()) as u64;
+        self.let_leave(plan, planned, trial);
+        self.let_run(plan, trial);
+        Applied {
             stale: 0,
-            stops: exchange.stops.len() as u32,
-            placements: exchange.launches.len() as u32,
+            stops: trial.released.len() as u32,
+            placements: trial.placed.len() as u32,
             instant: true,
-        };
-        self.exchange = exchange;
-        plain.then_some(applied)
-    }
-
-    /// Returns true if a plan is valid and consists only of promotions, plain stops and plain
-    /// launches. Records these in `exchange`. Such a plan also passes [`State::check`].
-    fn is_plain_exchange(&self, plan: &Plan, exchange: &mut Exchange) -> bool {
-        exchange.passing.clear(self.cluster.nodes().len());
-        exchange.stops.clear();
-        exchange.launches.clear();
-        exchange.promotions.clear();
-        exchange.entering.clear();
-        exchange.returning.clear();
-        let mut steps = plan.actions.iter().enumerate();
-        let fits = steps.all(|(step, action)| match action {
-            Action::Stop { job, .. } => {
-                exchange.launches.is_empty() && self.vacate(*job, step, exchange)
-            }
-            Action::Place { job, assignment } => self.occupy(*job, assignment, step, exchange),
-            Action::Promote { job } => {
-                let (step, job) = (step as u32, *job);
-                exchange.promotions.push(Promotion { step, job });
-                self.record(job).is_some_and(|r| r.phase != Phase::Ended)
-            }
-            Action::Finish { .. } => false,
-        });
-        fits && !self.cluster.counts_resources(&exchange.passing)
+        }
     }
 
     /// Returns the jobs that the last plan launched at once, in the plan's order. They are kept
     /// until the next event.
     pub(crate) fn launched(&self) -> impl Iterator<Item = JobRef<'_>> {
         let now = self.now;
-        let launches = self.exchange.launches.iter();
-        launches.filter_map(move |launch| {
+        let placed = self.trial.as_ref().map_or(&[][..], |trial| &trial.placed);
+        placed.iter().filter_map(move |launch| {
             let rec = self.records.get(launch.slot as usize)?;
             Some(JobRef { rec, now })
         })
@@ -145,93 +65,18 @@ impl State {
     /// Clears the list of jobs that the last plan launched.
     #[inline]
     pub(crate) fn forget_launched(&mut self) {
-        self.exchange.launches.clear();
-    }
-
-    /// Records that a job leaves its GPUs. Returns false unless it runs alone on exactly its
-    /// allocated GPUs.
-    #[inline]
-    fn vacate(&self, job: JobId, step: usize, exchange: &mut Exchange) -> bool {
-        let Some(s) = self.slot(job) else {
-            return false;
-        };
-        let rec = &self.records[s];
-        let Some(allocated) = &rec.allocated else {
-            return false;
-        };
-        // `Cluster::vacate` checks that each allocated GPU is bound. With equal numbers, the GPUs
-        // are the same.
-        let same = |bound: &Assignment| bound.gpus.len() == allocated.gpus.len();
-        let fits = rec.phase == Phase::Running
-            && !rec.pending
-            && rec.leaving.is_empty()
-            && is_plain(allocated)
-            && rec.bound().is_some_and(same)
-            && self
-                .cluster
-                .vacate(&allocated.gpus, rec.on, &mut exchange.passing);
-        exchange.stops.push(Stop {
-            step: step as u32,
-            slot: s as u32,
-        });
-        fits
-    }
-
-    /// Records that a job gets free GPUs. Returns false unless the job waits or an earlier step
-    /// stopped it, and the GPUs are valid for it.
-    #[inline]
-    fn occupy(
-        &self,
-        job: JobId,
-        assignment: &Assignment,
-        step: usize,
-        exchange: &mut Exchange,
-    ) -> bool {
-        let Some(s) = self.slot(job) else {
-            return false;
-        };
-        let rec = &self.records[s];
-        let waits = rec.phase == Phase::Waiting && rec.allocated.is_none();
-        let fits = (waits || self.returns(rec, exchange))
-            && exchange.entering.insert(s)
-            && is_plain(assignment)
-            && (rec.extras != Wants::More
-                || accepts_all(&rec.spec, &self.cluster, &assignment.gpus));
-        let passing = &mut exchange.passing;
-        let occupied = match fits {
-            true => self.cluster.occupy(&assignment.gpus, passing),
-            false => None,
-        };
-        let Some(Occupied { left, on }) = occupied else {
-            return false;
-        };
-        if !waits {
-            exchange.returning.push(s as u32);
+        if let Some(trial) = &mut self.trial {
+            trial.placed.clear();
         }
-        exchange.launches.push(Launch {
-            waits: waits && left,
-            step: step as u32,
-            slot: s as u32,
-            on,
-        });
-        true
-    }
-
-    /// Returns true if an earlier step stopped the job.
-    #[cold]
-    fn returns(&self, rec: &Record, exchange: &Exchange) -> bool {
-        let left = |a: &Assignment| self.cluster.has_left(&a.gpus, &exchange.passing);
-        rec.phase == Phase::Running && rec.allocated.as_ref().is_some_and(left)
     }
 
     /// Applies stops and promotions in the plan's order.
-    fn let_leave(&mut self, plan: &Plan, planned: u64, exchange: &Exchange) {
+    fn let_leave(&mut self, plan: &Plan, planned: u64, trial: &Trial) {
         let (now, version) = (self.now, self.version);
-        let some_return = !exchange.returning.is_empty();
-        let mut promotions = exchange.promotions.iter().peekable();
+        let mut promotions = trial.promoted.iter().peekable();
         let eligible = self.next_moment.max(now);
         let (mut left, mut waiting) = (0, 0);
-        for stop in &exchange.stops {
+        for stop in &trial.released {
             while let Some(earlier) = promotions.next_if(|p| p.step < stop.step) {
                 self.promote(earlier.job, planned);
             }
@@ -247,7 +92,7 @@ impl State {
             rec.on = None;
             rec.bound = Bound::Nothing;
             rec.touch(version, &mut self.touched);
-            if some_return && exchange.returning.contains(&stop.slot) {
+            if trial.returns(stop.slot) {
                 continue;
             }
             rec.eligible_since = eligible;
@@ -271,13 +116,12 @@ impl State {
         self.records[s].changed = changed;
     }
 
-    fn let_run(&mut self, plan: &Plan, exchange: &Exchange) {
+    fn let_run(&mut self, plan: &Plan, trial: &Trial) {
         let (now, version) = (self.now, self.version);
         let (mut taken, mut running) = (0, 0);
-        for launch in &exchange.launches {
+        for launch in &trial.placed {
             let rec = &mut self.records[launch.slot as usize];
-            let Some(Action::Place { assignment, .. }) = plan.actions.get(launch.step as usize)
-            else {
+            let Some(assignment) = launch.assignment(plan) else {
                 continue;
             };
             rec.since = now;
@@ -286,7 +130,8 @@ impl State {
             if assignment.config.is_some() {
                 rec.config = assignment.config;
             }
-            if launch.waits {
+            // A job that returns keeps the reason of its stop.
+            if launch.left && rec.phase == Phase::Waiting {
                 rec.reason = Reason::WaitingForGpus;
             }
             assignment.clone_plain_into(&mut rec.allocated);
@@ -315,6 +160,7 @@ impl State {
 mod tests {
     use super::super::tests::{Random, check};
     use super::*;
+    use crate::assignment::Assignment;
     use crate::cluster::spec::ClusterSpec;
     use crate::decision::{AdmissionDecision, Command};
     use crate::event::{Event, Outcome};
@@ -328,9 +174,8 @@ mod tests {
         1.0 + f64::from(job.0) / 8.0
     }
 
-    /// Applies a plan and reports the results of its commands, like a simulator without overheads.
-    fn step_by_step(state: &mut State, plan: &Plan) -> Option<Applied> {
-        let applied = state.apply_plan(plan).ok()?;
+    /// Reports the results of all commands, like a simulator without overheads.
+    fn report_all(state: &mut State) {
         let (mut reports, mut commands) = (VecDeque::new(), Vec::new());
         loop {
             state.take_commands(&mut commands);
@@ -347,7 +192,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }));
             let Some(report) = reports.pop_front() else {
-                return Some(applied);
+                return;
             };
             state.apply(state.now(), &report).unwrap();
         }
@@ -429,7 +274,7 @@ mod tests {
 
     #[test]
     fn at_once_is_as_step_by_step() {
-        let (mut carried_out, mut left_alone) = (0, 0);
+        let (mut carried_out, mut step_by_step, mut refused) = (0, 0, 0);
         for seed in 1..=200u64 {
             let mut random = Random(seed * 0x9e37_79b9);
             let mut cluster = ClusterSpec::uniform(3, 4);
@@ -471,7 +316,7 @@ mod tests {
                 state.close_decision(state.version, true);
                 let plan = plan(&state, &mut random);
                 let mut long = state.clone();
-                let done = state.carry_out(&plan);
+                let done = state.commit(&plan, plan.version, true);
                 let rates: Vec<_> = state.launched().map(|j| (j.id(), rate(j.id()))).collect();
                 assert!(
                     rates
@@ -479,16 +324,16 @@ mod tests {
                         .all(|(j, _)| state.job(*j).unwrap().phase() == Phase::Running)
                 );
                 state.set_rates(&rates).unwrap();
-                let expected = match done {
-                    Some(_) => step_by_step(&mut long, &plan),
-                    None => None,
-                };
-                let instant = true;
-                let expected = expected.map(|applied| Applied { instant, ..applied });
+                report_all(&mut state);
+                let expected = long.commit(&plan, plan.version, false);
+                report_all(&mut long);
+                let at_once = done.as_ref().is_ok_and(|applied| applied.instant);
+                let expected = expected.map(|applied| Applied {
+                    instant: at_once,
+                    ..applied
+                });
                 assert_eq!(done, expected);
-                if done.is_some() {
-                    assert_eq!(state.touched, long.touched);
-                }
+                assert_eq!(state.touched, long.touched);
                 // It is irrelevant at which report between two decisions a job changed.
                 for state in [&mut state, &mut long] {
                     let (planned, last) = (plan.version + 1, state.version);
@@ -501,17 +346,15 @@ mod tests {
                 let same = text(&state) == text(&long);
                 assert!(same, "seed {seed}, round {round}: {state:?}\n{long:?}");
                 check(&state);
-                carried_out += u32::from(done.is_some_and(|a| a.stops + a.placements > 0));
-                left_alone += u32::from(done.is_none());
-                if done.is_none() {
-                    step_by_step(&mut state, &plan);
-                    state.close_decision(state.version, true);
-                }
+                let some = done.is_ok_and(|a| a.stops + a.placements > 0);
+                carried_out += u32::from(at_once && some);
+                step_by_step += u32::from(!at_once && some);
+                refused += u32::from(!at_once && !some);
             }
         }
         assert!(
-            carried_out > 1000 && left_alone > 200,
-            "{carried_out} {left_alone}"
+            carried_out > 1000 && step_by_step > 50 && refused > 150,
+            "{carried_out} {step_by_step} {refused}"
         );
     }
 }

@@ -1,39 +1,66 @@
-//! Checks of plans against the version that they were made from.
+//! The checker of plans: every rule for plans is here. A plan is checked against the version that it
+//! was made from.
 
 use super::{Applied, State};
 use crate::assignment::Assignment;
-use crate::cluster::{Cluster, Node, NodeStatus, Owners, is_too_much};
+use crate::cluster::{Cluster, Node, NodeStatus, OnNode, Owners, Passing, is_too_much};
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
-use crate::job::{Phase, Wants, accepts};
+use crate::job::{Phase, Record, Wants, accepts, accepts_all};
 
-/// Overlay with the allocations after each step of a plan. The state itself stays unchanged.
+/// Effects of a checked plan, in front of the state, which the check leaves unchanged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
+    /// Jobs whose allocations the plan releases, in the plan's order.
     pub released: Vec<Released>,
+    /// Former allocations of the released jobs. The commit fills it; until then, they are in the
+    /// jobs' records.
+    pub olds: Vec<Assignment>,
+    /// Steps that place jobs, in the plan's order. The jobs take their GPUs after all releases.
+    places: Vec<Place>,
     /// Placed jobs in the plan's order.
     pub placed: Vec<Placed>,
+    pub promoted: Vec<Promoted>,
     /// Indices of steps to leave out, ascending.
     pub left_out: Vec<u32>,
     pub stale: u32,
     /// True if a job of the plan shares GPUs, before the plan or after it.
     pub shared: bool,
+    /// True if all steps are promotions, plain stops and plain launches, and the stops come first. A
+    /// stop is plain if the job runs alone on exactly its allocated GPUs. A launch is plain if the
+    /// job waits, or a step before stopped it, and takes GPUs that are bound to no other job.
+    plain: bool,
+    /// True if the plan places a job that has GPUs.
+    returns: bool,
+    /// GPUs that the plan releases and takes.
+    pub passing: Passing,
     /// Entries of each job in `released` and `placed`, by slot.
     jobs: Overlay<Entry>,
-    /// Jobs of each GPU.
-    gpus: Overlay<Owners>,
-    /// Allocated resources of each node.
-    nodes: Overlay<Allocated>,
+    /// Jobs of each GPU, where `passing` is not enough.
+    owners: Overlay<Owners>,
+    /// Number of entries of `placed` that are in `owners`.
+    owned: usize,
+    /// Allocated CPUs and memory of each node.
+    resources: Overlay<Resources>,
+    /// True if the nodes without jobs have no resources in `resources`.
+    emptied: bool,
 }
 
 /// A job whose allocation a plan releases.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Released {
     pub slot: u32,
+    /// Index of its step in the plan.
+    pub step: u32,
     pub stopped: bool,
-    /// The former allocation. Empty until the plan is committed; until then, it is in the job's
-    /// record.
-    pub old: Assignment,
+}
+
+/// A step that places a job.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    slot: u32,
+    /// Index of the step in the plan.
+    step: u32,
 }
 
 /// A job that a plan places.
@@ -42,6 +69,18 @@ pub(super) struct Placed {
     pub slot: u32,
     /// Index of its step in the plan.
     pub step: u32,
+    /// True if the plan released one of its GPUs.
+    pub left: bool,
+    /// Node and bit mask of its GPUs, if they are known to be contiguous on one node.
+    pub on: Option<OnNode>,
+}
+
+/// A promotion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promoted {
+    /// Index of the step in the plan.
+    pub step: u32,
+    pub job: JobId,
 }
 
 /// Indices in [`Trial::released`] and [`Trial::placed`], plus one; 0 for none.
@@ -51,87 +90,232 @@ struct Entry {
     placed: u32,
 }
 
-/// Allocated resources of a node: GPUs as a bit mask, CPU cores, and memory in GiB.
+/// Allocated resources of a node: CPU cores, and memory in GiB.
 #[derive(Clone, Copy, Debug, Default)]
-struct Allocated {
-    gpus: u64,
+struct Resources {
     cpus: f64,
     memory_gib: f64,
 }
 
 impl State {
-    /// Checks a plan that was made from version `seen`. Records in `trial` which jobs the plan
-    /// releases and places, and which steps later events made impossible. All rules for plans are
-    /// here. The state stays unchanged.
+    /// Checks a plan that was made from version `seen`. Records in `trial`, which must be clear, what
+    /// the plan changes, and which steps later events made impossible. First all jobs of the plan
+    /// release their GPUs, then the placed jobs take theirs in the plan's order. The state stays
+    /// unchanged.
     pub(super) fn check(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
-        for (i, action) in plan.actions.iter().enumerate() {
+        for (step, action) in plan.actions.iter().enumerate() {
             let job = action.job();
-            let Some(s) = self
-                .slot(job)
-                .filter(|&s| self.records[s].phase != Phase::Ended)
-            else {
-                if self.ended_after(job, seen) {
-                    trial.leave_out(i);
-                    continue;
-                }
-                return Err(PlanError::UnknownJob { job });
+            let Some(s) = self.slot(job) else {
+                self.leave_out_ended(job, step, seen, trial)?;
+                continue;
             };
-            let rec = &self.records[s];
-            let released = trial.entry(s).released;
+            let (rec, slot, at) = (&self.records[s], s as u32, step as u32);
             let fits = match action {
-                // The same plan may place the job first and stop it in a later step.
-                Action::Stop { .. } => match released {
-                    0 => rec.allocated.is_some(),
-                    r => !trial.released[r as usize - 1].stopped,
-                },
-                Action::Place { .. } => !matches!(rec.phase, Phase::Submitted | Phase::Deferred),
-                Action::Finish { .. } | Action::Promote { .. } => true,
+                Action::Stop { .. } => trial.stop(&self.cluster, rec, slot, at),
+                Action::Place { .. } => trial.place(&self.cluster, rec, slot, at),
+                Action::Promote { .. } => {
+                    trial.promoted.push(Promoted { step: at, job });
+                    rec.phase != Phase::Ended
+                }
+                Action::Finish { .. } => {
+                    trial.plain = false;
+                    rec.phase != Phase::Ended
+                }
             };
             if !fits {
-                if rec.changed > seen {
-                    trial.leave_out(i);
-                    continue;
-                }
-                return Err(PlanError::WrongPhase {
-                    job,
-                    what: Name::from(match action {
-                        Action::Stop { .. } => "stop",
-                        _ => "place",
-                    }),
-                    phase: Name::from(rec.phase.as_str()),
-                });
-            }
-            let stopped = matches!(action, Action::Stop { .. });
-            if stopped && released != 0 {
-                trial.released[released as usize - 1].stopped = true;
-            } else if (stopped || matches!(action, Action::Place { .. }))
-                && released == 0
-                && let Some(old) = &rec.allocated
-            {
-                trial.deallocate(&self.cluster, job, old);
-                trial.release(s, stopped, old);
+                self.leave_out_misfit(rec, action, step, seen, trial)?;
             }
         }
-        for (i, action) in plan.actions.iter().enumerate() {
-            let Action::Place { job, assignment } = action else {
+        for i in 0..trial.places.len() {
+            let Place { slot, step } = trial.places[i];
+            let rec = &self.records[slot as usize];
+            let Some(a) = assignment_of(plan, step) else {
                 continue;
             };
-            if trial.is_left_out(i) {
+            if self.take_free(rec, slot, step, a, trial) {
                 continue;
             }
-            let Some(s) = self.slot(*job) else { continue };
-            match self.check_place(s, *job, assignment, plan, trial) {
-                Ok(()) => {
-                    trial.allocate(&self.cluster, *job, assignment);
-                    trial.place(s, i, assignment);
+            match self.take_shared(rec, slot, step, a, plan, trial) {
+                Ok(()) => {}
+                Err(_) if self.changed_since(a, rec.id, seen, trial) => {
+                    trial.leave_out(step as usize);
                 }
-                Err(_) if self.changed_since(assignment, *job, seen, trial) => trial.leave_out(i),
                 Err(why) => return Err(why),
             }
         }
-        if !trial.shared {
+        if trial.shared {
+            self.check_partners(plan, seen, trial)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves out a step of a job that ended after version `seen`.
+    #[cold]
+    fn leave_out_ended(
+        &self,
+        job: JobId,
+        step: usize,
+        seen: u64,
+        trial: &mut Trial,
+    ) -> Result<(), PlanError> {
+        if !self.ended_after(job, seen) {
+            return Err(PlanError::UnknownJob { job });
+        }
+        trial.leave_out(step);
+        Ok(())
+    }
+
+    /// Leaves out a step that does not apply in the job's phase, if the job changed after version
+    /// `seen`.
+    #[cold]
+    fn leave_out_misfit(
+        &self,
+        rec: &Record,
+        action: &Action,
+        step: usize,
+        seen: u64,
+        trial: &mut Trial,
+    ) -> Result<(), PlanError> {
+        if rec.phase == Phase::Ended {
+            return self.leave_out_ended(rec.id, step, seen, trial);
+        }
+        if rec.changed > seen {
+            trial.leave_out(step);
             return Ok(());
         }
+        Err(PlanError::WrongPhase {
+            job: rec.id,
+            what: Name::from(match action {
+                Action::Stop { .. } => "stop",
+                _ => "place",
+            }),
+            phase: Name::from(rec.phase.as_str()),
+        })
+    }
+
+    /// Lets a job take usable GPUs without other jobs. Returns false if that is impossible.
+    #[inline(always)]
+    fn take_free(
+        &self,
+        rec: &Record,
+        slot: u32,
+        step: u32,
+        a: &Assignment,
+        trial: &mut Trial,
+    ) -> bool {
+        let entry = trial.jobs.of(slot as usize, Entry::default);
+        let accepted = rec.extras != Wants::More || accepts_all(&rec.spec, &self.cluster, &a.gpus);
+        if entry.placed != 0 || !accepted || !a.is_plain() {
+            return false;
+        }
+        let Some(taken) = self.cluster.take(&a.gpus, &mut trial.passing) else {
+            return false;
+        };
+        trial.plain &= taken.mixed == 0;
+        trial.placed.push(Placed {
+            slot,
+            step,
+            left: taken.left != 0,
+            on: taken.on,
+        });
+        entry.placed = trial.placed.len() as u32;
+        true
+    }
+
+    /// Lets a job take GPUs that it shares or keeps, and CPUs and memory.
+    ///
+    /// # Errors
+    /// A rule for placements is violated.
+    #[cold]
+    fn take_shared(
+        &self,
+        rec: &Record,
+        slot: u32,
+        step: u32,
+        a: &Assignment,
+        plan: &Plan,
+        trial: &mut Trial,
+    ) -> Result<(), PlanError> {
+        let (s, job) = (slot as usize, rec.id);
+        trial.note_owners(&self.cluster, plan);
+        if a.gpus.is_empty() {
+            return Err(PlanError::NoGpu { job });
+        }
+        let Entry { released, placed } = trial.entry(s);
+        if placed != 0 {
+            return Err(PlanError::GpuTwice {
+                job,
+                gpu: a.gpus[0],
+                owner: job,
+            });
+        }
+        let before = rec.allocated.as_ref().filter(|_| released != 0);
+        for (i, &gpu) in a.gpus.iter().enumerate() {
+            let Some(node) = self.cluster.node_of(gpu).and_then(|n| self.cluster.node(n)) else {
+                return Err(PlanError::UnusableGpu { job, gpu });
+            };
+            let bit = 1u64 << (gpu.0 - node.first_gpu);
+            // A job may keep its GPUs on a node that accepts no new jobs.
+            let stays = before.is_some_and(|b| b.gpus.contains(&gpu));
+            if node.status != NodeStatus::Up
+                || (!stays && (node.cordon.is_some() || node.failed & bit != 0))
+            {
+                return Err(PlanError::UnusableGpu { job, gpu });
+            }
+            if !stays
+                && rec.extras == Wants::More
+                && !accepts(&rec.spec, &self.cluster, node.gpu_type())
+            {
+                return Err(self.forbidden(s, gpu, node));
+            }
+            if a.gpus[..i].contains(&gpu) {
+                return Err(PlanError::GpuTwice {
+                    job,
+                    gpu,
+                    owner: job,
+                });
+            }
+            let owners = trial.owners(&self.cluster, gpu);
+            for owner in owners.iter() {
+                let theirs = self.planned(owner, plan, trial);
+                let agreed =
+                    a.partners.contains(owner) || theirs.is_some_and(|t| t.partners.contains(job));
+                if !agreed {
+                    return Err(PlanError::GpuTwice { job, gpu, owner });
+                }
+            }
+            let jobs = node.jobs_per_gpu();
+            if owners.count() >= jobs as usize {
+                return Err(PlanError::TooManyJobs { job, gpu, jobs });
+            }
+        }
+        if a.has_resources() {
+            trial.empty_nodes(&self.cluster);
+            self.check_resources(job, a, |node| trial.resources_of(node))?;
+            trial.count(&self.cluster, a, 1.0);
+        }
+        trial.plain = false;
+        trial.shared |= !a.partners.is_empty();
+        for gpu in &a.gpus {
+            if let Some((on, _)) = self.cluster.first_run(std::slice::from_ref(gpu)) {
+                trial.passing.share(on);
+            }
+        }
+        trial.placed.push(Placed {
+            slot,
+            step,
+            left: false,
+            on: None,
+        });
+        let entry = trial.jobs.of(s, Entry::default);
+        entry.placed = trial.placed.len() as u32;
+        Ok(())
+    }
+
+    /// Checks that each placed job runs beside the partners that it names.
+    #[cold]
+    fn check_partners(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
+        trial.note_owners(&self.cluster, plan);
         for placed in &trial.placed {
             let rec = &self.records[placed.slot as usize];
             let Some(a) = placed.assignment(plan) else {
@@ -175,68 +359,6 @@ impl State {
         }
     }
 
-    fn check_place(
-        &self,
-        s: usize,
-        job: JobId,
-        a: &Assignment,
-        plan: &Plan,
-        trial: &Trial,
-    ) -> Result<(), PlanError> {
-        if a.gpus.is_empty() {
-            return Err(PlanError::NoGpu { job });
-        }
-        let Entry { released, placed } = trial.entry(s);
-        if placed != 0 {
-            return Err(PlanError::GpuTwice {
-                job,
-                gpu: a.gpus[0],
-                owner: job,
-            });
-        }
-        let before = self.records[s].allocated.as_ref().filter(|_| released != 0);
-        for (i, &gpu) in a.gpus.iter().enumerate() {
-            let Some(node) = self.cluster.node_of(gpu).and_then(|n| self.cluster.node(n)) else {
-                return Err(PlanError::UnusableGpu { job, gpu });
-            };
-            let bit = 1u64 << (gpu.0 - node.first_gpu);
-            // A job may keep its GPUs on a node that accepts no new jobs.
-            let stays = before.is_some_and(|b| b.gpus.contains(&gpu));
-            if node.status != NodeStatus::Up
-                || (!stays && (node.cordon.is_some() || node.failed & bit != 0))
-            {
-                return Err(PlanError::UnusableGpu { job, gpu });
-            }
-            if !stays
-                && self.records[s].extras == Wants::More
-                && !accepts(&self.records[s].spec, &self.cluster, node.gpu_type())
-            {
-                return Err(self.forbidden(s, gpu, node));
-            }
-            if a.gpus[..i].contains(&gpu) {
-                return Err(PlanError::GpuTwice {
-                    job,
-                    gpu,
-                    owner: job,
-                });
-            }
-            let owners = trial.owners(&self.cluster, gpu);
-            for owner in owners.iter() {
-                let theirs = self.planned(owner, plan, trial);
-                let agreed =
-                    a.partners.contains(owner) || theirs.is_some_and(|t| t.partners.contains(job));
-                if !agreed {
-                    return Err(PlanError::GpuTwice { job, gpu, owner });
-                }
-            }
-            let jobs = node.jobs_per_gpu();
-            if owners.count() >= jobs as usize {
-                return Err(PlanError::TooManyJobs { job, gpu, jobs });
-            }
-        }
-        self.check_resources(job, a, |node| trial.allocated_of(node))
-    }
-
     /// Returns the allocation of a job after the steps recorded in `trial`.
     fn planned<'a>(&'a self, job: JobId, plan: &'a Plan, trial: &Trial) -> Option<&'a Assignment> {
         let s = self.slot(job)?;
@@ -254,9 +376,9 @@ impl State {
         &self,
         job: JobId,
         a: &Assignment,
-        allocated_of: impl Fn(&Node) -> Allocated,
+        allocated_of: impl Fn(&Node) -> Resources,
     ) -> Result<(), PlanError> {
-        if a.cpus == 0.0 && a.memory_gib == 0.0 {
+        if !a.has_resources() {
             return Ok(());
         }
         for (what, amount) in [("CPUs", a.cpus), ("memory", a.memory_gib)] {
@@ -296,7 +418,7 @@ impl State {
 
     /// Returns true if the nodes have enough CPUs and memory for an assignment.
     pub(super) fn has_resources(&self, job: JobId, a: &Assignment) -> bool {
-        self.check_resources(job, a, Allocated::of).is_ok()
+        self.check_resources(job, a, Resources::of).is_ok()
     }
 
     fn ended_after(&self, job: JobId, version: u64) -> bool {
@@ -321,15 +443,29 @@ impl State {
 }
 
 impl Trial {
-    pub fn clear(&mut self) {
+    /// Prepares the check of the next plan.
+    pub fn clear(&mut self, cluster: &Cluster) {
         self.released.clear();
+        self.olds.clear();
+        self.places.clear();
         self.placed.clear();
+        self.promoted.clear();
         self.left_out.clear();
         self.stale = 0;
         self.shared = false;
+        self.plain = true;
+        self.returns = false;
+        self.passing.clear(cluster.nodes().len());
         self.jobs.clear();
-        self.gpus.clear();
-        self.nodes.clear();
+        self.owners.clear();
+        self.owned = 0;
+        self.resources.clear();
+        self.emptied = false;
+    }
+
+    /// Returns whether a plan that takes no time can be applied in one pass. See [`Trial::plain`].
+    pub fn is_plain(&self, cluster: &Cluster) -> bool {
+        self.plain && self.left_out.is_empty() && !cluster.counts_resources(&self.passing)
     }
 
     pub fn applied(&self, plan: &Plan) -> Applied {
@@ -348,7 +484,7 @@ impl Trial {
     pub fn before(&self, s: usize) -> Option<&Assignment> {
         match self.entry(s).released {
             0 => None,
-            r => self.released.get(r as usize - 1).map(|r| &r.old),
+            r => self.olds.get(r as usize - 1),
         }
     }
 
@@ -357,85 +493,167 @@ impl Trial {
         self.placed.iter().map(|placed| placed.slot as usize)
     }
 
+    /// Returns whether the plan places a job that it stops.
+    #[inline(always)]
+    pub fn returns(&self, slot: u32) -> bool {
+        self.returns && self.entry(slot as usize).placed != 0
+    }
+
+    #[inline]
     fn entry(&self, s: usize) -> Entry {
         self.jobs.get(s).copied().unwrap_or_default()
     }
 
-    fn release(&mut self, s: usize, stopped: bool, old: &Assignment) {
-        self.shared |= !old.partners.is_empty();
-        self.released.push(Released {
-            slot: s as u32,
-            stopped,
-            old: Assignment::default(),
-        });
-        self.jobs.of(s, Entry::default).released = self.released.len() as u32;
-    }
-
-    fn place(&mut self, s: usize, step: usize, new: &Assignment) {
-        self.shared |= !new.partners.is_empty();
-        let (slot, step) = (s as u32, step as u32);
-        self.placed.push(Placed { slot, step });
-        self.jobs.of(s, Entry::default).placed = self.placed.len() as u32;
-    }
-
-    fn owners(&self, cluster: &Cluster, gpu: GpuId) -> Owners {
-        let planned = self.gpus.get(gpu.index());
-        planned.map_or_else(|| cluster.allocated_owners(gpu), |owners| *owners)
-    }
-
-    fn allocated_of(&self, node: &Node) -> Allocated {
-        let planned = self.nodes.get(node.id().index());
-        planned.map_or_else(|| Allocated::of(node), |allocated| *allocated)
-    }
-
-    /// Like [`Cluster::allocate`], in this overlay.
-    fn allocate(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
-        for &gpu in &a.gpus {
-            let mut owners = self.owners(cluster, gpu);
-            owners.add(job);
-            *self.gpus.of(gpu.index(), Owners::default) = owners;
-            self.change(cluster, gpu, |node, bit| node.gpus |= bit);
+    /// Records a stop. Returns false if the job has no GPUs, or a stop before released them.
+    #[inline(always)]
+    fn stop(&mut self, cluster: &Cluster, rec: &Record, slot: u32, step: u32) -> bool {
+        let Some(allocated) = &rec.allocated else {
+            return false;
+        };
+        let entry = self.jobs.of(slot as usize, Entry::default);
+        if entry.released != 0 {
+            let released = &mut self.released[entry.released as usize - 1];
+            return !std::mem::replace(&mut released.stopped, true);
         }
-        self.count(cluster, a, 1.0);
+        entry.released = self.released.len() as u32 + 1;
+        self.plain &= self.places.is_empty()
+            && rec.phase == Phase::Running
+            && !rec.pending
+            && rec.leaving.is_empty()
+            && rec.is_bound_as_allocated();
+        self.release(cluster, rec, allocated);
+        let stopped = true;
+        self.released.push(Released {
+            slot,
+            step,
+            stopped,
+        });
+        true
     }
 
-    /// Like [`Cluster::deallocate`], in this overlay.
-    fn deallocate(&mut self, cluster: &Cluster, job: JobId, a: &Assignment) {
-        self.count(cluster, a, -1.0);
-        for &gpu in &a.gpus {
+    /// Records a placement. Returns false if the job is not accepted, or has ended.
+    #[inline(always)]
+    fn place(&mut self, cluster: &Cluster, rec: &Record, slot: u32, step: u32) -> bool {
+        let waits = rec.phase == Phase::Waiting && rec.allocated.is_none();
+        let fits = waits || self.replace(cluster, rec, slot, step);
+        if fits {
+            self.places.push(Place { slot, step });
+        }
+        fits
+    }
+
+    /// Records that a placed job releases the GPUs that it has. Returns false if the job is not
+    /// accepted, or has ended.
+    #[cold]
+    fn replace(&mut self, cluster: &Cluster, rec: &Record, slot: u32, step: u32) -> bool {
+        let entry = self.jobs.of(slot as usize, Entry::default);
+        self.returns = true;
+        // A job that runs again after its stop may be launched at once.
+        self.plain &= rec.phase == Phase::Running && entry.released != 0;
+        if matches!(rec.phase, Phase::Submitted | Phase::Deferred | Phase::Ended) {
+            return false;
+        }
+        if let Some(allocated) = rec.allocated.as_ref().filter(|_| entry.released == 0) {
+            entry.released = self.released.len() as u32 + 1;
+            self.release(cluster, rec, allocated);
+            let stopped = false;
+            self.released.push(Released {
+                slot,
+                step,
+                stopped,
+            });
+        }
+        true
+    }
+
+    /// Releases the allocation of a job.
+    #[inline(always)]
+    fn release(&mut self, cluster: &Cluster, rec: &Record, old: &Assignment) {
+        let unmixed = cluster.release(&old.gpus, rec.on, &mut self.passing);
+        if !unmixed || !old.is_plain() {
+            self.release_shared(cluster, rec.id, old);
+        }
+    }
+
+    /// Releases GPUs that jobs share or have in one ledger only, and CPUs and memory.
+    #[cold]
+    fn release_shared(&mut self, cluster: &Cluster, job: JobId, old: &Assignment) {
+        self.plain = false;
+        self.shared |= !old.partners.is_empty();
+        self.count(cluster, old, -1.0);
+        for &gpu in &old.gpus {
+            let Some((on, _)) = cluster.first_run(&[gpu]) else {
+                continue;
+            };
+            if cluster.is_unmixed(on) {
+                continue;
+            }
             let mut owners = self.owners(cluster, gpu);
             owners.remove(job);
-            *self.gpus.of(gpu.index(), Owners::default) = owners;
+            *self.owners.of(gpu.index(), Owners::default) = owners;
             if owners.is_empty() {
-                self.change(cluster, gpu, |node, bit| {
-                    node.gpus &= !bit;
-                    if node.gpus == 0 {
-                        *node = Allocated::default();
-                    }
-                });
+                self.passing.release(on);
+            }
+        }
+    }
+
+    /// Returns the jobs of a GPU. The placed jobs must be [noted](Trial::note_owners).
+    fn owners(&self, cluster: &Cluster, gpu: GpuId) -> Owners {
+        if let Some(owners) = self.owners.get(gpu.index()) {
+            return *owners;
+        }
+        match cluster.first_run(&[gpu]) {
+            Some((on, _)) if self.passing.has_left(on) => Owners::NONE,
+            _ => cluster.allocated_owners(gpu),
+        }
+    }
+
+    /// Adds the placed jobs to the owners of their GPUs.
+    fn note_owners(&mut self, cluster: &Cluster, plan: &Plan) {
+        for i in self.owned..self.placed.len() {
+            let step = self.placed[i].step as usize;
+            let Some(Action::Place { job, assignment }) = plan.actions.get(step) else {
+                continue;
+            };
+            for &gpu in &assignment.gpus {
+                let mut owners = self.owners(cluster, gpu);
+                owners.add(*job);
+                *self.owners.of(gpu.index(), Owners::default) = owners;
+            }
+        }
+        self.owned = self.placed.len();
+    }
+
+    fn resources_of(&self, node: &Node) -> Resources {
+        let planned = self.resources.get(node.id().index());
+        planned.map_or_else(|| Resources::of(node), |resources| *resources)
+    }
+
+    /// Removes rounding errors of sums from the nodes that all jobs leave, as the commit does.
+    fn empty_nodes(&mut self, cluster: &Cluster) {
+        if std::mem::replace(&mut self.emptied, true) {
+            return;
+        }
+        for &id in self.passing.nodes() {
+            let empty = |node: &&Node| self.passing.kept_on(node) == 0;
+            if cluster.node(id).filter(empty).is_some() {
+                *self.resources.of(id.index(), Resources::default) = Resources::default();
             }
         }
     }
 
     fn count(&mut self, cluster: &Cluster, a: &Assignment, sign: f64) {
-        if a.cpus == 0.0 && a.memory_gib == 0.0 {
+        if !a.has_resources() {
             return;
         }
         let share = sign / a.gpus.len() as f64;
         for &gpu in &a.gpus {
-            self.change(cluster, gpu, |node, _| {
-                node.cpus += a.cpus * share;
-                node.memory_gib += a.memory_gib * share;
-            });
-        }
-    }
-
-    /// Changes the allocated resources of the node of a GPU; `change` also gets the bit of the GPU.
-    fn change(&mut self, cluster: &Cluster, gpu: GpuId, change: impl FnOnce(&mut Allocated, u64)) {
-        let node = cluster.node_of(gpu).and_then(|id| cluster.node(id));
-        if let Some(node) = node {
-            let allocated = self.nodes.of(node.id().index(), || Allocated::of(node));
-            change(allocated, 1 << (gpu.0 - node.first_gpu));
+            let node = cluster.node_of(gpu).and_then(|id| cluster.node(id));
+            if let Some(node) = node {
+                let its = self.resources.of(node.id().index(), || Resources::of(node));
+                its.cpus += a.cpus * share;
+                its.memory_gib += a.memory_gib * share;
+            }
         }
     }
 
@@ -451,10 +669,9 @@ impl Trial {
     }
 }
 
-impl Allocated {
+impl Resources {
     fn of(node: &Node) -> Self {
-        Allocated {
-            gpus: node.allocated,
+        Resources {
             cpus: node.cpus_allocated,
             memory_gib: node.memory_allocated,
         }
@@ -463,11 +680,17 @@ impl Allocated {
 
 impl Placed {
     /// Returns the assignment that the plan gives the job.
+    #[inline]
     pub fn assignment(self, plan: &Plan) -> Option<&Assignment> {
-        match plan.actions.get(self.step as usize) {
-            Some(Action::Place { assignment, .. }) => Some(assignment),
-            _ => None,
-        }
+        assignment_of(plan, self.step)
+    }
+}
+
+#[inline]
+fn assignment_of(plan: &Plan, step: u32) -> Option<&Assignment> {
+    match plan.actions.get(step as usize) {
+        Some(Action::Place { assignment, .. }) => Some(assignment),
+        _ => None,
     }
 }
 
@@ -495,28 +718,22 @@ impl<T: Copy + Default> Overlay<T> {
         (*round == self.round).then_some(value)
     }
 
-    /// Adds a default value at an index. Returns false if there was a value.
-    #[inline(always)]
-    pub fn insert(&mut self, i: usize) -> bool {
-        if let Some((round, _)) = self.values.get_mut(i) {
-            let new = *round != self.round;
-            *round = self.round;
-            return new;
-        }
-        self.of(i, T::default);
-        true
-    }
-
     /// Returns the value at an index. If there is none, inserts the result of `first`.
+    #[inline]
     pub fn of(&mut self, i: usize, first: impl FnOnce() -> T) -> &mut T {
         if i >= self.values.len() {
-            self.values
-                .resize((i + 1).next_power_of_two(), (0, T::default()));
+            self.grow(i);
         }
         let (round, value) = &mut self.values[i];
         if *round != self.round {
             (*round, *value) = (self.round, first());
         }
         value
+    }
+
+    #[cold]
+    fn grow(&mut self, i: usize) {
+        let len = (i + 1).next_power_of_two();
+        self.values.resize(len, (0, T::default()));
     }
 }

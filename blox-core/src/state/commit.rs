@@ -2,6 +2,7 @@
 
 use super::State;
 use super::check::{Released, Trial};
+use crate::assignment::Assignment;
 use crate::decision::{Action, Command, Plan};
 use crate::job::{Bound, Phase};
 use crate::reason::Reason;
@@ -9,8 +10,8 @@ use crate::reason::Reason;
 impl State {
     pub(super) fn commit_plan(&mut self, plan: &Plan, trial: &mut Trial) {
         self.exchange_allocations(plan, trial);
-        for released in &trial.released {
-            self.commit_release(released);
+        for (released, old) in trial.released.iter().zip(&trial.olds) {
+            self.commit_release(*released, old);
         }
         for (i, action) in plan.actions.iter().enumerate() {
             let Some(s) = self.slot(action.job()) else {
@@ -64,12 +65,11 @@ impl State {
 
     /// Releases and allocates the GPUs, CPUs and memory of a plan.
     fn exchange_allocations(&mut self, plan: &Plan, trial: &mut Trial) {
-        for released in &mut trial.released {
+        for released in &trial.released {
             let rec = &mut self.records[released.slot as usize];
-            if let Some(old) = rec.allocated_mut().take() {
-                self.cluster.deallocate(rec.id, &old);
-                released.old = old;
-            }
+            let old = rec.allocated_mut().take().unwrap_or_default();
+            self.cluster.deallocate(rec.id, &old);
+            trial.olds.push(old);
         }
         for placed in &trial.placed {
             let rec = &mut self.records[placed.slot as usize];
@@ -82,8 +82,8 @@ impl State {
 
     /// Updates the partners of jobs where the plan made or broke a group.
     fn group_all(&mut self, trial: &Trial) {
-        for released in &trial.released {
-            for partner in released.old.partners.iter() {
+        for old in &trial.olds {
+            for partner in old.partners.iter() {
                 self.group(partner);
             }
         }
@@ -104,8 +104,8 @@ impl State {
                 self.recount(partner);
             }
         }
-        for released in &trial.released {
-            for partner in released.old.partners.iter() {
+        for old in &trial.olds {
+            for partner in old.partners.iter() {
                 if let Some(s) = self.slot(partner) {
                     self.recount(s);
                 }
@@ -121,12 +121,12 @@ impl State {
 
     /// Handles a job whose change in place was left out as stale. The job keeps its old allocation.
     /// If that allocation is no longer available, the job is stopped.
-    fn commit_release(&mut self, released: &Released) {
+    fn commit_release(&mut self, released: Released, old: &Assignment) {
         let s = released.slot as usize;
         if self.records[s].allocated.is_some() || released.stopped {
             return;
         }
-        let (id, old) = (self.records[s].id, &released.old);
+        let id = self.records[s].id;
         let free = old.gpus.iter().all(|&gpu| {
             let owners = self.cluster.allocated_owners(gpu);
             let agreed = owners.iter().all(|owner| old.partners.contains(owner));

@@ -144,12 +144,10 @@ pub struct State {
     pub(crate) names: Names,
     pub(crate) cluster: Cluster,
     commands: Vec<Command>,
-    /// Buffers of plan checks, reused by the next check.
+    /// The last check of a plan, whose buffers the next check reuses. Its placed jobs are those that
+    /// the last plan launched at once.
     #[serde(skip)]
-    scratch: check::Trial,
-    /// Jobs of the last plan that was applied at once. Its buffers are reused.
-    #[serde(skip)]
-    exchange: at_once::Exchange,
+    trial: Option<Box<check::Trial>>,
 }
 
 impl Default for State {
@@ -175,8 +173,7 @@ impl Default for State {
             names: Names::default(),
             cluster: Cluster::default(),
             commands: Vec::new(),
-            scratch: check::Trial::default(),
-            exchange: at_once::Exchange::default(),
+            trial: None,
         }
     }
 }
@@ -398,34 +395,34 @@ impl State {
                 current: self.version,
             });
         }
-        if instant && let Some(applied) = self.carry_out(plan) {
-            return Ok(applied);
-        }
-        self.commit_steps(plan, seen)
-    }
-
-    /// Checks a plan and applies it step by step.
-    #[inline(never)]
-    fn commit_steps(&mut self, plan: &Plan, seen: u64) -> Result<Applied, PlanError> {
-        self.forget_launched();
-        let mut trial = std::mem::take(&mut self.scratch);
-        trial.clear();
-        let result = self.check(plan, seen, &mut trial);
-        let result = match result {
-            Ok(()) => {
-                self.version += 1;
-                self.commit_plan(plan, &mut trial);
-                Ok(trial.applied(plan))
+        let mut trial = self.trial.take().unwrap_or_default();
+        trial.clear(&self.cluster);
+        let checked = self.check(plan, seen, &mut trial);
+        let result = match checked {
+            Ok(()) if instant && trial.is_plain(&self.cluster) => {
+                Ok(self.carry_out(plan, &mut trial))
             }
+            Ok(()) => Ok(self.commit_steps(plan, &mut trial)),
             Err(why) => {
+                trial.placed.clear();
                 for action in &plan.actions {
                     self.touch(action.job());
                 }
                 Err(why)
             }
         };
-        self.scratch = trial;
+        self.trial = Some(trial);
         result
+    }
+
+    /// Applies a checked plan step by step.
+    #[inline(never)]
+    fn commit_steps(&mut self, plan: &Plan, trial: &mut check::Trial) -> Applied {
+        self.version += 1;
+        self.commit_plan(plan, trial);
+        let applied = trial.applied(plan);
+        trial.placed.clear();
+        applied
     }
 }
 

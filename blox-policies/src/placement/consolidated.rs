@@ -40,7 +40,7 @@ impl NodeSelector for Consolidated {
 
     fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
         let (needed, view) = (shape.gpus.get(), draft.view());
-        let plain = shape.gpu_type.is_none() && shape.cpus == 0.0 && shape.memory_gib == 0.0;
+        let plain = shape.gpu_type.is_none() && !shape.has_resources();
         let any = plain && !job.has_extras();
         let usable = |node: &Node, count| any || is_usable(draft, job, shape, node, count);
         // Exact fit first, then best fit.

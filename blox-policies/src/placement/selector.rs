@@ -129,7 +129,7 @@ pub(crate) fn has_resources(
     shape: &Shape,
     count: u32,
 ) -> bool {
-    if shape.cpus == 0.0 && shape.memory_gib == 0.0 {
+    if !shape.has_resources() {
         return true;
     }
     let part = f64::from(count) / f64::from(shape.gpus.get().max(1));

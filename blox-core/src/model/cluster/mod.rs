@@ -6,6 +6,7 @@
 
 mod layout;
 mod link;
+mod passing;
 pub mod spec;
 pub mod topology;
 
@@ -13,6 +14,7 @@ use crate::assignment::Assignment;
 use crate::decision::{AfterDrain, NodeAction};
 use crate::ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
 use crate::units::Time;
+pub(crate) use passing::Passing;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 use spec::{ClusterSpec, MAX_JOBS_PER_GPU, MAX_NODES, NodeSpec};
@@ -131,50 +133,6 @@ impl Ledgers {
 pub(crate) struct OnNode {
     pub node: NodeId,
     pub bits: u64,
-}
-
-/// Result of allocating GPUs to a job.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Occupied {
-    /// True if one of the GPUs was vacated since the last [`Cluster::settle`].
-    pub left: bool,
-    /// Node and bit mask, if the GPUs are contiguous.
-    pub on: Option<OnNode>,
-}
-
-/// GPUs that are passed from job to job before their nodes are updated.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Passing {
-    /// Changes of each node.
-    masks: Vec<Passed>,
-    /// Nodes with changes.
-    nodes: Vec<NodeId>,
-}
-
-/// Vacated and newly allocated GPUs of a node, as bit masks.
-#[derive(Clone, Copy, Debug, Default)]
-struct Passed {
-    left: u64,
-    taken: u64,
-}
-
-impl Passing {
-    /// Removes all changes and sets the number of nodes.
-    pub(crate) fn clear(&mut self, nodes: usize) {
-        for id in self.nodes.drain(..) {
-            self.masks[id.index()] = Passed::default();
-        }
-        self.masks.resize(nodes, Passed::default());
-    }
-
-    #[inline]
-    fn of(&mut self, node: NodeId) -> &mut Passed {
-        let its = &mut self.masks[node.index()];
-        if its.left | its.taken == 0 {
-            self.nodes.push(node);
-        }
-        its
-    }
 }
 
 /// Availability of a node.
@@ -802,72 +760,10 @@ impl Cluster {
         }
     }
 
-    /// Notes in `passing` that a job vacates its allocated GPUs. `on` is their node and bit mask, if
-    /// known. Returns false if the job has vacated them before, shares one of them or has one in one
-    /// ledger only.
-    #[inline(always)]
-    pub(crate) fn vacate(&self, gpus: &[GpuId], on: Option<OnNode>, passing: &mut Passing) -> bool {
-        if let Some(on) = on {
-            return self.leave(on, passing);
-        }
-        let mut rest = gpus;
-        while let Some((on, count)) = self.first_run(rest) {
-            if !self.leave(on, passing) {
-                return false;
-            }
-            rest = &rest[count..];
-        }
-        rest.is_empty()
-    }
-
-    #[inline(always)]
-    fn leave(&self, on: OnNode, passing: &mut Passing) -> bool {
-        let its = passing.of(on.node);
-        let leaves = (self.nodes[on.node.index()].mixed | its.left) & on.bits == 0;
-        its.left |= on.bits;
-        leaves
-    }
-
-    /// Returns true if the job that runs on these GPUs has [vacated](Cluster::vacate) them.
-    pub(crate) fn has_left(&self, gpus: &[GpuId], passing: &Passing) -> bool {
-        let mut rest = gpus;
-        while let Some((on, count)) = self.first_run(rest) {
-            let left = passing.masks.get(on.node.index()).map_or(0, |its| its.left);
-            if left & on.bits != on.bits {
-                return false;
-            }
-            rest = &rest[count..];
-        }
-        true
-    }
-
     /// Returns whether each of these GPUs is free, or has one job, the same in both ledgers.
     #[inline]
     pub(crate) fn is_unmixed(&self, on: OnNode) -> bool {
         self.nodes[on.node.index()].mixed & on.bits == 0
-    }
-
-    /// Notes in `passing` that a job takes GPUs. Returns `None` if the list is empty or a GPU is
-    /// listed twice. Also returns `None` if a GPU does not exist, is not usable, or has a job in
-    /// either ledger that has not vacated it.
-    #[inline]
-    pub(crate) fn occupy(&self, gpus: &[GpuId], passing: &mut Passing) -> Option<Occupied> {
-        let (mut rest, mut left, mut together) = (gpus, 0, None);
-        while let Some((on, count)) = self.first_run(rest) {
-            let (node, its) = (&self.nodes[on.node.index()], passing.of(on.node));
-            let taken = node.allocated & !its.left | its.taken | node.mixed;
-            if on.bits & (taken | !node.usable) != 0 {
-                return None;
-            }
-            its.taken |= on.bits;
-            left |= on.bits & its.left;
-            together = (count == gpus.len()).then_some(on);
-            rest = &rest[count..];
-        }
-        (rest.is_empty() && !gpus.is_empty()).then_some(Occupied {
-            left: left != 0,
-            on: together,
-        })
     }
 
     /// Allocates and binds GPUs to one job. `on` is their node and bit mask if they are contiguous.
@@ -880,32 +776,6 @@ impl Cluster {
             ([gpu], _) => self.ledgers[gpu.index()] = its,
             ([first, ..], Some(_)) => self.ledgers[first.index()..][..gpus.len()].fill(its),
             _ => gpus.iter().for_each(|gpu| self.ledgers[gpu.index()] = its),
-        }
-    }
-
-    /// Returns whether CPUs or memory are allocated on a node with vacated GPUs. Sums of these
-    /// carry rounding errors, which are reset when a node empties.
-    pub(crate) fn counts_resources(&self, passing: &Passing) -> bool {
-        passing.nodes.iter().any(|id| {
-            let node = &self.nodes[id.index()];
-            let some = node.cpus_allocated != 0.0 || node.memory_allocated != 0.0;
-            some && passing.masks[id.index()].left != 0
-        })
-    }
-
-    /// Updates the nodes with the passed GPUs. Vacated GPUs that no job took become free.
-    pub(crate) fn settle(&mut self, passing: &mut Passing) {
-        for id in passing.nodes.drain(..) {
-            let Passed { left, taken } = std::mem::take(&mut passing.masks[id.index()]);
-            let node = &mut self.nodes[id.index()];
-            node.allocated = node.allocated & !left | taken;
-            let mut nobodys = left & !taken;
-            while nobodys != 0 {
-                let gpu = node.first_gpu + nobodys.trailing_zeros();
-                self.ledgers[gpu as usize] = Ledgers::both(Owners::NONE);
-                nobodys &= nobodys - 1;
-            }
-            self.refresh(id);
         }
     }
 
@@ -973,7 +843,7 @@ impl Cluster {
     }
 
     fn count_resources(&mut self, a: &Assignment, sign: f64) {
-        if a.cpus == 0.0 && a.memory_gib == 0.0 {
+        if !a.has_resources() {
             return;
         }
         let share = sign / a.gpus.len() as f64;

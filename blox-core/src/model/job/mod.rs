@@ -233,6 +233,18 @@ impl Record {
         }
     }
 
+    /// Returns whether as many GPUs are bound as are allocated. If both ledgers agree on each
+    /// allocated GPU, the GPUs are the same.
+    #[inline(always)]
+    pub fn is_bound_as_allocated(&self) -> bool {
+        let count = |a: &Assignment| a.gpus.len();
+        match &self.bound {
+            Bound::Nothing => false,
+            Bound::AsAllocated => true,
+            Bound::Other(bound) => self.allocated.as_ref().map(count) == Some(count(bound)),
+        }
+    }
+
     /// Removes and returns the bound assignment.
     pub fn take_bound(&mut self) -> Option<Assignment> {
         match std::mem::take(&mut self.bound) {

@@ -225,7 +225,7 @@ impl Ledger {
 
     #[inline]
     pub fn count_resources(&mut self, cluster: &Cluster, a: &Assignment, sign: f64) {
-        if a.cpus != 0.0 || a.memory_gib != 0.0 {
+        if a.has_resources() {
             self.count_some(cluster, a, sign);
         }
     }
@@ -246,7 +246,7 @@ impl Ledger {
     /// Returns a node without enough CPUs or memory left for an assignment.
     #[inline]
     pub fn lacking(&self, cluster: &Cluster, a: &Assignment) -> Option<NodeId> {
-        if a.cpus == 0.0 && a.memory_gib == 0.0 {
+        if !a.has_resources() {
             return None;
         }
         self.lacking_some(cluster, a)

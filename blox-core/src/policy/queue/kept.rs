@@ -381,7 +381,9 @@ impl Kept {
         while rest > 0 {
             let Some(new) = newcomers.pop() else { return };
             let at = placed[..rest].partition_point(|e| *e < new);
-            placed.copy_within(at..rest, at + newcomers.len() + 1);
+            if at < rest {
+                placed.copy_within(at..rest, at + newcomers.len() + 1);
+            }
             placed[at + newcomers.len()] = new;
             rest = at;
         }
