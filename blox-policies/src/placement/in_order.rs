@@ -25,6 +25,9 @@ pub enum Blocked {
 /// first. It does so only if they release enough GPUs. Victims whose GPUs are not needed in the end
 /// keep running.
 ///
+/// A request may name a running job. If its GPUs meet no shape of the request, the job moves, together
+/// with the jobs that share its GPUs.
+///
 /// If the rule works with any free GPUs ([`NodeSelector::takes_any`]), gangs without constraints are first
 /// decided by count. They are placed once all running jobs are known, among all GPUs that are free
 /// after preemption. This places them on fewer nodes.
