@@ -98,10 +98,9 @@ struct Resources {
 }
 
 impl State {
-    /// Checks a plan that was made from version `seen`. Records in `trial`, which must be clear, what
-    /// the plan changes, and which steps later events made impossible. First all jobs of the plan
-    /// release their GPUs, then the placed jobs take theirs in the plan's order. The state stays
-    /// unchanged.
+    /// Checks a plan that was made from version `seen`. Records the changes in `trial`, which must be
+    /// clear, and the steps that later events made impossible. First all jobs of the plan release
+    /// their GPUs, then the placed jobs take GPUs in the plan's order. The state stays unchanged.
     pub(super) fn check(&self, plan: &Plan, seen: u64, trial: &mut Trial) -> Result<(), PlanError> {
         for (step, action) in plan.actions.iter().enumerate() {
             let job = action.job();

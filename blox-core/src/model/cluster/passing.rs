@@ -107,9 +107,9 @@ impl Cluster {
         unmixed
     }
 
-    /// Records in `passing` that a job takes GPUs. Returns `None` if the list is empty, or if a GPU
-    /// is listed twice, does not exist, is not usable, or has a job that has not released it. Nothing
-    /// is then recorded.
+    /// Records in `passing` that a job takes GPUs. Returns `None` if the list is empty or a GPU is
+    /// listed twice. Also returns `None` if a GPU does not exist, is not usable, or has a job that has
+    /// not released it. Nothing is then recorded.
     #[inline(always)]
     pub(crate) fn take(&self, gpus: &[GpuId], passing: &mut Passing) -> Option<Taken> {
         let (on, count) = self.first_run(gpus)?;
