@@ -1,10 +1,10 @@
 //! In-order placement: tries jobs one by one with a rule.
 
 use super::near::Near;
-use super::selector::{NodeSelector, on_nodes, shape_of};
+use super::selector::{NodeSelector, on_nodes, shape_of, suits};
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
-    Assignment, Candidate, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeStatus,
+    Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobRef, NodeStatus,
     Partners, Place, PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View,
 };
 use smallvec::SmallVec;
@@ -25,8 +25,8 @@ pub enum Blocked {
 /// first. It does so only if they release enough GPUs. Victims whose GPUs are not needed in the end
 /// keep running.
 ///
-/// A request may name a running job. If its GPUs meet no shape of the request, the job moves, together
-/// with the jobs that share its GPUs.
+/// A request may name a running job. If its GPUs meet no shape of the request, the job moves. Jobs
+/// that share its GPUs restart together with it, unless the job moves beside another job.
 ///
 /// If the rule works with any free GPUs ([`NodeSelector::takes_any`]), gangs without constraints are first
 /// decided by count. They are placed once all running jobs are known, among all GPUs that are free
@@ -488,24 +488,25 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
     }
 }
 
-/// Places a running job again with the first shape that fits, on its own and free GPUs. The jobs
-/// that share its GPUs move with it. If no shape fits, or not all of them can move, they keep their
-/// GPUs.
+/// Places a running job again with the first shape that fits, on its own and free GPUs. If no shape
+/// fits, the job keeps its GPUs. Jobs that share its GPUs move with it, unless the shape is beside
+/// another job.
 #[cold]
 fn moves<R: NodeSelector>(
     rule: &R,
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<(), DraftError> {
-    let Some(has) = reachable(draft, request.job) else {
+    let Some(has) = movable(draft, request.job) else {
         return Ok(());
     };
+    let others = others_on(draft, request.job, &has);
     let with_config = |shape: &&Shape| shape.config.is_some() && shape.config != has.config;
     for shape in request.shapes.iter().filter(with_config) {
         // A new batch alone may meet the shape.
-        let config = shape.config;
         let to = Assignment {
-            config,
+            config: shape.config,
+            partners: others.clone(),
             ..has.clone()
         };
         let alone = Request::with_shape(request.job, shape.clone());
@@ -513,63 +514,110 @@ fn moves<R: NodeSelector>(
             return draft.reassign(request.job, to);
         }
     }
-    let followers = has.partners.iter().map(|partner| {
-        let its = reachable(draft, partner)?;
-        let config = its.config;
-        let shape = shape_of(&its);
-        Some((draft.view().job(partner)?, Shape { config, ..shape }))
-    });
-    let Some(followers) = followers.collect::<Option<Vec<_>>>() else {
-        return Ok(());
-    };
-    let start = draft.savepoint();
-    draft.release(request.job, Reason::NotChosen)?;
-    for (partner, _) in &followers {
-        draft.release(partner.id(), Reason::NotChosen)?;
-    }
-    let alone = Request {
-        partners: Partners::default(),
-        ..request.clone()
-    };
-    let mut placed = place_in_free(rule, &alone, draft)?;
-    for (partner, shape) in &followers {
-        let beside = match placed {
-            true => draft.beside(request.job, partner, shape),
-            false => None,
+    for shape in &request.shapes {
+        let alone = Request::with_shape(request.job, shape.clone());
+        let moved = match shape.place {
+            _ if others.is_empty() => moves_alone(rule, &alone, draft)?,
+            Place::ShareWith(_) => moves_alone(rule, &alone, draft)?,
+            _ => moves_with(rule, &alone, &others, draft)?,
         };
-        placed = beside.is_some();
-        if let Some(beside) = beside {
-            draft.assign(partner.id(), beside)?;
+        if moved {
+            break;
         }
     }
-    let mut group = vec![request.job];
-    group.extend(followers.iter().map(|(partner, _)| partner.id()));
-    let found = group.iter().map(|job| draft.current(*job).cloned());
-    let found: Option<Vec<_>> = found.collect();
+    Ok(())
+}
+
+/// Changes the GPUs of a job in place. Returns false, without any change, if no GPUs fit.
+fn moves_alone<R: NodeSelector>(
+    rule: &R,
+    request: &Request,
+    draft: &mut Draft<'_>,
+) -> Result<bool, DraftError> {
+    let start = draft.savepoint();
+    draft.release(request.job, Reason::NotChosen)?;
+    let placed = place_in_free(rule, request, draft)?;
+    let found = draft.current(request.job).filter(|_| placed).cloned();
     draft.rollback(start);
-    let Some(found) = found.filter(|_| placed) else {
-        return Ok(());
+    let Some(found) = found else {
+        return Ok(false);
     };
-    let mut moved = group.into_iter().zip(found);
-    moved.try_for_each(|(job, to)| draft.reassign(job, to))
+    draft.reassign(request.job, found)?;
+    Ok(true)
+}
+
+/// Stops a job and the jobs that share its GPUs, and restarts them together on other GPUs. Returns
+/// false, without any change, if one of them does not fit, or shares GPUs with yet another job.
+fn moves_with<R: NodeSelector>(
+    rule: &R,
+    request: &Request,
+    others: &Partners,
+    draft: &mut Draft<'_>,
+) -> Result<bool, DraftError> {
+    let mut followers = Vec::with_capacity(others.len());
+    for other in others.iter() {
+        let (Some(its), Some(job)) = (movable(draft, other), draft.view().job(other)) else {
+            return Ok(false);
+        };
+        let in_group = |third: JobId| third == request.job || others.contains(third);
+        if !others_on(draft, other, &its).iter().all(in_group) {
+            return Ok(false);
+        }
+        let config = its.config;
+        let shape = shape_of(&its);
+        followers.push((job, Shape { config, ..shape }));
+    }
+    let start = draft.savepoint();
+    let why = || Reason::other("moves together with its partners");
+    draft.release(request.job, why())?;
+    for (job, _) in &followers {
+        draft.release(job.id(), why())?;
+    }
+    let mut fits = place_in_free(rule, request, draft)?;
+    for (job, shape) in &followers {
+        let beside = match fits {
+            true => draft.beside(request.job, job, shape),
+            false => None,
+        };
+        let view = draft.view();
+        let suited = |gpu: &GpuId| {
+            let node = view.cluster().node_of(*gpu).and_then(|id| view.node(id));
+            node.is_some_and(|node| suits(node, job, shape, view))
+        };
+        let beside = beside.filter(|beside| beside.gpus.iter().all(suited));
+        fits = beside.is_some();
+        if let Some(beside) = beside {
+            draft.assign(job.id(), beside)?;
+        }
+    }
+    if !fits {
+        draft.rollback(start);
+    }
+    Ok(fits)
+}
+
+/// Returns the other jobs on the GPUs of an assignment in the draft.
+fn others_on(draft: &Draft<'_>, job: JobId, has: &Assignment) -> Partners {
+    let owners = has.gpus.iter().flat_map(|gpu| draft.jobs_on(*gpu));
+    owners.filter(|owner| *owner != job).collect()
 }
 
 /// Returns the allocation of a job if it can be changed: the job shares no GPU, and its nodes are
 /// up.
 pub(super) fn changeable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
-    reachable(draft, job).filter(|here| here.partners.is_empty())
+    movable(draft, job).filter(|here| here.partners.is_empty())
 }
 
 /// Returns the allocation of a job that may be placed, if its nodes are up.
-fn reachable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
+fn movable(draft: &Draft<'_>, job: JobId) -> Option<Assignment> {
     let here = draft.current(job).cloned()?;
     let cluster = draft.view().cluster();
     // A pending launch on a lost node can be stopped, but not changed.
-    let up = here.gpus.iter().all(|gpu| {
+    let reachable = here.gpus.iter().all(|gpu| {
         let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
         node.is_some_and(|n| n.status() == NodeStatus::Up)
     });
-    (draft.may_place(job) && up).then_some(here)
+    (draft.may_place(job) && reachable).then_some(here)
 }
 
 /// Checks whether the rule could place the job on the empty cluster.
@@ -806,35 +854,88 @@ mod tests {
         assert_eq!(assignment.gpus[..], [GpuId(0), GpuId(1)]);
     }
 
-    #[test]
-    fn running_pair_moves_together() {
-        // The second job has one of the two GPUs of the first.
-        let packed = |job: JobId, gpus: GpuCount| match job.0 {
+    /// Places the second job on one of the two GPUs of the first.
+    fn packed(job: JobId, gpus: GpuCount) -> Place {
+        match job.0 {
             0 => Place::Nodes(vec![(NodeId(0), gpus.get())]),
             _ => Place::ShareWith(JobId(0)),
-        };
-        let to_second_node = |gpus: u32| Shape {
-            place: Place::Nodes(vec![(NodeId(1), gpus)]),
+        }
+    }
+
+    /// Returns the jobs that a plan stops, and the jobs that it places with their GPUs and partners.
+    type Steps = (Vec<u32>, Vec<(u32, Vec<u32>, Vec<JobId>)>);
+
+    fn steps(plan: &[Action]) -> Steps {
+        let (mut stops, mut places) = (Vec::new(), Vec::new());
+        for action in plan {
+            match action {
+                Action::Stop { job, .. } => stops.push(job.0),
+                Action::Place { job, assignment } => places.push((
+                    job.0,
+                    assignment.gpus.iter().map(|g| g.0).collect(),
+                    assignment.partners.iter().collect(),
+                )),
+                other => panic!("{other:?}"),
+            }
+        }
+        (stops, places)
+    }
+
+    fn on(nodes: &[(u32, u32)]) -> Shape {
+        let gpus = nodes.iter().map(|(_, gpus)| gpus).sum();
+        let nodes = nodes.iter().map(|&(node, gpus)| (NodeId(node), gpus));
+        Shape {
+            place: Place::Nodes(nodes.collect()),
             ..Shape::gpus(GpuCount(gpus))
-        };
-        let moved = second_decision_after(packed, asks_for(0, to_second_node(2)));
-        let [first, Action::Place { job, assignment }] = &moved[..] else {
-            panic!("{moved:?}");
-        };
-        assert_eq!(*first, place(0, &[4, 5]));
-        assert_eq!((*job, &assignment.partners), (JobId(1), &JobId(0).into()));
-        assert_eq!(assignment.gpus[..], [GpuId(4)]);
-        // The first job finds no room beside the second, so the pair stays.
-        let stays = second_decision_after(packed, asks_for(1, to_second_node(1)));
+        }
+    }
+
+    #[test]
+    fn running_pair_restarts_together_on_the_nodes_of_a_request() {
+        // The agreement of one of both is enough.
+        let moved = second_decision_after(packed, asks_for(0, on(&[(1, 2)])));
+        let first = (0, vec![4, 5], vec![]);
+        let second = (1, vec![4], vec![JobId(0)]);
+        assert_eq!(steps(&moved), (vec![0, 1], vec![first, second]));
+        // The pair may keep some of its GPUs.
+        let moved = second_decision_after(packed, asks_for(0, on(&[(0, 1), (1, 1)])));
+        let first = (0, vec![0, 4], vec![]);
+        let second = (1, vec![0], vec![JobId(0)]);
+        assert_eq!(steps(&moved), (vec![0, 1], vec![first, second]));
+    }
+
+    #[test]
+    fn running_pair_stays_if_one_of_them_does_not_fit() {
+        // The first job has two GPUs, and only one beside the second.
+        let stays = second_decision_after(packed, asks_for(1, on(&[(1, 1)])));
         assert_eq!(stays, []);
-        // A pair may move to some of its own GPUs.
-        let spread = Shape {
-            place: Place::Nodes(vec![(NodeId(0), 1), (NodeId(1), 1)]),
-            ..Shape::gpus(GpuCount(2))
+        // The second shape has room for both.
+        let levels = |job: &JobRef<'_>| {
+            let mut request = Request::with_shape(job.id(), on(&[(1, 1)]));
+            request.shapes.push(on(&[(1, 2)]));
+            (job.id().0 == 1).then_some(request)
         };
-        let moved = second_decision_after(packed, asks_for(0, spread));
-        assert_eq!(moved.len(), 2);
-        assert_eq!(moved[0], place(0, &[0, 4]));
+        let moved = second_decision_after(packed, levels);
+        let first = (1, vec![4, 5], vec![]);
+        let second = (0, vec![4, 5], vec![JobId(1)]);
+        assert_eq!(steps(&moved), (vec![1, 0], vec![first, second]));
+    }
+
+    #[test]
+    fn job_of_a_pair_changes_its_batch_where_it_is() {
+        let config = Some(blox_core::BatchConfig {
+            per_gpu: 64,
+            accumulation: 2,
+        });
+        let shape = Shape {
+            config,
+            ..Shape::gpus(GpuCount(1))
+        };
+        let changed = second_decision_after(packed, asks_for(1, shape));
+        assert_eq!(
+            steps(&changed),
+            (vec![], vec![(1, vec![0], vec![JobId(0)])])
+        );
     }
 
     #[test]
