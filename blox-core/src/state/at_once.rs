@@ -11,7 +11,7 @@ use crate::reason::Reason;
 impl State {
     /// Applies a checked plan of promotions, plain stops and plain launches, and the reports of its
     /// stops and launches as if they took no time. The result equals
-    /// [`State::commit_plan`] followed by the reports: first each stop in the plan's order, then each
+    /// [`State::commit_steps`] followed by the reports: first each stop in the plan's order, then each
     /// launch. Stopped and launched jobs count as changed at the last report, because no decision
     /// sees the state in between. Launched jobs run at their own rates until [`State::set_rates`]
     /// sets other rates.

@@ -24,7 +24,7 @@ pub(super) struct Trial {
     /// Indices of steps to leave out, ascending.
     pub left_out: Vec<u32>,
     pub stale: u32,
-    /// True if a job of the plan shares GPUs, before the plan or after it.
+    /// True if a job of the plan has partners, before the plan or after it.
     pub shared: bool,
     /// True if all steps are promotions, plain stops and plain launches, and the stops come first. A
     /// stop is plain if the job runs alone on exactly its allocated GPUs. A launch is plain if the
@@ -42,7 +42,7 @@ pub(super) struct Trial {
     owned: usize,
     /// Allocated CPUs and memory of each node.
     resources: Overlay<Resources>,
-    /// True if the nodes without jobs have no resources in `resources`.
+    /// True if [`Trial::empty_nodes`] was called for this plan.
     emptied: bool,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Placed {
     pub slot: u32,
     /// Index of its step in the plan.
     pub step: u32,
-    /// True if the plan released one of its GPUs.
+    /// True if the plan released one of its GPUs. Set only for plain launches.
     pub left: bool,
     /// Node and bit mask of its GPUs, if they are known to be contiguous on one node.
     pub on: Option<OnNode>,
@@ -503,7 +503,7 @@ impl Trial {
         self.jobs.get(s).copied().unwrap_or_default()
     }
 
-    /// Records a stop. Returns false if the job has no GPUs, or a stop before released them.
+    /// Records a stop. Returns false if the job has no GPUs, or an earlier stop released them.
     #[inline(always)]
     fn stop(&mut self, cluster: &Cluster, rec: &Record, slot: u32, step: u32) -> bool {
         let Some(allocated) = &rec.allocated else {

@@ -24,7 +24,7 @@ struct Passed {
 pub(crate) struct Taken {
     /// GPUs that the plan released.
     pub left: u64,
-    /// GPUs that are bound to another job.
+    /// GPUs that jobs shared before the plan, or that a job had in only one ledger.
     pub mixed: u64,
     /// Node and bit mask, if the GPUs are contiguous.
     pub on: Option<OnNode>,
