@@ -26,7 +26,8 @@ use blox_traces::cluster_file;
 use blox_traces::formats::synergy::{self, Profiles};
 use blox_traces::formats::{gavel, lucid as helios, tiresias};
 use blox_traces::scaling::ScalingTable;
-use blox_traces::{ColumnMap, ReadOptions, Trace, check_bytes};
+use blox_traces::source::Source;
+use blox_traces::{ColumnMap, ReadOptions, Trace, check};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -90,7 +91,8 @@ fn read(bytes: &[u8], options: &ReadOptions) {
         }
         Err(e) => one_sentence(e),
     }
-    match check_bytes(NAME, bytes, options, 3) {
+    let source = Source::of(NAME, bytes);
+    match source.and_then(|source| check(&source, options, 3, &mut |_, _| {})) {
         Ok(checked) => {
             checked.problems.iter().for_each(one_sentence);
             assert_eq!(checked.problem_count == 0, opened.is_ok());

@@ -7,9 +7,7 @@ use blox::core::{
 use blox::sim::completion::Exact;
 use blox::sim::workload::Jobs;
 use blox::sim::{Measure, Report, Simulation};
-use blox::traces::generate::{
-    Arrivals, DurationLaw, Generator, GeneratorSpec, GpuShare, Load, WithLoss,
-};
+use blox::traces::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load, with_losses};
 
 fn scheduler(name: &str) -> Pipeline {
     blox::registry()
@@ -36,16 +34,7 @@ fn bursty(load: f64, count: u64) -> Generator {
             factor: 5.0,
             durations: Some(hours(0.2, 1.0)),
         },
-        gpus: vec![
-            GpuShare {
-                gpus: 1,
-                weight: 3.0,
-            },
-            GpuShare {
-                gpus: 4,
-                weight: 1.0,
-            },
-        ],
+        gpus: vec![(1, 3.0), (4, 1.0)],
         seed: 3,
         count: Some(count),
         ..GeneratorSpec::new(Load::PerHour(load), hours(10.0, 24.0))
@@ -216,7 +205,7 @@ fn skipped_rounds_change_nothing() {
         "tiresias-plus",
     ] {
         let run = |visit| {
-            let mut jobs = WithLoss::new(bursty(2.0, 200), 1);
+            let mut jobs = with_losses(bursty(2.0, 200), 1);
             let report = Simulation::new("16x4@p3.8xlarge".parse().expect("a cluster"))
                 .visiting_every_round(visit)
                 .run(scheduler(name), &mut jobs)
@@ -238,7 +227,7 @@ fn decisions_replay_from_the_journal() {
     for name in ["loss-termination", "synthesizer{horizon_h=1}", "optimus"] {
         let path = dir.path().join("journal.jsonl");
         let out = std::io::BufWriter::new(std::fs::File::create(&path).expect("a file"));
-        let mut jobs = WithLoss::new(bursty(2.0, 100), 1);
+        let mut jobs = with_losses(bursty(2.0, 100), 1);
         Simulation::new(cluster.clone())
             .run_journaled(
                 scheduler(name),

@@ -6,7 +6,7 @@ use super::failure::Coded;
 use super::reading;
 use blox_core::ClusterSpec;
 use blox_core::suggest::{for_serde, one_of};
-use blox_traces::cluster_file::is_path;
+use blox_traces::cluster_file::{is_path, place_of};
 use clap::Args;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -77,21 +77,6 @@ impl Given {
         ))
     }
 
-    fn name_schedulers(&mut self, on_command_line: Vec<String>) -> Result<(), Failure> {
-        let o = &self.options;
-        self.schedulers = match (&o.schedulers, &o.scheduler) {
-            _ if !on_command_line.is_empty() => on_command_line,
-            (Some(list), _) => list.clone(),
-            (None, one) => Vec::from_iter(one.clone()),
-        };
-        if self.schedulers.is_empty() {
-            return Err(Failure::new(
-                "no scheduler, expected names such as fifo srtf las; `blox policies` lists them",
-            ));
-        }
-        Ok(())
-    }
-
     /// Refuses keys that would be ignored.
     fn refuse(&self, keys: &[&str], command: &str) -> Result<(), Failure> {
         match self.first_of(keys) {
@@ -114,12 +99,8 @@ impl Given {
     }
 }
 
-pub(super) fn simulate(args: SimulateArgs) -> Result<Given, Failure> {
-    one_scheduler(args, "simulate")
-}
-
 /// Merges the options of a command that takes one scheduler.
-fn one_scheduler(args: SimulateArgs, command: &str) -> Result<Given, Failure> {
+pub(super) fn one_scheduler(args: SimulateArgs, command: &str) -> Result<Given, Failure> {
     let mut given = merge(args.options)?;
     let on_command_line = args.positional.or(args.scheduler);
     let o = &given.options;
@@ -212,14 +193,34 @@ pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
     Ok(given)
 }
 
+/// Merges the options of a command that takes any number of schedulers.
+fn several_schedulers(
+    options: Options,
+    on_command_line: Vec<String>,
+    threads: Option<NonZeroUsize>,
+) -> Result<Given, Failure> {
+    let mut given = merge(options)?;
+    let o = &given.options;
+    given.schedulers = match (&o.schedulers, &o.scheduler) {
+        _ if !on_command_line.is_empty() => on_command_line,
+        (Some(list), _) => list.clone(),
+        (None, one) => Vec::from_iter(one.clone()),
+    };
+    if given.schedulers.is_empty() {
+        return Err(Failure::new(
+            "no scheduler, expected names such as fifo srtf las; `blox policies` lists them",
+        ));
+    }
+    given.compares = true;
+    given.threads = threads;
+    Ok(given)
+}
+
 pub(super) fn compare(args: CompareArgs) -> Result<Given, Failure> {
     let mut options = args.options;
     options.seeds = args.seeds;
     options.baseline = args.baseline;
-    let mut given = merge(options)?;
-    given.compares = true;
-    given.threads = args.threads;
-    given.name_schedulers(args.schedulers)?;
+    let given = several_schedulers(options, args.schedulers, args.threads)?;
     given.refuse(&["loads", "vary"], "compare")?;
     Ok(given)
 }
@@ -259,10 +260,7 @@ pub(super) fn sweep(args: SweepArgs) -> Result<Given, Failure> {
             return Err(Failure::new(format!("--vary {key} is given twice")));
         }
     }
-    let mut given = merge(options)?;
-    given.compares = true;
-    given.threads = args.threads;
-    given.name_schedulers(schedulers)?;
+    let given = several_schedulers(options, schedulers, args.threads)?;
     given.refuse(&["baseline", "plot"], "sweep")?;
     Ok(given)
 }
@@ -273,16 +271,13 @@ pub(super) fn generate(options: Options, not_meant: &[&str]) -> Result<Given, Fa
     let mut given = merge(options)?;
     let meant = |key: &str| {
         let also = ["cluster", "force", "quiet", "schedulers", "scheduler"];
-        also.contains(&key) || (is_about_workloads(key) && !not_meant.contains(&key))
+        let of_workloads = is_among(key, |arg| arg.get_help_heading() == Some("Workload"));
+        also.contains(&key) || (of_workloads && !not_meant.contains(&key))
     };
     given.refuse_unless(meant, "trace generate")?;
     // Nothing runs, so any scheduler without required parameters will do.
     given.schedulers = vec!["fifo".to_owned()];
     Ok(given)
-}
-
-fn is_about_workloads(key: &str) -> bool {
-    is_among(key, |arg| arg.get_help_heading() == Some("Workload"))
 }
 
 /// Returns whether an option, given by its long name, satisfies a condition.
@@ -367,16 +362,10 @@ fn read(path: &Path) -> Result<Map<String, Value>, Failure> {
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let options: Options = toml::from_str(text).map_err(|e| {
-        let at = e.span().map_or(0, |span| span.start);
-        let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
-        let found = text.lines().nth(line).unwrap_or("").trim();
-        let found: String = found.chars().take(60).collect();
+        let (line, found) = place_of(&e, text);
         let what = e.message().replace('\n', ", ");
         let meant = for_serde(&what);
-        Failure::new(format!(
-            "{shown}: line {} is `{found}`: {what}{meant}",
-            line + 1
-        ))
+        Failure::new(format!("{shown}: line {line} is `{found}`: {what}{meant}"))
     })?;
     let base = path.parent().unwrap_or(Path::new(""));
     let mut all = options.given();

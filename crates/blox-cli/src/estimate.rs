@@ -149,18 +149,19 @@ fn split(rows: &Rows, date: Option<&str>) -> Result<Split, Failure> {
 /// Rejects options of another kind of model.
 fn refuse(args: &TrainArgs) -> Result<(), Failure> {
     use Kind::{Additive, Boosted, Tree};
-    for (option, is_given, kinds) in [
+    let options: [(&str, bool, &[Kind]); 6] = [
         (
             "learning-rate",
             args.learning_rate.is_some(),
-            &[Additive, Boosted][..],
+            &[Additive, Boosted],
         ),
         ("pairs", args.pairs.is_some(), &[Additive]),
         ("huber", args.huber.is_some(), &[Additive]),
         ("seed", args.seed.is_some(), &[Additive]),
         ("trees", args.trees.is_some(), &[Boosted]),
         ("depth", args.depth.is_some(), &[Tree]),
-    ] {
+    ];
+    for (option, is_given, kinds) in options {
         if is_given && !kinds.contains(&args.model) {
             let name = |kind: &Kind| format!("{kind:?}").to_lowercase();
             let kinds: Vec<String> = kinds.iter().map(name).collect();

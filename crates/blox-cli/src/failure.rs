@@ -46,6 +46,11 @@ impl Failure {
         Failure::of(Code::Output, format!("{}: {text}", path.display()))
     }
 
+    /// Returns the error that a file or folder cannot be written.
+    pub fn unwritable(path: &Path, error: impl fmt::Display) -> Self {
+        Failure::at(path, format!("cannot be written: {error}"))
+    }
+
     /// The sentence without its code.
     #[cfg_attr(
         not(feature = "cluster"),

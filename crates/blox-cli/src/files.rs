@@ -18,7 +18,7 @@ pub(super) fn write_whole<E: Error + 'static>(
         while let Some(deeper) = cause.source() {
             cause = deeper;
         }
-        Failure::at(path, format!("cannot be written: {cause}"))
+        Failure::unwritable(path, cause)
     };
     let fill = |to: &Path| -> Result<(), Failure> {
         let mut out = BufWriter::new(File::create(to).map_err(|e| cannot(&e))?);

@@ -207,7 +207,10 @@ fn execute_command(
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     match command {
-        Command::Simulate(a) => run::simulate(registry, config::simulate(a)?, args, terminal),
+        Command::Simulate(a) => {
+            let given = config::one_scheduler(a, "simulate")?;
+            run::simulate(registry, given, args, terminal)
+        }
         Command::Compare(a) => {
             let given = config::compare(a)?;
             match given.options.seeds {

@@ -1,7 +1,6 @@
 //! `blox plot`: plots of result folders.
 
 use super::args::PlotArgs;
-use super::failure::{Code, Coded};
 use super::files::{not_taken, write_whole};
 use super::{Failure, OK, Terminal};
 use blox_core::suggest::{did_you_mean, one_of};
@@ -48,17 +47,16 @@ pub(super) enum Format {
 
 impl Format {
     /// Returns the format that the extension of a path names.
-    fn of(path: &Path) -> Result<Self, FormatError> {
+    fn of(path: &Path) -> Result<Self, Failure> {
         let found = path.extension().unwrap_or_default().to_string_lossy();
         let known = [Format::Svg, Format::Png, Format::Pdf];
         let named = |f: &Format| found.eq_ignore_ascii_case(f.extension());
-        known
-            .into_iter()
-            .find(named)
-            .ok_or_else(|| FormatError::Unknown {
-                path: path.to_owned(),
-                found: found.into_owned(),
-            })
+        known.into_iter().find(named).ok_or_else(|| {
+            let path = path.display();
+            Failure::new(format!(
+                "{path}: the extension is `{found}`, expected svg, png or pdf"
+            ))
+        })
     }
 
     fn extension(self) -> &'static str {
@@ -70,10 +68,14 @@ impl Format {
     }
 
     /// Fails for formats that this build cannot write.
-    fn check(self) -> Result<(), FormatError> {
+    fn check(self) -> Result<(), Failure> {
         match self == Format::Svg || cfg!(feature = "png") {
             true => Ok(()),
-            false => Err(FormatError::NotBuilt(self.extension())),
+            false => Err(Failure::new(format!(
+                "this program was built without pictures as {}, expected a build with \
+                 `--features png`, which writes png and pdf",
+                self.extension()
+            ))),
         }
     }
 
@@ -90,25 +92,6 @@ impl Format {
             _ => picture.svg.clone().into_bytes(),
         };
         write_whole(path, |f| f.write_all(&bytes))
-    }
-}
-
-/// A format that cannot be written.
-#[derive(Debug, thiserror::Error)]
-enum FormatError {
-    /// The extension names no format of pictures.
-    #[error("{path}: the extension is `{found}`, expected svg, png or pdf")]
-    Unknown { path: PathBuf, found: String },
-    /// The build lacks the feature.
-    #[error(
-        "this program was built without pictures as {0}, expected a build with `--features png`, which writes png and pdf"
-    )]
-    NotBuilt(&'static str),
-}
-
-impl Coded for FormatError {
-    fn code(&self) -> Code {
-        Code::Usage
     }
 }
 
@@ -273,7 +256,7 @@ mod tests {
         ] {
             assert_eq!(Format::of(Path::new(path)).ok(), Some(format));
         }
-        let error = Format::of(Path::new("a.gif")).unwrap_err().to_string();
+        let error = Format::of(Path::new("a.gif")).unwrap_err().into_text();
         assert_eq!(
             error,
             "a.gif: the extension is `gif`, expected svg, png or pdf"
@@ -286,7 +269,7 @@ mod tests {
         let checked = Format::Pdf.check();
         assert_eq!(checked.is_ok(), cfg!(feature = "png"));
         if let Err(error) = checked {
-            assert!(error.to_string().contains("--features png"));
+            assert!(error.into_text().contains("--features png"));
         }
         assert!(Format::Svg.check().is_ok());
     }

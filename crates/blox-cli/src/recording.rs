@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::files::part_of;
 use blox_sim::results::{AssignmentWriter, SharedSink};
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ impl Assignments {
     /// Creates the file in the folder of a run.
     pub fn create(dir: &Path) -> Result<Self, Failure> {
         let path = dir.join("assignments.csv");
-        let cannot = |e: io::Error| Failure::at(&path, format!("cannot be written: {e}"));
+        let cannot = |e| Failure::unwritable(&path, e);
         std::fs::create_dir_all(dir).map_err(cannot)?;
         let file = File::create(part_of(&path)).map_err(cannot)?;
         let writer = AssignmentWriter::new(BufWriter::new(file));
@@ -40,10 +40,10 @@ impl Assignments {
 
     /// Completes the file.
     pub fn close(self) -> Result<(), Failure> {
-        let cannot =
-            |e: &dyn std::fmt::Display| Failure::at(&self.path, format!("cannot be written: {e}"));
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.finish().map_err(|e| cannot(&e))?;
-        std::fs::rename(part_of(&self.path), &self.path).map_err(|e| cannot(&e))
+        let finished = writer.finish();
+        finished.map_err(|e| Failure::unwritable(&self.path, e))?;
+        let renamed = std::fs::rename(part_of(&self.path), &self.path);
+        renamed.map_err(|e| Failure::unwritable(&self.path, e))
     }
 }

@@ -4,6 +4,7 @@ use blox_core::{Seconds, Time};
 use blox_sim::Measure;
 use blox_sim::overheads::GroupOverheads;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::fmt::{self, Display};
 use std::ops::Deref;
 use std::str::FromStr;
@@ -67,20 +68,13 @@ impl<T> Serialize for Written<T> {
 /// Accepts `seeds = [1, 2]` for `seeds = "1,2"`, and `explain = 42` for `explain = "42"`.
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Written<T> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(serde_json::Number),
-            List(Vec<serde_json::Number>),
-            Text(String),
-        }
-        let text = match Either::deserialize(d)? {
-            Either::Number(n) => n.to_string(),
-            Either::List(list) => {
-                let list: Vec<String> = list.iter().map(|n| n.to_string()).collect();
+        let text = match Value::deserialize(d)? {
+            Value::String(text) => text,
+            Value::Array(list) => {
+                let list: Vec<String> = list.iter().map(Value::to_string).collect();
                 list.join(",")
             }
-            Either::Text(text) => text,
+            value => value.to_string(),
         };
         text.parse().map_err(serde::de::Error::custom)
     }

@@ -63,3 +63,12 @@ pub fn number_of(count: impl Into<u64>, what: &str) -> String {
         n => format!("{} {what}s", whole(n)),
     }
 }
+
+/// Quotes a word of a command line for a shell, if it must be.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+…".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}

@@ -3,7 +3,7 @@
 use super::error::FolderError;
 use super::fairness::finish_time_fairness;
 use super::folder::Folder;
-use super::run::RunResults;
+use super::run::{JobRow, RunResults};
 use super::{number_of, sweep, whole};
 use blox_plot::{Axis, Bar, BarChart, Chart, Gantt, Series};
 
@@ -16,6 +16,16 @@ pub struct Picture {
     pub title: String,
     /// The SVG.
     pub svg: String,
+}
+
+impl Picture {
+    pub(super) fn new(name: impl Into<String>, title: impl Into<String>, svg: String) -> Self {
+        Picture {
+            name: name.into(),
+            title: title.into(),
+            svg,
+        }
+    }
 }
 
 /// The name of the picture of average job completion times. Results of one scheduler lack it.
@@ -86,69 +96,35 @@ pub fn pictures(folders: &[Folder]) -> Result<Vec<Picture>, FolderError> {
 /// Draws every picture except Gantt charts.
 pub(super) fn summaries(all: &[Contestant<'_>]) -> Vec<Picture> {
     let about = about(all);
-    let mut list = Vec::new();
-    let mut draw = |name: &str, title: &str, svg: Option<String>| {
-        if let Some(svg) = svg {
-            list.push(Picture {
-                name: name.to_owned(),
-                title: title.to_owned(),
-                svg,
-            });
-        }
+    let times = |time: fn(&JobRow) -> Option<f64>| {
+        move |c: &Contestant<'_>| c.run.measured().filter_map(time).collect()
     };
-    let title = "Job completion time (JCT)";
     let axis = Axis::seconds("JCT: submission until the end").log();
-    let values = |c: &Contestant<'_>| c.run.measured().filter_map(|j| j.jct_s).collect();
-    draw(
-        "jct-cdf",
-        title,
-        distribution(title, &about, axis, all, values),
-    );
-    let title = "Queueing time";
+    let title = "Job completion time (JCT)";
+    let jct = distribution(["jct-cdf", title], &about, axis, all, times(|j| j.jct_s));
     let text = format!("{about}. Queueing time: JCT without the time with GPUs");
     let axis = Axis::seconds("queueing time").log();
-    let values = |c: &Contestant<'_>| c.run.measured().filter_map(|j| j.queueing_s()).collect();
-    draw(
-        "queueing-cdf",
-        title,
-        distribution(title, &text, axis, all, values),
-    );
-    let title = "Finish-time fairness";
+    let names = ["queueing-cdf", "Queueing time"];
+    let queueing = distribution(names, &text, axis, all, times(JobRow::queueing_s));
     let text = format!(
         "{about}. ρ = JCT / (duration × max(1, mean GPU demand / GPUs)); ρ > 1: the job lost \
          more than its share"
     );
-    let values =
-        |c: &Contestant<'_>| finish_time_fairness(&c.run.jobs, c.folder.gpus(), c.run.end_s());
     let axis = Axis::new("finish-time fairness ρ").log();
-    draw(
-        "fairness-cdf",
-        title,
-        distribution(title, &text, axis, all, values),
-    );
-    let title = "GPU utilisation";
-    let axis = Axis::fraction("usable GPUs with a running job");
-    // Jobs on a drained node continue, so busy GPUs may exceed usable ones.
-    let share = |r: &blox_sim::results::TimelineRow| (r.busy_gpus, r.usable_gpus.max(r.busy_gpus));
-    draw(
-        "utilisation",
-        title,
-        over_time(title, axis.from(0.0), all, share),
-    );
-    let title = "Queue length";
+    let names = ["fairness-cdf", "Finish-time fairness"];
+    let fairness = distribution(names, &text, axis, all, |c| {
+        finish_time_fairness(&c.run.jobs, c.folder.gpus(), c.run.end_s())
+    });
+    let axis = Axis::fraction("usable GPUs with a running job").from(0.0);
+    let utilisation = over_time(["utilisation", "GPU utilisation"], axis, all, |r| {
+        (r.busy_gpus, r.usable_gpus.max(r.busy_gpus))
+    });
     let axis = Axis::new("jobs without GPUs").from(0.0);
-    draw(
-        "queue-length",
-        title,
-        over_time(title, axis, all, |r| (r.queued_jobs, 1.0)),
-    );
-    let title = "Average job completion time";
-    draw(
-        AVERAGES,
-        title,
-        (all.len() > 1).then(|| averages(title, &about, all)),
-    );
-    list
+    let names = ["queue-length", "Queue length"];
+    let queue = over_time(names, axis, all, |r| (r.queued_jobs, 1.0));
+    let averages = (all.len() > 1).then(|| averages(&about, all));
+    let list = [jct, queueing, fairness, utilisation, queue, averages];
+    list.into_iter().flatten().collect()
 }
 
 /// Returns the jobs, the workload and the cluster in one line.
@@ -180,7 +156,8 @@ fn about(all: &[Contestant<'_>]) -> String {
     parts.join("; ")
 }
 
-fn averages(title: &str, about: &str, all: &[Contestant<'_>]) -> String {
+fn averages(about: &str, all: &[Contestant<'_>]) -> Picture {
+    let title = "Average job completion time";
     let figure = |c: &Contestant<'_>, key: &str| c.run.summary[key].as_f64().unwrap_or(f64::NAN);
     let mut chart = BarChart::new(title, Axis::seconds("JCT")).subtitle(about);
     for c in all {
@@ -190,17 +167,17 @@ fn averages(title: &str, about: &str, all: &[Contestant<'_>]) -> String {
         ];
         chart = chart.with(c.name.as_str(), bars);
     }
-    chart.svg()
+    Picture::new(AVERAGES, title, chart.svg())
 }
 
 /// Draws distributions. Returns `None` without values.
 fn distribution(
-    title: &str,
+    [name, title]: [&str; 2],
     about: &str,
     axis: Axis,
     all: &[Contestant<'_>],
     values: impl Fn(&Contestant<'_>) -> Vec<f64>,
-) -> Option<String> {
+) -> Option<Picture> {
     let values: Vec<(String, Vec<f64>)> = all.iter().map(|c| (c.name.clone(), values(c))).collect();
     if values.iter().all(|(_, v)| v.is_empty()) {
         return None;
@@ -209,16 +186,16 @@ fn distribution(
         .into_iter()
         .map(|(name, values)| Series::distribution(name, values));
     let chart = Chart::distribution(title, axis).subtitle(about);
-    Some(chart.with_all(series).svg())
+    Some(Picture::new(name, title, chart.with_all(series).svg()))
 }
 
 /// Draws the ratio of two means over time. Returns `None` if no run has a timeline.
 fn over_time(
-    title: &str,
+    [name, title]: [&str; 2],
     axis: Axis,
     all: &[Contestant<'_>],
     ratio: impl Fn(&blox_sim::results::TimelineRow) -> (f64, f64),
-) -> Option<String> {
+) -> Option<Picture> {
     let mut longest = 0.0f64;
     let mut series = Vec::new();
     for c in all {
@@ -257,7 +234,8 @@ fn over_time(
     }
     let time = Axis::seconds("time").from(0.0);
     let chart = Chart::new(title, time, axis).subtitle(subtitle);
-    Some(chart.with_all(series).in_panels(panels).svg())
+    let chart = chart.with_all(series).in_panels(panels);
+    Some(Picture::new(name, title, chart.svg()))
 }
 
 fn span(s: f64) -> String {
@@ -282,11 +260,8 @@ fn gantt(c: &Contestant<'_>) -> Result<Picture, FolderError> {
     let chart = Gantt::new(title.as_str(), c.folder.node_gpus())
         .subtitle("One row per GPU; colours separate neighbouring jobs.")
         .with_all(bars);
-    Ok(Picture {
-        name: format!("{GANTT}{}", c.run.folder),
-        title,
-        svg: chart.svg(),
-    })
+    let name = format!("{GANTT}{}", c.run.folder);
+    Ok(Picture::new(name, title, chart.svg()))
 }
 
 #[cfg(test)]

@@ -88,6 +88,14 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
     parse_cluster(&text, path)
 }
 
+/// Returns the line of an error in TOML, from 1, and the start of its text.
+pub fn place_of(error: &toml::de::Error, text: &str) -> (usize, String) {
+    let at = error.span().map_or(0, |span| span.start);
+    let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
+    let found = text.lines().nth(line).unwrap_or_default().trim();
+    (line + 1, found.chars().take(60).collect())
+}
+
 /// Parses a cluster from the text of a TOML file; `path` is for messages.
 ///
 /// # Errors
@@ -95,13 +103,11 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
 pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFileError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: ClusterFile = toml::from_str(text).map_err(|e| {
-        let at = e.span().map_or(0, |span| span.start);
-        let line = text.bytes().take(at).filter(|b| *b == b'\n').count();
-        let found = text.lines().nth(line).unwrap_or_default().trim();
+        let (line, found) = place_of(&e, text);
         ClusterFileError::Parse {
             path: path.to_owned(),
-            line: line + 1,
-            found: found.chars().take(60).collect(),
+            line,
+            found,
             what: match found_and_expected(e.message()) {
                 Some((found, expected)) => format!("found `{found}`, expected {expected}"),
                 None => e.message().replace('\n', ", ") + &for_serde(e.message()),

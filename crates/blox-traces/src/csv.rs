@@ -26,9 +26,9 @@
 //! A row is one line. An empty cell means that the value is unknown. A list may also be a JSON
 //! array, for names with a semicolon. Other columns are ignored, with a notice.
 
-use super::file::{Rows, SharedNames, sensible, work};
+use super::file::{SharedNames, sensible, work};
 use super::map::{ATTRIBUTE, attribute};
-use super::rows::JobRows;
+use super::rows::{Opened, jobs};
 use super::source::Source;
 use super::table::{Column, Table};
 use blox_core::SortedMap;
@@ -39,7 +39,7 @@ use serde::de::DeserializeOwned;
 
 mod write;
 
-pub use write::{Columns, CsvWriter, write_csv};
+pub use write::{Columns, CsvWriter};
 
 /// Defines the columns in the order in which they are written.
 macro_rules! columns {
@@ -98,10 +98,7 @@ struct CsvRow<'a> {
     names: &'a mut SharedNames,
 }
 
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
     let needed = table.require(NEEDED)?;
     table.note_unknown(&COLUMNS, notices);
@@ -119,7 +116,7 @@ pub(crate) fn open_rows(
         };
         Ok(row.job()?)
     };
-    Ok(Box::new(JobRows::new(table, sensible, job)))
+    jobs(table, sensible, job)
 }
 
 impl CsvRow<'_> {
@@ -360,6 +357,18 @@ mod tests {
     use blox_sim::workload::{NoticeKind, Workload, collect};
     use proptest::prelude::*;
     use std::sync::Arc;
+
+    fn write_csv(out: impl std::io::Write, jobs: &[JobSpec]) -> Result<(), WorkloadError> {
+        let mut columns = Columns::default();
+        for job in jobs {
+            columns.include(job);
+        }
+        let mut writer = CsvWriter::new(out, columns)?;
+        for job in jobs {
+            writer.write(job)?;
+        }
+        writer.finish()
+    }
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {
         read_bytes("jobs.csv", text.as_bytes(), Format::Csv)

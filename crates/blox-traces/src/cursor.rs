@@ -29,4 +29,17 @@ pub(crate) trait Cursor: Send {
     fn line(&self) -> u64;
 
     fn path(&self) -> &Path;
+
+    /// Returns the error that the row is no job.
+    fn row_error(&self, what: impl Into<String>) -> WorkloadError
+    where
+        Self: Sized,
+    {
+        WorkloadError::line(self.path(), self.line(), what)
+    }
+
+    /// Returns the error that a field of the row does not hold the expected value.
+    fn field_error(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
+        wrong_field(self.path(), self.line(), field, found, expected)
+    }
 }

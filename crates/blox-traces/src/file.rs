@@ -2,7 +2,7 @@
 
 use super::cursor::wrong_field;
 use super::source::Source;
-use blox_core::{JobSpec, Name, Seconds, SpecError, Time, Work};
+use blox_core::{JobSpec, Name, Seconds, Time, Work};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{NoticeKind, Notices, Workload, WorkloadError};
 use std::collections::BTreeSet;
@@ -73,9 +73,10 @@ impl Workload for FileWorkload {
 }
 
 /// Time origin of a format.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Clock {
     /// The trace's own start: times are not shifted.
+    #[default]
     Kept,
     /// An unknown time: the earliest submission becomes 0.
     Shifted,
@@ -124,6 +125,8 @@ pub trait Rows: Send {
 /// another unit, and the simulation would never end.
 pub(crate) const LONGEST_S: f64 = 1e10;
 
+const TOO_LONG: &str = "at most 1e10 seconds, three hundred years: is the unit right?";
+
 /// Returns the job if it is valid, for a format without a time shift.
 pub(crate) fn sensible(
     path: &Path,
@@ -131,20 +134,12 @@ pub(crate) fn sensible(
     job: JobSpec,
     notices: &mut Notices,
 ) -> Result<JobSpec, WorkloadError> {
-    let wrong = |expected: &str| {
-        Err(wrong_field(
-            path,
-            line,
-            "submit",
-            job.submit.to_string(),
-            expected,
-        ))
-    };
+    let wrong = |expected| wrong_field(path, line, "submit", job.submit.to_string(), expected);
     if job.submit < Time::ZERO {
-        return wrong("a time that is not negative");
+        return Err(wrong("a time that is not negative"));
     }
     if job.submit.secs() > LONGEST_S {
-        return wrong("at most 1e10 seconds, three hundred years: is the unit right?");
+        return Err(wrong(TOO_LONG));
     }
     makes_sense(path, line, job, notices)
 }
@@ -156,35 +151,23 @@ pub(crate) fn makes_sense(
     job: JobSpec,
     notices: &mut Notices,
 ) -> Result<JobSpec, WorkloadError> {
-    job.check().map_err(
-        |SpecError {
-             field,
-             found,
-             expected,
-         }| wrong_field(path, line, field, found, expected),
-    )?;
+    let wrong = |field: &str, found: String, expected: &str| {
+        Err(wrong_field(path, line, field, found, expected))
+    };
+    if let Err(e) = job.check() {
+        return wrong(&e.field, e.found, &e.expected);
+    }
     let own = job.work.rate;
     if let Some(told) = job.rate_at(job.gpus)
         && (told - own).abs() > 1e-6 * own
     {
-        // It would run for another time than its work states.
-        return Err(wrong_field(
-            path,
-            line,
-            "extras.rates",
-            format!("{told} on {}", number_of(u64::from(job.gpus.get()), "GPU")),
-            format!("{own} there, the job's own rate"),
-        ));
+        let found = format!("{told} on {}", number_of(u64::from(job.gpus.get()), "GPU"));
+        let expected = format!("{own} there, the job's own rate");
+        return wrong("extras.rates", found, &expected);
     }
     let duration = job.duration().secs();
     if duration > LONGEST_S {
-        return Err(wrong_field(
-            path,
-            line,
-            "the duration",
-            format!("{duration:e}"),
-            "at most 1e10 seconds, three hundred years: is the unit right?",
-        ));
+        return wrong("the duration", format!("{duration:e}"), TOO_LONG);
     }
     if job.work.iterations == 0.0 {
         notices.add(NoticeKind::NoWork, line);

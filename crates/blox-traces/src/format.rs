@@ -1,9 +1,10 @@
 //! Formats of workload files: their names, their detection and their readers.
 
-use super::file::{Clock, Rows};
+use super::file::Clock;
 use super::formats::{blox_jobs, gavel, sia, synergy, tiresias};
 use super::guess::{PLACE, map_text};
 use super::map::ColumnMap;
+use super::rows::Opened;
 use super::source::{Source, first_lines};
 use super::table::separator;
 use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
@@ -47,13 +48,11 @@ macro_rules! formats {
 }
 
 /// Opens the rows of a file.
-type Open = fn(&Source, &mut Notices) -> Result<Box<dyn Rows>, WorkloadError>;
-
 /// A format, as [`formats`] defines it.
 struct Entry {
     name: &'static str,
     columns: &'static [&'static [&'static str]],
-    open: Open,
+    open: fn(&Source, &mut Notices) -> Opened,
     clock: Clock,
     unique: Option<&'static str>,
 }
@@ -167,15 +166,11 @@ impl Reader {
     }
 
     /// Opens the rows of a file.
-    pub(crate) fn rows(
-        &self,
-        source: &Source,
-        notices: &mut Notices,
-    ) -> Result<Box<dyn Rows>, WorkloadError> {
+    pub(crate) fn rows(&self, source: &Source, notices: &mut Notices) -> Opened {
         match self {
             Reader::Known(format) => (format.entry().open)(source, notices),
             Reader::Mapped(columns) => mapped::open_rows(columns, source, notices),
-            Reader::Gavel(oracle) => gavel::open_rows_with(source, Arc::clone(oracle)),
+            Reader::Gavel(oracle) => gavel::open_rows_with(source, Arc::clone(oracle), true),
         }
     }
 

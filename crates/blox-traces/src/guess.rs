@@ -10,27 +10,20 @@ use Field::*;
 pub(crate) const PLACE: &str = "COLUMN";
 
 /// Ends of names, and the units that they say.
-const ENDS: [(&str, &str); 20] = [
-    ("_seconds", "s"),
-    ("_secs", "s"),
-    ("_sec", "s"),
-    ("_s", "s"),
-    ("_ms", "ms"),
-    ("_us", "us"),
-    ("_ns", "ns"),
-    ("_minutes", "min"),
-    ("_mins", "min"),
-    ("_min", "min"),
-    ("_hours", "h"),
-    ("_h", "h"),
-    ("_days", "d"),
-    ("_d", "d"),
-    ("_gib", "gib"),
-    ("_mib", "mib"),
-    ("_gb", "gb"),
-    ("_mb", "mb"),
-    ("_bytes", "bytes"),
-    ("_milli", "milli"),
+const ENDS: [(&str, &[&str]); 13] = [
+    ("s", &["_seconds", "_secs", "_sec", "_s"]),
+    ("ms", &["_ms"]),
+    ("us", &["_us"]),
+    ("ns", &["_ns"]),
+    ("min", &["_minutes", "_mins", "_min"]),
+    ("h", &["_hours", "_h"]),
+    ("d", &["_days", "_d"]),
+    ("gib", &["_gib"]),
+    ("mib", &["_mib"]),
+    ("gb", &["_gb"]),
+    ("mb", &["_mb"]),
+    ("bytes", &["_bytes"]),
+    ("milli", &["_milli"]),
 ];
 
 /// Returns the value of `--map` for a table with this header and first row, as far as its columns
@@ -122,8 +115,8 @@ fn stem(name: &str) -> (&str, &'static str) {
         "hours" => return (name, "h"),
         _ => {}
     }
-    let ends = ENDS.iter().find_map(|(end, unit)| {
-        let stem = name.strip_suffix(end)?;
+    let ends = ENDS.iter().find_map(|(unit, ends)| {
+        let stem = ends.iter().find_map(|end| name.strip_suffix(end))?;
         (!stem.is_empty()).then_some((stem, *unit))
     });
     ends.unwrap_or((name, ""))

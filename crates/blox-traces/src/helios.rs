@@ -19,12 +19,12 @@
 //! Dropped, with a notice: jobs without GPUs, and jobs that never started. A job never started if
 //! its `start_time` or `duration` is present without a value.
 
-use super::file::{Rows, SharedNames, makes_sense};
-use super::rows::JobRows;
+use super::file::{SharedNames, makes_sense};
+use super::rows::{Opened, jobs};
 use super::source::Source;
 use super::table::Table;
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, SortedMap, Time};
-use blox_sim::workload::{Dropped, Notices, WorkloadError};
+use blox_sim::workload::{Dropped, Notices};
 
 /// Names of columns that become attributes, and true for a number.
 const ATTRIBUTES: [(&str, bool); 7] = [
@@ -45,13 +45,12 @@ const LEFT_OUT: [&str; 4] = ["node_num", "state", "end_time", "queue"];
 ///
 /// # Errors
 /// The source cannot be read or lacks a column.
-pub fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+pub fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let [job_id, gpus, submit, duration] = table.require(NEEDED)?;
-    let attributes = ATTRIBUTES.map(|(name, _)| name);
-    let known = [&NEEDED[..], &OPTIONAL, &attributes, &LEFT_OUT].concat();
-    table.note_unknown(&known, notices);
-    let [user, vc, cpus, start, model, batch_size] = OPTIONAL.map(|name| table.find(name));
+    let ignored = [&ATTRIBUTES.map(|(name, _)| name)[..], &LEFT_OUT].concat();
+    let (needed, optional) = table.columns(NEEDED, OPTIONAL, &ignored, notices)?;
+    let [job_id, gpus, submit, duration] = needed;
+    let [user, vc, cpus, start, model, batch_size] = optional;
     let attributes: Vec<_> = ATTRIBUTES
         .iter()
         .filter_map(|(name, number)| Some((*name, table.find(name)?, *number)))
@@ -97,7 +96,7 @@ pub fn open_rows(source: &Source, notices: &mut Notices) -> Result<Box<dyn Rows>
             ..Extras::default()
         }))
     };
-    Ok(Box::new(JobRows::new(table, makes_sense, job)))
+    jobs(table, makes_sense, job)
 }
 
 #[cfg(test)]

@@ -22,45 +22,32 @@
 //! submission, GPUs and duration were measured. Their authors drew models, iterations, batch sizes
 //! and deadlines at random.
 
-use super::file::{Rows, SharedNames, sensible, work};
-use super::rows::JobRows;
+use super::file::{SharedNames, sensible, work};
+use super::rows::{Opened, jobs};
 use super::source::Source;
 use super::table::Table;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Seconds, ServiceClass, Time};
-use blox_sim::workload::{Notices, WorkloadError};
+use blox_sim::workload::Notices;
 
-const ITP: [&str; 8] = [
-    "job_id",
-    "submission_time",
-    "num_iteration",
-    "model_name",
-    "deadline",
-    "batch_size",
-    "num_gpu",
-    "duration",
-];
-const ELASTIC_FLOW: [&str; 8] = [
-    "job_id",
-    "submit_time",
-    "iteration",
-    "model_name",
-    "ddl",
-    "batch_size",
-    "num_gpu",
-    "duration",
-];
-
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let names = match table.find("submit_time") {
-        Some(_) => ELASTIC_FLOW,
-        None => ITP,
+    let [submit, iterations, deadline] = match table.find("submit_time") {
+        Some(_) => ["submit_time", "iteration", "ddl"],
+        None => ["submission_time", "num_iteration", "deadline"],
     };
+    let needed = [
+        "job_id",
+        submit,
+        iterations,
+        "model_name",
+        deadline,
+        "batch_size",
+        "num_gpu",
+        "duration",
+    ];
+    let (needed, [best_effort]) = table.columns(needed, ["best_effort"], &[], notices)?;
     let [
-        job_id,
+        id,
         submit,
         iterations,
         model,
@@ -68,11 +55,7 @@ pub(crate) fn open_rows(
         batch_size,
         gpus,
         duration,
-    ] = table.require(names)?;
-    let mut known = names.to_vec();
-    known.push("best_effort");
-    table.note_unknown(&known, notices);
-    let best_effort = table.find("best_effort");
+    ] = needed;
     let mut names = SharedNames::default();
     let job = move |table: &Table, _: &mut Notices| {
         let submit = table.seconds(submit)?;
@@ -100,10 +83,10 @@ pub(crate) fn open_rows(
         }
         let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO).with_extras(extras);
         job.work = work(iterations, duration);
-        job.name = table.own_name(job_id);
+        job.name = table.own_name(id);
         Ok(job)
     };
-    Ok(Box::new(JobRows::new(table, sensible, job)))
+    jobs(table, sensible, job)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@
 //! {"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}
 //! ```
 
-use super::cursor::{Cursor, wrong_field};
-use super::file::{Rows, sensible};
+use super::cursor::Cursor;
+use super::file::sensible;
 use super::line_rows::LineRows;
-use super::rows::JobRows;
+use super::rows::{Opened, jobs};
 use super::source::Source;
 use crate::words::found_and_expected;
 use blox_core::JobSpec;
@@ -37,7 +37,7 @@ const EXAMPLE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1
 
 /// Returns the error of an invalid line. Parses the line a second time to find the invalid field.
 fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
-    let line = |what: String| WorkloadError::line(rows.path(), rows.line(), what);
+    let line = |what: String| rows.row_error(what);
     // The line number in serde's message counts within this line.
     let text = error.to_string();
     let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
@@ -62,9 +62,7 @@ fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
         ));
     }
     match (found_and_expected(text), field) {
-        (Some((found, expected)), Some(field)) => {
-            wrong_field(rows.path(), rows.line(), field, found, expected)
-        }
+        (Some((found, expected)), Some(field)) => rows.field_error(field, &found, &expected),
         (Some((found, _)), None) => line(format!(
             "the line is {found}, expected a job such as {EXAMPLE}"
         )),
@@ -73,18 +71,11 @@ fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
     }
 }
 
-pub(crate) fn open_rows(
-    source: &Source,
-    _notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
     let job = |rows: &LineRows, _: &mut Notices| {
         Ok(serde_json::from_slice(rows.current()).map_err(|e| no_job(rows, &e))?)
     };
-    Ok(Box::new(JobRows::new(
-        LineRows::open(source)?,
-        sensible,
-        job,
-    )))
+    jobs(LineRows::open(source)?, sensible, job)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! that describe clusters and applications.
 //!
 //! Every source of jobs implements [`Workload`](blox_sim::workload::Workload). [`Trace`] and
-//! [`open()`] read files, [`generate`] makes jobs.
+//! [`open_file`] read files, [`generate`] makes jobs.
 //!
 //! | format | content |
 //! |---|---|
@@ -18,7 +18,7 @@
 //!
 //! | Task | Start with |
 //! |---|---|
-//! | Read a file of jobs | [`open()`], [`open_file`], [`Trace`] |
+//! | Read a file of jobs | [`open_file`], [`Trace`] |
 //! | Check a file and count its defects | [`check`], [`Checked`] |
 //! | Read a table with other column names | [`ColumnMap`], [`map`] |
 //! | Write jobs | [`csv`], [`jsonl`] |
@@ -38,6 +38,7 @@ pub mod cluster_file;
 pub mod csv;
 mod cursor;
 mod draws;
+mod edited;
 pub(crate) mod file;
 mod format;
 pub mod formats;
@@ -67,13 +68,14 @@ mod trace;
 mod words;
 
 pub use cells::Cells;
+pub use edited::Edited;
 pub use file::{FileWorkload, Rows};
 pub use format::{Format, FormatError, ReadOptions};
 pub use map::{ColumnMap, MapError};
 pub use moment::parse_date;
-pub use open::{open, open_file};
+pub use open::open_file;
 pub use source::fingerprint;
-pub use trace::{Checked, Trace, check, check_bytes};
+pub use trace::{Checked, Trace, check};
 
 /// Returns the fields that most reader tests compare: name, submission and duration in seconds,
 /// GPUs.

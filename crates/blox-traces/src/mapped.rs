@@ -1,9 +1,9 @@
 //! Reads a table with a [`ColumnMap`].
 
-use super::file::{Clock, Rows, SharedNames, makes_sense, sensible};
+use super::file::{Clock, SharedNames, makes_sense, sensible};
 use super::map::{ColumnMap, Field, How, Mapping, attribute};
 use super::moment::{parse_date, parse_elapsed};
-use super::rows::{JobRows, NoJob};
+use super::rows::{NoJob, Opened, jobs};
 use super::source::Source;
 use super::table::{Column, Table};
 use blox_core::SortedMap;
@@ -20,11 +20,7 @@ struct MappedRow<'a> {
     names: &'a mut SharedNames,
 }
 
-pub(crate) fn open_rows(
-    map: &Arc<ColumnMap>,
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(map: &Arc<ColumnMap>, source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
     let columns: Vec<_> = map.columns.iter().map(|m| m.column.as_str()).collect();
     let found = table.require_all(&columns)?;
@@ -43,7 +39,7 @@ pub(crate) fn open_rows(
         };
         row.job(notices)
     };
-    Ok(Box::new(JobRows::new(table, check, job)))
+    jobs(table, check, job)
 }
 
 impl MappedRow<'_> {

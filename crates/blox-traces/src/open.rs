@@ -3,7 +3,7 @@
 use super::file::FileWorkload;
 use super::format::{Format, ReadOptions};
 use super::trace::Trace;
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_sim::workload::WorkloadError;
 use std::path::Path;
 
 /// Opens a workload file, plain or gzip. If no format is given, it is detected from the first line.
@@ -11,17 +11,6 @@ use std::path::Path;
 ///
 /// # Errors
 /// If the file cannot be read, its format is unknown, or a line is not a valid job.
-pub fn open(
-    path: impl AsRef<Path>,
-    format: Option<Format>,
-) -> Result<Box<dyn Workload>, WorkloadError> {
-    Ok(Box::new(open_file(path, format)?))
-}
-
-/// Opens a workload file as [`open()`] does, and returns a type that knows the number of jobs.
-///
-/// # Errors
-/// Same as [`open()`].
 pub fn open_file(
     path: impl AsRef<Path>,
     format: Option<Format>,
@@ -46,6 +35,7 @@ pub(crate) fn read_bytes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_sim::workload::Workload as _;
     use std::io::Write;
 
     fn open_text(name: &str, text: &[u8]) -> Result<String, String> {
@@ -53,7 +43,7 @@ mod tests {
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
         let place = format!("{}/", dir.path().display());
-        match open(&path, None) {
+        match open_file(&path, None) {
             Ok(workload) => Ok(workload.describe().replace(&place, "")),
             Err(e) => Err(e.to_string().replace(&place, "")),
         }

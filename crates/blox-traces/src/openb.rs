@@ -19,12 +19,12 @@
 //! Dropped, with a notice: pods without GPUs, pods that were never scheduled,
 //! pods without `deletion_time`.
 
-use super::file::{Rows, SharedNames, makes_sense};
-use super::rows::JobRows;
+use super::file::{SharedNames, makes_sense};
+use super::rows::{Opened, jobs};
 use super::source::Source;
 use super::table::Table;
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use blox_sim::workload::{Dropped, NoticeKind, Notices};
 
 const NEEDED: [&str; 6] = [
     "name",
@@ -36,15 +36,11 @@ const NEEDED: [&str; 6] = [
 ];
 const OPTIONAL: [&str; 3] = ["gpu_spec", "cpu_milli", "memory_mib"];
 
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let [name, gpus, gpu_milli, created, scheduled, deleted] = table.require(NEEDED)?;
-    let known = [&NEEDED[..], &OPTIONAL, &["qos", "pod_phase"]].concat();
-    table.note_unknown(&known, notices);
-    let [spec, cpus, memory] = OPTIONAL.map(|name| table.find(name));
+    let (needed, optional) = table.columns(NEEDED, OPTIONAL, &["qos", "pod_phase"], notices)?;
+    let [name, gpus, gpu_milli, created, scheduled, deleted] = needed;
+    let [spec, cpus, memory] = optional;
     let mut names = SharedNames::default();
     let job = move |table: &Table, notices: &mut Notices| {
         let gpus = table.count_or_none(gpus)?;
@@ -85,7 +81,7 @@ pub(crate) fn open_rows(
         job.name = table.own_name(name);
         Ok(job)
     };
-    Ok(Box::new(JobRows::new(table, makes_sense, job)))
+    jobs(table, makes_sense, job)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@
 
 use super::cursor::wrong_field;
 use super::file::{Rows, SharedNames, makes_sense};
-use super::rows::NoJob;
+use super::rows::{NoJob, Opened};
 use super::source::Source;
 use super::table::{Column, Layout, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
@@ -99,10 +99,7 @@ struct PaiRows {
     line: u64,
 }
 
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let tasks = Table::open_as(source, TASKS)?;
     let columns = tasks.require([
         "job_name",

@@ -5,23 +5,18 @@
 //! virtual cluster. Rows are not sorted; the earliest job is submitted at 0. `gpu_time` may be
 //! missing; it is only compared with the product of duration and GPUs.
 
-use super::file::{Rows, SharedNames, makes_sense};
-use super::rows::JobRows;
+use super::file::{SharedNames, makes_sense};
+use super::rows::{Opened, jobs};
 use super::source::Source;
 use super::table::Table;
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
-use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
+use blox_sim::workload::{NoticeKind, Notices};
 
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let columns = table.require(["timestamp", "duration", "num_gpus", "cluster"])?;
-    let [timestamp, duration, num_gpus, cluster] = columns;
-    let known = ["timestamp", "duration", "num_gpus", "gpu_time", "cluster"];
-    table.note_unknown(&known, notices);
-    let gpu_time = table.find("gpu_time");
+    let needed = ["timestamp", "duration", "num_gpus", "cluster"];
+    let (needed, [gpu_time]) = table.columns(needed, ["gpu_time"], &[], notices)?;
+    let [timestamp, duration, num_gpus, cluster] = needed;
     let mut names = SharedNames::default();
     let job = move |table: &Table, notices: &mut Notices| {
         let submit = table.date(timestamp)?;
@@ -38,7 +33,7 @@ pub(crate) fn open_rows(
         job.virtual_cluster = names.at(table, Some(cluster));
         Ok(job)
     };
-    Ok(Box::new(JobRows::new(table, makes_sense, job)))
+    jobs(table, makes_sense, job)
 }
 
 #[cfg(test)]
@@ -46,6 +41,7 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format};
+    use blox_sim::workload::WorkloadError;
     use blox_sim::workload::{Workload, collect};
 
     fn read_text(text: &str) -> Result<FileWorkload, WorkloadError> {

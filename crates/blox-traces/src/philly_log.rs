@@ -25,9 +25,9 @@
 //! The array is read job by job. Only the text of one job is held in memory.
 
 use super::cursor::{Cursor, wrong_field};
-use super::file::{Rows, SharedNames, makes_sense};
+use super::file::{SharedNames, makes_sense};
 use super::moment::parse_date;
-use super::rows::{JobRows, NoJob};
+use super::rows::{NoJob, Opened, jobs};
 use super::source::{LONGEST_ROW, Source, Text, peek, reading_error};
 use super::table::is_null;
 use crate::words::found_and_expected;
@@ -65,14 +65,14 @@ struct Machine {
     gpus: Vec<IgnoredAny>,
 }
 
-pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
     let elements = Elements::new(source.path(), source.text()?);
     let mut names = SharedNames::default();
     let job = move |elements: &Elements, notices: &mut Notices| {
         let job = elements.read()?;
         spec(elements, job, &mut names, notices)
     };
-    Ok(Box::new(JobRows::new(elements, makes_sense, job)))
+    jobs(elements, makes_sense, job)
 }
 
 fn spec(

@@ -18,9 +18,7 @@
 //! ```
 
 use crate::generate::blox::BloxWorkload;
-use crate::generate::{
-    Arrivals, DayShape, DurationLaw, Generator, GeneratorSpec, GpuShare, Load, NameShare,
-};
+use crate::generate::{Arrivals, DayShape, DurationLaw, Generator, GeneratorSpec, Load};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError, param};
 use blox_core::{ClusterSpec, Name, Seconds};
 use blox_sim::registry::World as _;
@@ -131,9 +129,9 @@ pub fn register(mut registry: Registry) -> Registry {
         |p, seed| {
             let expected =
                 "sine:AMPLITUDE,PEAK_H with an amplitude from 0 to 1, or hours: and 24 weights";
-            let shape = diurnal(p.text("diurnal"));
-            let shape = shape.ok_or_else(|| p.wrong("diurnal", expected))?;
-            Generated::boxed(p, seed, Arrivals::Diurnal(shape))
+            let day = diurnal(p.text("diurnal"));
+            let day = day.ok_or_else(|| p.wrong("diurnal", expected))?;
+            Generated::boxed(p, seed, day)
         },
     );
     registry
@@ -156,11 +154,11 @@ impl Generated {
         let mut spec = GeneratorSpec::new(load(p)?, DurationLaw::BloxLaw);
         if p.has("gpu_mix") {
             let expected = "GPUS:WEIGHT joined by commas, such as 1:70,2:10,8:20";
-            let mix = gpu_mix(p.text("gpu_mix"));
-            spec.gpus = mix.ok_or_else(|| p.wrong("gpu_mix", expected))?;
+            spec.gpus = mix(p, "gpu_mix", expected, gpus)?;
         }
-        spec.models = names(p, "models")?;
-        spec.users = names(p, "users")?;
+        let expected = "NAME:WEIGHT joined by commas, such as a:70,b:30";
+        spec.models = mix(p, "models", expected, name)?;
+        spec.users = mix(p, "users", expected, name)?;
         spec.arrivals = arrivals;
         spec.seed = seed;
         let bursts = p.has("burst_durations");
@@ -232,7 +230,7 @@ impl Law {
             return Ok(law.clone());
         }
         let read = match trace {
-            true => DurationLaw::of_jobs(&mut crate::open(file, None)?)?,
+            true => DurationLaw::of_jobs(&mut crate::open_file(file, None)?)?,
             false => DurationLaw::of_file(file)?,
         };
         Ok(law.get_or_init(|| read).clone())
@@ -255,93 +253,67 @@ fn load(p: &Params) -> Result<Load, RegistryError> {
 
 fn durations(text: &str) -> Option<DurationLaw> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    let seconds = |t: &str| positive(t).and_then(Seconds::try_new);
-    match name {
-        "blox" if rest.is_empty() => Some(DurationLaw::BloxLaw),
-        "exponential" => seconds(rest).map(|mean| DurationLaw::Exponential { mean }),
-        "fixed" => seconds(rest).map(DurationLaw::Fixed),
-        "uniform" => {
-            let (least, most) = rest.split_once(',')?;
-            let (least, most) = (seconds(least)?, seconds(most)?);
-            (least <= most).then_some(DurationLaw::Uniform { least, most })
-        }
-        "lognormal" => {
-            let (median, sigma) = rest.split_once(',')?;
-            let sigma: f64 = sigma.trim().parse().ok()?;
-            (0.0..=10.0).contains(&sigma).then_some(())?;
-            Some(DurationLaw::LogNormal {
-                median: seconds(median)?,
-                sigma,
-            })
-        }
-        _ => None,
-    }
+    let seconds = |v: f64| Seconds::try_new(v).filter(|s| *s > Seconds::ZERO);
+    let law = match (name, &*numbers(rest)?) {
+        ("blox", []) => DurationLaw::BloxLaw,
+        ("exponential", [mean]) => DurationLaw::Exponential {
+            mean: seconds(*mean)?,
+        },
+        ("fixed", [duration]) => DurationLaw::Fixed(seconds(*duration)?),
+        ("uniform", [least, most]) => DurationLaw::Uniform {
+            least: seconds(*least)?,
+            most: seconds(*most)?,
+        },
+        ("lognormal", [median, sigma]) => DurationLaw::LogNormal {
+            median: seconds(*median)?,
+            sigma: *sigma,
+        },
+        _ => return None,
+    };
+    law.check().is_ok().then_some(law)
 }
 
-fn diurnal(text: &str) -> Option<DayShape> {
-    match text.split_once(':')? {
-        ("sine", rest) => {
-            let (amplitude, peak) = rest.split_once(',')?;
-            let (amplitude, peak_h) = (amplitude.trim().parse().ok()?, peak.trim().parse().ok()?);
-            ((0.0..=1.0).contains(&amplitude) && (0.0..=24.0).contains(&peak_h))
-                .then_some(DayShape::Sine { amplitude, peak_h })
-        }
-        ("hours", rest) => {
-            let weights: Option<Vec<f64>> = rest
-                .split(',')
-                .map(|w| {
-                    w.trim()
-                        .parse()
-                        .ok()
-                        .filter(|w: &f64| *w >= 0.0 && w.is_finite())
-                })
-                .collect();
-            weights
-                .filter(|w| w.len() == 24 && w.iter().sum::<f64>() > 0.0)
-                .map(DayShape::Hours)
-        }
-        _ => None,
-    }
+fn diurnal(text: &str) -> Option<Arrivals> {
+    let (kind, rest) = text.split_once(':')?;
+    let shape = match (kind, &*numbers(rest)?) {
+        ("sine", &[amplitude, peak_h]) => DayShape::Sine { amplitude, peak_h },
+        ("hours", weights) => DayShape::Hours(weights.to_vec()),
+        _ => return None,
+    };
+    let arrivals = Arrivals::Diurnal(shape);
+    arrivals.check().is_ok().then_some(arrivals)
 }
 
-fn gpu_mix(text: &str) -> Option<Vec<GpuShare>> {
-    text.split(',')
-        .map(|part| {
-            let (gpus, weight) = part.split_once(':')?;
-            let gpus: u32 = gpus.trim().parse().ok().filter(|n| *n > 0)?;
-            Some(GpuShare {
-                gpus,
-                weight: positive(weight)?,
-            })
-        })
-        .collect()
+/// Parses numbers joined by commas; none in an empty text.
+fn numbers(text: &str) -> Option<Vec<f64>> {
+    let parts = text.split(',').filter(|_| !text.is_empty());
+    parts.map(|number| number.trim().parse().ok()).collect()
 }
 
-/// Returns a mix of names; empty if the parameter is not set.
-fn names(p: &Params, name: &str) -> Result<Vec<NameShare>, RegistryError> {
-    let expected = "NAME:WEIGHT joined by commas, such as a:70,b:30";
-    match p.has(name) {
-        true => name_mix(p.text(name)).ok_or_else(|| p.wrong(name, expected)),
-        false => Ok(Vec::new()),
-    }
+/// Returns values with weights; none if the parameter is not set.
+fn mix<T>(
+    p: &Params,
+    name: &str,
+    expected: &str,
+    value: fn(&str) -> Option<T>,
+) -> Result<Vec<(T, f64)>, RegistryError> {
+    let part = |part: &str| {
+        let (text, weight) = part.rsplit_once(':')?;
+        let weight = weight.trim().parse().ok();
+        let weight = weight.filter(|w: &f64| w.is_finite() && *w > 0.0)?;
+        Some((value(text.trim())?, weight))
+    };
+    let parts = p.has(name).then(|| p.text(name).split(',').map(part));
+    let parts: Option<Vec<_>> = parts.into_iter().flatten().collect();
+    parts.ok_or_else(|| p.wrong(name, expected))
 }
 
-fn name_mix(text: &str) -> Option<Vec<NameShare>> {
-    text.split(',')
-        .map(|part| {
-            let (name, weight) = part.rsplit_once(':')?;
-            let name = name.trim();
-            (!name.is_empty()).then_some(NameShare {
-                name: Name::from(name),
-                weight: positive(weight)?,
-            })
-        })
-        .collect()
+fn gpus(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|n| *n > 0)
 }
 
-fn positive(text: &str) -> Option<f64> {
-    let value: f64 = text.trim().parse().ok()?;
-    (value.is_finite() && value > 0.0).then_some(value)
+fn name(text: &str) -> Option<Name> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 #[cfg(test)]
@@ -461,15 +433,19 @@ mod tests {
         ] {
             assert!(durations(text).is_none(), "{text}");
         }
-        assert_eq!(gpu_mix("1:70,8:30").map(|m| m.len()), Some(2));
-        for text in ["", "1", "0:1", "1:0", "1:-1", "1:1,"] {
-            assert!(gpu_mix(text).is_none(), "{text}");
+        let first = |mixes: &str| {
+            let source = build(&format!("poisson{{load=1,durations=fixed:60,{mixes}}}"), 1)?;
+            let jobs = &mut source.open(&ClusterSpec::uniform(1, 1)).unwrap();
+            Ok::<_, String>(jobs.next_job().unwrap().unwrap())
+        };
+        assert_eq!(first("gpu_mix=8:30").unwrap().gpus.get(), 8);
+        let job = first("models=vision/resnet:50:1").unwrap();
+        assert_eq!(job.extras().model.as_deref(), Some("vision/resnet:50"));
+        for mix in ["", "1", "0:1", "1:0", "1:-1", "1:1,"] {
+            assert!(first(&format!("gpu_mix='{mix}'")).is_err(), "{mix}");
         }
-        let names = name_mix("vision/resnet:50:1, bert:2").unwrap();
-        assert_eq!(names[0].name.as_str(), "vision/resnet:50");
-        assert_eq!(names[1].weight, 2.0);
-        for text in ["", "a", ":1", "a:0", "a:1,,b:1"] {
-            assert!(name_mix(text).is_none(), "{text}");
+        for mix in ["a", ":1", "a:0", "a:1,,b:1"] {
+            assert!(first(&format!("users='{mix}'")).is_err(), "{mix}");
         }
     }
 
@@ -477,13 +453,14 @@ mod tests {
     fn days_are_read() {
         assert_eq!(
             diurnal(DIURNAL),
-            Some(DayShape::Sine {
+            Some(Arrivals::Diurnal(DayShape::Sine {
                 amplitude: 0.5,
                 peak_h: 15.0
-            })
+            }))
         );
         let ones = format!("hours:{}", ["1"; 24].join(","));
-        assert_eq!(diurnal(&ones), Some(DayShape::Hours(vec![1.0; 24])));
+        let all = DayShape::Hours(vec![1.0; 24]);
+        assert_eq!(diurnal(&ones), Some(Arrivals::Diurnal(all)));
         let zeros = format!("hours:{}", ["0"; 24].join(","));
         for text in [
             "",

@@ -25,25 +25,26 @@ impl From<WorkloadError> for NoJob {
     }
 }
 
+/// Rows of a file, or the error that it has none.
+pub(crate) type Opened = Result<Box<dyn Rows>, WorkloadError>;
+
 /// Checks a job: [`sensible`](super::file::sensible) or [`makes_sense`](super::file::makes_sense).
 type Check = fn(&Path, u64, JobSpec, &mut Notices) -> Result<JobSpec, WorkloadError>;
 
 /// A file whose rows are jobs.
-pub(crate) struct JobRows<C, F> {
+struct JobRows<C, F> {
     cursor: C,
     check: Check,
     job: F,
 }
 
-impl<C, F> JobRows<C, F>
-where
-    C: Cursor,
-    F: FnMut(&C, &mut Notices) -> Result<JobSpec, NoJob> + Send,
-{
-    /// Reads a job from each row with `job`. A row without a job is dropped, with a notice.
-    pub fn new(cursor: C, check: Check, job: F) -> Self {
-        JobRows { cursor, check, job }
-    }
+/// Reads a job from each row with `job`. A row without a job is dropped, with a notice.
+pub(crate) fn jobs<C: Cursor + 'static>(
+    cursor: C,
+    check: Check,
+    job: impl FnMut(&C, &mut Notices) -> Result<JobSpec, NoJob> + Send + 'static,
+) -> Opened {
+    Ok(Box::new(JobRows { cursor, check, job }))
 }
 
 impl<C, F> Rows for JobRows<C, F>

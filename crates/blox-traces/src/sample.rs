@@ -1,95 +1,47 @@
 //! Parts of a workload: a window of time, a random sample.
 
+use super::edited::{Edit, Edited};
 use super::file::shift;
 use crate::draws::Draws;
 use blox_core::{JobSpec, Time};
-use blox_sim::workload::{Notices, Workload, WorkloadError};
+use blox_sim::workload::{Workload, WorkloadError};
 
-/// The jobs that another workload submits in a time window, with times relative to the start of the
+/// Returns the jobs that another workload submits in a time window, with times relative to the start of the
 /// window.
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
 /// use blox_sim::workload::{Jobs, collect};
-/// use blox_traces::sample::Window;
+/// use blox_traces::sample::window;
 /// let at = |s| JobSpec::new(Time::new(s), GpuCount(1), Seconds::new(60.0));
 /// let jobs = Jobs::new(vec![at(1.0), at(5.0), at(9.0)]);
-/// let mut window = Window::new(jobs, Time::new(4.0), Time::new(9.0));
+/// let mut window = window(jobs, Time::new(4.0), Time::new(9.0));
 /// assert_eq!(collect(&mut window)?, [at(1.0), at(5.0)]);
 /// # Ok::<(), blox_sim::workload::WorkloadError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct Window<W> {
-    inner: W,
-    from: Time,
-    to: Time,
-}
-
-impl<W: Workload> Window<W> {
-    /// Selects the jobs from one time to another, both included.
-    pub fn new(inner: W, from: Time, to: Time) -> Self {
-        Window { inner, from, to }
-    }
-}
-
-impl<W: Workload> Workload for Window<W> {
-    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        while let Some(mut job) = self.inner.next_job()? {
-            if job.submit > self.to {
-                break;
-            }
-            if job.submit >= self.from {
-                shift(&mut job, self.from.since(Time::ZERO));
-                return Ok(Some(job));
-            }
+pub fn window<W: Workload>(jobs: W, from: Time, to: Time) -> Edited<W> {
+    let label = format!("{from} s to {to} s of {}", jobs.describe());
+    Edited::new(jobs, label, move |mut job| {
+        if job.submit > to {
+            return Edit::End;
         }
-        Ok(None)
-    }
-    fn notices(&self) -> &Notices {
-        self.inner.notices()
-    }
-    fn describe(&self) -> String {
-        let (from, to) = (self.from, self.to);
-        format!("{from} s to {to} s of {}", self.inner.describe())
-    }
+        if job.submit < from {
+            return Edit::Skip;
+        }
+        shift(&mut job, from.since(Time::ZERO));
+        Edit::Keep(job)
+    })
 }
 
 /// Selects each job of another workload with the same probability. The load decreases by the same
 /// factor.
-#[derive(Clone, Debug)]
-pub struct Thinned<W> {
-    inner: W,
-    fraction: f64,
-    rng: Draws,
-}
-
-impl<W: Workload> Thinned<W> {
-    /// Selects a `fraction` of the jobs, from 0 to 1.
-    pub fn new(inner: W, fraction: f64, seed: u64) -> Self {
-        let rng = Draws::new(seed, 0);
-        Thinned {
-            inner,
-            fraction,
-            rng,
-        }
-    }
-}
-
-impl<W: Workload> Workload for Thinned<W> {
-    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        while let Some(job) = self.inner.next_job()? {
-            if self.rng.unit() < self.fraction {
-                return Ok(Some(job));
-            }
-        }
-        Ok(None)
-    }
-    fn notices(&self) -> &Notices {
-        self.inner.notices()
-    }
-    fn describe(&self) -> String {
-        format!("{} of {}", self.fraction, self.inner.describe())
-    }
+pub fn thinned<W: Workload>(jobs: W, fraction: f64, seed: u64) -> Edited<W> {
+    let mut rng = Draws::new(seed, 0);
+    let label = format!("{fraction} of {}", jobs.describe());
+    Edited::new(jobs, label, move |job| match rng.unit() < fraction {
+        true => Edit::Keep(job),
+        false => Edit::Skip,
+    })
 }
 
 /// Selects `count` jobs of a workload at random, in their original order. All subsets are equally
@@ -139,21 +91,14 @@ mod tests {
 
     #[test]
     fn a_fraction_of_the_jobs_in_their_order() {
-        let sample = |seed| collect(&mut Thinned::new(jobs(10_000), 0.25, seed)).unwrap();
+        let sample = |seed| collect(&mut thinned(jobs(10_000), 0.25, seed)).unwrap();
         let one = sample(1);
         assert!((2_350..2_650).contains(&one.len()), "{}", one.len());
         assert!(one.is_sorted_by_key(|job| job.submit));
         assert_eq!(one, sample(1));
         assert_ne!(one, sample(2));
-        assert!(
-            collect(&mut Thinned::new(jobs(10), 0.0, 1))
-                .unwrap()
-                .is_empty()
-        );
-        assert_eq!(
-            collect(&mut Thinned::new(jobs(10), 1.0, 1)).unwrap().len(),
-            10
-        );
+        assert!(collect(&mut thinned(jobs(10), 0.0, 1)).unwrap().is_empty());
+        assert_eq!(collect(&mut thinned(jobs(10), 1.0, 1)).unwrap().len(), 10);
     }
 
     #[test]

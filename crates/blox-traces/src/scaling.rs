@@ -11,7 +11,7 @@
 //! `nan`) was not measured; jobs do not get its GPU count as a level.
 
 use super::cursor::wrong_field;
-use super::source::Source;
+use super::source::{Source, entries};
 use super::table::Table;
 use blox_core::SortedMap;
 use blox_core::{GpuCount, JobSpec, Name};
@@ -65,16 +65,8 @@ impl ScalingTable {
     /// # Errors
     /// The folder cannot be read.
     pub fn files(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, WorkloadError> {
-        let dir = dir.as_ref();
-        let io = |e| WorkloadError::file(dir, e);
-        let mut files = Vec::new();
-        for entry in std::fs::read_dir(dir).map_err(io)? {
-            let path = entry.map_err(io)?.path();
-            if path.extension().is_some_and(|e| e == "csv") {
-                files.push(path);
-            }
-        }
-        files.sort();
+        let mut files = entries(dir.as_ref())?;
+        files.retain(|path| path.extension().is_some_and(|e| e == "csv"));
         Ok(files)
     }
 
@@ -156,8 +148,7 @@ impl ScalingTable {
         let (Some(model), Some(batch)) = (&extras.model, extras.batch_size) else {
             return false;
         };
-        let rows = self.rows.get(model);
-        let Some(cells) = rows.and_then(|r| r.get(&batch)) else {
+        let Some(cells) = self.row(model, batch) else {
             return false;
         };
         let asked = cells.iter().find(|c| c.gpus == job.gpus);
@@ -180,36 +171,51 @@ impl ScalingTable {
     }
 }
 
-/// A workload whose jobs get their levels from a table. Jobs that the table lacks are unchanged and
-/// counted in a notice.
-pub struct WithThroughputs<W> {
+/// Gives jobs the levels of a table. Jobs that the table lacks are unchanged and counted in a
+/// notice.
+pub fn with_throughputs<W: Workload>(jobs: W, table: Arc<ScalingTable>) -> Profiled<W> {
+    let mut jobs = Profiled::new(jobs, "throughput tables", {
+        let table = Arc::clone(&table);
+        move |job| table.profile(job)
+    });
+    jobs.notices.extend(table.notices());
+    jobs
+}
+
+/// A workload whose jobs get speeds that were measured.
+pub struct Profiled<W> {
     jobs: W,
-    table: Arc<ScalingTable>,
+    /// Changes a job; false if nothing is known of it.
+    profile: Box<dyn Fn(&mut JobSpec) -> bool + Send>,
+    /// What the speeds come from.
+    with: &'static str,
     notices: Notices,
     handed_out: u64,
 }
 
-impl<W: Workload> WithThroughputs<W> {
-    /// Adds the levels of this table to these jobs.
-    pub fn new(jobs: W, table: Arc<ScalingTable>) -> Self {
-        let mut notices = jobs.notices().clone();
-        notices.extend(table.notices());
-        WithThroughputs {
+impl<W: Workload> Profiled<W> {
+    pub(crate) fn new(
+        jobs: W,
+        with: &'static str,
+        profile: impl Fn(&mut JobSpec) -> bool + Send + 'static,
+    ) -> Self {
+        Profiled {
+            notices: jobs.notices().clone(),
             jobs,
-            table,
-            notices,
+            profile: Box::new(profile),
+            with,
             handed_out: 0,
         }
     }
 }
 
-impl<W: Workload> Workload for WithThroughputs<W> {
+impl<W: Workload> Workload for Profiled<W> {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
         let Some(mut job) = self.jobs.next_job()? else {
             return Ok(None);
         };
         self.handed_out += 1;
-        if !self.table.profile(&mut job) {
+        if !(self.profile)(&mut job) {
             self.notices.add(NoticeKind::NoProfile, self.handed_out);
         }
         Ok(Some(job))
@@ -220,7 +226,7 @@ impl<W: Workload> Workload for WithThroughputs<W> {
     }
 
     fn describe(&self) -> String {
-        format!("{}, with throughput tables", self.jobs.describe())
+        format!("{}, with {}", self.jobs.describe(), self.with)
     }
 }
 
@@ -281,7 +287,7 @@ mod tests {
     #[test]
     fn jobs_without_a_row_are_counted() {
         let jobs = vec![JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(60.0))];
-        let mut jobs = WithThroughputs::new(blox_sim::workload::Jobs::new(jobs), Arc::new(table()));
+        let mut jobs = with_throughputs(blox_sim::workload::Jobs::new(jobs), Arc::new(table()));
         assert_eq!(jobs.next_job().unwrap().unwrap().extras().levels, []);
         assert_eq!(jobs.notices().count(&NoticeKind::NoProfile), 1);
         assert_eq!(jobs.notices().count(&NoticeKind::NoThroughput), 2);

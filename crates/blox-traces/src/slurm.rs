@@ -26,9 +26,9 @@
 //! Dropped, with a notice: steps (`17.batch`, `17.0`); jobs without GPUs; jobs that never started;
 //! jobs that had not ended.
 
-use super::file::{Rows, SharedNames, makes_sense};
+use super::file::{SharedNames, makes_sense};
 use super::moment::{parse_date, parse_elapsed};
-use super::rows::JobRows;
+use super::rows::{Opened, jobs};
 use super::source::Source;
 use super::table::{Column, Layout, Table, is_null};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
@@ -40,7 +40,7 @@ const LAYOUT: Layout = Layout {
     columns: &[],
 };
 
-pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
     let table = Table::open_as(source, LAYOUT)?;
     let either = |a, b| if table.find(a).is_some() { a } else { b };
     let tres = either("AllocTRES", "ReqTRES");
@@ -119,7 +119,7 @@ pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows
         }
         Ok(job)
     };
-    Ok(Box::new(JobRows::new(table, makes_sense, job)))
+    jobs(table, makes_sense, job)
 }
 
 fn elapsed_s(table: &Table, column: Column) -> Result<f64, WorkloadError> {

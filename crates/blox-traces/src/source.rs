@@ -29,6 +29,16 @@ pub fn fingerprint(path: impl AsRef<Path>) -> Result<String, WorkloadError> {
     hash(file).map_err(reading)
 }
 
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, WorkloadError> {
+    let io = |e| WorkloadError::file(dir, e);
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(io)? {
+        all.push(entry.map_err(io)?.path());
+    }
+    all.sort();
+    Ok(all)
+}
+
 /// Converts an error of reading text that may be compressed.
 pub(crate) fn reading_error(path: &Path, source: io::Error) -> WorkloadError {
     let path = path.to_owned();

@@ -150,6 +150,23 @@ impl Table {
         (only.contains(char::from(other)) && other != self.layout.delimiter).then_some(other)
     }
 
+    /// Returns the columns that a format needs, and the optional ones that the table has. Adds a
+    /// notice for each other column but those to ignore.
+    ///
+    /// # Errors
+    /// A needed column is missing.
+    pub fn columns<const N: usize, const M: usize>(
+        &self,
+        needed: [&str; N],
+        optional: [&str; M],
+        ignored: &[&str],
+        notices: &mut Notices,
+    ) -> Result<([Column; N], [Option<Column>; M]), WorkloadError> {
+        let found = self.require(needed)?;
+        self.note_unknown(&[&needed[..], &optional, ignored].concat(), notices);
+        Ok((found, optional.map(|name| self.find(name))))
+    }
+
     /// Adds a notice for each column that is not among `known`.
     pub fn note_unknown(&self, known: &[&str], notices: &mut Notices) {
         for name in &self.header {

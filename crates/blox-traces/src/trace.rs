@@ -94,7 +94,7 @@ impl Trace {
                 }
             }
         })?;
-        let bound = first.filter(|_| !scan.in_order).map(|mut jobs| {
+        let bound = first.filter(|_| scan.out_of_order).map(|mut jobs| {
             jobs.iter_mut().for_each(|job| shift(job, scan.origin));
             jobs.sort_by_cached_key(|job| job.submit);
             Arc::new(jobs)
@@ -128,7 +128,7 @@ impl Trace {
     fn read_again(&self) -> Result<Rest, WorkloadError> {
         let mut rows = self.reader.rows(&self.source, &mut Notices::default())?;
         let Scan { jobs, origin, .. } = self.scan;
-        Ok(if self.scan.in_order {
+        Ok(if !self.scan.out_of_order {
             Rest::Stream(Stream {
                 source: self.source.clone(),
                 rows,
@@ -226,28 +226,6 @@ pub struct Checked {
 /// # Errors
 /// If the file does not exist or its format is unknown.
 pub fn check(
-    path: impl AsRef<Path>,
-    options: &ReadOptions,
-    limit: usize,
-    each: &mut dyn FnMut(&JobSpec, u64),
-) -> Result<Checked, WorkloadError> {
-    check_source(&Source::at(path.as_ref())?, options, limit, each)
-}
-
-/// Checks bytes in memory as [`check()`] does. The name is for messages.
-///
-/// # Errors
-/// Same as [`check()`].
-pub fn check_bytes(
-    name: &str,
-    bytes: &[u8],
-    options: &ReadOptions,
-    limit: usize,
-) -> Result<Checked, WorkloadError> {
-    check_source(&Source::of(name, bytes)?, options, limit, &mut |_, _| {})
-}
-
-fn check_source(
     source: &Source,
     options: &ReadOptions,
     limit: usize,
@@ -285,26 +263,14 @@ fn check_source(
 }
 
 /// Result of one pass over a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Scan {
     jobs: u64,
-    in_order: bool,
+    out_of_order: bool,
     /// Offset that is subtracted from all times.
     origin: Seconds,
     clock: Clock,
     notices: Notices,
-}
-
-impl Default for Scan {
-    fn default() -> Self {
-        Scan {
-            jobs: 0,
-            in_order: true,
-            origin: Seconds::ZERO,
-            clock: Clock::Kept,
-            notices: Notices::default(),
-        }
-    }
 }
 
 impl Scan {
@@ -366,7 +332,7 @@ fn scan(
         }
         if job.submit < last {
             notices.add(NoticeKind::OutOfOrder, line);
-            found.in_order = false;
+            found.out_of_order = true;
         }
         last = job.submit;
         earliest = Some(earliest.map_or(last, |e| e.min(last)));
@@ -381,9 +347,10 @@ fn scan(
 }
 
 /// The names so far, as 64-bit hashes.
+#[derive(Default)]
 struct Names {
     seen: BTreeSet<u64>,
-    looks_left: u32,
+    looks: u32,
 }
 
 enum Seen {
@@ -392,19 +359,11 @@ enum Seen {
     TooMany,
 }
 
-impl Default for Names {
-    fn default() -> Self {
-        Names {
-            seen: BTreeSet::new(),
-            // Each comparison reads the whole file.
-            looks_left: 20,
-        }
-    }
-}
-
 impl Names {
     /// Largest number of names, a few tens of megabytes. Memory is for the jobs.
     const MOST: usize = 1 << 21;
+    /// The most comparisons, each of which reads the whole file.
+    const LOOKS: u32 = 20;
 
     /// Returns whether the name was seen before, or rarely another name with the same hash.
     fn add(&mut self, name: &str) -> Seen {
@@ -428,10 +387,10 @@ impl Names {
         source: &Source,
         reader: &Reader,
     ) -> Result<Option<u64>, WorkloadError> {
-        let Some(left) = self.looks_left.checked_sub(1) else {
+        if self.looks == Self::LOOKS {
             return Ok(None);
-        };
-        self.looks_left = left;
+        }
+        self.looks += 1;
         let ignored = &mut Notices::default();
         let mut rows = reader.rows(source, ignored)?;
         loop {

@@ -7,7 +7,8 @@ use blox_core::{ClusterSpec, Time};
 use blox_sim::workload::{Workload, WorkloadError, collect};
 use blox_traces::cluster_file;
 use blox_traces::formats::synergy::{self, Profiles};
-use blox_traces::{Format, ReadOptions, Trace, check_bytes};
+use blox_traces::source::Source;
+use blox_traces::{Format, ReadOptions, Trace, check};
 use std::io::Write;
 use std::path::Path;
 
@@ -184,7 +185,8 @@ fn hold(bytes: &[u8], options: &ReadOptions) {
         }
         Err(e) => one_sentence(e),
     }
-    match check_bytes(NAME, bytes, options, 5) {
+    let source = Source::of(NAME, bytes);
+    match source.and_then(|source| check(&source, options, 5, &mut |_, _| {})) {
         Ok(checked) => {
             assert!(checked.problems.len() <= 5);
             assert!(checked.problems.len() as u64 <= checked.problem_count);

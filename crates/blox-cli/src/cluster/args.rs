@@ -32,8 +32,14 @@ fn hide_simulation(arg: Arg) -> Arg {
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     pub simulate: SimulateArgs,
+    #[command(flatten, next_help_heading = "Cluster")]
+    pub daemon: DaemonArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct DaemonArgs {
     /// Directory of the scheduler's log
-    #[arg(long, value_name = "DIR", help_heading = "Cluster")]
+    #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
     /// Address and port for nodes and users; not encrypted. An address other than loopback requires
     /// --token-file
@@ -41,78 +47,47 @@ pub(crate) struct SchedulerArgs {
         long,
         value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:7070",
-        value_parser = parser::<SocketAddr>("ADDRESS:PORT"),
-        help_heading = "Cluster"
+        value_parser = parser::<SocketAddr>("ADDRESS:PORT")
     )]
     pub listen: SocketAddr,
     /// File with a secret that nodes and users must present [default: $BLOX_TOKEN_FILE]
-    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Let everyone with access to the address run programs
-    #[arg(long, help_heading = "Cluster")]
+    #[arg(long)]
     pub insecure: bool,
     /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        value_parser = parser::<SocketAddr>("ADDRESS:PORT"),
-        help_heading = "Cluster"
-    )]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parser::<SocketAddr>("ADDRESS:PORT"))]
     pub metrics: Option<SocketAddr>,
     /// Compact the log after it has grown by this size
-    #[arg(
-        long,
-        value_name = "KIB",
-        default_value_t = 65_536,
-        help_heading = "Cluster"
-    )]
+    #[arg(long, value_name = "KIB", default_value_t = 65_536)]
     pub log_kib: u64,
     /// Number of ended jobs that the scheduler keeps in memory; older ones move to the folder
     /// `archive`, where `blox show` and `blox logs` find them
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 10_000,
-        help_heading = "Cluster"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub keep_ended: usize,
     /// Number of registered nodes required for the first decision; jobs that request more GPUs than
     /// are registered then are rejected
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub wait_for_nodes: usize,
     /// Timeout of a policy, after which it loses its turn
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 60,
-        help_heading = "Cluster"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub policy_limit: u64,
     /// Program that powers nodes on and provides new ones; its argument lists their names,
     /// separated by commas, and $BLOX_NODE_REQUEST names a JSON file with the request
-    #[arg(long, value_name = "PROGRAM", help_heading = "Cluster")]
+    #[arg(long, value_name = "PROGRAM")]
     pub resume_program: Option<PathBuf>,
     /// Program that powers nodes off and takes them back, called like --resume-program
-    #[arg(long, value_name = "PROGRAM", help_heading = "Cluster")]
+    #[arg(long, value_name = "PROGRAM")]
     pub suspend_program: Option<PathBuf>,
     /// Longest time from the call of --resume-program until a node reports
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 60,
-        help_heading = "Cluster"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub resume_limit: u64,
     /// Longest time from the call of --suspend-program until a node's last report
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = 30,
-        help_heading = "Cluster"
-    )]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub suspend_limit: u64,
     /// Divide all timers of the protocol by this factor, for tests on one machine
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cluster")]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub faster: u64,
 }
 

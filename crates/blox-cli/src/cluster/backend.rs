@@ -2,6 +2,7 @@
 
 use super::daemons::runtime;
 use crate::Failure;
+use crate::output::scratch;
 use async_trait::async_trait;
 use blox_cluster::client::{Client, Token};
 use blox_cluster::protocol::scheduler::Settings;
@@ -43,21 +44,10 @@ const JOBS: [(u32, f64); 8] = [
 const STEPS: &str = "trap 'exit 75' TERM; n=$(cat \"$SAVED\" 2>/dev/null || echo 0); \
     while [ \"$n\" -lt \"$STEPS\" ]; do n=$((n+1)); echo $n > \"$SAVED\"; sleep 0.1; done";
 
-/// A folder that is removed with this value.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Runs small programs under a scheduler on this machine and returns a summary.
 pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
     let name = blox_core::Scheduler::name(&pipeline).to_owned();
-    let folder = format!("blox-{name}-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(folder));
-    std::fs::create_dir_all(&folder.0).map_err(Failure::system)?;
+    let folder = scratch()?;
     let settings = Settings {
         timers: Timers::default().divided_by(FASTER),
         wait_for_nodes: NODES as usize,
@@ -65,7 +55,7 @@ pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
         ..Settings::default()
     };
     let limits = scheduler::Limits::default();
-    let dir = folder.0.join("scheduler");
+    let dir = folder.path().join("scheduler");
     let (to, requests) = mpsc::unbounded_channel();
     let running = scheduler::start_with(
         &dir,
@@ -75,7 +65,7 @@ pub(super) fn rehearse(pipeline: Pipeline) -> Result<String, Failure> {
         scheduler::Watch::default(),
         Arc::new(LocalNodes(to)),
     )?;
-    let report = runtime()?.block_on(play(running, requests, &folder.0))?;
+    let report = runtime()?.block_on(play(running, requests, folder.path()))?;
     Ok(format!(
         "{name} on {NODES} nodes of {GPUS} GPU slots: {report}"
     ))

@@ -10,6 +10,7 @@ use crate::{Failure, OK, Terminal};
 use blox_cluster::client::{Client, ClientError};
 use blox_cluster::wire::pb;
 use blox_core::{Outcome, Seconds, TrainingSpec};
+use blox_results::quoted;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -359,15 +360,6 @@ fn node_table(nodes: &[pb::NodeLine]) -> Grid {
             ("silent s", &|n| format!("{:.1}", n.silent_s)),
         ],
     )
-}
-
-/// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
-    let simple = |c: char| c.is_alphanumeric() || "-_=+./:,@%…".contains(c);
-    match !word.is_empty() && word.chars().all(simple) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 /// Formats seconds since 1970 as a date.

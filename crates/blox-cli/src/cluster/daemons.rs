@@ -54,7 +54,10 @@ pub(super) fn token(file: Option<&Path>) -> Result<Token, Failure> {
 
 pub(super) fn scheduler(
     registry: &Registry,
-    mut a: SchedulerArgs,
+    SchedulerArgs {
+        mut simulate,
+        daemon: a,
+    }: SchedulerArgs,
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
     let (listen, metrics) = (a.listen, a.metrics);
@@ -66,11 +69,11 @@ pub(super) fn scheduler(
         )));
     }
     let mut watch = scheduler::Watch::default();
-    if let Some(path) = a.simulate.options.journal.take() {
+    if let Some(path) = simulate.options.journal.take() {
         watch.observers.set_journal(journal(&path)?);
     }
     // Every simulated scheduler can also schedule a real cluster.
-    let pipeline = Experiment::of(config::scheduler(a.simulate)?, registry)?.pipeline(0)?;
+    let pipeline = Experiment::of(config::scheduler(simulate)?, registry)?.pipeline(0)?;
     let settings = Settings {
         timers: Timers::default().divided_by(a.faster),
         limits: NodeLimits {

@@ -22,54 +22,30 @@ const FILES: [(&str, &str); 6] = [
 /// Templates of one kind of component.
 struct Template {
     what: &'static str,
-    /// Example command of a comparison with the component.
-    compare: &'static str,
+    /// Option of a comparison with the component, with a blank behind it.
+    option: &'static str,
     library: &'static str,
     tests: &'static str,
 }
 
 fn template(kind: Kind) -> Template {
     macro_rules! of {
-        ($what:literal, $compare:literal, $name:literal) => {
+        ($what:literal, $option:literal, $file:literal) => {
             Template {
                 what: $what,
-                compare: $compare,
-                library: include_str!(concat!("template/", $name, ".rs.txt")),
-                tests: include_str!(concat!("template/", $name, "_test.rs.txt")),
+                option: $option,
+                library: include_str!(concat!("template/", $file, ".rs.txt")),
+                tests: include_str!(concat!("template/", $file, "_test.rs.txt")),
             }
         };
     }
     match kind {
-        Kind::Scheduling => of!(
-            "A scheduling policy",
-            "compare fifo las {{name}}",
-            "scheduling"
-        ),
-        Kind::Placement => of!(
-            "A placement",
-            "compare fifo las --placement {{name}}",
-            "placement"
-        ),
-        Kind::Admission => of!(
-            "An admission policy",
-            "compare fifo las --admission {{name}}",
-            "admission"
-        ),
-        Kind::ClusterManager => of!(
-            "A cluster manager",
-            "compare fifo las --cluster-manager {{name}}",
-            "cluster_manager"
-        ),
-        Kind::Collector => of!(
-            "A collector of metrics",
-            "compare fifo las --collect {{name}}",
-            "collector"
-        ),
-        Kind::Execution => of!(
-            "An execution model",
-            "compare fifo las --execution {{name}}",
-            "execution"
-        ),
+        Kind::Scheduling => of!("A scheduling policy", "", "scheduling"),
+        Kind::Placement => of!("A placement", "--placement ", "placement"),
+        Kind::Admission => of!("An admission policy", "--admission ", "admission"),
+        Kind::ClusterManager => of!("A cluster manager", "--cluster-manager ", "cluster_manager"),
+        Kind::Collector => of!("A collector of metrics", "--collect ", "collector"),
+        Kind::Execution => of!("An execution model", "--execution ", "execution"),
     }
 }
 
@@ -110,14 +86,13 @@ pub(super) fn run(
              than the folder's"
         )));
     }
-    let fails =
-        |path: &Path, e: std::io::Error| Failure::at(path, format!("cannot be written: {e}"));
     if dir.exists() && std::fs::read_dir(dir).map_or(true, |mut d| d.next().is_some()) {
         let text = "is there already, expected a new or an empty folder";
         return Err(Failure::at(dir, text));
     }
     let dependency = dependency();
     let template = template(args.kind);
+    let compare = format!("compare fifo las {}{name}", template.option);
     let own = [
         ("src/lib.rs", template.library),
         ("tests/part.rs", template.tests),
@@ -125,12 +100,12 @@ pub(super) fn run(
     for (file, text) in FILES.into_iter().chain(own) {
         let path = dir.join(file);
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(|e| fails(parent, e))?;
+            std::fs::create_dir_all(parent).map_err(|e| Failure::unwritable(parent, e))?;
         }
-        let text = text.replace("{{compare}}", template.compare);
+        let text = text.replace("{{compare}}", &compare);
         let text = text.replace("{{what}}", template.what);
         let text = filled(&text, &name, &dependency);
-        std::fs::write(&path, text).map_err(|e| fails(&path, e))?;
+        std::fs::write(&path, text).map_err(|e| Failure::unwritable(&path, e))?;
         writeln!(terminal.out, "{}", path.display())?;
     }
     // The crate uses the versions of dependencies that blox was tested with.
@@ -138,7 +113,7 @@ pub(super) fn run(
         && lock.is_file()
     {
         let path = dir.join("Cargo.lock");
-        std::fs::copy(lock, &path).map_err(|e| fails(&path, e))?;
+        std::fs::copy(lock, &path).map_err(|e| Failure::unwritable(&path, e))?;
         writeln!(terminal.out, "{}", path.display())?;
     }
     writeln!(
@@ -146,7 +121,7 @@ pub(super) fn run(
         "next: cd '{}' && cargo test && cargo run --release -- {} --load 8\n\
          The first build of each of the two commands compiles blox: minutes, not seconds.",
         dir.display(),
-        template.compare.replace("{{name}}", &name)
+        compare
     )?;
     Ok(OK)
 }
@@ -266,13 +241,8 @@ mod tests {
             "my-policy2 my_policy2 MyPolicy2 \"1\""
         );
         for kind in Kind::value_variants() {
-            let Template {
-                compare,
-                library,
-                tests,
-                ..
-            } = template(*kind);
-            for text in [compare, library, tests] {
+            let Template { library, tests, .. } = template(*kind);
+            for text in [library, tests] {
                 assert!(!filled(text, "a", "b").contains("{{"));
             }
         }

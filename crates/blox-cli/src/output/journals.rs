@@ -7,7 +7,7 @@ use blox_core::input::Input;
 use blox_core::journal::{Journal, JsonLines, Start};
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A journal whose errors can still be read after the simulation has dropped it.
@@ -19,7 +19,7 @@ pub(crate) struct SharedJournal {
 
 impl SharedJournal {
     fn create(path: PathBuf) -> Result<Self, Failure> {
-        let file = File::create(&path).map_err(|e| cannot_write(&path, &e))?;
+        let file = File::create(&path).map_err(|e| Failure::unwritable(&path, e))?;
         Ok(SharedJournal {
             path,
             lines: Arc::new(Mutex::new(JsonLines::new(BufWriter::new(file)))),
@@ -33,12 +33,8 @@ impl SharedJournal {
     /// Flushes the journal and returns the first write error.
     pub fn close(&self) -> Result<(), Failure> {
         let flushed = self.lock().flush();
-        flushed.map_err(|e| cannot_write(&self.path, &e))
+        flushed.map_err(|e| Failure::unwritable(&self.path, e))
     }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::at(path, format!("cannot be written: {error}"))
 }
 
 impl Journal for SharedJournal {

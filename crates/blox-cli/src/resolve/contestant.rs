@@ -5,7 +5,8 @@ use super::super::args::Options;
 use super::super::config::Given;
 use super::super::failure::Coded;
 use super::super::files::not_taken;
-use super::world::{Tempo, component};
+use super::super::value::Written;
+use super::world::Tempo;
 use blox_core::registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError, Seeded};
 use blox_core::{Composition, Pipeline, Role};
 use blox_policies::placement::{Consolidated, InOrder};
@@ -19,36 +20,12 @@ pub(crate) struct Contestant {
     pub named: ComponentSpec,
 }
 
-/// Components that replace a scheduler's own.
-#[derive(Default)]
-pub(super) struct Overrides {
-    pub admission: Option<ComponentSpec>,
-    pub placement: Option<ComponentSpec>,
-    pub cluster: Option<ComponentSpec>,
-}
-
-impl Overrides {
-    pub fn of(o: &Options) -> Self {
-        Overrides {
-            admission: component(&o.admission),
-            placement: component(&o.placement),
-            cluster: component(&o.cluster_manager),
-        }
-    }
-
-    /// Returns the given components.
-    pub fn iter(&self) -> impl Iterator<Item = &ComponentSpec> {
-        let all = [&self.admission, &self.placement, &self.cluster];
-        all.into_iter().flatten()
-    }
-}
-
 impl Contestant {
     /// Creates the pipeline of this scheduler.
     pub(super) fn pipeline(
         &self,
         r: &Registry,
-        overrides: &Overrides,
+        o: &Options,
         trigger: Option<Tempo>,
         seed: u64,
     ) -> Result<Pipeline, Failure> {
@@ -76,15 +53,10 @@ impl Contestant {
             r.schedulers.build(named, seed).map_err(of)?
         };
         let shared = pipeline.roles_beside(Role::Scheduling);
-        let Overrides {
-            admission,
-            placement,
-            cluster,
-        } = overrides;
         for (key, role, given) in [
-            ("admission", Role::Admission, admission),
-            ("placement", Role::Placement, placement),
-            ("cluster-manager", Role::Cluster, cluster),
+            ("admission", Role::Admission, &o.admission),
+            ("placement", Role::Placement, &o.placement),
+            ("cluster-manager", Role::Cluster, &o.cluster_manager),
         ] {
             if let Some(given) = given.as_ref().filter(|_| shared.contains(&role)) {
                 return Err(Failure::new(format!(
@@ -92,13 +64,13 @@ impl Contestant {
                 )));
             }
         }
-        if let Some(part) = part("admission", admission, &r.admission, seed)? {
+        if let Some(part) = part("admission", &o.admission, &r.admission, seed)? {
             pipeline = pipeline.with_admission(part)?;
         }
-        if let Some(part) = part("placement", placement, &r.placement, seed)? {
+        if let Some(part) = part("placement", &o.placement, &r.placement, seed)? {
             pipeline = pipeline.with_placement(part)?;
         }
-        if let Some(part) = part("cluster-manager", cluster, &r.cluster, seed)? {
+        if let Some(part) = part("cluster-manager", &o.cluster_manager, &r.cluster, seed)? {
             pipeline = pipeline.with_cluster(part)?;
         }
         pipeline = match trigger {
@@ -113,7 +85,7 @@ impl Contestant {
 /// Builds the component that an option names.
 fn part<T: Seeded>(
     key: &str,
-    named: &Option<ComponentSpec>,
+    named: &Option<Written<ComponentSpec>>,
     shelf: &ComponentRegistry<T>,
     seed: u64,
 ) -> Result<Option<T>, Failure> {

@@ -25,11 +25,10 @@ use blox_sim::registry::World as _;
 use blox_sim::virtual_clusters;
 use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
 use blox_sim::{Measure, Simulation};
-use blox_traces::formats::gavel::{Oracle, WithOracle};
-use blox_traces::generate::WithLoss;
-use blox_traces::scaling::{ScalingTable, WithThroughputs};
+use blox_traces::formats::gavel::{Oracle, with_oracle};
+use blox_traces::generate::with_losses;
+use blox_traces::scaling::{ScalingTable, with_throughputs};
 use blox_traces::{Format, ReadOptions, Trace};
-use contestant::Overrides;
 use inputs::TraceKey;
 use jobs::Source;
 use std::num::NonZeroUsize;
@@ -79,7 +78,6 @@ pub(crate) struct Experiment<'r> {
     pub has_rounds: bool,
     /// Collectors whose figures are shown.
     pub collectors: Vec<ComponentSpec>,
-    overrides: Overrides,
 }
 
 /// Source of job speeds.
@@ -148,9 +146,10 @@ impl<'r> Experiment<'r> {
         let parts: Vec<Parts> = parts.into_iter().map(checked).collect::<Result<_, _>>()?;
         let collectors = world::collectors(&given, registry, seed)?;
         let trigger = world::trigger(&given)?;
-        let overrides = Overrides::of(o);
+        let overrides = [&o.admission, &o.placement, &o.cluster_manager];
+        let overrides = overrides.into_iter().flatten().map(|given| &**given);
         let world = world::world(&given, registry, trigger, seed)?;
-        let named = contestants.iter().map(|c| &c.named).chain(overrides.iter());
+        let named = contestants.iter().map(|c| &c.named).chain(overrides);
         let named = named.chain(parts.iter().flat_map(Parts::iter));
         let named = named.chain(&world.completion).chain(&collectors);
         let named = named.chain(source.component());
@@ -189,7 +188,6 @@ impl<'r> Experiment<'r> {
             replaced_models,
             has_rounds: false,
             collectors,
-            overrides,
             options: given.options,
         };
         experiment.fill_in();
@@ -257,12 +255,8 @@ impl<'r> Experiment<'r> {
             jobs = Box::new(virtual_clusters::Only::new(jobs, name.as_str()));
         }
         jobs = match &self.throughputs {
-            Some(Throughputs::Tables(table)) => {
-                Box::new(WithThroughputs::new(jobs, Arc::clone(table)))
-            }
-            Some(Throughputs::Oracle(oracle)) => {
-                Box::new(WithOracle::new(jobs, Arc::clone(oracle)))
-            }
+            Some(Throughputs::Tables(table)) => Box::new(with_throughputs(jobs, Arc::clone(table))),
+            Some(Throughputs::Oracle(oracle)) => Box::new(with_oracle(jobs, Arc::clone(oracle))),
             None => jobs,
         };
         if let Some(all) = &self.applications {
@@ -272,7 +266,7 @@ impl<'r> Experiment<'r> {
             jobs = Box::new(Limited::new(jobs, n));
         }
         if self.options.losses {
-            jobs = Box::new(WithLoss::new(jobs, self.seed));
+            jobs = Box::new(with_losses(jobs, self.seed));
         }
         Ok(jobs)
     }
@@ -364,7 +358,7 @@ impl<'r> Experiment<'r> {
 
     /// Creates the pipeline of the `i`th scheduler.
     pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
-        self.contestants[i].pipeline(self.registry, &self.overrides, self.trigger, self.seed)
+        self.contestants[i].pipeline(self.registry, &self.options, self.trigger, self.seed)
     }
 
     /// Creates the simulation of the `i`th scheduler.

@@ -6,6 +6,7 @@ use crate::reading::cluster;
 use crate::{BAD_INPUT, Failure, OK, Terminal};
 use blox_core::{ClusterSpec, JobSpec};
 use blox_traces::check;
+use blox_traces::source::Source;
 
 pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let path = args.file.file.display();
@@ -26,7 +27,8 @@ pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, 
             }
         }
     };
-    let checked = check(&args.file.file, &options, args.limit, &mut each)?;
+    let source = Source::at(&args.file.file)?;
+    let checked = check(&source, &options, args.limit, &mut each)?;
     let count = checked.problem_count + too_large_count;
     let lines = checked.problems.iter().map(ToString::to_string);
     for line in lines.chain(too_large).take(args.limit) {

@@ -59,34 +59,20 @@ fn render(
     if s.jobs > 0 {
         about.say("submitted", submitted(s));
     }
-    let limited = number_of(s.jobs_with_gpu_types, "job");
-    for (what, counts) in [
-        (
-            "names",
-            [
-                (s.users, number_of(s.users, "user")),
-                (
-                    s.virtual_clusters,
-                    number_of(s.virtual_clusters, "virtual cluster"),
-                ),
-                (s.models, number_of(s.models, "model")),
-            ],
-        ),
-        (
-            "limits",
-            [
-                (
-                    s.jobs_with_gpu_types,
-                    format!("{limited} only on some GPU types"),
-                ),
-                (
-                    s.jobs_with_deadline,
-                    format!("{} with a deadline", whole(s.jobs_with_deadline)),
-                ),
-                (s.elastic_jobs, format!("{} elastic", whole(s.elastic_jobs))),
-            ],
-        ),
-    ] {
+    let names = [
+        (s.users, "user"),
+        (s.virtual_clusters, "virtual cluster"),
+        (s.models, "model"),
+    ];
+    let (types, deadlines) = (s.jobs_with_gpu_types, s.jobs_with_deadline);
+    let limited = number_of(types, "job");
+    let limits = [
+        (types, format!("{limited} only on some GPU types")),
+        (deadlines, format!("{} with a deadline", whole(deadlines))),
+        (s.elastic_jobs, format!("{} elastic", whole(s.elastic_jobs))),
+    ];
+    let names = names.map(|(n, what)| (n, number_of(n, what)));
+    for (what, counts) in [("names", names), ("limits", limits)] {
         let some = counts.into_iter().filter(|(n, _)| *n > 0);
         let some: Vec<String> = some.map(|(_, text)| text).collect();
         if !some.is_empty() {

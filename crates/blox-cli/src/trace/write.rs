@@ -1,6 +1,5 @@
 //! `blox trace convert`, `sample` and `generate`: write jobs into files.
 
-use super::super::failure::{Code, Coded};
 use super::{ConvertArgs, GenerateArgs, NOT_GENERATED, OutArgs, SampleArgs, To};
 use crate::files::write_whole;
 use crate::grid::number_of;
@@ -8,31 +7,30 @@ use crate::resolve::Experiment;
 use crate::value::Probability;
 use crate::{Failure, OK, Terminal, config, losses};
 use blox_core::registry::Registry;
-use blox_sim::workload::{Jobs, Limited, Notices, Workload, WorkloadError};
+use blox_sim::workload::{Jobs, Limited, Workload, WorkloadError};
 use blox_traces::csv::{Columns, CsvWriter};
 use blox_traces::jsonl::write_jsonl;
-use blox_traces::sample::{Thinned, Window, choose};
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use blox_traces::sample::{choose, thinned, window};
+use std::io::{BufWriter, Write};
 
 pub(super) fn convert(args: &ConvertArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let out = args.out.target()?;
+    let to = args.out.check()?;
     let trace = args.file.open()?;
     let make = || -> Result<Box<dyn Workload>, Failure> { Ok(Box::new(trace.jobs()?)) };
-    out.write(&make, terminal)
+    args.out.write(to, &make, terminal)
 }
 
 pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let out = args.out.target()?;
+    let to = args.out.check()?;
     let trace = args.file.open()?;
     let make = || -> Result<Box<dyn Workload>, Failure> {
         let jobs = trace.jobs()?;
         let mut jobs: Box<dyn Workload> = match args.window {
-            Some(window) => Box::new(Window::new(jobs, window.0, window.1)),
+            Some(range) => Box::new(window(jobs, range.0, range.1)),
             None => Box::new(jobs),
         };
         if let Some(Probability(p)) = args.fraction {
-            jobs = Box::new(Thinned::new(jobs, p, args.seed));
+            jobs = Box::new(thinned(jobs, p, args.seed));
         }
         if let Some(count) = args.count {
             let chosen = choose(&mut jobs, count, args.seed)?;
@@ -44,7 +42,7 @@ pub(super) fn sample(args: &SampleArgs, terminal: &mut Terminal<'_>) -> Result<i
         }
         Ok(jobs)
     };
-    out.write(&make, terminal)
+    args.out.write(to, &make, terminal)
 }
 
 pub(super) fn generate(
@@ -59,7 +57,7 @@ pub(super) fn generate(
         force,
         quiet,
     };
-    let out = out.target()?;
+    let to = out.check()?;
     let given = config::generate(args.options, &NOT_GENERATED)?;
     if given.options.jobs.is_none() {
         return Err(Failure::new(
@@ -67,19 +65,12 @@ pub(super) fn generate(
         ));
     }
     let experiment = Experiment::of(given, registry)?;
-    out.write(&|| experiment.workload(), terminal)
-}
-
-/// Destination and format of jobs.
-struct Target<'a> {
-    file: Option<&'a Path>,
-    to: To,
-    quiet: bool,
+    out.write(to, &|| experiment.workload(), terminal)
 }
 
 impl OutArgs {
-    /// Returns the destination. Fails early if it cannot be written.
-    fn target(&self) -> Result<Target<'_>, Failure> {
+    /// Returns the format to write. Fails early if the destination cannot be written.
+    fn check(&self) -> Result<To, Failure> {
         let file = self.output.as_deref();
         if let Some(path) = file {
             match std::fs::metadata(path) {
@@ -106,107 +97,78 @@ impl OutArgs {
             true => To::Jsonl,
             false => To::Csv,
         };
-        Ok(Target {
-            file,
-            to: self.to.unwrap_or(by_name),
-            quiet: self.quiet,
-        })
+        Ok(self.to.unwrap_or(by_name))
     }
-}
 
-type Make<'a> = &'a dyn Fn() -> Result<Box<dyn Workload>, Failure>;
-
-impl Target<'_> {
     /// Writes the jobs of `make`, which must return the same jobs at each call.
-    fn write(&self, make: Make<'_>, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-        let mut count = 0;
-        let mut notices = Notices::default();
-        let into = match self.file {
-            Some(path) => {
-                write_whole(path, |out| {
-                    (count, notices) = self.jobs(make, out)?;
-                    Ok::<(), Failed>(())
-                })?;
-                format!(" to {}", path.display())
-            }
-            None => {
-                let mut out = BufWriter::new(&mut *terminal.out);
-                (count, notices) = self.jobs(make, &mut out)?;
-                out.flush()?;
-                String::new()
-            }
-        };
-        terminal.notices(&losses::shown(&notices, self.quiet));
-        if !self.quiet {
-            let _ = writeln!(terminal.err, "{} written{into}", number_of(count, "job"));
-        }
-        Ok(OK)
-    }
-
-    /// Writes the jobs, and returns their number and notices. Some notices are known only after the
-    /// last job.
-    fn jobs(&self, make: Make<'_>, out: &mut dyn Write) -> Result<(u64, Notices), Failed> {
-        let mut count = 0;
+    fn write(
+        &self,
+        to: To,
+        make: &dyn Fn() -> Result<Box<dyn Workload>, Failure>,
+        terminal: &mut Terminal<'_>,
+    ) -> Result<i32, Failure> {
         let mut jobs = make()?;
-        match self.to {
-            To::Jsonl => {
-                while let Some(job) = jobs.next_job()? {
-                    write_jsonl(&mut *out, [&job])?;
-                    count += 1;
-                }
-            }
+        let columns = match to {
+            To::Jsonl => None,
             To::Csv => {
                 // The columns precede the jobs that need them.
                 let mut columns = Columns::default();
                 while let Some(job) = jobs.next_job()? {
                     columns.include(&job);
                 }
-                let mut writer = CsvWriter::new(out, columns)?;
-                let mut jobs = make()?;
-                while let Some(job) = jobs.next_job()? {
-                    writer.write(&job)?;
-                    count += 1;
-                }
-                writer.finish()?;
+                jobs = make()?;
+                Some(columns)
+            }
+        };
+        let (count, into) = match &self.output {
+            Some(path) => {
+                let mut count = 0;
+                write_whole(path, |out| {
+                    copy(&mut *jobs, columns, out).map(|written| count = written)
+                })?;
+                (count, format!(" to {}", path.display()))
+            }
+            None => {
+                let mut out = BufWriter::new(&mut *terminal.out);
+                let count = copy(&mut *jobs, columns, &mut out).map_err(|e| match e {
+                    WorkloadError::Write { source } => source.into(),
+                    e => Failure::new(e),
+                })?;
+                out.flush()?;
+                (count, String::new())
+            }
+        };
+        // Some notices are known only after the last job.
+        terminal.notices(&losses::shown(jobs.notices(), self.quiet));
+        if !self.quiet {
+            let _ = writeln!(terminal.err, "{} written{into}", number_of(count, "job"));
+        }
+        Ok(OK)
+    }
+}
+
+/// Writes jobs, as CSV if there are columns, and returns their number.
+fn copy(
+    jobs: &mut dyn Workload,
+    columns: Option<Columns>,
+    out: &mut dyn Write,
+) -> Result<u64, WorkloadError> {
+    let mut count = 0;
+    match columns {
+        None => {
+            while let Some(job) = jobs.next_job()? {
+                write_jsonl(&mut *out, [&job])?;
+                count += 1;
             }
         }
-        Ok((count, jobs.notices().clone()))
-    }
-}
-
-/// An error while reading or writing.
-#[derive(Debug, thiserror::Error)]
-enum Failed {
-    #[error("{1}")]
-    Read(Code, String),
-    #[error(transparent)]
-    Write(io::Error),
-}
-
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        let code = match &failure {
-            Failure::Message { code, .. } => *code,
-            _ => Code::Output,
-        };
-        Failed::Read(code, failure.into_text())
-    }
-}
-
-impl From<WorkloadError> for Failed {
-    fn from(e: WorkloadError) -> Self {
-        match e {
-            WorkloadError::Write { source } => Failed::Write(source),
-            e => Failed::Read(e.code(), e.to_string()),
+        Some(columns) => {
+            let mut writer = CsvWriter::new(out, columns)?;
+            while let Some(job) = jobs.next_job()? {
+                writer.write(&job)?;
+                count += 1;
+            }
+            writer.finish()?;
         }
     }
-}
-
-impl From<Failed> for Failure {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Read(code, text) => Failure::of(code, text),
-            Failed::Write(e) => e.into(),
-        }
-    }
+    Ok(count)
 }

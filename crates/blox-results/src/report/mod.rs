@@ -5,9 +5,9 @@ mod sweep;
 
 use super::error::FolderError;
 use super::folder::Folder;
-use super::number_of;
 use super::pictures::{Contestant, Picture, contestants, summaries};
 use super::sweep::{Sweep, pictures};
+use super::{number_of, quoted};
 use blox_plot::{Escaped, grouped};
 use blox_sim::results::{COLUMNS, Column};
 use serde_json::Value;
@@ -95,15 +95,6 @@ fn command_line(words: &Value) -> String {
     quoted.join(" ")
 }
 
-/// Quotes a word that a shell would split or expand.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
 /// Returns the origin of the results, and notices.
 fn about(folders: &[Folder]) -> String {
     let mut html = String::new();
@@ -122,21 +113,30 @@ fn about(folders: &[Folder]) -> String {
             ("seed", m["seed"].to_string()),
             ("version", format!("blox {}", text("blox_version"))),
         ];
-        // Writing to a string cannot fail.
-        html.push_str("<dl>\n");
-        for (what, line) in lines {
-            let _ = writeln!(html, "<dt>{what}</dt><dd>{}</dd>", Escaped(&line));
-        }
-        html.push_str("</dl>\n");
+        list(&mut html, &lines);
         if text("status") == "interrupted" {
-            html.push_str("<p class=\"notice\">Interrupted: these are results so far.</p>\n");
+            notice(&mut html, "Interrupted: these are results so far.");
         }
-        for notice in m["notices"].as_array().into_iter().flatten() {
-            let notice = notice.as_str().unwrap_or("");
-            let _ = writeln!(html, "<p class=\"notice\">{}</p>", Escaped(notice));
+        for text in m["notices"].as_array().into_iter().flatten() {
+            notice(&mut html, text.as_str().unwrap_or(""));
         }
     }
     html
+}
+
+/// Appends lines with what they are about.
+fn list(html: &mut String, lines: &[(impl AsRef<str>, String)]) {
+    html.push_str("<dl>\n");
+    for (what, line) in lines {
+        let (what, line) = (Escaped(what.as_ref()), Escaped(line));
+        // Writing to a string cannot fail.
+        let _ = writeln!(html, "<dt>{what}</dt><dd>{line}</dd>");
+    }
+    html.push_str("</dl>\n");
+}
+
+fn notice(html: &mut String, text: &str) {
+    let _ = writeln!(html, "<p class=\"notice\">{}</p>", Escaped(text));
 }
 
 /// Appends a heading that sorts its column. Its hint is the formula. The unit `s` stays beside the
@@ -154,6 +154,7 @@ fn heading(html: &mut String, name: &str, formula: &str, kind: &str) {
 /// Formats a figure by the name of its column.
 fn figure(column: &str, value: f64) -> String {
     match column {
+        "relative" => format!("{value:.3}"),
         "utilisation" => format!("{:.1} %", 100.0 * value),
         "median_jct_s" | "p99_jct_s" | "makespan_s" => grouped(value, 0),
         name if name.ends_with("_s") => grouped(value, 1),
@@ -167,13 +168,9 @@ fn summary(all: &[Contestant<'_>]) -> String {
         String::from("<div class=\"card\"><table class=\"sorts\" id=\"summary\"><thead><tr>");
     let zero = |name: &str| all.iter().all(|c| c.run.summary[name].as_u64() == Some(0));
     let (columns, note) = told(zero);
-    for column in &columns {
-        let kind = if column.name == "scheduler" {
-            "text"
-        } else {
-            ""
-        };
-        heading(&mut html, column.heading, column.formula, kind);
+    heading(&mut html, columns[0].heading, columns[0].formula, "text");
+    for column in &columns[1..] {
+        heading(&mut html, column.heading, column.formula, "");
         if column.name == "avg_jct_s" {
             let formula = "mean JCT over that of the first scheduler";
             heading(&mut html, "relative", formula, "");
@@ -183,25 +180,13 @@ fn summary(all: &[Contestant<'_>]) -> String {
     let average = |c: &Contestant<'_>| c.run.summary["avg_jct_s"].as_f64();
     let base = all.first().and_then(average).filter(|base| *base > 0.0);
     for c in all {
-        html.push_str("<tr>");
-        for column in &columns {
-            if column.name == "scheduler" {
-                let name = Escaped(&c.name);
-                let _ = write!(html, "<td class=\"text\" data-v=\"{name}\">{name}</td>");
-                continue;
-            }
+        sweep::name(&mut html, &c.name);
+        for column in &columns[1..] {
             let value = c.run.summary[column.name].as_f64();
-            let shown = value.map_or("-".to_owned(), |v| figure(column.name, v));
-            let exact = value.map_or(String::new(), |v| v.to_string());
-            let _ = write!(html, "<td data-v=\"{exact}\">{shown}</td>");
+            sweep::number(&mut html, column.name, value, "-");
             if column.name == "avg_jct_s" {
-                let _ = match average(c).zip(base) {
-                    Some((average, base)) => {
-                        let ratio = average / base;
-                        write!(html, "<td data-v=\"{ratio}\">{ratio:.3}</td>")
-                    }
-                    None => write!(html, "<td data-v=\"\">-</td>"),
-                };
+                let ratio = average(c).zip(base).map(|(average, base)| average / base);
+                sweep::number(&mut html, "relative", ratio, "-");
             }
         }
         html.push_str("</tr>\n");

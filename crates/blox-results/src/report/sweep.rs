@@ -1,7 +1,7 @@
 //! The part of the page about a sweep.
 
 use super::super::sweep::{Group, Sweep};
-use super::{command_line, figure, grouped, heading, told};
+use super::{command_line, figure, grouped, heading, list, notice, told};
 use blox_plot::Escaped;
 use blox_sim::results::COLUMNS;
 use serde_json::Value;
@@ -44,27 +44,20 @@ pub(super) fn about(sweeps: &[&Sweep]) -> String {
             lines.push(("version".to_owned(), format!("blox {version}")));
         }
         // Writing to a string cannot fail.
-        html.push_str("<dl>\n");
-        for (what, line) in lines.iter().filter(|(_, line)| !line.is_empty()) {
-            let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", Escaped(what), Escaped(line));
-        }
-        html.push_str("</dl>\n");
+        lines.retain(|(_, line)| !line.is_empty());
+        list(&mut html, &lines);
         let runs = || index["runs"].as_array().into_iter().flatten();
         let missing = runs().filter(|r| r["status"] == "missing").count();
         if missing > 0 {
-            let _ = writeln!(
-                html,
-                "<p class=\"notice\">Interrupted: {missing} of {} runs are missing.</p>",
-                runs().count()
-            );
+            let all = runs().count();
+            let text = format!("Interrupted: {missing} of {all} runs are missing.");
+            notice(&mut html, &text);
         }
         for run in runs().filter(|r| r["status"] == "failed") {
             let of = |key: &str| run[key].as_str().unwrap_or("");
-            let _ = writeln!(
-                html,
-                "<p class=\"notice\">Run {} failed: {}</p>",
-                Escaped(of("run")),
-                Escaped(of("error"))
+            notice(
+                &mut html,
+                &format!("Run {} failed: {}", of("run"), of("error")),
             );
         }
     }
@@ -113,15 +106,15 @@ fn cell(html: &mut String, exact: &str, shown: &str) {
     let _ = write!(html, "<td data-v=\"{exact}\">{shown}</td>");
 }
 
-fn name(html: &mut String, name: &str) {
+pub(super) fn name(html: &mut String, name: &str) {
     let name = Escaped(name);
     let _ = write!(html, "<tr><td class=\"text\" data-v=\"{name}\">{name}</td>");
 }
 
-fn number(html: &mut String, column: &str, value: Option<f64>) {
+pub(super) fn number(html: &mut String, column: &str, value: Option<f64>, none: &str) {
     match value {
         Some(v) => cell(html, &v.to_string(), &figure(column, v)),
-        None => cell(html, "", ""),
+        None => cell(html, "", none),
     }
 }
 
@@ -158,10 +151,11 @@ fn means(sweep: &Sweep, groups: &[Group<'_>]) -> String {
         let seeds = group.runs.len();
         cell(&mut html, &seeds.to_string(), &grouped(seeds as f64, 0));
         let jct = group.estimate("avg_jct_s");
-        number(&mut html, "avg_jct_s", jct.map(|e| e.mean));
-        number(&mut html, "avg_jct_s", jct.and_then(|e| e.half_width));
+        number(&mut html, "avg_jct_s", jct.map(|e| e.mean), "");
+        number(&mut html, "avg_jct_s", jct.and_then(|e| e.half_width), "");
         for column in MEANS {
-            number(&mut html, column, group.estimate(column).map(|e| e.mean));
+            let mean = group.estimate(column).map(|e| e.mean);
+            number(&mut html, column, mean, "");
         }
         html.push_str("</tr>\n");
     }
@@ -185,7 +179,7 @@ fn each(sweep: &Sweep) -> String {
             cell(&mut html, value, value);
         }
         for c in &columns[1..] {
-            number(&mut html, c.name, run.figure(c.name));
+            number(&mut html, c.name, run.figure(c.name), "");
         }
         html.push_str("</tr>\n");
     }

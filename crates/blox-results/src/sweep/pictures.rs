@@ -8,50 +8,29 @@ use blox_plot::{Axis, BarChart, Chart, Series};
 use blox_sim::results::statistics::Estimate;
 
 /// The drawn figures: column, name in paths, title and axis.
-const FIGURES: [(&str, &str, &str, Scale); 4] = [
-    (
-        "avg_jct_s",
-        "jct",
-        "average job completion time",
-        Scale::Seconds("average JCT"),
-    ),
+const FIGURES: [(&str, &str, &str, fn() -> Axis); 4] = [
+    ("avg_jct_s", "jct", "average job completion time", || {
+        Axis::seconds("average JCT")
+    }),
     (
         "p99_jct_s",
         "p99-jct",
         "99th percentile of job completion time",
-        Scale::Seconds("p99 JCT"),
+        || Axis::seconds("p99 JCT"),
     ),
     (
         "avg_responsiveness_s",
         "responsiveness",
         "average responsiveness",
-        Scale::Seconds("submission until the first start"),
+        || Axis::seconds("submission until the first start"),
     ),
-    (
-        "utilisation",
-        "utilisation",
-        "GPU utilisation",
-        Scale::Fraction("GPUs with a running job"),
-    ),
+    ("utilisation", "utilisation", "GPU utilisation", || {
+        Axis::fraction("GPUs with a running job")
+    }),
 ];
 
 /// The most settings for which distributions are drawn.
 const MOST_SETTINGS: usize = 12;
-
-#[derive(Clone, Copy)]
-enum Scale {
-    Seconds(&'static str),
-    Fraction(&'static str),
-}
-
-impl Scale {
-    fn axis(self) -> Axis {
-        match self {
-            Scale::Seconds(label) => Axis::seconds(label).from(0.0),
-            Scale::Fraction(label) => Axis::fraction(label).from(0.0),
-        }
-    }
-}
 
 /// Draws figures over the load, and the completion times at each setting.
 ///
@@ -102,7 +81,7 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
         }
         name
     };
-    let draw = |(column, name, figure, scale): (&str, &str, &str, Scale)| {
+    let draw = |(column, name, figure, scale): (&str, &str, &str, fn() -> Axis)| {
         let mut all: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
         for group in groups {
             let Some(estimate) = group.estimate(column) else {
@@ -119,15 +98,12 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
             return None;
         }
         let title = format!("{what} against {figure}");
-        let chart = Chart::new(title.as_str(), axis.clone(), scale.axis())
+        let chart = Chart::new(title.as_str(), axis.clone(), scale().from(0.0))
             .subtitle(means_of(groups))
             .with_all(all.into_iter().map(|(name, points)| series(name, points)));
         let what = if what == "Load" { "load" } else { what };
-        Some(Picture {
-            name: format!("{what}-{name}"),
-            title,
-            svg: chart.svg(),
-        })
+        let name = format!("{what}-{name}");
+        Some(Picture::new(name, title, chart.svg()))
     };
     FIGURES.into_iter().filter_map(draw).collect()
 }
@@ -175,11 +151,7 @@ fn bars(sweep: &Sweep, groups: &[Group<'_>]) -> Picture {
                 .between([ends(&e)]);
         }
     }
-    Picture {
-        name: "avg-jct".to_owned(),
-        title: title.to_owned(),
-        svg: chart.svg(),
-    }
+    Picture::new("avg-jct", title, chart.svg())
 }
 
 /// Draws the completion times at each setting, with a line for each scheduler.
@@ -223,11 +195,8 @@ fn distributions(sweep: &Sweep, groups: &[Group<'_>]) -> Result<Vec<Picture>, Fo
         let chart = Chart::distribution(title.as_str(), axis)
             .subtitle(subtitle)
             .with_all(all);
-        list.push(Picture {
-            name: name_of(&sweep.varied, setting),
-            title,
-            svg: chart.svg(),
-        });
+        let name = name_of(&sweep.varied, setting);
+        list.push(Picture::new(name, title, chart.svg()));
     }
     Ok(list)
 }

@@ -14,7 +14,7 @@ use blox_sim::execution::training::{
     Application, Applications, Curves, Epoch, Measured, OnType, StepTable, StepTimes, constants,
 };
 mod pandas;
-use crate::source::Source;
+use crate::source::{Source, entries};
 use crate::table::{Column, Table};
 use blox_core::SortedMap;
 use blox_core::{GradientNoise, Name, Seconds, TypeLimits};
@@ -59,16 +59,6 @@ pub fn files(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, WorkloadError> {
             all.extend(inside.filter(|p| p.extension().is_some_and(|e| e == "csv")));
         }
     }
-    Ok(all)
-}
-
-fn entries(dir: &Path) -> Result<Vec<PathBuf>, WorkloadError> {
-    let io = |e| WorkloadError::file(dir, e);
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(io)? {
-        all.push(entry.map_err(io)?.path());
-    }
-    all.sort();
     Ok(all)
 }
 

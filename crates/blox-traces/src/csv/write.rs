@@ -6,23 +6,6 @@ use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::shown;
 use std::io::{self, Write};
 
-/// Writes jobs as the toolkit's own CSV, with only the columns that the jobs need. Numbers are
-/// written so that reading them gives the same bits.
-///
-/// # Errors
-/// If they cannot be written.
-pub fn write_csv(out: impl Write, jobs: &[JobSpec]) -> Result<(), WorkloadError> {
-    let mut columns = Columns::default();
-    for job in jobs {
-        columns.include(job);
-    }
-    let mut writer = CsvWriter::new(out, columns)?;
-    for job in jobs {
-        writer.write(job)?;
-    }
-    writer.finish()
-}
-
 /// The columns that a set of jobs needs.
 #[derive(Clone, Debug)]
 pub struct Columns {
@@ -154,6 +137,7 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
     for (column, amount) in [
         (Col::Cpus, extras.cpus),
         (Col::MemoryGib, extras.memory_gib),
+        (Col::Communication, extras.communication),
     ] {
         if amount != 0.0 {
             put(column, amount.to_string());
@@ -198,9 +182,6 @@ fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
     }
     if let Some(loss) = &extras.loss {
         put(Col::Loss, json(loss));
-    }
-    if extras.communication != 0.0 {
-        put(Col::Communication, extras.communication.to_string());
     }
     cells
 }

@@ -7,12 +7,12 @@
 //! up iterations round by round; its rounding errors are not reproduced. The simulation ignores the
 //! model class. The model class and further columns are left out.
 
-use crate::file::{Rows, sensible};
-use crate::rows::JobRows;
+use crate::file::sensible;
+use crate::rows::{Opened, jobs};
 use crate::source::Source;
 use crate::table::Table;
 use blox_core::{GpuCount, JobSpec, Seconds, Time, Work};
-use blox_sim::workload::{Notices, WorkloadError};
+use blox_sim::workload::Notices;
 
 const COLUMNS: [&str; 5] = [
     "job_id",
@@ -22,15 +22,10 @@ const COLUMNS: [&str; 5] = [
     "num_gpus",
 ];
 
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let [job_id, arrival, total, iteration, gpus] = table.require(COLUMNS)?;
-    let mut known = COLUMNS.to_vec();
-    known.push("model_class_id");
-    table.note_unknown(&known, notices);
+    let (needed, []) = table.columns(COLUMNS, [], &["model_class_id"], notices)?;
+    let [job_id, arrival, total, iteration, gpus] = needed;
     let job = move |table: &Table, _: &mut Notices| {
         let positive = "a number of seconds above 0";
         let submit = table.seconds(arrival)?;
@@ -45,7 +40,7 @@ pub(crate) fn open_rows(
         job.name = table.own_name(job_id);
         Ok(job)
     };
-    Ok(Box::new(JobRows::new(table, sensible, job)))
+    jobs(table, sensible, job)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Virtual clusters in the configuration file of Lucid's simulator.
 
+use crate::cursor::Cursor as _;
 use crate::source::Source;
 use crate::table::Table;
 use blox_core::{ClusterSpec, Name, NodeSpec};
@@ -28,7 +29,7 @@ pub fn read_virtual_clusters(path: impl AsRef<Path>) -> Result<Vec<(Name, u32)>,
     }
     if all.is_empty() {
         let what = "found no row, expected a virtual cluster in each";
-        return Err(WorkloadError::line(table.path(), table.line(), what));
+        return Err(table.row_error(what));
     }
     Ok(all)
 }

@@ -12,27 +12,21 @@
 //! The application determines the work and speed of a job: the built-in application of that name
 //! ([`built_in`]), unless other tables are given.
 
-use crate::file::{Rows, SharedNames, sensible};
-use crate::rows::JobRows;
+use crate::file::{SharedNames, sensible};
+use crate::rows::{Opened, jobs};
 use crate::source::Source;
 use crate::table::Table;
 use blox_core::suggest::one_of;
 use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::execution::training::built_in;
-use blox_sim::workload::{Notices, WorkloadError};
+use blox_sim::workload::Notices;
 
 const COLUMNS: [&str; 5] = ["name", "time", "application", "num_replicas", "batch_size"];
 
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let [name, time, application, replicas, batch] = table.require(COLUMNS)?;
-    let mut known = COLUMNS.to_vec();
-    known.push("category");
-    table.note_unknown(&known, notices);
-    let category = table.find("category");
+    let (needed, [category]) = table.columns(COLUMNS, ["category"], &[], notices)?;
+    let [name, time, application, replicas, batch] = needed;
     let (mut models, applications) = (SharedNames::default(), built_in());
     let job = move |table: &Table, _: &mut Notices| {
         let submit = table.seconds(time)?;
@@ -61,7 +55,7 @@ pub(crate) fn open_rows(
         }
         Ok(job)
     };
-    Ok(Box::new(JobRows::new(table, sensible, job)))
+    jobs(table, sensible, job)
 }
 
 #[cfg(test)]
@@ -69,6 +63,7 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format};
+    use blox_sim::workload::WorkloadError;
     use blox_sim::workload::collect;
 
     fn read(text: &str) -> Result<FileWorkload, WorkloadError> {

@@ -1,15 +1,13 @@
 //! Arrival processes of generated workloads.
 
-use super::check;
 use super::durations::DurationLaw;
+use super::{above_zero, check, sum};
 use crate::draws::Draws;
 use blox_core::Seconds;
 use blox_sim::workload::WorkloadError;
-use serde::{Deserialize, Serialize};
 
 /// Arrival rate over time. Arrivals follow a Poisson process with this rate.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Arrivals {
     /// Constant rate.
     #[default]
@@ -30,7 +28,6 @@ pub enum Arrivals {
         /// Load during a burst as a multiple of the base load, at least 1.
         factor: f64,
         /// Durations of the jobs that bursts add; `None` for the same distribution as other jobs.
-        #[serde(default)]
         durations: Option<DurationLaw>,
     },
     /// Rate that varies with the hour of the day; its daily average is the load. The simulation
@@ -39,8 +36,7 @@ pub enum Arrivals {
 }
 
 /// Arrival rate by hour of the day.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum DayShape {
     /// A sine: the average times 1 + `amplitude` cos(2 pi (hour - `peak_h`) / 24).
     Sine {
@@ -54,8 +50,7 @@ pub enum DayShape {
 }
 
 impl Arrivals {
-    pub(super) fn check(&self) -> Result<(), WorkloadError> {
-        let positive = "a number of seconds above 0";
+    pub(crate) fn check(&self) -> Result<(), WorkloadError> {
         match self {
             Arrivals::Poisson => Ok(()),
             Arrivals::Bursty {
@@ -64,52 +59,23 @@ impl Arrivals {
                 factor,
                 durations,
             } => {
-                check(*quiet > Seconds::ZERO, "quiet", quiet, positive)?;
-                check(*burst > Seconds::ZERO, "burst", burst, positive)?;
-                check(
-                    *factor >= 1.0 && factor.is_finite(),
-                    "burst factor",
-                    factor,
-                    "a finite number, at least 1",
-                )?;
+                above_zero("quiet", *quiet)?;
+                above_zero("burst", *burst)?;
+                let sound = *factor >= 1.0 && factor.is_finite();
+                check(sound, "burst factor", factor, "a finite number, at least 1")?;
                 durations.as_ref().map_or(Ok(()), DurationLaw::check)
             }
             Arrivals::Diurnal(DayShape::Sine { amplitude, peak_h }) => {
-                check(
-                    (0.0..=1.0).contains(amplitude),
-                    "amplitude",
-                    amplitude,
-                    "a number from 0 to 1",
-                )?;
-                check(
-                    (0.0..=24.0).contains(peak_h),
-                    "peak",
-                    peak_h,
-                    "an hour from 0 to 24",
-                )
+                let sound = (0.0..=1.0).contains(amplitude);
+                check(sound, "amplitude", amplitude, "a number from 0 to 1")?;
+                let sound = (0.0..=24.0).contains(peak_h);
+                check(sound, "peak", peak_h, "an hour from 0 to 24")
             }
             Arrivals::Diurnal(DayShape::Hours(weights)) => {
-                check(
-                    weights.len() == 24,
-                    "the number of hourly weights",
-                    weights.len(),
-                    "24",
-                )?;
-                for w in weights {
-                    check(
-                        *w >= 0.0 && w.is_finite(),
-                        "hourly weight",
-                        w,
-                        "a finite number that is not negative",
-                    )?;
-                }
-                let sum: f64 = weights.iter().sum();
-                check(
-                    sum > 0.0 && sum.is_finite(),
-                    "the sum of hourly weights",
-                    sum,
-                    "a finite number above 0",
-                )
+                let count = weights.len();
+                check(count == 24, "the number of hourly weights", count, "24")?;
+                let names = ["hourly weight", "the sum of hourly weights"];
+                sum(names, weights.iter().copied()).map(drop)
             }
         }
     }

@@ -8,7 +8,6 @@ use super::pow10::pow10;
 use blox_core::compat::cpython::Random;
 use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::Measure;
-use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, Workload, WorkloadError, WorkloadSource};
 
 /// The published workload of Blox: endless, streamed in constant memory.
@@ -26,10 +25,8 @@ use blox_sim::workload::{Notices, Workload, WorkloadError, WorkloadSource};
 pub struct BloxWorkload {
     jobs_per_hour: f64,
     seed: u64,
-    first_run: Option<u64>,
     durations: Random,
     arrivals: Random,
-    made: u64,
     now: f64,
     notices: Notices,
 }
@@ -52,10 +49,8 @@ impl BloxWorkload {
         Ok(BloxWorkload {
             jobs_per_hour,
             seed: 1,
-            first_run: None,
             durations: Random::new(1),
             arrivals: Random::new(1),
-            made: 0,
             now: 0.0,
             notices: Notices::default(),
         })
@@ -65,45 +60,15 @@ impl BloxWorkload {
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
-        self.restart();
-        self
-    }
-
-    /// Changes to the workload of the first run of a sweep, for a trace of `n_jobs` jobs, and
-    /// restarts it. Arrivals begin after two draws for each job of the trace. Durations repeat
-    /// after the last job.
-    ///
-    /// # Errors
-    /// If `n_jobs` is 0.
-    pub fn first_run(mut self, n_jobs: u64) -> Result<Self, WorkloadError> {
-        if n_jobs == 0 {
-            return Err(WorkloadError::Parameter {
-                field: "first_run",
-                found: "0".into(),
-                expected: "at least 1 job",
-            });
-        }
-        self.first_run = Some(n_jobs);
-        self.restart();
-        Ok(self)
-    }
-
-    fn restart(&mut self) {
-        self.durations = Random::new(self.seed);
-        self.arrivals = Random::new(self.seed);
-        self.made = 0;
+        self.durations = Random::new(seed);
+        self.arrivals = Random::new(seed);
         self.now = 0.0;
-        if let Some(n_jobs) = self.first_run {
-            self.arrivals.skip_randoms(n_jobs.saturating_mul(2));
-        }
+        self
     }
 }
 
 impl Workload for BloxWorkload {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        if self.first_run.is_some_and(|n| self.made.is_multiple_of(n)) {
-            self.durations = Random::new(self.seed);
-        }
         // The order of draws and of operations is part of the numbers.
         let exponent = if self.durations.random() >= 0.8 {
             self.durations.uniform(3.0, 4.0)
@@ -115,7 +80,6 @@ impl Workload for BloxWorkload {
         self.now += gap.ceil();
         // The original draws a model here and never uses it.
         self.arrivals.randint(0, 8);
-        self.made += 1;
         Ok(Some(JobSpec::new(
             Time::new(self.now),
             GpuCount(1),
@@ -128,17 +92,13 @@ impl Workload for BloxWorkload {
     }
 
     fn describe(&self) -> String {
-        let variant = match self.first_run {
-            Some(n) => format!(", first run over a trace of {}", number_of(n, "job")),
-            None => String::new(),
-        };
         let jobs = if self.jobs_per_hour == 1.0 {
             "job"
         } else {
             "jobs"
         };
         format!(
-            "Blox workload, {} {jobs} per hour, seed {}{variant}",
+            "Blox workload, {} {jobs} per hour, seed {}",
             self.jobs_per_hour, self.seed
         )
     }
@@ -190,22 +150,6 @@ mod tests {
         assert_eq!(
             durations,
             [6888.412520938851, 37843.73784767389, 10772.695156941205]
-        );
-    }
-
-    #[test]
-    fn the_first_run_draws_arrivals_after_the_jobs_and_repeats_them() {
-        let (submits, durations) = take(BloxWorkload::new(8.0).unwrap().first_run(2).unwrap(), 5);
-        assert_eq!(submits, [308.0, 596.0, 1296.0, 1598.0, 1854.0]);
-        assert_eq!(
-            durations,
-            [
-                35424.3471980879,
-                4578.832840173429,
-                35424.3471980879,
-                4578.832840173429,
-                35424.3471980879
-            ]
         );
     }
 

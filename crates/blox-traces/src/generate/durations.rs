@@ -1,21 +1,19 @@
 //! Durations of generated jobs.
 
-use super::check;
 use super::pow10::pow10;
+use super::{above_zero, check, not_negative};
 use crate::cursor::wrong_field;
 use crate::draws::Draws;
 use crate::source::Source;
 use blox_core::Seconds;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{Workload, WorkloadError};
-use serde::{Deserialize, Serialize};
 use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Distribution of job durations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum DurationLaw {
     /// Durations of the Blox simulator, in minutes: 10^U(3, 4) for a fifth of the jobs, 10^U(1.5,
     /// 3) for the rest.
@@ -126,52 +124,28 @@ impl DurationLaw {
     }
 
     /// Checks the parameters.
-    pub(super) fn check(&self) -> Result<(), WorkloadError> {
-        let positive = "a number of seconds above 0";
-        let not_negative = "a number of seconds, at least 0";
+    pub(crate) fn check(&self) -> Result<(), WorkloadError> {
         match self {
             DurationLaw::BloxLaw => Ok(()),
-            DurationLaw::Exponential { mean } => {
-                check(*mean > Seconds::ZERO, "mean", mean, positive)
-            }
+            DurationLaw::Exponential { mean } => above_zero("mean", *mean),
             DurationLaw::LogNormal { median, sigma } => {
-                check(*median > Seconds::ZERO, "median", median, positive)?;
+                above_zero("median", *median)?;
                 // Ten is far beyond any trace. Above it, a draw may not be finite.
                 let allowed = (0.0..=10.0).contains(sigma);
                 check(allowed, "sigma", sigma, "a number from 0 to 10")
             }
             DurationLaw::Uniform { least, most } => {
-                check(
-                    *least >= Seconds::ZERO,
-                    "shortest duration",
-                    least,
-                    not_negative,
-                )?;
-                check(
-                    most >= least,
-                    "longest duration",
-                    most,
-                    "at least the shortest",
-                )
+                not_negative("shortest duration", *least)?;
+                let expected = "at least the shortest";
+                check(most >= least, "longest duration", most, expected)
             }
             DurationLaw::Empirical(values) => {
-                check(
-                    !values.is_empty(),
-                    "the number of durations",
-                    0,
-                    "at least 1",
-                )?;
-                match values.iter().find(|v| **v < Seconds::ZERO) {
-                    Some(v) => check(false, "duration", v, not_negative),
-                    None => Ok(()),
-                }
+                let count = values.len();
+                check(count > 0, "the number of durations", count, "at least 1")?;
+                let mut values = values.iter();
+                values.try_for_each(|v| not_negative("duration", *v))
             }
-            DurationLaw::Fixed(duration) => check(
-                *duration >= Seconds::ZERO,
-                "duration",
-                duration,
-                not_negative,
-            ),
+            DurationLaw::Fixed(duration) => not_negative("duration", *duration),
         }
     }
 

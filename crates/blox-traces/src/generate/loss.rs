@@ -1,8 +1,9 @@
 //! Generated losses for the jobs of any workload.
 
 use crate::draws::Draws;
-use blox_core::{Extras, JobSpec, LossCurve, LossReports};
-use blox_sim::workload::{Notices, Workload, WorkloadError};
+use crate::edited::{Edit, Edited};
+use blox_core::{Extras, LossCurve, LossReports};
+use blox_sim::workload::Workload;
 
 /// Epochs of each job.
 const EPOCHS: f64 = 100.0;
@@ -22,59 +23,34 @@ const FLOOR: f64 = 0.1;
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
 /// use blox_sim::workload::{Jobs, Workload};
-/// use blox_traces::generate::WithLoss;
+/// use blox_traces::generate::with_losses;
 /// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(10.0));
-/// let mut jobs = WithLoss::new(Jobs::new(vec![job]), 1);
+/// let mut jobs = with_losses(Jobs::new(vec![job]), 1);
 /// let first = jobs.next_job()?.unwrap();
 /// assert_eq!(first.extras().loss.map(|l| l.epoch), Some(360.0));
 /// # Ok::<(), blox_sim::workload::WorkloadError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct WithLoss<W> {
-    inner: W,
-    rng: Draws,
+pub fn with_losses<W: Workload>(jobs: W, seed: u64) -> Edited<W> {
+    let label = format!("{}, with made-up losses", jobs.describe());
+    let mut rng = Draws::new(seed, OF_LOSSES);
+    Edited::new(jobs, label, move |job| {
+        let (early, share) = (rng.unit() < 0.75, rng.unit());
+        let epoch = job.work.iterations / EPOCHS;
+        if epoch <= 0.0 || job.extras().loss.is_some() {
+            return Edit::Keep(job);
+        }
+        let share = if early { 0.4 } else { 0.4 + 0.6 * share };
+        let mut extras: Extras = job.extras().clone();
+        extras.loss = Some(LossReports {
+            curve: flat_from(share * EPOCHS),
+            epoch,
+        });
+        Edit::Keep(job.with_extras(extras))
+    })
 }
 
 /// Purpose of the random stream for losses.
 const OF_LOSSES: u64 = 0x6c6f_7373;
-
-impl<W: Workload> WithLoss<W> {
-    /// Adds losses to a workload.
-    pub fn new(inner: W, seed: u64) -> Self {
-        WithLoss {
-            inner,
-            rng: Draws::new(seed, OF_LOSSES),
-        }
-    }
-}
-
-impl<W: Workload> Workload for WithLoss<W> {
-    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        let Some(mut job) = self.inner.next_job()? else {
-            return Ok(None);
-        };
-        let (early, share) = (self.rng.unit() < 0.75, self.rng.unit());
-        let epoch = job.work.iterations / EPOCHS;
-        if epoch > 0.0 && job.extras().loss.is_none() {
-            let share = if early { 0.4 } else { 0.4 + 0.6 * share };
-            let mut extras: Extras = job.extras().clone();
-            extras.loss = Some(LossReports {
-                curve: flat_from(share * EPOCHS),
-                epoch,
-            });
-            job = job.with_extras(extras);
-        }
-        Ok(Some(job))
-    }
-
-    fn notices(&self) -> &Notices {
-        self.inner.notices()
-    }
-
-    fn describe(&self) -> String {
-        format!("{}, with made-up losses", self.inner.describe())
-    }
-}
 
 /// Returns the curve from 1 towards the floor that is flat from epoch `k` on.
 fn flat_from(k: f64) -> LossCurve {
@@ -95,7 +71,7 @@ fn flat_from(k: f64) -> LossCurve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blox_core::{GpuCount, Seconds, Time};
+    use blox_core::{GpuCount, JobSpec, Seconds, Time};
     use blox_sim::workload::{Jobs, collect};
 
     #[test]
@@ -115,7 +91,7 @@ mod tests {
             |i: u32| JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(100.0 + f64::from(i)));
         let made = |seed| {
             let jobs = Jobs::new((0..1000).map(job).collect());
-            collect(&mut WithLoss::new(jobs, seed)).unwrap()
+            collect(&mut with_losses(jobs, seed)).unwrap()
         };
         let first = made(1);
         assert_eq!(first, made(1));

@@ -9,21 +9,17 @@ mod arrivals;
 pub mod blox;
 mod durations;
 mod loss;
-mod mix;
 mod pow10;
 
 pub use arrivals::{Arrivals, DayShape};
 pub use durations::DurationLaw;
-pub use loss::WithLoss;
-pub use mix::{GpuShare, NameShare};
+pub use loss::with_losses;
 pub use pow10::pow10;
 
 use crate::draws::Draws;
-use arrivals::Clock;
-use blox_core::{Extras, GpuCount, JobSpec, Name, Time};
+use arrivals::{Clock, Shape};
+use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Notices, Workload, WorkloadError};
-use mix::Mix;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Configuration of a [`Generator`].
@@ -47,30 +43,23 @@ use std::fmt;
 /// assert_eq!(collect(&mut Generator::new(spec)?)?.len(), 100);
 /// # Ok::<(), blox_sim::workload::WorkloadError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GeneratorSpec {
     /// Arrival rate.
     pub load: Load,
     /// Variation of the arrival rate over time.
-    #[serde(default)]
     pub arrivals: Arrivals,
     /// Distribution of job durations.
     pub durations: DurationLaw,
-    /// Mix of requested GPU counts.
-    #[serde(default = "one_gpu")]
-    pub gpus: Vec<GpuShare>,
-    /// Mix of models; empty for jobs without a model.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub models: Vec<NameShare>,
-    /// Mix of users; empty for jobs without a user.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub users: Vec<NameShare>,
+    /// Requested GPUs, each at least 1, with their weights relative to each other.
+    pub gpus: Vec<(u32, f64)>,
+    /// Models with weights; empty for jobs without a model.
+    pub models: Vec<(Name, f64)>,
+    /// Users with weights; empty for jobs without a user.
+    pub users: Vec<(Name, f64)>,
     /// Seed of all random draws.
-    #[serde(default)]
     pub seed: u64,
     /// Number of jobs; `None` for an endless workload.
-    #[serde(default)]
     pub count: Option<u64>,
 }
 
@@ -81,7 +70,7 @@ impl GeneratorSpec {
             load,
             arrivals: Arrivals::Poisson,
             durations,
-            gpus: one_gpu(),
+            gpus: vec![(1, 1.0)],
             models: Vec::new(),
             users: Vec::new(),
             seed: 0,
@@ -92,8 +81,7 @@ impl GeneratorSpec {
 
 /// Arrival rate of jobs: the average rate with [`Arrivals::Poisson`] and [`Arrivals::Diurnal`], the
 /// rate between bursts with [`Arrivals::Bursty`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
     /// Jobs per hour.
     PerHour(f64),
@@ -125,15 +113,23 @@ impl Generator {
     /// # Errors
     /// Names the first invalid setting.
     pub fn new(spec: GeneratorSpec) -> Result<Self, WorkloadError> {
-        let mixes = Mixes::of(&spec)?;
+        for (gpus, _) in &spec.gpus {
+            check(*gpus > 0, "gpus", gpus, "at least 1")?;
+        }
+        sum(WEIGHTS, spec.gpus.iter().map(|part| part.1))?;
+        for names in [&spec.models, &spec.users] {
+            if !names.is_empty() {
+                sum(WEIGHTS, names.iter().map(|part| part.1))?;
+            }
+        }
         spec.durations.check()?;
         spec.arrivals.check()?;
         let gap = gap(&spec)?;
-        let base = Stream::new(&spec, &mixes, spec.arrivals.base(), gap, &spec.durations, 0);
+        let base = Stream::new(spec.seed, spec.arrivals.base(), gap, &spec.durations, 0);
         let extra = match (spec.arrivals.extra(), &spec.arrivals) {
             (Some(shape), Arrivals::Bursty { durations, .. }) => {
                 let law = durations.as_ref().unwrap_or(&spec.durations);
-                Some(Stream::new(&spec, &mixes, shape, gap, law, OF_BURSTS))
+                Some(Stream::new(spec.seed, shape, gap, law, OF_BURSTS))
             }
             _ => None,
         };
@@ -165,7 +161,7 @@ impl Workload for Generator {
             Some(extra) if extra.at < self.base.at => extra,
             _ => &mut self.base,
         };
-        Ok(Some(stream.take()))
+        Ok(Some(stream.take(&self.spec)))
     }
 
     fn notices(&self) -> &Notices {
@@ -241,7 +237,6 @@ struct Stream {
     /// Arrival time of the next job.
     at: f64,
     law: DurationLaw,
-    mixes: Mixes,
     durations: Draws,
     gpus: Draws,
     models: Draws,
@@ -249,21 +244,13 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(
-        spec: &GeneratorSpec,
-        mixes: &Mixes,
-        shape: arrivals::Shape,
-        gap: f64,
-        law: &DurationLaw,
-        first: u64,
-    ) -> Self {
-        let of = |purpose| Draws::new(spec.seed, first + purpose);
+    fn new(seed: u64, shape: Shape, gap: f64, law: &DurationLaw, first: u64) -> Self {
+        let of = |purpose| Draws::new(seed, first + purpose);
         let mut clock = Clock::new(shape, gap, of(0));
         Stream {
             at: clock.next(),
             clock,
             law: law.clone(),
-            mixes: mixes.clone(),
             durations: of(1),
             gpus: of(2),
             models: of(3),
@@ -271,88 +258,88 @@ impl Stream {
         }
     }
 
-    fn take(&mut self) -> JobSpec {
-        let gpus = self.mixes.gpus.draw(&mut self.gpus).map_or(1, |g| *g);
-        let mut job = JobSpec::new(
-            Time::new(self.at),
-            GpuCount(gpus),
-            self.law.draw(&mut self.durations),
-        );
-        if let Some(models) = &self.mixes.models {
+    fn take(&mut self, spec: &GeneratorSpec) -> JobSpec {
+        let gpus = draw(&spec.gpus, &mut self.gpus).map_or(1, |gpus| *gpus);
+        let duration = self.law.draw(&mut self.durations);
+        let mut job = JobSpec::new(Time::new(self.at), GpuCount(gpus), duration);
+        if let Some(model) = draw(&spec.models, &mut self.models) {
             job = job.with_extras(Extras {
-                model: models.draw(&mut self.models).cloned(),
+                model: Some(model.clone()),
                 ..Extras::default()
             });
         }
-        if let Some(users) = &self.mixes.users {
-            job.user = users.draw(&mut self.users).cloned();
-        }
+        job.user = draw(&spec.users, &mut self.users).cloned();
         self.at = self.clock.next();
         job
     }
 }
 
-#[derive(Clone, Debug)]
-struct Mixes {
-    gpus: Mix<u32>,
-    models: Option<Mix<Name>>,
-    users: Option<Mix<Name>>,
-}
-
-impl Mixes {
-    fn of(spec: &GeneratorSpec) -> Result<Self, WorkloadError> {
-        for share in &spec.gpus {
-            check(share.gpus > 0, "gpus", share.gpus, "at least 1")?;
-        }
-        let names = |shares: &[NameShare]| {
-            if shares.is_empty() {
-                return Ok(None);
-            }
-            Mix::of(shares.iter().map(|s| (s.name.clone(), s.weight))).map(Some)
-        };
-        Ok(Mixes {
-            gpus: Mix::of(spec.gpus.iter().map(|s| (s.gpus, s.weight)))?,
-            models: names(&spec.models)?,
-            users: names(&spec.users)?,
-        })
+/// Draws one of some values with weights. A single value takes no random number.
+fn draw<'a, T>(parts: &'a [(T, f64)], rng: &mut Draws) -> Option<&'a T> {
+    let (last, others) = parts.split_last()?;
+    let mut up_to = 0.0;
+    if !others.is_empty() {
+        let at = rng.unit() * parts.iter().map(|(_, weight)| weight).sum::<f64>();
+        let found = others.iter().find(|(_, weight)| {
+            up_to += weight;
+            at < up_to
+        });
+        return Some(&found.unwrap_or(last).0);
     }
+    Some(&last.0)
 }
 
 /// Returns the mean seconds between two arrivals of the base load.
 fn gap(spec: &GeneratorSpec) -> Result<f64, WorkloadError> {
     let gap = match spec.load {
         Load::PerHour(rate) => {
-            check(
-                rate > 0.0,
-                "load",
-                rate,
-                "a number of jobs per hour above 0",
-            )?;
+            let expected = "a number of jobs per hour above 0";
+            check(rate > 0.0, "load", rate, expected)?;
             3600.0 / rate
         }
         Load::OfCapacity { fraction, gpus } => {
             check(fraction > 0.0, "load", fraction, "a fraction above 0")?;
             check(gpus > 0, "gpus of the load", gpus, "at least 1")?;
-            let weights: f64 = spec.gpus.iter().map(|s| s.weight).sum();
-            let weighted: f64 = spec.gpus.iter().map(|s| s.weight * f64::from(s.gpus)).sum();
+            let weights: f64 = spec.gpus.iter().map(|(_, weight)| weight).sum();
+            let weighted = spec.gpus.iter().map(|(n, weight)| weight * f64::from(*n));
+            let weighted: f64 = weighted.sum();
             let gpu_seconds = weighted / weights * spec.durations.mean().secs();
             gpu_seconds / (fraction * f64::from(gpus))
         }
     };
-    check(
-        gap > 0.0 && gap.is_finite(),
-        "the mean time between arrivals",
-        gap,
-        "a finite number of seconds above 0",
-    )?;
+    let sound = gap > 0.0 && gap.is_finite();
+    let expected = "a finite number of seconds above 0";
+    check(sound, "the mean time between arrivals", gap, expected)?;
     Ok(gap)
 }
 
-fn one_gpu() -> Vec<GpuShare> {
-    vec![GpuShare {
-        gpus: 1,
-        weight: 1.0,
-    }]
+/// How messages call a weight of a mix, and the sum of them.
+const WEIGHTS: [&str; 2] = ["weight", "the sum of weights"];
+
+/// Adds weights, of which none may be negative and some must be above 0.
+fn sum(
+    [one, all]: [&'static str; 2],
+    weights: impl Iterator<Item = f64>,
+) -> Result<f64, WorkloadError> {
+    let mut sum = 0.0;
+    for w in weights {
+        let expected = "a finite number that is not negative";
+        check(w >= 0.0 && w.is_finite(), one, w, expected)?;
+        sum += w;
+    }
+    let sound = sum > 0.0 && sum.is_finite();
+    check(sound, all, sum, "a finite number above 0")?;
+    Ok(sum)
+}
+
+fn above_zero(field: &'static str, found: Seconds) -> Result<(), WorkloadError> {
+    let expected = "a number of seconds above 0";
+    check(found > Seconds::ZERO, field, found, expected)
+}
+
+fn not_negative(field: &'static str, found: Seconds) -> Result<(), WorkloadError> {
+    let expected = "a number of seconds, at least 0";
+    check(found >= Seconds::ZERO, field, found, expected)
 }
 
 fn check(

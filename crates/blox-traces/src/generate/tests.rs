@@ -50,16 +50,7 @@ fn means_are_those_of_the_laws() {
 #[test]
 fn a_fraction_of_capacity_is_the_mean_demand() {
     let jobs = jobs(GeneratorSpec {
-        gpus: vec![
-            GpuShare {
-                gpus: 1,
-                weight: 3.0,
-            },
-            GpuShare {
-                gpus: 8,
-                weight: 1.0,
-            },
-        ],
+        gpus: vec![(1, 3.0), (8, 1.0)],
         ..GeneratorSpec::new(
             Load::OfCapacity {
                 fraction: 0.7,
@@ -78,7 +69,7 @@ fn a_fraction_of_capacity_is_the_mean_demand() {
 
 #[test]
 fn another_load_leaves_durations_and_gpus() {
-    let gpus = [1, 2, 4].map(|gpus| GpuShare { gpus, weight: 1.0 });
+    let gpus = [1, 2, 4].map(|gpus| (gpus, 1.0));
     let make = |load, seed| {
         jobs(GeneratorSpec {
             gpus: gpus.to_vec(),
@@ -131,16 +122,6 @@ fn settings_that_make_no_sense_are_refused_by_name() {
             DurationLaw::Fixed(Seconds::ZERO)
         )),
         "the mean time between arrivals is 0, expected a finite number of seconds above 0"
-    );
-}
-
-#[test]
-fn settings_have_a_json_form() {
-    let json = r#"{"load":{"per-hour":8.0},"durations":"blox-law"}"#;
-    let spec: GeneratorSpec = serde_json::from_str(json).unwrap();
-    assert_eq!(
-        spec,
-        GeneratorSpec::new(Load::PerHour(8.0), DurationLaw::BloxLaw)
     );
 }
 
@@ -213,13 +194,7 @@ fn mean_rates_are_those_of_the_load() {
 
 #[test]
 fn another_load_leaves_everything_but_moments() {
-    let named = |names: [&str; 2]| {
-        let share = |name: &str| NameShare {
-            name: name.into(),
-            weight: 1.0,
-        };
-        names.map(share).to_vec()
-    };
+    let named = |names: [&str; 2]| names.map(|name| (name.into(), 1.0)).to_vec();
     let make = |load, arrivals| {
         jobs(GeneratorSpec {
             arrivals,

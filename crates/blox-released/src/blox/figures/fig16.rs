@@ -4,8 +4,8 @@ use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers::{fifo, loss_termination};
 use blox_sim::workload::Limited;
 use blox_sim::{Measure, Report, Simulation};
-use blox_traces::generate::WithLoss;
 use blox_traces::generate::blox::BloxWorkload;
+use blox_traces::generate::with_losses;
 use std::path::Path;
 
 const LOADS: [f64; 3] = [4.0, 6.0, 8.0];
@@ -30,7 +30,7 @@ fn plan(_: &Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
                 simulation: Simulation::new(ClusterSpec::uniform(32, 4))
                     .measure(Measure::Ids(3000, 4000)),
                 scheduler,
-                workload: Box::new(WithLoss::new(jobs, 1)),
+                workload: Box::new(with_losses(jobs, 1)),
             });
         }
     }

@@ -8,7 +8,7 @@ use blox_sim::completion::Exact;
 use blox_sim::execution::LinkBound;
 use blox_sim::workload::{Jobs, collect};
 use blox_sim::{Report, Simulation};
-use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, GpuShare, Load};
+use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, Load};
 use std::path::Path;
 
 /// Fraction of a step that every job spends on gradient exchange at the best bandwidth.
@@ -27,7 +27,6 @@ pub(crate) const TABLE4: Figure = Figure::new(
 
 fn plan(_: &Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
     let cluster = ClusterSpec::linked(32, 4, Layout::P3Quad)?;
-    let share = |gpus, weight| GpuShare { gpus, weight };
     let mean = Seconds::from_hours(4.0);
     let law = DurationLaw::Exponential { mean };
     let load = Load::OfCapacity {
@@ -35,7 +34,7 @@ fn plan(_: &Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
         gpus: 128,
     };
     let mut jobs = collect(&mut Generator::new(GeneratorSpec {
-        gpus: vec![share(1, 1.0), share(2, 2.0), share(3, 1.0)],
+        gpus: vec![(1, 1.0), (2, 2.0), (3, 1.0)],
         seed: 1,
         count: Some(2000),
         ..GeneratorSpec::new(load, law)

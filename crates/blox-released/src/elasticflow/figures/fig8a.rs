@@ -6,7 +6,7 @@ use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers as own;
 use blox_sim::Simulation;
 use blox_sim::workload::Jobs;
-use blox_traces::scaling::WithThroughputs;
+use blox_traces::scaling::with_throughputs;
 
 const TRACE: &str = "elasticVpollux_e.csv";
 const T4: &str = "throughputs_T4";
@@ -68,7 +68,7 @@ fn plan(figure: &Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
         label: (*name).to_owned(),
         simulation: Simulation::new(ClusterSpec::uniform(16, 4)),
         scheduler: build(),
-        workload: Box::new(WithThroughputs::new(
+        workload: Box::new(with_throughputs(
             Jobs::new(jobs.to_vec()),
             Arc::clone(&table),
         )),

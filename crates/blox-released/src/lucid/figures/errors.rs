@@ -8,7 +8,7 @@ use blox_policies::placement::{Consolidated, InOrder};
 use blox_policies::scheduling::{Fifo, Sjf, Srtf};
 use blox_sim::workload::Limited;
 use blox_sim::{Report, Simulation};
-use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, GpuShare, Load};
+use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, Load};
 use std::path::Path;
 
 const SIGMAS: [f64; 5] = [0.0, 0.5, 1.0, 2.0, 4.0];
@@ -49,9 +49,8 @@ pub(crate) const ERRORS: Figure = Figure::new(
 
 fn plan(_: &Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
     let mean = Seconds::from_hours(2.0);
-    let share = |gpus, weight| GpuShare { gpus, weight };
     let spec = GeneratorSpec {
-        gpus: vec![share(1, 0.7), share(2, 0.1), share(4, 0.1), share(8, 0.1)],
+        gpus: vec![(1, 0.7), (2, 0.1), (4, 0.1), (8, 0.1)],
         count: Some(JOBS),
         seed: 11,
         ..GeneratorSpec::new(Load::PerHour(16.0), DurationLaw::Exponential { mean })

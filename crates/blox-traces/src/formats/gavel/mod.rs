@@ -4,11 +4,9 @@
 mod adapting;
 mod batches;
 mod oracle;
-mod speeds;
 mod trace;
 
 pub use batches::{model_and_batch, samples};
-pub use oracle::Oracle;
-pub use speeds::WithOracle;
+pub use oracle::{Oracle, with_oracle};
 pub(crate) use trace::{open_rows, open_rows_with, oracle_of};
 pub use trace::{read_jobs, read_trace};

@@ -1,9 +1,10 @@
 //! Measured throughput of each job type on each GPU type.
 
+use crate::scaling::Profiled;
 use crate::source::{Source, reading_error};
 use blox_core::SortedMap;
 use blox_core::{JobSpec, Name, TypeSpeeds};
-use blox_sim::workload::WorkloadError;
+use blox_sim::workload::{Workload, WorkloadError};
 use serde::Deserialize;
 use std::io::Read;
 use std::path::Path;
@@ -18,8 +19,6 @@ use std::sync::Arc;
 /// GPU types that end in `_unconsolidated` (jobs spread over servers) are ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
-    /// GPU types, in order of their names.
-    types: Vec<Name>,
     kinds: SortedMap<(Name, u32), Arc<TypeSpeeds>>,
 }
 
@@ -55,13 +54,11 @@ impl Oracle {
             )
         })?;
         let mut kinds: SortedMap<(Name, u32), TypeSpeeds> = SortedMap::new();
-        let mut types = Vec::new();
         for (gpu_type, by_kind) in rates {
             if gpu_type.ends_with("_unconsolidated") {
                 continue;
             }
             let gpu_type = Name::from(gpu_type);
-            types.push(gpu_type.clone());
             for (key, others) in by_kind {
                 let wrong = |key: &str| {
                     bad(
@@ -90,14 +87,8 @@ impl Oracle {
             return Err(bad(1, what));
         }
         Ok(Oracle {
-            types,
             kinds: kinds.into_iter().map(|(k, s)| (k, Arc::new(s))).collect(),
         })
-    }
-
-    /// The GPU types, in order of their names.
-    pub fn types(&self) -> &[Name] {
-        &self.types
     }
 
     /// Returns the speeds of a job type on a number of GPUs.
@@ -132,6 +123,42 @@ fn kind(text: &str) -> Option<(Name, u32)> {
     Some((Name::from(model), gpus.trim().parse().ok()?))
 }
 
+/// Gives jobs their speeds from an oracle, by model and number of GPUs.
+///
+/// A model is named such as `ResNet-18 (batch size 32)`. The duration of a job then applies to the
+/// fastest GPU type. Jobs with speeds of their own are unchanged. Jobs that the oracle lacks are
+/// unchanged and counted in a notice.
+///
+/// ```
+/// use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
+/// use blox_traces::formats::gavel::{Oracle, with_oracle};
+/// use blox_sim::workload::{Jobs, Workload};
+/// # let dir = std::env::temp_dir().join(format!("blox-speeds-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # let file = dir.join("throughputs.json");
+/// std::fs::write(&file, r#"{"k80": {"('A3C', 1)": {"null": 0.5}}, "v100": {"('A3C', 1)": {"null": 2.0}}}"#)?;
+/// let extras = Extras { model: Some("A3C".into()), ..Extras::default() };
+/// let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(60.0)).with_extras(extras);
+/// let mut jobs = with_oracle(Jobs::new(vec![job]), Oracle::read(&file)?.into());
+/// let job = jobs.next_job()?.expect("a job");
+/// assert_eq!((job.work.iterations, job.work.rate), (120.0, 2.0));
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn with_oracle<W: Workload>(jobs: W, oracle: Arc<Oracle>) -> Profiled<W> {
+    Profiled::new(jobs, "speeds by type of GPU", move |job| {
+        if job.extras().speeds.is_some() {
+            return true;
+        }
+        let duration = job.duration().secs();
+        let known = oracle.profile(job);
+        if known {
+            job.work.iterations = duration * job.work.rate;
+        }
+        known
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +172,6 @@ mod tests {
             "k80": {"('LM (batch size 5)', 1)": {"null": 0.0}}, "k80_unconsolidated": {}}"#;
         std::fs::write(&path, json).unwrap();
         let oracle = Oracle::read(&path).unwrap();
-        assert_eq!(oracle.types(), ["k80".into(), "v100".into()]);
         let lm = oracle.speeds("LM (batch size 5)", 1).unwrap();
         assert_eq!(lm.alone("k80"), Some(0.0));
         assert_eq!(lm.beside("v100", "A3C"), Some([3.0, 0.5]));

@@ -3,13 +3,12 @@
 use super::Oracle;
 use super::adapting::adapt;
 use crate::cursor::Cursor;
-use crate::file::{FileWorkload, Rows, sensible};
+use crate::file::{FileWorkload, sensible};
 use crate::line_rows::LineRows;
-use crate::rows::{JobRows, all};
+use crate::rows::{Opened, all, jobs};
 use crate::source::Source;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Time, Work};
 use blox_sim::workload::{Notices, WorkloadError};
-use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,7 +36,8 @@ const ORACLES: [&str; 4] = [
 pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkload, WorkloadError> {
     let source = Source::at(path.as_ref())?;
     let notices = Notices::default();
-    let jobs = all(&mut rows(&source, oracle, true)?, &mut Notices::default())?;
+    let mut rows = open_rows_with(&source, Arc::new(oracle.clone()), true)?;
+    let jobs = all(&mut *rows, &mut Notices::default())?;
     Ok(FileWorkload::sorted(&source, "gavel", jobs, notices))
 }
 
@@ -47,8 +47,9 @@ pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkloa
 /// # Errors
 /// Same as [`read_trace`].
 pub fn read_jobs(path: impl AsRef<Path>, oracle: &Oracle) -> Result<Vec<JobSpec>, WorkloadError> {
-    let mut rows = rows(&Source::at(path.as_ref())?, oracle, false)?;
-    all(&mut rows, &mut Notices::default())
+    let source = Source::at(path.as_ref())?;
+    let mut rows = open_rows_with(&source, Arc::new(oracle.clone()), false)?;
+    all(&mut *rows, &mut Notices::default())
 }
 
 /// Returns the path of the oracle file for a trace.
@@ -57,132 +58,95 @@ pub(crate) fn oracle_of(source: &Source) -> Option<PathBuf> {
 }
 
 /// Opens a trace with an oracle file from the folder of the trace, or the nearest folder above it.
-pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
-    let failed = |what: String| WorkloadError::line(source.path(), 1, what);
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
     let Some(found) = oracle_of(source) else {
         let what = "a Gavel trace, expected a `throughputs.json` in its folder or one above";
-        return Err(failed(what.to_owned()));
+        return Err(WorkloadError::line(source.path(), 1, what));
     };
-    Ok(Box::new(rows(source, Oracle::read(found)?, true)?))
+    open_rows_with(source, Arc::new(Oracle::read(found)?), true)
 }
 
-/// Opens a trace with the speeds of a given oracle.
-pub(crate) fn open_rows_with(
-    source: &Source,
-    oracle: Arc<Oracle>,
-) -> Result<Box<dyn Rows>, WorkloadError> {
-    Ok(Box::new(rows(source, oracle, true)?))
+/// Opens a trace with the speeds of a given oracle. If `adapts`, the work of jobs accounts for
+/// batch-size changes.
+pub(crate) fn open_rows_with(source: &Source, oracle: Arc<Oracle>, adapts: bool) -> Opened {
+    let read = move |rows: &LineRows, _: &mut Notices| Ok(job(rows, &oracle, adapts)?);
+    jobs(LineRows::open(source)?, sensible, read)
 }
 
-fn rows<O: Borrow<Oracle> + Send>(
-    source: &Source,
-    oracle: O,
-    adapts: bool,
-) -> Result<impl Rows + use<O>, WorkloadError> {
-    let job = move |rows: &LineRows, _: &mut Notices| {
-        let oracle = oracle.borrow();
-        Ok(Line {
-            rows,
-            oracle,
-            adapts,
+fn job(rows: &LineRows, oracle: &Oracle, adapts: bool) -> Result<JobSpec, WorkloadError> {
+    let text = String::from_utf8_lossy(rows.current());
+    let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
+    let (kind, steps, gpus, mode, weight, due, arrival) = match fields[..] {
+        [kind, _, _, _, _, steps, gpus, weight, due, arrival] => {
+            (kind, steps, gpus, None, weight, due, arrival)
         }
-        .job()?)
+        [kind, _, _, _, _, steps, gpus, mode, weight, due, _, arrival] => {
+            (kind, steps, gpus, Some(mode), weight, due, arrival)
+        }
+        _ => {
+            return Err(rows.row_error(format!(
+                "has {} tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)",
+                fields.len()
+            )));
+        }
     };
-    Ok(JobRows::new(LineRows::open(source)?, sensible, job))
-}
-
-struct Line<'a> {
-    rows: &'a LineRows,
-    oracle: &'a Oracle,
-    /// True if the work of jobs accounts for batch-size changes.
-    adapts: bool,
-}
-
-impl Line<'_> {
-    fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
-        self.error(format!("{field} is `{found}`, expected {expected}"))
+    let number = |field: &str, text: &str, expected: &str, fits: fn(f64) -> bool| {
+        let parsed = text.parse::<f64>().ok();
+        let parsed = parsed.filter(|x| x.is_finite() && fits(*x));
+        parsed.ok_or_else(|| rows.field_error(field, text, expected))
+    };
+    let steps = number("total_steps", steps, "a number above 0", |x| x > 0.0)?;
+    let weight = number("priority_weight", weight, "a number above 0", |x| x > 0.0)?;
+    let slo = number("SLO", due, "a number; negative for none", |_| true)?;
+    let seconds = "a number of seconds, at least 0";
+    let arrival = number("arrival_time", arrival, seconds, |x| x >= 0.0)?;
+    let count = gpus.parse::<u32>().ok().filter(|n| *n > 0);
+    let Some(count) = count else {
+        return Err(rows.field_error("scale_factor", gpus, "a whole number of at least 1"));
+    };
+    let mut extras = Extras {
+        model: Some(Name::from(kind)),
+        weight,
+        ..Extras::default()
+    };
+    if let Some(mode) = mode {
+        extras.attributes.insert("mode".into(), mode.into());
     }
-
-    fn error(&self, what: String) -> WorkloadError {
-        WorkloadError::line(self.rows.path(), self.rows.line(), what)
+    let mut job = JobSpec {
+        work: Work {
+            iterations: steps,
+            rate: 1.0,
+        },
+        ..JobSpec::new(
+            Time::new(arrival),
+            GpuCount(count),
+            blox_core::Seconds::ZERO,
+        )
     }
-
-    fn job(&self) -> Result<JobSpec, WorkloadError> {
-        let text = String::from_utf8_lossy(self.rows.current());
-        let fields: Vec<&str> = text.split('\t').map(str::trim).collect();
-        let (kind, steps, gpus, mode, weight, due, arrival) = match fields[..] {
-            [kind, _, _, _, _, steps, gpus, weight, due, arrival] => {
-                (kind, steps, gpus, None, weight, due, arrival)
-            }
-            [kind, _, _, _, _, steps, gpus, mode, weight, due, _, arrival] => {
-                (kind, steps, gpus, Some(mode), weight, due, arrival)
-            }
-            _ => {
-                return Err(self.error(format!(
-                    "has {} tab-separated columns, expected 10 (Gavel) or 12 (Shockwave)",
-                    fields.len()
-                )));
-            }
-        };
-        let number = |field: &str, text: &str, expected: &str, fits: fn(f64) -> bool| {
-            let parsed = text
-                .parse::<f64>()
-                .ok()
-                .filter(|x| x.is_finite() && fits(*x));
-            parsed.ok_or_else(|| self.wrong(field, text, expected))
-        };
-        let steps = number("total_steps", steps, "a number above 0", |x| x > 0.0)?;
-        let weight = number("priority_weight", weight, "a number above 0", |x| x > 0.0)?;
-        let slo = number("SLO", due, "a number; negative for none", |_| true)?;
-        let seconds = "a number of seconds, at least 0";
-        let arrival = number("arrival_time", arrival, seconds, |x| x >= 0.0)?;
-        let count = gpus.parse::<u32>().ok().filter(|n| *n > 0);
-        let Some(count) = count else {
-            return Err(self.wrong("scale_factor", gpus, "a whole number of at least 1"));
-        };
-        let mut extras = Extras {
-            model: Some(Name::from(kind)),
-            weight,
-            ..Extras::default()
-        };
-        if let Some(mode) = mode {
-            extras.attributes.insert("mode".into(), mode.into());
-        }
-        let mut job = JobSpec {
-            work: Work {
-                iterations: steps,
-                rate: 1.0,
-            },
-            ..JobSpec::new(
-                Time::new(arrival),
-                GpuCount(count),
-                blox_core::Seconds::ZERO,
-            )
-        }
-        .with_extras(extras);
-        if !self.oracle.profile(&mut job) {
-            let kind = format!("('{kind}', {count})");
-            return Err(self.wrong("job_type", &kind, "a kind that the throughput file has"));
-        }
-        if self.adapts {
-            adapt(&mut job, self.oracle);
-        }
-        // A multiple of the job's own duration.
-        if slo > 0.0 {
-            let at = job.submit + job.duration() * slo;
-            if let Some(extras) = &mut job.extras {
-                extras
-                    .deadlines
-                    .push(blox_core::Deadline { at, value: 1.0 });
-            }
-        }
-        Ok(job)
+    .with_extras(extras);
+    if !oracle.profile(&mut job) {
+        let kind = format!("('{kind}', {count})");
+        return Err(rows.field_error("job_type", &kind, "a kind that the throughput file has"));
     }
+    if adapts {
+        adapt(&mut job, oracle);
+    }
+    // A multiple of the job's own duration.
+    if slo > 0.0 {
+        let at = job.submit + job.duration() * slo;
+        if let Some(extras) = &mut job.extras {
+            extras
+                .deadlines
+                .push(blox_core::Deadline { at, value: 1.0 });
+        }
+    }
+    Ok(job)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_sim::workload::Workload as _;
 
     fn oracle() -> (tempfile::TempDir, Oracle) {
         let dir = tempfile::tempdir().unwrap();
@@ -208,7 +172,7 @@ mod tests {
         assert_eq!(jobs[1].submit.secs(), 8.0);
         assert_eq!(jobs[1].extras().attributes["mode"], "gns");
         assert_eq!(
-            crate::open(&path, Some(crate::Format::Gavel))
+            crate::open_file(&path, Some(crate::Format::Gavel))
                 .unwrap()
                 .next_job()
                 .unwrap()

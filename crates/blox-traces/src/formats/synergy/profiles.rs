@@ -199,31 +199,24 @@ impl Profiles {
 }
 
 fn model(name: &str, e: &Entry, file: &File, path: &Path) -> Result<Model, ProfilesError> {
-    for (field, value) in [
-        ("cpus", e.cpus),
-        ("mem", e.mem),
-        ("speedup", e.speedup),
-        ("iter_time", e.iter_time),
-        ("placement_penalty", e.placement_penalty),
+    for (field, found, expected) in [
+        ("cpus", e.cpus, "a number above 0"),
+        ("mem", e.mem, "a number above 0"),
+        ("speed", e.speed, "a number of at least 0"),
+        ("speedup", e.speedup, "a number above 0"),
+        ("iter_time", e.iter_time, "a number above 0"),
+        ("placement_penalty", e.placement_penalty, "a number above 0"),
     ] {
-        if !(value.is_finite() && value > 0.0) {
+        let may_be_zero = field == "speed" && found == 0.0;
+        if !(found.is_finite() && (found > 0.0 || may_be_zero)) {
             return Err(ProfilesError::Field {
                 path: path.to_owned(),
                 model: name.to_owned(),
                 field,
-                found: value,
-                expected: "a number above 0",
+                found,
+                expected,
             });
         }
-    }
-    if !(e.speed.is_finite() && e.speed >= 0.0) {
-        return Err(ProfilesError::Field {
-            path: path.to_owned(),
-            model: name.to_owned(),
-            field: "speed",
-            found: e.speed,
-            expected: "a number of at least 0",
-        });
     }
     let table = |speed: &Vec<Vec<f64>>| {
         Sensitivity::new(

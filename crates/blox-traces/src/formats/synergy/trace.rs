@@ -1,17 +1,16 @@
 //! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, without a header.
 
 use super::profiles::{Model, Profiles};
-use crate::cursor::{Cursor, wrong_field};
-use crate::file::{Rows, sensible};
+use crate::cursor::Cursor;
+use crate::file::sensible;
 use crate::line_rows::LineRows;
-use crate::rows::{JobRows, all};
+use crate::rows::{Opened, all, jobs};
 use crate::source::Source;
 use blox_core::SortedMap;
 use blox_core::suggest::one_of;
 use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
-use blox_sim::workload::text::{number_of, shown};
+use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
-use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 
 /// The jobs of a trace, as the original simulator replays them.
@@ -45,19 +44,19 @@ pub(crate) fn profiles_of(source: &Source) -> Option<PathBuf> {
 }
 
 /// Opens a trace with the `profiles.json` in its folder, or the nearest folder above it.
-pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
     let failed = |what: String| WorkloadError::line(source.path(), 1, what);
     let Some(found) = profiles_of(source) else {
         let what = "a synergy trace, expected a `profiles.json` in its folder or one above";
         return Err(failed(what.to_owned()));
     };
     let profiles = Profiles::read(found).map_err(|e| failed(e.to_string()))?;
-    Ok(Box::new(rows(source, profiles)?))
+    rows(source, profiles)
 }
 
 fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
     let mut notices = Notices::default();
-    let rows = all(&mut rows(source, profiles)?, &mut notices)?;
+    let rows = all(&mut *rows(source, profiles.clone())?, &mut notices)?;
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|row| rows[*row].submit);
     let mut arrivals = vec![(JobId(0), Time::ZERO); rows.len()];
@@ -71,66 +70,55 @@ fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
     })
 }
 
-fn rows<P: Borrow<Profiles> + Send>(
-    source: &Source,
-    profiles: P,
-) -> Result<impl Rows + use<P>, WorkloadError> {
-    let job = move |rows: &LineRows, _: &mut Notices| Ok(Line(rows).job(profiles.borrow())?);
-    Ok(JobRows::new(LineRows::open(source)?, sensible, job))
+fn rows(source: &Source, profiles: Profiles) -> Opened {
+    let read = move |rows: &LineRows, _: &mut Notices| Ok(job(rows, &profiles)?);
+    jobs(LineRows::open(source)?, sensible, read)
 }
 
-struct Line<'a>(&'a LineRows);
-
-impl Line<'_> {
-    fn job(&self, profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
-        let text = String::from_utf8_lossy(self.0.current());
-        let fields: Vec<&str> = text.split(',').map(str::trim).collect();
-        let &[id, model, arrival, iterations, gpus] = &fields[..] else {
-            let what = format!(
-                "has {}, expected job_id,model,arrival_s,total_iterations,gpus",
-                number_of(fields.len() as u64, "field")
-            );
-            return Err(WorkloadError::line(self.0.path(), self.0.line(), what));
-        };
-        if id.parse::<u64>().is_err() {
-            return Err(self.wrong("job_id", id, "a whole number of at least 0"));
+fn job(rows: &LineRows, profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
+    let text = String::from_utf8_lossy(rows.current());
+    let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+    let &[id, model, arrival, iterations, gpus] = &fields[..] else {
+        let what = format!(
+            "has {}, expected job_id,model,arrival_s,total_iterations,gpus",
+            number_of(fields.len() as u64, "field")
+        );
+        return Err(rows.row_error(what));
+    };
+    if id.parse::<u64>().is_err() {
+        return Err(rows.field_error("job_id", id, "a whole number of at least 0"));
+    }
+    let arrival = match arrival.parse::<f64>() {
+        Ok(t) if t.is_finite() && t >= 0.0 => Time::new(t),
+        _ => return Err(rows.field_error("arrival_s", arrival, "a number of seconds, at least 0")),
+    };
+    let iterations = match iterations.parse::<u32>() {
+        Ok(n) => f64::from(n),
+        Err(_) => {
+            let expected = "a whole number from 0 to 4294967295";
+            return Err(rows.field_error("total_iterations", iterations, expected));
         }
-        let arrival = match arrival.parse::<f64>() {
-            Ok(t) if t.is_finite() && t >= 0.0 => Time::new(t),
-            _ => return Err(self.wrong("arrival_s", arrival, "a number of seconds, at least 0")),
-        };
-        let iterations = match iterations.parse::<u32>() {
-            Ok(n) => f64::from(n),
-            Err(_) => {
-                let expected = "a whole number from 0 to 4294967295";
-                return Err(self.wrong("total_iterations", iterations, expected));
-            }
-        };
-        let gpus = match gpus.parse::<u32>() {
-            Ok(n @ (1 | 2 | 4 | 8 | 16)) => n,
-            _ => return Err(self.wrong("gpus", gpus, "1, 2, 4, 8 or 16")),
-        };
-        let Some(profile) = profiles.get(model) else {
-            return Err(self.wrong("model", model, &one_of(model, profiles.names())));
-        };
-        let mut job = JobSpec::new(arrival, GpuCount(gpus), Seconds::ZERO).named(id);
-        job.work = Work {
-            iterations,
-            rate: profile.speedup / profile.iteration_s,
-        };
-        Ok(job.with_extras(Extras {
-            model: Some(Name::from(model)),
-            cpus: profile.cpus * f64::from(gpus),
-            memory_gib: profile.memory_gb * f64::from(gpus),
-            sensitivity: profile.sensitivity.clone(),
-            attributes: attributes(profile),
-            ..Extras::default()
-        }))
-    }
-
-    fn wrong(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
-        wrong_field(self.0.path(), self.0.line(), field, shown(found), expected)
-    }
+    };
+    let gpus = match gpus.parse::<u32>() {
+        Ok(n @ (1 | 2 | 4 | 8 | 16)) => n,
+        _ => return Err(rows.field_error("gpus", gpus, "1, 2, 4, 8 or 16")),
+    };
+    let Some(profile) = profiles.get(model) else {
+        return Err(rows.field_error("model", model, &one_of(model, profiles.names())));
+    };
+    let mut job = JobSpec::new(arrival, GpuCount(gpus), Seconds::ZERO).named(id);
+    job.work = Work {
+        iterations,
+        rate: profile.speedup / profile.iteration_s,
+    };
+    Ok(job.with_extras(Extras {
+        model: Some(Name::from(model)),
+        cpus: profile.cpus * f64::from(gpus),
+        memory_gib: profile.memory_gb * f64::from(gpus),
+        sensitivity: profile.sensitivity.clone(),
+        attributes: attributes(profile),
+        ..Extras::default()
+    }))
 }
 
 fn attributes(m: &Model) -> SortedMap<Name, serde_json::Value> {

@@ -1,5 +1,5 @@
-use crate::file::{Rows, SharedNames, sensible};
-use crate::rows::{JobRows, all};
+use crate::file::{SharedNames, sensible};
+use crate::rows::{Opened, all, jobs};
 use crate::source::Source;
 use crate::table::Table;
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
@@ -18,16 +18,11 @@ pub fn read_rows(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> 
 
 const COLUMNS: [&str; 4] = ["job_id", "num_gpu", "submit_time", "duration"];
 
-pub(crate) fn open_rows(
-    source: &Source,
-    notices: &mut Notices,
-) -> Result<Box<dyn Rows>, WorkloadError> {
+pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = super::open_table(source)?;
-    let [job_id, gpus, submit, duration] = table.require(COLUMNS)?;
-    let mut known = COLUMNS.to_vec();
-    known.extend(["iterations", "model_name", "interval"]);
-    table.note_unknown(&known, notices);
-    let model = table.find("model_name");
+    let ignored = ["iterations", "interval"];
+    let (needed, [model]) = table.columns(COLUMNS, ["model_name"], &ignored, notices)?;
+    let [job_id, gpus, submit, duration] = needed;
     let mut models = SharedNames::default();
     let job = move |table: &Table, _: &mut Notices| {
         let submit = table.seconds(submit)?;
@@ -43,7 +38,7 @@ pub(crate) fn open_rows(
         }
         Ok(job)
     };
-    Ok(Box::new(JobRows::new(table, sensible, job)))
+    jobs(table, sensible, job)
 }
 
 #[cfg(test)]
