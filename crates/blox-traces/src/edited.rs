@@ -3,7 +3,7 @@
 use blox_core::JobSpec;
 use blox_sim::workload::{Notices, Workload, WorkloadError};
 
-/// What becomes of a job.
+/// The fate of a job.
 pub(crate) enum Edit {
     Keep(JobSpec),
     Skip,

@@ -187,7 +187,7 @@ pub struct Profiled<W> {
     jobs: W,
     /// Changes a job; false if nothing is known of it.
     profile: Box<dyn Fn(&mut JobSpec) -> bool + Send>,
-    /// What the speeds come from.
+    /// The origin of the speeds, for descriptions.
     with: &'static str,
     notices: Notices,
     handed_out: u64,

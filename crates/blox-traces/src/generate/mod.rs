@@ -313,7 +313,7 @@ fn gap(spec: &GeneratorSpec) -> Result<f64, WorkloadError> {
     Ok(gap)
 }
 
-/// How messages call a weight of a mix, and the sum of them.
+/// Names in messages: one weight of a mix, and all weights.
 const WEIGHTS: [&str; 2] = ["weight", "the sum of weights"];
 
 /// Adds weights, of which none may be negative and some must be above 0.
