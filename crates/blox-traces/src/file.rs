@@ -155,7 +155,7 @@ pub(crate) fn makes_sense(
         Err(wrong_field(path, line, field, found, expected))
     };
     if let Err(e) = job.check() {
-        return wrong(&e.field, e.found, &e.expected);
+        return wrong(e.field, e.found, e.expected);
     }
     let own = job.work.rate;
     if let Some(told) = job.rate_at(job.gpus)

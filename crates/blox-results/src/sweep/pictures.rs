@@ -7,8 +7,10 @@ use super::{Group, Sweep};
 use blox_plot::{Axis, BarChart, Chart, Series};
 use blox_sim::results::statistics::Estimate;
 
-/// The drawn figures: column, name in paths, title and axis.
-const FIGURES: [(&str, &str, &str, fn() -> Axis); 4] = [
+/// A drawn figure: column, name in paths, title and axis.
+type Figure = (&'static str, &'static str, &'static str, fn() -> Axis);
+
+const FIGURES: [Figure; 4] = [
     ("avg_jct_s", "jct", "average job completion time", || {
         Axis::seconds("average JCT")
     }),
@@ -81,7 +83,7 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
         }
         name
     };
-    let draw = |(column, name, figure, scale): (&str, &str, &str, fn() -> Axis)| {
+    let draw = |(column, name, figure, scale): Figure| {
         let mut all: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
         for group in groups {
             let Some(estimate) = group.estimate(column) else {
