@@ -1,11 +1,15 @@
 //! Folder and files of a case.
 
 use crate::verify_error::VerifyError;
+use blox_core::suggest::one_of;
 use blox_sim::SimError;
 use blox_traces::Cells;
+use blox_traces::source::Source;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 /// A folder with the inputs and the results of an original program.
@@ -111,6 +115,29 @@ impl Case {
         VerifyError::bad(&self.dir.join(file), what)
     }
 
+    /// Returns the error that a setting of `summary.json` has a wrong value.
+    pub(crate) fn wrong(&self, name: &str, found: impl Display, expected: &str) -> VerifyError {
+        let what = format!("{name} is `{found}`, expected {expected}");
+        self.bad("summary.json", what)
+    }
+
+    /// Returns the value that a setting names, in any case of its letters.
+    ///
+    /// # Errors
+    /// Fails for an unknown name.
+    pub(crate) fn choice<T: Clone>(
+        &self,
+        setting: &str,
+        name: &str,
+        known: &[(&str, T)],
+    ) -> Result<T, VerifyError> {
+        let found = known.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.clone()).ok_or_else(|| {
+            let names = known.iter().map(|(n, _)| *n);
+            self.wrong(setting, name, &one_of(name, names))
+        })
+    }
+
     /// Returns the error that an input of the original is missing.
     pub(crate) fn missing(&self, name: &str) -> VerifyError {
         VerifyError::MissingInput {
@@ -207,12 +234,7 @@ impl Case {
         read: impl Fn(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, VerifyError> {
         let said = self.summary.get(name).filter(|said| !said.is_null());
-        let value = said.map(|said| {
-            read(said).ok_or_else(|| {
-                let what = format!("{name} is {said}, expected {expected}");
-                self.bad("summary.json", what)
-            })
-        });
+        let value = said.map(|said| read(said).ok_or_else(|| self.wrong(name, said, expected)));
         value.transpose()
     }
 
@@ -233,6 +255,17 @@ pub(crate) fn read(path: &Path) -> Result<String, VerifyError> {
         path: path.to_owned(),
         error,
     })
+}
+
+/// Reads a file with a JSON value on each line, possibly compressed by gzip.
+pub(crate) fn json_lines<T: DeserializeOwned>(
+    path: &Path,
+) -> Result<impl Iterator<Item = Result<T, VerifyError>>, VerifyError> {
+    let lines = Source::at(path)?.text()?.lines().enumerate();
+    Ok(lines.map(move |(i, line)| {
+        let bad = |e: &dyn Display| VerifyError::bad(path, format!("line {}: {e}", i + 1));
+        serde_json::from_str(&line.map_err(|e| bad(&e))?).map_err(|e| bad(&e))
+    }))
 }
 
 /// Reads a JSON file.

@@ -1,7 +1,7 @@
 //! Result of one case, with each value that differs between original and emulation.
 
 pub use crate::case::Case;
-pub(crate) use crate::case::{json, option, read};
+pub(crate) use crate::case::{json, json_lines, option, read};
 pub use crate::verify_error::VerifyError;
 
 use blox_sim::Report;
@@ -91,13 +91,47 @@ impl Compared {
         }
     }
 
+    /// Compares each row with the job that the column `id` names.
+    pub(crate) fn rows<J>(
+        &mut self,
+        case: &Case,
+        id: &str,
+        mut find: impl FnMut(&str) -> Option<J>,
+        mut compare: impl FnMut(&mut Self, &str, &[String], J),
+    ) -> Result<(), VerifyError> {
+        let column = case.expected.column(id)?;
+        for row in &case.expected.rows {
+            let what = format!("job {}", row[column]);
+            match find(&row[column]) {
+                Some(job) => {
+                    self.jobs += 1;
+                    compare(self, &what, row, job);
+                }
+                None => self.differ(&what, id, &row[column], "no such job"),
+            }
+        }
+        Ok(())
+    }
+
     /// Compares a number exactly. An empty field means that there is no number.
     pub(crate) fn number(&mut self, what: &str, column: &str, expected: &str, found: Option<f64>) {
+        self.number_by(what, column, expected, found, |e, f| e == f);
+    }
+
+    /// Compares a number by a rule. An empty field or `None` means that there is no number.
+    pub(crate) fn number_by(
+        &mut self,
+        what: &str,
+        column: &str,
+        expected: &str,
+        found: Option<f64>,
+        equal: impl Fn(f64, f64) -> bool,
+    ) {
         self.values += 1;
         self.covers(column);
         let equal = match (expected.parse::<f64>().ok(), found) {
-            (Some(e), Some(f)) => e == f,
-            (None, None) => expected.is_empty(),
+            (Some(e), Some(f)) => equal(e, f),
+            (None, None) => ["", "None"].contains(&expected),
             _ => false,
         };
         if !equal {

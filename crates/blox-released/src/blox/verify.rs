@@ -1,8 +1,8 @@
 //! Cases of Blox's released simulator.
 
-use crate::blox;
+use crate::blox::{self, OptimusSpeed};
 use crate::compared::{Case, Compared, VerifyError};
-use blox_core::{ClusterSpec, Pipeline};
+use blox_core::{ClusterSpec, Pipeline, Rounds, Seconds};
 use blox_policies::admission::LoadThreshold;
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
@@ -54,7 +54,7 @@ pub(crate) fn compare(
 
 struct Settings {
     scheduler: Pipeline,
-    speed: Option<blox::OptimusSpeed>,
+    speed: Option<OptimusSpeed>,
     cluster: ClusterSpec,
     round: f64,
     tracked: (u64, u64),
@@ -63,45 +63,33 @@ struct Settings {
 impl Settings {
     fn of(case: &Case) -> Result<Self, VerifyError> {
         let bad = |what: String| case.bad("summary.json", what);
+        let schedulers: [(&str, fn() -> Pipeline); 5] = [
+            ("Fifo", blox::fifo),
+            ("Las", blox::las),
+            ("Srtf", blox::srtf),
+            ("Tiresias", blox::tiresias),
+            ("Optimus", blox::optimus),
+        ];
         let name = case.text("scheduler")?;
+        let scheduler = case.choice("scheduler", name, &schedulers)?();
         let load = case.number("load_jobs_per_hour")?;
-        let mut speed = None;
-        let mut scheduler = match name.to_ascii_lowercase().as_str() {
-            "fifo" => blox::fifo(),
-            "las" => blox::las(),
-            "srtf" => blox::srtf(),
-            "tiresias" => blox::tiresias(),
-            "optimus" => {
-                speed = load.and_then(blox::OptimusSpeed::at_load);
-                if speed.is_none() {
-                    return Err(bad(format!(
-                        "load_jobs_per_hour is {}, expected a whole number from 1 to 9 with Optimus",
-                        load.map_or("missing".to_owned(), |l| l.to_string())
-                    )));
-                }
-                blox::optimus()
-            }
-            _ => {
-                return Err(bad(format!(
-                    "scheduler is `{name}`, expected Fifo, Las, Srtf, Tiresias or Optimus"
-                )));
-            }
-        };
+        let optimus = name.eq_ignore_ascii_case("Optimus");
+        let speed = load.and_then(OptimusSpeed::at_load).filter(|_| optimus);
+        if optimus && speed.is_none() {
+            let load = load.map_or("missing".to_owned(), |l| l.to_string());
+            let expected = "a whole number from 1 to 9 with Optimus";
+            return Err(case.wrong("load_jobs_per_hour", load, expected));
+        }
         let round = case.number("round_duration_s")?.unwrap_or(300.0);
-        let Some(rounds) = blox_core::Rounds::every(blox_core::Seconds::new(round)) else {
-            return Err(bad(format!(
-                "round_duration_s is {round}, expected above 0"
-            )));
-        };
-        scheduler = scheduler.with_trigger(rounds);
+        let rounds = Rounds::every(Seconds::new(round));
+        let rounds = rounds.ok_or_else(|| case.wrong("round_duration_s", round, "above 0"))?;
+        let mut scheduler = scheduler.with_trigger(rounds);
         let admission = case.text("admission").unwrap_or("AcceptAll");
         if let Some(threshold) = threshold(admission) {
             let policy = LoadThreshold::new(threshold).map_err(|e| bad(e.to_string()))?;
             scheduler = scheduler.with_admission(policy).expect(crate::ONCE);
         } else if !admission.to_ascii_lowercase().starts_with("accept") {
-            return Err(bad(format!(
-                "admission is `{admission}`, expected AcceptAll or LoadBased 1.2x"
-            )));
+            return Err(case.wrong("admission", admission, "AcceptAll or LoadBased 1.2x"));
         }
         let text = case.text("cluster")?;
         let mut numbers = text
@@ -111,21 +99,14 @@ impl Settings {
             (Some(nodes), Some(gpus)) if nodes > 0 && gpus > 0 => {
                 ClusterSpec::uniform(nodes as usize, gpus)
             }
-            _ => {
-                return Err(bad(format!(
-                    "cluster is `{text}`, expected for instance `32 machines x 4 GPUs`"
-                )));
-            }
+            _ => return Err(case.wrong("cluster", text, "for instance `32 machines x 4 GPUs`")),
         };
         let tracked = match case.summary.get("tracked_ids").filter(|v| !v.is_null()) {
             None => tracked_rows(case)?,
             Some(ids) => {
                 let id = |i: usize| ids.get(i)?.as_u64();
-                id(0).zip(id(1)).ok_or_else(|| {
-                    bad(format!(
-                        "tracked_ids is {ids}, expected a list of two numbers"
-                    ))
-                })?
+                let both = id(0).zip(id(1));
+                both.ok_or_else(|| case.wrong("tracked_ids", ids, "a list of two numbers"))?
             }
         };
         Ok(Settings {
@@ -164,23 +145,16 @@ fn compare_jobs(
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let id_of = |j: &JobResult| ids.and_then(|ids| ids.get(j.job.index()).copied());
-    let mut ours: BTreeMap<u64, &JobResult> = report
-        .jobs
-        .iter()
-        .filter(|j| j.measured)
-        .map(|j| (id_of(j).unwrap_or(j.job.0.into()), j))
+    let measured = report.jobs.iter().filter(|j| j.measured);
+    let mut ours: BTreeMap<String, &JobResult> = measured
+        .map(|j| (id_of(j).unwrap_or(j.job.0.into()).to_string(), j))
         .collect();
     let e = &case.expected;
     // Without these columns, the essential results of a case would not be compared.
-    let [id, _, _, _] = e.columns(["job_id", "submit_s", "first_launch_s", "finish_s"])?;
-    for (r, row) in e.rows.iter().enumerate() {
-        let job = e.number(r, id)? as u64;
-        let what = format!("job {job}");
-        let Some(j) = ours.remove(&job) else {
-            out.differ(&what, "job_id", &row[id], "no such job");
-            continue;
-        };
-        out.jobs += 1;
+    e.columns(["job_id", "submit_s", "first_launch_s", "finish_s"])?;
+    let status = e.column("status").ok();
+    let find = |id: &str| ours.remove(id);
+    out.rows(case, "job_id", find, |out, what, row, j| {
         let launch = j.first_start.map(|t| t.secs());
         let columns = [
             ("submit_s", Some(j.submit.secs())),
@@ -196,20 +170,14 @@ fn compare_jobs(
             ("gpus", Some(f64::from(j.gpus))),
             ("duration_s", Some(j.duration.secs())),
         ];
-        out.numbers(&what, case, row, columns);
-        if let Ok(c) = e.column("status") {
-            let found = if j.finish.is_some() {
-                "finished"
-            } else {
-                "unfinished"
-            };
-            out.values += 1;
-            out.covers("status");
-            if (row[c] == "finished") != (found == "finished") {
-                out.differ(&what, "status", &row[c], found);
-            }
+        out.numbers(what, case, row, columns);
+        if let Some(c) = status {
+            let ended = j.finish.is_some();
+            let found = if ended { "finished" } else { "unfinished" };
+            let equal = (row[c] == "finished") == ended;
+            out.text(what, "status", if equal { found } else { &row[c] }, found);
         }
-    }
+    })?;
     for job in ours.keys() {
         out.differ(&format!("job {job}"), "job_id", "no row", "a job");
     }

@@ -57,6 +57,22 @@ pub struct ChronusRecord {
     pub priority: i32,
 }
 
+impl ChronusRecord {
+    /// Returns the columns in which both programs write a record.
+    pub(crate) fn columns(&self) -> [(&'static str, f64); 8] {
+        [
+            ("pending_time", self.pending),
+            ("total_executed_time", self.executed),
+            ("progress", self.executed),
+            ("end_time", self.end),
+            ("preempt", f64::from(self.preempted)),
+            ("resume", f64::from(self.resumed)),
+            ("expect_time", self.expect),
+            ("queue_priority", f64::from(self.priority)),
+        ]
+    }
+}
+
 /// A job, with the state that the program keeps of it.
 #[derive(Debug, Default)]
 pub(crate) struct State {

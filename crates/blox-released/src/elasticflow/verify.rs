@@ -117,30 +117,15 @@ struct Run {
 impl Run {
     fn of(case: &Case) -> Result<Self, VerifyError> {
         let options = case.options()?;
-        let bad = |what: String| case.bad("options.txt", what);
         let folder = case.dir().file_name().unwrap_or_default().to_string_lossy();
         let name = options.get("schedule").map_or(&*folder, String::as_str);
-        let known = Algorithm::ALL.into_iter().find(|a| a.name() == name);
-        let Some(algorithm) = known else {
-            let names = Algorithm::ALL.map(Algorithm::name).join(", ");
-            return Err(bad(format!(
-                "schedule is `{name}`, expected one of {names}"
-            )));
-        };
-        let slot = match options.get("scheduling_slot").map(|s| s.parse::<f64>()) {
-            Some(Ok(slot)) if slot > 0.0 && slot.fract() == 0.0 => slot,
-            Some(_) => {
-                return Err(bad(format!(
-                    "scheduling_slot is `{}`, expected a whole number of seconds above 0",
-                    options["scheduling_slot"]
-                )));
-            }
-            None => 60.0,
-        };
+        let known = Algorithm::ALL.map(|a| (a.name(), a));
+        let algorithm = case.choice("schedule", name, &known)?;
+        let slot = whole(case, &options, "scheduling_slot", Some(60.0))?;
         let gpu_type = options.get("gpu_type").map_or("A100", String::as_str);
         let trace = options
             .get("trace_file")
-            .ok_or_else(|| bad("trace_file is missing, expected the name of a trace".to_owned()))?;
+            .ok_or_else(|| case.bad("options.txt", "trace_file is missing, expected a name"))?;
         let trace = trace.rsplit('/').next().unwrap_or_default();
         let failed = |e: WorkloadError| case.failed(e);
         let (switches, nodes_per_switch, gpus_per_node) =
@@ -179,6 +164,25 @@ impl Run {
     }
 }
 
+/// Returns an option that is a whole number above 0.
+fn whole(
+    case: &Case,
+    options: &BTreeMap<String, String>,
+    name: &str,
+    otherwise: Option<f64>,
+) -> Result<f64, VerifyError> {
+    let found = options.get(name).map(|v| v.parse::<f64>().ok());
+    match (found, otherwise) {
+        (Some(Some(v)), _) if v > 0.0 && v.fract() == 0.0 => Ok(v),
+        (None, Some(v)) => Ok(v),
+        _ => {
+            let found = options.get(name).map_or("missing", String::as_str);
+            let what = format!("{name} is {found}, expected a whole number above 0");
+            Err(case.bad("options.txt", what))
+        }
+    }
+}
+
 fn compare_jobs(
     case: &Case,
     run: &Run,
@@ -186,26 +190,17 @@ fn compare_jobs(
     ends: &BTreeMap<u32, PlannedEnd>,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let mut by_row: Vec<Option<usize>> = vec![None; run.rows.len()];
-    for (id, row) in run.rows.iter().enumerate() {
-        by_row[*row] = Some(id);
-    }
+    let mut by_row: BTreeMap<String, usize> = (run.rows.iter().enumerate())
+        .map(|(id, row)| (row.to_string(), id))
+        .collect();
     let rejected: BTreeSet<u32> = outcome.rejected.iter().copied().collect();
     let mut starts = BTreeMap::new();
     for bound in &outcome.bound {
         starts.entry(bound.job).or_insert(bound.from);
     }
-    let e = &case.expected;
-    let index = e.column("job_idx")?;
     let (mut met, mut missed) = (0u32, 0u32);
-    for (r, row) in e.rows.iter().enumerate() {
-        let number = e.number(r, index)? as usize;
-        let what = format!("job {number}");
-        let Some(id) = by_row.get_mut(number).and_then(Option::take) else {
-            out.differ(&what, "job_idx", &row[index], "no such job");
-            continue;
-        };
-        out.jobs += 1;
+    let find = |number: &str| by_row.remove(number);
+    out.rows(case, "job_idx", find, |out, what, row, id| {
         let (spec, job) = (&run.jobs[id], id as u32);
         let end = ends.get(&job).copied();
         let rejected = rejected.contains(&job);
@@ -224,7 +219,7 @@ fn compare_jobs(
             _ => missed += 1,
         }
         let model = extras.model.as_deref().unwrap_or_default();
-        out.texts(&what, case, row, &[("outcome", fate), ("model", model)]);
+        out.texts(what, case, row, &[("outcome", fate), ("model", model)]);
         let submit = spec.submit.secs();
         let in_time = f64::from(u8::from(fate == "finished"));
         let mut columns = vec![
@@ -247,8 +242,8 @@ fn compare_jobs(
         if run.algorithm.is_elastic() && !rejected {
             columns.push(("real_finish", end.map(|e| e.exact)));
         }
-        out.numbers(&what, case, row, columns);
-    }
+        out.numbers(what, case, row, columns);
+    })?;
     out.count("job_idx", case, run.rows.len());
     let times = ends
         .values()

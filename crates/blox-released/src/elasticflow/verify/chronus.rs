@@ -1,5 +1,6 @@
 //! Cases of Chronus on its greedy path, as no commercial solver was available.
 
+use super::whole;
 use crate::compared::{Case, Compared, VerifyError};
 use crate::elasticflow::{self, files};
 use std::collections::BTreeMap;
@@ -11,18 +12,7 @@ pub(crate) fn recognises(case: &Case) -> bool {
 
 pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), VerifyError> {
     let options = case.options()?;
-    let number = |name: &str, otherwise: Option<f64>| {
-        let found = options.get(name).map(|v| v.parse::<f64>().ok());
-        match (found, otherwise) {
-            (Some(Some(v)), _) if v > 0.0 && v.fract() == 0.0 => Ok(v),
-            (None, Some(v)) => Ok(v),
-            _ => {
-                let found = options.get(name).map_or("missing", String::as_str);
-                let what = format!("{name} is {found}, expected a whole number above 0");
-                Err(case.bad("options.txt", what))
-            }
-        }
-    };
+    let number = |name, otherwise| whole(case, &options, name, otherwise);
     let shape = elasticflow::Shape {
         switches: number("num_switch", Some(1.0))? as u32,
         nodes_per_switch: number("num_node_p_switch", None)? as u32,
@@ -43,31 +33,14 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
     let (rows_of, jobs): (Vec<usize>, Vec<_>) = numbered.into_iter().unzip();
     let outcome = elasticflow::chronus(shape, times, &jobs, &AtomicBool::new(false));
     let rows = outcome.unwrap_or_default().rows;
-    let by_row: BTreeMap<usize, &elasticflow::ChronusRecord> =
-        rows.iter().map(|r| (rows_of[r.job as usize], r)).collect();
+    let row_of = |r: &elasticflow::ChronusRecord| rows_of[r.job as usize].to_string();
+    let by_row: BTreeMap<String, _> = rows.iter().map(|r| (row_of(r), r)).collect();
     out.notes.push("compared job by job, exactly: waiting and executed time, progress, end, preemptions, resumptions, expected time, final priority; the deadline ratio; where a job runs changes none of them".to_owned());
-    let e = &case.expected;
-    let id = e.column("job_id")?;
-    for (r, expected) in e.rows.iter().enumerate() {
-        let what = format!("job {}", expected[id]);
-        let Some(row) = by_row.get(&(e.number(r, id)? as usize)) else {
-            out.differ(&what, "job_id", &expected[id], "no such job has ended");
-            continue;
-        };
-        out.jobs += 1;
-        let columns = [
-            ("pending_time", row.pending),
-            ("total_executed_time", row.executed),
-            ("progress", row.executed),
-            ("end_time", row.end),
-            ("preempt", f64::from(row.preempted)),
-            ("resume", f64::from(row.resumed)),
-            ("expect_time", row.expect),
-            ("queue_priority", f64::from(row.priority)),
-        ];
-        let columns = columns.map(|(column, found)| (column, Some(found)));
-        out.numbers(&what, case, expected, columns);
-    }
+    let find = |id: &str| by_row.get(id);
+    out.rows(case, "job_id", find, |out, what, expected, row| {
+        let columns = row.columns().map(|(column, found)| (column, Some(found)));
+        out.numbers(what, case, expected, columns);
+    })?;
     out.count("job_id", case, rows.len());
     let met = rows
         .iter()

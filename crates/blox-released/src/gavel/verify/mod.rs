@@ -48,7 +48,6 @@ struct Run {
 
 impl Run {
     fn of(case: &Case) -> Result<(Run, Policy), VerifyError> {
-        let bad = |what: String| case.bad("summary.json", what);
         let numbers = |name| by_type(case, name, case.text(name)?, "8:16:24");
         let pools = pools(numbers("cluster")?, numbers("gpus_per_server")?);
         let oracle = throughputs(case, "simulation_throughputs.json")?;
@@ -60,11 +59,10 @@ impl Run {
         };
         let window = match case.text_if_there("window")? {
             None => None,
-            Some(text) => Some(range(text).ok_or_else(|| {
-                bad(format!(
-                    "window is `{text}`, expected jobs such as 4000:5000"
-                ))
-            })?),
+            Some(text) => {
+                let window = range(text);
+                Some(window.ok_or_else(|| case.wrong("window", text, "jobs such as 4000:5000"))?)
+            }
         };
         let jobs = match (trace, window) {
             (Some(trace), _) => {
@@ -77,10 +75,8 @@ impl Run {
         };
         let seed = case.number("seed")?.unwrap_or(0.0) as u64;
         let name = case.text("policy_flag")?;
-        let policy = policy::by_name(name, seed, 1.0).ok_or_else(|| {
-            let known = policy::NAMES;
-            bad(format!("policy_flag is `{name}`, expected one of {known}"))
-        })?;
+        let policy = policy::by_name(name, seed, 1.0)
+            .ok_or_else(|| case.wrong("policy_flag", name, policy::NAMES))?;
         // If the program awaits only some jobs, it does not know how many will arrive.
         let all = jobs.iter().filter(|_| trace.is_some() && window.is_none());
         let settings = Settings {
@@ -142,18 +138,14 @@ impl compared::Released for Run {
             out.jobs += 1;
             let end = found.ends.get(&job).filter(|e| !e.dropped);
             let started = ran.get(&job);
-            for (column, found) in [
+            // A dropped job has no end in the original, whatever its row contains.
+            let columns = [
                 ("finish", end.map(|e| e.at)),
                 ("jct", end.map(|e| e.at - e.submit)),
                 ("first_scheduled", started.map(|s| s.0)),
                 ("rounds", started.map(|s| s.1 as f64)),
-            ] {
-                if let Ok(c) = e.column(column) {
-                    let expected = if row[c] == "None" { "" } else { &row[c] };
-                    // A dropped job has no end in the original, whatever its row contains.
-                    out.number(&what, column, expected, found);
-                }
-            }
+            ];
+            out.numbers(&what, case, row, columns);
         }
         Ok(())
     }
@@ -202,10 +194,9 @@ fn throughputs(case: &Case, default: &str) -> Result<PathBuf, VerifyError> {
 /// Parses the numbers for V100, P100 and K80 in a setting.
 fn by_type(case: &Case, name: &str, text: &str, example: &str) -> Result<Vec<u32>, VerifyError> {
     let counts: Option<Vec<u32>> = text.split(':').map(|n| n.parse().ok()).collect();
-    counts.filter(|c| c.len() == 3).ok_or_else(|| {
-        let what = format!("{name} is `{text}`, expected V100:P100:K80, such as {example}");
-        case.bad("summary.json", what)
-    })
+    counts
+        .filter(|c| c.len() == 3)
+        .ok_or_else(|| case.wrong(name, text, &format!("V100:P100:K80, such as {example}")))
 }
 
 /// Returns the pools of the three types.
@@ -222,8 +213,7 @@ fn pools(gpus: Vec<u32>, per_server: Vec<u32>) -> Vec<Pool> {
 fn above_zero(case: &Case, name: &str, default: f64) -> Result<f64, VerifyError> {
     let number = case.number(name)?.unwrap_or(default);
     if number <= 0.0 {
-        let what = format!("{name} is {number}, expected a number above 0");
-        return Err(case.bad("summary.json", what));
+        return Err(case.wrong(name, number, "a number above 0"));
     }
     Ok(number)
 }

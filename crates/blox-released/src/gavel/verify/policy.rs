@@ -34,8 +34,8 @@ pub(super) struct Policy {
     pub determined: Determined,
 }
 
-/// Known names.
-pub(super) const NAMES: &str = "isolated, isolated_plus, gandiva_fair, fifo, fifo_perf, fifo_packed, gandiva, allox, \
+/// Known names, for messages.
+pub(super) const NAMES: &str = "one of isolated, isolated_plus, gandiva_fair, fifo, fifo_perf, fifo_packed, gandiva, allox, \
     max_min_fairness, finish_time_fairness, min_total_duration (each also with _perf or _packed), \
     max_min_fairness_water_filling (also with _perf or _packed), max_sum_throughput_perf, \
     max_sum_throughput_normalized_by_cost_perf";

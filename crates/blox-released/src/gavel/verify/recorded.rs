@@ -1,13 +1,12 @@
 //! Allocations recorded from an original program.
 
 use super::policy::{Determined, Policy};
-use crate::compared::{Compared, VerifyError};
+use crate::compared::{Compared, VerifyError, json_lines};
 use crate::gavel::{Asked, BisectedDuration, Shares};
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType};
 use blox_solve::SolveError;
 use std::collections::BTreeMap;
-use std::io::BufRead;
 use std::path::Path;
 
 /// Fractions by type, for each row.
@@ -70,19 +69,9 @@ const EXCESS: f64 = 1e-6;
 impl Recorded {
     /// Reads `allocations.jsonl`, which has one line per call of the policy.
     pub fn read(path: &Path, policy: Policy) -> Result<Self, VerifyError> {
-        let read = |error| VerifyError::Read {
-            path: path.to_owned(),
-            error,
-        };
-        let file = std::io::BufReader::new(std::fs::File::open(path).map_err(read)?);
-        let mut matrices = Vec::new();
-        for (i, line) in file.lines().enumerate() {
-            let line: Line = serde_json::from_str(&line.map_err(read)?)
-                .map_err(|e| VerifyError::bad(path, format!("line {}: {e}", i + 1)))?;
-            matrices.push(line.alloc);
-        }
+        let matrices = json_lines(path)?.map(|line| line.map(|line: Line| line.alloc));
         Ok(Recorded {
-            matrices,
+            matrices: matrices.collect::<Result<_, _>>()?,
             policy: policy.shares,
             determined: policy.determined,
             measured: Vec::new(),

@@ -60,11 +60,8 @@ impl Run {
             determined: Determined::Most,
         });
         let policy = own.or_else(|| policy::by_name(name, seed, ALPHA));
-        let policy = policy.ok_or_else(|| {
-            let known = policy::NAMES;
-            let what = format!("the policy is `{name}`, expected {OWN} or one of {known}");
-            case.bad("summary.json", what)
-        })?;
+        let expected = format!("{OWN} or {}", policy::NAMES);
+        let policy = policy.ok_or_else(|| case.wrong("the policy", name, &expected))?;
         let numbers = |name, default| {
             let text = argument(case, name).unwrap_or(default);
             by_type(case, name, text, default)
@@ -200,21 +197,9 @@ impl compared::Released for Run {
                 ("finish", finish, end.map(|e| e.at)),
                 ("jct", jct, end.map(|e| e.at - e.submit)),
             ] {
-                out.values += 1;
-                out.covers(column);
                 // The program stops when no job is left, even if more jobs will arrive.
-                let expected = match &row[at][..] {
-                    "" | "None" => None,
-                    _ => Some(e.number(r, at)?),
-                };
-                let equal = match (expected, found) {
-                    (Some(expected), Some(found)) => (found - expected).abs() <= NEAR,
-                    (expected, found) => expected.is_none() && found.is_none(),
-                };
-                if !equal {
-                    let found = found.map_or("nothing".to_owned(), |f| f.to_string());
-                    out.differ(&format!("job {job}"), column, &row[at], &found);
-                }
+                let near = |expected: f64, found: f64| (found - expected).abs() <= NEAR;
+                out.number_by(&format!("job {job}"), column, &row[at], found, near);
             }
         }
         Ok(())

@@ -71,25 +71,9 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
 /// Results of the emulation by job name.
 struct Ours<'a> {
     jobs: usize,
-    by_name: BTreeMap<&'a str, Option<Values>>,
+    /// Columns with their values. A job that has not ended has no values.
+    by_name: BTreeMap<&'a str, Vec<(&'static str, Option<f64>)>>,
 }
-
-/// A value of each of [`COLUMNS`].
-type Values = [f64; COLUMNS.len()];
-
-const COLUMNS: [&str; 11] = [
-    "end_time",
-    "jct",
-    "miss_ddl",
-    "gt_miss_ddl",
-    "pending_time",
-    "total_executed_time",
-    "progress",
-    "preempt",
-    "resume",
-    "expect_time",
-    "queue_priority",
-];
 
 /// Tolerances of averages if plans are not unique: relative for completion times, absolute for the
 /// fraction of missed deadlines.
@@ -100,7 +84,8 @@ const LOOSE: (f64, f64) = (0.25, 0.1);
 /// Number of missed deadlines that is always tolerated. In a run of 20 jobs each is 0.05.
 const FEW: f64 = 3.0;
 
-fn values(job: &JobSpec, r: &lucid::ChronusRecord) -> Values {
+/// Returns the columns of a job's row.
+fn columns(job: &JobSpec, r: &lucid::ChronusRecord) -> Vec<(&'static str, f64)> {
     let submit = job.submit.secs() / 60.0;
     let deadlines = &job.extras().deadlines;
     let lazy = job.extras().class == ServiceClass::BestEffort;
@@ -111,28 +96,23 @@ fn values(job: &JobSpec, r: &lucid::ChronusRecord) -> Values {
         None => 1.0,
     };
     let late = !lazy && deadlines.first().is_some_and(|d| !meets(&d));
-    [
-        r.end,
-        r.end - submit,
-        missed,
-        f64::from(u8::from(late)),
-        r.pending,
-        r.executed,
-        r.executed,
-        f64::from(r.preempted),
-        f64::from(r.resumed),
-        r.expect,
-        f64::from(r.priority),
-    ]
+    let mut columns = r.columns().to_vec();
+    columns.extend([
+        ("jct", r.end - submit),
+        ("miss_ddl", missed),
+        ("gt_miss_ddl", f64::from(u8::from(late))),
+    ]);
+    columns
 }
 
 impl<'a> Ours<'a> {
     fn of(jobs: &'a [JobSpec], records: &[lucid::ChronusRecord]) -> Self {
         let by_job: BTreeMap<u32, _> = records.iter().map(|r| (r.job, r)).collect();
         let row = |(i, job): (usize, &'a JobSpec)| {
-            let record = by_job.get(&(i as u32));
-            let name = job.name.as_deref().unwrap_or_default();
-            (name, record.map(|r| values(job, r)))
+            let record = by_job.get(&(i as u32)).copied();
+            let columns = columns(job, record.unwrap_or(&lucid::ChronusRecord::default()));
+            let columns = columns.into_iter().map(|(c, v)| (c, record.map(|_| v)));
+            (job.name.as_deref().unwrap_or_default(), columns.collect())
         };
         Ours {
             jobs: jobs.len(),
@@ -141,19 +121,10 @@ impl<'a> Ours<'a> {
     }
 
     fn rows(&self, case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
-        let e = &case.expected;
-        let id = e.column("job_id")?;
-        for row in &e.rows {
-            let what = format!("job {}", row[id]);
-            let Some(ours) = self.by_name.get(&*row[id]) else {
-                out.differ(&what, "job_id", &row[id], "no such job");
-                continue;
-            };
-            out.jobs += 1;
-            let columns = COLUMNS.iter().enumerate();
-            let columns = columns.map(|(i, column)| (*column, ours.map(|values| values[i])));
-            out.numbers(&what, case, row, columns);
-        }
+        let find = |name: &str| self.by_name.get(name);
+        out.rows(case, "job_id", find, |out, what, row, ours| {
+            out.numbers(what, case, row, ours.iter().copied());
+        })?;
         out.count("job_id", case, self.jobs);
         Ok(())
     }
@@ -166,12 +137,7 @@ impl<'a> Ours<'a> {
     fn averages(&self, case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
         let e = &case.expected;
         let (times, deadlines) = LOOSE;
-        for (i, column) in COLUMNS.iter().enumerate() {
-            let is_time = match *column {
-                "jct" => true,
-                "miss_ddl" | "gt_miss_ddl" => false,
-                _ => continue,
-            };
+        for column in ["jct", "miss_ddl", "gt_miss_ddl"] {
             let Ok(c) = e.column(column) else {
                 continue;
             };
@@ -179,16 +145,18 @@ impl<'a> Ours<'a> {
             for r in 0..e.rows.len() {
                 expected += e.number(r, c)?;
             }
-            let found: f64 = self.by_name.values().flatten().map(|v| v[i]).sum();
+            let all = self.by_name.values().flatten();
+            let own = all.filter(|(name, _)| *name == column);
+            let found: f64 = own.filter_map(|(_, value)| *value).sum();
             let count = e.rows.len().max(1) as f64;
             let (expected, found) = (expected / count, found / count);
             let name = format!("average {column}");
             out.values += 1;
             out.notes
                 .push(format!("{name} {found:.4}, {expected:.4} expected"));
-            let room = match is_time {
-                true => times * expected,
-                false => deadlines.max(FEW / count),
+            let room = match column {
+                "jct" => times * expected,
+                _ => deadlines.max(FEW / count),
             };
             if (found - expected).abs() > room * (1.0 + 1e-9) {
                 out.differ("summary", &name, &expected.to_string(), &found.to_string());
@@ -206,16 +174,12 @@ fn planner(case: &Case, command: &str) -> Result<Planner, VerifyError> {
     if !solved {
         return Ok(Planner::Greedy);
     }
-    let objective = option(command, &["--mip_objective", "--mip-objective"]);
-    match objective.unwrap_or("adaptive") {
-        "adaptive" => Ok(Planner::Solved(Objective::Adaptive)),
-        "maximize" => Ok(Planner::Solved(Objective::Maximise)),
-        "minimize" => Ok(Planner::Solved(Objective::Minimise)),
-        other => {
-            let what = format!(
-                "the command has --mip_objective={other}, expected adaptive, maximize or minimize"
-            );
-            Err(case.bad("summary.json", what))
-        }
-    }
+    let objectives = [
+        ("adaptive", Objective::Adaptive),
+        ("maximize", Objective::Maximise),
+        ("minimize", Objective::Minimise),
+    ];
+    let name = option(command, &["--mip_objective", "--mip-objective"]).unwrap_or("adaptive");
+    case.choice("--mip_objective", name, &objectives)
+        .map(Planner::Solved)
 }

@@ -64,20 +64,9 @@ impl Setting {
         let command = command(case);
         let folder = case.dir().file_name().unwrap_or_default().to_string_lossy();
         let name = option(command, &["-s", "--scheduler"]).unwrap_or(&folder);
-        let known = Policy::NAMES.iter().find(|(n, _)| *n == name);
-        let Some(&(_, policy)) = known else {
-            let names: Vec<_> = Policy::NAMES.iter().map(|(n, _)| *n).collect();
-            let names = names.join(", ");
-            let what = format!("the scheduler is `{name}`, expected one of {names}");
-            return Err(case.bad("summary.json", what));
-        };
+        let policy = case.choice("the scheduler", name, &Policy::NAMES)?;
         let name = option(command, &["-p", "--placer"]).unwrap_or("consolidate");
-        let known = Placer::NAMES.iter().find(|(n, _)| *n == name);
-        let Some(&(_, placer)) = known else {
-            let what =
-                format!("the placer is `{name}`, expected consolidate, random or consolidateFirst");
-            return Err(case.bad("summary.json", what));
-        };
+        let placer = case.choice("the placer", name, &Placer::NAMES)?;
         for own in ["--sweep", "--profiler-auto", "--num_gpus_per_node"] {
             let mut words = command.split_whitespace();
             if words.any(|w| w.split('=').next() == Some(own)) {
@@ -93,9 +82,8 @@ impl Setting {
         };
         let is_philly = experiment.contains("Philly");
         if !is_philly && experiment != "Venus_Sept" {
-            let what =
-                format!("the experiment is `{experiment}`, expected Venus_Sept or one of Philly");
-            return Err(case.bad("summary.json", what));
+            let expected = "Venus_Sept or one of Philly";
+            return Err(case.wrong("the experiment", experiment, expected));
         }
         Ok(Setting {
             policy,
@@ -222,8 +210,6 @@ fn compare_jobs(
     run: &lucid::Run,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let e = &case.expected;
-    let id = e.column("job_id")?;
     let by_name: BTreeMap<&str, usize> = input
         .jobs
         .iter()
@@ -231,13 +217,8 @@ fn compare_jobs(
         .map(|(i, j)| (j.name.as_deref().unwrap_or_default(), i))
         .collect();
     let mut sums = (0.0, 0.0);
-    for row in &e.rows {
-        let what = format!("job {}", row[id]);
-        let Some(&at) = by_name.get(&*row[id]) else {
-            out.differ(&what, "job_id", &row[id], "no such job");
-            continue;
-        };
-        out.jobs += 1;
+    let find = |name: &str| by_name.get(name).copied();
+    out.rows(case, "job_id", find, |out, what, row, at| {
         let (job, outcome) = (&input.jobs[at], run.outcomes[at].as_ref());
         let submit = job.submit.secs();
         let of = |f: &dyn Fn(&Outcome) -> f64| outcome.map(f);
@@ -277,7 +258,7 @@ fn compare_jobs(
                 ("Tdelocate", of(&|o| o.record.separated as f64)),
             ]);
         }
-        out.numbers(&what, case, row, columns);
+        out.numbers(what, case, row, columns);
         let nodes = outcome.map_or("nothing".to_owned(), |o| shown_nodes(&o.record.nodes));
         let texts = [
             ("vc", job.virtual_cluster.as_deref().unwrap_or_default()),
@@ -291,8 +272,8 @@ fn compare_jobs(
             ),
             ("nodes", &nodes),
         ];
-        out.texts(&what, case, row, &texts);
-    }
+        out.texts(what, case, row, &texts);
+    })?;
     out.count("job_id", case, input.jobs.len());
     let jobs = input.jobs.len().max(1) as f64;
     let records = run.outcomes.iter().flatten().map(|o| &o.record);

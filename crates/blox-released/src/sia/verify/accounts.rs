@@ -10,7 +10,7 @@ use blox_core::{
     BatchConfig, ClusterSpec, Event, GpuId, JobId, ThroughputParams, Time, TrainingReport,
 };
 use blox_sim::Report;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Log of the GPUs and batches of every job over time.
@@ -224,16 +224,12 @@ pub(super) fn compare(
     accounts: &[Account],
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let e = &case.expected;
-    let id = e.column("job_id")?;
     let by_name: BTreeMap<&str, &Account> = accounts.iter().map(|a| (a.name.as_str(), a)).collect();
-    for (r, row) in e.rows.iter().enumerate() {
-        let what = format!("job {}", row[id]);
-        let Some(a) = by_name.get(row[id].as_str()) else {
-            out.differ(&what, "job_id", &row[id], "no such job");
-            continue;
-        };
-        out.jobs += 1;
+    let types: BTreeSet<String> = (input.cluster.nodes.iter())
+        .filter_map(|n| Some(n.gpu_type.as_ref()?.to_string()))
+        .collect();
+    let find = |name: &str| by_name.get(name);
+    out.rows(case, "job_id", find, |out, what, row, a| {
         let done = a.finish.is_some();
         let mut columns = vec![
             ("submit", Some(a.submit)),
@@ -256,43 +252,22 @@ pub(super) fn compare(
             columns.push(("jct", a.finish.map(|f| f - a.submit)));
         }
         for (column, found) in columns {
-            let Ok(c) = e.column(column) else { continue };
-            out.values += 1;
-            out.covers(column);
-            let expected = row[c].parse::<f64>().ok();
+            let Ok(c) = case.expected.column(column) else {
+                continue;
+            };
             // Sums and means are printed with few digits. Events of zero length end slightly later
             // here.
-            let near = |e: f64, f: f64| (e - f).abs() <= 1e-9 * e.abs().max(1.0) + 1e-4;
-            let near_mean = |e: f64, f: f64| (e - f).abs() <= 1.01e-4;
-            let equal = match (expected, found) {
-                (Some(e), Some(f)) if column == "avg_contention" => near_mean(e, f),
-                (Some(e), Some(f)) => near(e, f),
-                (None, None) => true,
-                _ => false,
-            };
-            if !equal {
-                let found = found.map_or("nothing".to_owned(), |f| f.to_string());
-                out.differ(&what, column, &row[c], &found);
-            }
+            out.number_by(what, column, &row[c], found, |e, f| match column {
+                "avg_contention" => (e - f).abs() <= 1.01e-4,
+                _ => (e - f).abs() <= 1e-9 * e.abs().max(1.0) + 1e-4,
+            });
         }
-        for node in types(&input.cluster) {
-            let column = format!("alloc_gpu_s_{node}");
-            if let Ok(c) = e.column(&column) {
-                let expected = e.number(r, c)?;
-                let found = a.by_type.get(&node).copied().unwrap_or(0.0);
-                out.values += 1;
-                out.covers(&column);
-                if expected != found {
-                    out.differ(&what, &column, &row[c], &found.to_string());
-                }
-            }
+        for name in &types {
+            let found = a.by_type.get(name).copied().unwrap_or(0.0);
+            let column = format!("alloc_gpu_s_{name}");
+            out.numbers(what, case, row, [(column.as_str(), Some(found))]);
         }
-    }
+    })?;
     out.count("job_id", case, accounts.len());
     Ok(())
-}
-
-fn types(cluster: &ClusterSpec) -> std::collections::BTreeSet<String> {
-    let named = cluster.nodes.iter().filter_map(|n| n.gpu_type.as_ref());
-    named.map(ToString::to_string).collect()
 }

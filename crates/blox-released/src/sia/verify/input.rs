@@ -1,6 +1,6 @@
 //! Inputs of a case.
 
-use crate::compared::{Case, VerifyError, option, read};
+use crate::compared::{Case, VerifyError, json_lines, option, read};
 use crate::sia::world as files;
 use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec, ThroughputParams};
 use blox_perf::goodput::StepTime;
@@ -99,18 +99,19 @@ impl Input {
         } else {
             World::Pollux
         };
-        let policy = match option(command, &["--policy"]) {
-            Some("sia") => Policy::Sia,
-            Some("pollux") => Policy::Pollux,
-            Some("gavel") => Policy::Gavel,
-            Some("tiresias") => Policy::Tiresias,
-            Some("optimus") => Policy::Optimus,
-            Some(_) => Policy::Other,
-            None => {
-                let what = "cmd names no policy, expected --policy NAME".to_owned();
-                return Err(case.bad("summary.json", what));
-            }
+        let policies = [
+            ("sia", Policy::Sia),
+            ("pollux", Policy::Pollux),
+            ("gavel", Policy::Gavel),
+            ("tiresias", Policy::Tiresias),
+            ("optimus", Policy::Optimus),
+        ];
+        let Some(name) = option(command, &["--policy"]) else {
+            let what = "cmd names no policy, expected --policy NAME";
+            return Err(case.bad("summary.json", what));
         };
+        let known = policies.into_iter().find(|(known, _)| *known == name);
+        let policy = known.map_or(Policy::Other, |(_, policy)| policy);
         let failed = |e: WorkloadError| VerifyError::bad(case.dir(), e.to_string());
         let data = data(case)?;
         let mut applications = read_dir(&data).map_err(failed)?;
@@ -122,10 +123,7 @@ impl Input {
         let interval = match option(command, &["--interval"]).map(|i| (i, i.parse::<f64>())) {
             None => 60.0,
             Some((_, Ok(i))) if i > 0.0 => i,
-            Some((text, _)) => {
-                let what = format!("--interval is `{text}`, expected seconds above 0");
-                return Err(case.bad("summary.json", what));
-            }
+            Some((text, _)) => return Err(case.wrong("--interval", text, "seconds above 0")),
         };
         let recorded = fits(case)?;
         let mut fits = crate::sia::RecordedFits::default();
@@ -215,13 +213,8 @@ pub(super) fn fits(case: &Case) -> Result<Vec<Fit>, VerifyError> {
     if !path.is_file() {
         return Ok(Vec::new());
     }
-    let mut all = Vec::new();
-    for (i, line) in read(&path)?.lines().enumerate() {
-        let fit: RecordedFit = serde_json::from_str(line)
-            .map_err(|e| VerifyError::bad(&path, format!("line {}: {e}", i + 1)))?;
-        all.push((fit.observed(), ThroughputParams::from_array(fit.params)));
-    }
-    Ok(all)
+    let fit = |fit: RecordedFit| (fit.observed(), ThroughputParams::from_array(fit.params));
+    json_lines(&path)?.map(|line| Ok(fit(line?))).collect()
 }
 
 fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {

@@ -1,7 +1,7 @@
 //! Comparison of single steps of a run: look-ups, fits, integer programs.
 
 use super::input::{Input, Policy, fits};
-use crate::compared::{Case, Compared, VerifyError, read};
+use crate::compared::{Case, Compared, VerifyError, json_lines};
 use crate::sia::quirks::{Canonical, LEAVING_OUT, coefficients};
 use crate::sia::world as files;
 use blox_perf::goodput::{fit_from, objective_of};
@@ -10,7 +10,6 @@ use blox_sim::execution::training::StepTimes;
 use blox_solve::lbfgsb::Settings;
 use blox_solve::{Alternative, Choices};
 use serde::Deserialize;
-use std::io::Read;
 
 pub(super) fn compare(case: &Case, input: &Input, out: &mut Compared) -> Result<(), VerifyError> {
     compare_look_ups(case, input, out)?;
@@ -138,14 +137,14 @@ struct Round {
 }
 
 fn compare_programs(case: &Case, input: &Input, out: &mut Compared) -> Result<(), VerifyError> {
-    let Some(text) = programs(case)? else {
+    let files = ["ilp.jsonl", "ilp.jsonl.gz"].map(|name| case.dir().join(name));
+    let Some(path) = files.iter().find(|path| path.is_file()) else {
         return Ok(());
     };
     let (columns, capacities) = columns(input);
     let (mut rounds, mut same, mut off) = (0u64, 0u64, 0u64);
-    for (i, line) in text.lines().enumerate() {
-        let round: Round = serde_json::from_str(line)
-            .map_err(|e| case.bad("ilp.jsonl", format!("line {}: {e}", i + 1)))?;
+    for round in json_lines::<Round>(path)? {
+        let round = round?;
         rounds += 1;
         let what = format!("program of round {}", round.round);
         off += compare_coefficients(&what, &round, out);
@@ -177,7 +176,7 @@ fn compare_programs(case: &Case, input: &Input, out: &mut Compared) -> Result<()
         }
         let best = program
             .solve()
-            .map_err(|e| case.bad("ilp.jsonl", format!("line {}: {e}", i + 1)))?;
+            .map_err(|e| VerifyError::bad(path, format!("line {rounds}: {e}")))?;
         let picks = best.of.iter().zip(&round.coefficients);
         let cost = |(pick, row): (&Option<usize>, &Vec<f32>)| match pick {
             Some(c) => f64::from(row[*c]),
@@ -223,27 +222,6 @@ fn compare_coefficients(what: &str, round: &Round, out: &mut Compared) -> u64 {
         }
     }
     off
-}
-
-fn programs(case: &Case) -> Result<Option<String>, VerifyError> {
-    let plain = case.dir().join("ilp.jsonl");
-    if plain.is_file() {
-        return read(&plain).map(Some);
-    }
-    let packed = case.dir().join("ilp.jsonl.gz");
-    if !packed.is_file() {
-        return Ok(None);
-    }
-    let failed = |error| VerifyError::Read {
-        path: packed.clone(),
-        error,
-    };
-    let file = std::fs::File::open(&packed).map_err(failed)?;
-    let mut text = String::new();
-    flate2::read::MultiGzDecoder::new(file)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
-    Ok(Some(text))
 }
 
 /// Returns the type and GPU count of each column, and the GPUs of each type.

@@ -16,40 +16,29 @@ pub(super) struct Input {
 
 impl Input {
     pub fn of(case: &Case) -> Result<Self, VerifyError> {
-        let bad = |what: String| case.bad("summary.json", what);
-        let key = case.text("scheduler")?;
-        let key = match key.to_ascii_uppercase().as_str() {
-            "FIFO" => Key::Fifo,
-            "LAS" => Key::Las,
-            "SRTF" => Key::Srtf,
-            "FTF" => Key::Ftf,
-            "DRF" => Key::Drf,
-            "TETRIS" => Key::Tetris,
-            "SRSF" => Key::Srsf,
-            _ => {
-                return Err(bad(format!(
-                    "scheduler is `{key}`, expected FIFO, LAS, SRTF, FTF, DRF, TETRIS or SRSF"
-                )));
-            }
-        };
+        let keys = [
+            ("FIFO", Key::Fifo),
+            ("LAS", Key::Las),
+            ("SRTF", Key::Srtf),
+            ("FTF", Key::Ftf),
+            ("DRF", Key::Drf),
+            ("TETRIS", Key::Tetris),
+            ("SRSF", Key::Srsf),
+        ];
+        let key = case.choice("scheduler", case.text("scheduler")?, &keys)?;
+        let modes = [
+            ("fair", Mode::Fair),
+            ("proportional", Mode::Fair),
+            ("greedy", Mode::Greedy),
+            ("tune", Mode::Tune),
+        ];
         let mode = case.text("mode")?;
-        let mode = match mode.to_ascii_lowercase().as_str() {
-            "fair" | "proportional" => Mode::Fair,
-            "greedy" => Mode::Greedy,
-            "tune" => Mode::Tune,
-            "opt" => {
-                return Err(bad(
-                    "mode is `opt`: the original ends with an error when its first lease does, \
-                     and this version has no such mode; expected fair, greedy or tune"
-                        .to_owned(),
-                ));
-            }
-            _ => {
-                return Err(bad(format!(
-                    "mode is `{mode}`, expected fair, greedy or tune"
-                )));
-            }
-        };
+        if mode.eq_ignore_ascii_case("opt") {
+            let expected = "fair, greedy or tune: the original ends with an error when its first \
+                            lease does, and this version has no such mode";
+            return Err(case.wrong("mode", mode, expected));
+        }
+        let mode = case.choice("mode", mode, &modes)?;
         let config = case.input(case.text("config")?)?;
         let wrong = |path: &std::path::Path, e: &dyn std::fmt::Display| {
             // Errors of readers contain the name of the file.
