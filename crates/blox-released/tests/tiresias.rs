@@ -4,12 +4,12 @@ use blox_core::policy::{AnyPlacement, AnyScheduling};
 use blox_core::registry::RegistryError;
 use blox_core::{Composition, JobRef, OnEvent, Seconds, Time};
 use blox_policies::placement::{
-    Balanced, Blocked, Consolidated, FirstFree, InOrder, Profiled, Random, TensorSkew,
+    Balanced, Blocked, Consolidated, FirstFree, InOrder, OnNodes, Profiled, Random, TensorSkew,
 };
 use blox_policies::scheduling::{Fifo, Service, ServiceHistory, Srtf, TwoDas};
 use blox_released::tiresias::quirks::{
-    AsNamed, ClassQueues, Count, DlasQueues, EveryOther, InPlace, LowestRank, NodeSets, Nowhere,
-    Pending, Repack, Samples, ShortestBy, Yarn,
+    ClassQueues, DlasQueues, EveryOther, InPlace, LowestRank, NodeSets, Nowhere, Pending, Samples,
+    ShortestBy, Yarn,
 };
 use blox_testing::{Fault, conformance};
 use std::sync::Arc;
@@ -111,28 +111,27 @@ fn released() -> Vec<(&'static str, Scheduling, Placement)> {
     let limits = [600.0, 2400.0];
     let queues = DlasQueues::new(limits, true);
     let counted = || Arc::new(InOrder::new(FirstFree).when_blocked(Blocked::Skip));
-    let count = || Arc::new(Repack::by(Count::default()));
-    let yarn = || Arc::new(Repack::by(Yarn::default()));
+    let yarn = || Arc::new(Yarn::when_blocked(Blocked::Skip));
     let in_place = |by| Arc::new(InPlace::new(by));
     let expected = ShortestBy::Expected(samples.clone());
     vec![
-        (
-            "fifo",
-            Arc::new(Pending),
-            Arc::new(Repack::by(Count::default()).when_blocked(Blocked::Stop)),
-        ),
+        ("fifo", Arc::new(Pending), Arc::new(InOrder::new(FirstFree))),
         (
             "fifo-yarn",
             Arc::new(Pending),
-            Arc::new(Repack::by(Yarn::default()).when_blocked(Blocked::Stop)),
+            Arc::new(Yarn::when_blocked(Blocked::Stop)),
         ),
-        ("fjf", Arc::new(Pending), count()),
-        ("lpjf", Arc::new(EveryOther), count()),
-        ("sjf", in_place(ShortestBy::Gpus), count()),
+        ("fjf", Arc::new(Pending), counted()),
+        ("lpjf", Arc::new(EveryOther), counted()),
+        ("sjf", in_place(ShortestBy::Gpus), counted()),
         ("shortest-yarn", in_place(ShortestBy::Remaining), yarn()),
-        ("shortest-gpu", in_place(ShortestBy::RemainingGpu), count()),
-        ("expected", in_place(expected), count()),
-        ("nowhere", Arc::new(Pending), Arc::new(Repack::by(Nowhere))),
+        (
+            "shortest-gpu",
+            in_place(ShortestBy::RemainingGpu),
+            counted(),
+        ),
+        ("expected", in_place(expected), counted()),
+        ("nowhere", Arc::new(Pending), Arc::new(Nowhere)),
         ("dlas", Arc::new(DlasQueues::new(limits, false)), counted()),
         (
             "dlas-gpu-2",
@@ -150,7 +149,7 @@ fn released() -> Vec<(&'static str, Scheduling, Placement)> {
             Arc::new(ClassQueues::new(&[8, 1, 2, 4], Time::new(20_000.0))),
             counted(),
         ),
-        ("gandiva", Arc::new(NodeSets), Arc::new(Repack::by(AsNamed))),
+        ("gandiva", Arc::new(NodeSets), Arc::new(OnNodes)),
     ]
 }
 

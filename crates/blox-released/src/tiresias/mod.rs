@@ -29,13 +29,13 @@ pub(crate) mod verify;
 pub use steps::Steps;
 
 use crate::tiresias::quirks::{
-    AsNamed, Count, EveryOther, InPlace, Nowhere, Pending, Repack, ShortestBy, Yarn,
+    EveryOther, InPlace, Nowhere, Pending, ShortestBy, Yarn,
 };
 use blox_core::{
     AnyPlacement, Assignment, ClusterSpec, Composition, JobRef, NodeSpec, OnEvent, Pipeline,
     SchedulingPolicy, Stateless, View,
 };
-use blox_policies::placement::{Blocked, FirstFree, InOrder};
+use blox_policies::placement::{Blocked, FirstFree, InOrder, OnNodes};
 use blox_sim::execution::ExecutionModel;
 use std::sync::Arc;
 
@@ -55,9 +55,9 @@ pub enum Scheme {
 impl Scheme {
     fn placement(self, blocked: Blocked) -> Arc<dyn AnyPlacement> {
         match self {
-            Scheme::Count => Arc::new(Repack::by(Count::default()).when_blocked(blocked)),
-            Scheme::Yarn => Arc::new(Repack::by(Yarn::default()).when_blocked(blocked)),
-            Scheme::Balance => Arc::new(Repack::by(Nowhere).when_blocked(blocked)),
+            Scheme::Count => Arc::new(InOrder::new(FirstFree).when_blocked(blocked)),
+            Scheme::Yarn => Arc::new(Yarn::when_blocked(blocked)),
+            Scheme::Balance => Arc::new(Nowhere),
         }
     }
 }
@@ -89,16 +89,14 @@ pub fn shortest(by: ShortestBy, scheme: Scheme) -> Pipeline {
 /// [`LowestRank`](crate::tiresias::quirks::LowestRank), and `multi-dlas-gpu` by
 /// [`ClassQueues`](crate::tiresias::quirks::ClassQueues).
 pub fn counted(name: &str, policy: impl SchedulingPolicy + 'static) -> Pipeline {
-    let placement = InOrder::new(FirstFree).when_blocked(Blocked::Skip);
-    over(name, policy, Arc::new(placement))
+    over(name, policy, Scheme::Count.placement(Blocked::Skip))
 }
 
 /// `gandiva`: time slices on sets of nodes, by [`NodeSets`](crate::tiresias::quirks::NodeSets).
 ///
 /// Simulate it with the same steps as its [completion rule](blox_sim::Simulation::completion).
 pub fn gandiva(policy: impl SchedulingPolicy + 'static, steps: Steps) -> Pipeline {
-    let placement = Arc::new(Repack::by(AsNamed));
-    over("gandiva", policy, placement).with_trigger(steps)
+    over("gandiva", policy, Arc::new(OnNodes)).with_trigger(steps)
 }
 
 /// Returns the cluster of the scheme `greedy`, in which jobs never compete: it has GPUs for all

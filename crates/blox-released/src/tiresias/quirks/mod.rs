@@ -7,13 +7,13 @@
 //!
 //! | schedule | component | placement |
 //! |---|---|---|
-//! | `fifo`, `fjf` | [`Pending`] | [`Repack`], blocking or backfill |
-//! | `lpjf` | [`EveryOther`] | [`Repack`], blocking |
-//! | `sjf`, `shortest`, `shortest-gpu`, `shortest-expected` | [`InPlace`] | [`Repack`], backfill |
+//! | `fifo`, `fjf` | [`Pending`] | any, blocking or backfill |
+//! | `lpjf` | [`EveryOther`] | any, blocking |
+//! | `sjf`, `shortest`, `shortest-gpu`, `shortest-expected` | [`InPlace`] | any, backfill |
 //! | `dlas`, `dlas-gpu`, `dlas-gpu-N`, `dlas-gpu-gittins`, `dlas-gpu-pack` | [`DlasQueues`] | any: GPUs are counted |
 //! | `gittins` (patched: the released version crashes) | [`LowestRank`] | any |
 //! | `multi-dlas-gpu` | [`ClassQueues`] | any |
-//! | `gandiva` | [`NodeSets`] | [`Repack`] by [`AsNamed`] |
+//! | `gandiva` | [`NodeSets`] | [`OnNodes`](blox_policies::placement::OnNodes) |
 //!
 //! **A job can end with work left** under `dlas*`, `gittins` and `multi-dlas-gpu`. If an arrival
 //! and an end coincide and another event comes first, the job ends at the arrival even if that
@@ -24,7 +24,6 @@ mod ends;
 mod pending;
 mod queues;
 mod rank;
-mod repack;
 mod samples;
 mod shortest;
 mod slicing;
@@ -34,11 +33,10 @@ pub use classes::{ClassQueues, dict_order};
 pub use pending::{EveryOther, Pending};
 pub use queues::DlasQueues;
 pub use rank::LowestRank;
-pub use repack::{AsNamed, Count, Grant, Nowhere, Repack, Scheme};
 pub use samples::Samples;
 pub use shortest::{InPlace, ShortestBy};
 pub use slicing::{Joined, NodeSets};
-pub use yarn::Yarn;
+pub use yarn::{Nowhere, Yarn};
 
 use blox_core::{Event, GpuId, JobId, JobQueue, JobRef, Node, Phase, Request, Shape, View};
 use blox_policies::placement::suits;

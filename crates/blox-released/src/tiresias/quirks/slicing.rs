@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The schedule needs a decision at every step of the program: ten seconds after the last one, or
 /// at the next arrival. The program stops at jobs of other than 1, 2, 4, 8, 12, 16, 24, 32 or 64
 /// GPUs. Here they wait forever. Placement must use the nodes that requests name: see
-/// [`AsNamed`](super::AsNamed).
+/// [`OnNodes`](blox_policies::placement::OnNodes).
 ///
 /// Quirks of the program:
 ///

@@ -1,7 +1,11 @@
-//! The scheme `yarn`.
+//! The schemes `yarn` and `balance`.
 
-use super::repack::{Grant, Scheme, gpus_of_pass};
-use blox_core::{Draft, Event, JobId, JobRef, NodeId, Request};
+use super::News;
+use blox_core::{
+    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, NodeId,
+    PlacementPolicy, Policy, Reason, Request, Stateless, Validity, View,
+};
+use blox_policies::placement::Blocked;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -19,20 +23,27 @@ use std::collections::BTreeMap;
 /// GPUs and CPUs but not memory. It drops the record of a running job's location before it places
 /// the job again, and an end returns only the last record. At some point no node has enough memory,
 /// and jobs wait forever.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+///
+/// Each pass places an explicit list of requests from an empty cluster, after an event. A job gets
+/// the room that is there if only earlier jobs in the list and jobs outside the list occupy GPUs. A
+/// running job without room stops. A job that gets room on its current nodes stays there. A job
+/// that gets room elsewhere stops and starts there.
+#[derive(Clone, Copy, Debug)]
 pub struct Yarn {
-    memory: YarnMemory,
-    /// Rebuilt in each pass.
-    #[serde(skip)]
-    switches: Vec<Vec<Room>>,
+    blocked: Blocked,
 }
 
+/// Memory of the nodes, and locations of jobs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct YarnMemory {
+pub struct YarnState {
     /// Free memory on each node, without leaked memory.
     free: BTreeMap<NodeId, f64>,
     /// Location of each job.
     records: BTreeMap<JobId, Vec<Share>>,
+    /// Rebuilt in each pass.
+    #[serde(skip)]
+    switches: Vec<Vec<Room>>,
+    news: News,
 }
 
 /// Resources of a job on one node.
@@ -53,9 +64,9 @@ struct Room {
     cpus: f64,
 }
 
-impl Yarn {
+impl YarnState {
     fn find(&self, rooms: &[Room], needed: u32) -> Option<Vec<Share>> {
-        let free = |room: &Room| self.memory.free.get(&room.node).copied().unwrap_or(0.0);
+        let free = |room: &Room| self.free.get(&room.node).copied().unwrap_or(0.0);
         let a_node = rooms.iter().map(|r| r.all_gpus).max().unwrap_or(0);
         let part = |room: &Room, gpus: u32, cpus: f64, memory: f64| Share {
             node: room.node,
@@ -102,22 +113,13 @@ impl Yarn {
         }
         Some(found)
     }
-}
 
-impl Scheme for Yarn {
-    fn on_event(&mut self, event: &Event) {
-        if let Event::Ended { job, .. } = event {
-            for part in self.memory.records.remove(job).into_iter().flatten() {
-                *self.memory.free.entry(part.node).or_default() += part.memory;
-            }
-        }
-    }
-
+    /// Begins a pass, in which the listed jobs occupy nothing.
     fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]) {
         let view = draft.view();
         let free = gpus_of_pass(draft, listed);
         let mut taken: BTreeMap<NodeId, f64> = BTreeMap::new();
-        for (job, parts) in &self.memory.records {
+        for (job, parts) in &self.records {
             if listed.iter().all(|r| r.job != *job) {
                 for part in parts {
                     *taken.entry(part.node).or_default() += part.cpus;
@@ -130,7 +132,7 @@ impl Scheme for Yarn {
         for node in view.nodes() {
             let (id, spec) = (node.id(), node.spec());
             let all = or_enough(spec.memory_gib).min(f64::MAX);
-            self.memory.free.entry(id).or_insert(all);
+            self.free.entry(id).or_insert(all);
             let room = Room {
                 node: id,
                 all_gpus: node.gpu_count(),
@@ -147,9 +149,10 @@ impl Scheme for Yarn {
         }
     }
 
-    fn grant(&mut self, job: &JobRef<'_>, _: &Request) -> Option<Grant> {
+    /// Takes room for the next job of the pass and returns its GPUs on each node.
+    fn grant(&mut self, job: &JobRef<'_>) -> Option<Vec<(NodeId, u32)>> {
         if job.is_placed() {
-            self.memory.records.remove(&job.id());
+            self.records.remove(&job.id());
         }
         let needed = job.gpus().get();
         let (s, found) = self
@@ -162,11 +165,131 @@ impl Scheme for Yarn {
                 room.gpus = room.gpus.saturating_sub(part.gpus);
                 room.cpus -= part.cpus;
             }
-            *self.memory.free.entry(part.node).or_default() -= part.memory;
+            *self.free.entry(part.node).or_default() -= part.memory;
         }
         let nodes = found.iter().map(|p| (p.node, p.gpus)).collect();
-        self.memory.records.insert(job.id(), found);
-        Some(Grant::On(nodes))
+        self.records.insert(job.id(), found);
+        Some(nodes)
+    }
+}
+
+impl Yarn {
+    /// Creates the scheme. `blocked` sets what happens after a job without room.
+    pub fn when_blocked(blocked: Blocked) -> Self {
+        Yarn { blocked }
+    }
+}
+
+impl Policy for Yarn {
+    type Memory = YarnState;
+
+    fn initial(&self, _: u64) -> YarnState {
+        YarnState::default()
+    }
+
+    fn on_event(&self, memory: &mut YarnState, _: View<'_>, event: &Event) {
+        memory.news.hear(event);
+        if let Event::Ended { job, .. } = event {
+            for part in memory.records.remove(job).into_iter().flatten() {
+                *memory.free.entry(part.node).or_default() += part.memory;
+            }
+        }
+    }
+}
+
+impl PlacementPolicy for Yarn {
+    fn place(
+        &self,
+        memory: &mut YarnState,
+        requests: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<Validity, DraftError> {
+        if !memory.news.take() {
+            return Ok(Validity::UntilEvent);
+        }
+        let view = draft.view();
+        let list = &*requests.all(view);
+        memory.empty(draft, list);
+        let mut granted = Vec::new();
+        let mut blocked = false;
+        for request in list {
+            let Some(job) = view.job(request.job).filter(|j| draft.may_place(j.id())) else {
+                continue;
+            };
+            let nodes = if blocked { None } else { memory.grant(&job) };
+            blocked |= nodes.is_none() && self.blocked == Blocked::Stop;
+            match draft.current(request.job) {
+                Some(has) if nodes == Some(nodes_of(view, has)) => continue,
+                Some(_) => draft.release(request.job, Reason::NotChosen)?,
+                None => {}
+            }
+            granted.push((request.job, job.gpus(), nodes));
+        }
+        for (job, needed, nodes) in granted {
+            match nodes.and_then(|nodes| on_nodes(draft, &nodes)) {
+                Some(gpus) => draft.assign(job, Assignment::of(gpus))?,
+                None => {
+                    let free = GpuCount(draft.free_gpus());
+                    draft.explain(job, Reason::TooFewGpus { needed, free });
+                }
+            }
+        }
+        Ok(Validity::UntilEvent)
+    }
+}
+
+fn on_nodes(draft: &Draft<'_>, nodes: &[(NodeId, u32)]) -> Option<GpuList> {
+    let mut gpus = GpuList::new();
+    for (node, count) in nodes {
+        gpus.extend(draft.take_from(*node, *count)?);
+    }
+    Some(gpus)
+}
+
+/// Returns the GPUs per node, in the order of the assignment.
+fn nodes_of(view: View<'_>, a: &Assignment) -> Vec<(NodeId, u32)> {
+    let mut nodes: Vec<(NodeId, u32)> = Vec::new();
+    for node in a.gpus.iter().filter_map(|g| view.cluster().node_of(*g)) {
+        match nodes.iter_mut().find(|(n, _)| *n == node) {
+            Some((_, count)) => *count += 1,
+            None => nodes.push((node, 1)),
+        }
+    }
+    nodes
+}
+
+/// Returns the GPUs of each node that a pass may grant: free ones and GPUs of the listed jobs.
+fn gpus_of_pass(draft: &Draft<'_>, listed: &[Request]) -> BTreeMap<NodeId, u32> {
+    let view = draft.view();
+    let mut free: BTreeMap<NodeId, u32> = view
+        .nodes()
+        .filter(|n| n.is_usable())
+        .map(|n| (n.id(), draft.free_on(n.id())))
+        .collect();
+    for has in listed.iter().filter_map(|r| draft.current(r.job)) {
+        for (node, count) in nodes_of(view, has) {
+            if let Some(free) = free.get_mut(&node) {
+                *free += count;
+            }
+        }
+    }
+    free
+}
+
+/// The scheme `balance`. Quirk: the program never places a job, as the solver is commented out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nowhere;
+
+impl Stateless for Nowhere {}
+
+impl PlacementPolicy for Nowhere {
+    fn place(
+        &self,
+        (): &mut (),
+        _: &mut JobQueue,
+        _: &mut Draft<'_>,
+    ) -> Result<Validity, DraftError> {
+        Ok(Validity::UntilEvent)
     }
 }
 
@@ -184,14 +307,14 @@ mod tests {
         gpus.iter().enumerate().map(room).collect()
     }
 
-    fn nodes(yarn: &Yarn, rooms: &[Room], needed: u32) -> Option<Vec<(u32, u32)>> {
+    fn nodes(yarn: &YarnState, rooms: &[Room], needed: u32) -> Option<Vec<(u32, u32)>> {
         let found = yarn.find(rooms, needed)?;
         Some(found.iter().map(|s| (s.node.0, s.gpus)).collect())
     }
 
-    fn with_memory(free: f64) -> Yarn {
-        let mut yarn = Yarn::default();
-        yarn.memory.free = (0..4).map(|n| (NodeId(n), free)).collect();
+    fn with_memory(free: f64) -> YarnState {
+        let mut yarn = YarnState::default();
+        yarn.free = (0..4).map(|n| (NodeId(n), free)).collect();
         yarn
     }
 
