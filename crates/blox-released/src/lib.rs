@@ -29,6 +29,7 @@ pub mod figure;
 pub mod figures;
 mod node_sets;
 mod registry;
+mod rounds;
 pub mod verify;
 mod verify_error;
 

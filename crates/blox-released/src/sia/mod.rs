@@ -10,7 +10,7 @@
 //! - simulated world: [`FreeMoves`], epochs that end at [whole
 //!   seconds](blox_sim::execution::training::EpochEnds), and [no more
 //!   nodes](crate::sia::world::most_nodes) than were measured.
-//! - decision loop: [`AfterOne`].
+//! - decision loop: [`RoundsFrom`].
 //!
 //! **Verified.** Replays of recorded decisions give the same ends, restarts and GPU-seconds of
 //! every job under Sia with four solvers, Pollux and Gavel. The objectives of the recorded integer
@@ -38,11 +38,10 @@ pub mod world;
 pub use moves::FreeMoves;
 pub use recorded::{RecordedFits, add_points};
 
+use crate::rounds::RoundsFrom;
 use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
 use crate::sia::world::{MOST_NODES, lies};
-use blox_core::{
-    Adapts, Composition, DecisionTrigger, Name, Pipeline, Rounds, Seconds, Stateless, Time, View,
-};
+use blox_core::{Adapts, Composition, Name, Pipeline, Seconds, Stateless, Time, View};
 use blox_perf::goodput::{BatchLimits, KnownBatches, split};
 use blox_policies::scheduling::Sia;
 use blox_policies::scheduling::sia::{Applicant, Config, Scores};
@@ -51,41 +50,11 @@ use blox_sim::execution::Training;
 use blox_sim::execution::training::{Application, Applications};
 use std::sync::Arc;
 
-/// Decision trigger for rounds without a decision at time 0: the first decision follows the first
-/// round.
-#[derive(Clone, Copy, Debug)]
-pub struct AfterOne {
-    rounds: Rounds,
-    period: Seconds,
-}
-
-impl AfterOne {
-    /// Creates the trigger. Returns `None` unless `period` is above 0.
-    pub fn every(period: Seconds) -> Option<Self> {
-        let rounds = Rounds::every(period)?;
-        Some(AfterOne { rounds, period })
-    }
-}
-
-impl DecisionTrigger for AfterOne {
-    fn first_from(&self, t: Time, last: Option<Time>) -> Time {
-        let first = Time::ZERO + self.period;
-        self.rounds.first_from(t.max(first), last)
-    }
-
-    fn following(&self, t: Time) -> Option<Time> {
-        self.rounds.following(t)
-    }
-
-    fn period(&self) -> Option<Seconds> {
-        self.rounds.period()
-    }
-}
-
-/// Returns a composition with rounds of this length, if it is above 0.
+/// Returns a composition with rounds of this length, if it is above 0. The first decision follows
+/// the first round.
 fn in_rounds(name: &str, round: Seconds) -> Composition {
     let base = Composition::new(name);
-    match AfterOne::every(round) {
+    match RoundsFrom::new(Time::ZERO + round, round) {
         Some(rounds) => base.trigger(rounds),
         None => base,
     }
@@ -242,9 +211,7 @@ mod tests {
             job(100.0, "deepspeech2", 2),
         ];
         let cluster: ClusterSpec = "2x2:aws".parse().unwrap();
-        let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
-        let scheduler = Composition::new("as asked").trigger(rounds);
-        let scheduler = scheduler
+        let scheduler = in_rounds("as asked", Seconds::new(60.0))
             .scheduling(AsAsked)
             .placement(KeepNodes)
             .build()
@@ -350,9 +317,7 @@ mod tests {
         let placement = Turns(turns.iter().map(gpus).collect());
         let noted = Noted::default();
         let policy = Sia::new(noted.clone()).settling(noted.clone());
-        let rounds = AfterOne::every(Seconds::new(60.0)).unwrap();
-        let scheduler = Composition::new("turns").trigger(rounds);
-        let scheduler = scheduler
+        let scheduler = in_rounds("turns", Seconds::new(60.0))
             .scheduling(policy)
             .placement(placement)
             .build()

@@ -6,12 +6,13 @@
 //! [`crate::synergy::quirks`] lists the differences from the paper. Its `opt` (a mixed-integer
 //! program) is left out, as the released program fails when the first lease ends.
 
+mod completion;
 pub(crate) mod figures;
 pub mod quirks;
-mod rounds;
 pub(crate) mod verify;
 
-pub use rounds::{RoundsFrom, WholeIterations};
+pub use crate::rounds::RoundsFrom;
+pub use completion::WholeIterations;
 
 use crate::synergy::quirks::{Allocate, Demand, Order, ServerSize};
 use blox_core::{Assignment, Composition, JobId, JobRef, Pipeline, Seconds, Stateless, Time, View};
