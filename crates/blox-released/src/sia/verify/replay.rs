@@ -5,19 +5,18 @@ use super::input::{Input, Policy};
 use crate::compared::{Case, Compared, VerifyError};
 use crate::sia::in_rounds;
 use blox_core::{
-    Assignment, ClusterSpec, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobSpec,
-    NodeSpec, PlacementPolicy, Reason, Request, SchedulingPolicy, Seconds, Shape, Stateless, Time,
-    Validity, View,
+    ClusterSpec, GpuCount, JobId, JobQueue, JobSpec, NodeId, NodeSpec, Place, Request,
+    SchedulingPolicy, Seconds, Shape, Stateless, Time, Validity, View,
 };
+use blox_policies::placement::OnNodes;
 use blox_sim::Simulation;
 use blox_sim::overheads::CheckpointRestart;
 use blox_sim::results::Fingerprint;
 use blox_sim::workload::Jobs;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-/// GPUs of each job over time. An empty list means suspended.
-type Script = BTreeMap<JobId, Vec<(Time, Vec<GpuId>)>>;
+/// GPUs of each job on its nodes over time. An empty list means suspended.
+type Script = BTreeMap<JobId, Vec<(Time, Vec<(NodeId, u32)>)>>;
 
 /// A row of `allocs.csv`.
 struct Row {
@@ -40,10 +39,9 @@ pub(super) fn compare(
 ) -> Result<(), VerifyError> {
     let rows = read(case, input)?;
     let (cluster, script) = on_own_nodes(input, &rows);
-    let recorded = Recorded(Arc::new(script));
     let scheduler = in_rounds("recorded", Seconds::new(input.interval))
-        .scheduling(recorded.clone())
-        .placement(recorded)
+        .scheduling(Recorded(script))
+        .placement(OnNodes)
         .build()
         .expect(crate::ONCE);
     let jobs = input.jobs_for(input.policy);
@@ -200,49 +198,46 @@ fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
     let jobs = input.jobs_for(input.policy).len();
     let mut cluster = ClusterSpec::default();
     let mut firsts: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut next = 0;
     for (name, (gpus, nodes)) in &kinds {
-        firsts.insert(name, next);
+        firsts.insert(name, cluster.nodes.len() as u32);
         let node = NodeSpec::with_gpus(*gpus).of_type(*name);
         cluster.nodes.extend(vec![node; nodes * jobs]);
-        next += gpus * (nodes * jobs) as u32;
     }
     leave_room(&mut cluster, input.jobs_for(input.policy));
     let mut script = Script::new();
-    let mut last: BTreeMap<usize, Vec<GpuId>> = BTreeMap::new();
     for row in rows {
-        let mut gpus = Vec::new();
-        if let (Some(first), Some((size, nodes))) = (
-            firsts.get(row.gpu_type.as_str()),
-            kinds.get(row.gpu_type.as_str()),
-        ) {
-            let own = first + size * (nodes * row.job) as u32;
+        let mut parts: Vec<(NodeId, u32)> = Vec::new();
+        let name = row.gpu_type.as_str();
+        if let (Some(first), Some((_, nodes))) = (firsts.get(name), kinds.get(name)) {
+            let own = first + (nodes * row.job) as u32;
             if row.nodes.is_empty() {
-                for (i, part) in row.parts.iter().enumerate() {
-                    let node = own + size * i as u32;
-                    gpus.extend((node..node + part).map(GpuId));
+                parts.extend((own..).map(NodeId).zip(row.parts.iter().copied()));
+            }
+            for node in row.nodes.iter().map(|node| NodeId(own + node)) {
+                match parts.iter_mut().find(|(known, _)| *known == node) {
+                    Some((_, gpus)) => *gpus += 1,
+                    None => parts.push((node, 1)),
                 }
             }
-            for (i, node) in row.nodes.iter().enumerate() {
-                let before = row.nodes[..i].iter().filter(|n| *n == node).count();
-                gpus.push(GpuId(own + size * node + before as u32));
-            }
         }
-        if last.get(&row.job) != Some(&gpus) {
-            last.insert(row.job, gpus.clone());
-            let list = script.entry(JobId(row.job as u32)).or_default();
-            list.push((Time::new(row.at), gpus));
+        let list = script.entry(JobId(row.job as u32)).or_default();
+        if list.last().is_none_or(|(_, before)| *before != parts) {
+            list.push((Time::new(row.at), parts));
         }
     }
     (cluster, script)
 }
 
 /// Adds an unused node if a job requests more GPUs than any job ever had, as a request may not
-/// exceed the cluster.
+/// exceed the GPUs of a type.
 fn leave_room(cluster: &mut ClusterSpec, jobs: &[JobSpec]) {
     let asked = jobs.iter().map(|j| j.gpus.get()).max().unwrap_or(0);
-    let gpus: u32 = cluster.nodes.iter().map(|n| n.gpus).sum();
-    if let Some(node) = cluster.nodes.last().filter(|_| asked > gpus) {
+    let Some(node) = cluster.nodes.last() else {
+        return;
+    };
+    let alike = |n: &&NodeSpec| n.gpu_type == node.gpu_type;
+    let gpus: u32 = cluster.nodes.iter().filter(alike).map(|n| n.gpus).sum();
+    if asked > gpus {
         let room = NodeSpec {
             gpus: asked - gpus,
             ..node.clone()
@@ -251,17 +246,8 @@ fn leave_room(cluster: &mut ClusterSpec, jobs: &[JobSpec]) {
     }
 }
 
-/// Applies the assignments of a script.
-#[derive(Clone)]
-struct Recorded(Arc<Script>);
-
-impl Recorded {
-    fn now(&self, job: JobId, at: Time) -> Option<&[GpuId]> {
-        let list = self.0.get(&job)?;
-        let (_, gpus) = list.iter().rev().find(|(t, _)| *t <= at)?;
-        (!gpus.is_empty()).then_some(gpus)
-    }
-}
+/// Requests the GPUs of a script.
+struct Recorded(Script);
 
 impl Stateless for Recorded {}
 
@@ -269,61 +255,14 @@ impl SchedulingPolicy for Recorded {
     fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
         out.stop_unlisted();
         for job in view.active() {
-            if let Some(gpus) = self.now(job.id(), view.now()) {
-                let shape = Shape::gpus(GpuCount(gpus.len() as u32));
+            let list = self.0.get(&job.id()).into_iter().flatten();
+            let now = list.rev().find(|(at, _)| *at <= view.now());
+            if let Some((_, parts)) = now.filter(|(_, parts)| !parts.is_empty()) {
+                let mut shape = Shape::gpus(GpuCount(parts.iter().map(|(_, gpus)| gpus).sum()));
+                shape.place = Place::Nodes(parts.clone());
                 out.push(Request::with_shape(job.id(), shape));
             }
         }
         Validity::NextRound
-    }
-}
-
-impl PlacementPolicy for Recorded {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
-        let at = draft.view().now();
-        let mut moved = Vec::new();
-        for request in requests.all(draft.view()).iter() {
-            let Some(gpus) = self.now(request.job, at) else {
-                continue;
-            };
-            match draft
-                .current(request.job)
-                .map(|a| a.gpus.as_slice() == gpus)
-            {
-                Some(true) => continue,
-                Some(false) => draft.release(request.job, Reason::other("resized"))?,
-                None => {}
-            }
-            moved.push(request.job);
-        }
-        for job in moved {
-            if let Some(gpus) = self.now(job, at) {
-                draft.assign(job, Assignment::of(gpus.iter().copied()))?;
-            }
-        }
-        Ok(Validity::UntilEvent)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_is_as_much_as_anybody_asks_for() {
-        let nodes = |asked: u32| {
-            let mut cluster: ClusterSpec = "2x4:rtx".parse().unwrap();
-            let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1.0));
-            leave_room(&mut cluster, &[job(asked), job(1)]);
-            let gpus = cluster.nodes.iter().map(|n| n.gpus);
-            gpus.collect::<Vec<_>>()
-        };
-        assert_eq!(nodes(8), [4, 4]);
-        assert_eq!(nodes(16), [4, 4, 8]);
     }
 }
