@@ -240,8 +240,7 @@ impl<const ADMITS: bool> Program for Elastic<ADMITS> {
             let real_end = job.real_end.unwrap_or(job.end);
             let counts = if ADMITS { real_end } else { job.end };
             out.end(j, job.end, real_end, counts > job.deadline);
-            self.slots.placement.release(j, job);
-            self.slots.forget(j);
+            self.slots.forget(j, job);
         }
         for &j in self.slots.runnable.iter().chain(&event.start) {
             jobs[j as usize].old_end = jobs[j as usize].end;

@@ -86,8 +86,18 @@ impl Slots {
         self.running.push(j);
     }
 
+    /// Ends jobs at their planned ends.
+    pub fn end(&mut self, ending: &[u32], jobs: &mut [Job], out: &mut Step) {
+        for &j in ending {
+            let job = &mut jobs[j as usize];
+            out.end(j, job.end, job.end, job.end > job.deadline);
+            self.forget(j, job);
+        }
+    }
+
     /// Removes a job that has ended.
-    pub fn forget(&mut self, j: u32) {
+    pub fn forget(&mut self, j: u32, job: &mut Job) {
+        self.placement.release(j, job);
         self.running.retain(|r| *r != j);
         self.runnable.retain(|r| *r != j);
     }

@@ -98,11 +98,7 @@ impl Program for Themis {
         self.slots.release(&runnable, jobs);
         if let Some(event) = self.slots.events.take(now) {
             self.event_time = now;
-            for j in event.end {
-                let job = &jobs[j as usize];
-                out.end(j, job.end, job.end, job.end > job.deadline);
-                self.slots.forget(j);
-            }
+            self.slots.end(&event.end, jobs, out);
             for j in event.start {
                 let job = &mut jobs[j as usize];
                 job.num_gpu = job.gpus;

@@ -134,13 +134,9 @@ impl Program for Tiresias {
 
     fn step(&mut self, now: f64, jobs: &mut [Job], out: &mut Step) {
         if let Some((_, ending)) = self.end.take_if(|(t, _)| *t == now) {
-            for j in ending {
-                let job = &mut jobs[j as usize];
-                out.end(j, job.end, job.end, job.end > job.deadline);
-                self.slots.placement.release(j, job);
-                self.slots.forget(j);
-                self.queues[self.progress[j as usize].queue].retain(|r| *r != j);
-            }
+            self.slots.end(&ending, jobs, out);
+            let over = |j: &u32| ending.contains(j);
+            self.queues.iter_mut().for_each(|q| q.retain(|j| !over(j)));
         }
         let arrivals = self.slots.events.take(now).unwrap_or_default();
         for j in arrivals.start {
