@@ -61,38 +61,28 @@ impl Case {
         &self.dir
     }
 
-    /// Returns the path of an input file.
+    /// Returns the path of an input file or folder.
     ///
-    /// The file is in the folder itself, or in an `input/` or `inputs/` folder of it or of a folder
-    /// above.
+    /// It is in the folder itself, or in an `input/` or `inputs/` folder of it or of a folder above.
     ///
     /// # Errors
-    /// Fails if the file is in none of them.
+    /// Fails if it is in none of them.
     pub fn input(&self, name: &str) -> Result<PathBuf, VerifyError> {
-        self.find(name, |p| p.is_file())
+        self.input_in(name, &["input", "inputs"])
     }
 
-    /// Returns the path of an input folder, which is found as in [`Case::input`].
-    ///
-    /// # Errors
-    /// Fails if the folder is in none of the places.
-    pub fn input_folder(&self, name: &str) -> Result<PathBuf, VerifyError> {
-        self.find(name, |p| p.is_dir())
-    }
-
-    fn find(&self, name: &str, is_one: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, VerifyError> {
+    /// Returns the path of an input that is in the folder itself, in its `input/` folder, or in one
+    /// of these folders below a folder above.
+    pub(crate) fn input_in(&self, name: &str, folders: &[&str]) -> Result<PathBuf, VerifyError> {
         let own = [self.dir.join(name), self.dir.join("input").join(name)];
         let full = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
         // If a link leads to a case, folders above the case itself are searched as well.
         let real = self.dir.canonicalize().unwrap_or_else(|_| full.clone());
-        let above = full
-            .ancestors()
-            .chain(real.ancestors())
-            .flat_map(|a| [a.join("input").join(name), a.join("inputs").join(name)])
-            .collect::<Vec<_>>();
-        own.into_iter()
-            .chain(above)
-            .find(is_one)
+        let bases = full.ancestors().chain(real.ancestors());
+        let above = bases.flat_map(|base| folders.iter().map(|f| base.join(f).join(name)));
+        let mut places = own.into_iter().chain(above);
+        places
+            .find(|path| path.exists())
             .ok_or_else(|| self.missing(name))
     }
 

@@ -137,7 +137,7 @@ impl Run {
         };
         let path = case.input(trace)?;
         let jobs = files::read_trace(&path).map_err(failed)?;
-        let folder = case.input_folder(&format!("throughputs_{gpu_type}"))?;
+        let folder = case.input(&format!("throughputs_{gpu_type}"))?;
         let table = ScalingTable::read_dir(folder).map_err(failed)?;
         let mut numbered: Vec<(usize, JobSpec)> = jobs.into_iter().enumerate().collect();
         for (row, job) in &mut numbered {

@@ -29,8 +29,10 @@ pub(super) trait Released {
     /// Runs the program with a share policy.
     fn run(&self, case: &Case, shares: &mut dyn Shares) -> Result<Outcome, VerifyError>;
 
-    /// Compares the ends and times of every job.
-    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
+    /// Returns the allowed difference of the times of a job, in seconds.
+    fn nearness(&self) -> f64 {
+        0.0
+    }
 
     /// Compares the jobs and workers of every round.
     fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
@@ -97,7 +99,7 @@ fn outcome(
     without_rows(released, case, found, by, out)?;
     match by {
         By::Rows => {
-            released.jobs(case, found, out)?;
+            jobs(case, found, released.nearness(), out)?;
             released.rounds(case, found, out)?;
             let (ended, average) = completed(found, |_| true);
             out.figures(case, &[("jobs_completed", ended), ("avg_jct", average)])?;
@@ -157,23 +159,53 @@ fn without_rows(
     Ok(())
 }
 
-/// Compares the workers of each round by key.
-pub(super) fn rounds<K: Ord>(
-    mut expected: BTreeMap<K, String>,
-    ours: impl Iterator<Item = (K, String)>,
-    what: impl Fn(&K) -> String,
-    out: &mut Compared,
-) {
-    for (key, ours) in ours {
-        out.values += 1;
-        let theirs = expected.remove(&key);
-        if theirs.as_ref() != Some(&ours) {
-            let theirs = theirs.unwrap_or_else(|| "nothing".to_owned());
-            out.differ(&what(&key), "worker_ids", &theirs, &ours);
+/// Compares the ends and times of every job.
+fn jobs(case: &Case, found: &Outcome, near: f64, out: &mut Compared) -> Result<(), VerifyError> {
+    let e = &case.expected;
+    let [id, _, _] = e.columns(["job_id", "finish", "jct"])?;
+    let mut ran: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
+    for row in &found.rounds {
+        for job in row.who.jobs() {
+            ran.entry(job.0).or_insert((row.time, 0)).1 += 1;
         }
     }
-    for (key, on) in expected {
-        out.differ(&what(&key), "worker_ids", &on, "nothing");
+    for (r, row) in e.rows.iter().enumerate() {
+        let job = e.number(r, id)? as u32;
+        out.jobs += 1;
+        // A dropped job has no end in the original, whatever its row contains.
+        let end = found.ends.get(&job).filter(|e| !e.dropped);
+        let started = ran.get(&job);
+        for (column, found) in [
+            ("finish", end.map(|e| e.at)),
+            ("jct", end.map(|e| e.at - e.submit)),
+            ("first_scheduled", started.map(|s| s.0)),
+            ("rounds", started.map(|s| s.1 as f64)),
+        ] {
+            if let Ok(c) = e.column(column) {
+                let equal = |e: f64, f: f64| (f - e).abs() <= near;
+                out.number_by(&format!("job {job}"), column, &row[c], found, equal);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares the workers of each job in each round.
+pub(super) fn rounds(
+    mut expected: BTreeMap<String, String>,
+    ours: impl Iterator<Item = (String, String)>,
+    out: &mut Compared,
+) {
+    for (what, ours) in ours {
+        out.values += 1;
+        let theirs = expected.remove(&what);
+        if theirs.as_ref() != Some(&ours) {
+            let theirs = theirs.unwrap_or_else(|| "nothing".to_owned());
+            out.differ(&what, "worker_ids", &theirs, &ours);
+        }
+    }
+    for (what, on) in expected {
+        out.differ(&what, "worker_ids", &on, "nothing");
     }
 }
 

@@ -123,44 +123,17 @@ impl compared::Released for Run {
         self.settings.shuffles
     }
 
-    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
-        let e = &case.expected;
-        let id = e.column("job_id")?;
-        let mut ran: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
-        for row in &found.rounds {
-            for job in row.who.jobs() {
-                ran.entry(job.0).or_insert((row.time, 0)).1 += 1;
-            }
-        }
-        for (r, row) in e.rows.iter().enumerate() {
-            let job = e.number(r, id)? as u32;
-            let what = format!("job {job}");
-            out.jobs += 1;
-            let end = found.ends.get(&job).filter(|e| !e.dropped);
-            let started = ran.get(&job);
-            // A dropped job has no end in the original, whatever its row contains.
-            let columns = [
-                ("finish", end.map(|e| e.at)),
-                ("jct", end.map(|e| e.at - e.submit)),
-                ("first_scheduled", started.map(|s| s.0)),
-                ("rounds", started.map(|s| s.1 as f64)),
-            ];
-            out.numbers(&what, case, row, columns);
-        }
-        Ok(())
-    }
-
     fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
         let Some(table) = case.table("rounds.csv")? else {
             return Ok(());
         };
         let [time, job, kind, workers] =
             table.columns(["time", "job", "worker_type", "worker_ids"])?;
+        let what = |who: &str, at: Time| format!("job {who} at {at} s");
         let mut expected = BTreeMap::new();
         for (r, row) in table.rows.iter().enumerate() {
-            let at = Time::new(table.number(r, time)?);
-            let key = (at, row[job].clone());
-            expected.insert(key, format!("{} {}", row[kind], row[workers]));
+            let what = what(&row[job], Time::new(table.number(r, time)?));
+            expected.insert(what, format!("{} {}", row[kind], row[workers]));
         }
         let ours = found.rounds.iter().map(|row| {
             let who = match row.who.partner {
@@ -168,10 +141,9 @@ impl compared::Released for Run {
                 None => row.who.job.0.to_string(),
             };
             let on = format!("{} {}", row.kind, compared::listed(&row.workers));
-            ((Time::new(row.time), who), on)
+            (what(&who, Time::new(row.time)), on)
         });
-        let what = |(at, who): &(Time, String)| format!("job {who} at {at} s");
-        compared::rounds(expected, ours, what, out);
+        compared::rounds(expected, ours, out);
         Ok(())
     }
 }

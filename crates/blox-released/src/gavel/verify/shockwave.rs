@@ -186,23 +186,8 @@ impl compared::Released for Run {
         outcome.map_err(|e| case.failed(e))
     }
 
-    fn jobs(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
-        let e = &case.expected;
-        let [id, finish, jct] = e.columns(["job_id", "finish", "jct"])?;
-        for (r, row) in e.rows.iter().enumerate() {
-            let job = e.number(r, id)? as u32;
-            out.jobs += 1;
-            let end = found.ends.get(&job);
-            for (column, at, found) in [
-                ("finish", finish, end.map(|e| e.at)),
-                ("jct", jct, end.map(|e| e.at - e.submit)),
-            ] {
-                // The program stops when no job is left, even if more jobs will arrive.
-                let near = |expected: f64, found: f64| (found - expected).abs() <= NEAR;
-                out.number_by(&format!("job {job}"), column, &row[at], found, near);
-            }
-        }
-        Ok(())
+    fn nearness(&self) -> f64 {
+        NEAR
     }
 
     fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
@@ -210,17 +195,17 @@ impl compared::Released for Run {
             return Ok(());
         };
         let [round, job, workers] = table.columns(["round", "job", "worker_ids"])?;
+        let what = |job: u32, round: u64| format!("job {job} in round {round}");
         let mut expected = BTreeMap::new();
         for (r, row) in table.rows.iter().enumerate() {
-            let key = (table.number(r, round)? as u64, table.number(r, job)? as u32);
-            expected.insert(key, row[workers].clone());
+            let (round, job) = (table.number(r, round)? as u64, table.number(r, job)? as u32);
+            expected.insert(what(job, round), row[workers].clone());
         }
         let ours = found.rounds.iter().map(|row| {
-            let key = (row.round - 1, row.who.job.0);
-            (key, compared::listed(&row.workers))
+            let what = what(row.who.job.0, row.round - 1);
+            (what, compared::listed(&row.workers))
         });
-        let what = |(round, job): &(u64, u32)| format!("job {job} in round {round}");
-        compared::rounds(expected, ours, what, out);
+        compared::rounds(expected, ours, out);
         Ok(())
     }
 }

@@ -39,11 +39,7 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
 
 /// Returns the path of an input in the case's folder, or in a shared folder above it.
 fn shared(case: &Case, folder: &str, name: &str) -> Result<PathBuf, VerifyError> {
-    case.input(name).or_else(|missing| {
-        let full = std::path::absolute(case.dir()).unwrap_or_else(|_| case.dir().to_owned());
-        let mut places = full.ancestors().map(|a| a.join(folder).join(name));
-        places.find(|p| p.is_file()).ok_or(missing)
-    })
+    case.input_in(name, &["input", "inputs", folder])
 }
 
 /// Returns the command that made the case.

@@ -131,7 +131,7 @@ pub(super) fn of(
     let Ok(log) = decisions.0.lock() else {
         return Vec::new();
     };
-    let jobs = input.jobs_for(input.policy);
+    let jobs = &input.jobs;
     let round = input.interval;
     let first_seen = |submit: f64| ((submit / round).ceil() * round).max(round);
     let alive: Vec<(f64, f64)> = jobs

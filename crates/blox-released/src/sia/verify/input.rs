@@ -11,7 +11,6 @@ use blox_traces::applications::read_dir;
 use blox_traces::{Format, open_file};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// Scheduling policy of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +43,8 @@ pub(super) struct Input {
     pub canonical: bool,
     /// Length of a round in seconds.
     pub interval: f64,
-    adaptive: Vec<JobSpec>,
-    fixed: Vec<JobSpec>,
+    /// Jobs, with batches that they tune or with the batches that their users requested.
+    pub jobs: Vec<JobSpec>,
 }
 
 /// Maximum number of recorded fits.
@@ -113,7 +112,7 @@ impl Input {
         let known = policies.into_iter().find(|(known, _)| *known == name);
         let policy = known.map_or(Policy::Other, |(_, policy)| policy);
         let failed = |e: WorkloadError| VerifyError::bad(case.dir(), e.to_string());
-        let data = data(case)?;
+        let data = case.input_in("traces-sia", &["", "inputs", "input"])?;
         let mut applications = read_dir(&data).map_err(failed)?;
         let shipped = data.with_file_name("osdi-shipped");
         let known = [case.dir().to_owned(), shipped].map(|d| d.join("throughput_calls.csv"));
@@ -131,45 +130,31 @@ impl Input {
             fits.insert(observed, *params);
         }
         let mut read = open_file(case.input("workload.csv")?, Some(Format::Sia)).map_err(failed)?;
-        let jobs = collect(&mut read as &mut dyn Workload).map_err(failed)?;
+        let mut jobs = collect(&mut read as &mut dyn Workload).map_err(failed)?;
         if world == World::Pollux {
             applications = files::pollux_applications(applications);
         }
-        let described = |fixed: bool| {
-            let mut jobs = jobs.clone();
-            for job in &mut jobs {
-                if policy == Policy::Sia && !fixed {
-                    files::ask_as_tuned(job);
-                }
-                let training = job.extras().training.as_ref();
-                let adapts = training.map_or(Adapts::All, |t| t.adapts);
-                applications.describe(job, if fixed { Adapts::Nothing } else { adapts });
+        let fixed = matches!(policy, Policy::Gavel | Policy::Tiresias | Policy::Optimus);
+        for job in &mut jobs {
+            if policy == Policy::Sia {
+                files::ask_as_tuned(job);
             }
-            jobs
-        };
+            let training = job.extras().training.as_ref();
+            let adapts = training.map_or(Adapts::All, |t| t.adapts);
+            applications.describe(job, if fixed { Adapts::Nothing } else { adapts });
+        }
         let solver = case.summary.get("env").and_then(|e| e.get("SIA_SOLVER"));
-        let (adaptive, fixed) = (described(false), described(true));
         Ok(Input {
             cluster: cluster(case, world)?,
             canonical: solver.and_then(|s| s.as_str()) == Some("CANON"),
             fits_end: recorded.is_empty() || recorded.len() == RECORDED,
             fits,
-            adaptive,
-            fixed,
+            jobs,
             world,
             policy,
             applications,
             interval,
         })
-    }
-
-    /// Returns the jobs, with batches that they tune or with the batches that their users
-    /// requested.
-    pub fn jobs_for(&self, policy: Policy) -> &[JobSpec] {
-        match policy {
-            Policy::Gavel | Policy::Tiresias | Policy::Optimus => &self.fixed,
-            Policy::Sia | Policy::Pollux | Policy::Other => &self.adaptive,
-        }
     }
 
     pub fn training(&self) -> Training {
@@ -194,17 +179,6 @@ impl Input {
         let training = job.extras().training.as_ref();
         training.map_or(0.0, |t| t.restart.secs())
     }
-}
-
-/// Returns the folder of the tables: the one that `cluster.json` names, or `traces-sia` beside or
-/// above the case.
-fn data(case: &Case) -> Result<PathBuf, VerifyError> {
-    let full = std::path::absolute(case.dir()).unwrap_or_else(|_| case.dir().to_owned());
-    let mut above = full.ancestors().flat_map(|a| {
-        ["traces-sia", "inputs/traces-sia", "input/traces-sia"].map(|name| a.join(name))
-    });
-    let found = above.find(|p| p.is_dir());
-    found.ok_or_else(|| case.missing("traces-sia"))
 }
 
 /// Returns the recorded fits.

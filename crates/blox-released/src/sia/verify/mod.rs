@@ -9,7 +9,7 @@ use crate::compared::{Case, Compared, VerifyError};
 use crate::sia::world as files;
 use crate::sia::{self, pollux};
 use accounts::{Account, Decisions};
-use blox_core::{JobSpec, Pipeline, Seconds};
+use blox_core::{Pipeline, Seconds};
 use blox_sim::overheads::CheckpointRestart;
 use blox_sim::results::Fingerprint;
 use blox_sim::workload::Jobs;
@@ -82,9 +82,19 @@ fn closed_loop(
             return Ok(());
         }
     };
-    let jobs = input.jobs_for(input.policy);
-    let decisions = Decisions::default();
-    let report = run(case, input, scheduler, jobs, &decisions, every_round)?;
+    let base = Simulation::new(input.cluster.clone());
+    let base = match input.world {
+        World::Sia => sia::simulation(base, input.training()),
+        World::Pollux => base
+            .execution(input.training())
+            .overheads(CheckpointRestart::default()),
+    };
+    let (report, decisions) = run(
+        case,
+        input,
+        base.visiting_every_round(every_round),
+        scheduler,
+    )?;
     out.ran(&report);
     let accounts = accounts::of(input, &input.cluster, &decisions, &report);
     let mut closed = Compared::of(case, out.system);
@@ -98,7 +108,7 @@ fn closed_loop(
     }
     let moved = closed.differences.iter().filter(|d| d.column == "finish");
     let moved = moved.count();
-    let few = jobs.len() < FEW_JOBS;
+    let few = input.jobs.len() < FEW_JOBS;
     let (tolerance, why) = match (input.policy, input.canonical, input.fits_end) {
         (Policy::Sia, true, true) => (OWN_FITS, "not all fits of speeds were recorded"),
         (Policy::Sia, false, _) => (
@@ -123,34 +133,28 @@ fn closed_loop(
     }
     out.notes.push(format!(
         "closed loop: {moved} of {} ends differ where {why}; averages apart: {apart}",
-        jobs.len(),
+        input.jobs.len(),
     ));
     Ok(())
 }
 
+/// Runs a scheduler in a world. Returns the report and the log of its decisions.
 fn run(
     case: &Case,
     input: &Input,
+    world: Simulation,
     mut scheduler: Pipeline,
-    jobs: &[JobSpec],
-    decisions: &Decisions,
-    every_round: bool,
-) -> Result<Report, VerifyError> {
-    let base = Simulation::new(input.cluster.clone())
-        .visiting_every_round(every_round)
-        .collector(Fingerprint::default());
-    let base = match input.world {
-        World::Sia => sia::simulation(base, input.training()),
-        World::Pollux => base
-            .execution(input.training())
-            .overheads(CheckpointRestart::default()),
-    };
-    base.run_by(
-        &mut scheduler,
-        &mut Jobs::new(jobs.to_vec()),
-        Some(Box::new(decisions.clone())),
-    )
-    .map_err(|error| case.failed(error))
+) -> Result<(Report, Decisions), VerifyError> {
+    let decisions = Decisions::default();
+    let report = world
+        .collector(Fingerprint::default())
+        .run_by(
+            &mut scheduler,
+            &mut Jobs::new(input.jobs.clone()),
+            Some(Box::new(decisions.clone())),
+        )
+        .map_err(|error| case.failed(error))?;
+    Ok((report, decisions))
 }
 
 /// Compares averages over all jobs with the case's and returns the differences as text.

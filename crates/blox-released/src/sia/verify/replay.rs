@@ -11,8 +11,6 @@ use blox_core::{
 use blox_policies::placement::OnNodes;
 use blox_sim::Simulation;
 use blox_sim::overheads::CheckpointRestart;
-use blox_sim::results::Fingerprint;
-use blox_sim::workload::Jobs;
 use std::collections::BTreeMap;
 
 /// GPUs of each job on its nodes over time. An empty list means suspended.
@@ -44,19 +42,11 @@ pub(super) fn compare(
         .placement(OnNodes)
         .build()
         .expect(crate::ONCE);
-    let jobs = input.jobs_for(input.policy);
-    let decisions = Decisions::default();
-    let report = Simulation::new(cluster.clone())
+    let world = Simulation::new(cluster.clone())
         .execution(input.training())
         .overheads(CheckpointRestart::default())
-        .visiting_every_round(every_round)
-        .collector(Fingerprint::default())
-        .run_journaled(
-            scheduler,
-            &mut Jobs::new(jobs.to_vec()),
-            Some(Box::new(decisions.clone())),
-        )
-        .map_err(|error| case.failed(error))?;
+        .visiting_every_round(every_round);
+    let (report, decisions) = super::run(case, input, world, scheduler)?;
     out.ran(&report);
     let accounts = accounts::of(input, &cluster, &decisions, &report);
     let found = out.differences.len();
@@ -83,7 +73,7 @@ fn compare_batches(
     report: &blox_sim::Report,
     out: &mut Compared,
 ) {
-    let jobs = input.jobs_for(input.policy);
+    let jobs = &input.jobs;
     let (mut own_fits, mut own_fits_differ) = (0u64, 0u64);
     for (i, row) in rows.iter().enumerate() {
         let gpus: u32 = row.parts.iter().sum();
@@ -151,7 +141,7 @@ fn read(case: &Case, input: &Input) -> Result<Vec<Row>, VerifyError> {
     let [time, job, placement, batch, accumulation] =
         table.columns(["time", "job_id", "placement", "batch_size", "accum_steps"])?;
     let (gpu_type, nodes) = (table.column("cluster").ok(), table.column("nodes").ok());
-    let jobs = input.jobs_for(input.policy).iter().enumerate();
+    let jobs = input.jobs.iter().enumerate();
     let numbers: BTreeMap<&str, usize> = jobs
         .filter_map(|(i, j)| Some((j.name.as_ref()?.as_str(), i)))
         .collect();
@@ -195,7 +185,7 @@ fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
         let last = row.nodes.iter().map(|n| *n as usize + 1).max();
         kind.1 = kind.1.max(last.unwrap_or(row.parts.len()));
     }
-    let jobs = input.jobs_for(input.policy).len();
+    let jobs = input.jobs.len();
     let mut cluster = ClusterSpec::default();
     let mut firsts: BTreeMap<&str, u32> = BTreeMap::new();
     for (name, (gpus, nodes)) in &kinds {
@@ -203,7 +193,7 @@ fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
         let node = NodeSpec::with_gpus(*gpus).of_type(*name);
         cluster.nodes.extend(vec![node; nodes * jobs]);
     }
-    leave_room(&mut cluster, input.jobs_for(input.policy));
+    leave_room(&mut cluster, &input.jobs);
     let mut script = Script::new();
     for row in rows {
         let mut parts: Vec<(NodeId, u32)> = Vec::new();

@@ -158,12 +158,8 @@ impl Settings {
                 tiresias::fifo(Scheme::Count)
             }
             name => match dlas(name) {
-                Some(dlas) => {
-                    let mut policy = DlasQueues::new(DlasQueues::LIMITS, dlas.by_gpus);
-                    if let Some(knob) = dlas.knob {
-                        policy = policy.promoting(knob);
-                    }
-                    if dlas.ranked {
+                Some((mut policy, ranked)) => {
+                    if ranked {
                         policy = policy.ranked_by(samples()?);
                     }
                     let policy = Kept::of(policy, &memory, |p, m| {
@@ -211,27 +207,15 @@ impl Settings {
     }
 }
 
-/// A schedule of the `dlas` family.
-struct Dlas {
-    by_gpus: bool,
-    knob: Option<f64>,
-    ranked: bool,
-}
-
-fn dlas(name: &str) -> Option<Dlas> {
-    let of = |by_gpus, knob, ranked| {
-        Some(Dlas {
-            by_gpus,
-            knob,
-            ranked,
-        })
-    };
+/// Returns a schedule of the `dlas` family, and true if it ranks jobs by samples.
+fn dlas(name: &str) -> Option<(DlasQueues, bool)> {
+    let queues = |by_gpus| DlasQueues::new(DlasQueues::LIMITS, by_gpus);
     match name {
-        "dlas" => of(false, None, false),
+        "dlas" => Some((queues(false), false)),
         // Jobs never share a GPU, as every model fills the memory of one.
-        "dlas-gpu" | "dlas-gpu-pack" => of(true, None, false),
-        "dlas-gpu-gittins" => of(true, None, true),
-        "dlas-gpu-05" => of(true, Some(0.5), false),
+        "dlas-gpu" | "dlas-gpu-pack" => Some((queues(true), false)),
+        "dlas-gpu-gittins" => Some((queues(true), true)),
+        "dlas-gpu-05" => Some((queues(true).promoting(0.5), false)),
         _ => {
             // With a knob, the program does not recognize the name and ranks nothing.
             let gittins = name.strip_prefix("dlas-gpu-gittins-");
@@ -243,7 +227,7 @@ fn dlas(name: &str) -> Option<Dlas> {
                 ),
             };
             let knob = known.iter().find(|k| k.to_string() == knob)?;
-            of(true, Some(f64::from(*knob)), false)
+            Some((queues(true).promoting(f64::from(*knob)), false))
         }
     }
 }
