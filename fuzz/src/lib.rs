@@ -142,16 +142,15 @@ pub fn profiles(bytes: &[u8]) {
 }
 
 /// Readers whose only argument is a path.
-const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 14] = [
+const TABLES: [fn(&Path) -> Result<(), WorkloadError>; 13] = [
     |path| gavel::Oracle::read(path).map(drop),
     |path| helios::read_virtual_clusters(path).map(drop),
     |path| helios::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
     |path| lucid::read_estimates(path).map(drop),
     |path| lucid::read_scores(path).map(drop),
     |path| lucid::read_pairs(path).map(drop),
-    |path| lucid::read_chronus_trace(path).map(sensible),
+    |path| lucid::read_chronus_trace(path, 60.0).map(sensible),
     |path| elasticflow::read_trace(path).map(sensible),
-    |path| elasticflow::read_chronus_trace(path).map(sensible),
     |path| elasticflow::read_cluster(path).map(drop),
     |path| tiresias::read_cluster(path).map(|cluster| cluster.check().expect("it makes sense")),
     |path| tiresias::read_samples(path).map(drop),

@@ -201,9 +201,10 @@ fn equal_jobs(policy: &str) {
         for job in &mut jobs {
             assert!(restarting.describe(job, Adapts::Nothing));
         }
+        let round = Seconds::new(pollux::ROUND_S);
         let scheduler = match policy {
-            "tiresias" => pollux::tiresias(),
-            _ => pollux::optimus(files::pollux_applications(applications.clone())),
+            "tiresias" => pollux::tiresias(round),
+            _ => pollux::optimus(round, restarting.clone()),
         };
         let report = Simulation::new(cluster.clone())
             .execution(files::pollux_training(applications.clone()))

@@ -108,35 +108,6 @@ impl Row {
     }
 }
 
-/// Reads a trace that was converted for Chronus.
-///
-/// The columns are `submit_time`, `num_gpu`, `duration` and `expect_time_list`. The last one has
-/// the seconds from submission within which the job should end.
-///
-/// # Errors
-/// Fails if the file cannot be read, lacks a column, or has an invalid row.
-pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
-    let mut table = Table::open(&Source::at(path.as_ref())?)?;
-    let [submit, gpus, duration, expect] =
-        table.require(["submit_time", "num_gpu", "duration", "expect_time_list"])?;
-    let mut jobs = Vec::new();
-    while table.advance()? {
-        let seconds = "a number of seconds, at least 0";
-        let at = Time::new(table.number(submit, |x| x >= 0.0, seconds)?);
-        let lasts = table.number(duration, |x| x > 0.0, "a number of seconds above 0")?;
-        let within = table.number(expect, |_| true, "a number of seconds")?;
-        let job = JobSpec::new(at, GpuCount(table.count(gpus)?), Seconds::new(lasts));
-        jobs.push(job.with_extras(Extras {
-            deadlines: vec![Deadline {
-                at: at + Seconds::new(within),
-                value: 1.0,
-            }],
-            ..Extras::default()
-        }));
-    }
-    Ok(jobs)
-}
-
 /// Reads a cluster specification. Returns the number of switches, nodes per switch, and GPUs per
 /// node.
 ///

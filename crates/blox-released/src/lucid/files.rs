@@ -185,12 +185,15 @@ pub fn read_node_sequence(
 
 /// Reads a trace of Chronus.
 ///
-/// Its minutes are converted to seconds. The columns `expect_time_list` and `expect_value_list`
+/// Its unit of time is a number of seconds: 60 in the artifact, 1 in ElasticFlow. The columns `expect_time_list` and `expect_value_list`
 /// become deadlines. Rows without GPUs are left out.
 ///
 /// # Errors
 /// Fails if the file cannot be read, lacks a column, or has an invalid row.
-pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> {
+pub fn read_chronus_trace(
+    path: impl AsRef<Path>,
+    unit_s: f64,
+) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [job_id, gpus, submit, duration] =
         table.require(["job_id", "num_gpu", "submit_time", "duration"])?;
@@ -202,9 +205,9 @@ pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, Worklo
         if count == 0 {
             continue;
         }
-        let minutes = "a number of minutes, at least 0";
-        let at = table.number(submit, |x| x >= 0.0, minutes)? * 60.0;
-        let lasts = table.number(duration, |x| x >= 0.0, minutes)? * 60.0;
+        let time = "a number of at least 0";
+        let at = table.number(submit, |x| x >= 0.0, time)? * unit_s;
+        let lasts = table.number(duration, |x| x >= 0.0, time)? * unit_s;
         let list = |column| {
             let parts = table
                 .text(column)
@@ -224,7 +227,7 @@ pub fn read_chronus_trace(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, Worklo
             .iter()
             .zip(values_list)
             .map(|(within, value)| Deadline {
-                at: Time::new(at + within * 60.0),
+                at: Time::new(at + within * unit_s),
                 value,
             });
         let lazy = table.number(lazy, |x| x == 0.0 || x == 1.0, "0 or 1")? == 1.0;
@@ -274,7 +277,7 @@ mod tests {
     fn chronus_counts_minutes() {
         let trace = "job_id,user,num_gpu,submit_time,iterations,model_name,duration,interval,expect_time_list,expect_value_list,best_effort,job_type\n\
             4,u,2,7,1,m,40,5,105-200,10-8,0,soft\n5,u,0,8,1,m,40,5,105,10,0,strict\n";
-        let jobs = read_chronus_trace(file(trace).path()).unwrap();
+        let jobs = read_chronus_trace(file(trace).path(), 60.0).unwrap();
         assert_eq!(jobs.len(), 1);
         assert_eq!(
             (jobs[0].submit.secs(), jobs[0].duration().secs()),
@@ -288,7 +291,7 @@ mod tests {
             .collect();
         assert_eq!(due, [6720.0, 12420.0]);
         let wrong = trace.replace("105-200", "105-x");
-        let e = read_chronus_trace(file(&wrong).path())
+        let e = read_chronus_trace(file(&wrong).path(), 60.0)
             .unwrap_err()
             .to_string();
         assert!(

@@ -60,13 +60,9 @@ fn in_rounds(name: &str, round: Seconds) -> Composition {
     }
 }
 
-/// Sia as released, in rounds of 60 s. It knows the true step times of rigid jobs.
-pub fn sia(applications: Applications) -> Pipeline {
-    sia_every(Seconds::new(60.0), applications)
-}
-
-/// Returns [`sia`] with another round length, above 0.
-pub fn sia_every(round: Seconds, applications: Applications) -> Pipeline {
+/// Sia as released, in rounds of 60 s or of another length above 0. It knows the true step times of
+/// rigid jobs.
+pub fn sia(round: Seconds, applications: Applications) -> Pipeline {
     let scores = TrueRates {
         others: ReleasedScores,
         applications: Arc::new(applications),

@@ -30,26 +30,16 @@ fn over(name: &str, round: Seconds, policy: impl SchedulingPolicy + 'static) -> 
 }
 
 /// Length of the rounds of the published runs, in seconds.
-const ROUND_S: f64 = 60.0;
+pub const ROUND_S: f64 = 60.0;
 
-/// Tiresias as in Pollux' simulator, in rounds of 60 s.
-pub fn tiresias() -> Pipeline {
-    tiresias_every(Seconds::new(ROUND_S))
-}
-
-/// Returns [`tiresias`] with another round length, above 0.
-pub fn tiresias_every(round: Seconds) -> Pipeline {
+/// Tiresias as in Pollux' simulator, in rounds of a length above 0.
+pub fn tiresias(round: Seconds) -> Pipeline {
     over("tiresias", round, TwoQueues)
 }
 
-/// Optimus as in Pollux' simulator, in rounds of 60 s. It knows the true step times and learning
-/// curves.
-pub fn optimus(applications: Applications) -> Pipeline {
-    optimus_every(Seconds::new(ROUND_S), applications)
-}
-
-/// Returns [`optimus`] with another round length, above 0.
-pub fn optimus_every(round: Seconds, applications: Applications) -> Pipeline {
+/// Optimus as in Pollux' simulator, in rounds of a length above 0. It knows the true step times and
+/// learning curves.
+pub fn optimus(round: Seconds, applications: Applications) -> Pipeline {
     let applications = Arc::new(applications);
     over("optimus", round, MarginalGain { applications })
 }

@@ -2,7 +2,9 @@
 
 use super::whole;
 use crate::compared::{Case, Compared, VerifyError};
-use crate::elasticflow::{self, files};
+use crate::elasticflow;
+use crate::lucid::files::read_chronus_trace;
+use blox_core::ServiceClass;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -27,16 +29,18 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
         .get("trace")
         .map_or("chronus_trace.csv", String::as_str);
     let trace = trace.rsplit('/').next().unwrap_or_default();
-    let jobs = files::read_chronus_trace(case.input(trace)?).map_err(|e| case.failed(e))?;
-    let mut numbered: Vec<_> = jobs.into_iter().enumerate().collect();
-    numbered.sort_by_key(|(_, job)| job.submit);
-    let (rows_of, jobs): (Vec<usize>, Vec<_>) = numbered.into_iter().unzip();
+    let jobs = read_chronus_trace(case.input(trace)?, 1.0);
+    let mut jobs = jobs.map_err(|e| case.failed(e))?;
+    for extras in jobs.iter_mut().filter_map(|job| job.extras.as_mut()) {
+        // The released conversion gives every job a deadline.
+        extras.class = ServiceClass::Guaranteed;
+    }
     let outcome = elasticflow::chronus(shape, times, &jobs, &AtomicBool::new(false));
     let rows = outcome.unwrap_or_default().rows;
-    let row_of = |r: &elasticflow::ChronusRecord| rows_of[r.job as usize].to_string();
-    let by_row: BTreeMap<String, _> = rows.iter().map(|r| (row_of(r), r)).collect();
+    let name_of = |r: &elasticflow::ChronusRecord| jobs[r.job as usize].name.as_deref();
+    let by_name: BTreeMap<&str, _> = rows.iter().filter_map(|r| Some((name_of(r)?, r))).collect();
     out.notes.push("compared job by job, exactly: waiting and executed time, progress, end, preemptions, resumptions, expected time, final priority; the deadline ratio; where a job runs changes none of them".to_owned());
-    let find = |id: &str| by_row.get(id);
+    let find = |id: &str| by_name.get(id);
     out.rows(case, "job_id", find, |out, what, expected, row| {
         let columns = row.columns().map(|(column, found)| (column, Some(found)));
         out.numbers(what, case, expected, columns);

@@ -1,7 +1,7 @@
 use crate::figure::{Claim, DataFile, Figure, Findings, Plan, ReproduceError, Row, Run, file};
 use crate::sia::pollux as released;
 use crate::sia::world::{pollux_applications, pollux_training};
-use blox_core::{Adapts, ClusterSpec, Pipeline};
+use blox_core::{Adapts, ClusterSpec, Pipeline, Seconds};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers;
 use blox_sim::execution::training::Applications;
@@ -40,10 +40,11 @@ const NAMES: [(&str, [f64; 8]); 3] = [
 ];
 
 fn scheduler(name: &str, applications: &Applications) -> Pipeline {
+    let round = Seconds::new(released::ROUND_S);
     match name {
         "Pollux" => schedulers::pollux(),
-        "Optimus" => released::optimus(pollux_applications(applications.clone())),
-        _ => released::tiresias(),
+        "Optimus" => released::optimus(round, pollux_applications(applications.clone())),
+        _ => released::tiresias(round),
     }
 }
 

@@ -69,11 +69,11 @@ fn closed_loop(
 ) -> Result<(), VerifyError> {
     let round = Seconds::new(input.interval);
     let scheduler = match (input.policy, input.world) {
-        (Policy::Sia, World::Sia) => sia::sia_every(round, input.applications.clone()),
-        (Policy::Tiresias, World::Pollux) => pollux::tiresias_every(round),
+        (Policy::Sia, World::Sia) => sia::sia(round, input.applications.clone()),
+        (Policy::Tiresias, World::Pollux) => pollux::tiresias(round),
         (Policy::Optimus, World::Pollux) => {
             let applications = files::pollux_applications(input.applications.clone());
-            pollux::optimus_every(round, applications)
+            pollux::optimus(round, applications)
         }
         (policy, _) => {
             out.notes.push(format!(
