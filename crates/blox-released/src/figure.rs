@@ -62,15 +62,13 @@ pub struct Figure {
     pub title: &'static str,
     /// Data files that the figure needs and that are not part of the toolkit.
     pub data: &'static [DataFile],
+    /// Data files that the figure reads if a folder is given.
+    optional: &'static [DataFile],
     plan: Planner,
-    also: Option<Finder>,
 }
 
 /// Plans a figure. The path is the folder with all of its data.
 pub type Planner = fn(&Figure, Option<&Path>) -> Result<Plan, ReproduceError>;
-
-/// Finds the files of a folder that a figure reads although it does not need them.
-pub type Finder = fn(&Figure, &Path) -> Result<Vec<PathBuf>, ReproduceError>;
 
 impl Figure {
     /// Describes a figure.
@@ -84,15 +82,15 @@ impl Figure {
             name,
             title,
             data,
+            optional: &[],
             plan,
-            also: None,
         }
     }
 
-    /// Sets the function that finds files which the figure reads if a folder is given.
+    /// Adds data files that the figure reads if a folder is given, and does not need.
     #[must_use]
-    pub const fn reading(mut self, also: Finder) -> Self {
-        self.also = Some(also);
+    pub const fn reading(mut self, optional: &'static [DataFile]) -> Self {
+        self.optional = optional;
         self
     }
 
@@ -113,12 +111,10 @@ impl Figure {
     /// # Errors
     /// Fails if a file is missing or a folder cannot be read.
     pub fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
-        if let Some(also) = self.also {
-            return data.map_or(Ok(Vec::new()), |folder| also(self, folder));
-        }
+        let optional = data.map_or(&[][..], |_| self.optional);
         let mut all = Vec::new();
-        for needed in self.data {
-            files_in(needed.found(self.name, data)?, &mut all)?;
+        for file in self.data.iter().chain(optional) {
+            files_in(file.found(self.name, data)?, &mut all)?;
         }
         Ok(all)
     }
@@ -210,18 +206,36 @@ pub struct DataFile {
     pub path: &'static str,
     /// Source and licence of the file.
     pub from: &'static str,
+    folders: &'static [&'static str],
 }
 
 impl DataFile {
     /// Describes a file.
     pub const fn new(path: &'static str, from: &'static str) -> Self {
-        DataFile { path, from }
+        DataFile {
+            path,
+            from,
+            folders: &[],
+        }
+    }
+
+    /// Adds folders in which the file may be, below the data folder or below its parent.
+    #[must_use]
+    pub const fn in_folders(mut self, folders: &'static [&'static str]) -> Self {
+        self.folders = folders;
+        self
     }
 
     /// Returns the path of the file, which may be compressed by gzip.
     fn found(&self, figure: &'static str, data: Option<&Path>) -> Result<PathBuf, ReproduceError> {
         let names = [self.path.to_owned(), format!("{}.gz", self.path)];
-        let mut places = names.iter().filter_map(|name| Some(data?.join(name)));
+        let parent = data.and_then(Path::parent);
+        let bases = data
+            .into_iter()
+            .chain(parent.filter(|_| !self.folders.is_empty()));
+        let folders = || [""].iter().chain(self.folders);
+        let places = bases.flat_map(|base| folders().map(move |below| base.join(below)));
+        let mut places = places.flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
         let found = places.find(|path| path.exists());
         found.ok_or_else(|| ReproduceError::Missing {
             figure,
@@ -451,7 +465,8 @@ pub(crate) fn file(
     data: Option<&Path>,
     name: &str,
 ) -> Result<PathBuf, ReproduceError> {
-    let needed = figure.data.iter().find(|needed| needed.path == name);
+    let mut all = figure.data.iter().chain(figure.optional);
+    let needed = all.find(|needed| needed.path == name);
     needed
         .unwrap_or(&DataFile::new("a file", "its publication"))
         .found(figure.name, data)

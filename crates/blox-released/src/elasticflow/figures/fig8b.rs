@@ -23,7 +23,7 @@ const DATA: [DataFile; 12] = [
 ];
 
 const fn itp(path: &'static str) -> DataFile {
-    DataFile { path, from: ITP }
+    DataFile::new(path, ITP)
 }
 
 /// Number of switches and of nodes behind each switch, by trace. Nodes have 8 GPUs.

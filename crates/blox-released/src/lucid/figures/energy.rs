@@ -1,12 +1,14 @@
 //! Helios' energy service on Philly's nodes.
 
-use crate::figure::{Claim, Figure, Findings, Picture, Plan, ReproduceError, Row, Whole};
+use crate::figure::{
+    Claim, DataFile, Figure, Findings, Picture, Plan, ReproduceError, Row, Whole, file,
+};
 use crate::lucid::files;
 use blox_learn::{Boosted, BoostedParams, Column, Frame, metrics, series};
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::cluster::{PowerPlan, PowerRule};
 use blox_sim::Watch;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// Helios' energy service over two weeks of December 2017 in Philly, with a check every 10 minutes.
@@ -14,12 +16,12 @@ pub(crate) const HELIOS: Figure = Figure::new(
     "helios-ces",
     "Helios (SC 2021), section 4.3: nodes switched off by forecast",
     &[],
-    |_, data| {
-        let data = data.map(Path::to_owned);
-        Ok(Plan::whole(move |watch| findings(data.as_deref(), watch)))
+    |figure, data| {
+        let nodes = data.map(|_| file(figure, data, NODES)).transpose()?;
+        Ok(Plan::whole(move |watch| findings(nodes, watch)))
     },
 )
-.reading(|_, folder| Ok(vec![find(folder)?]));
+.reading(&[DataFile::new(NODES, FROM).in_folders(&["input"])]);
 
 const NODES: &str = "philly_node_sequence.csv";
 const FROM: &str = "https://github.com/S-Lab-System-Group/HeliosArtifact (MIT)";
@@ -31,25 +33,14 @@ const LEARN: f64 = 1_506_988_800.0;
 const JUDGE: f64 = 1_512_086_400.0;
 const LOOKS: usize = 2016;
 
-/// Returns the path of the nodes' file.
-fn find(folder: &Path) -> Result<PathBuf, ReproduceError> {
-    let places = [folder.join(NODES), folder.join("input").join(NODES)];
-    let found = places.into_iter().find(|place| place.is_file());
-    found.ok_or(ReproduceError::Missing {
-        figure: HELIOS.name,
-        path: NODES,
-        folder: Some(folder.to_owned()),
-        from: FROM,
-    })
-}
-
-fn findings(data: Option<&Path>, watch: &Watch) -> Whole {
+fn findings(nodes: Option<PathBuf>, watch: &Watch) -> Whole {
     let stopped = || watch.stop.load(Ordering::Relaxed);
     let learnt = ((JUDGE - LEARN) / 600.0) as usize;
     let all = learnt + LOOKS;
-    let (nodes, real): (Vec<(i64, i64)>, bool) = match data {
-        Some(folder) => (files::read_node_sequence(find(folder)?, LEARN, all)?, true),
-        None => ((0..all).map(stand_in).collect(), false),
+    let real = nodes.is_some();
+    let nodes: Vec<(i64, i64)> = match nodes {
+        Some(path) => files::read_node_sequence(path, LEARN, all)?,
+        None => (0..all).map(stand_in).collect(),
     };
     let times: Vec<f64> = (0..all).map(|i| LEARN + 600.0 * i as f64).collect();
     let active: Vec<f64> = nodes.iter().map(|n| n.0 as f64).collect();

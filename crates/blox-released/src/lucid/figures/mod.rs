@@ -8,7 +8,7 @@ use crate::figure::{Claim, Figure, Findings, Plan, Planner, ReproduceError, Row}
 use crate::lucid::{Lookup, Placer, Policy, Quirks, Run, run};
 use blox_plot::{Axis, BarChart, Chart, Series};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use world::{FILES, World};
 
@@ -40,12 +40,7 @@ pub(crate) const QUIRKS: Figure = of_simulations(
 
 /// Returns a figure that reads the published files if a folder is given.
 const fn of_simulations(name: &'static str, title: &'static str, plan: Planner) -> Figure {
-    Figure::new(name, title, &[], plan).reading(inputs)
-}
-
-fn inputs(figure: &Figure, folder: &Path) -> Result<Vec<PathBuf>, ReproduceError> {
-    let found = FILES.map(|name| world::find(figure.name, folder, name));
-    found.into_iter().collect()
+    Figure::new(name, title, &[], plan).reading(&FILES)
 }
 
 /// Settings of the simulations, with their names.
@@ -58,9 +53,9 @@ fn plan(
     cases: Cases,
     findings: fn(&All, &World) -> Findings,
 ) -> Result<Plan, ReproduceError> {
-    let (name, data) = (figure.name, data.map(Path::to_owned));
+    let (figure, data) = (*figure, data.map(Path::to_owned));
     Ok(Plan::whole(move |watch| {
-        let world = World::open(name, data.as_deref())?;
+        let world = World::open(&figure, data.as_deref())?;
         let mut all = Vec::new();
         for (name, policy, quirks) in cases {
             if watch.stop.load(Ordering::Relaxed) {

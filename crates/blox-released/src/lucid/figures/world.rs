@@ -1,6 +1,6 @@
 //! Inputs of Lucid's simulations: published files, or a generated stand-in.
 
-use super::ReproduceError;
+use crate::figure::{DataFile, Figure, ReproduceError, file};
 use crate::lucid::files;
 use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE, set_attribute};
 use crate::lucid::{Experiment, Forecast, Input, Policy};
@@ -9,7 +9,7 @@ use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_perf::PairTable;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A workload with all estimates.
@@ -23,8 +23,7 @@ pub(crate) struct World {
 }
 
 /// Folders of the files in Lucid's repository, relative to the base folder.
-const FOLDERS: [&str; 12] = [
-    "",
+const FOLDERS: [&str; 11] = [
     "input",
     "data/Venus",
     "data",
@@ -41,46 +40,28 @@ const FROM: &str = "https://github.com/S-Lab-System-Group/Lucid, folder simulati
                     and the Helios log that it names";
 
 /// The published files.
-pub(crate) const FILES: [&str; 7] = [
-    "vc_config.csv",
-    "cluster_full_log.csv",
-    "single_data.csv",
-    "colocate_info.csv",
-    "Venus_throughput_pred.csv",
-    "Venus_Sept_ebm_weekly_updated.csv",
-    "Venus_Sept_lgb.csv",
+pub(crate) const FILES: [DataFile; 7] = [
+    published("vc_config.csv"),
+    published("cluster_full_log.csv"),
+    published("single_data.csv"),
+    published("colocate_info.csv"),
+    published("Venus_throughput_pred.csv"),
+    published("Venus_Sept_ebm_weekly_updated.csv"),
+    published("Venus_Sept_lgb.csv"),
 ];
 
-/// Returns the path of a published file in this folder or in its parent.
-pub(crate) fn find(
-    figure: &'static str,
-    folder: &Path,
-    name: &'static str,
-) -> Result<PathBuf, ReproduceError> {
-    let bases = [Some(folder), folder.parent()].into_iter().flatten();
-    let mut places = bases.flat_map(|base| FOLDERS.map(|below| base.join(below).join(name)));
-    places
-        .find(|place| place.is_file())
-        .ok_or(ReproduceError::Missing {
-            figure,
-            path: name,
-            folder: Some(folder.to_owned()),
-            from: FROM,
-        })
+const fn published(name: &'static str) -> DataFile {
+    DataFile::new(name, FROM).in_folders(&FOLDERS)
 }
 
 impl World {
     /// Reads the published files from a folder. Without a folder, generates the stand-in.
-    pub fn open(figure: &'static str, data: Option<&Path>) -> Result<Self, ReproduceError> {
-        match data {
-            Some(folder) => Self::read(figure, folder),
-            None => Ok(Self::stand_in()),
+    pub fn open(figure: &Figure, data: Option<&Path>) -> Result<Self, ReproduceError> {
+        if data.is_none() {
+            return Ok(Self::stand_in());
         }
-    }
-
-    fn read(figure: &'static str, folder: &Path) -> Result<Self, ReproduceError> {
-        let [clusters, log, scores, pairs, forecast, lucid, qssf] = FILES;
-        let find = |name| find(figure, folder, name);
+        let [clusters, log, scores, pairs, forecast, lucid, qssf] = FILES.map(|file| file.path);
+        let find = |name| file(figure, data, name);
         let experiment = Experiment::VENUS;
         let clusters = blox_traces::formats::lucid::read_virtual_clusters(find(clusters)?)?;
         let log = find(log)?;
