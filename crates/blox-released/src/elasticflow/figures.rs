@@ -7,7 +7,7 @@ pub(crate) mod fig8b;
 pub(crate) mod fig9;
 
 use crate::elasticflow::{self as released, Algorithm, Bound, Shape, Times};
-use crate::figure::{DataFile, Figure, ReproduceError, Row, Run, file};
+use crate::figure::{DataFile, Figure, Findings, ReproduceError, Row, Run, file};
 use blox_core::core::Counters;
 use blox_core::{JobId, JobSpec, Outcome, Seconds, ServiceClass, Time};
 use blox_sim::results::{Deadlines, JobResult, Summary};
@@ -75,21 +75,6 @@ impl Program {
     /// Returns the source of the results of the released program.
     fn source(self) -> &'static str {
         self.algorithm.map_or(GREEDY, |_| RELEASED)
-    }
-
-    /// Returns the row of the fraction of deadlines met, with the published fraction and the number
-    /// of jobs that the released program counts.
-    fn row(
-        self,
-        what: String,
-        report: &Report,
-        (published, paper): (impl Into<Option<f64>>, &'static str),
-        counted: Option<u64>,
-    ) -> Row {
-        let all = report.jobs.len().max(1) as f64;
-        Row::new(what, ratio(report), 4)
-            .published(published, paper)
-            .artifact(counted.map(|n| n as f64 / all), self.source())
     }
 }
 
@@ -295,9 +280,28 @@ fn a100(figure: &Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, Repro
     Ok(Arc::new(table))
 }
 
-/// Returns true if the program met as many deadlines as the released program, where it was run.
-fn agrees(report: &Report, counted: Option<u64>) -> bool {
-    counted.is_none_or(|counted| met(report) == counted)
+/// Adds the rows of the fractions of deadlines met by programs, with the published fractions and the
+/// numbers of jobs that the released programs count.
+///
+/// Returns the fractions, and true if every number is that of the released program, where it was
+/// run.
+fn compare(
+    findings: &mut Findings,
+    programs: impl Iterator<Item = (Program, Option<f64>, Option<u64>)>,
+    reports: &[Report],
+    paper: &'static str,
+    what: impl Fn(&str) -> String,
+) -> (Vec<(&'static str, f64)>, bool) {
+    let (mut fractions, mut same) = (Vec::new(), true);
+    for ((program, published, counted), report) in programs.zip(reports) {
+        let all = report.jobs.len().max(1) as f64;
+        let row = Row::new(what(program.name), ratio(report), 4).published(published, paper);
+        let counts = counted.map(|n| n as f64 / all);
+        findings.rows.push(row.artifact(counts, program.source()));
+        same &= counted.is_none_or(|counted| met(report) == counted);
+        fractions.push((program.name, ratio(report)));
+    }
+    (fractions, same)
 }
 
 /// Returns true if a name has a larger value than all others.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::elasticflow::files::Recipe;
-use crate::figure::{Claim, Findings, Plan, Row};
+use crate::figure::{Claim, Plan};
 use blox_plot::{Axis, Chart, Series};
 use std::sync::{Mutex, PoisonError};
 

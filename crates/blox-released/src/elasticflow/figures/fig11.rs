@@ -1,6 +1,6 @@
 use super::*;
 use crate::elasticflow::files::Recipe;
-use crate::figure::{Claim, Findings, Picture, Plan, Row};
+use crate::figure::{Claim, Picture, Plan};
 use blox_plot::{Axis, Chart, Series};
 
 const PAPER_MET: &str =

@@ -1,6 +1,6 @@
 use super::*;
 use crate::elasticflow::files::read_trace;
-use crate::figure::{Claim, Findings, Plan, Row};
+use crate::figure::{Claim, Plan};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers as own;
@@ -83,16 +83,13 @@ fn findings(reports: &[Report]) -> Findings {
         "`own`: this toolkit's schedulers, by their papers' rules, on the same jobs without overheads",
     ]);
     let (released, own) = reports.split_at(reports.len().min(PROGRAMS.len()));
-    let mut same = released.len() == PROGRAMS.len();
-    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-    for ((program, paper, counted), report) in PROGRAMS.iter().zip(released) {
-        let what = format!("deadlines met, {}", program.name);
-        let row = program.row(what, report, (*paper, PAPER), *counted);
-        findings.rows.push(row);
-        theirs.extend(paper.map(|paper| (program.name, paper)));
-        ours.push((program.name, ratio(report)));
-        same &= agrees(report, *counted);
-    }
+    let programs = PROGRAMS.into_iter();
+    let (ours, same) = compare(&mut findings, programs, released, PAPER, |name| {
+        format!("deadlines met, {name}")
+    });
+    let same = same && released.len() == PROGRAMS.len();
+    let published = |(program, paper, _): (Program, Option<f64>, _)| Some((program.name, paper?));
+    let theirs = PROGRAMS.into_iter().filter_map(published);
     let mut kept = !own.is_empty();
     let mut by_paper = Vec::new();
     for ((name, _), report) in OWN.iter().zip(own) {

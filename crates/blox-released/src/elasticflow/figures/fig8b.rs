@@ -1,6 +1,6 @@
 use super::*;
 use crate::elasticflow::files::read_trace;
-use crate::figure::{Claim, Findings, Plan};
+use crate::figure::{Claim, Plan};
 use blox_plot::{Axis, BarChart};
 
 const PAPER: &str =
@@ -131,25 +131,22 @@ fn findings(reports: &[Report]) -> Findings {
     ]);
     let mut same = !reports.is_empty();
     let mut best = !reports.is_empty();
-    let mut groups: Vec<(&str, Vec<(&str, f64)>)> = Vec::new();
+    let mut bars = BarChart::new("ElasticFlow, figure 8(b)", Axis::fraction("deadlines met"));
     for (t, reports) in reports
         .chunks(PROGRAMS.len())
         .enumerate()
         .take(CLUSTERS.len())
     {
         let trace = DATA[t].path.trim_end_matches(".csv");
-        let mut group = Vec::new();
-        for ((program, paper, counted), report) in PROGRAMS.iter().zip(reports) {
-            let what = format!("{trace}, {}", program.name);
-            let paper = (paper.map(|paper| paper[t]), PAPER);
-            findings
-                .rows
-                .push(program.row(what, report, paper, counted[t]));
-            group.push((program.name, ratio(report)));
-            same &= agrees(report, counted[t]);
-        }
+        let programs = PROGRAMS
+            .iter()
+            .map(|(p, paper, counted)| (*p, paper.map(|paper| paper[t]), counted[t]));
+        let (group, agree) = compare(&mut findings, programs, reports, PAPER, |name| {
+            format!("{trace}, {name}")
+        });
+        same &= agree;
         best &= is_best(&group, "ElasticFlow");
-        groups.push((trace, group));
+        bars = bars.with(trace, group);
     }
     findings.claims = vec![
         Claim::new(
@@ -161,10 +158,6 @@ fn findings(reports: &[Report]) -> Findings {
             same,
         ),
     ];
-    let mut bars = BarChart::new("ElasticFlow, figure 8(b)", Axis::fraction("deadlines met"));
-    for (trace, group) in groups {
-        bars = bars.with(trace, group);
-    }
     findings.picture(FIG8B.name, bars.svg());
     findings
 }

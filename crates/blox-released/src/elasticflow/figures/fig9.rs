@@ -1,6 +1,6 @@
 use super::*;
 use crate::elasticflow::files::Recipe;
-use crate::figure::{Claim, Findings, Plan};
+use crate::figure::{Claim, Plan};
 use blox_plot::{Axis, BarChart};
 
 const PAPER: &str =
@@ -56,16 +56,13 @@ fn findings(reports: &[Report]) -> Findings {
     let (mut same, mut each, mut both) = (complete, complete, complete);
     for (n, reports) in reports.chunks(PROGRAMS.len()).enumerate().take(NODES.len()) {
         let gpus = NODES[n] * 8;
-        let mut group = Vec::new();
-        for ((program, paper, counted), report) in PROGRAMS.iter().zip(reports) {
-            let what = format!("deadlines met, {}, {gpus} GPUs", program.name);
-            let paper = (paper[n], PAPER);
-            findings
-                .rows
-                .push(program.row(what, report, paper, counted[n]));
-            group.push((program.name, ratio(report)));
-            same &= agrees(report, counted[n]);
-        }
+        let programs = PROGRAMS
+            .iter()
+            .map(|(p, paper, counted)| (*p, Some(paper[n]), counted[n]));
+        let (group, agree) = compare(&mut findings, programs, reports, PAPER, |name| {
+            format!("deadlines met, {name}, {gpus} GPUs")
+        });
+        same &= agree;
         if let [(_, edf), (_, admission), (_, elastic), (_, all)] = group[..] {
             each &= admission > edf && elastic > edf;
             // On the largest cluster, both are nearly equal in the paper.
