@@ -32,7 +32,7 @@ pub fn register(mut r: Registry) -> Registry {
         },
     );
     let s = &mut r.schedulers;
-    let without_types: [(_, _, fn() -> Pipeline); 4] = [
+    let without_types: [(_, _, fn() -> Pipeline); 5] = [
         (
             "blox-fifo",
             "FIFO of Blox's released program, without GPU types",
@@ -53,17 +53,18 @@ pub fn register(mut r: Registry) -> Registry {
             "Tiresias of Blox's released program, without GPU types: its LAS",
             blox::tiresias,
         ),
+        (
+            "blox-optimus",
+            "Optimus of Blox's released program, without GPU types: its SRTF on jobs with a speed-up by load",
+            blox::optimus,
+        ),
     ];
     for (name, about, compose) in without_types {
-        s.add(name, about, &[], move |_, _| Ok(compose()));
+        let added = s.add(name, about, &[], move |_, _| Ok(compose()));
+        if name == "blox-optimus" {
+            added.with_execution(name);
+        }
     }
-    s.add(
-        "blox-optimus",
-        "Optimus of Blox's released program, without GPU types: its SRTF on jobs with a speed-up by load",
-        &[],
-        |_, _| Ok(blox::optimus()),
-    )
-    .with_execution("blox-optimus");
     s.add(
         "tiresias-dlas-gpu",
         "`dlas-gpu` of Tiresias' released simulator, decided at events",

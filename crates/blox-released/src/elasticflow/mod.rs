@@ -36,29 +36,16 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms.
-    pub const ALL: [Algorithm; 7] = [
-        Algorithm::ElasticFlow,
-        Algorithm::WithoutAdmission,
-        Algorithm::Edf,
-        Algorithm::EdfAdmission,
-        Algorithm::Tiresias,
-        Algorithm::Gandiva,
-        Algorithm::Themis,
+    /// All algorithms by their names in the original.
+    pub const NAMES: [(&str, Algorithm); 7] = [
+        ("ef-accessctrl", Algorithm::ElasticFlow),
+        ("ef", Algorithm::WithoutAdmission),
+        ("edf", Algorithm::Edf),
+        ("edf-accessctrl", Algorithm::EdfAdmission),
+        ("dlas-gpu", Algorithm::Tiresias),
+        ("gandiva", Algorithm::Gandiva),
+        ("themis", Algorithm::Themis),
     ];
-
-    /// Returns the name in the original.
-    pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::ElasticFlow => "ef-accessctrl",
-            Algorithm::WithoutAdmission => "ef",
-            Algorithm::Edf => "edf",
-            Algorithm::EdfAdmission => "edf-accessctrl",
-            Algorithm::Tiresias => "dlas-gpu",
-            Algorithm::Gandiva => "gandiva",
-            Algorithm::Themis => "themis",
-        }
-    }
 
     /// Returns true if the algorithm chooses GPU counts by ElasticFlow's plan.
     pub fn is_elastic(self) -> bool {

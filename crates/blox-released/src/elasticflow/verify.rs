@@ -119,8 +119,7 @@ impl Run {
         let options = case.options()?;
         let folder = case.dir().file_name().unwrap_or_default().to_string_lossy();
         let name = options.get("schedule").map_or(&*folder, String::as_str);
-        let known = Algorithm::ALL.map(|a| (a.name(), a));
-        let algorithm = case.choice("schedule", name, &known)?;
+        let algorithm = case.choice("schedule", name, &Algorithm::NAMES)?;
         let slot = whole(case, &options, "scheduling_slot", Some(60.0))?;
         let gpu_type = options.get("gpu_type").map_or("A100", String::as_str);
         let trace = options

@@ -72,15 +72,11 @@ pub(super) fn records(
     let record = |row: &AssignmentRow| {
         let start = row.start.secs() as i64;
         Record {
-            job: row.job.0,
             start,
             end: row.end.secs() as i64,
             queue: start - jobs[row.job.index()].submit.secs() as i64,
-            priority: -1.0,
             nodes: placer.in_order(&row.gpus),
-            exclusive: true,
-            rate: 1.0,
-            ..Record::default()
+            ..Record::alone(row.job.0)
         }
     };
     Ok(rows.iter().map(record).collect())

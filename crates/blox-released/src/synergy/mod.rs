@@ -38,17 +38,6 @@ pub struct Settings {
     pub first: Time,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            key: Key::Fifo,
-            mode: Mode::Tune,
-            consolidate: false,
-            first: Time::ZERO,
-        }
-    }
-}
-
 /// Returns the scheduler for these jobs, which are in the order in which the original reads them.
 ///
 /// This order decides between jobs that arrive at the same time. The simulation must be set up with

@@ -52,17 +52,7 @@ pub(super) fn fair_shares(claims: &[Claim], total: f64) -> (Vec<f64>, f64) {
             low = high;
             high *= 2.0;
         }
-        loop {
-            let middle = low + (high - low) / 2.0;
-            if middle <= low || middle >= high {
-                break;
-            }
-            if demand(middle) > total {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
+        let high = bisect(low, high, |lateness| demand(lateness) > total);
         let shares = claims.iter().map(|c| c.share(high).min(1.0)).collect();
         return (shares, high);
     }
@@ -94,22 +84,27 @@ fn centre(claims: &[Claim], floors: &[f64], total: f64) -> Vec<f64> {
     if most <= 0.0 {
         return floors.to_vec();
     }
-    let (mut low, mut high) = (0.0, 1.0 / most);
+    let mut high = 1.0 / most;
     while high * spare(&at(high)) < 1.0 {
         high *= 2.0;
     }
+    at(bisect(0.0, high, |price| price * spare(&at(price)) < 1.0))
+}
+
+/// Returns the smallest number above `low`, up to `high`, that is not too low.
+fn bisect(mut low: f64, mut high: f64, is_low: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..200 {
         let middle = low + (high - low) / 2.0;
         if middle <= low || middle >= high {
             break;
         }
-        if middle * spare(&at(middle)) < 1.0 {
+        if is_low(middle) {
             low = middle;
         } else {
             high = middle;
         }
     }
-    at(high)
+    high
 }
 
 #[cfg(test)]

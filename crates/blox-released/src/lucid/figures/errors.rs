@@ -1,42 +1,35 @@
 //! Effect of estimation errors on job completion times.
 
 use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Run};
-use blox_core::{ClusterSpec, Pipeline, Seconds};
+use blox_core::{AnyScheduling, ClusterSpec, Composition, Pipeline, Seconds};
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::estimate::NoisyOracle;
 use blox_policies::placement::{Consolidated, InOrder};
 use blox_policies::scheduling::{Fifo, Sjf, Srtf};
+use blox_schedulers::schedulers::{lucid_with, qssf_with};
 use blox_sim::workload::Limited;
 use blox_sim::{Report, Simulation};
 use blox_traces::generate::{DurationLaw, Generator, GeneratorSpec, Load};
 use std::path::Path;
+use std::sync::Arc;
 
 const SIGMAS: [f64; 5] = [0.0, 0.5, 1.0, 2.0, 4.0];
 const NAMES: [&str; 4] = ["sjf", "qssf", "srtf", "lucid"];
 const JOBS: u64 = 3000;
 
 fn scheduler(name: &str, belief: NoisyOracle) -> Pipeline {
-    let base = || blox_core::Composition::new(name.to_owned());
-    let walk = || InOrder::new(Consolidated::default());
-    match name {
-        "sjf" => base()
-            .scheduling(Sjf::with(belief))
-            .placement(walk())
-            .build()
-            .expect(crate::ONCE),
-        "qssf" => blox_schedulers::schedulers::qssf_with(belief),
-        "srtf" => base()
-            .scheduling(Srtf::with(belief))
-            .placement(walk())
-            .build()
-            .expect(crate::ONCE),
-        "lucid" => blox_schedulers::schedulers::lucid_with(Default::default(), belief),
-        _ => base()
-            .scheduling(Fifo::default())
-            .placement(walk())
-            .build()
-            .expect(crate::ONCE),
-    }
+    let policy: Arc<dyn AnyScheduling> = match name {
+        "qssf" => return qssf_with(belief),
+        "lucid" => return lucid_with(Default::default(), belief),
+        "sjf" => Arc::new(Sjf::with(belief)),
+        "srtf" => Arc::new(Srtf::with(belief)),
+        _ => Arc::new(Fifo::default()),
+    };
+    Composition::new(name)
+        .scheduling(policy)
+        .placement(InOrder::new(Consolidated::default()))
+        .build()
+        .expect(crate::ONCE)
 }
 
 /// Policies that order by duration, with increasing errors of their estimates.

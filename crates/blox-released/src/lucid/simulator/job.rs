@@ -93,6 +93,17 @@ pub struct Record {
 }
 
 impl Record {
+    /// Returns the record of a job that runs alone and has no sort key.
+    pub(in crate::lucid) fn alone(job: u32) -> Self {
+        Record {
+            job,
+            priority: -1.0,
+            exclusive: true,
+            rate: 1.0,
+            ..Record::default()
+        }
+    }
+
     pub(super) fn name_nodes(&mut self, nodes: &Nodes, parts: &[Part]) {
         let named = parts
             .iter()

@@ -78,10 +78,9 @@ impl Preemptive {
             }
             l.settle(now - 1);
             l.record.end = now;
-            l.record.priority = match rule {
-                Order::Remaining => -1.0,
-                Order::Attained => l.attained as f64,
-            };
+            if rule == Order::Attained {
+                l.record.priority = l.attained as f64;
+            }
             l.record.name_nodes(nodes, &l.parts);
             nodes.release(l.job.id, &l.parts);
             records.push(std::mem::take(&mut l.record));
@@ -210,11 +209,8 @@ impl Program for Preemptive {
                 waits_since: job.submit,
                 parts: Vec::new(),
                 record: Record {
-                    job: job.id,
                     start: -1,
-                    exclusive: true,
-                    rate: 1.0,
-                    ..Record::default()
+                    ..Record::alone(job.id)
                 },
                 job: job.clone(),
             });

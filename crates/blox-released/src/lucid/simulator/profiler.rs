@@ -131,15 +131,11 @@ impl Program for LeastGpusFirst {
             };
             started += 1;
             let mut record = Record {
-                job: job.id,
                 start: now,
                 // With zero seconds the end would never be found.
                 end: now + job.duration.max(1),
                 queue: now - job.submit,
-                priority: -1.0,
-                exclusive: true,
-                rate: 1.0,
-                ..Record::default()
+                ..Record::alone(job.id)
             };
             record.name_nodes(&self.nodes, &parts);
             self.running.push(Running {
