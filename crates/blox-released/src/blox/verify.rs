@@ -24,8 +24,8 @@ pub(crate) fn compare(
 ) -> Result<(), VerifyError> {
     let settings = Settings::of(case)?;
     let path = case.input("jobs.csv")?;
-    let jobs = || open_file(&path, Some(Format::BloxJobs)).map_err(|e| case.failed(e));
-    let ids = whole_ids(&mut jobs()?).map_err(|e| case.failed(e))?;
+    let jobs = || open_file(&path, Some(Format::BloxJobs));
+    let ids = whole_ids(&mut jobs()?)?;
     let (first, last) = settings.tracked;
     let measure = match &ids {
         Some(ids) => Measure::of_ids(ids, first..=last),
@@ -52,6 +52,8 @@ pub(crate) fn compare(
     Ok(())
 }
 
+type Compose = fn() -> Pipeline;
+
 struct Settings {
     scheduler: Pipeline,
     speed: Option<OptimusSpeed>,
@@ -63,7 +65,7 @@ struct Settings {
 impl Settings {
     fn of(case: &Case) -> Result<Self, VerifyError> {
         let bad = |what: String| case.bad("summary.json", what);
-        let schedulers: [(&str, fn() -> Pipeline); 5] = [
+        let schedulers: [(&str, Compose); 5] = [
             ("Fifo", blox::fifo),
             ("Las", blox::las),
             ("Srtf", blox::srtf),

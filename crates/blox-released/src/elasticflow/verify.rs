@@ -5,7 +5,6 @@ pub(crate) mod chronus;
 use crate::compared::{Case, Compared, VerifyError};
 use crate::elasticflow::{self, Algorithm, Outcome, PlannedEnd, files};
 use blox_core::JobSpec;
-use blox_sim::workload::WorkloadError;
 use blox_traces::scaling::ScalingTable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -126,18 +125,17 @@ impl Run {
             .get("trace_file")
             .ok_or_else(|| case.bad("options.txt", "trace_file is missing, expected a name"))?;
         let trace = trace.rsplit('/').next().unwrap_or_default();
-        let failed = |e: WorkloadError| case.failed(e);
         let (switches, nodes_per_switch, gpus_per_node) =
-            files::read_cluster(case.input("cluster_spec.csv")?).map_err(failed)?;
+            files::read_cluster(case.input("cluster_spec.csv")?)?;
         let shape = elasticflow::Shape {
             switches,
             nodes_per_switch,
             gpus_per_node,
         };
         let path = case.input(trace)?;
-        let jobs = files::read_trace(&path).map_err(failed)?;
+        let jobs = files::read_trace(&path)?;
         let folder = case.input(&format!("throughputs_{gpu_type}"))?;
-        let table = ScalingTable::read_dir(folder).map_err(failed)?;
+        let table = ScalingTable::read_dir(folder)?;
         let mut numbered: Vec<(usize, JobSpec)> = jobs.into_iter().enumerate().collect();
         for (row, job) in &mut numbered {
             if !algorithm.profile(job, &table, gpu_type) {

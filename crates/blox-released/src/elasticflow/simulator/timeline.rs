@@ -174,25 +174,7 @@ impl Planner {
                 break;
             }
         }
-        let mut at: Option<(usize, u32)> = None;
-        for i in 0..self.after.len() {
-            let (t, here) = self.after[i];
-            if t > until {
-                break;
-            }
-            if t < from {
-                continue;
-            }
-            let next = last.min(job.level(here));
-            if let Some((prev, gpus)) = at.replace((i, next)) {
-                let start = self.after[prev].0;
-                self.use_at(prev, gpus);
-                if gpus > 0 {
-                    let length = if t == until { job.deadline } else { t } - start;
-                    *left -= length * job.rate(gpus);
-                }
-            }
-        }
+        self.walk(job, (last, last), f64::INFINITY, (from, until), left);
         None
     }
 
@@ -247,8 +229,40 @@ impl Planner {
         left: &mut f64,
         free: &[(f64, i64)],
     ) -> Planned {
+        let (done, at) = self.walk(job, shares, start, (from, until), left);
+        let (begin, gpus) = match (done, at) {
+            (Some(d), _) => d,
+            // Rounding left some work, so the job ends after the deadline's slot.
+            (None, Some((last, gpus))) => {
+                self.use_at(last, gpus);
+                (self.after[last].0, gpus)
+            }
+            (None, None) => (from, shares.1),
+        };
+        let takes = (*left / job.rate(gpus)).ceil();
+        let end = begin + align(0.0, takes, self.slot);
+        let real_end = begin + takes;
+        let earlier = free.iter().rev().find(|(t, _)| *t >= from && *t < end);
+        if position(free, end).is_none() {
+            let value = earlier.map_or(i64::from(self.total), |(_, v)| *v);
+            set(&mut self.after, end, value);
+        }
+        Planned::at(job, end, real_end)
+    }
+
+    /// Uses GPUs until the deadline's slot: the first share before `start`, then the second one.
+    ///
+    /// Returns the interval from `start` on in which the work ends, if it does, and the last
+    /// interval, each with its number of GPUs.
+    fn walk(
+        &mut self,
+        job: &Job,
+        shares: (u32, u32),
+        start: f64,
+        (from, until): (f64, f64),
+        left: &mut f64,
+    ) -> (Option<(f64, u32)>, Option<(usize, u32)>) {
         let mut at: Option<(usize, u32)> = None;
-        let mut done = None;
         for i in 0..self.after.len() {
             let (t, here) = self.after[i];
             if t > until {
@@ -272,28 +286,10 @@ impl Planner {
             if begin < start || work < *left {
                 *left -= work;
             } else {
-                done = Some((begin, gpus));
-                break;
+                return (Some((begin, gpus)), at);
             }
         }
-        let (begin, gpus) = match (done, at) {
-            (Some(d), _) => d,
-            // Rounding left some work, so the job ends after the deadline's slot.
-            (None, Some((last, gpus))) => {
-                self.use_at(last, gpus);
-                (self.after[last].0, gpus)
-            }
-            (None, None) => (from, shares.1),
-        };
-        let takes = (*left / job.rate(gpus)).ceil();
-        let end = begin + align(0.0, takes, self.slot);
-        let real_end = begin + takes;
-        let earlier = free.iter().rev().find(|(t, _)| *t >= from && *t < end);
-        if position(free, end).is_none() {
-            let value = earlier.map_or(i64::from(self.total), |(_, v)| *v);
-            set(&mut self.after, end, value);
-        }
-        Planned::at(job, end, real_end)
+        (None, at)
     }
 
     fn use_at(&mut self, i: usize, gpus: u32) {

@@ -29,8 +29,7 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
         .get("trace")
         .map_or("chronus_trace.csv", String::as_str);
     let trace = trace.rsplit('/').next().unwrap_or_default();
-    let jobs = read_chronus_trace(case.input(trace)?, 1.0);
-    let mut jobs = jobs.map_err(|e| case.failed(e))?;
+    let mut jobs = read_chronus_trace(case.input(trace)?, 1.0)?;
     for extras in jobs.iter_mut().filter_map(|job| job.extras.as_mut()) {
         // The released conversion gives every job a deadline.
         extras.class = ServiceClass::Guaranteed;

@@ -50,8 +50,7 @@ impl Run {
     fn of(case: &Case) -> Result<(Run, Policy), VerifyError> {
         let numbers = |name| by_type(case, name, case.text(name)?, "8:16:24");
         let pools = pools(numbers("cluster")?, numbers("gpus_per_server")?);
-        let oracle = throughputs(case, "simulation_throughputs.json")?;
-        let oracle = files::Oracle::read(oracle).map_err(|e| case.failed(e))?;
+        let oracle = files::Oracle::read(throughputs(case, "simulation_throughputs.json")?)?;
         let trace = case.text_if_there("trace")?;
         let range = |text: &str| {
             let (from, to) = text.split_once(':')?;
@@ -66,8 +65,7 @@ impl Run {
         };
         let jobs = match (trace, window) {
             (Some(trace), _) => {
-                let trace = case.input(file_name(trace))?;
-                let jobs = files::read_jobs(trace, &oracle).map_err(|e| case.failed(e))?;
+                let jobs = files::read_jobs(case.input(file_name(trace))?, &oracle)?;
                 Some(exact(case, jobs)?)
             }
             (None, None) => Some(listed(case, &oracle)?),

@@ -69,11 +69,11 @@ impl Run {
         let gpus = numbers("--cluster_spec", "32:0:0")?;
         let pools = pools(gpus, numbers("--num_gpus_per_server", "1:1:1")?);
         let throughputs = throughputs(case, "tacc_throughputs.json")?;
-        let oracle = files::Oracle::read(&throughputs).map_err(|e| case.failed(e))?;
+        let oracle = files::Oracle::read(&throughputs)?;
         let inputs = throughputs.parent().unwrap_or(Path::new("."));
         let name_of_trace = argument(case, "--trace_file").unwrap_or_default();
         let trace = trace(case, inputs, file_name(name_of_trace))?;
-        let jobs = files::read_jobs(&trace, &oracle).map_err(|e| case.failed(e))?;
+        let jobs = files::read_jobs(&trace, &oracle)?;
         let patterns: Patterns = json(&case.input("gns_patterns.json")?)?;
         let profiles: Vec<Value> = json(&case.input(&format!("profiles_{}.json", jobs.len()))?)?;
         let batches = jobs.iter().enumerate().map(|(i, job)| {

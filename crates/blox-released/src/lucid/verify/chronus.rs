@@ -42,7 +42,7 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
     let gpus = whole("gpus", None, "gpus")?;
     let planner = planner(case, command)?;
     let path = case.input("trace.csv")?;
-    let jobs = files::read_chronus_trace(&path, 60.0).map_err(|e| case.failed(e))?;
+    let jobs = files::read_chronus_trace(&path, 60.0)?;
     if let Some(job) = jobs.iter().find(|j| j.gpus.get() > gpus) {
         let name = job.name.as_deref().unwrap_or_default();
         let what = format!(

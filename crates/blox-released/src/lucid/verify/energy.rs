@@ -18,8 +18,7 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
     let from = parse_date(&first[time])
         .ok_or_else(|| e.wrong(0, time, "a date such as 2017-12-01 00:00:00"))?;
     let path = case.input("philly_node_sequence.csv")?;
-    let nodes = files::read_node_sequence(path, from, e.rows.len());
-    let nodes = nodes.map_err(|e| case.failed(e))?;
+    let nodes = files::read_node_sequence(path, from, e.rows.len())?;
     let forecast: Vec<f64> = (0..e.rows.len())
         .map(|row| e.number(row, prediction))
         .collect::<Result<_, _>>()?;

@@ -9,7 +9,6 @@ use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE, set_attribute};
 use crate::lucid::{self, Experiment, Forecast, Input, Outcome, Placer, Policy};
 use blox_core::JobSpec;
 use blox_perf::PairTable;
-use blox_sim::workload::WorkloadError;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,13 +93,11 @@ impl Setting {
     }
 
     fn read(&self, case: &Case) -> Result<Input, VerifyError> {
-        let wrong = |e: WorkloadError| case.failed(e);
         let clusters =
-            blox_traces::formats::lucid::read_virtual_clusters(case.input("vc_config.csv")?)
-                .map_err(wrong)?;
+            blox_traces::formats::lucid::read_virtual_clusters(case.input("vc_config.csv")?)?;
         let log = case.input("cluster_full_log.csv")?;
         let window = self.experiment.window;
-        let mut jobs = files::read_log(&log, &clusters, window).map_err(wrong)?;
+        let mut jobs = files::read_log(&log, &clusters, window)?;
         self.check(&log, &jobs)?;
         let estimates = match (self.policy, self.is_philly) {
             (Policy::Qssf, false) => Some(shared(case, "estimates", "Venus_Sept_lgb.csv")?),
@@ -114,7 +111,7 @@ impl Setting {
             _ => None,
         };
         if let Some(path) = estimates {
-            let estimates = files::read_estimates(&path).map_err(wrong)?;
+            let estimates = files::read_estimates(&path)?;
             let floor = self.policy == Policy::Lucid && self.experiment.adapts;
             set_estimates(&mut jobs, &estimates, floor)
                 .map_err(|name| VerifyError::bad(&path, format!("no estimate of job {name}")))?;
@@ -128,17 +125,17 @@ impl Setting {
         };
         if self.policy == Policy::Lucid {
             let path = shared(case, "models/packing", "single_data.csv")?;
-            let scores = files::read_scores(&path).map_err(wrong)?;
+            let scores = files::read_scores(&path)?;
             set_scores(&mut input.jobs, &scores).map_err(|profile| {
                 VerifyError::bad(&path, format!("no row for the profile {profile}"))
             })?;
             let path = shared(case, "models/packing", "colocate_info.csv")?;
-            input.pairs = Arc::new(files::read_pairs(path).map_err(wrong)?);
+            input.pairs = Arc::new(files::read_pairs(path)?);
             if self.experiment.adapts {
                 let path = shared(case, "models/throughput", "Venus_throughput_pred.csv")?;
                 let read = |column| {
                     let rows = files::read_forecast(&path, column, window.begin);
-                    rows.map(|rows| Forecast { rows }).map_err(wrong)
+                    rows.map(|rows| Forecast { rows })
                 };
                 input.gpus = Some(read("pred_gpu_num")?);
                 input.coming = Some(read("pred_gpu_job")?);

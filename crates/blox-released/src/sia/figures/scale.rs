@@ -2,8 +2,8 @@ use super::{drawn, world};
 use crate::clock::now;
 use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Whole};
 use blox_core::{
-    Adapts, AnyMemory, AnyScheduling, ClusterSpec, Composition, Event, JobQueue, JobSpec,
-    PlacementPolicy, Policy, SchedulingPolicy, Seconds, Time, Validity, View, With,
+    Adapts, AnyMemory, AnyPlacement, AnyScheduling, ClusterSpec, Composition, Event, JobQueue,
+    JobSpec, Policy, SchedulingPolicy, Seconds, Time, Validity, View, With,
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
@@ -28,6 +28,9 @@ const RELEASED: &str =
 /// Policy that measures the time of each decision of another policy.
 struct Timed {
     policy: Arc<dyn AnyScheduling>,
+    /// Policy that decides instead, and the interval of the measured calls in rounds. Requests of
+    /// the measured policy are then dropped.
+    beside: Option<(Arc<dyn AnyScheduling>, u32)>,
     /// Decision times in milliseconds.
     times: Arc<Mutex<Vec<f64>>>,
     /// Cancelled after the last submission, as an emptying cluster is not measured.
@@ -37,19 +40,33 @@ struct Timed {
 }
 
 impl Policy for Timed {
-    type Memory = AnyMemory;
+    /// Number of rounds so far, and the memories of the deciding and the measured policy.
+    type Memory = With<u32, With<AnyMemory, AnyMemory>>;
 
-    fn initial(&self, seed: u64) -> AnyMemory {
-        self.policy.initial(seed)
+    fn initial(&self, seed: u64) -> Self::Memory {
+        With {
+            own: 0,
+            inner: With {
+                own: self.decides().initial(seed),
+                inner: self.policy.initial(seed),
+            },
+        }
     }
 
-    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
-        self.policy.on_event(memory, view, event);
+    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+        self.decides().on_event(&mut memory.inner.own, view, event);
+        self.policy.on_event(&mut memory.inner.inner, view, event);
     }
 }
 
-impl SchedulingPolicy for Timed {
-    fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
+impl Timed {
+    fn decides(&self) -> &Arc<dyn AnyScheduling> {
+        self.beside
+            .as_ref()
+            .map_or(&self.policy, |(policy, _)| policy)
+    }
+
+    fn measure(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let start = now();
         let validity = self.policy.schedule(memory, view, out);
         let stopped = self.all.stop.load(Ordering::Relaxed);
@@ -63,42 +80,16 @@ impl SchedulingPolicy for Timed {
     }
 }
 
-/// Policy that also calls a second policy in some rounds, to time it. Its requests are dropped.
-struct Beside {
-    decides: Arc<dyn AnyScheduling>,
-    asked: Timed,
-    /// Interval of the extra calls in rounds.
-    every: u32,
-}
-
-impl Policy for Beside {
-    /// Number of rounds so far, and the memories of both policies.
-    type Memory = With<u32, With<AnyMemory, AnyMemory>>;
-
-    fn initial(&self, seed: u64) -> Self::Memory {
-        With {
-            own: 0,
-            inner: With {
-                own: self.decides.initial(seed),
-                inner: self.asked.initial(seed),
-            },
-        }
-    }
-
-    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
-        self.decides.on_event(&mut memory.inner.own, view, event);
-        self.asked.on_event(&mut memory.inner.inner, view, event);
-    }
-}
-
-impl SchedulingPolicy for Beside {
+impl SchedulingPolicy for Timed {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
+        let Some((decides, every)) = &self.beside else {
+            return self.measure(&mut memory.inner.inner, view, out);
+        };
         memory.own += 1;
-        if memory.own.is_multiple_of(self.every) {
-            let asked = &mut memory.inner.inner;
-            self.asked.schedule(asked, view, &mut JobQueue::default());
+        if memory.own.is_multiple_of(*every) {
+            self.measure(&mut memory.inner.inner, view, &mut JobQueue::default());
         }
-        self.decides.schedule(&mut memory.inner.own, view, out);
+        decides.schedule(&mut memory.inner.own, view, out);
         Validity::NextRound
     }
 }
@@ -147,9 +138,8 @@ const BUSY_HOURS: f64 = 2.0;
 /// milliseconds.
 fn decisions(
     size: u32,
-    scheduling: impl SchedulingPolicy + 'static,
-    placement: impl PlacementPolicy + 'static,
-    (times, watch): (&Mutex<Vec<f64>>, &Arc<Watch>),
+    timed: Timed,
+    placement: Arc<dyn AnyPlacement>,
     pool: &[JobSpec],
     applications: &Applications,
 ) -> Result<[f64; 2], ReproduceError> {
@@ -160,15 +150,16 @@ fn decisions(
         3 * size
     )
     .parse()?;
-    let base = Composition::new("timed").in_rounds(Seconds::new(60.0));
-    let scheduler = base
-        .scheduling(scheduling)
+    let (times, watch) = (Arc::clone(&timed.times), Arc::clone(&timed.watch));
+    let scheduler = Composition::new("timed")
+        .in_rounds(Seconds::new(60.0))
+        .scheduling(timed)
         .placement(placement)
         .build()
         .expect(crate::ONCE);
     let jobs = drawn(pool, 20.0 * f64::from(size), BUSY_HOURS, 1);
     world(&cluster, applications)
-        .watched_by(Arc::clone(watch))
+        .watched_by(watch)
         .run(scheduler, &mut Jobs::new(jobs))
         .map_err(|error| ReproduceError::Simulation {
             label: format!("{} GPUs", 64 * size),
@@ -230,29 +221,22 @@ fn scale(all: &Arc<Watch>) -> Whole {
             if all.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let times = Arc::new(Mutex::new(Vec::new()));
-            let watch: Arc<Watch> = Arc::default();
-            let timed = |policy: Arc<dyn AnyScheduling>| Timed {
+            let sia: Arc<dyn AnyScheduling> = Arc::new(Sia::default());
+            let pollux: Arc<dyn AnyScheduling> = Arc::new(Pollux::default());
+            let (policy, beside, placement): (_, _, Arc<dyn AnyPlacement>) =
+                match (name, size.pollux_in) {
+                    ("Sia", _) => (sia, None, Arc::new(KeepNodes)),
+                    (_, Some(every)) => (pollux, Some((sia, every)), Arc::new(KeepNodes)),
+                    (_, None) => (pollux, None, Arc::new(OnNodes)),
+                };
+            let timed = Timed {
                 policy,
-                times: Arc::clone(&times),
-                watch: Arc::clone(&watch),
+                beside,
+                times: Arc::default(),
+                watch: Arc::default(),
                 all: Arc::clone(all),
             };
-            let notes = (&*times, &watch);
-            let [median, high] = if name == "Sia" {
-                let sia = timed(Arc::new(Sia::default()));
-                decisions(size.units, sia, KeepNodes, notes, &pool, &applications)?
-            } else if let Some(every) = size.pollux_in {
-                let both = Beside {
-                    decides: Arc::new(Sia::default()),
-                    asked: timed(Arc::new(Pollux::default())),
-                    every,
-                };
-                decisions(size.units, both, KeepNodes, notes, &pool, &applications)?
-            } else {
-                let pollux = timed(Arc::new(Pollux::default()));
-                decisions(size.units, pollux, OnNodes, notes, &pool, &applications)?
-            };
+            let [median, high] = decisions(size.units, timed, placement, &pool, &applications)?;
             let what = |part: &str| format!("ms a round, {name}, {gpus} GPUs, {part}");
             let mut row = Row::new(what("median"), median, 2);
             if let Some(published) = size.published[which] {

@@ -6,7 +6,7 @@ use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec, ThroughputParams};
 use blox_perf::goodput::StepTime;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, Profiles};
-use blox_sim::workload::{Workload, WorkloadError, collect};
+use blox_sim::workload::collect;
 use blox_traces::applications::read_dir;
 use blox_traces::{Format, open_file};
 use serde::Deserialize;
@@ -111,13 +111,12 @@ impl Input {
         };
         let known = policies.into_iter().find(|(known, _)| *known == name);
         let policy = known.map_or(Policy::Other, |(_, policy)| policy);
-        let failed = |e: WorkloadError| VerifyError::bad(case.dir(), e.to_string());
         let data = case.input_in("traces-sia", &["", "inputs", "input"])?;
-        let mut applications = read_dir(&data).map_err(failed)?;
+        let mut applications = read_dir(&data)?;
         let shipped = data.with_file_name("osdi-shipped");
         let known = [case.dir().to_owned(), shipped].map(|d| d.join("throughput_calls.csv"));
         for path in known.iter().filter(|p| p.is_file()) {
-            crate::sia::add_points(&mut applications, path).map_err(failed)?;
+            crate::sia::add_points(&mut applications, path)?;
         }
         let interval = match option(command, &["--interval"]).map(|i| (i, i.parse::<f64>())) {
             None => 60.0,
@@ -129,8 +128,8 @@ impl Input {
         for (observed, params) in &recorded {
             fits.insert(observed, *params);
         }
-        let mut read = open_file(case.input("workload.csv")?, Some(Format::Sia)).map_err(failed)?;
-        let mut jobs = collect(&mut read as &mut dyn Workload).map_err(failed)?;
+        let path = case.input("workload.csv")?;
+        let mut jobs = collect(&mut open_file(path, Some(Format::Sia))?)?;
         if world == World::Pollux {
             applications = files::pollux_applications(applications);
         }

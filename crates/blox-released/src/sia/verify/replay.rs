@@ -151,20 +151,18 @@ fn read(case: &Case, input: &Input) -> Result<Vec<Row>, VerifyError> {
     };
     let mut rows = Vec::new();
     for (r, row) in table.rows.iter().enumerate() {
-        let bad = |name: &str, found: &str, expected: &str| {
-            let what = format!("line {}: {name} is `{found}`, expected {expected}", r + 2);
-            case.bad("allocs.csv", what)
-        };
+        let wrong = |column, expected| table.wrong(r, column, expected);
         let known = numbers.get(row[job].as_str());
-        let number = *known.ok_or_else(|| bad("job_id", &row[job], "a job of workload.csv"))?;
-        let parts = counts(&row[placement], '+')
-            .ok_or_else(|| bad("placement", &row[placement], "GPUs of each node, as 4+2"))?;
-        let on = nodes.map_or("", |c| row[c].as_str());
+        let list = |column: usize, between, expected| {
+            counts(&row[column], between).ok_or_else(|| wrong(column, expected))
+        };
+        let on = nodes.map(|column| list(column, ' ', "numbers of nodes"));
+        let parts = list(placement, '+', "GPUs of each node, as 4+2")?;
         rows.push(Row {
             at: table.number(r, time)?,
-            job: number,
+            job: *known.ok_or_else(|| wrong(job, "a job of workload.csv"))?,
             gpu_type: gpu_type.map_or("aws".to_owned(), |c| row[c].clone()),
-            nodes: counts(on, ' ').ok_or_else(|| bad("nodes", on, "numbers of nodes"))?,
+            nodes: on.transpose()?.unwrap_or_default(),
             parts,
             batch: table.number(r, batch)?,
             accumulation: table.number(r, accumulation)? as u32,

@@ -148,17 +148,8 @@ pub(super) fn compare_rounds(
     let [time, job, gpus, parts] = table.columns(["time", "job", "gpus", "server_res"])?;
     let mut expected: BTreeMap<Time, BTreeMap<String, Grant>> = BTreeMap::new();
     for (r, row) in table.rows.iter().enumerate() {
-        let Some(grant) = Grant::parse(&row[gpus], &row[parts]) else {
-            return Err(case.bad(
-                "rounds.csv",
-                format!(
-                    "line {}: gpus and server_res are `{}` and `{}`, expected for instance 0|1 and 0:g2:c6:m125",
-                    r + 2,
-                    row[gpus],
-                    row[parts]
-                ),
-            ));
-        };
+        let grant = Grant::parse(&row[gpus], &row[parts])
+            .ok_or_else(|| table.wrong(r, parts, "for instance 0:g2:c6:m125, with gpus 0|1"))?;
         let at = Time::new(table.number(r, time)?);
         expected
             .entry(at)

@@ -30,8 +30,7 @@ pub(crate) fn compare(
         completion,
         memory,
     } = settings.run(case)?;
-    let mut jobs =
-        open_file(&settings.trace, Some(Format::Tiresias)).map_err(|e| case.failed(e))?;
+    let mut jobs = open_file(&settings.trace, Some(Format::Tiresias))?;
     let mut sim = Simulation::new(cluster)
         .visiting_every_round(every_round)
         .collector(Fingerprint::default());

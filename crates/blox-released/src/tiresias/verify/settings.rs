@@ -11,7 +11,6 @@ use blox_core::{
     ClusterSpec, JobId, JobQueue, Pipeline, Policy, SchedulingPolicy, Time, Validity, View,
     forward_policy,
 };
-use blox_sim::workload::WorkloadError;
 use blox_traces::formats::tiresias::{read_cluster, read_rows, read_samples};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -98,12 +97,11 @@ impl Settings {
 
     /// Returns the scheduler, its cluster and its other settings.
     pub fn run(&self, case: &Case) -> Result<Run, VerifyError> {
-        let bad = |error: WorkloadError| VerifyError::bad(case.dir(), error.to_string());
         // In the order of the file, which may differ from the order of submission.
         let jobs = read_rows(&self.trace)?;
         let sizes: Vec<u32> = jobs.iter().map(|job| job.gpus.get()).collect();
         let arrivals: Vec<Time> = jobs.iter().map(|job| job.submit).collect();
-        let mut cluster = read_cluster(&self.cluster).map_err(bad)?;
+        let mut cluster = read_cluster(&self.cluster)?;
         let scheme = match self.scheme.as_str() {
             "count" | "random" | "crandom" | "gandiva" => Scheme::Count,
             "greedy" => {
@@ -118,8 +116,7 @@ impl Settings {
         };
         let samples = || -> Result<Samples, VerifyError> {
             let path = case.input("yarn-gput1000.csv")?;
-            let samples = read_samples(&path).map_err(bad)?;
-            let samples = Samples::of(samples.into_iter().map(i64::from));
+            let samples = Samples::of(read_samples(&path)?.into_iter().map(i64::from));
             let what = "found no sample, expected one above 0";
             samples.ok_or_else(|| VerifyError::bad(&path, what))
         };
