@@ -25,8 +25,8 @@ impl RoundsFrom {
         Time::ZERO + (t - self.first)
     }
 
-    /// Returns the time of such a clock.
-    fn at_first_plus(&self, t: Time) -> Time {
+    /// Returns a time of that clock on the clock of the simulation.
+    fn since_start(&self, t: Time) -> Time {
         self.first + (t - Time::ZERO)
     }
 }
@@ -35,7 +35,7 @@ impl DecisionTrigger for RoundsFrom {
     fn first_from(&self, t: Time, last: Option<Time>) -> Time {
         let t = self.since_first(t.max(self.first));
         let last = last.map(|last| self.since_first(last));
-        self.at_first_plus(self.rounds.first_from(t, last))
+        self.since_start(self.rounds.first_from(t, last))
     }
 
     fn following(&self, t: Time) -> Option<Time> {
@@ -43,7 +43,7 @@ impl DecisionTrigger for RoundsFrom {
             return Some(self.first);
         }
         let next = self.rounds.following(self.since_first(t))?;
-        Some(self.at_first_plus(next))
+        Some(self.since_start(next))
     }
 
     fn period(&self) -> Option<Seconds> {

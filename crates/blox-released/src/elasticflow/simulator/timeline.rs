@@ -229,15 +229,16 @@ impl Planner {
         left: &mut f64,
         free: &[(f64, i64)],
     ) -> Planned {
-        let (done, at) = self.walk(job, shares, start, (from, until), left);
-        let (begin, gpus) = match (done, at) {
-            (Some(d), _) => d,
-            // Rounding left some work, so the job ends after the deadline's slot.
-            (None, Some((last, gpus))) => {
-                self.use_at(last, gpus);
-                (self.after[last].0, gpus)
+        let (last, done) = self.walk(job, shares, start, (from, until), left);
+        let (begin, gpus) = match last {
+            Some((i, gpus)) => {
+                if !done {
+                    // Rounding left some work, so the job ends after the deadline's slot.
+                    self.use_at(i, gpus);
+                }
+                (self.after[i].0, gpus)
             }
-            (None, None) => (from, shares.1),
+            None => (from, shares.1),
         };
         let takes = (*left / job.rate(gpus)).ceil();
         let end = begin + align(0.0, takes, self.slot);
@@ -252,8 +253,7 @@ impl Planner {
 
     /// Uses GPUs until the deadline's slot: the first share before `start`, then the second one.
     ///
-    /// Returns the interval from `start` on in which the work ends, if it does, and the last
-    /// interval, each with its number of GPUs.
+    /// Returns the last interval with its number of GPUs, and true if the work ends in it.
     fn walk(
         &mut self,
         job: &Job,
@@ -261,7 +261,7 @@ impl Planner {
         start: f64,
         (from, until): (f64, f64),
         left: &mut f64,
-    ) -> (Option<(f64, u32)>, Option<(usize, u32)>) {
+    ) -> (Option<(usize, u32)>, bool) {
         let mut at: Option<(usize, u32)> = None;
         for i in 0..self.after.len() {
             let (t, here) = self.after[i];
@@ -286,10 +286,10 @@ impl Planner {
             if begin < start || work < *left {
                 *left -= work;
             } else {
-                return (Some((begin, gpus)), at);
+                return (Some((prev, gpus)), true);
             }
         }
-        (None, at)
+        (at, false)
     }
 
     fn use_at(&mut self, i: usize, gpus: u32) {

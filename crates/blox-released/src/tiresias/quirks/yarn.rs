@@ -313,9 +313,10 @@ mod tests {
     }
 
     fn with_memory(free: f64) -> YarnState {
-        let mut yarn = YarnState::default();
-        yarn.free = (0..4).map(|n| (NodeId(n), free)).collect();
-        yarn
+        YarnState {
+            free: (0..4).map(|n| (NodeId(n), free)).collect(),
+            ..YarnState::default()
+        }
     }
 
     #[test]
