@@ -1,5 +1,6 @@
 //! Readers for files of Lucid's released simulator, of Helios and of Chronus.
 
+use super::simulator::Forecast;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time};
 use blox_perf::PairTable;
 use blox_sim::workload::{Notices, WorkloadError};
@@ -140,7 +141,7 @@ pub fn read_forecast(
     path: impl AsRef<Path>,
     column: &str,
     begin: i64,
-) -> Result<Vec<(i64, f64)>, WorkloadError> {
+) -> Result<Forecast, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [time, value] = table.require(["time", column])?;
     let (mut rows, mut first) = (Vec::new(), None);
@@ -152,7 +153,7 @@ pub fn read_forecast(
             table.number(value, |_| true, "a number")?,
         ));
     }
-    Ok(rows)
+    Ok(Forecast { rows })
 }
 
 /// Reads Helios' sequence of nodes as its energy service does.

@@ -96,7 +96,7 @@ const ECHO: &str = "vcYVn";
 ///
 /// Jobs carry their estimates, sharing scores and memory as attributes (`crate::lucid::simulator`'s
 /// `ESTIMATE`, `SHARING_SCORE`, `GPU_MEMORY`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Input {
     /// Virtual clusters with their number of nodes.
     pub clusters: Vec<(Name, u32)>,

@@ -76,9 +76,7 @@ impl World {
         }
         let forecast = find(forecast)?;
         let begin = experiment.window.begin;
-        let read = |column| {
-            files::read_forecast(&forecast, column, begin).map(|rows| Some(Forecast { rows }))
-        };
+        let read = |column| files::read_forecast(&forecast, column, begin).map(Some);
         let estimates = |name| -> Result<Vec<f64>, ReproduceError> {
             let all = files::read_estimates(find(name)?)?;
             let of = |j: &JobSpec| all.get(j.name.as_deref().unwrap_or_default()).copied();

@@ -6,7 +6,7 @@ pub(crate) mod energy;
 use crate::compared::{Case, Compared, VerifyError, option};
 use crate::lucid::files;
 use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE, set_attribute};
-use crate::lucid::{self, Experiment, Forecast, Input, Outcome, Placer, Policy};
+use crate::lucid::{self, Experiment, Input, Outcome, Placer, Policy};
 use blox_core::JobSpec;
 use blox_perf::PairTable;
 use std::collections::BTreeMap;
@@ -51,7 +51,6 @@ struct Setting {
     policy: Policy,
     placer: Placer,
     experiment: Experiment,
-    is_philly: bool,
 }
 
 impl Setting {
@@ -83,12 +82,10 @@ impl Setting {
         Ok(Setting {
             policy,
             placer,
-            experiment: if is_philly {
-                Experiment::PHILLY
-            } else {
-                Experiment::VENUS
+            experiment: match is_philly {
+                true => Experiment::PHILLY,
+                false => Experiment::VENUS,
             },
-            is_philly,
         })
     }
 
@@ -99,46 +96,49 @@ impl Setting {
         let window = self.experiment.window;
         let mut jobs = files::read_log(&log, &clusters, window)?;
         self.check(&log, &jobs)?;
-        let estimates = match (self.policy, self.is_philly) {
-            (Policy::Qssf, false) => Some(shared(case, "estimates", "Venus_Sept_lgb.csv")?),
-            (Policy::Qssf, true) => Some(case.input("Philly_lgb.csv")?),
-            (Policy::Lucid, false) => Some(shared(
-                case,
-                "estimates",
-                "Venus_Sept_ebm_weekly_updated.csv",
-            )?),
-            (Policy::Lucid, true) => Some(case.input("Philly_ebm.csv")?),
+        let estimates = match (self.policy, self.experiment == Experiment::PHILLY) {
+            (Policy::Qssf, false) => Some("Venus_Sept_lgb.csv"),
+            (Policy::Qssf, true) => Some("Philly_lgb.csv"),
+            (Policy::Lucid, false) => Some("Venus_Sept_ebm_weekly_updated.csv"),
+            (Policy::Lucid, true) => Some("Philly_ebm.csv"),
             _ => None,
         };
-        if let Some(path) = estimates {
+        if let Some(name) = estimates {
+            let path = shared(case, "estimates", name)?;
             let estimates = files::read_estimates(&path)?;
-            let floor = self.policy == Policy::Lucid && self.experiment.adapts;
-            set_estimates(&mut jobs, &estimates, floor)
-                .map_err(|name| VerifyError::bad(&path, format!("no estimate of job {name}")))?;
+            for job in &mut jobs {
+                let name = job.name.as_deref().unwrap_or_default();
+                let missing = || VerifyError::bad(&path, format!("no estimate of job {name}"));
+                let estimate = *estimates.get(name).ok_or_else(missing)?;
+                let floor = self.policy == Policy::Lucid && self.experiment.adapts;
+                let estimate = if floor && estimate < 0.0 {
+                    1000.0
+                } else {
+                    estimate
+                };
+                set_attribute(job, ESTIMATE, estimate);
+            }
         }
         let mut input = Input {
             clusters,
             jobs,
-            pairs: Arc::default(),
-            gpus: None,
-            coming: None,
+            ..Input::default()
         };
         if self.policy == Policy::Lucid {
             let path = shared(case, "models/packing", "single_data.csv")?;
             let scores = files::read_scores(&path)?;
-            set_scores(&mut input.jobs, &scores).map_err(|profile| {
-                VerifyError::bad(&path, format!("no row for the profile {profile}"))
-            })?;
+            for job in &mut input.jobs {
+                let key = PairTable::key_of(job).unwrap_or_default();
+                let missing = || VerifyError::bad(&path, format!("no row for the profile {key}"));
+                set_attribute(job, SHARING_SCORE, *scores.get(&key).ok_or_else(missing)?);
+            }
             let path = shared(case, "models/packing", "colocate_info.csv")?;
             input.pairs = Arc::new(files::read_pairs(path)?);
             if self.experiment.adapts {
                 let path = shared(case, "models/throughput", "Venus_throughput_pred.csv")?;
-                let read = |column| {
-                    let rows = files::read_forecast(&path, column, window.begin);
-                    rows.map(|rows| Forecast { rows })
-                };
-                input.gpus = Some(read("pred_gpu_num")?);
-                input.coming = Some(read("pred_gpu_job")?);
+                let read = |column| files::read_forecast(&path, column, window.begin).map(Some);
+                input.gpus = read("pred_gpu_num")?;
+                input.coming = read("pred_gpu_job")?;
             }
         }
         Ok(input)
@@ -160,40 +160,6 @@ impl Setting {
         }
         Ok(())
     }
-}
-
-/// Sets the estimates of jobs. If `floor` is set, negative estimates count as 1000 s.
-///
-/// Fails with the name of a job that has no estimate.
-pub(crate) fn set_estimates(
-    jobs: &mut [JobSpec],
-    estimates: &BTreeMap<String, f64>,
-    floor: bool,
-) -> Result<(), String> {
-    for job in jobs {
-        let name = job.name.as_deref().unwrap_or_default();
-        let estimate = *estimates.get(name).ok_or_else(|| name.to_owned())?;
-        let estimate = if floor && estimate < 0.0 {
-            1000.0
-        } else {
-            estimate
-        };
-        set_attribute(job, ESTIMATE, estimate);
-    }
-    Ok(())
-}
-
-/// Sets the sharing scores of jobs. Fails with a profile that has no score.
-pub(crate) fn set_scores(
-    jobs: &mut [JobSpec],
-    scores: &BTreeMap<String, f64>,
-) -> Result<(), String> {
-    for job in jobs {
-        let key = PairTable::key_of(job).unwrap_or_default();
-        let score = *scores.get(&key).ok_or(key)?;
-        set_attribute(job, SHARING_SCORE, score);
-    }
-    Ok(())
 }
 
 fn compare_jobs(
