@@ -247,6 +247,19 @@ pub(crate) fn read(path: &Path) -> Result<String, VerifyError> {
     })
 }
 
+/// Returns the paths in a folder, in order.
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
+    let failed = |error| VerifyError::Read {
+        path: dir.to_owned(),
+        error,
+    };
+    let entries = std::fs::read_dir(dir).map_err(failed)?;
+    let paths = entries.map(|entry| entry.map(|e| e.path()).map_err(failed));
+    let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
 /// Reads a file with a JSON value on each line, possibly compressed by gzip.
 pub(crate) fn json_lines<T: DeserializeOwned>(
     path: &Path,

@@ -1,7 +1,7 @@
 //! Result of one case, with each value that differs between original and emulation.
 
 pub use crate::case::Case;
-pub(crate) use crate::case::{json, json_lines, option, read};
+pub(crate) use crate::case::{entries, json, json_lines, option, read};
 pub use crate::verify_error::VerifyError;
 
 use blox_sim::Report;
@@ -23,7 +23,7 @@ pub struct Difference {
 }
 
 /// Result of one case.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Compared {
     /// Path of the case's folder, as found.
     pub case: PathBuf,
@@ -52,13 +52,7 @@ impl Compared {
         Compared {
             case: case.dir().to_owned(),
             system,
-            values: 0,
-            jobs: 0,
-            differences: Vec::new(),
-            notes: Vec::new(),
-            not_compared: Vec::new(),
-            fingerprint: None,
-            columns: BTreeSet::new(),
+            ..Compared::default()
         }
     }
 

@@ -7,6 +7,7 @@
 pub use crate::compared::{Case, Compared, Difference, VerifyError};
 
 use crate::blox::verify as blox;
+use crate::compared::entries;
 use crate::elasticflow::verify as elasticflow;
 use crate::gavel::verify::{self as gavel, shockwave};
 use crate::lucid::verify as lucid;
@@ -84,15 +85,8 @@ pub fn find_cases(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
         if dir.join("expected.csv").is_file() {
             found.push(dir.to_owned());
         }
-        let mut folders = Vec::new();
-        for entry in std::fs::read_dir(dir).map_err(read)? {
-            let path = entry.map_err(read)?.path();
-            if path.is_dir() {
-                folders.push(path);
-            }
-        }
-        folders.sort();
-        folders.iter().try_for_each(|f| walk(f, seen, found))
+        let mut folders = entries(dir)?.into_iter().filter(|path| path.is_dir());
+        folders.try_for_each(|f| walk(&f, seen, found))
     }
     let mut found = Vec::new();
     walk(dir, &mut BTreeSet::new(), &mut found)?;

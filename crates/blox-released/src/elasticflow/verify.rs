@@ -63,11 +63,7 @@ fn excuse_ties(
             .push("compared job by job: every end and outcome, with the shares in the middle of all best ones".to_owned());
         return Ok(());
     }
-    let jct = ends
-        .values()
-        .map(|e| e.at - run.jobs[e.job as usize].submit.secs());
-    let average = jct.sum::<f64>() / ends.len().max(1) as f64;
-    let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
+    let (average, last) = times(run, ends);
     let in_time = |e: &&PlannedEnd| {
         let class = run.jobs[e.job as usize].extras().class;
         !e.late && class != blox_core::ServiceClass::BestEffort
@@ -100,6 +96,14 @@ fn excuse_ties(
         said.join(", ")
     ));
     Ok(())
+}
+
+/// Returns the average completion time and the last end.
+fn times(run: &Run, ends: &BTreeMap<u32, PlannedEnd>) -> (f64, f64) {
+    let submit = |e: &PlannedEnd| run.jobs[e.job as usize].submit.secs();
+    let jct = ends.values().map(|e| e.at - submit(e)).sum::<f64>();
+    let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
+    (jct / ends.len().max(1) as f64, last)
 }
 
 /// Settings of a case.
@@ -242,17 +246,13 @@ fn compare_jobs(
         out.numbers(what, case, row, columns);
     })?;
     out.count("job_idx", case, run.rows.len());
-    let times = ends
-        .values()
-        .map(|e| e.at - run.jobs[e.job as usize].submit.secs());
-    let ended = ends.len() as f64;
-    let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
+    let (average, last) = times(run, ends);
     let figures = [
         ("accepted", f64::from(met)),
         ("declined", f64::from(missed)),
         ("jobs", run.jobs.len() as f64),
-        ("finished", ended),
-        ("avg_jct", times.sum::<f64>() / ended.max(1.0)),
+        ("finished", ends.len() as f64),
+        ("avg_jct", average),
         ("last_finish", last),
     ];
     out.figures(case, &figures)

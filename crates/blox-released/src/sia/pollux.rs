@@ -10,12 +10,13 @@
 
 use super::in_rounds;
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, NodeId,
-    Pipeline, PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape,
-    Stateless, Validity, View,
+    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, Pipeline,
+    PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Stateless,
+    Validity, View,
 };
 use blox_sim::execution::training::{Application, Applications};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -73,25 +74,17 @@ impl PlacementPolicy for MostFree {
             }
         }
         for (job, wanted) in todo {
-            let mut parts: Vec<(NodeId, u32)> = Vec::new();
-            let mut left = wanted;
-            while left > 0 {
-                let open = draft.nodes_with_free().map(|n| n.id());
-                let open = open.filter(|n| parts.iter().all(|(taken, _)| taken != n));
-                let most = open.min_by_key(|n| (std::cmp::Reverse(draft.free_on(*n)), *n));
-                let Some(node) = most else { break };
-                let part = draft.free_on(node).min(left);
-                parts.push((node, part));
-                left -= part;
-            }
-            if left > 0 || wanted == 0 {
-                continue;
-            }
+            let nodes = draft.nodes_with_free().map(|n| n.id());
+            let mut nodes: Vec<_> = nodes.map(|n| (Reverse(draft.free_on(n)), n)).collect();
+            nodes.sort_unstable();
             let mut gpus = GpuList::new();
-            for (node, count) in parts {
-                gpus.extend(draft.take_from(node, count).unwrap_or_default());
+            for (Reverse(free), node) in nodes {
+                let part = free.min(wanted - gpus.len() as u32);
+                gpus.extend(draft.take_from(node, part).unwrap_or_default());
             }
-            draft.assign(job, Assignment::of(gpus))?;
+            if wanted > 0 && gpus.len() as u32 == wanted {
+                draft.assign(job, Assignment::of(gpus))?;
+            }
         }
         Ok(Validity::UntilEvent)
     }

@@ -69,11 +69,13 @@ impl Events {
         &mut self.list[i]
     }
 
-    /// Puts a removed event back at another time.
-    pub fn put(&mut self, time: f64, event: Event) {
-        let at = self.at(time);
-        at.start.extend(event.start);
-        at.end.extend(event.end);
+    /// Moves the next event to another time if it is too early.
+    pub fn postpone(&mut self, time: f64, is_early: impl Fn(f64) -> bool) {
+        if let Some(event) = self.list.pop_if(|event| is_early(event.time)) {
+            let at = self.at(time);
+            at.start.extend(event.start);
+            at.end.extend(event.end);
+        }
     }
 
     /// Adds the end of a job at `time`.

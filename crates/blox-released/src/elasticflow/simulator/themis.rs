@@ -114,15 +114,8 @@ impl Program for Themis {
         let until = now + slot;
         // Quirk: the program also moves the last event to the end of the lease.
         self.slots.events.keep_apart(now, slot);
-        if let Some(at) = self
-            .slots
-            .events
-            .next()
-            .filter(|t| (t - now).trunc() < slot)
-            && let Some(event) = self.slots.events.take(at)
-        {
-            self.slots.events.put(until, event);
-        }
+        let early = |t: f64| (t - now).trunc() < slot;
+        self.slots.events.postpone(until, early);
         for &j in self.slots.runnable.iter().filter(|j| running.contains(j)) {
             let (job, account) = (&mut jobs[j as usize], &mut self.accounts[j as usize]);
             let mut end = now + account.remaining;
@@ -152,11 +145,7 @@ impl Program for Themis {
             && at < next
         {
             self.slots.events.keep_apart(next - slot, slot);
-            if let Some(at) = self.slots.events.next().filter(|t| *t < next)
-                && let Some(event) = self.slots.events.take(at)
-            {
-                self.slots.events.put(next, event);
-            }
+            self.slots.events.postpone(next, |t| t < next);
         }
     }
 }

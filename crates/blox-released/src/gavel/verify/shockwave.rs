@@ -3,7 +3,7 @@
 use super::compared;
 use super::policy::{self, Determined, Policy};
 use super::{above_zero, argument, by_type, file_name, pools, throughputs};
-use crate::compared::{Case, Compared, VerifyError, json};
+use crate::compared::{Case, Compared, VerifyError, entries, json};
 use crate::gavel::{self, AsShockwave, Asked, BatchJob, Mode, Outcome, Pool, Settings, Shares};
 use blox_core::JobSpec;
 use blox_policies::scheduling::gavel::shares::Isolated;
@@ -216,22 +216,10 @@ fn trace(case: &Case, inputs: &Path, name: &str) -> Result<PathBuf, VerifyError>
     let Some((start, end)) = name.split_once("...") else {
         return case.input(name);
     };
-    let read = |error| VerifyError::Read {
-        path: inputs.to_owned(),
-        error,
+    let matches = |path: &PathBuf| {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        file.starts_with(start) && file.ends_with(end)
     };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(inputs).map_err(read)? {
-        let path = entry.map_err(read)?.path();
-        let file = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if file.starts_with(start) && file.ends_with(end) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found.into_iter().next().ok_or_else(|| case.missing(name))
+    let found = entries(inputs)?.into_iter().find(matches);
+    found.ok_or_else(|| case.missing(name))
 }

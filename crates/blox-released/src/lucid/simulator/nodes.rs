@@ -123,7 +123,7 @@ impl Node {
 }
 
 /// Nodes of a virtual cluster in the original's order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     pub list: Vec<Node>,
     placer: Placer,

@@ -25,7 +25,7 @@ struct Running {
 }
 
 /// The program of the profiler: the fewest GPUs first, with head-of-line blocking.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LeastGpusFirst {
     nodes: Nodes,
     /// Number of nodes at the start.
@@ -45,13 +45,8 @@ impl LeastGpusFirst {
         LeastGpusFirst {
             least: nodes.list.len(),
             nodes,
-            queue: Vec::new(),
-            running: Vec::new(),
             forecast,
-            asked_beyond: false,
-            again: None,
-            records: Vec::new(),
-            log: Vec::new(),
+            ..LeastGpusFirst::default()
         }
     }
 
