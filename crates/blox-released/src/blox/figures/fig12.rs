@@ -1,5 +1,5 @@
 use crate::blox;
-use crate::figure::{Claim, Figure, Findings, Picture, Plan, ReproduceError, Row, Run};
+use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Run};
 use blox_core::ClusterSpec;
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::admission::LoadThreshold;
@@ -115,20 +115,14 @@ fn findings(reports: &[Report]) -> Findings {
         );
     }
     let better = jct.len() == CASES.len() && jct[1..].iter().all(|v| *v < jct[0]);
-    Findings {
-        rows,
-        claims: vec![Claim::new(
-            "admission by load before LAS lowers the average JCT under overload",
-            better,
-        )],
-        notes: vec![
-            "128 GPUs (32x4), rounds of 300 s, 8 jobs/h, jobs 3000 to 4000 of 30,000, one GPU each".to_owned(),
-            "from 1.2x on single measured jobs starve until arrivals end: the averages there depend on how many jobs come (at 1.2x 142,080 s with 13,752 jobs, 160,220 s with 40,010)".to_owned(),
-            COUNTED.to_owned(),
-        ],
-        pictures: vec![Picture {
-            name: "blox-fig12".to_owned(),
-            svg: distributions("Blox, figure 12", reports),
-        }],
-    }
+    let mut findings = Findings::noting([
+        "128 GPUs (32x4), rounds of 300 s, 8 jobs/h, jobs 3000 to 4000 of 30,000, one GPU each",
+        "from 1.2x on single measured jobs starve until arrivals end: the averages there depend on how many jobs come (at 1.2x 142,080 s with 13,752 jobs, 160,220 s with 40,010)",
+        COUNTED,
+    ]);
+    findings.rows = rows;
+    let text = "admission by load before LAS lowers the average JCT under overload";
+    findings.claims.push(Claim::new(text, better));
+    findings.picture(FIG12.name, distributions("Blox, figure 12", reports));
+    findings
 }

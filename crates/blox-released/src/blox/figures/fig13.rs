@@ -1,6 +1,6 @@
 use super::fig12;
 use crate::bursty::{NOTE, bursty};
-use crate::figure::{Claim, Figure, Findings, Picture, Plan, ReproduceError, Row};
+use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row};
 use blox_sim::{Measure, Report};
 use std::path::Path;
 
@@ -37,16 +37,11 @@ fn findings(reports: &[Report]) -> Findings {
     rows.push(
         Row::new("best avg JCT relative to accept all", best / all, 3).published(0.727, PAPER),
     );
-    Findings {
-        rows,
-        claims: vec![Claim::new(
-            "admission by load before LAS lowers the average JCT with bursts",
-            !rest.is_empty() && rest.iter().all(|v| *v < all),
-        )],
-        notes: vec![NOTE.to_owned()],
-        pictures: vec![Picture {
-            name: "blox-fig13".to_owned(),
-            svg: fig12::distributions("Blox, figure 13", reports),
-        }],
-    }
+    let mut findings = Findings::noting([NOTE]);
+    findings.rows = rows;
+    let better = !rest.is_empty() && rest.iter().all(|v| *v < all);
+    let text = "admission by load before LAS lowers the average JCT with bursts";
+    findings.claims.push(Claim::new(text, better));
+    findings.picture(FIG13.name, fig12::distributions("Blox, figure 13", reports));
+    findings
 }

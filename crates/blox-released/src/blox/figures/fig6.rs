@@ -1,6 +1,6 @@
 use super::fig12::{COUNTED, ROUND_S};
 use crate::blox::{self, OptimusSpeed};
-use crate::figure::{Claim, Figure, Findings, Picture, Plan, ReproduceError, Row, Run};
+use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Run};
 use blox_core::{ClusterSpec, Pipeline};
 use blox_plot::{Axis, Chart, Series};
 use blox_sim::{Measure, Report, Simulation};
@@ -106,38 +106,22 @@ fn findings(reports: &[Report]) -> Findings {
             }),
         ),
     ];
-    let picture = |name: &str, title, axis, y: &dyn Fn(usize, usize) -> f64| {
-        let chart = Chart::new(title, Axis::new("load (jobs/h)"), axis).with_all(
-            NAMES.iter().enumerate().map(|(s, name)| {
-                Series::line(*name, (0..JCT.len()).map(|l| ((l + 1) as f64, y(l, s))))
-            }),
-        );
-        Picture {
-            name: name.to_owned(),
-            svg: chart.svg(),
-        }
+    let mut findings = Findings::noting([
+        "128 GPUs (32x4), rounds of 300 s, jobs 3000 to 4000, one GPU each",
+        COUNTED,
+        "below 6 jobs/h the released Optimus runs every job faster by a factor that it chooses by the load (5 to 1.1): nothing queues there, so that this is all of its advantage",
+    ]);
+    (findings.rows, findings.claims) = (rows, claims);
+    let mut picture = |name, title, axis, y: &dyn Fn(usize, usize) -> f64| {
+        let lines = NAMES.iter().enumerate().map(|(s, name)| {
+            Series::line(*name, (0..JCT.len()).map(|l| ((l + 1) as f64, y(l, s))))
+        });
+        let chart = Chart::new(title, Axis::new("load (jobs/h)"), axis).with_all(lines);
+        findings.picture(name, chart.svg());
     };
-    Findings {
-        rows,
-        claims,
-        notes: vec![
-            "128 GPUs (32x4), rounds of 300 s, jobs 3000 to 4000, one GPU each".to_owned(),
-            COUNTED.to_owned(),
-            "below 6 jobs/h the released Optimus runs every job faster by a factor that it chooses by the load (5 to 1.1): nothing queues there, so that this is all of its advantage".to_owned(),
-        ],
-        pictures: vec![
-            picture(
-                "blox-fig6",
-                "Blox, figure 6",
-                Axis::seconds("average JCT"),
-                &jct,
-            ),
-            picture(
-                "blox-fig7",
-                "Blox, figure 7",
-                Axis::seconds("average responsiveness").log(),
-                &responsiveness,
-            ),
-        ],
-    }
+    let axis = Axis::seconds("average JCT");
+    picture("blox-fig6", "Blox, figure 6", axis, &jct);
+    let axis = Axis::seconds("average responsiveness").log();
+    picture("blox-fig7", "Blox, figure 7", axis, &responsiveness);
+    findings
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::elasticflow::files::Recipe;
-use crate::figure::{Claim, Picture, Plan};
+use crate::figure::{Claim, Plan};
 use blox_plot::{Axis, Chart, Series};
 
 const PAPER_MET: &str =
@@ -161,7 +161,7 @@ fn findings(reports: &[Report]) -> Findings {
     }
     findings.rows.append(&mut speedups);
     findings.claims = claims(complete, same, &points);
-    findings.pictures = pictures(FIG11.name, &points);
+    draw(&mut findings, &points);
     findings
 }
 
@@ -203,8 +203,9 @@ fn claims(complete: bool, same: bool, points: &[Points]) -> Vec<Claim> {
     ]
 }
 
-fn pictures(name: &str, points: &[Points]) -> Vec<Picture> {
-    let draw = |letter: &str, y: Axis, of: fn(&(f64, f64)) -> f64| {
+/// Adds the pictures of both measures.
+fn draw(findings: &mut Findings, points: &[Points]) {
+    let mut draw = |letter: &str, y: Axis, of: fn(&(f64, f64)) -> f64| {
         let x = Axis::fraction("best-effort jobs").from(0.0).to(1.0);
         let mut chart = Chart::new(format!("ElasticFlow, figure 11({letter})"), x, y);
         for (p, (program, ..)) in PROGRAMS.iter().enumerate() {
@@ -212,13 +213,8 @@ fn pictures(name: &str, points: &[Points]) -> Vec<Picture> {
             let line = at.filter_map(|(share, at)| Some((*share, of(at.get(p)?))));
             chart = chart.with(Series::line(program.name, line));
         }
-        Picture {
-            name: format!("{name}{letter}"),
-            svg: chart.svg(),
-        }
+        findings.picture(format!("{}{letter}", FIG11.name), chart.svg());
     };
-    vec![
-        draw("a", Axis::fraction("deadlines met").from(0.0), |at| at.0),
-        draw("b", Axis::new("speed-up over Gandiva").from(0.0), |at| at.1),
-    ]
+    draw("a", Axis::fraction("deadlines met").from(0.0), |at| at.0);
+    draw("b", Axis::new("speed-up over Gandiva").from(0.0), |at| at.1);
 }

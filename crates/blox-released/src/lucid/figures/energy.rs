@@ -1,8 +1,6 @@
 //! Helios' energy service on Philly's nodes.
 
-use crate::figure::{
-    Claim, DataFile, Figure, Findings, Picture, Plan, ReproduceError, Row, Whole, file,
-};
+use crate::figure::{Claim, DataFile, Figure, Findings, Plan, ReproduceError, Row, Whole, file};
 use crate::lucid::files;
 use blox_learn::{Boosted, BoostedParams, Column, Frame, metrics, series};
 use blox_plot::{Axis, Chart, Series};
@@ -60,13 +58,14 @@ fn findings(nodes: Option<PathBuf>, watch: &Watch) -> Whole {
         "a stand-in: made-up nodes in use that go up and down by day and week, not Philly's; \
          --data DIR takes the published file"
     };
+    let mut findings = Findings::noting([source]);
+    findings.rows = did.rows(wrong, real);
     let better = "the nodes that are on are used better";
-    Ok(Some(Findings {
-        rows: did.rows(wrong, real),
-        claims: vec![Claim::new(better, did.after > did.before)],
-        notes: vec![source.to_owned()],
-        pictures: vec![did.picture()],
-    }))
+    findings
+        .claims
+        .push(Claim::new(better, did.after > did.before));
+    findings.picture(HELIOS.name, did.picture());
+    Ok(Some(findings))
 }
 
 /// Sums of the service's actions over the measured checks.
@@ -129,14 +128,11 @@ impl Did {
         rows.map(row).into()
     }
 
-    fn picture(self) -> Picture {
-        let chart = Chart::new("Nodes on and in use", Axis::new("days"), Axis::new("nodes"))
+    fn picture(self) -> String {
+        Chart::new("Nodes on and in use", Axis::new("days"), Axis::new("nodes"))
             .with(Series::steps("on", self.on))
-            .with(Series::steps("in use", self.used));
-        Picture {
-            name: HELIOS.name.to_owned(),
-            svg: chart.svg(),
-        }
+            .with(Series::steps("in use", self.used))
+            .svg()
     }
 }
 
