@@ -154,17 +154,6 @@ pub fn rigid_top(row: &[Cell], batch_size: u32) -> u32 {
     measured.max().unwrap_or(0).min(64).min(batch_size)
 }
 
-/// Sets a job's levels to the GPU counts of a row up to `top`, including counts with zero
-/// throughput.
-pub fn set_levels(job: &mut JobSpec, row: &[Cell], top: u32) {
-    let Some(extras) = &mut job.extras else {
-        return;
-    };
-    let usable = row.iter().filter(|c| c.gpus.get() <= top);
-    let usable = usable.filter_map(|c| Some((c.gpus, c.rate?)));
-    (extras.levels, extras.rates) = usable.unzip();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

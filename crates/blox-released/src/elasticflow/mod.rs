@@ -69,7 +69,12 @@ impl Algorithm {
         } else {
             files::rigid_top(cells, batch)
         };
-        files::set_levels(job, cells, top);
+        if let Some(extras) = &mut job.extras {
+            // Counts with zero throughput are levels, too.
+            let usable = cells.iter().filter(|c| c.gpus.get() <= top);
+            let usable = usable.filter_map(|c| Some((c.gpus, c.rate?)));
+            (extras.levels, extras.rates) = usable.unzip();
+        }
         true
     }
 

@@ -60,7 +60,7 @@ pub fn synergy(settings: Settings, jobs: impl IntoIterator<Item = (JobId, Time)>
 
 /// Returns a simulation in which jobs progress and end as in the original.
 pub fn simulation(simulation: Simulation, settings: Settings) -> Simulation {
-    let simulation = simulation.execution(Progress::in_mode(settings.mode));
+    let simulation = simulation.execution(Progress(settings.mode));
     match WholeIterations::every(Seconds::new(ROUND_S)) {
         Some(rule) => simulation.completion(rule),
         None => simulation,
@@ -72,16 +72,9 @@ pub fn simulation(simulation: Simulation, settings: Settings) -> Simulation {
 /// The job runs at its speedup if it has all of its best-case demand, otherwise at the speed of a
 /// fair share.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    mode: Mode,
-}
+struct Progress(Mode);
 
 impl Progress {
-    /// Creates the execution model for a mode. [`Mode::Fair`] has no speedups.
-    pub fn in_mode(mode: Mode) -> Self {
-        Progress { mode }
-    }
-
     /// Returns the iterations in a round of [`ROUND_S`].
     fn iterations(self, view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64 {
         let demand = Demand::of(job.spec(), &ServerSize::in_view(view));
@@ -90,7 +83,7 @@ impl Progress {
             each /= demand.placement_penalty;
         }
         let best = assignment.cpus == demand.cpus() && assignment.memory_gib == demand.memory_gb();
-        if best && self.mode != Mode::Fair {
+        if best && self.0 != Mode::Fair {
             each /= demand.speedup;
         }
         (ROUND_S / each).floor()

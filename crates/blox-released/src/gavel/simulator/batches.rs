@@ -35,6 +35,15 @@ pub struct BatchJob {
     pub rates: BTreeMap<u32, Vec<f64>>,
 }
 
+/// Models with the smallest and the largest batch with which they were measured.
+const MEASURED: [(&str, u32, u32); 5] = [
+    ("ResNet-18", 16, 256),
+    ("ResNet-50", 16, 128),
+    ("Transformer", 16, 128),
+    ("LM", 5, 80),
+    ("Recommendation", 512, 8192),
+];
+
 /// A requested change of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
@@ -64,24 +73,19 @@ impl Adapting {
         (steps / self.steps_per_epoch(self.batch)).ceil() as u32
     }
 
+    fn measured(&self) -> Option<&'static (&'static str, u32, u32)> {
+        MEASURED
+            .iter()
+            .find(|(family, ..)| *family == self.job.family)
+    }
+
     /// Returns the largest batch with which the model was measured.
     fn largest(&self) -> Option<u32> {
-        Some(match self.job.family.as_str() {
-            "ResNet-18" => 256,
-            "ResNet-50" | "Transformer" => 128,
-            "LM" => 80,
-            "Recommendation" => 8192,
-            _ => return None,
-        })
+        self.measured().map(|(_, _, largest)| *largest)
     }
 
     fn smallest(&self) -> Option<u32> {
-        Some(match self.job.family.as_str() {
-            "ResNet-18" | "ResNet-50" | "Transformer" => 16,
-            "LM" => 5,
-            "Recommendation" => 512,
-            _ => return None,
-        })
+        self.measured().map(|(_, smallest, _)| *smallest)
     }
 
     /// Returns the pattern's batch in an epoch. The last of the `asked` epochs has the initial

@@ -61,7 +61,13 @@ fn plan(
             if watch.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            all.push((name, simulate(&world, name, policy, quirks)?));
+            let (input, placer) = (world.input(policy), Placer::Consolidate);
+            let run = run(policy, placer, world.experiment, quirks, &input);
+            let run = run.map_err(|error| ReproduceError::Simulation {
+                label: name.to_owned(),
+                error: Box::new(error),
+            })?;
+            all.push((name, times(&world, &run)));
         }
         let mut findings = findings(&all, &world);
         findings.notes.extend(world.notes);
@@ -128,21 +134,6 @@ fn quantile(values: impl Iterator<Item = f64>, q: f64) -> f64 {
     let at = q * last as f64;
     let (low, high) = (at.floor() as usize, at.ceil() as usize);
     sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
-}
-
-fn simulate(
-    world: &World,
-    name: &str,
-    policy: Policy,
-    quirks: Quirks,
-) -> Result<Vec<Times>, ReproduceError> {
-    let (input, placer) = (world.input(policy), Placer::Consolidate);
-    let run = run(policy, placer, world.experiment, quirks, &input);
-    let run = run.map_err(|error| ReproduceError::Simulation {
-        label: name.to_owned(),
-        error: Box::new(error),
-    })?;
-    Ok(times(world, &run))
 }
 
 /// Results of all simulations, with their names.

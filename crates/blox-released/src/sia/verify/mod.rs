@@ -36,29 +36,17 @@ pub(crate) fn compare(
     closed_loop(case, &input, every_round, out)
 }
 
-/// Allowed relative difference of averages.
-struct Tolerance {
-    jct: f64,
-    others: f64,
-}
+/// Allowed relative differences of averages if fits that were not recorded are computed here: of the
+/// JCT, and of the others.
+const OWN_FITS: (f64, f64) = (0.03, 0.10);
 
-/// Tolerance if fits that were not recorded are computed here.
-const OWN_FITS: Tolerance = Tolerance {
-    jct: 0.03,
-    others: 0.10,
-};
-/// Tolerance if the original's choice among equally good assignments is unknown.
-const OTHER_CHOICES: Tolerance = Tolerance {
-    jct: 0.10,
-    others: 0.10,
-};
+/// The same tolerances if the original's choice among equally good assignments is unknown.
+const OTHER_CHOICES: (f64, f64) = (0.10, 0.10);
+
 /// Below this number of jobs, single choices change restarts and GPU time. The original's own runs
 /// with three solvers differ by up to 30 %.
 const FEW_JOBS: usize = 100;
-const OTHER_CHOICES_FOR_FEW: Tolerance = Tolerance {
-    jct: 0.10,
-    others: 0.30,
-};
+const OTHER_CHOICES_FOR_FEW: (f64, f64) = (0.10, 0.30);
 
 /// Runs the policy in a closed loop.
 fn closed_loop(
@@ -125,7 +113,7 @@ fn closed_loop(
         }
     };
     let before = out.values;
-    let apart = compare_averages(case, &accounts, &tolerance, out)?;
+    let apart = compare_averages(case, &accounts, tolerance, out)?;
     if out.values == before {
         // The case has no average that could replace the rows.
         out.differences.extend(closed.differences);
@@ -161,7 +149,7 @@ fn run(
 fn compare_averages(
     case: &Case,
     accounts: &[Account],
-    tolerance: &Tolerance,
+    (of_jct, others): (f64, f64),
     out: &mut Compared,
 ) -> Result<String, VerifyError> {
     let n = accounts.len().max(1) as f64;
@@ -172,10 +160,6 @@ fn compare_averages(
     let jct = mean(&|a| a.finish.map_or(0.0, |f| f - a.submit));
     let restarts = mean(&|a| f64::from(a.restarts.unwrap_or(0)));
     let gpu_hours = mean(&|a| a.allocated / 3600.0);
-    let Tolerance {
-        jct: of_jct,
-        others,
-    } = *tolerance;
     let mut words = Vec::new();
     for (word, name, found, limit) in [
         ("JCT", "avg_jct_s", jct, of_jct),
