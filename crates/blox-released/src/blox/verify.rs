@@ -48,8 +48,14 @@ pub(crate) fn compare(
     out.ran(&report);
     compare_jobs(case, &report, ids.as_deref(), settings.round, out)?;
     compare_rounds(case, &report, out)?;
-    compare_figures(case, &report, settings.round, out)?;
-    Ok(())
+    let responsiveness = report.summary.avg_responsiveness_s + settings.round;
+    let figures = [
+        ("rounds", report.summary.rounds as f64),
+        ("avg_jct_s", report.summary.avg_jct_s),
+        ("avg_responsiveness_s", responsiveness),
+        ("makespan_s", report.end.secs()),
+    ];
+    out.figures(case, &figures)
 }
 
 type Compose = fn() -> Pipeline;
@@ -231,22 +237,6 @@ fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<()
         }
     }
     Ok(())
-}
-
-fn compare_figures(
-    case: &Case,
-    report: &Report,
-    round: f64,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
-    let responsiveness = report.summary.avg_responsiveness_s + round;
-    let figures = [
-        ("rounds", report.summary.rounds as f64),
-        ("avg_jct_s", report.summary.avg_jct_s),
-        ("avg_responsiveness_s", responsiveness),
-        ("makespan_s", report.end.secs()),
-    ];
-    out.figures(case, &figures)
 }
 
 #[cfg(test)]

@@ -26,20 +26,17 @@ const fn itp(path: &'static str) -> DataFile {
     DataFile::new(path, ITP)
 }
 
-/// Number of switches and of nodes behind each switch, by trace. Nodes have 8 GPUs.
-const CLUSTERS: [(u32, u32); 11] = [
-    (2, 32),
-    (2, 32),
-    (2, 32),
-    (1, 128),
-    (2, 32),
-    (2, 32),
-    (1, 128),
-    (1, 128),
-    (1, 128),
-    (1, 32),
-    (1, 32),
-];
+/// Number of traces. `DATA` also has the throughputs.
+const TRACES: usize = 11;
+
+/// Returns the number of switches and of nodes behind each switch for a trace. Nodes have 8 GPUs.
+fn cluster(trace: usize) -> (u32, u32) {
+    match trace {
+        3 | 6..=8 => (1, 128),
+        9.. => (1, 32),
+        _ => (2, 32),
+    }
+}
 
 /// Program, published ratios, and number of jobs that the released program counts, by trace.
 type Column = (Program, Option<[f64; 11]>, [Option<u64>; 11]);
@@ -114,7 +111,8 @@ pub(crate) const FIG8B: Figure = Figure::new(
 fn plan(figure: &Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
     let table = a100(figure, data)?;
     let mut runs = Vec::new();
-    for ((switches, nodes), trace) in CLUSTERS.into_iter().zip(DATA) {
+    for (t, trace) in DATA[..TRACES].iter().enumerate() {
+        let (switches, nodes) = cluster(t);
         let jobs = in_order(read_trace(file(figure, data, trace.path)?)?);
         let world = World::new(switches, nodes, 8, 60.0);
         let programs = PROGRAMS.iter();
@@ -132,11 +130,7 @@ fn findings(reports: &[Report]) -> Findings {
     let mut same = !reports.is_empty();
     let mut best = !reports.is_empty();
     let mut bars = BarChart::new("ElasticFlow, figure 8(b)", Axis::fraction("deadlines met"));
-    for (t, reports) in reports
-        .chunks(PROGRAMS.len())
-        .enumerate()
-        .take(CLUSTERS.len())
-    {
+    for (t, reports) in reports.chunks(PROGRAMS.len()).enumerate().take(TRACES) {
         let trace = DATA[t].path.trim_end_matches(".csv");
         let programs = PROGRAMS
             .iter()

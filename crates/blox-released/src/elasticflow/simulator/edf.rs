@@ -75,16 +75,14 @@ impl<const ADMITS: bool> EarliestFirst<ADMITS> {
             to_plan -= usize::from(!waiting[j as usize]);
             free == 0 && to_plan == 0
         };
-        let (list, proposals) = if start.is_empty() {
-            let mut list = std::mem::take(&mut self.slots.runnable);
-            let (_, proposals) = self.plan(now, &mut list, jobs, stop);
-            (list, proposals)
-        } else {
-            let list = [self.slots.runnable.as_slice(), &start].concat();
-            let (_, proposals) = self.plan(now, &mut list.clone(), jobs, stop);
-            self.slots.pending.extend(&start);
-            (list, proposals)
-        };
+        let mut list = [self.slots.runnable.as_slice(), &start].concat();
+        let mut order = list.clone();
+        let (_, proposals) = self.plan(now, &mut order, jobs, stop);
+        if start.is_empty() {
+            // Without new jobs, the program keeps the order by deadline.
+            list = order;
+        }
+        self.slots.pending.extend(&start);
         self.slots.release(&list, jobs);
         adopt(&proposals, jobs);
         for &j in &list {

@@ -205,8 +205,8 @@ impl Nodes {
     ///
     /// Quirk: the program removes a node under the temporary node's name from the second removal
     /// on. A busy temporary node then gets the name of the removed node. Returns the indices of the
-    /// removed and the renamed node.
-    pub fn remove_idle(&mut self) -> Option<Removal> {
+    /// removed and the renamed node, from before the removal.
+    pub fn remove_idle(&mut self) -> Option<(usize, Option<usize>)> {
         let idle = (0..self.list.len()).filter(|i| self.list[*i].is_idle());
         let gone = idle.max_by_key(|i| self.list[*i].name)?;
         let name = self.list[gone].name;
@@ -220,14 +220,8 @@ impl Nodes {
         }
         self.list.remove(gone);
         self.has_temporary = true;
-        Some(Removal { gone, renamed })
+        Some((gone, renamed))
     }
-}
-
-/// Result of [`Nodes::remove_idle`]. Indices are from before the removal.
-pub(super) struct Removal {
-    pub gone: usize,
-    pub renamed: Option<usize>,
 }
 
 #[cfg(test)]

@@ -261,15 +261,15 @@ impl Packed {
 
     fn shrink(&mut self) {
         let temporary = super::nodes::TEMPORARY;
-        let Some(removal) = self.nodes.remove_idle() else {
+        let Some((gone, renamed)) = self.nodes.remove_idle() else {
             return;
         };
         for l in &mut self.running {
-            if let Some(busy) = removal.renamed
+            if let Some(busy) = renamed
                 && l.parts.iter().any(|p| p.0 == busy)
             {
                 // The node's entry moves to the end of the list under the new name.
-                let after = if busy > removal.gone { busy - 1 } else { busy };
+                let after = if busy > gone { busy - 1 } else { busy };
                 let name = self.nodes.list[after].name;
                 let nodes = &mut l.record.nodes;
                 if let Some(at) = nodes.iter().position(|(n, _)| *n == temporary) {
@@ -282,7 +282,7 @@ impl Packed {
                 }
             }
             for part in &mut l.parts {
-                if part.0 > removal.gone {
+                if part.0 > gone {
                     part.0 -= 1;
                 }
             }

@@ -195,22 +195,16 @@ fn compare_jobs(
             ("priority", of(&|o| o.record.priority)),
         ];
         if policy == Policy::Lucid {
-            let score = || job.extras().attributes.get(SHARING_SCORE)?.as_f64();
+            let flag = |f: &dyn Fn(&Outcome) -> bool| of(&|o| f64::from(u8::from(f(o))));
+            let score = job.extras().attributes.get(SHARING_SCORE);
+            let left = outcome.filter(|o| !o.skipped);
+            let score = left.and_then(|_| score?.as_f64());
             columns.extend([
-                (
-                    "profiled",
-                    of(&|o| f64::from(u8::from(o.profiled.is_some()))),
-                ),
+                ("profiled", flag(&|o| o.profiled.is_some())),
                 ("profqueue", of(&|o| o.profiled.unwrap_or(0) as f64)),
-                ("toskip", of(&|o| f64::from(u8::from(o.skipped)))),
-                (
-                    "sharescore",
-                    outcome.filter(|o| !o.skipped).and_then(|_| score()),
-                ),
-                (
-                    "exclusive",
-                    of(&|o| f64::from(u8::from(o.record.exclusive))),
-                ),
+                ("toskip", flag(&|o| o.skipped)),
+                ("sharescore", score),
+                ("exclusive", flag(&|o| o.record.exclusive)),
                 ("rate", of(&|o| o.record.rate)),
                 ("remain", of(&|o| o.record.remain)),
                 ("Tcolocate", of(&|o| o.record.colocated as f64)),

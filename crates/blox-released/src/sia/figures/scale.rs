@@ -94,39 +94,18 @@ impl SchedulingPolicy for Timed {
     }
 }
 
-/// A size of the cluster.
-struct Size {
-    /// GPUs in units of the paper's cluster of 64.
-    units: u32,
-    /// `None` if Pollux decides itself. Otherwise Sia decides, and Pollux is timed once in this
-    /// many rounds.
-    pollux_in: Option<u32>,
-    /// Published times of Sia and Pollux in milliseconds.
-    published: [Option<f64>; 2],
-}
-
-const SIZES: [Size; 4] = [
-    Size {
-        units: 1,
-        pollux_in: None,
-        published: [Some(96.0), Some(2200.0)],
-    },
-    Size {
-        units: 4,
-        pollux_in: None,
-        published: [None, None],
-    },
-    Size {
-        units: 16,
-        pollux_in: Some(8),
-        published: [None, None],
-    },
-    Size {
-        units: 32,
-        pollux_in: Some(24),
-        published: [Some(1000.0), Some(100_000.0)],
-    },
+/// Sizes of the cluster: GPUs in units of the paper's cluster of 64, and the published times of Sia
+/// and Pollux in milliseconds.
+///
+/// Between them, `None` if Pollux decides itself. Otherwise Sia decides, and Pollux is timed once in
+/// this many rounds.
+const SIZES: [(u32, Option<u32>, [Option<f64>; 2]); 4] = [
+    (1, None, [Some(96.0), Some(2200.0)]),
+    (4, None, [None, None]),
+    (16, Some(8), [None, None]),
+    (32, Some(24), [Some(1000.0), Some(100_000.0)]),
 ];
+
 /// Decision times on 64 GPUs under Sia and Pollux in milliseconds: the paper's 95th percentiles
 /// here, the released program's medians in [`ARTIFACT`].
 const HIGH: [f64; 2] = [426.0, 4800.0];
@@ -215,20 +194,20 @@ fn scale(all: &Arc<Watch>) -> Whole {
         "on 1,024 GPUs and more Pollux is asked in some of the rounds that Sia decides",
     ]);
     let mut tenth = true;
-    for size in SIZES {
-        let gpus = 64 * size.units;
+    for (units, pollux_in, published) in SIZES {
+        let gpus = 64 * units;
         for (which, name) in ["Sia", "Pollux"].into_iter().enumerate() {
             if all.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             let sia: Arc<dyn AnyScheduling> = Arc::new(Sia::default());
             let pollux: Arc<dyn AnyScheduling> = Arc::new(Pollux::default());
-            let (policy, beside, placement): (_, _, Arc<dyn AnyPlacement>) =
-                match (name, size.pollux_in) {
-                    ("Sia", _) => (sia, None, Arc::new(KeepNodes)),
-                    (_, Some(every)) => (pollux, Some((sia, every)), Arc::new(KeepNodes)),
-                    (_, None) => (pollux, None, Arc::new(OnNodes)),
-                };
+            let (policy, beside, placement): (_, _, Arc<dyn AnyPlacement>) = match (name, pollux_in)
+            {
+                ("Sia", _) => (sia, None, Arc::new(KeepNodes)),
+                (_, Some(every)) => (pollux, Some((sia, every)), Arc::new(KeepNodes)),
+                (_, None) => (pollux, None, Arc::new(OnNodes)),
+            };
             let timed = Timed {
                 policy,
                 beside,
@@ -236,15 +215,15 @@ fn scale(all: &Arc<Watch>) -> Whole {
                 watch: Arc::default(),
                 all: Arc::clone(all),
             };
-            let [median, high] = decisions(size.units, timed, placement, &pool, &applications)?;
+            let [median, high] = decisions(units, timed, placement, &pool, &applications)?;
             let what = |part: &str| format!("ms a round, {name}, {gpus} GPUs, {part}");
             let mut row = Row::new(what("median"), median, 2);
-            if let Some(published) = size.published[which] {
+            if let Some(published) = published[which] {
                 row = row.published(published, PAPER);
                 tenth &= median <= 0.1 * published;
             }
             let mut last = Row::new(what("95 %"), high, 2);
-            if size.units == 1 {
+            if units == 1 {
                 row = row.artifact(ARTIFACT[which], RELEASED);
                 tenth &= median <= 0.1 * ARTIFACT[which];
                 last = last.published(HIGH[which], PAPER);
