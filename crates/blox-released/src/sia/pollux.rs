@@ -176,25 +176,19 @@ impl Stateless for MarginalGain {}
 const NODE: u32 = 4;
 
 impl MarginalGain {
-    /// Returns the seconds that one GPU beyond `gpus` saves.
-    fn gain(&self, job: &JobRef<'_>, gpus: u32) -> f64 {
+    /// Returns the seconds that one GPU beyond `gpus` saves, if the job can use it.
+    fn gain(&self, job: &JobRef<'_>, gpus: u32) -> Option<f64> {
         let extras = job.spec().extras();
-        let Some(model) = &extras.model else {
-            return 0.0;
-        };
-        let Some(app) = self.applications.get(model) else {
-            return 0.0;
-        };
-        let Some(on) = app.types.values().next() else {
-            return 0.0;
-        };
+        let model = extras.model.as_ref()?;
+        let app = self.applications.get(model)?;
+        let on = app.types.values().next()?;
         let batch = extras.batch_size.unwrap_or(app.initial_batch);
         let most = match model.as_str() {
             "ncf" => 1,
             _ => batch / on.limits.per_gpu.0.max(1),
         };
         if gpus + 1 > most {
-            return 0.0;
+            return None;
         }
         let epoch = app.curves.epoch_at(job.work_done());
         let last = app.curves.epochs() - 1;
@@ -204,7 +198,7 @@ impl MarginalGain {
             let done = |e| app.curves.iterations(e, f64::from(batch));
             done(last) - done(epoch)
         };
-        (step_time(app, batch, gpus) - step_time(app, batch, gpus + 1)) * left
+        Some((step_time(app, batch, gpus) - step_time(app, batch, gpus + 1)) * left)
     }
 }
 
@@ -238,7 +232,7 @@ impl SchedulingPolicy for MarginalGain {
             if left > 0 {
                 left -= 1;
                 counts[i] = 1;
-                gains[i] = self.gain(job, 1);
+                gains[i] = self.gain(job, 1).unwrap_or(0.0);
             }
         }
         while left > 0 {
@@ -251,7 +245,7 @@ impl SchedulingPolicy for MarginalGain {
             let Some(i) = best else { break };
             counts[i] += 1;
             left -= 1;
-            gains[i] = self.gain(&jobs[i], counts[i]);
+            gains[i] = self.gain(&jobs[i], counts[i]).unwrap_or(0.0);
         }
         let mut order: Vec<usize> = (0..jobs.len()).filter(|i| counts[*i] > 0).collect();
         order.sort_by_key(|i| counts[*i]);

@@ -60,24 +60,9 @@ fn key(observed: &[StepTime]) -> Vec<u64> {
 /// Fails if the file cannot be read, lacks a column, or has an invalid field.
 pub fn add_points(applications: &mut Applications, path: &Path) -> Result<u64, WorkloadError> {
     let mut table = Table::open(&Source::at(path)?)?;
-    let columns = table.require([
-        "gpu_type",
-        "application",
-        "placement",
-        "local_bsz",
-        "step_time",
-        "sync_time",
-        "source",
-    ])?;
-    let [
-        gpu_type,
-        application,
-        placement,
-        per_gpu,
-        step,
-        sync,
-        source,
-    ] = columns;
+    let [gpu_type, application, placement, per_gpu] =
+        table.require(["gpu_type", "application", "placement", "local_bsz"])?;
+    let [step, sync, source] = table.require(["step_time", "sync_time", "source"])?;
     let time = "a number of seconds";
     // Points of one application on one type: GPUs per node, and the measurement.
     type Points = Vec<(Vec<u32>, Measured)>;

@@ -1,7 +1,7 @@
 use crate::figure::{Claim, DataFile, Figure, Findings, Plan, ReproduceError, Row, Run, file};
 use crate::tiresias::quirks::{DlasQueues, Samples, ShortestBy};
 use crate::tiresias::{self as released, Scheme};
-use blox_core::{ClusterSpec, JobSpec, Pipeline};
+use blox_core::{ClusterSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_sim::workload::{Jobs, collect};
 use blox_sim::{Report, Simulation};
@@ -66,14 +66,10 @@ fn plan(figure: &Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
     let samples = Samples::of(samples).ok_or(ReproduceError::Empty { path })?;
     let mut runs = Vec::new();
     for (nodes, longer, world) in WORLDS {
-        let jobs: Vec<JobSpec> = jobs
-            .iter()
-            .cloned()
-            .map(|mut job| {
-                job.work.iterations *= longer;
-                job
-            })
-            .collect();
+        let mut jobs = jobs.clone();
+        for job in &mut jobs {
+            job.work.iterations *= longer;
+        }
         for (name, _) in SCHEDULES {
             runs.push(Run::Simulation {
                 label: format!("{name}, {world}"),

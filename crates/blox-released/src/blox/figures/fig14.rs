@@ -76,16 +76,11 @@ fn findings(reports: &[Report]) -> Findings {
             .published(1.0, "Blox (EuroSys 2024), figures 14 and 15, as read by others: equal to the best static composition"),
         );
         // With its own candidates, the published result must hold.
-        let (text, bound) = match group == ALL {
-            true => (
-                "the synthesizer is as good as the best static composition",
-                1.0,
-            ),
-            false => (
-                "the synthesizer is within 2 % of the best static composition",
-                1.02,
-            ),
+        let (how, bound) = match group == ALL {
+            true => ("as good as", 1.0),
+            false => ("within 2 % of", 1.02),
         };
+        let text = format!("the synthesizer is {how} the best static composition");
         let near = jct(synthesizer) <= bound * best;
         findings
             .claims

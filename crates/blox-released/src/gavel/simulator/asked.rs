@@ -21,12 +21,8 @@ use std::sync::Arc;
 ///         self.0.allocate(instance)
 ///     }
 ///
-///     fn wants_pairs(&self) -> bool {
-///         self.0.wants_pairs()
-///     }
-///
-///     fn conserves_work(&self) -> bool {
-///         self.0.conserves_work()
+///     fn asked(&self) -> &Asked {
+///         &self.0
 ///     }
 /// }
 /// ```
@@ -37,11 +33,8 @@ pub trait Shares {
     /// Fails if the solver finds no solution.
     fn allocate(&mut self, instance: &Instance) -> Result<Allocation, SolveError>;
 
-    /// Returns true if the policy shares GPUs among pairs, see [`SharePolicy::wants_pairs`].
-    fn wants_pairs(&self) -> bool;
-
-    /// Returns the value of [`SharePolicy::conserves_work`].
-    fn conserves_work(&self) -> bool;
+    /// Returns the policy.
+    fn asked(&self) -> &Asked;
 }
 
 /// A share policy with its memory.
@@ -65,6 +58,16 @@ impl Asked {
         self.policy
             .any_objective(&self.memory, instance, allocation)
     }
+
+    /// Returns the value of [`SharePolicy::wants_pairs`].
+    pub fn wants_pairs(&self) -> bool {
+        self.policy.any_wants_pairs()
+    }
+
+    /// Returns the value of [`SharePolicy::conserves_work`].
+    pub fn conserves_work(&self) -> bool {
+        self.policy.any_conserves_work()
+    }
 }
 
 impl Shares for Asked {
@@ -72,11 +75,7 @@ impl Shares for Asked {
         self.policy.any_allocate(&mut self.memory, instance)
     }
 
-    fn wants_pairs(&self) -> bool {
-        self.policy.any_wants_pairs()
-    }
-
-    fn conserves_work(&self) -> bool {
-        self.policy.any_conserves_work()
+    fn asked(&self) -> &Asked {
+        self
     }
 }

@@ -132,7 +132,7 @@ impl<'a, D: Dialect> Program<'a, D> {
         Program {
             settings,
             dialect,
-            pairs: shares.wants_pairs(),
+            pairs: shares.asked().wants_pairs(),
             shares,
             order: fixed.iter().filter_map(at).collect(),
             servers,
@@ -162,7 +162,11 @@ impl<'a, D: Dialect> Program<'a, D> {
 
     /// Runs one iteration of the loop: the round ends, or jobs arrive in an idle cluster.
     fn turn(&mut self, now: f64, arrivals: Vec<Job>) {
-        self.advance(now);
+        if !self.running.is_empty() {
+            self.round_start = self.round_end.unwrap_or(self.round_start);
+            self.round_end = Some(now);
+        }
+        self.clock = now;
         self.collect();
         self.dialect.round_ended(&self.jobs, self.clock);
         for job in arrivals {
@@ -181,16 +185,6 @@ impl<'a, D: Dialect> Program<'a, D> {
             self.last_reset = 0.0;
             self.choose();
         }
-    }
-
-    fn advance(&mut self, now: f64) {
-        if !self.running.is_empty() {
-            if let Some(before) = self.round_end {
-                self.round_start = before;
-            }
-            self.round_end = Some(now);
-        }
-        self.clock = now;
     }
 
     /// Counts the finished quanta, the latest first.
@@ -320,8 +314,11 @@ impl<'a, D: Dialect> Program<'a, D> {
             Ok(planned) => planned,
             Err(why) => return self.give_up(why),
         };
-        let order = self.shuffled();
-        let conserves = self.shares.conserves_work();
+        let mut order = self.order.clone();
+        if let Some(shuffler) = &mut self.shuffler {
+            shuffler.shuffle(&mut order);
+        }
+        let conserves = self.shares.asked().conserves_work();
         let chosen = match planned {
             Some(chosen) => {
                 self.changed = false;
@@ -350,15 +347,6 @@ impl<'a, D: Dialect> Program<'a, D> {
 
     fn give_up(&mut self, why: String) {
         self.outcome.failure = Some((self.clock, why));
-    }
-
-    /// Returns the types in the order in which they are filled this round.
-    fn shuffled(&mut self) -> Vec<usize> {
-        let mut order = self.order.clone();
-        if let Some(shuffler) = &mut self.shuffler {
-            shuffler.shuffle(&mut order);
-        }
-        order
     }
 
     fn fill(&mut self, chosen: &[Chosen], order: &[usize]) {

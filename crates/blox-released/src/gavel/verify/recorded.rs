@@ -190,11 +190,7 @@ impl Shares for Recorded {
         Ok(recorded)
     }
 
-    fn wants_pairs(&self) -> bool {
-        self.policy.wants_pairs()
-    }
-
-    fn conserves_work(&self) -> bool {
-        self.policy.conserves_work()
+    fn asked(&self) -> &Asked {
+        &self.policy
     }
 }

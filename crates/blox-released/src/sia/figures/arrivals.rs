@@ -1,10 +1,9 @@
 use super::{PHILLY, THREE_TYPES, TRACES, drawn, workload, world};
 use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Run, file};
-use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline};
+use blox_core::{Adapts, ClusterSpec, Pipeline};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers::{pollux, sia};
 use blox_sim::Report;
-use blox_sim::execution::training::Applications;
 use blox_sim::workload::Jobs;
 use blox_traces::applications::read_dir;
 use std::path::Path;
@@ -15,22 +14,6 @@ const RATES: [u32; 5] = [10, 20, 30, 40, 50];
 const HOURS: f64 = 8.0;
 /// Number of workloads per rate.
 const DRAWS: u64 = 2;
-
-/// Jobs of the published Philly workloads, from which workloads are drawn.
-fn pool(
-    figure: &Figure,
-    data: Option<&Path>,
-    applications: &Applications,
-) -> Result<Vec<JobSpec>, ReproduceError> {
-    let mut all = Vec::new();
-    for number in 1..=8 {
-        all.extend(workload(figure, data, PHILLY.path, number)?);
-    }
-    for job in &mut all {
-        applications.describe(job, Adapts::All);
-    }
-    Ok(all)
-}
 
 type Build = fn() -> Pipeline;
 const SCHEDULERS: [(&str, Build); 2] = [("Sia", sia), ("Pollux", pollux)];
@@ -45,7 +28,14 @@ pub(crate) const FIG7: Figure = Figure::new(
 
 fn plan(figure: &Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
     let applications = read_dir(file(figure, data, TRACES.path)?)?;
-    let pool = pool(figure, data, &applications)?;
+    // Jobs of the published Philly workloads, from which workloads are drawn.
+    let mut pool = Vec::new();
+    for number in 1..=8 {
+        pool.extend(workload(figure, data, PHILLY.path, number)?);
+    }
+    for job in &mut pool {
+        applications.describe(job, Adapts::All);
+    }
     let cluster: ClusterSpec = THREE_TYPES.parse()?;
     let mut runs = Vec::new();
     for rate in RATES {

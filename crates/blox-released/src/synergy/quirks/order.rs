@@ -94,9 +94,6 @@ impl Order {
     }
 
     fn value(&self, view: View<'_>, job: &JobRef<'_>, size: &ServerSize) -> f64 {
-        if self.key == Key::Fifo {
-            return job.submit().secs();
-        }
         let d = Demand::of(job.spec(), size);
         let gpus = d.best[0];
         let done = job.work_done().round().min(d.iterations);
