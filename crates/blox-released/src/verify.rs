@@ -17,48 +17,36 @@ use crate::tiresias::verify as tiresias;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Comparison of one kind of cases of a system.
-struct Kind {
-    system: &'static str,
-    /// Returns true if the case's files show that it is of this kind.
-    recognises: fn(&Case) -> bool,
-    compare: Compare,
-}
-
 /// Runs a case and compares it. The flag is true if every round must be visited.
 type Compare = fn(&Case, bool, &mut Compared) -> Result<(), VerifyError>;
 
-const fn kind(system: &'static str, recognises: fn(&Case) -> bool, compare: Compare) -> Kind {
-    Kind {
-        system,
-        recognises,
-        compare,
-    }
-}
+/// One kind of cases: its system, whether the files of a case show that it is of this kind, and the
+/// comparison.
+type Kind = (&'static str, fn(&Case) -> bool, Compare);
 
 /// All kinds of cases, by system. The last kind of a system has its cases that are not recognised.
 const KINDS: [Kind; 11] = [
-    kind("blox", blox::recognises, blox::compare),
+    ("blox", blox::recognises, blox::compare),
     // Comes before ElasticFlow, whose cases of Chronus share some columns.
-    kind("lucid", lucid::chronus::recognises, lucid::chronus::compare),
-    kind("lucid", lucid::energy::recognises, lucid::energy::compare),
-    kind("lucid", lucid::recognises, lucid::compare),
-    kind(
+    ("lucid", lucid::chronus::recognises, lucid::chronus::compare),
+    ("lucid", lucid::energy::recognises, lucid::energy::compare),
+    ("lucid", lucid::recognises, lucid::compare),
+    (
         "elasticflow",
         elasticflow::chronus::recognises,
         elasticflow::chronus::compare,
     ),
-    kind("elasticflow", elasticflow::recognises, elasticflow::compare),
-    kind("gavel", gavel::recognises, gavel::compare),
-    kind("shockwave", shockwave::recognises, shockwave::compare),
-    kind("sia", sia::recognises, sia::compare),
-    kind("synergy", synergy::recognises, synergy::compare),
-    kind("tiresias", tiresias::recognises, tiresias::compare),
+    ("elasticflow", elasticflow::recognises, elasticflow::compare),
+    ("gavel", gavel::recognises, gavel::compare),
+    ("shockwave", shockwave::recognises, shockwave::compare),
+    ("sia", sia::recognises, sia::compare),
+    ("synergy", synergy::recognises, synergy::compare),
+    ("tiresias", tiresias::recognises, tiresias::compare),
 ];
 
 /// Returns the systems whose cases can be compared.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<_> = KINDS.iter().map(|k| k.system).collect();
+    let mut names: Vec<_> = KINDS.iter().map(|(system, ..)| *system).collect();
     names.dedup();
     names
 }
@@ -133,13 +121,13 @@ fn compare_as(
         name: name.map(str::to_owned),
         known: names().join(", "),
     };
-    let recognised = |kind: &&Kind| (kind.recognises)(&case);
+    let recognised = |(_, recognises, _): &&Kind| recognises(&case);
     let by_name = |name: &str| {
-        let named = |kind: &&Kind| kind.system.eq_ignore_ascii_case(name);
+        let named = |(system, ..): &&Kind| system.eq_ignore_ascii_case(name);
         let mut kinds = KINDS.iter().filter(named);
         kinds.clone().find(recognised).or(kinds.next_back())
     };
-    let kind = match system {
+    let (system, _, compare) = match system {
         Some(name) => by_name(name).ok_or_else(|| unknown(Some(name)))?,
         None => {
             let folder = case.folders_above();
@@ -149,8 +137,8 @@ fn compare_as(
                 .ok_or_else(|| unknown(folder.first().map(String::as_str)))?
         }
     };
-    let mut compared = Compared::of(&case, kind.system);
-    (kind.compare)(&case, every_round, &mut compared)?;
+    let mut compared = Compared::of(&case, system);
+    compare(&case, every_round, &mut compared)?;
     let open = |c: &&String| !KEYS.contains(&c.as_str()) && !compared.columns.contains(*c);
     let rows = !case.expected.rows.is_empty();
     let header = rows.then(|| case.expected.header().iter());
@@ -160,7 +148,7 @@ fn compare_as(
     if compared.values == 0 && compared.differences.is_empty() {
         return Err(case.bad(
             "expected.csv",
-            format!("has nothing that cases of {} are compared by", kind.system),
+            format!("has nothing that cases of {} are compared by", system),
         ));
     }
     Ok(compared)

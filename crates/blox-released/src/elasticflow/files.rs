@@ -5,6 +5,7 @@ mod generate;
 
 pub use generate::Recipe;
 
+use super::Shape;
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
 use blox_sim::workload::WorkloadError;
 use blox_traces::formats::tiresias::open_table;
@@ -108,14 +109,13 @@ impl Row {
     }
 }
 
-/// Reads a cluster specification. Returns the number of switches, nodes per switch, and GPUs per
-/// node.
+/// Reads a cluster specification.
 ///
 /// Cells are separated as in a trace.
 ///
 /// # Errors
 /// Fails if the file cannot be read, lacks a column, or has no row.
-pub fn read_cluster(path: impl AsRef<Path>) -> Result<(u32, u32, u32), WorkloadError> {
+pub fn read_cluster(path: impl AsRef<Path>) -> Result<Shape, WorkloadError> {
     let mut table = open_table(&Source::at(path.as_ref())?)?;
     let [switches, nodes, gpus] =
         table.require(["num_switch", "num_node_p_switch", "num_gpu_p_node"])?;
@@ -123,11 +123,11 @@ pub fn read_cluster(path: impl AsRef<Path>) -> Result<(u32, u32, u32), WorkloadE
         let what = "the cluster is missing, expected one row";
         return Err(WorkloadError::line(table.path(), 2, what));
     }
-    Ok((
-        table.count(switches)?,
-        table.count(nodes)?,
-        table.count(gpus)?,
-    ))
+    Ok(Shape {
+        switches: table.count(switches)?,
+        nodes_per_switch: table.count(nodes)?,
+        gpus_per_node: table.count(gpus)?,
+    })
 }
 
 /// Returns the maximum GPU count to which `ef` and `ef-accessctrl` scale a model.

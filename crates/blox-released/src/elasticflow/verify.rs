@@ -129,13 +129,7 @@ impl Run {
             .get("trace_file")
             .ok_or_else(|| case.bad("options.txt", "trace_file is missing, expected a name"))?;
         let trace = trace.rsplit('/').next().unwrap_or_default();
-        let (switches, nodes_per_switch, gpus_per_node) =
-            files::read_cluster(case.input("cluster_spec.csv")?)?;
-        let shape = elasticflow::Shape {
-            switches,
-            nodes_per_switch,
-            gpus_per_node,
-        };
+        let shape = files::read_cluster(case.input("cluster_spec.csv")?)?;
         let path = case.input(trace)?;
         let jobs = files::read_trace(&path)?;
         let folder = case.input(&format!("throughputs_{gpu_type}"))?;

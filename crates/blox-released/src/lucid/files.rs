@@ -6,7 +6,7 @@ use blox_perf::PairTable;
 use blox_sim::workload::{Notices, WorkloadError};
 use blox_traces::helios;
 use blox_traces::source::Source;
-use blox_traces::table::Table;
+use blox_traces::table::{Column, Table};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -95,12 +95,23 @@ pub fn read_scores(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, Work
         table.require(["model", "dataset", "batchsize", "amp", "label"])?;
     let mut all = BTreeMap::new();
     while table.advance()? {
-        let mixed = table.number(amp, |_| true, "0 or 1")? != 0.0;
-        let batch = table.count(batch)?;
-        let key = PairTable::key(table.text(model), table.text(dataset), batch, mixed);
+        let key = key_of(&table, [model, dataset, batch, amp])?;
         all.insert(key, table.number(label, |_| true, "a score")?);
     }
     Ok(all)
+}
+
+/// Returns the key of the profile in the columns of model, data set, batch and precision.
+fn key_of(table: &Table, columns: [Column; 4]) -> Result<String, WorkloadError> {
+    let [model, dataset, batch, amp] = columns;
+    let mixed = table.number(amp, |_| true, "0 or 1")? != 0.0;
+    let batch = table.count(batch)?;
+    Ok(PairTable::key(
+        table.text(model),
+        table.text(dataset),
+        batch,
+        mixed,
+    ))
 }
 
 /// Models that the original did not measure in pairs. Their partners are not slowed down.
@@ -119,9 +130,7 @@ pub fn read_pairs(path: impl AsRef<Path>) -> Result<PairTable, WorkloadError> {
         .fold(PairTable::default(), |t, model| t.unaffected_by(model));
     while table.advance()? {
         let side = |[model, dataset, batch, amp, speed]: [_; 5]| {
-            let mixed = table.number(amp, |_| true, "0 or 1")? != 0.0;
-            let batch = table.count(batch)?;
-            let key = PairTable::key(table.text(model), table.text(dataset), batch, mixed);
+            let key = key_of(&table, [model, dataset, batch, amp])?;
             Ok::<_, WorkloadError>((key, table.number(speed, |x| x > 0.0, "a number above 0")?))
         };
         let ((a, x), (b, y)) = (side(first)?, side(second)?);

@@ -145,14 +145,11 @@ impl Recorded {
 
 /// Returns the largest difference of a fraction between two allocations with the same rows.
 fn apart(recorded: &Allocation, ours: &Allocation) -> f64 {
-    let mut most: f64 = 0.0;
-    for (who, x) in ours.rows() {
-        if let Some(theirs) = recorded.get(*who) {
-            let off = x.iter().zip(theirs).map(|(a, b)| (a - b).abs());
-            most = off.fold(most, f64::max);
-        }
-    }
-    most
+    let rows = ours.rows().iter();
+    let both = rows.filter_map(|(who, x)| Some(x.iter().zip(recorded.get(*who)?)));
+    both.flatten()
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max)
 }
 
 /// Parses a row name such as `0` or `(0, 3)`.

@@ -65,22 +65,16 @@ struct RecordedFit {
 
 impl RecordedFit {
     fn observed(&self) -> Vec<StepTime> {
-        let counts = self
-            .num_nodes
-            .iter()
-            .zip(&self.num_replicas)
-            .zip(&self.local_bsz);
-        let times = self.compute_time.iter().zip(&self.step_time);
-        counts
-            .zip(times)
-            .map(|(((nodes, gpus), per_gpu), (compute, step))| StepTime {
-                nodes: *nodes,
-                gpus: *gpus,
-                per_gpu: *per_gpu,
-                compute: *compute,
-                step: *step,
+        let step = |i: usize| {
+            Some(StepTime {
+                nodes: *self.num_nodes.get(i)?,
+                gpus: *self.num_replicas.get(i)?,
+                per_gpu: *self.local_bsz.get(i)?,
+                compute: *self.compute_time.get(i)?,
+                step: *self.step_time.get(i)?,
             })
-            .collect()
+        };
+        (0..self.num_nodes.len()).filter_map(step).collect()
     }
 }
 
@@ -93,10 +87,9 @@ struct ClusterFile {
 impl Input {
     pub fn of(case: &Case) -> Result<Self, VerifyError> {
         let command = case.text("cmd")?;
-        let world = if command.contains("multi_simulator") {
-            World::Sia
-        } else {
-            World::Pollux
+        let world = match command.contains("multi_simulator") {
+            true => World::Sia,
+            false => World::Pollux,
         };
         let policies = [
             ("sia", Policy::Sia),
