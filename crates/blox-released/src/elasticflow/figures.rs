@@ -283,8 +283,8 @@ fn a100(figure: &Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, Repro
 /// Adds the rows of the fractions of deadlines met by programs, with the published fractions and the
 /// numbers of jobs that the released programs count.
 ///
-/// Returns the fractions, and true if every number is that of the released program, where it was
-/// run.
+/// Returns the fractions, and true if every number equals the number of the released program, where
+/// it was run.
 fn compare(
     findings: &mut Findings,
     programs: impl Iterator<Item = (Program, Option<f64>, Option<u64>)>,

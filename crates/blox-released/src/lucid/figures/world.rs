@@ -104,7 +104,7 @@ impl World {
         })
     }
 
-    /// Generates jobs like those of a Helios cluster, from a fixed seed.
+    /// Generates jobs like the jobs of a Helios cluster, from a fixed seed.
     fn stand_in() -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(2023);
         let experiment = Experiment::VENUS;
