@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_busy_temporary_node_changes_names_with_the_one_that_goes() {
         let mut n = Nodes::new(2, Placer::Consolidate);
-        assert_eq!(n.remove_idle().unwrap().gone, 1);
+        assert_eq!(n.remove_idle().unwrap().0, 1);
         assert!(n.add_temporary());
         assert!(!n.add_temporary());
         n.place(0, 8);
@@ -280,7 +280,7 @@ mod tests {
         assert!(n.remove_idle().is_none());
         n.release(0, &[(0, 255)]);
         let went = n.remove_idle().unwrap();
-        assert_eq!((went.gone, went.renamed), (0, Some(1)));
+        assert_eq!(went, (0, Some(1)));
         assert_eq!((n.list.len(), n.list[0].name), (1, 0));
     }
 }
