@@ -28,9 +28,7 @@ pub(crate) mod verify;
 
 pub use steps::Steps;
 
-use crate::tiresias::quirks::{
-    EveryOther, InPlace, Nowhere, Pending, ShortestBy, Yarn,
-};
+use crate::tiresias::quirks::{EveryOther, InPlace, Nowhere, Pending, ShortestBy, Yarn};
 use blox_core::{
     AnyPlacement, Assignment, ClusterSpec, Composition, JobRef, NodeSpec, OnEvent, Pipeline,
     SchedulingPolicy, Stateless, View,
