@@ -300,7 +300,7 @@ fn an_adaptive_job_gets_what_there_is() {
         let base = || Simulation::new("1x2:aws".parse().unwrap());
         let released = released::simulation(base(), files::training(built_in()));
         for (simulation, policy) in [
-            (released, released::sia(built_in())),
+            (released, released::sia(Seconds::new(60.0), built_in())),
             (base(), sia()),
             (base(), brief_pollux()),
         ] {

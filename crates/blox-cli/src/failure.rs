@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Why a command could not do what it was told.
+/// Reason why a command failed.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// One clear sentence for the user.
@@ -19,7 +19,7 @@ pub(super) enum Failure {
     /// The scheduler of a real cluster does not answer.
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
     Unreachable(String),
-    /// Nobody reads the output any more: no reason to complain.
+    /// The reader of the output closed it, which is no error.
     ClosedPipe,
 }
 

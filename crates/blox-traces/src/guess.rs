@@ -26,8 +26,8 @@ const ENDS: [(&str, &[&str]); 13] = [
     ("milli", &["_milli"]),
 ];
 
-/// Returns the value of `--map` for a table with this header and first row, as far as its columns
-/// are recognised. [`PLACE`] stands for each needed column that is not.
+/// Returns the value of `--map` for a table with this header and first row. [`PLACE`] stands for
+/// each needed column that is not recognised.
 ///
 /// `None` if neither submission, GPUs nor duration is recognised.
 pub(crate) fn map_text(header: &[&str], row: &[&str]) -> Option<String> {
