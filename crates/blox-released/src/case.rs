@@ -224,7 +224,10 @@ impl Case {
         read: impl Fn(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, VerifyError> {
         let said = self.summary.get(name).filter(|said| !said.is_null());
-        let value = said.map(|said| read(said).ok_or_else(|| self.wrong(name, said, expected)));
+        // JSON shows by itself where a text begins and ends.
+        let wrong = |said| format!("{name} is {said}, expected {expected}");
+        let value =
+            said.map(|said| read(said).ok_or_else(|| self.bad("summary.json", wrong(said))));
         value.transpose()
     }
 
