@@ -182,7 +182,7 @@ fn what_the_original_cannot_do_is_named() {
     };
     assert!(
         error("summary.json", "tune", "opt")
-            .starts_with("/case/summary.json: mode is `opt`: the original ends")
+            .starts_with("/case/summary.json: mode is `opt`, expected ")
     );
     assert!(
         error("cluster.ini", "racks = 1", "racks = 2")
