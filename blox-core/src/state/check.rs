@@ -217,7 +217,7 @@ impl State {
             left: taken.left != 0,
             on: taken.on,
         });
-        entry.placed = trial.placed.len() as u32;
+        trial.note_placed(slot);
         true
     }
 
@@ -295,19 +295,15 @@ impl State {
         }
         trial.plain = false;
         trial.shared |= !a.partners.is_empty();
-        for gpu in &a.gpus {
-            if let Some((on, _)) = self.cluster.first_run(std::slice::from_ref(gpu)) {
-                trial.passing.share(on);
-            }
-        }
+        let places = a.gpus.iter().filter_map(|gpu| self.cluster.at(*gpu));
+        places.for_each(|on| trial.passing.share(on));
         trial.placed.push(Placed {
             slot,
             step,
             left: false,
             on: None,
         });
-        let entry = trial.jobs.of(s, Entry::default);
-        entry.placed = trial.placed.len() as u32;
+        trial.note_placed(slot);
         Ok(())
     }
 
@@ -520,13 +516,13 @@ impl Trial {
             && !rec.pending
             && rec.leaving.is_empty()
             && rec.is_bound_as_allocated();
-        self.release(cluster, rec, allocated);
         let stopped = true;
-        self.released.push(Released {
+        let released = Released {
             slot,
             step,
             stopped,
-        });
+        };
+        self.release(cluster, rec, allocated, released);
         true
     }
 
@@ -554,20 +550,27 @@ impl Trial {
         }
         if let Some(allocated) = rec.allocated.as_ref().filter(|_| entry.released == 0) {
             entry.released = self.released.len() as u32 + 1;
-            self.release(cluster, rec, allocated);
             let stopped = false;
-            self.released.push(Released {
+            let released = Released {
                 slot,
                 step,
                 stopped,
-            });
+            };
+            self.release(cluster, rec, allocated, released);
         }
         true
     }
 
+    /// Notes the last entry of `placed` for its job.
+    #[inline(always)]
+    fn note_placed(&mut self, slot: u32) {
+        self.jobs.of(slot as usize, Entry::default).placed = self.placed.len() as u32;
+    }
+
     /// Releases the allocation of a job.
     #[inline(always)]
-    fn release(&mut self, cluster: &Cluster, rec: &Record, old: &Assignment) {
+    fn release(&mut self, cluster: &Cluster, rec: &Record, old: &Assignment, released: Released) {
+        self.released.push(released);
         let unmixed = cluster.release(&old.gpus, rec.on, &mut self.passing);
         if !unmixed || !old.is_plain() {
             self.release_shared(cluster, rec.id, old);
@@ -581,16 +584,12 @@ impl Trial {
         self.shared |= !old.partners.is_empty();
         self.count(cluster, old, -1.0);
         for &gpu in &old.gpus {
-            let Some((on, _)) = cluster.first_run(&[gpu]) else {
-                continue;
-            };
-            if cluster.is_unmixed(on) {
-                continue;
-            }
-            let mut owners = self.owners(cluster, gpu);
-            owners.remove(job);
-            *self.owners.of(gpu.index(), Owners::default) = owners;
-            if owners.is_empty() {
+            let mixed = |on: &OnNode| !cluster.is_unmixed(*on);
+            if let Some(on) = cluster.at(gpu).filter(mixed)
+                && self
+                    .change_owners(cluster, gpu, |owners| owners.remove(job))
+                    .is_empty()
+            {
                 self.passing.release(on);
             }
         }
@@ -601,10 +600,23 @@ impl Trial {
         if let Some(owners) = self.owners.get(gpu.index()) {
             return *owners;
         }
-        match cluster.first_run(&[gpu]) {
-            Some((on, _)) if self.passing.has_left(on) => Owners::NONE,
+        match cluster.at(gpu) {
+            Some(on) if self.passing.has_left(on) => Owners::NONE,
             _ => cluster.allocated_owners(gpu),
         }
+    }
+
+    /// Changes the jobs of a GPU, and returns them.
+    fn change_owners(
+        &mut self,
+        cluster: &Cluster,
+        gpu: GpuId,
+        change: impl FnOnce(&mut Owners),
+    ) -> Owners {
+        let mut owners = self.owners(cluster, gpu);
+        change(&mut owners);
+        *self.owners.of(gpu.index(), Owners::default) = owners;
+        owners
     }
 
     /// Adds the placed jobs to the owners of their GPUs.
@@ -615,9 +627,7 @@ impl Trial {
                 continue;
             };
             for &gpu in &assignment.gpus {
-                let mut owners = self.owners(cluster, gpu);
-                owners.add(*job);
-                *self.owners.of(gpu.index(), Owners::default) = owners;
+                self.change_owners(cluster, gpu, |owners| owners.add(*job));
             }
         }
         self.owned = self.placed.len();

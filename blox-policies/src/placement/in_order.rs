@@ -516,10 +516,10 @@ fn moves<R: NodeSelector>(
     }
     for shape in &request.shapes {
         let alone = Request::with_shape(request.job, shape.clone());
-        let moved = match shape.place {
-            _ if others.is_empty() => moves_alone(rule, &alone, draft)?,
-            Place::ShareWith(_) => moves_alone(rule, &alone, draft)?,
-            _ => moves_with(rule, &alone, &others, draft)?,
+        let leaves_others = matches!(shape.place, Place::ShareWith(_));
+        let moved = match others.is_empty() || leaves_others {
+            true => moves_alone(rule, &alone, draft)?,
+            false => moves_with(rule, &alone, &others, draft)?,
         };
         if moved {
             break;
@@ -689,17 +689,9 @@ mod tests {
                 self.core.event(at, &event, &mut self.policy).unwrap();
             }
             self.core.decide(at, &mut self.policy).unwrap();
-            let (mut stops, mut places) = (Vec::new(), Vec::new());
-            for action in &self.core.plan().actions {
-                match action {
-                    Action::Stop { job, .. } => stops.push(job.0),
-                    Action::Place { job, assignment } => {
-                        places.push((job.0, assignment.gpus.iter().map(|g| g.0).collect()));
-                    }
-                    other => panic!("{other:?}"),
-                }
-            }
-            (stops, places)
+            let (stops, places) = steps(&self.core.plan().actions);
+            let alone = |(job, gpus, _)| (job, gpus);
+            (stops, places.into_iter().map(alone).collect())
         }
     }
 

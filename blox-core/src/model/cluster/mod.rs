@@ -720,6 +720,11 @@ impl Cluster {
         Some((on, count))
     }
 
+    /// Returns the node and the bit mask of a GPU, or `None` if it is unknown.
+    pub(crate) fn at(&self, gpu: GpuId) -> Option<OnNode> {
+        self.first_run(&[gpu]).map(|(on, _)| on)
+    }
+
     pub(crate) fn allocate(&mut self, job: JobId, a: &Assignment) {
         let mut rest = &a.gpus[..];
         while let Some((OnNode { node: id, bits }, count)) = self.first_run(rest) {

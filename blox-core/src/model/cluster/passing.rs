@@ -161,10 +161,8 @@ impl Cluster {
 
     #[cold]
     fn give_back(&self, gpus: &[GpuId], passing: &mut Passing) {
-        for gpu in gpus {
-            if let Some((on, _)) = self.first_run(std::slice::from_ref(gpu)) {
-                passing.of(on.node).taken &= !on.bits;
-            }
+        for on in gpus.iter().filter_map(|gpu| self.at(*gpu)) {
+            passing.of(on.node).taken &= !on.bits;
         }
     }
 
