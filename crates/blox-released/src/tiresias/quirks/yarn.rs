@@ -2,8 +2,8 @@
 
 use super::News;
 use blox_core::{
-    Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, NodeId,
-    PlacementPolicy, Policy, Reason, Request, Stateless, Validity, View,
+    Assignment, Draft, DraftError, Event, GpuCount, JobId, JobQueue, JobRef, NodeId,
+    PlacementPolicy, Policy, Reason, Request, Shape, Stateless, Validity, View,
 };
 use blox_policies::placement::Blocked;
 use serde::{Deserialize, Serialize};
@@ -226,24 +226,17 @@ impl PlacementPolicy for Yarn {
             granted.push((request.job, job.gpus(), nodes));
         }
         for (job, needed, nodes) in granted {
-            match nodes.and_then(|nodes| on_nodes(draft, &nodes)) {
-                Some(gpus) => draft.assign(job, Assignment::of(gpus))?,
-                None => {
-                    let free = GpuCount(draft.free_gpus());
-                    draft.explain(job, Reason::TooFewGpus { needed, free });
-                }
+            let placed = match nodes {
+                Some(nodes) => draft.assign_on(job, &nodes, &Shape::gpus(needed))?,
+                None => false,
+            };
+            if !placed {
+                let free = GpuCount(draft.free_gpus());
+                draft.explain(job, Reason::TooFewGpus { needed, free });
             }
         }
         Ok(Validity::UntilEvent)
     }
-}
-
-fn on_nodes(draft: &Draft<'_>, nodes: &[(NodeId, u32)]) -> Option<GpuList> {
-    let mut gpus = GpuList::new();
-    for (node, count) in nodes {
-        gpus.extend(draft.take_from(*node, *count)?);
-    }
-    Some(gpus)
 }
 
 /// Returns the GPUs per node, in the order of the assignment.
