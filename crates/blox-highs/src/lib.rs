@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(Highs::default().solve(&p), Err(SolveError::Unbounded));
         let mut p = Program::minimise();
         let x = p.real(1.0, 0.0, 1.0);
-        p.near(x, 0.5, 1.0);
+        p.log(x, 1.0);
         let refused = Highs::default().solve(&p);
         assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
     }

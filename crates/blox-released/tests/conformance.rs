@@ -293,14 +293,14 @@ fn every_scheduling_over_every_placement_conforms() {
 fn gavels_conform_in(cases: u64) {
     use shares::{
         AlloX, FifoShares, FinishTimeShares, GandivaPacking, Isolated, Knows, MaxMinFairness,
-        MaxSumThroughput, Memory, MinTotalDuration, Proportional, Queue, WaterFilling,
+        MaxSumThroughput, MinTotalDuration, Proportional, Queue, WaterFilling,
     };
     type Shares = Arc<dyn AnyShares>;
     let all: [fn() -> Shares; 14] = [
         || Arc::new(Isolated),
         || Arc::new(Proportional),
         || Arc::new(MaxMinFairness::default()),
-        || Arc::new(MaxMinFairness::new(Knows::Nothing).with_memory(Memory::nearest())),
+        || Arc::new(MaxMinFairness::new(Knows::Nothing)),
         || Arc::new(MaxMinFairness::new(Knows::Pairs)),
         || Arc::new(WaterFilling::new(Knows::Types)),
         || Arc::new(FinishTimeShares::new(Knows::Types)),

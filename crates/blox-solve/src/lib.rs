@@ -2,8 +2,8 @@
 //! optimisation.
 //!
 //! The crate does not depend on jobs or clusters. A [`Program`] is built from variables and rows,
-//! and a [`Solver`] solves it. [`InteriorPoint`] is the solver for programs without integers. It is
-//! pure Rust, uses one thread, and makes no decision by a clock.
+//! and a [`Solver`] solves it: [`SelfDual`] linear ones, [`Interior`] those with logarithms in the
+//! objective. Both use one thread, and make no decision by a clock.
 //!
 //! **Unique results.** An optimum need not be unique. [`Solver::solve`] returns the solver's own
 //! choice. It is the same on every run, but may differ for another solver or version.
@@ -20,12 +20,12 @@
 //! without such a count has no limit.
 //!
 //! ```
-//! use blox_solve::{InteriorPoint, Program, Solver};
+//! use blox_solve::{Program, SelfDual, Solver};
 //! let mut p = Program::maximise();
 //! let x = p.real(1.0, 0.0, f64::INFINITY);
 //! let y = p.real(2.0, 0.0, 3.0);
 //! p.at_most(&[(x, 1.0), (y, 1.0)], 4.5);
-//! let solution = InteriorPoint::default().solve(&p)?;
+//! let solution = SelfDual.solve(&p)?;
 //! assert!((solution.objective - 7.5).abs() < 1e-6);
 //! assert!((solution[y] - 3.0).abs() < 1e-6);
 //! # Ok::<(), blox_solve::SolveError>(())
@@ -34,8 +34,8 @@
 //! | Task | Start with |
 //! |---|---|
 //! | Write a linear or mixed-integer program | [`Program`] |
-//! | Solve it | [`InteriorPoint`], [`Solver::solve`] |
-//! | Get a result that does not depend on the solver | [`solve_with_tie_break`], [`solve_nearest`] |
+//! | Solve it | [`SelfDual`], [`Interior`], [`Solver::solve`] |
+//! | Get a result that does not depend on the solver | [`solve_with_tie_break`] |
 //! | Connect another solver | [`Solver`] |
 //! | Choose one alternative for each group under capacities | [`Choices`] |
 //! | Divide one resource among users with diminishing gains | [`Concave`] |
@@ -46,8 +46,6 @@
 
 mod choices;
 mod concave;
-#[cfg(feature = "clarabel")]
-mod interior_point;
 pub mod lbfgsb;
 mod matching;
 mod program;
@@ -55,11 +53,9 @@ mod self_dual;
 
 pub use choices::{Alternative, Choices, Chosen};
 pub use concave::{Concave, Units, User};
-#[cfg(feature = "clarabel")]
-pub use interior_point::InteriorPoint;
 pub use matching::heaviest_matching;
 pub use program::{Column, Program, Relation, Row, Var};
-pub use self_dual::{Parts, SelfDual};
+pub use self_dual::{Interior, Parts, SelfDual};
 
 use std::ops::Index;
 
@@ -120,9 +116,9 @@ pub enum SolveError {
 /// Solves programs.
 ///
 /// ```
-/// use blox_solve::{InteriorPoint, Program, Solution, SolveError, Solver};
+/// use blox_solve::{Program, SelfDual, Solution, SolveError, Solver};
 ///
-/// /// The interior-point method, for programs of limited size.
+/// /// The self-dual method, for programs of limited size.
 /// struct Small(usize);
 ///
 /// impl Solver for Small {
@@ -131,7 +127,7 @@ pub enum SolveError {
 ///             let why = format!("it has more than {} variables", self.0);
 ///             return Err(SolveError::Unsuited { solver: "small", why });
 ///         }
-///         InteriorPoint::default().solve(program)
+///         SelfDual.solve(program)
 ///     }
 /// }
 ///
@@ -147,38 +143,6 @@ pub trait Solver {
     /// # Errors
     /// Fails if there is no solution or the solver cannot find one.
     fn solve(&self, program: &Program) -> Result<Solution, SolveError>;
-}
-
-/// Returns the solution nearest to given values, among all solutions that are optimal within
-/// `slack` (relative).
-///
-/// The solution is unique in these variables, as the squared distance is strictly convex. The
-/// program is solved twice, and the solver must support squared distances.
-///
-/// # Errors
-/// Returns the solver's errors.
-pub fn solve_nearest(
-    solver: &dyn Solver,
-    program: &Program,
-    targets: &[(Var, f64)],
-    slack: f64,
-) -> Result<Solution, SolveError> {
-    let best = solver.solve(program)?;
-    let mut tied = program.as_good_as(best.objective, slack);
-    for &(var, target) in targets {
-        tied.near(var, target, 1.0);
-    }
-    match solver.solve(&tied) {
-        Ok(mut chosen) => {
-            chosen.objective = program.objective_at(&chosen.values);
-            Ok(chosen)
-        }
-        // The first optimum satisfies the row, but a solver may miss it by rounding.
-        Err(SolveError::Infeasible | SolveError::Failed { .. } | SolveError::Limit { .. }) => {
-            Ok(best)
-        }
-        Err(e) => Err(e),
-    }
 }
 
 /// Returns an optimal solution that depends on the program instead of the solver.
@@ -209,17 +173,13 @@ pub fn solve_with_tie_break(
     }
 }
 
-#[cfg(all(test, feature = "clarabel"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    fn close(a: f64, b: f64) -> bool {
-        (a - b).abs() <= 1e-6 * b.abs().max(1.0)
-    }
-
     #[test]
     fn unsolvable_program_is_an_error() {
-        let solver = InteriorPoint::default();
+        let solver = SelfDual;
         let mut p = Program::minimise();
         let x = p.real(1.0, 0.0, 9.0);
         p.at_least(&[(x, 1.0)], 10.0);
@@ -234,44 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn of_all_optima_the_nearest_is_found() {
-        // Every point with x + y = 1 is optimal. The nearest one to (0.9, 0.3) is (0.8, 0.2).
-        let mut p = Program::maximise();
-        let (x, y) = (p.real(1.0, 0.0, 1.0), p.real(1.0, 0.0, 1.0));
-        p.at_most(&[(x, 1.0), (y, 1.0)], 1.0);
-        let targets = [(x, 0.9), (y, 0.3)];
-        let s = solve_nearest(&InteriorPoint::default(), &p, &targets, 1e-9).unwrap();
-        assert!(
-            (s[x] - 0.8).abs() < 1e-5 && (s[y] - 0.2).abs() < 1e-5,
-            "{s:?}"
-        );
-        assert!(close(s.objective, 1.0));
-    }
-
-    #[test]
-    fn geometric_means_bound_from_below() {
-        // The least x + 4 y with x y >= 9: x = 6, y = 1.5.
-        let mut p = Program::minimise();
-        let x = p.real(1.0, 0.0, f64::INFINITY);
-        let y = p.real(4.0, 0.0, f64::INFINITY);
-        let mean = p.real(0.0, 3.0, 3.0);
-        p.geometric_mean_at_least(x, y, mean);
-        let s = InteriorPoint::default().solve(&p).unwrap();
-        assert!(
-            close(s.objective, 12.0) && (s[x] - 6.0).abs() < 1e-4,
-            "{s:?}"
-        );
-        let refused = SelfDual.solve(&p);
-        assert!(matches!(refused, Err(SolveError::Unsuited { .. })));
-    }
-
-    #[test]
     fn tie_break_depends_on_the_program_alone() {
         // One unit for three equal variables: the last one gets the rest.
         let mut p = Program::maximise();
         let vars = [0; 3].map(|_| p.real(1.0, 0.0, 0.4));
         p.at_most(&vars.map(|v| (v, 1.0)), 1.0);
-        let s = solve_with_tie_break(&InteriorPoint::default(), &p).unwrap();
+        let s = solve_with_tie_break(&SelfDual, &p).unwrap();
         for (value, expected) in s.values.iter().zip([0.4, 0.4, 0.2]) {
             assert!((value - expected).abs() < 1e-5, "{s:?}");
         }

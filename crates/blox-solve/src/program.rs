@@ -46,25 +46,17 @@ pub struct Row {
     pub bound: f64,
 }
 
-/// A constraint: the geometric mean of two variables is at least a third variable.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Mean {
-    pub of: [Var; 2],
-    pub mean: Var,
-}
-
 /// A linear program, optionally with integer variables.
 ///
-/// It can also have two kinds of curved terms that the interior-point method supports: geometric
-/// means ([`Program::geometric_mean_at_least`]) and squared distances ([`Program::near`]).
+/// Its objective can also have [logarithms](Program::log), which [`Interior`](crate::Interior)
+/// supports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub(crate) maximises: bool,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Row>,
-    pub(crate) means: Vec<Mean>,
-    /// Variables with the target and weight of their squared distance.
-    pub(crate) near: Vec<(Var, f64, f64)>,
+    /// Variables with the weights of their logarithms.
+    pub(crate) logs: Vec<(Var, f64)>,
 }
 
 impl Program {
@@ -74,8 +66,7 @@ impl Program {
             maximises: true,
             columns: Vec::new(),
             rows: Vec::new(),
-            means: Vec::new(),
-            near: Vec::new(),
+            logs: Vec::new(),
         }
     }
 
@@ -162,21 +153,15 @@ impl Program {
         self.row(terms, Relation::Equal, bound);
     }
 
-    /// Adds the constraint that the geometric mean of two non-negative variables is at least a
-    /// third variable.
-    pub fn geometric_mean_at_least(&mut self, a: Var, b: Var, mean: Var) {
-        self.means.push(Mean { of: [a, b], mean });
+    /// Adds `weight` times the natural logarithm of a variable to a maximised objective, or
+    /// subtracts it from a minimised one. The weight is above 0.
+    pub fn log(&mut self, var: Var, weight: f64) {
+        self.logs.push((var, weight));
     }
 
-    /// Adds a penalty to the objective: `weight` times the squared distance of a variable from
-    /// `target`. The weight is not negative.
-    pub fn near(&mut self, var: Var, target: f64, weight: f64) {
-        self.near.push((var, target, weight));
-    }
-
-    /// Returns true if the program has geometric means or squared distances.
+    /// Returns true if the objective has logarithms.
     pub fn is_curved(&self) -> bool {
-        !(self.means.is_empty() && self.near.is_empty())
+        !self.logs.is_empty()
     }
 
     /// Returns true if the objective is maximised.
@@ -207,32 +192,20 @@ impl Program {
     /// Returns the objective at the given values.
     pub fn objective_at(&self, values: &[f64]) -> f64 {
         let each = self.columns.iter().zip(values).map(|(c, v)| c.cost * v);
-        let sign = if self.maximises { -1.0 } else { 1.0 };
-        let distance = |&(var, target, weight): &(Var, f64, f64)| {
-            let off = values.get(var.0).map_or(0.0, |v| v - target);
-            sign * weight * off * off
+        let sign = if self.maximises { 1.0 } else { -1.0 };
+        let log = |(var, weight): &(Var, f64)| {
+            let value = values.get(var.0);
+            value.map_or(0.0, |v| sign * weight * v.ln())
         };
-        each.sum::<f64>() + self.near.iter().map(distance).sum::<f64>()
+        each.sum::<f64>() + self.logs.iter().map(log).sum::<f64>()
     }
 
     /// Returns the program that chooses among solutions with an objective of `best`: it minimises
     /// the weighted sum of values.
     pub(crate) fn among_optimal(&self, best: f64) -> Program {
-        let mut tied = self.as_good_as(best, 1e-9);
-        let count = tied.columns.len().max(1) as f64;
-        for (i, column) in tied.columns.iter_mut().enumerate() {
-            // Weights 1, 2, 3, ..., scaled to at most 1.
-            column.cost = (i + 1) as f64 / count;
-        }
-        tied
-    }
-
-    /// Returns a program whose solutions reach `best` up to a relative slack. It minimises, and has
-    /// no objective yet.
-    pub(crate) fn as_good_as(&self, best: f64, slack: f64) -> Program {
         let mut tied = self.clone();
         tied.maximises = false;
-        let slack = slack * best.abs().max(1.0);
+        let slack = 1e-9 * best.abs().max(1.0);
         let terms: Vec<_> = self
             .columns
             .iter()
@@ -245,7 +218,11 @@ impl Program {
         } else {
             tied.at_most(&terms, best + slack);
         }
-        tied.columns.iter_mut().for_each(|c| c.cost = 0.0);
+        let count = tied.columns.len().max(1) as f64;
+        for (i, column) in tied.columns.iter_mut().enumerate() {
+            // Weights 1, 2, 3, ..., scaled to at most 1.
+            column.cost = (i + 1) as f64 / count;
+        }
         tied
     }
 }

@@ -20,5 +20,4 @@ pub use instance::{
     TypePool,
 };
 pub use policy::{Gavel, Rounds};
-pub use program::Ties;
 pub use rounds::{Chosen, RoundMechanism};

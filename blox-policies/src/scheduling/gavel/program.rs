@@ -2,10 +2,7 @@
 
 use super::instance::{Allocation, Combination, Instance, PerType};
 use super::merged::Merged;
-use blox_solve::{
-    InteriorPoint, Parts, Program, SelfDual, Solution, SolveError, Solver, Var, solve_nearest,
-};
-use serde::{Deserialize, Serialize};
+use blox_solve::{Interior, Parts, Program, SelfDual, Solution, SolveError, Var};
 
 /// Linear program with fractions of time as variables.
 ///
@@ -152,34 +149,27 @@ impl<'a> ShareProgram<'a> {
         &self.vars
     }
 
-    /// Solves the program. `ties` selects among several optima.
-    pub fn solve(&self, ties: &Ties) -> Result<Solution, SolveError> {
-        match ties {
-            Ties::Central => {
-                let mut parts = self.parts.clone();
-                parts.part.resize(self.program.variables(), None);
-                match SelfDual.solve_in_parts(&self.program, &parts) {
-                    Err(
-                        SolveError::Unsuited { .. }
-                        | SolveError::Failed { .. }
-                        | SolveError::Limit { .. },
-                    ) => self.solve_generally(),
-                    other => other,
-                }
-            }
-            Ties::Nearest(last) => {
-                let target = |(who, kind, var): &(Combination, usize, Var)| {
-                    (*var, last.get(*who).map_or(0.0, |x| x[*kind]))
-                };
-                let targets: Vec<_> = self.vars.iter().map(target).collect();
-                solve_nearest(&InteriorPoint::default(), &self.program, &targets, 1e-8)
-            }
+    /// Solves the program. If it has several optima, the solution is near their centre, where
+    /// interior-point methods end.
+    pub fn solve(&self) -> Result<Solution, SolveError> {
+        match SelfDual.solve_in_parts(&self.program, &self.parts()) {
+            Err(
+                SolveError::Unsuited { .. } | SolveError::Failed { .. } | SolveError::Limit { .. },
+            ) => self.solve_generally(),
+            other => other,
         }
     }
 
-    /// Solves the program with the general solver.
+    /// Solves the program with the solver that supports logarithms and needs no embedding.
     pub fn solve_generally(&self) -> Result<Solution, SolveError> {
-        InteriorPoint::default().solve(&self.program)
+        Interior.solve_in_parts(&self.program, &self.parts())
+    }
+
+    /// Returns the parts. Variables that no job owns are shared.
+    fn parts(&self) -> Parts {
+        let mut parts = self.parts.clone();
+        parts.part.resize(self.program.variables(), None);
+        parts
     }
 
     /// Returns the fractions of a solution.
@@ -201,14 +191,4 @@ impl<'a> ShareProgram<'a> {
         }
         Allocation::of(rows)
     }
-}
-
-/// Choice among several optimal allocations.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub enum Ties {
-    /// Center of the set of optima, where interior-point methods end.
-    #[default]
-    Central,
-    /// Optimum nearest to another allocation, so that few jobs move.
-    Nearest(Allocation),
 }

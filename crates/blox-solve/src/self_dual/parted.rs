@@ -1,7 +1,7 @@
 //! A program in the form of the method: rows `a x + s = h` over variables of parts.
 
-use super::{NAME, Parts};
-use crate::{Program, Relation, SolveError, Var};
+use super::{Parts, unsuited};
+use crate::{Program, Relation, Solution, SolveError, Var};
 use std::ops::Range;
 
 /// Number of equilibration rounds.
@@ -12,6 +12,8 @@ const ROUNDS: usize = 3;
 pub(super) struct Parted {
     /// Weights of the variables in the minimised objective.
     pub cost: Vec<f64>,
+    /// Weight of the logarithm of each variable, which the objective subtracts; 0 for none.
+    pub logs: Vec<f64>,
     /// Right-hand sides of the rows.
     pub bound: Vec<f64>,
     /// Start of the terms of each row, and the end of the last.
@@ -36,24 +38,27 @@ pub(super) struct Parted {
 
 impl Parted {
     pub fn of(program: &Program, parts: &Parts) -> Result<Self, SolveError> {
-        let unsuited = |why: &str| {
-            Err(SolveError::Unsuited {
-                solver: NAME,
-                why: why.to_owned(),
-            })
-        };
-        if program.has_integers() || program.is_curved() {
-            return unsuited("it has whole numbers or curved terms");
+        if program.has_integers() {
+            return Err(unsuited("it has whole numbers"));
         }
         if parts.part.len() != program.variables() {
-            return unsuited("not every variable is said to be of a part or of none");
+            return Err(unsuited("a variable has no entry in the list of parts"));
         }
+        if program.is_curved() && parts.copies.iter().any(|n| *n != 1.0) {
+            return Err(unsuited("it has logarithms and copies"));
+        }
+        let mut logs = vec![0.0; program.variables()];
+        program
+            .logs
+            .iter()
+            .for_each(|(v, weight)| logs[v.0] += weight);
         let of_part = |p: usize| parts.copies.get(p).copied().unwrap_or(1.0);
         let copies: Vec<f64> = parts.part.iter().map(|p| p.map_or(1.0, of_part)).collect();
         let sign = if program.maximises { -1.0 } else { 1.0 };
         let cost = program.columns.iter().zip(&copies);
         let mut this = Parted {
             cost: cost.map(|(c, copies)| sign * c.cost / copies).collect(),
+            logs,
             starts: vec![0],
             part: parts.part.clone(),
             copies,
@@ -71,7 +76,7 @@ impl Parted {
             let sign = match row.relation {
                 Relation::AtMost => 1.0,
                 Relation::AtLeast => -1.0,
-                Relation::Equal => return unsuited("it has equations"),
+                Relation::Equal => return Err(unsuited("it has equations")),
             };
             let terms = row.terms.iter().map(|(v, f)| (*v, sign * f));
             let copies = parts.row_copies.get(at).copied().unwrap_or(1.0);
@@ -86,6 +91,23 @@ impl Parted {
             }
         }
         Ok(this)
+    }
+
+    /// Solves the scaled program by a method that returns its variables.
+    pub fn solve(
+        mut self,
+        program: &Program,
+        method: impl FnOnce(&Parted) -> Result<Vec<f64>, SolveError>,
+    ) -> Result<Solution, SolveError> {
+        self.equilibrate();
+        let scaled = method(&self)?;
+        let values = scaled.iter().zip(&self.column_scale);
+        let values: Vec<f64> = values.map(|(x, scale)| x / scale).collect();
+        Ok(Solution {
+            objective: program.objective_at(&values),
+            values,
+            proven: true,
+        })
     }
 
     /// Adds a row of the program.
@@ -132,7 +154,7 @@ impl Parted {
     }
 
     /// Scales rows and variables so that the largest factors are near 1 (Ruiz).
-    pub fn equilibrate(&mut self) {
+    fn equilibrate(&mut self) {
         let rows = self.bound.len();
         let root = |most: f64| if most < 1e-6 { 1.0 } else { most.sqrt() };
         let mut row_scale = vec![1.0; rows];

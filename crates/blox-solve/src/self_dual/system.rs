@@ -13,7 +13,8 @@ const EXACT: f64 = 1e-11;
 /// value.
 const TINY: f64 = 1e-14;
 
-/// Solves `G' dz = bx`, `G dx - W^2 dz = bz` with a diagonal scaling `W`.
+/// Solves `H dx + G' dz = bx`, `G dx - W^2 dz = bz` with diagonal matrices: a curvature `H`, which is
+/// 0 at first, and a scaling `W`.
 ///
 /// The unknowns are all variables, and the prices of rows that span parts. Other prices follow from
 /// them. Each part has a small matrix, its front, over its own variables and the shared unknowns
@@ -40,6 +41,7 @@ pub(super) struct System<'a> {
     /// Shared unknown of each shared variable.
     shared: Vec<(usize, usize)>,
     scaling: Vec<f64>,
+    curvature: Vec<f64>,
 }
 
 /// Front of one part.
@@ -106,6 +108,7 @@ impl<'a> System<'a> {
             long,
             shared,
             scaling: Vec::new(),
+            curvature: vec![0.0; variables],
         };
         // Indices of variables and of shared unknowns in the current front.
         let (mut of_var, mut of_met) = (vec![0; variables], vec![usize::MAX; border]);
@@ -158,6 +161,11 @@ impl<'a> System<'a> {
         this
     }
 
+    /// Sets the curvature for the next factors.
+    pub fn bend(&mut self, curvature: Vec<f64>) {
+        self.curvature = curvature;
+    }
+
     /// Factors the system for another scaling.
     pub fn factor(&mut self, scaling: Vec<f64>) -> Result<(), SolveError> {
         self.scaling = scaling;
@@ -174,6 +182,9 @@ impl<'a> System<'a> {
                 }
             }
         }
+        for (v, u) in &self.shared {
+            self.border.add(*u, *u, self.curvature[*v]);
+        }
         for front in &self.fronts {
             let (n, size) = (front.vars.len(), front.size());
             let matrix = &mut self.pool[front.at..front.at + size * size];
@@ -184,6 +195,9 @@ impl<'a> System<'a> {
                     matrix[a * size + b] += x;
                 }
             };
+            for (i, v) in self.vars[front.vars.clone()].iter().enumerate() {
+                add(i, i, self.curvature[*v]);
+            }
             for (row, terms) in &self.rows[front.rows.clone()] {
                 let weight = 1.0 / (self.scaling[*row] * self.scaling[*row]);
                 let terms = &self.terms[terms.clone()];
@@ -219,6 +233,7 @@ impl<'a> System<'a> {
         let mut before = f64::INFINITY;
         for _ in 0..REFINED {
             let mut x = self.program.transposed(&dz);
+            super::add(&mut x, 1.0, &super::product(&self.curvature, &dx));
             x.iter_mut().zip(bx).for_each(|(x, b)| *x = b - *x);
             let mut z = self.program.times(&dx);
             let scaled = self.scaling.iter().zip(&dz).map(|(w, z)| w * (w * z));

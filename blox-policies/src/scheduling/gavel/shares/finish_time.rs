@@ -1,7 +1,7 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
-use super::super::program::{ShareProgram, Ties};
+use super::super::program::ShareProgram;
 use super::isolated::isolated_throughput;
-use super::{Isolated, Knows, Memory};
+use super::{Isolated, Knows};
 use blox_core::SortedMap;
 use blox_core::{JobId, Policy};
 use blox_solve::{Program, SolveError};
@@ -15,18 +15,16 @@ use serde::{Deserialize, Serialize};
 ///
 /// The solution starts from isolated shares and solves a linear program for each step of Newton's
 /// method.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FinishTimeShares {
     knows: Knows,
     weighted: bool,
-    memory: Memory,
 }
 
-/// Past of each job, and the last allocation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Past of each job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FairPast {
     past: SortedMap<JobId, Past>,
-    ties: Memory,
 }
 
 /// Relative improvement of the largest rho below which the iteration ends.
@@ -60,13 +58,6 @@ impl FinishTimeShares {
     #[must_use]
     pub fn weighted(mut self) -> Self {
         self.weighted = true;
-        self
-    }
-
-    /// Sets the choice among optima.
-    #[must_use]
-    pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.memory = memory;
         self
     }
 
@@ -120,7 +111,6 @@ impl FinishTimeShares {
         &self,
         memory: &FairPast,
         instance: &Instance,
-        ties: &Ties,
         rho: f64,
     ) -> Result<Allocation, SolveError> {
         let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
@@ -141,7 +131,7 @@ impl FinishTimeShares {
             lp.program.at_least(&row, 1.0);
             lp.own_row(i);
         }
-        let solution = lp.solve(ties)?;
+        let solution = lp.solve()?;
         Ok(lp.read(&solution))
     }
 }
@@ -150,10 +140,7 @@ impl Policy for FinishTimeShares {
     type Memory = FairPast;
 
     fn initial(&self, _: u64) -> FairPast {
-        FairPast {
-            past: SortedMap::new(),
-            ties: self.memory.clone(),
-        }
+        FairPast::default()
     }
 }
 
@@ -167,7 +154,6 @@ impl SharePolicy for FinishTimeShares {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        let ties = memory.ties.ties(instance);
         // A solution may allocate slightly more than exists.
         let past = memory.clone();
         let rho = |answer: &Allocation| {
@@ -178,7 +164,7 @@ impl SharePolicy for FinishTimeShares {
         let mut reached = rho(&best);
         for _ in 0..STEPS {
             let Some(so_far) = reached else { break };
-            let Ok(answer) = self.below(memory, instance, &ties, so_far) else {
+            let Ok(answer) = self.below(memory, instance, so_far) else {
                 break;
             };
             let Some(now) = rho(&answer).filter(|r| *r <= so_far * (1.0 + ROUNDING)) else {
@@ -190,7 +176,7 @@ impl SharePolicy for FinishTimeShares {
             }
             reached = Some(now);
         }
-        Ok(memory.ties.keep(best))
+        Ok(best)
     }
 
     fn is_blind(&self) -> bool {

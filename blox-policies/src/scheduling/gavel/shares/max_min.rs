@@ -1,9 +1,9 @@
 use super::super::instance::{Allocation, Instance, PerType, SharePolicy, dot};
 use super::super::merged::Merged;
 use super::super::program::ShareProgram;
+use super::Knows;
 use super::proportional::proportional;
-use super::{Knows, Memory};
-use blox_core::Policy;
+use blox_core::Stateless;
 use blox_solve::{Program, SolveError, Var};
 
 /// Max-min fairness (Gavel's LAS, section 4.1): maximizes the level of the worst-off job.
@@ -11,43 +11,26 @@ use blox_solve::{Program, SolveError, Var};
 /// The level of a job is its normalised throughput times its GPUs, divided by its weight. The
 /// normalisation divides by the throughput that the job would have if it spent its time on all
 /// types in proportion to their numbers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MaxMinFairness {
     knows: Knows,
-    memory: Memory,
 }
 
 impl MaxMinFairness {
     /// Creates the policy with a knowledge of speeds.
     pub fn new(knows: Knows) -> Self {
-        MaxMinFairness {
-            knows,
-            memory: Memory::default(),
-        }
-    }
-
-    /// Sets the choice among optima.
-    #[must_use]
-    pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.memory = memory;
-        self
+        MaxMinFairness { knows }
     }
 }
 
-impl Policy for MaxMinFairness {
-    type Memory = Memory;
-
-    fn initial(&self, _: u64) -> Memory {
-        self.memory.clone()
-    }
-}
+impl Stateless for MaxMinFairness {}
 
 impl SharePolicy for MaxMinFairness {
-    fn allocate(&self, memory: &mut Memory, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        let kinds = kinds(instance, self.knows, memory.is_central());
+        let kinds = kinds(instance, self.knows, true);
         let scale = scales(&kinds.instance, self.knows);
         let (mut lp, least) = levels(&kinds, self.knows);
         for (i, scale) in scale.iter().enumerate() {
@@ -56,9 +39,8 @@ impl SharePolicy for MaxMinFairness {
             lp.program.at_least(&row, 0.0);
             lp.own_row(i);
         }
-        let solution = lp.solve(&memory.ties(instance))?;
-        let answer = kinds.spread(instance, lp.read(&solution));
-        Ok(memory.keep(answer))
+        let solution = lp.solve()?;
+        Ok(kinds.spread(instance, lp.read(&solution)))
     }
 
     fn is_blind(&self) -> bool {
@@ -73,7 +55,7 @@ impl SharePolicy for MaxMinFairness {
         1.0
     }
 
-    fn objective(&self, _: &Memory, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let scale = scales(instance, self.knows);
         let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);
         (0..instance.jobs.len()).map(level).reduce(f64::min)

@@ -32,7 +32,6 @@ pub(crate) use isolated::equal_part;
 pub use max_min::{kinds, scales};
 
 use super::instance::{Allocation, Combination, Instance};
-use super::program::Ties;
 use serde::{Deserialize, Serialize};
 
 /// Knowledge that a policy has of speeds.
@@ -83,55 +82,4 @@ fn reference(instance: &Instance) -> usize {
     (0..instance.types.len())
         .max_by_key(|k| running(*k))
         .unwrap_or(0)
-}
-
-/// Last allocation of a policy, used to choose among optima.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
-    ties: Ties,
-}
-
-impl Memory {
-    /// Chooses the optimum nearest to the last allocation.
-    pub fn nearest() -> Self {
-        Memory {
-            ties: Ties::Nearest(Allocation::default()),
-        }
-    }
-
-    /// Chooses the center of the set of optima.
-    pub fn central() -> Self {
-        Memory {
-            ties: Ties::Central,
-        }
-    }
-
-    fn is_central(&self) -> bool {
-        self.ties == Ties::Central
-    }
-
-    /// Returns the tie rule. A new job is assumed to have had its isolated share.
-    fn ties(&self, instance: &Instance) -> Ties {
-        match &self.ties {
-            Ties::Central => Ties::Central,
-            Ties::Nearest(last) => {
-                let row = |(i, job): (usize, &super::instance::Entrant)| {
-                    let who = Combination::single(job.id);
-                    let had = last.get(who).cloned();
-                    (who, had.unwrap_or_else(|| isolated::isolated(instance, i)))
-                };
-                let mut rows: Vec<_> = instance.jobs.iter().enumerate().map(row).collect();
-                let pairs = last.rows().iter().filter(|(who, _)| who.partner.is_some());
-                rows.extend(pairs.cloned());
-                Ties::Nearest(Allocation::of(rows))
-            }
-        }
-    }
-
-    fn keep(&mut self, answer: Allocation) -> Allocation {
-        if let Ties::Nearest(last) = &mut self.ties {
-            *last = answer.clone();
-        }
-        answer
-    }
 }

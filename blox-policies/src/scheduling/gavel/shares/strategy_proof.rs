@@ -1,9 +1,9 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
-use super::super::program::{ShareProgram, Ties};
+use super::super::program::ShareProgram;
 use super::Knows;
 use super::max_min::scales;
 use blox_core::Stateless;
-use blox_solve::{Program, SolveError, Var};
+use blox_solve::{Program, SolveError};
 
 /// Strategy-proof sharing (Gavel, section 4.4).
 ///
@@ -49,34 +49,22 @@ impl SharePolicy for StrategyProof {
     }
 }
 
+/// Returns the allocation with the largest geometric mean of the levels: the sum of their logarithms
+/// is largest.
 fn best_mean(instance: &Instance) -> Result<Allocation, SolveError> {
     let scale = scales(instance, Knows::Types);
     let mut lp = ShareProgram::new(Program::maximise(), instance, |i, k| {
         instance.jobs[i].rates[k]
     });
-    let mut level: Vec<Var> = Vec::new();
     for (i, scale) in scale.iter().enumerate() {
-        let var = lp.program.real(0.0, 0.0, f64::INFINITY);
+        let level = lp.program.real(0.0, 0.0, f64::INFINITY);
+        lp.own(level, i);
+        lp.program.log(level, 1.0);
         let mut row = lp.throughput(i, *scale);
-        row.push((var, -1.0));
+        row.push((level, -1.0));
         lp.program.at_least(&row, 0.0);
-        level.push(var);
+        lp.own_row(i);
     }
-    let mean = lp.program.real(1.0, 0.0, f64::INFINITY);
-    // Padded to a power of two; the mean itself as padding does not change the mean.
-    level.resize(level.len().next_power_of_two(), mean);
-    while level.len() > 1 {
-        let halves: Vec<[Var; 2]> = level.chunks_exact(2).map(|c| [c[0], c[1]]).collect();
-        level = halves
-            .into_iter()
-            .map(|[a, b]| {
-                let of_two = lp.program.real(0.0, 0.0, f64::INFINITY);
-                lp.program.geometric_mean_at_least(a, b, of_two);
-                of_two
-            })
-            .collect();
-    }
-    lp.program.at_least(&[(level[0], 1.0), (mean, -1.0)], 0.0);
-    let solution = lp.solve(&Ties::Central)?;
+    let solution = lp.solve_generally()?;
     Ok(lp.read(&solution))
 }

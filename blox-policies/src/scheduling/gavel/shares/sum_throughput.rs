@@ -1,9 +1,9 @@
 use super::super::instance::{Allocation, Instance, SharePolicy};
 use super::super::merged::Merged;
 use super::super::program::ShareProgram;
+use super::Knows;
 use super::max_min::kinds;
-use super::{Knows, Memory};
-use blox_core::Policy;
+use blox_core::Stateless;
 use blox_solve::{Program, SolveError};
 
 /// Maximizes the iterations per second over all jobs, each divided by the cost of its GPUs (Gavel,
@@ -12,12 +12,11 @@ use blox_solve::{Program, SolveError};
 /// Cheap types go to the jobs that benefit most. Unfair by design. With deadlines, each job also
 /// gets the throughput with which it ends in time. If not all jobs can, deadlines are ignored in
 /// this round.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MaxSumThroughput {
     knows: Knows,
     costs: bool,
     deadlines: bool,
-    memory: Memory,
 }
 
 impl MaxSumThroughput {
@@ -44,13 +43,6 @@ impl MaxSumThroughput {
         self
     }
 
-    /// Sets the choice among optima.
-    #[must_use]
-    pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.memory = memory;
-        self
-    }
-
     fn program<'a>(&self, kinds: &'a Merged) -> ShareProgram<'a> {
         let instance = &kinds.instance;
         let mut program =
@@ -72,24 +64,17 @@ impl MaxSumThroughput {
     }
 }
 
-impl Policy for MaxSumThroughput {
-    type Memory = Memory;
-
-    fn initial(&self, _: u64) -> Memory {
-        self.memory.clone()
-    }
-}
+impl Stateless for MaxSumThroughput {}
 
 impl SharePolicy for MaxSumThroughput {
-    fn allocate(&self, memory: &mut Memory, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.is_empty() {
             return Ok(Allocation::default());
         }
-        let ties = memory.ties(instance);
         // Deadlines make jobs different.
         let kinds = match self.deadlines {
             true => Merged::apart(instance),
-            false => kinds(instance, Knows::Types, memory.is_central()),
+            false => kinds(instance, Knows::Types, true),
         };
         let mut lp = self.program(&kinds);
         let free = lp.program.clone();
@@ -103,15 +88,16 @@ impl SharePolicy for MaxSumThroughput {
                 }
             }
         }
-        let solution = match lp.solve(&ties) {
-            Err(SolveError::Infeasible | SolveError::Failed { .. }) if self.deadlines => {
+        let solution = match lp.solve() {
+            Err(SolveError::Infeasible | SolveError::Failed { .. } | SolveError::Limit { .. })
+                if self.deadlines =>
+            {
                 lp.program = free;
-                lp.solve(&ties)?
+                lp.solve()?
             }
             other => other?,
         };
-        let answer = kinds.spread(instance, lp.read(&solution));
-        Ok(memory.keep(answer))
+        Ok(kinds.spread(instance, lp.read(&solution)))
     }
 
     fn wants_pairs(&self) -> bool {
@@ -122,7 +108,7 @@ impl SharePolicy for MaxSumThroughput {
         1.0
     }
 
-    fn objective(&self, _: &Memory, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let mut sum = 0.0;
         for job in &instance.jobs {
             let who = super::super::instance::Combination::single(job.id);

@@ -1,32 +1,21 @@
 use super::super::instance::{Allocation, Instance, SharePolicy};
 use super::super::program::ShareProgram;
-use super::{Knows, Memory};
-use blox_core::Policy;
+use super::Knows;
+use blox_core::Stateless;
 use blox_solve::{Program, SolveError, Var};
 
 /// Minimizes the time in which all jobs can end (Gavel's makespan policy, section 4.2).
 ///
 /// All jobs get the throughput with which they end together as early as possible.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MinTotalDuration {
     knows: Knows,
-    memory: Memory,
 }
 
 impl MinTotalDuration {
     /// Creates the policy with a knowledge of speeds.
     pub fn new(knows: Knows) -> Self {
-        MinTotalDuration {
-            knows,
-            memory: Memory::default(),
-        }
-    }
-
-    /// Sets the choice among optima.
-    #[must_use]
-    pub fn with_memory(mut self, memory: Memory) -> Self {
-        self.memory = memory;
-        self
+        MinTotalDuration { knows }
     }
 
     /// Returns the program. It maximizes the inverse of the duration, in units of `unit` seconds.
@@ -58,22 +47,16 @@ impl MinTotalDuration {
     }
 }
 
-impl Policy for MinTotalDuration {
-    type Memory = Memory;
-
-    fn initial(&self, _: u64) -> Memory {
-        self.memory.clone()
-    }
-}
+impl Stateless for MinTotalDuration {}
 
 impl SharePolicy for MinTotalDuration {
-    fn allocate(&self, memory: &mut Memory, instance: &Instance) -> Result<Allocation, SolveError> {
+    fn allocate(&self, (): &mut (), instance: &Instance) -> Result<Allocation, SolveError> {
         if instance.jobs.iter().all(|j| j.left <= 0.0) {
             return Ok(Allocation::default());
         }
         let (lp, _) = self.program(instance, self.unit(instance));
-        let solution = lp.solve(&memory.ties(instance))?;
-        Ok(memory.keep(lp.read(&solution)))
+        let solution = lp.solve()?;
+        Ok(lp.read(&solution))
     }
 
     fn is_blind(&self) -> bool {
@@ -88,7 +71,7 @@ impl SharePolicy for MinTotalDuration {
         1.0
     }
 
-    fn objective(&self, _: &Memory, instance: &Instance, allocation: &Allocation) -> Option<f64> {
+    fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
         let duration = |i: usize| {
             let job = &instance.jobs[i];
             let rate = match self.knows {

@@ -1,5 +1,4 @@
 use super::super::instance::{Allocation, Instance, SharePolicy};
-use super::super::program::Ties;
 use super::Knows;
 use super::max_min::{kinds, levels, scales};
 use blox_core::Stateless;
@@ -52,10 +51,10 @@ impl SharePolicy for WaterFilling {
             // If all GPUs count as equal, a job with all of its time leaves the program no
             // interior. The end point of an interior-point method then depends on its rounding. The
             // general solver's fractions are closer to those that the released program recorded
-            // (0.012 and 0.024 at the median of two traces, against 0.030 and 0.059).
+            // (0.026 and 0.031 at the median of two traces, against 0.030 and 0.059).
             let solved = match blind {
                 true => lp.solve_generally(),
-                false => lp.solve(&Ties::Central),
+                false => lp.solve(),
             };
             let solution = match solved {
                 Ok(solution) => solution,

@@ -3,7 +3,7 @@
 use blox_core::{Policy, Stateless};
 use blox_policies::scheduling::gavel::program::ShareProgram;
 use blox_policies::scheduling::gavel::shares::{Knows, MinTotalDuration};
-use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
+use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
 use blox_solve::{Program, SolveError};
 
 /// [`MinTotalDuration`] by bisection.
@@ -32,7 +32,7 @@ impl BisectedDuration {
     pub fn durations(&self, instance: &Instance) -> Result<(f64, f64), SolveError> {
         let unit = self.exact.unit(instance);
         let (lp, speed) = self.exact.program(instance, unit);
-        let speed = lp.solve(&Ties::Central)?[speed];
+        let speed = lp.solve()?[speed];
         let shortest = unit / speed;
         if !shortest.is_finite() {
             return Err(SolveError::Infeasible);
@@ -75,7 +75,7 @@ impl SharePolicy for BisectedDuration {
             let row = lp.throughput(i, 1.0);
             lp.program.at_least(&row, job.left / duration);
         }
-        let solution = lp.solve(&Ties::Central)?;
+        let solution = lp.solve()?;
         Ok(lp.read(&solution))
     }
 

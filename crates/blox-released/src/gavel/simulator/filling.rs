@@ -3,7 +3,7 @@
 use blox_core::Stateless;
 use blox_policies::scheduling::gavel::program::ShareProgram;
 use blox_policies::scheduling::gavel::shares::{Knows, WaterFilling, kinds, scales};
-use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Ties};
+use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
 use blox_solve::{Program, SolveError};
 
 /// [`WaterFilling`] with the rows of the released program's linear program.
@@ -66,7 +66,7 @@ impl SharePolicy for ReleasedFilling {
                 }
                 lp.own_row(i);
             }
-            let solution = match lp.solve(&Ties::Central) {
+            let solution = match lp.solve() {
                 Ok(solution) => solution,
                 // The program keeps its last solution.
                 Err(_) if !answer.rows().is_empty() => break,
