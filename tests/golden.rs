@@ -4,7 +4,8 @@
 use blox::released::elasticflow::files::{Recipe, read_trace};
 use blox::released::verify::{compare, compare_visiting_every_round, find_cases};
 use blox::sim::workload::Workload;
-use blox::traces::formats::gavel::{self, Oracle};
+use blox::traces::Trace;
+use blox::traces::formats::gavel::Oracle;
 use blox::traces::scaling::ScalingTable;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -260,7 +261,8 @@ fn jobs_of_shockwaves_traces_change_their_batch_as_its_profiles_say() {
     let oracle = Oracle::read(inputs.join("tacc_throughputs.json")).unwrap();
     let text = std::fs::read_to_string(inputs.join("profiles_20.json")).unwrap();
     let profiles: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
-    let mut jobs = gavel::read_trace(inputs.join("first20.trace"), &oracle).unwrap();
+    let trace = Trace::with_oracle(inputs.join("first20.trace"), oracle.into()).unwrap();
+    let mut jobs = trace.jobs().unwrap();
     for profile in &profiles {
         let job = jobs.next_job().unwrap().unwrap();
         let list = |name: &str| -> Vec<f64> {

@@ -7,6 +7,7 @@ use crate::wire::{LARGEST, pb};
 use blox_core::Seconds;
 use pb::jobs_client::JobsClient;
 use std::time::Duration;
+use tonic::Response;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 
@@ -126,6 +127,11 @@ impl Client {
         }
     }
 
+    fn reply<T>(&self, reply: Result<Response<T>, tonic::Status>) -> Result<T, ClientError> {
+        let reply = reply.map_err(|e| self.failed(&e))?;
+        Ok(reply.into_inner())
+    }
+
     /// Submits a job under a key. A second submission with the same key returns the same job.
     ///
     /// # Errors
@@ -135,10 +141,8 @@ impl Client {
             key,
             job: Some(job),
         };
-        match self.jobs.submit(soon(request)).await {
-            Ok(reply) => Ok(reply.into_inner().job),
-            Err(e) => Err(self.failed(&e)),
-        }
+        let reply = self.jobs.submit(soon(request)).await;
+        Ok(self.reply(reply)?.job)
     }
 
     /// Cancels, holds, releases or requeues a job.
@@ -148,10 +152,8 @@ impl Client {
     pub async fn change(&mut self, job: u32, verb: pb::Verb) -> Result<(), ClientError> {
         let verb = verb.into();
         let request = soon(pb::ChangeRequest { job, verb });
-        match self.jobs.change(request).await {
-            Ok(_) => Ok(()),
-            Err(e) => Err(self.failed(&e)),
-        }
+        let reply = self.jobs.change(request).await;
+        self.reply(reply).map(drop)
     }
 
     /// Lists one job, all jobs that have not ended, or all jobs.
@@ -163,10 +165,8 @@ impl Client {
         job: Option<u32>,
         all: bool,
     ) -> Result<Vec<pb::JobLine>, ClientError> {
-        match self.jobs.list(soon(pb::ListRequest { job, all })).await {
-            Ok(reply) => Ok(reply.into_inner().jobs),
-            Err(e) => Err(self.failed(&e)),
-        }
+        let reply = self.jobs.list(soon(pb::ListRequest { job, all })).await;
+        Ok(self.reply(reply)?.jobs)
     }
 
     /// Lists all nodes.
@@ -174,10 +174,8 @@ impl Client {
     /// # Errors
     /// The scheduler does not answer.
     pub async fn nodes(&mut self) -> Result<Vec<pb::NodeLine>, ClientError> {
-        match self.jobs.nodes(soon(pb::NodesRequest {})).await {
-            Ok(reply) => Ok(reply.into_inner().nodes),
-            Err(e) => Err(self.failed(&e)),
-        }
+        let reply = self.jobs.nodes(soon(pb::NodesRequest {})).await;
+        Ok(self.reply(reply)?.nodes)
     }
 
     /// Passes each chunk of a rank's log to `show`, with its launch number, until the log ends or
@@ -247,10 +245,8 @@ impl Client {
     /// # Errors
     /// The scheduler does not answer, there is no such node, or the scheduler refuses the request.
     pub async fn remove(&mut self, node: String) -> Result<(), ClientError> {
-        match self.jobs.remove(soon(pb::RemoveRequest { node })).await {
-            Ok(_) => Ok(()),
-            Err(e) => Err(self.failed(&e)),
-        }
+        let reply = self.jobs.remove(soon(pb::RemoveRequest { node })).await;
+        self.reply(reply).map(drop)
     }
 
     /// Uses a drained node again.
@@ -258,10 +254,8 @@ impl Client {
     /// # Errors
     /// The scheduler does not answer, or there is no such node.
     pub async fn resume(&mut self, node: String) -> Result<(), ClientError> {
-        match self.jobs.resume(soon(pb::ResumeRequest { node })).await {
-            Ok(_) => Ok(()),
-            Err(e) => Err(self.failed(&e)),
-        }
+        let reply = self.jobs.resume(soon(pb::ResumeRequest { node })).await;
+        self.reply(reply).map(drop)
     }
 
     /// Places nothing new on a node. With `evict_after`, jobs that still run on it after that time
@@ -280,9 +274,7 @@ impl Client {
             why,
             evict_after_s: evict_after.map(Seconds::secs),
         };
-        match self.jobs.drain(soon(request)).await {
-            Ok(_) => Ok(()),
-            Err(e) => Err(self.failed(&e)),
-        }
+        let reply = self.jobs.drain(soon(request)).await;
+        self.reply(reply).map(drop)
     }
 }

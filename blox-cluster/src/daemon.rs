@@ -472,11 +472,7 @@ impl<O: Outputs> Daemon<O> {
             Some(s) => (s.saved, s.policy),
             None => (Saved::default(), None),
         };
-        let Composed {
-            mut scheduler,
-            trigger,
-            feasibility,
-        } = composed;
+        let (mut scheduler, trigger) = (composed.scheduler, composed.trigger);
         let name = Name::from(scheduler.name());
         let policy_error = |e: MemoryError| SchedulerError::Policy {
             name: name.to_string(),
@@ -497,16 +493,17 @@ impl<O: Outputs> Daemon<O> {
             let snapshot = Snapshot::new(Saved { core, durable }, policy);
             log.snapshot(&serde_json::to_vec(&snapshot)?)?;
         }
-        let Start {
-            settings,
-            limits,
+        let (now, cluster) = (start.now, start.cluster);
+        let (mut machine, first) = Controller::begin(
+            start.settings,
+            saved,
+            &records,
             cluster,
+            trigger,
             now,
-            at,
-        } = start;
-        let (mut machine, first) =
-            Controller::begin(settings, saved, &records, cluster, trigger, now, at);
-        if let Some(rule) = feasibility {
+            start.at,
+        );
+        if let Some(rule) = composed.feasibility {
             machine.refuse_by(rule);
         }
         let stale_actions = machine.core().counters().stale_actions;
@@ -518,7 +515,7 @@ impl<O: Outputs> Daemon<O> {
             told: BTreeMap::new(),
             name,
             asked_at: None,
-            limits,
+            limits: start.limits,
             last_tick: Millis(0),
             no_room: None,
             stale_actions,

@@ -106,6 +106,32 @@ pub struct Final {
     pub exited_zero: bool,
 }
 
+impl Final {
+    /// Creates a result that was observed.
+    pub fn new(exit: Exit, ran: Millis, why: impl Into<String>) -> Self {
+        Final {
+            exit,
+            ran,
+            estimated: false,
+            why: why.into(),
+            exited_zero: false,
+        }
+    }
+
+    /// Creates the result of a launch that ended unobserved.
+    pub fn unobserved(exit: Exit, ran: Millis, why: impl Into<String>) -> Self {
+        Final {
+            estimated: true,
+            ..Final::new(exit, ran, why)
+        }
+    }
+
+    /// Creates the result of a launch that was never started.
+    pub fn never(why: impl Into<String>) -> Self {
+        Final::new(Exit::NeverRan, Millis(0), why)
+    }
+}
+
 /// Exit status of a launch on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {

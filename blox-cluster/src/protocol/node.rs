@@ -2,7 +2,7 @@
 //! and reports. It never blocks.
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, Session};
-use super::message::{AttemptReport, Exit, Final, Order, Orders, Report, Said, Status, Task, Wish};
+use super::message::{AttemptReport, Final, Order, Orders, Report, Said, Status, Task, Wish};
 use super::shim::{Control, ShimWish};
 use super::timers::Timers;
 use blox_core::{Name, NodeSpec};
@@ -64,11 +64,6 @@ pub enum ShimSays {
     Said(Said),
     /// The launch is over, and its result is on disk.
     Done(Final),
-    /// The shim exited without a result, and no process of the launch is left.
-    Gone {
-        /// Minimum running time.
-        ran: Millis,
-    },
 }
 
 /// Input of the state machine.
@@ -107,8 +102,7 @@ pub enum NodeEffect {
     },
     /// Send a control message to the shim.
     Tell(AttemptId, Control),
-    /// The shim is unresponsive: end the launch's processes without it, then report
-    /// [`ShimSays::Gone`].
+    /// The shim is unresponsive: end the launch's processes without it, then report its end.
     Destroy(AttemptId),
     /// Delete the journal of a launch that is over and accounted for.
     Forget(AttemptId),
@@ -145,6 +139,20 @@ enum Standing {
     Done(Final),
 }
 
+impl Standing {
+    /// The state of a launch that its shim has the order to run.
+    fn live(lease: Millis) -> Self {
+        let wish = ShimWish::Run;
+        Standing::Live {
+            running: false,
+            stopping: false,
+            told: Control { lease, wish },
+            over_by: None,
+            destroying: false,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Local {
     fence: Fence,
@@ -167,6 +175,8 @@ pub struct Node {
     next_report: Millis,
     news: bool,
     refused: BTreeMap<Refused, u64>,
+    /// Effects of the current step.
+    out: Vec<NodeEffect>,
 }
 
 impl Node {
@@ -180,16 +190,7 @@ impl Node {
                 lease: f.lease,
                 standing: match f.done {
                     Some(done) => Standing::Done(done),
-                    None => Standing::Live {
-                        running: false,
-                        stopping: false,
-                        told: Control {
-                            lease: f.lease,
-                            wish: ShimWish::Run,
-                        },
-                        over_by: None,
-                        destroying: false,
-                    },
+                    None => Standing::live(f.lease),
                 },
                 said: f.said,
             };
@@ -204,6 +205,7 @@ impl Node {
             next_report: now,
             news: true,
             refused: BTreeMap::new(),
+            out: Vec::new(),
             who,
         }
     }
@@ -235,20 +237,19 @@ impl Node {
 
     /// Processes an input.
     pub fn step(&mut self, now: Millis, input: NodeInput) -> Vec<NodeEffect> {
-        let mut out = Vec::new();
-        self.leases(now, &mut out);
+        self.leases(now);
         match input {
             NodeInput::Orders(orders, port) => match self.check(now, &orders) {
-                Ok(lease) => self.obey(now, orders, lease, port, &mut out),
+                Ok(lease) => self.obey(now, orders, lease, port),
                 Err(why) => *self.refused.entry(why).or_default() += 1,
             },
             NodeInput::Shim(id, says) => self.shim_says(now, id, says),
             NodeInput::Tick => {}
         }
         if self.news || now >= self.next_report {
-            self.report(now, &mut out);
+            self.report(now);
         }
-        out
+        std::mem::take(&mut self.out)
     }
 
     /// Returns the time at which the launch is destroyed: half the kill timeout after its shim
@@ -262,7 +263,7 @@ impl Node {
         by + Millis(self.timers.kill.0 / 2)
     }
 
-    fn leases(&mut self, now: Millis, out: &mut Vec<NodeEffect>) {
+    fn leases(&mut self, now: Millis) {
         let mut late = Vec::new();
         for (id, a) in &self.attempts {
             match &a.standing {
@@ -280,7 +281,7 @@ impl Node {
                 && let Standing::Live { destroying, .. } = &mut a.standing
             {
                 *destroying = true;
-                out.push(NodeEffect::Destroy(id));
+                self.out.push(NodeEffect::Destroy(id));
             }
         }
     }
@@ -316,47 +317,40 @@ impl Node {
         known.is_some_and(|known| *known != o.cluster)
     }
 
-    fn obey(
-        &mut self,
-        now: Millis,
-        o: Orders,
-        lease: Millis,
-        port: u16,
-        out: &mut Vec<NodeEffect>,
-    ) {
+    fn obey(&mut self, now: Millis, o: Orders, lease: Millis, port: u16) {
         let another = self.is_of_another(&o);
         if !another {
-            self.remember(&o, out);
+            self.remember(&o);
         }
         for order in o.orders.iter().cloned() {
             // A scheduler of another cluster can only kill launches.
             if !another || matches!(order.wish, Wish::Kill) {
-                self.follow(now, order, lease, port, out);
+                self.follow(now, order, lease, port);
             }
         }
         for id in &o.forget {
             let over = |a: &Local| matches!(a.standing, Standing::Done(_));
             if self.attempts.get(id).is_some_and(over) {
                 self.attempts.remove(id);
-                out.push(NodeEffect::Forget(*id));
+                self.out.push(NodeEffect::Forget(*id));
             }
         }
         // A node changes its cluster only without launches, because launch ids of two clusters may
         // be equal.
         if another && self.attempts.is_empty() {
-            self.remember(&o, out);
+            self.remember(&o);
             // Orders that answer an earlier report may come from the previous cluster.
             self.sent.clear();
             self.news = true;
         }
     }
 
-    fn remember(&mut self, o: &Orders, out: &mut Vec<NodeEffect>) {
+    fn remember(&mut self, o: &Orders) {
         let known = (self.who.epoch, self.who.incarnation) == (o.epoch, o.incarnation);
         if !known || self.who.cluster.as_ref() != Some(&o.cluster) {
             self.who.cluster = Some(o.cluster.clone());
             (self.who.epoch, self.who.incarnation) = (o.epoch, o.incarnation);
-            out.push(NodeEffect::Remember(
+            self.out.push(NodeEffect::Remember(
                 o.cluster.clone(),
                 o.epoch,
                 o.incarnation,
@@ -365,14 +359,7 @@ impl Node {
         self.last_orders = o.seq;
     }
 
-    fn follow(
-        &mut self,
-        now: Millis,
-        order: Order,
-        lease: Millis,
-        port: u16,
-        out: &mut Vec<NodeEffect>,
-    ) {
+    fn follow(&mut self, now: Millis, order: Order, lease: Millis, port: u16) {
         let Order {
             id,
             fence,
@@ -396,19 +383,10 @@ impl Node {
             (Standing::Done(_), _) | (Standing::Prepared, Wish::Prepare) => {}
             (Standing::Prepared, Wish::Run(meeting)) => {
                 let Some(task) = a.task.clone() else { return };
-                a.standing = Standing::Live {
-                    running: false,
-                    stopping: false,
-                    told: Control {
-                        lease,
-                        wish: ShimWish::Run,
-                    },
-                    over_by: None,
-                    destroying: false,
-                };
+                a.standing = Standing::live(lease);
                 let port = a.port;
                 self.news = true;
-                out.push(NodeEffect::Spawn {
+                self.out.push(NodeEffect::Spawn {
                     id,
                     fence,
                     task,
@@ -442,7 +420,7 @@ impl Node {
                 let now_told = Control { lease, wish };
                 if *told != now_told {
                     *told = now_told;
-                    out.push(NodeEffect::Tell(id, now_told));
+                    self.out.push(NodeEffect::Tell(id, now_told));
                 }
             }
         }
@@ -468,7 +446,7 @@ impl Node {
         };
         let over = refusal.is_some();
         let standing = match refusal {
-            Some(why) => Standing::Done(never(why)),
+            Some(why) => Standing::Done(Final::never(why)),
             None => Standing::Prepared,
         };
         let port = match &task {
@@ -506,7 +484,7 @@ impl Node {
 
     fn never_ran(&mut self, id: AttemptId, why: &str) {
         if let Some(a) = self.attempts.get_mut(&id) {
-            a.standing = Standing::Done(never(why.to_owned()));
+            a.standing = Standing::Done(Final::never(why));
             self.news = true;
         }
     }
@@ -538,20 +516,10 @@ impl Node {
                 a.standing = Standing::Done(done);
                 self.news = true;
             }
-            ShimSays::Gone { ran } => {
-                a.standing = Standing::Done(Final {
-                    exit: Exit::Lost,
-                    exited_zero: false,
-                    ran,
-                    estimated: true,
-                    why: "what watched over it died".to_owned(),
-                });
-                self.news = true;
-            }
         }
     }
 
-    fn report(&mut self, now: Millis, out: &mut Vec<NodeEffect>) {
+    fn report(&mut self, now: Millis) {
         self.news = false;
         self.next_report = now + self.timers.heartbeat;
         self.seq += 1;
@@ -572,7 +540,7 @@ impl Node {
             port: a.port,
             said: a.said.clone(),
         });
-        out.push(NodeEffect::Send(Report {
+        self.out.push(NodeEffect::Send(Report {
             node: self.who.node.clone(),
             boot: self.who.boot.clone(),
             session: self.who.session,
@@ -587,19 +555,9 @@ impl Node {
     }
 }
 
-fn never(why: String) -> Final {
-    Final {
-        exit: Exit::NeverRan,
-        exited_zero: false,
-        ran: Millis(0),
-        estimated: false,
-        why,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::message::Meeting;
+    use super::super::message::{Exit, Meeting};
     use super::*;
     use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Time};
 
@@ -767,7 +725,7 @@ mod tests {
             matches!(&e[..], [NodeEffect::Tell(_, c)] if c.wish == ShimWish::Kill),
             "{e:?}"
         );
-        let over = ShimSays::Done(never(String::new()));
+        let over = ShimSays::Done(Final::never(""));
         n.step(Millis(40), NodeInput::Shim(id(0), over));
         let e = n.step(Millis(50), of_other(0, n.seq, vec![], vec![id(0)]));
         let [
@@ -844,7 +802,7 @@ mod tests {
         n.step(Millis(10), orders(1, 1, vec![(0, run())]));
         let e = n.step(Millis(17_500), NodeInput::Tick);
         assert_eq!(e[0], NodeEffect::Destroy(id(0)));
-        let gone = ShimSays::Gone { ran: Millis(5) };
+        let gone = ShimSays::Done(Final::unobserved(Exit::Lost, Millis(5), "gone"));
         n.step(Millis(17_600), NodeInput::Shim(id(0), gone));
         let after = statuses(&mut n, 17_700);
         assert!(matches!(&after[0].1, Status::Done(f) if f.exit == Exit::Lost));

@@ -1,6 +1,7 @@
 //! Records of the scheduler's log. Persistent state changes only by applying records.
 
-use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
+use super::ids::{AttemptId, ClusterId, Epoch, Fence, Millis, PartId};
+use super::launches::KnownNode;
 use super::message::{Exit, NodeRequest, Task};
 use blox_core::{ActionId, Input, JobId, Name, NodeId, Time};
 use blox_perf::goodput::StepTime;
@@ -51,14 +52,9 @@ pub enum Record {
     Node {
         /// The node.
         node: NodeId,
-        /// Its persistent name.
-        key: Name,
-        /// Boot id of its kernel.
-        boot: Name,
-        /// The session of its manager.
-        session: Session,
-        /// Its incarnation.
-        incarnation: Incarnation,
+        /// Its state.
+        #[serde(flatten)]
+        known: KnownNode,
     },
     /// The scheduler granted a launch.
     Granted {

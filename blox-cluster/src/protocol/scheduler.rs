@@ -6,9 +6,7 @@
 
 use super::ids::{ClusterId, Epoch, Millis};
 use super::launches::report::is_idle;
-use super::launches::{
-    ClusterClock, Durable, Goal, Launches, MORE_NODES, NodeLimits, Outcome, sum_of,
-};
+use super::launches::{ClusterClock, Durable, Goal, Launches, MORE_NODES, NodeLimits, sum_of};
 use super::message::{NodeRequest, Orders, Report};
 use super::record::{FORMAT, Record};
 use super::timers::Timers;
@@ -204,6 +202,8 @@ pub struct Controller {
     last_refused: String,
     /// Refuses submissions, once the nodes that are waited for have come.
     feasibility: Option<Feasibility>,
+    /// Records and effects of the current step.
+    step: Step,
 }
 
 impl Controller {
@@ -269,18 +269,15 @@ impl Controller {
             refused_events: 0,
             last_refused: String::new(),
             feasibility: None,
+            step,
         };
         // The question that was open at the shutdown can no longer be answered.
         if let Some(Question { number, .. }) = open {
             let (question, why) = (number, DecisionError::Restarted);
-            scheduler.tell(Input::Lost { at, question, why }, &mut step);
+            scheduler.tell(Input::Lost { at, question, why });
         }
-        let mut out = Outcome::default();
-        let view = scheduler.core.view();
-        scheduler.launches.settle_requests(now, view, &mut out);
-        step.records.append(&mut out.records);
-        step.effects
-            .extend(out.requests.into_iter().map(Effect::Provide));
+        scheduler.settle_requests(now);
+        let step = std::mem::take(&mut scheduler.step);
         (scheduler, step)
     }
 
@@ -347,18 +344,16 @@ impl Controller {
     /// A decision that became due earlier is requested first, from the state without this input.
     pub fn step(&mut self, now: Millis, heard: Heard) -> Step {
         let at = self.time(now).max(self.core.state().now());
-        let mut step = Step::default();
-        let mut out = Outcome::default();
-        self.ask(at, |due, at| due < at, &mut step);
+        self.ask(at, |due, at| due < at);
         match heard {
             Heard::Report(r) => {
-                self.launches.report(now, self.core.view(), &r, &mut out);
-                let refused = out.refused.take();
-                step.reply = refused.map(|why| Err(RequestError::NotTakenIn(why)));
+                self.launches.report(now, self.core.view(), &r);
+                let refused = self.launches.out.refused.take();
+                self.step.reply = refused.map(|why| Err(RequestError::NotTakenIn(why)));
             }
             Heard::Tick => {
-                self.try_again(at, &mut step);
-                self.launches.tick(now, self.core.view(), &mut out);
+                self.try_again(at);
+                self.launches.tick(now, self.core.view());
             }
             Heard::Answer(question, answer) => {
                 self.late = false;
@@ -373,25 +368,25 @@ impl Controller {
                         },
                         Err(why) => Input::Lost { at, question, why },
                     };
-                    self.tell(input, &mut step);
+                    self.tell(input);
                 }
             }
             Heard::Late(why) => {
                 if let Some(Question { number, .. }) = self.core.open() {
                     self.late = true;
                     let question = number;
-                    self.tell(Input::Lost { at, question, why }, &mut step);
+                    self.tell(Input::Lost { at, question, why });
                 }
             }
-            Heard::Archived(jobs) => self.fact(Record::Archived { jobs }, &mut step),
-            Heard::Provided(id, answer) => self.launches.provided(id, answer, &mut out),
+            Heard::Archived(jobs) => self.fact(Record::Archived { jobs }),
+            Heard::Provided(id, answer) => self.launches.provided(id, answer),
             Heard::Request(request) => {
-                step.reply = Some(self.request(at, request, &mut out, &mut step));
+                self.step.reply = Some(self.request(at, request));
             }
         }
-        self.settle(now, at, &mut out, &mut step);
-        self.ask(at, |due, at| due <= at, &mut step);
-        step
+        self.settle(now, at);
+        self.ask(at, |due, at| due <= at);
+        std::mem::take(&mut self.step)
     }
 
     /// Returns orders for a node while the log cannot be written. They repeat the `last` orders in
@@ -406,85 +401,86 @@ impl Controller {
     }
 
     /// Processes events and commands until no further ones result.
-    fn settle(&mut self, now: Millis, at: Time, out: &mut Outcome, step: &mut Step) {
+    fn settle(&mut self, now: Millis, at: Time) {
         loop {
-            self.launches.advance(now, self.core.view(), out);
-            step.records.append(&mut out.records);
-            for event in std::mem::take(&mut out.events) {
+            self.launches.advance(now, self.core.view());
+            self.step.records.append(&mut self.launches.out.records);
+            for event in std::mem::take(&mut self.launches.out.events) {
                 match event {
                     // A state of a version without this event cannot accept it.
                     Event::Ran { .. }
                     // The launch may just have ended for the core.
                     | Event::Progress { .. }
-                    | Event::Metric { .. } => self.told_quietly(at, event, step),
-                    event => self.tell(Input::Event { at, event }, step),
+                    | Event::Metric { .. } => self.told_quietly(at, event),
+                    event => self.tell(Input::Event { at, event }),
                 };
             }
-            for (job, times) in std::mem::take(&mut out.failed) {
-                self.back_off(at, job, times, step);
+            for (job, times) in std::mem::take(&mut self.launches.out.failed) {
+                self.back_off(at, job, times);
             }
             for command in std::mem::take(&mut self.commands) {
-                self.launches.command(now, self.core.view(), &command, out);
+                self.launches.command(now, self.core.view(), &command);
             }
-            if out.moved.is_empty() && out.events.is_empty() {
+            if self.launches.out.moved.is_empty() && self.launches.out.events.is_empty() {
                 break;
             }
         }
-        self.launches.settle_requests(now, self.core.view(), out);
-        step.records.append(&mut out.records);
-        let requests = std::mem::take(&mut out.requests).into_iter();
-        step.effects.extend(requests.map(Effect::Provide));
-        self.launches.orders(out);
-        step.effects.extend(
-            std::mem::take(&mut out.orders)
-                .into_iter()
-                .map(Effect::Send),
-        );
+        self.settle_requests(now);
+        self.launches.orders();
+        let orders = std::mem::take(&mut self.launches.out.orders).into_iter();
+        self.step.effects.extend(orders.map(Effect::Send));
+    }
+
+    fn settle_requests(&mut self, now: Millis) {
+        self.launches.settle_requests(now, self.core.view());
+        self.step.records.append(&mut self.launches.out.records);
+        let requests = std::mem::take(&mut self.launches.out.requests).into_iter();
+        self.step.effects.extend(requests.map(Effect::Provide));
     }
 
     /// Holds a failed job for its retry delay.
-    fn back_off(&mut self, at: Time, job: JobId, times: u32, step: &mut Step) {
+    fn back_off(&mut self, at: Time, job: JobId, times: u32) {
         let event = Event::Hold { job };
-        if self.told_quietly(at, event, step) {
+        if self.told_quietly(at, event) {
             let wait = self.settings.timers.back_off_after(times);
             let until = Some(at + self.clock.length(wait));
-            self.fact(Record::BackOff { job, until }, step);
+            self.fact(Record::BackOff { job, until });
         }
     }
 
     /// Releases failed jobs whose retry delay is over.
-    fn try_again(&mut self, at: Time, step: &mut Step) {
+    fn try_again(&mut self, at: Time) {
         let all = self.launches.durable().backing_off.iter();
         let due: Vec<JobId> = all.filter(|(_, u)| **u <= at).map(|(j, _)| *j).collect();
         for job in due {
-            self.fact(Record::BackOff { job, until: None }, step);
-            self.told_quietly(at, Event::Release { job }, step);
+            self.fact(Record::BackOff { job, until: None });
+            self.told_quietly(at, Event::Release { job });
         }
     }
 
     /// Adds a record that the core does not process.
-    fn fact(&mut self, record: Record, step: &mut Step) {
-        self.launches.record(record.clone());
-        step.records.push(record);
+    fn fact(&mut self, record: Record) {
+        self.launches.apply(&record);
+        self.step.records.push(record);
     }
 
     /// Sends the core an event that it may refuse without counting the refusal.
-    fn told_quietly(&mut self, at: Time, event: Event, step: &mut Step) -> bool {
+    fn told_quietly(&mut self, at: Time, event: Event) -> bool {
         let before = self.refused_events;
-        let taken = self.tell(Input::Event { at, event }, step);
+        let taken = self.tell(Input::Event { at, event });
         self.refused_events = before;
         taken
     }
 
     /// Sends an input to the core, and adds a record if the core accepts it.
-    fn tell(&mut self, input: Input, step: &mut Step) -> bool {
+    fn tell(&mut self, input: Input) -> bool {
         let result = self.core.handle(&input, &mut (), &mut self.commands);
         match result {
             // A refused plan is a lost turn, which replay must repeat.
             Ok(()) | Err(Refused::Plan(_)) => {
                 let record = Record::Core(input);
-                self.launches.record(record.clone());
-                step.records.push(record);
+                self.launches.apply(&record);
+                self.step.records.push(record);
                 true
             }
             Err(error) => {
@@ -496,7 +492,7 @@ impl Controller {
     }
 
     /// Queries the policy if a decision is due.
-    fn ask(&mut self, at: Time, by: fn(Time, Time) -> bool, step: &mut Step) {
+    fn ask(&mut self, at: Time, by: fn(Time, Time) -> bool) {
         let Some(due) = self.core.due().filter(|due| by(*due, at)) else {
             return;
         };
@@ -513,7 +509,7 @@ impl Controller {
             true => at,
             false => due.max(self.core.state().now()),
         };
-        self.tell(Input::Due { at: moment }, step);
+        self.tell(Input::Due { at: moment });
     }
 
     /// Returns whether the nodes that are waited for have come.
@@ -521,45 +517,39 @@ impl Controller {
         self.core.state().cluster().nodes().len() >= self.settings.wait_for_nodes
     }
 
-    fn request(
-        &mut self,
-        at: Time,
-        request: Request,
-        out: &mut Outcome,
-        step: &mut Step,
-    ) -> Result<JobId, RequestError> {
+    fn request(&mut self, at: Time, request: Request) -> Result<JobId, RequestError> {
         match request {
-            Request::Submit { key, spec } => self.submit(at, key, spec, step),
+            Request::Submit { key, spec } => self.submit(at, key, spec),
             Request::Cancel(job) => match self.phase(job) {
                 // The job has ended, as requested.
                 Err(RequestError::Ended { .. } | RequestError::Archived(_)) => Ok(job),
                 phase => {
                     phase?;
                     let view = self.core.view();
-                    self.launches.end_job(view, job, Goal::Cancel, out);
+                    self.launches.end_job(view, job, Goal::Cancel);
                     Ok(job)
                 }
             },
             Request::Hold(job) if self.launches.durable().backing_off.contains_key(&job) => {
                 // The job is already held; only its automatic release is cancelled.
-                self.fact(Record::BackOff { job, until: None }, step);
+                self.fact(Record::BackOff { job, until: None });
                 Ok(job)
             }
             Request::Hold(job) => {
                 let expected = "only a job that waits can be held; requeue it first";
-                self.user_event(at, job, Event::Hold { job }, expected, step)
+                self.user_event(at, job, Event::Hold { job }, expected)
             }
             Request::Release(job) => {
                 let expected = "it is not held";
-                let released = self.user_event(at, job, Event::Release { job }, expected, step)?;
+                let released = self.user_event(at, job, Event::Release { job }, expected)?;
                 if self.launches.durable().backing_off.contains_key(&job) {
-                    self.fact(Record::BackOff { job, until: None }, step);
+                    self.fact(Record::BackOff { job, until: None });
                 }
                 Ok(released)
             }
             Request::Requeue(job) => {
                 let phase = self.phase(job)?;
-                if self.launches.requeue(job, out) {
+                if self.launches.requeue(job) {
                     return Ok(job);
                 }
                 Err(RequestError::WrongPhase {
@@ -582,22 +572,14 @@ impl Controller {
                         why,
                     },
                 };
-                self.node_action(at, node, action, step)
+                self.node_action(at, node, action)
             }
-            Request::Resume(node) => {
-                self.node_action(at, node, NodeAction::Uncordon { node }, step)
-            }
-            Request::Remove(node) => self.remove(at, node, step),
+            Request::Resume(node) => self.node_action(at, node, NodeAction::Uncordon { node }),
+            Request::Remove(node) => self.remove(at, node),
         }
     }
 
-    fn submit(
-        &mut self,
-        at: Time,
-        key: Name,
-        spec: JobSpec,
-        step: &mut Step,
-    ) -> Result<JobId, RequestError> {
+    fn submit(&mut self, at: Time, key: Name, spec: JobSpec) -> Result<JobId, RequestError> {
         if let Some(&job) = self.launches.durable().keys.get(&key) {
             let same = match self.core.view().job(job) {
                 Some(j) => *j.spec() == submitted(spec, j.spec().submit),
@@ -622,12 +604,12 @@ impl Controller {
         }
         let job = self.core.state().next_job_id();
         let event = Event::Submitted { job, spec };
-        if !self.tell(Input::Event { at, event }, step) {
+        if !self.tell(Input::Event { at, event }) {
             return Err(RequestError::BadSpec(
                 "the scheduler cannot take it".to_owned(),
             ));
         }
-        self.fact(Record::Key { key, job }, step);
+        self.fact(Record::Key { key, job });
         Ok(job)
     }
 
@@ -647,11 +629,10 @@ impl Controller {
         job: JobId,
         event: Event,
         expected: &'static str,
-        step: &mut Step,
     ) -> Result<JobId, RequestError> {
         let phase = self.phase(job)?;
         // This is the user's error, not a contradiction in the state.
-        if self.told_quietly(at, event, step) {
+        if self.told_quietly(at, event) {
             return Ok(job);
         }
         Err(RequestError::WrongPhase {
@@ -661,7 +642,7 @@ impl Controller {
         })
     }
 
-    fn remove(&mut self, at: Time, node: NodeId, step: &mut Step) -> Result<JobId, RequestError> {
+    fn remove(&mut self, at: Time, node: NodeId) -> Result<JobId, RequestError> {
         let view = self.core.view();
         let there = view.node(node).filter(|n| n.status() != NodeStatus::Left);
         let n = there.ok_or(RequestError::NoNode(node))?;
@@ -677,7 +658,7 @@ impl Controller {
             return wrong("cannot leave yet: a job holds GPUs of it".to_owned());
         }
         let event = Event::NodeLeft { node };
-        self.tell(Input::Event { at, event }, step);
+        self.tell(Input::Event { at, event });
         self.launches.part_with(node);
         Ok(JobId(0))
     }
@@ -687,14 +668,13 @@ impl Controller {
         at: Time,
         node: NodeId,
         action: NodeAction,
-        step: &mut Step,
     ) -> Result<JobId, RequestError> {
         let status = self.core.view().node(node).map(|n| n.status());
         if status.is_none_or(|s| s == NodeStatus::Left) {
             return Err(RequestError::NoNode(node));
         }
         let event = Event::NodeManaged { action };
-        self.tell(Input::Event { at, event }, step);
+        self.tell(Input::Event { at, event });
         Ok(JobId(0))
     }
 }
@@ -709,12 +689,4 @@ fn submitted(mut spec: JobSpec, at: Time) -> JobSpec {
         }
     }
     spec
-}
-
-impl Launches {
-    /// Applies a record that the caller writes to the log.
-    fn record(&mut self, record: Record) {
-        let mut out = Outcome::default();
-        self.note(&mut out, record);
-    }
 }

@@ -11,59 +11,20 @@ use thiserror::Error;
 
 /// Error of a file that a job can write. The message names the file and the reason.
 #[derive(Debug, Error)]
-pub enum BadFile {
-    /// It is not a regular file.
-    #[error("{} is {found}, expected a regular file", path.display())]
-    NotAFile {
-        /// The file.
-        path: PathBuf,
-        /// Its type.
-        found: &'static str,
-    },
-    /// It is too large.
-    #[error("{} has {bytes} bytes, expected at most {most}", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its size in bytes.
-        bytes: u64,
-        /// Largest permitted size in bytes.
-        most: u64,
-    },
-    /// The file or a folder in its path cannot be read.
-    #[error("{} cannot be read: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// It cannot be replaced.
-    #[error("{} cannot be written: {source}", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// It is not a JSON value of the expected type.
-    #[error("{} cannot be parsed: {source}", path.display())]
-    NotAValue {
-        /// The file.
-        path: PathBuf,
-        /// The parser's error.
-        source: serde_json::Error,
-    },
-    /// It has an invalid line.
-    #[error("{} has the line `{line}`, expected {expected}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The beginning of the line, without control characters.
-        line: String,
-        /// The expected content.
-        expected: &'static str,
-    },
+#[error("{} {what}", path.display())]
+pub struct BadFile {
+    path: PathBuf,
+    what: String,
+}
+
+impl BadFile {
+    /// Creates an error of a file, such as `has 9 bytes, expected at most 8`.
+    pub fn new(path: &Path, what: impl Into<String>) -> Self {
+        BadFile {
+            path: path.to_owned(),
+            what: what.into(),
+        }
+    }
 }
 
 /// Error of reading a file that a job can write.
@@ -97,10 +58,7 @@ fn is_of_the_file(e: &io::Error) -> bool {
 /// Classifies an error of reading a file that a job can write.
 pub fn unreadable(path: &Path, source: io::Error) -> ReadError {
     match is_of_the_file(&source) {
-        true => ReadError::Bad(BadFile::Unreadable {
-            path: path.to_owned(),
-            source,
-        }),
+        true => ReadError::Bad(BadFile::new(path, format!("cannot be read: {source}"))),
         false => ReadError::Io(named(path, &source)),
     }
 }
@@ -127,17 +85,18 @@ pub fn open_regular(path: &Path, most: u64) -> Result<Option<(File, u64)>, ReadE
         Err(e) => return Err(unreadable(path, e)),
     };
     let meta = file.metadata().map_err(|e| unreadable(path, e))?;
-    let path = path.to_owned();
     if !meta.is_file() {
         let found = match meta.is_dir() {
             true => "a folder",
             false => "a pipe or a device",
         };
-        return Err(BadFile::NotAFile { path, found }.into());
+        let what = format!("is {found}, expected a regular file");
+        return Err(BadFile::new(path, what).into());
     }
     let bytes = meta.len();
     if bytes > most {
-        return Err(BadFile::TooLarge { path, bytes, most }.into());
+        let what = format!("has {bytes} bytes, expected at most {most}");
+        return Err(BadFile::new(path, what).into());
     }
     Ok(Some((file, bytes)))
 }
@@ -161,10 +120,7 @@ pub fn read_checked<T: DeserializeOwned>(path: &Path, most: u64) -> Result<Optio
         .read_to_end(&mut bytes)
         .map_err(|e| unreadable(path, e))?;
     let parsed = serde_json::from_slice(&bytes).map(Some);
-    parsed.map_err(|source| {
-        let path = path.to_owned();
-        BadFile::NotAValue { path, source }.into()
-    })
+    parsed.map_err(|e| BadFile::new(path, format!("cannot be parsed: {e}")).into())
 }
 
 /// Writes a value to a temporary file and renames it. If `durable` is set, both are synchronized to
@@ -201,10 +157,7 @@ pub fn replace<T: Serialize>(path: &Path, value: &T, durable: bool) -> Result<()
     write(path, value, durable).map_err(|source| {
         let gone = source.kind() == io::ErrorKind::NotFound;
         match gone || is_of_the_file(&source) {
-            true => ReadError::Bad(BadFile::Unwritable {
-                path: path.to_owned(),
-                source,
-            }),
+            true => ReadError::Bad(BadFile::new(path, format!("cannot be written: {source}"))),
             false => ReadError::Io(named(path, &source)),
         }
     })
@@ -275,7 +228,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gone").join("control.json");
         let said = match replace(&path, &7, false) {
-            Err(ReadError::Bad(bad @ BadFile::Unwritable { .. })) => bad.to_string(),
+            Err(ReadError::Bad(bad)) => bad.to_string(),
             other => panic!("{other:?}"),
         };
         let begin = format!("{} cannot be written: ", path.display());

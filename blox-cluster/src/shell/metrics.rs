@@ -6,7 +6,7 @@ use crate::protocol::Millis;
 use crate::protocol::scheduler::Controller;
 use blox_core::NodeStatus;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,11 +41,7 @@ async fn answer(mut tcp: TcpStream, handle: Handle) -> std::io::Result<()> {
     let body = if asked.starts_with(b"GET /metrics ") {
         let all = handle.look(move |s, now| text(s, now, &counters)).await;
         // No other value is certain before it is on disk.
-        let without = handle.counters.why_no_room().map(|_| {
-            let mut out = String::new();
-            room(&mut out, false);
-            out
-        });
+        let without = handle.counters.why_no_room().map(|_| without_room());
         all.or(without)
     } else if asked.starts_with(b"GET /healthz ") {
         handle.look(|_, _| "ok\n".to_owned()).await
@@ -65,53 +61,101 @@ async fn answer(mut tcp: TcpStream, handle: Handle) -> std::io::Result<()> {
     tcp.shutdown().await
 }
 
-/// Appends one metric with one line for each label.
-fn put(out: &mut String, name: &str, kind: &str, help: &str, values: &[(String, f64)]) {
-    // Writing to a `String` cannot fail.
-    let _ = writeln!(out, "# HELP blox_{name} {help}\n# TYPE blox_{name} {kind}");
-    for (labels, value) in values {
-        let _ = writeln!(out, "blox_{name}{labels} {value}");
+/// Name, type and description of each family of metrics, in order.
+const FAMILIES: &str = "\
+log_has_room gauge 1 if the log can be written; at 0, requests are rejected and no job starts.
+jobs gauge Jobs that have not ended.
+jobs_ended_total counter Jobs that have ended.
+nodes gauge Registered nodes.
+gpus gauge GPU slots: held by a job, free, or of a node that is drained, lost or off.
+heartbeat_age_seconds gauge Seconds since the last message of a node.
+launches_total counter Ended launches, counted once for each of their nodes.
+gpu_seconds_total counter GPU-seconds of ended launches.
+launches_open gauge Launches that have not ended.
+node_requests_total counter Requests to the provider of nodes that have ended.
+node_requests_open gauge Requests to the provider of nodes that have not ended.
+ignored_messages_total counter Messages without effect.
+epoch gauge Starts of the scheduler on this log.
+plans_refused_total counter Plans rejected because they contradict their state.
+stale_steps_total counter Actions of decisions that a later event made impossible, \
+node actions included.
+stale_node_actions_total counter Node actions without effect, because the node was unknown \
+or its status did not allow them.
+rounds_skipped_total counter Decision moments skipped because the last decision was late.
+log_syncs_total counter Synchronizations of the log.
+log_sync_seconds_total counter Seconds spent on synchronizations of the log.
+log_bytes gauge Bytes of the log since its last snapshot.
+steps_total counter Inputs that the scheduler processed.
+decisions_total counter Decisions requested from the policy.
+decisions_lost_total counter Requested decisions without an answer: errors, panics and timeouts.
+";
+
+/// Labels and values of the metrics, by the name of their family.
+#[derive(Default)]
+struct Values(BTreeMap<&'static str, Vec<(String, f64)>>);
+
+impl Values {
+    fn one(&mut self, name: &'static str, value: f64) {
+        self.0.insert(name, vec![(String::new(), value)]);
+    }
+
+    fn by<L: Display>(
+        &mut self,
+        name: &'static str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, f64)>,
+    ) {
+        let values = values.into_iter();
+        let labelled = values.map(|(of, value)| (format!("{{{label}=\"{of}\"}}"), value));
+        self.0.insert(name, labelled.collect());
+    }
+
+    /// Returns the families that have values in the text format of Prometheus.
+    fn text(&self) -> String {
+        let mut out = String::new();
+        for line in FAMILIES.lines() {
+            let mut parts = line.splitn(3, ' ');
+            let (Some(name), Some(kind), Some(help)) = (parts.next(), parts.next(), parts.next())
+            else {
+                continue;
+            };
+            let Some(values) = self.0.get(name) else {
+                continue;
+            };
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(out, "# HELP blox_{name} {help}\n# TYPE blox_{name} {kind}");
+            for (labels, value) in values {
+                let _ = writeln!(out, "blox_{name}{labels} {value}");
+            }
+        }
+        out
     }
 }
 
-fn room(out: &mut String, is: bool) {
-    let help = "1 if the log can be written; at 0, requests are rejected and no job starts.";
-    let value = vec![(String::new(), f64::from(u8::from(is)))];
-    put(out, "log_has_room", "gauge", help, &value);
+/// Returns the metric of a log without room.
+fn without_room() -> String {
+    let mut all = Values::default();
+    all.one("log_has_room", 0.0);
+    all.text()
 }
 
 fn text(s: &Controller, now: Millis, counters: &Counters) -> String {
-    let mut out = String::new();
-    let one = |x: f64| vec![(String::new(), x)];
-    let by = |label: &str, map: BTreeMap<String, u64>| -> Vec<(String, f64)> {
-        let line = |(k, n): (String, u64)| (format!("{{{label}=\"{k}\"}}"), n as f64);
-        map.into_iter().map(line).collect()
-    };
+    let mut all = Values::default();
+    let count = |n: u64| n as f64;
+    let counts = |map: BTreeMap<String, u64>| map.into_iter().map(|(of, n)| (of, n as f64));
     let durable = s.launches().durable();
-    room(&mut out, true);
+    all.one("log_has_room", 1.0);
 
     let mut jobs: BTreeMap<String, u64> = BTreeMap::new();
     for job in durable.jobs.keys().filter_map(|id| s.view().job(*id)) {
         *jobs.entry(job.phase().to_string()).or_default() += 1;
     }
-    put(
-        &mut out,
-        "jobs",
-        "gauge",
-        "Jobs that have not ended.",
-        &by("phase", jobs),
-    );
+    all.by("jobs", "phase", counts(jobs));
     let mut ended = durable.archived.jobs.clone();
     for outcome in durable.jobs.keys().filter_map(|job| durable.became(*job)) {
         *ended.entry(outcome.to_owned()).or_default() += 1;
     }
-    put(
-        &mut out,
-        "jobs_ended_total",
-        "counter",
-        "Jobs that have ended.",
-        &by("outcome", ended),
-    );
+    all.by("jobs_ended_total", "outcome", counts(ended));
 
     let cluster = s.view().cluster();
     let (mut gpus, mut nodes) = (BTreeMap::new(), BTreeMap::new());
@@ -135,153 +179,51 @@ fn text(s: &Controller, now: Millis, counters: &Counters) -> String {
             *gpus.entry(state.to_owned()).or_default() += 1;
         }
     }
-    put(
-        &mut out,
-        "nodes",
-        "gauge",
-        "Registered nodes.",
-        &by("status", nodes),
-    );
-    let help = "GPU slots: held by a job, free, or of a node that is drained, lost or off.";
-    put(&mut out, "gpus", "gauge", help, &by("state", gpus));
-    let silent: Vec<(String, f64)> = cluster
-        .nodes()
-        .iter()
-        .filter_map(|n| {
-            let heard = s.launches().heard(n.id())?;
-            Some((format!("{{node=\"{}\"}}", n.id()), (now - heard).as_secs()))
-        })
-        .collect();
-    let help = "Seconds since the last message of a node.";
-    put(&mut out, "heartbeat_age_seconds", "gauge", help, &silent);
+    all.by("nodes", "status", counts(nodes));
+    all.by("gpus", "state", counts(gpus));
+    let silent = cluster.nodes().iter().filter_map(|n| {
+        let heard = s.launches().heard(n.id())?;
+        Some((n.id(), (now - heard).as_secs()))
+    });
+    all.by("heartbeat_age_seconds", "node", silent);
 
     let (mut parts, mut gpu_s) = (durable.archived.parts.clone(), durable.archived.gpu_s);
     for end in durable.accounts.values() {
         *parts.entry(end.exit.as_str().to_owned()).or_default() += 1;
         gpu_s += end.gpu_seconds();
     }
-    let help = "Ended launches, counted once for each of their nodes.";
-    put(
-        &mut out,
-        "launches_total",
-        "counter",
-        help,
-        &by("exit", parts),
-    );
-    let help = "GPU-seconds of ended launches.";
-    put(&mut out, "gpu_seconds_total", "counter", help, &one(gpu_s));
-    let open = durable.attempts.len() as f64;
-    put(
-        &mut out,
-        "launches_open",
-        "gauge",
-        "Launches that have not ended.",
-        &one(open),
-    );
+    all.by("launches_total", "exit", counts(parts));
+    all.one("gpu_seconds_total", gpu_s);
+    all.one("launches_open", durable.attempts.len() as f64);
 
     let ended = durable.requests_ended;
-    let ended = BTreeMap::from([
-        ("done".to_owned(), ended.done),
-        ("failed".to_owned(), ended.failed),
-    ]);
-    let help = "Requests to the provider of nodes that have ended.";
-    let values = by("result", ended);
-    put(&mut out, "node_requests_total", "counter", help, &values);
-    let help = "Requests to the provider of nodes that have not ended.";
-    let open = one(durable.requests.len() as f64);
-    put(&mut out, "node_requests_open", "gauge", help, &open);
-
+    let ended = [("done", ended.done), ("failed", ended.failed)];
+    let ended = ended.map(|(result, n)| (result, count(n)));
+    all.by("node_requests_total", "result", ended);
+    all.one("node_requests_open", durable.requests.len() as f64);
     let ignored = s.launches().ignored();
-    let ignored = BTreeMap::from([
-        ("old-session".to_owned(), ignored.old_session),
-        ("repeated".to_owned(), ignored.repeated),
-        ("accounted".to_owned(), ignored.accounted),
-        ("refused-node".to_owned(), ignored.refused_nodes),
-        ("late-answer".to_owned(), ignored.late_answers),
-    ]);
-    let help = "Messages without effect.";
-    put(
-        &mut out,
-        "ignored_messages_total",
-        "counter",
-        help,
-        &by("kind", ignored),
-    );
-    let epoch = durable.epoch.0 as f64;
-    put(
-        &mut out,
-        "epoch",
-        "gauge",
-        "Starts of the scheduler on this log.",
-        &one(epoch),
-    );
+    let ignored = [
+        ("accounted", ignored.accounted),
+        ("late-answer", ignored.late_answers),
+        ("old-session", ignored.old_session),
+        ("refused-node", ignored.refused_nodes),
+        ("repeated", ignored.repeated),
+    ];
+    let ignored = ignored.map(|(kind, n)| (kind, count(n)));
+    all.by("ignored_messages_total", "kind", ignored);
+    all.one("epoch", count(durable.epoch.0));
 
     let of_core = s.core().counters();
-    for (name, help, count) in [
-        (
-            "plans_refused_total",
-            "Plans rejected because they contradict their state.",
-            of_core.refused_plans,
-        ),
-        (
-            "stale_steps_total",
-            "Actions of decisions that a later event made impossible, node actions included.",
-            of_core.stale_steps,
-        ),
-        (
-            "stale_node_actions_total",
-            "Node actions without effect, because the node was unknown or its status did not allow them.",
-            of_core.stale_actions,
-        ),
-        (
-            "rounds_skipped_total",
-            "Decision moments skipped because the last decision was late.",
-            of_core.skipped_rounds,
-        ),
-    ] {
-        put(&mut out, name, "counter", help, &one(count as f64));
-    }
-
-    let read = |c: &AtomicU64| c.load(Ordering::Relaxed) as f64;
-    for (name, kind, help, value) in [
-        (
-            "log_syncs_total",
-            "counter",
-            "Synchronizations of the log.",
-            read(&counters.syncs),
-        ),
-        (
-            "log_sync_seconds_total",
-            "counter",
-            "Seconds spent on synchronizations of the log.",
-            read(&counters.sync_us) / 1e6,
-        ),
-        (
-            "log_bytes",
-            "gauge",
-            "Bytes of the log since its last snapshot.",
-            read(&counters.log_bytes),
-        ),
-        (
-            "steps_total",
-            "counter",
-            "Inputs that the scheduler processed.",
-            read(&counters.steps),
-        ),
-        (
-            "decisions_total",
-            "counter",
-            "Decisions requested from the policy.",
-            read(&counters.asked),
-        ),
-        (
-            "decisions_lost_total",
-            "counter",
-            "Requested decisions without an answer: errors, panics and timeouts.",
-            read(&counters.unanswered),
-        ),
-    ] {
-        put(&mut out, name, kind, help, &one(value));
-    }
-    out
+    all.one("plans_refused_total", count(of_core.refused_plans));
+    all.one("stale_steps_total", count(of_core.stale_steps));
+    all.one("stale_node_actions_total", count(of_core.stale_actions));
+    all.one("rounds_skipped_total", count(of_core.skipped_rounds));
+    let read = |c: &AtomicU64| count(c.load(Ordering::Relaxed));
+    all.one("log_syncs_total", read(&counters.syncs));
+    all.one("log_sync_seconds_total", read(&counters.sync_us) / 1e6);
+    all.one("log_bytes", read(&counters.log_bytes));
+    all.one("steps_total", read(&counters.steps));
+    all.one("decisions_total", read(&counters.asked));
+    all.one("decisions_lost_total", read(&counters.unanswered));
+    all.text()
 }

@@ -15,7 +15,7 @@ use crate::protocol::{
     AttemptId, ClusterId, Epoch, Exit, Final, Incarnation, Millis, Orders, Report, Session, Timers,
 };
 use crate::wire::pb;
-use blox_core::{JobId, Name, NodeSpec};
+use blox_core::{Name, NodeSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -287,6 +287,19 @@ struct Watched {
     bad_file: Option<String>,
 }
 
+impl Watched {
+    fn new(mark: String, child: Option<Child>, done: bool) -> Self {
+        Watched {
+            mark,
+            child,
+            said: None,
+            moved: clock::now(),
+            done,
+            bad_file: None,
+        }
+    }
+}
+
 struct Shell {
     settings: NodeSettings,
     machine: Node,
@@ -436,23 +449,10 @@ impl Shell {
                     .ok()
             });
         if child.is_none() {
-            let done = Final {
-                exit: Exit::NeverRan,
-                ran: Millis(0),
-                estimated: false,
-                why: "its shim could not be started".to_owned(),
-                exited_zero: false,
-            };
+            let done = Final::never("its shim could not be started");
             files::write(&dir.join("final.json"), &done, true)?;
         }
-        let watched = Watched {
-            mark: launch.mark.clone(),
-            child,
-            said: None,
-            moved: clock::now(),
-            done: false,
-            bad_file: None,
-        };
+        let watched = Watched::new(launch.mark.clone(), child, false);
         self.watched.insert(launch.id, watched);
         Ok(())
     }
@@ -574,13 +574,7 @@ impl Shell {
             Some(why) => (Exit::BadFile, why.as_str()),
             None => (Exit::Lost, "its shim died or stood still"),
         };
-        let done = Final {
-            exit,
-            ran: said.map_or(Millis(0), |s| s.ran),
-            estimated: true,
-            why: why.to_owned(),
-            exited_zero: false,
-        };
+        let done = Final::unobserved(exit, said.map_or(Millis(0), |s| s.ran), why);
         if w.bad_file.is_some() || !dir.join("final.json").exists() {
             // The job may have removed the folder. After an error the next poll tries again.
             let _ = fs::create_dir_all(&dir);
@@ -651,29 +645,15 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
                 Some(why) => (Exit::BadFile, why),
                 None => (Exit::Lost, "the node went down".to_owned()),
             };
-            let last = Final {
-                exit,
-                ran: said.as_ref().map_or(Millis(0), |s| s.ran),
-                estimated: true,
-                why,
-                exited_zero: false,
-            };
+            let ran = said.as_ref().map_or(Millis(0), |s| s.ran);
+            let last = Final::unobserved(exit, ran, why);
             files::replace(&dir.join("final.json"), &last, true).map_err(io::Error::other)?;
             done = Some(last);
         }
         let control: Option<Control> = files::said(&dir.join("control.json"));
-        left.watched.insert(
-            launch.id,
-            Watched {
-                mark: launch.mark.clone(),
-                child: None,
-                said: None,
-                moved: clock::now(),
-                done: done.is_some(),
-                // The first poll finds the error.
-                bad_file: None,
-            },
-        );
+        // The first poll finds an unreadable file.
+        let watched = Watched::new(launch.mark, None, done.is_some());
+        left.watched.insert(launch.id, watched);
         left.found.push(Found {
             id: launch.id,
             fence: launch.fence,
@@ -687,20 +667,19 @@ fn found(attempts: &Path, boot: &str) -> io::Result<Left> {
     Ok(left)
 }
 
-/// Parses the launch id in a folder's name.
-pub fn parse_attempt(text: &str) -> Option<AttemptId> {
-    let (job, attempt) = text.split_once('.')?;
-    Some(AttemptId {
-        job: JobId(job.parse().ok()?),
-        attempt: attempt.parse().ok()?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::protocol::message::{Meeting, Task};
-    use blox_core::{GpuCount, JobSpec, Partners, Seconds, Time};
+    use blox_core::{GpuCount, JobId, JobSpec, Partners, Seconds, Time};
+
+    fn attempt(text: &str) -> AttemptId {
+        let (job, attempt) = text.split_once('.').unwrap();
+        AttemptId {
+            job: JobId(job.parse().unwrap()),
+            attempt: attempt.parse().unwrap(),
+        }
+    }
 
     #[test]
     fn copies_of_a_state_folder_that_counted_as_far_are_different_lives() {
@@ -769,7 +748,7 @@ mod tests {
 
     #[test]
     fn what_a_power_cut_tore_is_as_if_it_were_not_there() {
-        let id = parse_attempt("3.1").unwrap();
+        let id = attempt("3.1");
         let attempts = tempfile::tempdir().unwrap();
         let dir = attempts.path().join(id.to_string());
         fs::create_dir(&dir).unwrap();
@@ -786,7 +765,7 @@ mod tests {
     fn found_bad_files_keep_the_other_launches() {
         let attempts = tempfile::tempdir().unwrap();
         let write = |id: &str, boot: &str| {
-            let id = parse_attempt(id).unwrap();
+            let id = attempt(id);
             let dir = attempts.path().join(id.to_string());
             fs::create_dir(&dir).unwrap();
             files::write(&dir.join("launch.json"), &launch(id, boot), true).unwrap();
@@ -844,7 +823,7 @@ mod tests {
         let mut shell = shell(dir.path());
         let later = clock::now() + Millis(60_000);
         let mut spawn = |id: &str| {
-            let id = parse_attempt(id).unwrap();
+            let id = attempt(id);
             shell.spawn(&launch(id, "now"), later).unwrap();
             id
         };
@@ -883,7 +862,7 @@ mod tests {
     fn shell_removed_folder_ends_its_launch_alone() {
         let dir = tempfile::tempdir().unwrap();
         let mut shell = shell(dir.path());
-        let id = parse_attempt("1.1").unwrap();
+        let id = attempt("1.1");
         let lease = clock::now() + Millis(60_000);
         shell.spawn(&launch(id, "now"), lease).unwrap();
         let folder = shell.folder(id);

@@ -34,11 +34,8 @@ pub fn read(path: &Path) -> Result<Said, ReadError> {
     parse(&bytes, from > 0).map_err(|(line, expected)| {
         let text = String::from_utf8_lossy(line);
         let line = text.chars().take(SHOWN).flat_map(char::escape_default);
-        ReadError::Bad(BadFile::Line {
-            path: path.to_owned(),
-            line: line.collect(),
-            expected,
-        })
+        let line: String = line.collect();
+        BadFile::new(path, format!("has the line `{line}`, expected {expected}")).into()
     })
 }
 
@@ -174,7 +171,7 @@ mod tests {
         ] {
             fs::write(&path, bytes).unwrap();
             let said = match read(&path) {
-                Err(ReadError::Bad(bad @ BadFile::Line { .. })) => bad.to_string(),
+                Err(ReadError::Bad(bad)) => bad.to_string(),
                 other => panic!("{line}: {other:?}"),
             };
             let wanted = format!("{shown} has the line `{line}`, expected {expected}");

@@ -73,23 +73,13 @@ pub async fn serve(
     mut notice: impl FnMut(&str),
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), SchedulerError> {
-    let Listen {
-        listener,
-        at,
-        metrics,
-        token,
-    } = listen;
-    let Running {
-        handle,
-        mut notices,
-        thread,
-    } = running;
+    let (handle, mut notices) = (running.handle, running.notices);
     let mut tasks = tokio::task::JoinSet::new();
-    let metrics = metrics.map(|(listener, at)| {
+    let metrics = listen.metrics.map(|(listener, at)| {
         tasks.spawn(metrics::serve(listener, handle.clone()));
         at
     });
-    ready(at, metrics);
+    ready(listen.at, metrics);
     let (health, health_service) = tonic_health::server::health_reporter();
     let service = Service {
         handle: handle.clone(),
@@ -99,13 +89,13 @@ pub async fn serve(
         .register_encoded_file_descriptor_set(crate::wire::DESCRIPTOR)
         .build_v1()
         .map_err(|e| SchedulerError::Network(e.to_string()))?;
-    let guard = Guard(token);
+    let guard = Guard(listen.token);
     health
         .set_serving::<pb::jobs_server::JobsServer<Service>>()
         .await;
     let (over_tx, over) = tokio::sync::oneshot::channel();
     let watch = tokio::task::spawn_blocking(move || {
-        let result = thread.join();
+        let result = running.thread.join();
         let _ = over_tx.send(());
         result
     });
@@ -126,7 +116,7 @@ pub async fn serve(
             pb::jobs_server::JobsServer::new(service).max_decoding_message_size(LARGEST),
             guard,
         ))
-        .serve_with_incoming(connections(listener));
+        .serve_with_incoming(connections(listen.listener));
     let (mut served, mut stop) = (std::pin::pin!(served), std::pin::pin!(stop));
     let mut over = over;
     loop {
@@ -175,13 +165,13 @@ fn refused(e: &RequestError) -> Status {
     }
 }
 
+/// A response, or the error that a client receives.
+type Answer<T> = Result<Response<T>, Status>;
+
 impl Service {
-    async fn ask(&self, ask: Ask) -> Result<Response<pb::JobReply>, Status> {
-        let said = self
-            .handle
-            .request(Heard::Request(ask))
-            .await
-            .ok_or_else(|| self.handle.gone())?;
+    async fn ask(&self, ask: Ask) -> Answer<pb::JobReply> {
+        let said = self.handle.request(Heard::Request(ask)).await;
+        let said = said.ok_or_else(|| self.handle.gone())?;
         let job = said.map_err(|e| refused(&e))?;
         Ok(Response::new(pb::JobReply { job: job.0 }))
     }
@@ -199,19 +189,20 @@ impl Service {
             all.max_by_key(|n| (n.status() == NodeStatus::Up, n.id()))
                 .map(blox_core::Node::id)
         };
-        self.handle
-            .look(find)
-            .await
-            .ok_or_else(|| self.handle.gone())?
-            .ok_or(none)
+        self.look(find).await?.ok_or(none)
     }
 
-    async fn all_nodes(&self) -> Result<Response<pb::NodesReply>, Status> {
-        let nodes = self
-            .handle
-            .look(shown::nodes)
-            .await
-            .ok_or_else(|| self.handle.gone())?;
+    /// Evaluates a function of the state.
+    async fn look<T: Send + 'static>(
+        &self,
+        f: impl FnOnce(&Controller, Millis) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let seen = self.handle.look(f).await;
+        seen.ok_or_else(|| self.handle.gone())
+    }
+
+    async fn all_nodes(&self) -> Answer<pb::NodesReply> {
+        let nodes = self.look(shown::nodes).await?;
         Ok(Response::new(pb::NodesReply { nodes }))
     }
 }
@@ -220,10 +211,7 @@ impl Service {
 impl pb::node_link_server::NodeLink for Service {
     type LinkStream = ReceiverStream<Result<pb::Orders, Status>>;
 
-    async fn link(
-        &self,
-        request: Request<Streaming<pb::Report>>,
-    ) -> Result<Response<Self::LinkStream>, Status> {
+    async fn link(&self, request: Request<Streaming<pb::Report>>) -> Answer<Self::LinkStream> {
         let mut reports = request.into_inner();
         let (tx, rx) = mpsc::channel(16);
         let handle = self.handle.clone();
@@ -260,10 +248,7 @@ impl pb::node_link_server::NodeLink for Service {
         fn(pb::LogWanted) -> Result<pb::LogWanted, Status>,
     >;
 
-    async fn logs(
-        &self,
-        request: Request<Streaming<pb::LogPart>>,
-    ) -> Result<Response<Self::LogsStream>, Status> {
+    async fn logs(&self, request: Request<Streaming<pb::LogPart>>) -> Answer<Self::LogsStream> {
         let mut parts = request.into_inner();
         let (tx, rx) = mpsc::channel(16);
         let desk = self.desk.clone();
@@ -283,10 +268,7 @@ impl pb::node_link_server::NodeLink for Service {
 
 #[tonic::async_trait]
 impl pb::jobs_server::Jobs for Service {
-    async fn submit(
-        &self,
-        request: Request<pb::SubmitRequest>,
-    ) -> Result<Response<pb::JobReply>, Status> {
+    async fn submit(&self, request: Request<pb::SubmitRequest>) -> Answer<pb::JobReply> {
         let pb::SubmitRequest { key, job } = request.into_inner();
         let job = job.ok_or_else(|| Status::invalid_argument("job is missing"))?;
         if key.is_empty() || key.len() > 200 {
@@ -302,10 +284,7 @@ impl pb::jobs_server::Jobs for Service {
         self.ask(Ask::Submit { key, spec }).await
     }
 
-    async fn change(
-        &self,
-        request: Request<pb::ChangeRequest>,
-    ) -> Result<Response<pb::JobReply>, Status> {
+    async fn change(&self, request: Request<pb::ChangeRequest>) -> Answer<pb::JobReply> {
         let request = request.into_inner();
         let job = JobId(request.job);
         let ask = match request.verb() {
@@ -318,51 +297,34 @@ impl pb::jobs_server::Jobs for Service {
         self.ask(ask).await
     }
 
-    async fn list(
-        &self,
-        request: Request<pb::ListRequest>,
-    ) -> Result<Response<pb::ListReply>, Status> {
+    async fn list(&self, request: Request<pb::ListRequest>) -> Answer<pb::ListReply> {
         let pb::ListRequest { job, all } = request.into_inner();
         let look = move |s: &Controller, now: Millis| shown::jobs(s, now, job.map(JobId), all);
-        let jobs = self
-            .handle
-            .look(look)
-            .await
-            .ok_or_else(|| self.handle.gone())?;
+        let jobs = self.look(look).await?;
         let Some(job) = job.filter(|_| jobs.is_empty()) else {
             return Ok(Response::new(pb::ListReply { jobs }));
         };
         let none = || Status::not_found(format!("there is no job {job}"));
         let past = self.handle.archived(JobId(job)).await?.ok_or_else(none)?;
         let look = move |s: &Controller, _: Millis| vec![shown::archived(s, &past)];
-        let jobs = self.handle.look(look).await;
-        let jobs = jobs.ok_or_else(|| self.handle.gone())?;
+        let jobs = self.look(look).await?;
         Ok(Response::new(pb::ListReply { jobs }))
     }
 
     type LogsStream = ReceiverStream<Result<pb::LogsReply, Status>>;
 
-    async fn logs(
-        &self,
-        request: Request<pb::LogsRequest>,
-    ) -> Result<Response<Self::LogsStream>, Status> {
+    async fn logs(&self, request: Request<pb::LogsRequest>) -> Answer<Self::LogsStream> {
         let (tx, rx) = mpsc::channel(16);
         let (handle, desk) = (self.handle.clone(), self.desk.clone());
         tokio::spawn(logs::hand_on(handle, desk, request.into_inner(), tx));
         Ok(Response::new(ReceiverStream::new(rx)))
     }
 
-    async fn nodes(
-        &self,
-        _: Request<pb::NodesRequest>,
-    ) -> Result<Response<pb::NodesReply>, Status> {
+    async fn nodes(&self, _: Request<pb::NodesRequest>) -> Answer<pb::NodesReply> {
         self.all_nodes().await
     }
 
-    async fn drain(
-        &self,
-        request: Request<pb::DrainRequest>,
-    ) -> Result<Response<pb::NodesReply>, Status> {
+    async fn drain(&self, request: Request<pb::DrainRequest>) -> Answer<pb::NodesReply> {
         let pb::DrainRequest {
             node,
             why,
@@ -389,19 +351,13 @@ impl pb::jobs_server::Jobs for Service {
         self.all_nodes().await
     }
 
-    async fn resume(
-        &self,
-        request: Request<pb::ResumeRequest>,
-    ) -> Result<Response<pb::NodesReply>, Status> {
+    async fn resume(&self, request: Request<pb::ResumeRequest>) -> Answer<pb::NodesReply> {
         let id = self.node(request.into_inner().node).await?;
         self.ask(Ask::Resume(id)).await?;
         self.all_nodes().await
     }
 
-    async fn remove(
-        &self,
-        request: Request<pb::RemoveRequest>,
-    ) -> Result<Response<pb::NodesReply>, Status> {
+    async fn remove(&self, request: Request<pb::RemoveRequest>) -> Answer<pb::NodesReply> {
         let id = self.node(request.into_inner().node).await?;
         self.ask(Ask::Remove(id)).await?;
         self.all_nodes().await
@@ -412,9 +368,11 @@ impl pb::jobs_server::Jobs for Service {
 mod tests {
     use super::*;
     use crate::protocol::scheduler::Settings;
+    use crate::protocol::{Epoch, Incarnation};
     use crate::shell::scheduler::{Limits, start};
-    use blox_core::{Composition, order::SortKey, policy::by_key};
+    use blox_core::{Composition, NodeSpec, order::SortKey, policy::by_key};
     use blox_testing::FirstFit;
+    use std::sync::Arc;
 
     /// Starts and serves a scheduler until the returned sender is dropped.
     async fn served(
@@ -491,16 +449,19 @@ mod tests {
         let (stop, served, channel) = served(dir.path()).await;
         let mut client = pb::node_link_client::NodeLinkClient::new(channel);
         let (tx, rx) = mpsc::channel(4);
-        let good = pb::Report {
-            node: "n".to_owned(),
+        let good = Report {
+            node: "n".into(),
+            boot: "b".into(),
+            session: Session(0),
             seq: 1,
-            offer: Some(pb::Offer {
-                gpus: 1,
-                ..pb::Offer::default()
-            }),
-            ..pb::Report::default()
+            cluster: None,
+            epoch: Epoch(0),
+            incarnation: Incarnation(0),
+            offer: Arc::new(NodeSpec::with_gpus(1)),
+            address: "a".into(),
+            attempts: Vec::new(),
         };
-        tx.send(good).await.unwrap();
+        tx.send((&good).into()).await.unwrap();
         let orders = client.link(ReceiverStream::new(rx)).await;
         let mut orders = orders.unwrap().into_inner();
         assert!(orders.message().await.unwrap().is_some());
@@ -518,6 +479,8 @@ mod tests {
         served.await.unwrap().unwrap();
         let status = said.unwrap().unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
-        assert_eq!(status.message(), "offer is missing, expected a value");
+        let unreadable = "report is unreadable (EOF while parsing a value at line 1 column 0), \
+            expected JSON of a program of this version";
+        assert_eq!(status.message(), unreadable);
     }
 }

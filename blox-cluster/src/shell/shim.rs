@@ -92,7 +92,8 @@ pub fn run(dir: &Path) -> io::Result<()> {
     let began = now();
     if began >= control.lease {
         // The order arrived too late: no rank was started, and none will be.
-        return finish(&lock, &bound, cut_before_start());
+        let why = "its lease ran out before it was started";
+        return finish(&lock, &bound, Final::never(why));
     }
     let ranks = launch.task.ranks.iter();
     let logs: Vec<PathBuf> = ranks
@@ -106,14 +107,8 @@ pub fn run(dir: &Path) -> io::Result<()> {
         Ok(children) => children,
         Err((mut children, why)) => {
             end_all(&bound, children.iter_mut());
-            let done = Final {
-                exit: Exit::Failed { code: 127 },
-                ran: now() - began,
-                estimated: false,
-                why,
-                exited_zero: false,
-            };
-            return finish(&lock, &bound, done);
+            let exit = Exit::Failed { code: 127 };
+            return finish(&lock, &bound, Final::new(exit, now() - began, why));
         }
     };
     Watch {
@@ -132,16 +127,6 @@ pub fn run(dir: &Path) -> io::Result<()> {
         bad_file: None,
     }
     .run_out()
-}
-
-fn cut_before_start() -> Final {
-    Final {
-        exit: Exit::NeverRan,
-        ran: Millis(0),
-        estimated: false,
-        why: "its lease ran out before it was started".to_owned(),
-        exited_zero: false,
-    }
 }
 
 /// Kills all processes until none is left.

@@ -7,6 +7,10 @@ use crate::wire::pb;
 use blox_core::{JobId, JobRef, Name, NodeStatus, Phase, Reason};
 use std::collections::BTreeSet;
 
+fn text(name: Option<&Name>) -> String {
+    name.map_or_else(String::new, Name::to_string)
+}
+
 /// Lists one job, all jobs that have not ended, or all jobs that are not archived.
 pub(super) fn jobs(
     s: &Controller,
@@ -82,12 +86,13 @@ fn past(s: &Controller, job: &Past) -> pb::JobLine {
 }
 
 fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
-    let text = |n: &Option<Name>| n.as_ref().map_or_else(String::new, |n| n.to_string());
     let view = s.view();
     let mut nodes: Vec<String> = Vec::new();
     for gpu in job.bound().iter().flat_map(|a| &a.gpus) {
         let node = view.cluster().node_of(*gpu).and_then(|n| view.node(n));
-        let name = node.map(|n| text(&n.spec().name)).unwrap_or_default();
+        let name = node
+            .map(|n| text(n.spec().name.as_ref()))
+            .unwrap_or_default();
         if !nodes.contains(&name) {
             nodes.push(name);
         }
@@ -108,8 +113,8 @@ fn line(s: &Controller, now: Millis, job: &JobRef<'_>) -> pb::JobLine {
     };
     pb::JobLine {
         job: job.id().0,
-        name: text(&spec.name),
-        user: text(&spec.user),
+        name: text(spec.name.as_ref()),
+        user: text(spec.user.as_ref()),
         phase: phase.to_string(),
         gpus: job.gpus().get(),
         attempt: job.attempt(),
@@ -177,13 +182,10 @@ pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
             .flat_map(|g| cluster.bound_to(g))
             .map(|j| j.0)
             .collect();
+        let heard = s.launches().heard(n.id());
         pb::NodeLine {
             node: n.id().0,
-            name: n
-                .spec()
-                .name
-                .as_ref()
-                .map_or_else(String::new, |x| x.to_string()),
+            name: text(n.spec().name.as_ref()),
             status: match n.status() {
                 NodeStatus::Up if n.wanted().is_some() => "leaving",
                 NodeStatus::Up => "up",
@@ -196,14 +198,8 @@ pub(super) fn nodes(s: &Controller, now: Millis) -> Vec<pb::NodeLine> {
             .to_owned(),
             gpus: n.gpu_count(),
             free: n.free_count(),
-            drained: n
-                .cordoned()
-                .or(n.failure())
-                .map_or_else(String::new, |w| w.to_string()),
-            silent_s: s
-                .launches()
-                .heard(n.id())
-                .map_or(0.0, |h| (now - h).as_secs()),
+            drained: text(n.cordoned().or(n.failure())),
+            silent_s: heard.map_or(0.0, |heard| (now - heard).as_secs()),
             jobs: jobs.into_iter().collect(),
         }
     })

@@ -1,14 +1,11 @@
-//! Conversions between protocol types and protobuf messages.
+//! Conversions between messages and protocol types.
 
 use super::pb;
-use crate::protocol::{
-    AttemptId, AttemptReport, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Meeting, Millis,
-    Order, Orders, Progress, Report, Said, Session, Status, Task, Wish, timers::LONGEST_GRACE_S,
-};
+use crate::protocol::{AttemptId, Orders, Report, timers::LONGEST_GRACE_S};
 use blox_core::{
-    Adapts, BatchConfig, Deadline, Extras, GpuCount, JobId, JobSpec, Name, NodeSpec, Seconds, Time,
-    TrainingSpec, Work,
+    Adapts, Deadline, Extras, GpuCount, JobSpec, Name, Seconds, Time, TrainingSpec, Work,
 };
+use serde::{Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,14 +21,6 @@ pub struct WireError {
     pub expected: &'static str,
 }
 
-fn missing(field: &'static str) -> WireError {
-    WireError {
-        field,
-        found: "missing".to_owned(),
-        expected: "a value",
-    }
-}
-
 fn finite(field: &'static str, x: f64) -> Result<f64, WireError> {
     if x.is_finite() && x >= 0.0 {
         return Ok(x);
@@ -43,20 +32,22 @@ fn finite(field: &'static str, x: f64) -> Result<f64, WireError> {
     })
 }
 
-fn port(field: &'static str, x: u32) -> Result<u16, WireError> {
-    u16::try_from(x).map_err(|_| WireError {
-        field,
-        found: x.to_string(),
-        expected: "a port below 65536",
-    })
-}
-
 fn name_of(text: &str) -> Option<Name> {
     (!text.is_empty()).then(|| Name::from(text))
 }
 
-fn text_of(name: &Option<Name>) -> String {
-    name.as_ref().map_or_else(String::new, |n| n.to_string())
+/// Values of the protocol always have a JSON form.
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// Parses a message of another process of the same version.
+fn parsed<T: DeserializeOwned>(field: &'static str, json: &[u8]) -> Result<T, WireError> {
+    serde_json::from_slice(json).map_err(|e| WireError {
+        field,
+        found: format!("unreadable ({e})"),
+        expected: "JSON of a program of this version",
+    })
 }
 
 impl From<AttemptId> for pb::AttemptId {
@@ -68,365 +59,38 @@ impl From<AttemptId> for pb::AttemptId {
     }
 }
 
-fn id(field: &'static str, id: Option<pb::AttemptId>) -> Result<AttemptId, WireError> {
-    let id = id.ok_or_else(|| missing(field))?;
-    Ok(AttemptId {
-        job: JobId(id.job),
-        attempt: id.attempt,
-    })
-}
-
 impl From<&Report> for pb::Report {
-    fn from(r: &Report) -> Self {
-        let o = &r.offer;
-        pb::Report {
-            node: r.node.to_string(),
-            boot: r.boot.to_string(),
-            session: r.session.0,
-            seq: r.seq,
-            epoch: r.epoch.0,
-            incarnation: r.incarnation.0,
-            offer: Some(pb::Offer {
-                name: text_of(&o.name),
-                gpus: o.gpus,
-                gpu_type: text_of(&o.gpu_type),
-                gpu_memory_gib: o.gpu_memory_gib,
-                cpus: o.cpus,
-                memory_gib: o.memory_gib,
-                labels: o
-                    .labels
-                    .iter()
-                    .map(|(k, v)| (k.to_string(), v.to_string()))
-                    .collect(),
-                jobs_per_gpu: Some(o.jobs_per_gpu),
-            }),
-            address: r.address.to_string(),
-            attempts: r.attempts.iter().map(attempt_to).collect(),
-            cluster: r
-                .cluster
-                .as_ref()
-                .map_or_else(String::new, |c| c.0.to_string()),
-        }
-    }
-}
-
-fn attempt_to(a: &AttemptReport) -> pb::AttemptReport {
-    let (status, last) = match &a.status {
-        Status::Prepared => (pb::Status::Prepared, None),
-        Status::Starting => (pb::Status::Starting, None),
-        Status::Running => (pb::Status::Running, None),
-        Status::Stopping => (pb::Status::Stopping, None),
-        Status::Done(f) => (pb::Status::Done, Some(f)),
-    };
-    let end = |f: &Final| {
-        let (exit, code) = match f.exit {
-            Exit::NeverRan => (pb::Exit::NeverRan, 0),
-            Exit::Completed => (pb::Exit::Completed, 0),
-            Exit::Yielded => (pb::Exit::Yielded, 0),
-            Exit::Failed { code } => (pb::Exit::Failed, code),
-            Exit::Cut => (pb::Exit::Cut, 0),
-            Exit::Lost => (pb::Exit::Lost, 0),
-            Exit::BadFile => (pb::Exit::BadFile, 0),
-        };
-        pb::Final {
-            exit: exit.into(),
-            code,
-            ran_ms: f.ran.0,
-            estimated: f.estimated,
-            why: f.why.clone(),
-            exited_zero: f.exited_zero,
-        }
-    };
-    pb::AttemptReport {
-        id: Some(a.id.into()),
-        fence: a.fence.0,
-        status: status.into(),
-        port: a.port.into(),
-        progress: a.said.progress.map(|p| pb::Progress {
-            done: p.done,
-            saved: p.saved,
-        }),
-        r#final: last.map(end),
-        metrics: a
-            .said
-            .metrics
-            .iter()
-            .map(|(name, value)| (name.to_string(), *value))
-            .collect(),
+    fn from(report: &Report) -> Self {
+        let json = json(report);
+        pb::Report { json }
     }
 }
 
 impl TryFrom<pb::Report> for Report {
     type Error = WireError;
 
-    fn try_from(r: pb::Report) -> Result<Self, WireError> {
-        let o = r.offer.ok_or_else(|| missing("offer"))?;
-        let offer = NodeSpec {
-            name: name_of(&o.name),
-            gpus: o.gpus,
-            jobs_per_gpu: o.jobs_per_gpu.unwrap_or(NodeSpec::default().jobs_per_gpu),
-            gpu_type: name_of(&o.gpu_type),
-            gpu_memory_gib: finite("offer.gpu_memory_gib", o.gpu_memory_gib)?,
-            cpus: finite("offer.cpus", o.cpus)?,
-            memory_gib: finite("offer.memory_gib", o.memory_gib)?,
-            labels: o
-                .labels
-                .into_iter()
-                .map(|(k, v)| (k.into(), v.into()))
-                .collect(),
-            ..NodeSpec::default()
-        };
-        if r.node.is_empty() {
-            return Err(missing("node"));
+    fn try_from(report: pb::Report) -> Result<Self, WireError> {
+        let report: Report = parsed("report", &report.json)?;
+        for progress in report.attempts.iter().filter_map(|a| a.said.progress) {
+            finite("progress.done", progress.done)?;
+            finite("progress.saved", progress.saved)?;
         }
-        Ok(Report {
-            node: r.node.into(),
-            boot: r.boot.into(),
-            session: Session(r.session),
-            seq: r.seq,
-            cluster: name_of(&r.cluster).map(ClusterId),
-            epoch: Epoch(r.epoch),
-            incarnation: Incarnation(r.incarnation),
-            offer: Arc::new(offer),
-            address: r.address.into(),
-            attempts: r
-                .attempts
-                .into_iter()
-                .map(attempt_from)
-                .collect::<Result<_, _>>()?,
-        })
+        Ok(report)
     }
-}
-
-fn attempt_from(a: pb::AttemptReport) -> Result<AttemptReport, WireError> {
-    let unknown = |field, found: i32, expected| WireError {
-        field,
-        found: found.to_string(),
-        expected,
-    };
-    let status = match a.status() {
-        pb::Status::Prepared => Status::Prepared,
-        pb::Status::Starting => Status::Starting,
-        pb::Status::Running => Status::Running,
-        pb::Status::Stopping => Status::Stopping,
-        pb::Status::Done => {
-            let f = a.r#final.as_ref().ok_or_else(|| missing("final"))?;
-            let exit = match f.exit() {
-                pb::Exit::NeverRan => Exit::NeverRan,
-                pb::Exit::Completed => Exit::Completed,
-                pb::Exit::Yielded => Exit::Yielded,
-                pb::Exit::Failed => Exit::Failed { code: f.code },
-                pb::Exit::Cut => Exit::Cut,
-                pb::Exit::Lost => Exit::Lost,
-                pb::Exit::BadFile => Exit::BadFile,
-                pb::Exit::Unspecified => {
-                    return Err(unknown("final.exit", f.exit, "a known exit"));
-                }
-            };
-            Status::Done(Final {
-                exit,
-                ran: Millis(f.ran_ms),
-                estimated: f.estimated,
-                why: f.why.clone(),
-                exited_zero: f.exited_zero,
-            })
-        }
-        pb::Status::Unspecified => return Err(unknown("status", a.status, "a known status")),
-    };
-    let progress = match a.progress {
-        Some(p) => Some(Progress {
-            done: finite("progress.done", p.done)?,
-            saved: finite("progress.saved", p.saved)?,
-        }),
-        None => None,
-    };
-    let metric = |(name, value): (String, f64)| match value.is_finite() {
-        true => Ok((Name::from(name), value)),
-        false => Err(WireError {
-            field: "metrics",
-            found: format!("{name} = {value}"),
-            expected: "finite numbers",
-        }),
-    };
-    let metrics = a
-        .metrics
-        .into_iter()
-        .map(metric)
-        .collect::<Result<_, _>>()?;
-    Ok(AttemptReport {
-        id: id("id", a.id)?,
-        fence: Fence(a.fence),
-        status,
-        port: port("port", a.port)?,
-        said: Said { progress, metrics },
-    })
 }
 
 impl From<&Orders> for pb::Orders {
-    fn from(o: &Orders) -> Self {
-        pb::Orders {
-            node: o.node.to_string(),
-            epoch: o.epoch.0,
-            incarnation: o.incarnation.0,
-            session: o.session.0,
-            seq: o.seq,
-            reply_to: o.reply_to,
-            orders: o.orders.iter().map(order_to).collect(),
-            forget: o.forget.iter().map(|id| (*id).into()).collect(),
-            cluster: o.cluster.0.to_string(),
-        }
-    }
-}
-
-fn order_to(o: &Order) -> pb::Order {
-    use pb::order::Wish as W;
-    let wish = match &o.wish {
-        Wish::Prepare => W::Prepare(pb::Prepare {}),
-        Wish::Run(m) => W::Run(pb::Meeting {
-            address: m.address.to_string(),
-            port: m.port.into(),
-        }),
-        Wish::Yield(grace) => W::Yield(pb::Yield { grace_ms: grace.0 }),
-        Wish::Kill => W::Kill(pb::Kill {}),
-    };
-    pb::Order {
-        id: Some(o.id.into()),
-        fence: o.fence.0,
-        wish: Some(wish),
-        task: o.task.as_ref().map(|t| pb::Task {
-            job: Some(job_to(&t.spec)),
-            gpus: t.gpus.clone(),
-            ranks: t.ranks.clone(),
-            world: t.world,
-            node_rank: t.node_rank,
-            nodes: t.nodes.iter().map(|n| n.to_string()).collect(),
-            beside: t.beside.iter().map(|j| j.0).collect(),
-            cpus: t.cpus,
-            memory_gib: t.memory_gib,
-            batch_per_gpu: t.batch.map(|b| b.per_gpu),
-            accumulation: t.batch.map_or(0, |b| b.accumulation),
-        }),
+    fn from(orders: &Orders) -> Self {
+        let json = json(orders);
+        pb::Orders { json }
     }
 }
 
 impl TryFrom<pb::Orders> for Orders {
     type Error = WireError;
 
-    fn try_from(o: pb::Orders) -> Result<Self, WireError> {
-        let forget = o.forget.into_iter().map(|i| id("forget", Some(i)));
-        Ok(Orders {
-            node: o.node.into(),
-            cluster: ClusterId(name_of(&o.cluster).ok_or_else(|| missing("cluster"))?),
-            epoch: Epoch(o.epoch),
-            incarnation: Incarnation(o.incarnation),
-            session: Session(o.session),
-            seq: o.seq,
-            reply_to: o.reply_to,
-            orders: o
-                .orders
-                .into_iter()
-                .map(order_from)
-                .collect::<Result<_, _>>()?,
-            forget: forget.collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-fn order_from(o: pb::Order) -> Result<Order, WireError> {
-    use pb::order::Wish as W;
-    let wish = match o.wish.ok_or_else(|| missing("wish"))? {
-        W::Prepare(_) => Wish::Prepare,
-        W::Run(m) => Wish::Run(Meeting {
-            address: m.address.into(),
-            port: port("run.port", m.port)?,
-        }),
-        W::Yield(y) => Wish::Yield(Millis(y.grace_ms)),
-        W::Kill(_) => Wish::Kill,
-    };
-    let task = match o.task {
-        Some(t) => {
-            let job = t.job.ok_or_else(|| missing("task.job"))?;
-            Some(Arc::new(Task {
-                spec: Arc::new(job_spec(job)?),
-                gpus: t.gpus,
-                ranks: t.ranks,
-                world: t.world,
-                node_rank: t.node_rank,
-                nodes: t.nodes.into_iter().map(Name::from).collect(),
-                beside: t.beside.into_iter().map(JobId).collect(),
-                cpus: finite("task.cpus", t.cpus)?,
-                memory_gib: finite("task.memory_gib", t.memory_gib)?,
-                batch: t.batch_per_gpu.map(|per_gpu| BatchConfig {
-                    per_gpu,
-                    accumulation: t.accumulation,
-                }),
-            }))
-        }
-        None => None,
-    };
-    Ok(Order {
-        id: id("id", o.id)?,
-        fence: Fence(o.fence),
-        wish,
-        task,
-    })
-}
-
-fn job_to(spec: &JobSpec) -> pb::Job {
-    let extras = spec.extras();
-    let text = |key: &str| {
-        let value = extras.attributes.get(key).and_then(|v| v.as_str());
-        value.unwrap_or_default().to_owned()
-    };
-    let env = extras.attributes.get("env").and_then(|v| v.as_object());
-    let env = env.map(|all| {
-        all.iter()
-            .map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned()))
-            .collect()
-    });
-    let number = |key: &str| {
-        extras
-            .attributes
-            .get(key)
-            .and_then(serde_json::Value::as_f64)
-    };
-    let training = extras.training.as_ref();
-    let training = training.and_then(|t| serde_json::to_string(t).ok());
-    pb::Job {
-        name: text_of(&spec.name),
-        user: text_of(&spec.user),
-        queue: text_of(&spec.virtual_cluster),
-        gpus: spec.gpus.get(),
-        priority: spec.priority,
-        iterations: spec.work.iterations,
-        rate: spec.work.rate,
-        command: extras.command.clone(),
-        env: env.unwrap_or_default(),
-        working_directory: text("working_directory"),
-        grace_s: number("grace_s"),
-        max_retries: number("max_retries").map(|n| n as u32),
-        model: text_of(&extras.model),
-        cpus: extras.cpus,
-        memory_gib: extras.memory_gib,
-        estimate_s: extras.user_estimate.map_or(0.0, Seconds::secs),
-        on_exit: on_exit_to(extras),
-        levels: extras.levels.iter().map(|g| g.get()).collect(),
-        rates: extras.rates.clone(),
-        deadlines_s: extras
-            .deadlines
-            .iter()
-            .map(|d| (d.at - spec.submit).secs())
-            .collect(),
-        batch_size: extras.batch_size.unwrap_or(0),
-        group: text_of(&extras.group),
-        weight: extras.weight,
-        attributes: extras
-            .attributes
-            .iter()
-            .filter(|(k, _)| !OWN.contains(&k.as_str()))
-            .map(|(k, v)| (k.to_string(), v.to_string()))
-            .collect(),
-        training: training.unwrap_or_default(),
+    fn try_from(orders: pb::Orders) -> Result<Self, WireError> {
+        parsed("orders", &orders.json)
     }
 }
 
@@ -442,40 +106,21 @@ const OWN: [&str; 5] = [
     "on_exit",
 ];
 
-fn on_exit_to(extras: &Extras) -> BTreeMap<i32, i32> {
-    let rules = extras.attributes.get("on_exit").and_then(|v| v.as_object());
-    let rules = rules.into_iter().flatten();
-    rules
-        .filter_map(|(code, said)| {
-            let meant = match said.as_str()? {
-                "fail" => pb::OnExit::Fail,
-                "complete" => pb::OnExit::Complete,
-                "requeue" => pb::OnExit::Requeue,
-                _ => pb::OnExit::Retry,
-            };
-            Some((code.parse().ok()?, meant.into()))
-        })
-        .collect()
-}
-
 fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireError> {
-    let word = |code: i32, said: i32| {
-        let word = match pb::OnExit::try_from(said) {
-            Ok(pb::OnExit::Retry) => "retry",
-            Ok(pb::OnExit::Fail) => "fail",
-            Ok(pb::OnExit::Complete) => "complete",
-            Ok(pb::OnExit::Requeue) => "requeue",
-            _ => {
-                return Err(WireError {
-                    field: "on_exit",
-                    found: said.to_string(),
-                    expected: "what an exit code means",
-                });
+    let word = |(code, said): (i32, i32)| {
+        let known = pb::OnExit::try_from(said).unwrap_or_default();
+        match known.as_str_name().strip_prefix("ON_EXIT_") {
+            Some(word) if known != pb::OnExit::Unspecified => {
+                Ok((code.to_string(), word.to_lowercase().into()))
             }
-        };
-        Ok((code.to_string(), serde_json::Value::from(word)))
+            _ => Err(WireError {
+                field: "on_exit",
+                found: said.to_string(),
+                expected: "what an exit code means",
+            }),
+        }
     };
-    let all = rules.into_iter().map(|(code, said)| word(code, said));
+    let all = rules.into_iter().map(word);
     Ok(serde_json::Value::Object(all.collect::<Result<_, _>>()?))
 }
 
@@ -627,6 +272,11 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{
+        AttemptReport, ClusterId, Epoch, Exit, Fence, Final, Incarnation, Millis, Order, Progress,
+        Said, Session, Status, Task, Wish,
+    };
+    use blox_core::{JobId, NodeSpec};
     use serde_json::json;
 
     #[test]
@@ -684,51 +334,59 @@ mod tests {
                 memory_gib: 8.0,
                 batch: None,
             };
-            let sent = order_to(&Order {
-                id: AttemptId {
-                    job: JobId(9),
-                    attempt: 1,
-                },
+            let id = AttemptId {
+                job: JobId(9),
+                attempt: 1,
+            };
+            let order = Order {
+                id,
                 fence: Fence(5),
                 wish: Wish::Prepare,
                 task: Some(Arc::new(task)),
-            });
-            let found = order_from(sent).unwrap().task.unwrap();
-            assert_eq!(
-                (found.beside.len(), &found.gpus[..]),
-                (partners.len(), &[1, 0][..])
-            );
-            assert!(
-                partners
-                    .iter()
-                    .all(|job| found.beside.contains(JobId(*job)))
-            );
+            };
+            let orders = Orders {
+                node: "n".into(),
+                cluster: ClusterId("c".into()),
+                epoch: Epoch(1),
+                incarnation: Incarnation(1),
+                session: Session(1),
+                seq: 1,
+                reply_to: 2,
+                orders: vec![order],
+                forget: vec![id],
+            };
+            assert_eq!(Orders::try_from(pb::Orders::from(&orders)), Ok(orders));
         }
     }
 
     #[test]
     fn nonsense_is_refused_by_field() {
-        let r = pb::Report {
-            node: "n".into(),
-            offer: Some(pb::Offer {
-                cpus: f64::NAN,
-                ..pb::Offer::default()
-            }),
-            ..pb::Report::default()
+        let said = |r: serde_json::Value| {
+            let json = r.to_string().into_bytes();
+            Report::try_from(pb::Report { json })
+                .unwrap_err()
+                .to_string()
         };
+        let progress = json!({ "done": -1.0, "saved": 0.0 });
+        let attempt = json!({
+            "id": { "job": 0, "attempt": 1 }, "fence": 1, "status": "Running", "port": 0,
+            "said": { "progress": progress },
+        });
+        let mut report = json!({
+            "node": "n", "boot": "b", "session": 1, "seq": 1, "cluster": null, "epoch": 0,
+            "incarnation": 0, "offer": { "gpus": 1 }, "address": "a", "attempts": [attempt],
+        });
         assert_eq!(
-            Report::try_from(r).unwrap_err().to_string(),
-            "offer.cpus is NaN, expected a finite number that is not negative"
+            said(report.clone()),
+            "progress.done is -1, expected a finite number that is not negative"
         );
-        let o = pb::Orders {
-            cluster: "c".to_owned(),
-            orders: vec![pb::Order::default()],
-            ..pb::Orders::default()
-        };
-        assert_eq!(
-            Orders::try_from(o).unwrap_err().to_string(),
-            "wish is missing, expected a value"
-        );
+        report["offer"]["cpus"] = json!(null);
+        assert!(said(report).starts_with("report is unreadable (invalid type: null, expected f64"));
+        let json = Vec::new();
+        let orders = Orders::try_from(pb::Orders { json })
+            .unwrap_err()
+            .to_string();
+        assert!(orders.starts_with("orders is unreadable (EOF"), "{orders}");
     }
 
     #[test]
@@ -795,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_comes_back_as_it_went() {
+    fn a_job_is_taken_in_as_its_message_describes_it() {
         let types = json!({ "t4": { "per_gpu": [8, 64], "one_gpu_rate": 100.0, "stages": 2 } });
         let training = json!({
             "initial_batch": 64,
@@ -826,7 +484,32 @@ mod tests {
             attributes: [("gmem".to_owned(), "2458.5".to_owned())].into(),
             ..pb::Job::default()
         };
-        assert_eq!(job_to(&job_spec(job.clone()).unwrap()), job);
+        let expected = json!({
+            "submit": 0.0,
+            "gpus": 4,
+            "work": { "iterations": 100.0, "rate": 2.0 },
+            "name": "resnet",
+            "extras": {
+                "command": ["python", "train.py"],
+                "levels": [1, 2, 4],
+                "rates": [1.0, 1.5, 2.0],
+                "deadlines": [{ "at": 60.0, "value": 1.0 }],
+                "batch_size": 64,
+                "group": "search",
+                "weight": 2.0,
+                "attributes": {
+                    "gmem": 2458.5,
+                    "env": { "A": "b" },
+                    "working_directory": "/data",
+                    "grace_s": 2.5,
+                    "max_retries": 0,
+                    "on_exit": { "3": "fail" },
+                },
+                "training": training,
+            },
+        });
+        let expected: JobSpec = serde_json::from_value(expected).unwrap();
+        assert_eq!(job_spec(job.clone()).unwrap(), expected);
         let wrong = pb::Job {
             estimate_s: f64::NAN,
             ..pb::Job::default()

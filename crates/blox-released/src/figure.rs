@@ -427,9 +427,6 @@ pub enum ReproduceError {
     /// A cluster file cannot be read.
     #[error(transparent)]
     ClusterFile(#[from] blox_traces::cluster_file::ClusterFileError),
-    /// Synergy's profiles cannot be read.
-    #[error(transparent)]
-    Profiles(#[from] blox_traces::formats::synergy::ProfilesError),
     /// A file of samples is empty, or has a sample that is not above 0.
     #[error("{}: found no samples, expected numbers above 0", path.display())]
     Empty {

@@ -28,15 +28,14 @@
 //! name ends with `.ini` is a cluster of Synergy's simulator, see
 //! [`parse_cluster`](crate::formats::synergy::parse_cluster).
 
-use crate::words::found_and_expected;
+use crate::words::explained;
 use blox_core::SortedMap;
 use blox_core::cluster::spec::{MAX_NODES, links_of};
-use blox_core::suggest::for_serde;
 use blox_core::{ClusterSpec, ClusterSpecError, Link, Name, NodeSpec};
 use blox_perf::wrong_scores;
+use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::{one_line, shown};
 use serde::Deserialize;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Returns whether a text is the path of a cluster file rather than a shorthand.
@@ -78,10 +77,7 @@ pub fn read_cluster(arg: &str) -> Result<ClusterSpec, ClusterFileError> {
         }
         return Ok(crate::formats::tiresias::read_cluster(path)?);
     }
-    let text = std::fs::read_to_string(path).map_err(|source| ClusterFileError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(path).map_err(|e| WorkloadError::file(path, e))?;
     if ends_with(arg, "ini") {
         return crate::formats::synergy::parse_cluster(&text, path);
     }
@@ -108,20 +104,17 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             path: path.to_owned(),
             line,
             found,
-            what: match found_and_expected(e.message()) {
-                Some((found, expected)) => format!("found `{found}`, expected {expected}"),
-                None => e.message().replace('\n', ", ") + &for_serde(e.message()),
-            },
+            what: explained(e.message()),
         }
     })?;
     let mut nodes = Vec::new();
     // The group of each node, for messages.
     let mut groups = Vec::new();
     for (i, group) in file.node.into_iter().enumerate() {
-        let wrong = |field, found: String, expected: &str| ClusterFileError::Field {
+        let wrong = |field: &str, found: String, expected: &str| ClusterFileError::Field {
             path: path.to_owned(),
             group: i + 1,
-            field,
+            field: field.to_owned(),
             found,
             expected: expected.to_owned(),
         };
@@ -155,13 +148,9 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
             labels: group.labels,
         };
         if let Some((label, found)) = wrong_scores(&node) {
-            return Err(ClusterFileError::Scores {
-                path: path.to_owned(),
-                group: i + 1,
-                label: label.to_owned(),
-                found: found.to_owned(),
-                gpus: node.gpus,
-            });
+            let field = format!("the label `{label}`");
+            let expected = format!("one number above 0 for each GPU ({})", node.gpus);
+            return Err(wrong(&field, format!("`{found}`"), &expected));
         }
         for k in 0..count {
             let name = match &group.name {
@@ -185,7 +174,7 @@ pub fn parse_cluster(text: &str, path: &Path) -> Result<ClusterSpec, ClusterFile
         } => ClusterFileError::Field {
             path: path.to_owned(),
             group: groups.get(node).copied().unwrap_or(0),
-            field,
+            field: field.to_owned(),
             found,
             expected,
         },
@@ -207,17 +196,9 @@ pub enum ClusterFileError {
     /// The shorthand does not describe a valid cluster.
     #[error(transparent)]
     Spec(ClusterSpecError),
-    /// A table cannot be read, or does not describe a valid cluster.
+    /// A file cannot be read, or a table does not describe a valid cluster.
     #[error(transparent)]
-    Table(#[from] blox_sim::workload::WorkloadError),
-    /// The file cannot be read.
-    #[error("{}: the cluster file cannot be read: {source}", path.display())]
-    Read {
-        /// The path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Table(#[from] WorkloadError),
     /// The file is not TOML, or has an unknown field.
     #[error("{}: line {line} is `{}`: {}", path.display(), shown(found), one_line(what))]
     Parse {
@@ -238,29 +219,11 @@ pub enum ClusterFileError {
         /// Index of the `[[node]]` table, from 1.
         group: usize,
         /// The field.
-        field: &'static str,
+        field: String,
         /// The value found.
         found: String,
         /// Description of the expected value.
         expected: String,
-    },
-    /// A label does not hold one score for each GPU of its node.
-    #[error(
-        "{}: node group {group}: the label `{label}` is `{}`, expected one number above 0 for each GPU ({gpus})",
-        path.display(),
-        shown(found)
-    )]
-    Scores {
-        /// The path.
-        path: PathBuf,
-        /// Index of the `[[node]]` table, from 1.
-        group: usize,
-        /// The name of the label.
-        label: String,
-        /// The value found.
-        found: String,
-        /// Number of GPUs of the node.
-        gpus: u32,
     },
     /// The nodes do not form a valid cluster.
     #[error("{}: {source}", path.display())]
@@ -470,8 +433,8 @@ mod tests {
         );
         for name in ["no/such.toml", "no-such.ini"] {
             let gone = read_cluster(name).unwrap_err().to_string();
-            let start = format!("{name}: the cluster file cannot be read: ");
-            assert!(gone.starts_with(&start), "{gone}");
+            let expected = "no such file, expected an existing file";
+            assert_eq!(gone, format!("{name}: {expected}"));
         }
     }
 }

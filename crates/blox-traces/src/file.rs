@@ -26,22 +26,6 @@ impl FileWorkload {
         self.jobs
     }
 
-    /// Creates a workload from all jobs of a file and its notices.
-    pub(crate) fn sorted(
-        source: &Source,
-        format: &str,
-        jobs: Vec<JobSpec>,
-        notices: Notices,
-    ) -> Self {
-        let count = jobs.len() as u64;
-        FileWorkload {
-            label: label(source, format, count),
-            jobs: count,
-            rest: Rest::sorted(jobs),
-            notices,
-        }
-    }
-
     /// Returns whether the file has no job.
     pub fn is_empty(&self) -> bool {
         self.jobs == 0
@@ -221,13 +205,6 @@ pub(super) enum Rest {
     /// Sorted jobs, and the index of the next one.
     Memory(Arc<Vec<JobSpec>>, usize),
     Stream(Stream),
-}
-
-impl Rest {
-    pub(super) fn sorted(mut jobs: Vec<JobSpec>) -> Self {
-        jobs.sort_by_cached_key(|job| job.submit);
-        Rest::Memory(Arc::new(jobs), 0)
-    }
 }
 
 /// A second pass over a file whose lines are in order.

@@ -10,7 +10,7 @@ use super::file::sensible;
 use super::line_rows::LineRows;
 use super::rows::{Opened, jobs};
 use super::source::Source;
-use crate::words::found_and_expected;
+use crate::words::{found_and_expected, without_place};
 use blox_core::JobSpec;
 use blox_core::suggest::for_serde;
 use blox_sim::workload::{Notices, WorkloadError};
@@ -38,9 +38,7 @@ const EXAMPLE: &str = r#"{"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1
 /// Returns the error of an invalid line. Parses the line a second time to find the invalid field.
 fn no_job(rows: &LineRows, error: &serde_json::Error) -> WorkloadError {
     let line = |what: String| rows.row_error(what);
-    // The line number in serde's message counts within this line.
-    let text = error.to_string();
-    let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
+    let text = &*without_place(error);
     if !error.is_data() {
         let column = error.column();
         return line(format!(

@@ -28,6 +28,11 @@ impl LineRows {
     pub fn current(&self) -> &[u8] {
         self.buffer.trim_ascii_end()
     }
+
+    /// The last line read, with the line end `\n`.
+    pub fn with_end(&self) -> &[u8] {
+        &self.buffer
+    }
 }
 
 impl Cursor for LineRows {
@@ -49,6 +54,10 @@ impl Cursor for LineRows {
                     longest: LONGEST_ROW,
                 });
             }
+            for end in [b'\n', b'\r'] {
+                self.buffer.pop_if(|byte| *byte == end);
+            }
+            self.buffer.push(b'\n');
             if !self.current().is_empty() {
                 return Ok(true);
             }

@@ -30,7 +30,7 @@ use super::moment::parse_date;
 use super::rows::{NoJob, Opened, jobs};
 use super::source::{LONGEST_ROW, Source, Text, peek, reading_error};
 use super::table::is_null;
-use crate::words::found_and_expected;
+use crate::words::{explained, without_place};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::text::{one_line, shown};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
@@ -211,12 +211,7 @@ impl Elements {
     /// Parses the object in the buffer.
     fn read(&self) -> Result<Job, WorkloadError> {
         serde_json::from_slice(&self.buffer).map_err(|e| {
-            let text = e.to_string();
-            let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
-            let what = match found_and_expected(text) {
-                Some((found, expected)) => format!("found `{found}`, expected {expected}"),
-                None => text.to_owned(),
-            };
+            let what = explained(&without_place(&e));
             // Any array is taken for this format.
             let what = format!(
                 "no job of philly-log: {what}; jobs of jsonl are one object a line, without an array"

@@ -11,6 +11,7 @@
 //! `nan`) was not measured; jobs do not get its GPU count as a level.
 
 use super::cursor::wrong_field;
+use super::edited::Edited;
 use super::source::{Source, entries};
 use super::table::Table;
 use blox_core::SortedMap;
@@ -173,61 +174,11 @@ impl ScalingTable {
 
 /// Gives jobs the levels of a table. Jobs that the table lacks are unchanged and counted in a
 /// notice.
-pub fn with_throughputs<W: Workload>(jobs: W, table: Arc<ScalingTable>) -> Profiled<W> {
-    let mut jobs = Profiled::new(jobs, "throughput tables", {
-        let table = Arc::clone(&table);
-        move |job| table.profile(job)
-    });
-    jobs.notices.extend(table.notices());
+pub fn with_throughputs<W: Workload>(jobs: W, table: Arc<ScalingTable>) -> Edited<W> {
+    let of_table = table.notices().clone();
+    let mut jobs = Edited::profiled(jobs, "throughput tables", move |job| table.profile(job));
+    jobs.notices.get_or_insert_default().extend(&of_table);
     jobs
-}
-
-/// A workload whose jobs get speeds that were measured.
-pub struct Profiled<W> {
-    jobs: W,
-    /// Changes a job; false if nothing is known of it.
-    profile: Box<dyn Fn(&mut JobSpec) -> bool + Send>,
-    /// The origin of the speeds, for descriptions.
-    with: &'static str,
-    notices: Notices,
-    handed_out: u64,
-}
-
-impl<W: Workload> Profiled<W> {
-    pub(crate) fn new(
-        jobs: W,
-        with: &'static str,
-        profile: impl Fn(&mut JobSpec) -> bool + Send + 'static,
-    ) -> Self {
-        Profiled {
-            notices: jobs.notices().clone(),
-            jobs,
-            profile: Box::new(profile),
-            with,
-            handed_out: 0,
-        }
-    }
-}
-
-impl<W: Workload> Workload for Profiled<W> {
-    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        let Some(mut job) = self.jobs.next_job()? else {
-            return Ok(None);
-        };
-        self.handed_out += 1;
-        if !(self.profile)(&mut job) {
-            self.notices.add(NoticeKind::NoProfile, self.handed_out);
-        }
-        Ok(Some(job))
-    }
-
-    fn notices(&self) -> &Notices {
-        &self.notices
-    }
-
-    fn describe(&self) -> String {
-        format!("{}, with {}", self.jobs.describe(), self.with)
-    }
 }
 
 #[cfg(test)]

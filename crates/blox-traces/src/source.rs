@@ -166,11 +166,7 @@ impl Source {
             }
             Place::Spool(spool) => {
                 let file = spool.reopen().map_err(reading)?;
-                // Keeps the file alive while it is read.
-                Box::new(BufReader::with_capacity(
-                    BUFFER,
-                    Spooled(file, Arc::clone(spool)),
-                ))
+                Box::new(BufReader::with_capacity(BUFFER, file))
             }
         };
         let mut text: Text = if peek(&mut *raw).map_err(reading)?.starts_with(&GZIP_MAGIC) {
@@ -230,18 +226,6 @@ fn only_zeros(rest: &mut dyn BufRead) -> io::Result<()> {
     }
 }
 
-/// A reader of a spool.
-struct Spooled(
-    File,
-    #[allow(dead_code, reason = "held, not read")] Arc<NamedTempFile>,
-);
-
-impl Read for Spooled {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.0.read(out)
-    }
-}
-
 /// Copies a pipe into a file, because a trace is read twice and a pipe can be read only once. The
 /// bytes are kept as received: gzip stays gzip.
 fn spool(path: &Path) -> Result<NamedTempFile, WorkloadError> {
@@ -269,88 +253,9 @@ fn is_device(_: &Metadata) -> bool {
     false
 }
 
-/// A reader that returns at most one line at a time, so that a parser never reads past the line
-/// that it needs.
-///
-/// A row is one line. If a parser reads past it, the row has a cell with an unclosed quote; the
-/// parser then sees the end of the text.
-pub struct Lines {
-    text: Text,
-    taken: u64,
-    at_line_start: bool,
-    /// True if bytes of the row were read; blank lines before it do not count.
-    in_row: bool,
-    unclosed: bool,
-    /// Bytes that may still be read for one row.
-    left: usize,
-}
-
 /// Largest size of a row in bytes. No trace has rows near this size. Without a limit, a file
 /// without line ends would be read into memory as a whole.
-pub const LONGEST_ROW: usize = 1 << 24;
-
-impl Lines {
-    /// Creates a reader of the lines of `text`.
-    pub fn new(text: Text) -> Self {
-        Lines {
-            text,
-            taken: 0,
-            at_line_start: true,
-            in_row: false,
-            unclosed: false,
-            left: LONGEST_ROW,
-        }
-    }
-
-    /// Starts a new row.
-    pub fn begin_row(&mut self) {
-        self.left = LONGEST_ROW;
-        self.in_row = false;
-        self.unclosed = false;
-    }
-
-    /// Returns whether the parser tried to read past the line of the row.
-    pub fn unclosed(&self) -> bool {
-        self.unclosed
-    }
-
-    /// Returns the number of lines read so far, including a partly read line.
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-}
-
-impl Read for Lines {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.at_line_start && self.in_row {
-            self.unclosed = true;
-            return Ok(0);
-        }
-        let next = peek(&mut *self.text)?;
-        if next.is_empty() && !self.at_line_start && !out.is_empty() {
-            // Adds an end to the last line too, so that an open quote there differs from the end of
-            // the text.
-            out[0] = b'\n';
-            self.at_line_start = true;
-            return Ok(1);
-        }
-        let next = &next[..next.len().min(out.len())];
-        let end = next.iter().position(|b| *b == b'\n');
-        let n = end.map_or(next.len(), |end| end + 1);
-        if n > self.left {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.left -= n;
-        out[..n].copy_from_slice(&next[..n]);
-        self.in_row |= !next[..n].iter().all(|b| matches!(b, b'\r' | b'\n'));
-        self.text.consume(n);
-        if n > 0 {
-            self.taken += u64::from(self.at_line_start);
-            self.at_line_start = end.is_some();
-        }
-        Ok(n)
-    }
-}
+pub(crate) const LONGEST_ROW: usize = 1 << 24;
 
 const BUFFER: usize = 1 << 16;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];

@@ -1,29 +1,31 @@
 //! Reader of comma-separated values with a header.
 
 use super::cursor::{Cursor, wrong_field};
+use super::line_rows::LineRows;
 use super::map::ATTRIBUTE;
 use super::moment::parse_date;
-use super::source::{Lines, Source, first_line};
+use super::source::{Source, first_line};
 use blox_core::Name;
 use blox_core::suggest::nearest;
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
-use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
-use std::io;
-use std::path::{Path, PathBuf};
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
+use std::path::Path;
 
 /// A table that is read row by row.
 pub struct Table {
-    path: PathBuf,
+    lines: LineRows,
     layout: Layout,
     header: Vec<String>,
-    reader: Reader<Lines>,
-    row: StringRecord,
+    parser: Reader,
+    /// The cells of the row, one after the other, and the end of each.
+    row: String,
+    ends: Vec<usize>,
+    /// Buffers of the parser.
+    cells: (Vec<u8>, Vec<usize>),
     /// True if the first row is the next row: it was no header.
     again: bool,
-    /// Line on which the current row begins.
-    row_begins: u64,
 }
 
 /// Rules for splitting rows into cells.
@@ -44,16 +46,6 @@ impl Layout {
         quotes: true,
         columns: &[],
     };
-
-    fn reader(self, lines: Lines) -> Reader<Lines> {
-        ReaderBuilder::new()
-            .delimiter(self.delimiter)
-            .quoting(self.quotes)
-            .has_headers(false)
-            // The header determines the number of cells of a row.
-            .flexible(true)
-            .from_reader(lines)
-    }
 }
 
 impl Table {
@@ -70,26 +62,28 @@ impl Table {
     /// are used.
     pub fn open_as(source: &Source, layout: Layout) -> Result<Self, WorkloadError> {
         let mut table = Table {
-            path: source.path().to_owned(),
+            lines: LineRows::open(source)?,
             layout,
             header: Vec::new(),
-            reader: layout.reader(Lines::new(source.text()?)),
-            row: StringRecord::new(),
+            parser: ReaderBuilder::new()
+                .delimiter(layout.delimiter)
+                .quoting(layout.quotes)
+                .terminator(Terminator::Any(b'\n'))
+                .build(),
+            row: String::new(),
+            ends: Vec::new(),
+            cells: Default::default(),
             again: false,
-            row_begins: 1,
         };
         table.advance()?;
-        let first = table.row.iter().map(|name| name.trim().to_owned());
+        let first = (0..table.ends.len()).map(|at| table.field(at).to_owned());
         let columns = layout.columns;
         if !columns.is_empty() && !first.clone().any(|name| columns.contains(&&*name)) {
-            if table.row.len() != columns.len() {
-                let what = format!(
-                    "the row has {}, expected {}: {}",
-                    number_of(table.row.len() as u64, "field"),
-                    columns.len(),
-                    columns.join(", ")
-                );
-                return Err(WorkloadError::line(&table.path, table.line(), what));
+            if table.ends.len() != columns.len() {
+                let fields = number_of(table.ends.len() as u64, "field");
+                let (count, names) = (columns.len(), columns.join(", "));
+                let what = format!("the row has {fields}, expected {count}: {names}");
+                return Err(table.row_error(what));
             }
             table.header = columns.iter().map(|&name| name.to_owned()).collect();
             table.again = true;
@@ -102,7 +96,7 @@ impl Table {
                     "the column `{}` occurs twice, expected it once",
                     shown(name)
                 );
-                return Err(WorkloadError::line(&table.path, 1, what));
+                return Err(WorkloadError::line(table.path(), 1, what));
             }
         }
         Ok(table)
@@ -127,7 +121,7 @@ impl Table {
             return Ok(names.iter().filter_map(|name| self.find(name)).collect());
         }
         Err(WorkloadError::Columns {
-            path: self.path.clone(),
+            path: self.path().to_owned(),
             missing: missing.join(", "),
             found: shown_header(&self.header),
             meant: match self.other_separator() {
@@ -208,51 +202,47 @@ impl Table {
         if std::mem::take(&mut self.again) {
             return Ok(true);
         }
-        let lines = self.reader.get_mut();
-        lines.begin_row();
-        self.row_begins = lines.taken() + 1;
-        let read = self.reader.read_record(&mut self.row);
-        if self.reader.get_ref().unclosed() {
-            return Err(self.unclosed());
+        self.row.clear();
+        self.ends.clear();
+        if !self.lines.advance()? {
+            return Ok(false);
         }
-        let more = read.map_err(|e| self.error(e))?;
-        let (len, expected) = (self.row.len(), self.header.len());
-        if more && expected > 0 && len != expected {
-            let what = format!(
-                "the row has {}, expected {expected} as in the header",
-                number_of(len as u64, "field")
-            );
-            return Err(WorkloadError::line(&self.path, self.line(), what));
-        }
-        Ok(more)
-    }
-
-    /// Returns the error that the last cell of this row has an unclosed quote.
-    fn unclosed(&mut self) -> WorkloadError {
-        let open = self.row.len().saturating_sub(1);
-        let field = match self.header.get(open) {
-            Some(name) => name.clone(),
-            None => format!("column {}", open + 1),
+        let line = self.lines.with_end();
+        let (cells, ends) = &mut self.cells;
+        // A row has fewer bytes and cells than its line has bytes.
+        let room = line.len().max(cells.len());
+        cells.resize(room, 0);
+        ends.resize(room, 0);
+        let (result, _, length, count) = self.parser.read_record(line, cells, ends);
+        let Ok(row) = std::str::from_utf8(&cells[..length]) else {
+            return Err(self.row_error("the row is no text in UTF-8"));
         };
-        let found = shown(self.row.get(open).unwrap_or_default().trim_end());
-        let line = self.reader.get_ref().taken();
-        // The parser is inside the cell, at the supposed end of the text.
-        let none = Lines::new(Box::new(io::empty()));
-        let lines = std::mem::replace(self.reader.get_mut(), none);
-        self.reader = self.layout.reader(lines);
-        wrong_field(
-            &self.path,
-            line,
-            field,
-            found,
-            "a cell whose quote is closed on the same line",
-        )
+        self.row.push_str(row);
+        self.ends.extend(&ends[..count]);
+        if !matches!(result, ReadRecordResult::Record) {
+            // The end of the line is inside the last cell.
+            self.ends.push(length);
+            self.parser.reset();
+            let field = match self.header.get(count) {
+                Some(name) => name.clone(),
+                None => format!("column {}", count + 1),
+            };
+            let found = shown(self.field(count));
+            let expected = "a cell whose quote is closed on the same line";
+            return Err(self.field_error(&field, &found, expected));
+        }
+        let expected = self.header.len();
+        if expected > 0 && count != expected {
+            let fields = number_of(count as u64, "field");
+            let what = format!("the row has {fields}, expected {expected} as in the header");
+            return Err(self.row_error(what));
+        }
+        Ok(true)
     }
 
     /// Returns the line of the row, from 1.
     pub fn line(&self) -> u64 {
-        // The parser's own line number is one too low after CRLF and after blank lines.
-        self.reader.get_ref().taken().max(1)
+        self.lines.line().max(1)
     }
 
     /// Returns the names of the columns.
@@ -262,12 +252,12 @@ impl Table {
 
     /// Returns the cell of the row in the column at `index`.
     pub fn field(&self, index: usize) -> &str {
-        self.row.get(index).unwrap_or_default().trim()
+        self.text(Column(index)).trim()
     }
 
     /// Returns the path of the table.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.lines.path()
     }
 
     /// Returns the name of a column.
@@ -277,7 +267,13 @@ impl Table {
 
     /// Returns the cell of the row in a column.
     pub fn text(&self, column: Column) -> &str {
-        self.row.get(column.0).unwrap_or_default()
+        let begin = match column.0.checked_sub(1) {
+            Some(before) => self.ends.get(before),
+            None => Some(&0),
+        };
+        let cell = begin.zip(self.ends.get(column.0));
+        cell.and_then(|(begin, end)| self.row.get(*begin..*end))
+            .unwrap_or_default()
     }
 
     /// Returns the cell of the row in a column that may be missing or empty.
@@ -344,7 +340,7 @@ impl Table {
         self.whole(column, 1)
     }
 
-    fn whole(&self, column: Column, least: u32) -> Result<u32, WorkloadError> {
+    pub(crate) fn whole(&self, column: Column, least: u32) -> Result<u32, WorkloadError> {
         let expected = match self.text(column).trim().parse::<f64>() {
             Ok(x) if x > f64::from(u32::MAX) => {
                 format!("a whole number of at most {}", u32::MAX)
@@ -358,30 +354,12 @@ impl Table {
     /// Returns the error that a cell of this row does not hold the expected value.
     pub fn wrong(&self, column: Column, expected: &str) -> WorkloadError {
         wrong_field(
-            &self.path,
+            self.path(),
             self.line(),
             self.name(column),
             shown(self.text(column)),
             expected,
         )
-    }
-
-    fn error(&self, e: csv::Error) -> WorkloadError {
-        let line = self.line();
-        match e.into_kind() {
-            ErrorKind::Io(e) if e.kind() == io::ErrorKind::FileTooLarge => {
-                WorkloadError::RowTooLong {
-                    path: self.path.clone(),
-                    line: self.row_begins,
-                    longest: super::source::LONGEST_ROW,
-                }
-            }
-            ErrorKind::Io(e) => crate::source::reading_error(&self.path, e),
-            ErrorKind::Utf8 { .. } => {
-                WorkloadError::line(&self.path, line, "the row is no text in UTF-8")
-            }
-            other => WorkloadError::line(&self.path, line, format!("no row: {other:?}")),
-        }
     }
 }
 
@@ -491,7 +469,10 @@ mod tests {
             let mut rows = Vec::new();
             loop {
                 match table.advance() {
-                    Ok(true) => rows.push(format!("{}: {:?}", table.line(), table.row)),
+                    Ok(true) => {
+                        let cells = [0, 1].map(|at| table.field(at));
+                        rows.push(format!("{}: {cells:?}", table.line()));
+                    }
                     Ok(false) => return Ok(rows),
                     Err(e) => rows.push(e.to_string()),
                 }
@@ -518,9 +499,9 @@ mod tests {
             assert_eq!(
                 rows.unwrap(),
                 [
-                    "2: StringRecord([\"1\", \"2\"])".to_owned(),
+                    "2: [\"1\", \"2\"]".to_owned(),
                     message(4, "a", "u3,4"),
-                    "5: StringRecord([\"5\\\"\", \"6\"])".to_owned(),
+                    "5: [\"5\\\"\", \"6\"]".to_owned(),
                     message(6, "b", "8\"9"),
                     message(7, "b", "11"),
                 ]

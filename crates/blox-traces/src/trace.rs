@@ -8,7 +8,7 @@ use super::source::Source;
 use blox_core::{JobSpec, Seconds, Time};
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -148,7 +148,8 @@ impl Trace {
                     line: rows.line(),
                 });
             }
-            Rest::sorted(sorted)
+            sorted.sort_by_cached_key(|job| job.submit);
+            Rest::Memory(Arc::new(sorted), 0)
         })
     }
 
@@ -291,7 +292,8 @@ fn scan(
     let mut found = Scan::default();
     let notices = &mut found.notices;
     let mut rows = reader.rows(source, notices)?;
-    let mut names = Names::default();
+    // The line of each name, by its hash. Equal hashes of two of a million names are improbable.
+    let mut names: BTreeMap<u64, u64> = BTreeMap::new();
     let mut last = Time::new(f64::MIN);
     let (mut first, mut earliest): (Option<Time>, Option<Time>) = (None, None);
     loop {
@@ -305,20 +307,21 @@ fn scan(
         };
         let line = rows.line();
         if let Some(name) = job.name.as_deref().filter(|name| !name.is_empty()) {
-            match names.add(name) {
-                Seen::New => {}
-                Seen::TooMany => notices.add(NoticeKind::NamesNotCompared, line),
-                Seen::Before => match reader.unique_names() {
-                    None => notices.add(NoticeKind::RepeatedName, line),
-                    Some(field) => {
-                        let above = names.first_with(name, source, reader)?;
-                        // Otherwise two names have the same hash.
-                        if above.is_none_or(|above| above < line) {
-                            problem(repeated(source, field, name, line, above))?;
-                            continue;
-                        }
-                    }
-                },
+            let mut hash = DefaultHasher::new();
+            name.hash(&mut hash);
+            let hash = hash.finish();
+            match (names.get(&hash), reader.unique_names()) {
+                (None, _) if names.len() == MOST_NAMES => {
+                    notices.add(NoticeKind::NamesNotCompared, line);
+                }
+                (None, _) => drop(names.insert(hash, line)),
+                (Some(_), None) => notices.add(NoticeKind::RepeatedName, line),
+                (Some(above), Some(field)) => {
+                    let expected = format!("a name of its own: line {above} has the same");
+                    let found = shown(name);
+                    problem(wrong_field(source.path(), line, field, found, expected))?;
+                    continue;
+                }
             }
         }
         let first = *first.get_or_insert(job.submit);
@@ -346,81 +349,8 @@ fn scan(
     Ok(found)
 }
 
-/// The names so far, as 64-bit hashes.
-#[derive(Default)]
-struct Names {
-    seen: BTreeSet<u64>,
-    looks: u32,
-}
-
-enum Seen {
-    New,
-    Before,
-    TooMany,
-}
-
-impl Names {
-    /// Largest number of names, a few tens of megabytes. Memory is for the jobs.
-    const MOST: usize = 1 << 21;
-    /// The most comparisons, each of which reads the whole file.
-    const LOOKS: u32 = 20;
-
-    /// Returns whether the name was seen before, or rarely another name with the same hash.
-    fn add(&mut self, name: &str) -> Seen {
-        let mut hash = DefaultHasher::new();
-        name.hash(&mut hash);
-        let hash = hash.finish();
-        if self.seen.contains(&hash) {
-            return Seen::Before;
-        }
-        if self.seen.len() == Self::MOST {
-            return Seen::TooMany;
-        }
-        self.seen.insert(hash);
-        Seen::New
-    }
-
-    /// Returns the first line with a job of this name; `None` after too many such calls.
-    fn first_with(
-        &mut self,
-        name: &str,
-        source: &Source,
-        reader: &Reader,
-    ) -> Result<Option<u64>, WorkloadError> {
-        if self.looks == Self::LOOKS {
-            return Ok(None);
-        }
-        self.looks += 1;
-        let ignored = &mut Notices::default();
-        let mut rows = reader.rows(source, ignored)?;
-        loop {
-            match rows.next_row(ignored) {
-                Ok(Some(job)) if job.name.as_deref() == Some(name) => return Ok(Some(rows.line())),
-                Ok(Some(_)) => {}
-                Ok(None) => return Ok(Some(u64::MAX)),
-                Err(e) if e.is_of_a_row() => {}
-                Err(e) => return Err(e),
-            }
-        }
-    }
-}
-
-fn repeated(
-    source: &Source,
-    field: &str,
-    name: &str,
-    line: u64,
-    above: Option<u64>,
-) -> WorkloadError {
-    let place = above.map_or("a line above".to_owned(), |above| format!("line {above}"));
-    wrong_field(
-        source.path(),
-        line,
-        field,
-        shown(name),
-        format!("a name of its own: {place} has the same"),
-    )
-}
+/// Maximum number of names that are compared, which limits the memory.
+const MOST_NAMES: usize = 1 << 21;
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,22 @@
 //! Plain wording of serde's error messages.
 
+use blox_core::suggest::for_serde;
+
+/// Returns the message of an error without its line, which counts within a part of the file.
+pub(crate) fn without_place(e: &serde_json::Error) -> String {
+    let mut text = e.to_string();
+    text.truncate(text.rfind(" at line ").unwrap_or(text.len()));
+    text
+}
+
+/// Rephrases a message of serde as the value found and the value expected, if it has both.
+pub(crate) fn explained(message: &str) -> String {
+    match found_and_expected(message) {
+        Some((found, expected)) => format!("found `{found}`, expected {expected}"),
+        None => message.replace('\n', ", ") + &for_serde(message),
+    }
+}
+
 /// Splits serde's "invalid type: string \"4\", expected u32" into the found and the expected value,
 /// in terms of the file. Returns `None` for other messages.
 pub(crate) fn found_and_expected(message: &str) -> Option<(String, String)> {

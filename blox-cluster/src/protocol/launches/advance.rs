@@ -1,7 +1,7 @@
 //! Transitions of launches, caused by commands, reports and timeouts.
 
 use super::training::{batch, modelled_rate};
-use super::{Attempt, End, Goal, Launch, Launches, Link, Outcome};
+use super::{Attempt, End, Goal, Launch, Launches, Link};
 use crate::protocol::ids::{AttemptId, Fence, Millis, PartId};
 use crate::protocol::message::{Exit, Progress, Status, Task};
 use crate::protocol::record::Record;
@@ -16,35 +16,35 @@ pub const MAX_RETRIES: u32 = 3;
 
 impl Launches {
     /// Executes a command of the scheduler core.
-    pub fn command(&mut self, now: Millis, view: View<'_>, command: &Command, out: &mut Outcome) {
+    pub fn command(&mut self, now: Millis, view: View<'_>, command: &Command) {
         match command {
-            Command::Start { job, attempt } => self.grant(now, view, *job, *attempt, None, out),
+            Command::Start { job, attempt } => self.grant(now, view, *job, *attempt, None),
             Command::Change { job, attempt, .. } => {
                 let last = self.durable.of_job(*job).last().map(|(id, _)| id);
                 if let Some(old) = last {
-                    self.want(out, old, Goal::Stop);
+                    self.want(old, Goal::Stop);
                 }
-                self.grant(now, view, *job, *attempt, last, out);
+                self.grant(now, view, *job, *attempt, last);
             }
             Command::Stop { job, attempt, .. } => {
                 let id = AttemptId {
                     job: *job,
                     attempt: *attempt,
                 };
-                self.want(out, id, Goal::Stop);
+                self.want(id, Goal::Stop);
             }
-            Command::Finish { job } => self.end_job(view, *job, Goal::Finish, out),
-            Command::Node { id, action } => self.note_request(view, *id, action, out),
+            Command::Finish { job } => self.end_job(view, *job, Goal::Finish),
+            Command::Node { id, action } => self.note_request(view, *id, action),
             _ => {}
         }
     }
 
     /// Ends a job: immediately if no launch is open, otherwise after its launches have ended. The
     /// result is an `Ended` event.
-    pub fn end_job(&mut self, view: View<'_>, job: JobId, goal: Goal, out: &mut Outcome) {
+    pub fn end_job(&mut self, view: View<'_>, job: JobId, goal: Goal) {
         let ids: Vec<AttemptId> = self.durable.of_job(job).map(|(id, _)| id).collect();
         for id in &ids {
-            self.want(out, *id, goal.clone());
+            self.want(*id, goal.clone());
         }
         let live = view.job(job).is_some_and(|j| j.phase() != Phase::Ended);
         if ids.is_empty() && live {
@@ -52,28 +52,28 @@ impl Launches {
                 Goal::Cancel => How::Cancelled,
                 _ => How::Terminated,
             };
-            out.events.push(Event::Ended { job, outcome });
+            self.out.events.push(Event::Ended { job, outcome });
         }
     }
 
     /// Makes a running job release its GPUs and wait again. Returns `false` if no launch is open.
-    pub fn requeue(&mut self, job: JobId, out: &mut Outcome) -> bool {
+    pub fn requeue(&mut self, job: JobId) -> bool {
         let id = self.durable.of_job(job).last().map(|(id, _)| id);
         if let Some(id) = id {
-            self.want(out, id, Goal::Requeue);
+            self.want(id, Goal::Requeue);
         }
         id.is_some()
     }
 
     /// Handles timeouts.
-    pub fn tick(&mut self, now: Millis, view: View<'_>, out: &mut Outcome) {
+    pub fn tick(&mut self, now: Millis, view: View<'_>) {
         if now - self.last_tick > self.timers.heartbeat + self.timers.heartbeat {
             // The scheduler was suspended, and may not have read the reports that arrived
             // meanwhile.
             self.awake_since = now;
         }
         self.last_tick = now;
-        self.tick_requests(now, view, out);
+        self.tick_requests(now, view);
         let heard = |(node, link): (&NodeId, &Link)| (*node, link.heard, link.last_heard());
         let nodes: Vec<_> = self.links.iter().map(heard).collect();
         for (node, heard, spoke) in nodes {
@@ -87,17 +87,17 @@ impl Launches {
                 .node(node)
                 .is_some_and(|n| n.status() == NodeStatus::Up && !leaves(n))
             {
-                self.lost(node, now, out);
+                self.lost(node, now);
             }
             for part in self.open_on(node) {
                 let starting = self.durable.attempts.get(&part.id);
                 if starting.is_some_and(|a| !a.started) {
-                    self.want(out, part.id, Goal::Abort("a node was lost".to_owned()));
+                    self.want(part.id, Goal::Abort("a node was lost".to_owned()));
                 }
                 // The only place where a timeout alone ends a launch.
                 if now - heard > self.timers.fence() {
                     let end = self.estimate(view, part, spoke, "its node was lost");
-                    self.end_part(out, part, end);
+                    self.end_part(part, end);
                 }
             }
         }
@@ -106,23 +106,23 @@ impl Launches {
         };
         let over: Vec<(PartId, End)> = self.doubted.iter().filter_map(over).collect();
         for (part, end) in over {
-            self.end_part(out, part, end);
+            self.end_part(part, end);
         }
         let due: Vec<AttemptId> = self.durable.attempts.keys().copied().collect();
-        out.moved.extend(due);
+        self.out.moved.extend(due);
     }
 
     /// Processes changed launches until an event for the core results. The core must handle the
     /// event before other launches are processed.
-    pub fn advance(&mut self, now: Millis, view: View<'_>, out: &mut Outcome) {
-        while out.events.is_empty()
-            && let Some(id) = out.moved.pop_first()
+    pub fn advance(&mut self, now: Millis, view: View<'_>) {
+        while self.out.events.is_empty()
+            && let Some(id) = self.out.moved.pop_first()
         {
-            self.look_at(now, view, id, out);
+            self.look_at(now, view, id);
         }
     }
 
-    fn look_at(&mut self, now: Millis, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+    fn look_at(&mut self, now: Millis, view: View<'_>, id: AttemptId) {
         let Some(a) = self.durable.attempts.get(&id) else {
             return;
         };
@@ -130,9 +130,9 @@ impl Launches {
             if self.durable.attempts.contains_key(&old) {
                 return;
             }
-            self.note(out, Record::Released { id });
+            self.note(Record::Released { id });
             self.launch_by.insert(id, now + self.timers.launch);
-            self.dirty_all(out, id);
+            self.dirty_all(id);
             let goal = self.durable.attempts.get(&id).map(|a| a.goal.clone());
             if goal.is_some_and(|g| g != Goal::Run) {
                 // No node has received orders for this launch, so no report is needed.
@@ -145,20 +145,20 @@ impl Launches {
                     let why = "called off before it was started";
                     let mut end = self.estimate(view, part, None, why);
                     (end.exit, end.estimated) = (Exit::NeverRan, false);
-                    self.end_part(out, part, end);
+                    self.end_part(part, end);
                 }
             }
-            out.moved.insert(id);
+            self.out.moved.insert(id);
             return;
         }
         if a.is_over() {
-            self.close(now, view, id, out);
+            self.close(now, view, id);
         } else if a.goal == Goal::Run {
-            self.follow_run(now, view, id, out);
+            self.follow_run(now, view, id);
         }
     }
 
-    fn follow_run(&mut self, now: Millis, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+    fn follow_run(&mut self, now: Millis, view: View<'_>, id: AttemptId) {
         let Some(a) = self.durable.attempts.get(&id) else {
             return;
         };
@@ -169,7 +169,7 @@ impl Launches {
             } else {
                 end.why.clone()
             };
-            return self.want(out, id, Goal::Abort(why));
+            return self.want(id, Goal::Abort(why));
         }
         // Parts that have completed wait for the other parts without a limit.
         if a.started {
@@ -181,19 +181,19 @@ impl Launches {
         };
         if a.open().all(running) {
             let rate = rate(view, id, a);
-            self.note(out, Record::Started { id });
-            out.events.push(Event::Started {
+            self.note(Record::Started { id });
+            self.out.events.push(Event::Started {
                 job: id.job,
                 attempt: id.attempt,
                 rate,
             });
         } else if self.launch_by.get(&id).is_some_and(|by| now >= *by) {
             let why = "it did not start in time on all of its nodes";
-            self.want(out, id, Goal::Abort(why.to_owned()));
+            self.want(id, Goal::Abort(why.to_owned()));
         }
     }
 
-    fn close(&mut self, now: Millis, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+    fn close(&mut self, now: Millis, view: View<'_>, id: AttemptId) {
         let Some(a) = self.durable.attempts.get(&id) else {
             return;
         };
@@ -208,7 +208,7 @@ impl Launches {
             .durable
             .of_job(id.job)
             .find(|(o, _)| o.attempt > id.attempt);
-        out.moved.extend(next.map(|(id, _)| id));
+        self.out.moved.extend(next.map(|(id, _)| id));
         if matches!(event, Some(Event::Ended { .. })) {
             // If a change was in progress, its new launch is cancelled.
             let later: Vec<AttemptId> = self
@@ -218,7 +218,7 @@ impl Launches {
                 .filter(|o| *o != id)
                 .collect();
             for other in later {
-                self.want(out, other, Goal::Cancel);
+                self.want(other, Goal::Cancel);
             }
         }
         let again = !matches!(
@@ -226,7 +226,7 @@ impl Launches {
             None | Some(Event::Ended { .. } | Event::Stopped { .. })
         );
         // Nodes may have been unable to report the end when it happened.
-        out.events.extend(ran.map(|ran| Event::Ran {
+        self.out.events.extend(ran.map(|ran| Event::Ran {
             job: id.job,
             attempt: id.attempt,
             secs: ran.secs(),
@@ -238,11 +238,11 @@ impl Launches {
             }) => self.said(id).progress.map(|p| p.done),
             _ => None,
         };
-        out.events.extend(event);
-        self.note(out, Record::Closed { id, failed, done });
+        self.out.events.extend(event);
+        self.note(Record::Closed { id, failed, done });
         if failed && again {
             let times = self.durable.failures.get(&id.job).copied();
-            out.failed.push((id.job, times.unwrap_or(1)));
+            self.out.failed.push((id.job, times.unwrap_or(1)));
         }
         self.launch_by.remove(&id);
         self.going.remove(&id);
@@ -376,7 +376,6 @@ impl Launches {
         job: JobId,
         attempt: u32,
         after: Option<AttemptId>,
-        out: &mut Outcome,
     ) {
         let Some(j) = view.job(job) else { return };
         let Some(bound) = j.bound() else { return };
@@ -392,10 +391,10 @@ impl Launches {
             fence,
             launch: Box::new(launch),
         };
-        self.note(out, record);
+        self.note(record);
         self.launch_by.insert(id, now + self.timers.launch);
-        out.moved.insert(id);
-        self.dirty_all(out, id);
+        self.out.moved.insert(id);
+        self.dirty_all(id);
     }
 }
 

@@ -14,7 +14,7 @@ mod tests;
 mod training;
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
-use super::message::{Exit, Final, NodeRequest, Orders, Progress, Said, Status};
+use super::message::{AttemptReport, Exit, Final, NodeRequest, Orders, Progress, Said, Status};
 use super::record::Record;
 pub use super::record::{End, Goal, Launch};
 use super::timers::Timers;
@@ -268,20 +268,8 @@ impl Durable {
             Record::Key { key, job } => {
                 self.keys.insert(key.clone(), *job);
             }
-            Record::Node {
-                node,
-                key,
-                boot,
-                session,
-                incarnation,
-            } => {
-                let known = KnownNode {
-                    key: key.clone(),
-                    boot: boot.clone(),
-                    session: *session,
-                    incarnation: *incarnation,
-                };
-                self.nodes.insert(*node, known);
+            Record::Node { node, known } => {
+                self.nodes.insert(*node, known.clone());
             }
             Record::Granted { id, fence, launch } => {
                 self.fence = *fence;
@@ -506,8 +494,8 @@ mod pairs {
 }
 
 /// Results of a step: records for the log, events for the core, orders for nodes.
-#[derive(Debug, Default)]
-pub struct Outcome {
+#[derive(Clone, Debug, Default)]
+pub(in crate::protocol) struct Outcome {
     /// Records, already applied.
     pub records: Vec<Record>,
     /// Events for the scheduler core.
@@ -524,14 +512,6 @@ pub struct Outcome {
     pub(super) dirty: BTreeSet<NodeId>,
     /// Launches to examine again.
     pub(super) moved: BTreeSet<AttemptId>,
-}
-
-/// Last reported state of a part since the start of the scheduler or of its node manager.
-#[derive(Clone, Debug)]
-struct Seen {
-    status: Status,
-    port: u16,
-    said: Said,
 }
 
 /// Volatile state of a node.
@@ -628,7 +608,8 @@ pub struct Launches {
     clock: ClusterClock,
     durable: Durable,
     links: BTreeMap<NodeId, Link>,
-    seen: BTreeMap<PartId, Seen>,
+    /// Last report of each part since the start of the scheduler or of its node manager.
+    seen: BTreeMap<PartId, AttemptReport>,
     /// Parts that their nodes may have received orders to run.
     told: BTreeSet<PartId>,
     /// Launch parts that a restarted node manager did not report although it may have run them.
@@ -648,6 +629,8 @@ pub struct Launches {
     /// as silence of the nodes.
     awake_since: Millis,
     ignored: Ignored,
+    /// Results of the current step, which the state machine takes.
+    pub(in crate::protocol) out: Outcome,
 }
 
 impl Launches {
@@ -684,6 +667,7 @@ impl Launches {
             last_tick: now,
             awake_since: now,
             ignored: Ignored::default(),
+            out: Outcome::default(),
             durable,
         }
     }
@@ -716,8 +700,8 @@ impl Launches {
         last + length - now
     }
 
-    fn lost(&mut self, node: NodeId, now: Millis, out: &mut Outcome) {
-        out.events.push(Event::NodeLost { node });
+    fn lost(&mut self, node: NodeId, now: Millis) {
+        self.out.events.push(Event::NodeLost { node });
         if let Some(link) = self.links.get_mut(&node) {
             let window = Millis(self.timers.quarantine.0 * 10);
             link.losses.retain(|at| now - *at <= window);
@@ -772,26 +756,33 @@ impl Launches {
         said
     }
 
-    pub(super) fn note(&mut self, out: &mut Outcome, record: Record) {
+    /// Applies a record that the caller writes to the log.
+    pub(super) fn apply(&mut self, record: &Record) {
+        self.durable.apply(record);
+    }
+
+    pub(super) fn note(&mut self, record: Record) {
         self.durable.apply(&record);
-        out.records.push(record);
+        self.out.records.push(record);
     }
 
-    fn end_part(&mut self, out: &mut Outcome, part: PartId, end: End) {
+    fn end_part(&mut self, part: PartId, end: End) {
         self.doubted.remove(&part);
-        self.note(out, Record::Part { part, end });
-        out.moved.insert(part.id);
-        self.dirty_all(out, part.id);
+        self.note(Record::Part { part, end });
+        self.out.moved.insert(part.id);
+        self.dirty_all(part.id);
     }
 
-    fn dirty_all(&self, out: &mut Outcome, id: AttemptId) {
+    fn dirty_all(&mut self, id: AttemptId) {
         if let Some(a) = self.durable.attempts.get(&id) {
-            out.dirty.extend(a.launch.parts.iter().map(|(n, _)| *n));
+            self.out
+                .dirty
+                .extend(a.launch.parts.iter().map(|(n, _)| *n));
         }
     }
 
     /// Changes the goal of a launch. A change to a less final goal has no effect.
-    fn want(&mut self, out: &mut Outcome, id: AttemptId, goal: Goal) {
+    fn want(&mut self, id: AttemptId, goal: Goal) {
         let rank = |g: &Goal| match g {
             Goal::Run => 0,
             Goal::Stop | Goal::Requeue => 1,
@@ -805,9 +796,9 @@ impl Launches {
         if rank(&goal) <= rank(&a.goal) {
             return;
         }
-        self.note(out, Record::Goal { id, goal });
-        out.moved.insert(id);
-        self.dirty_all(out, id);
+        self.note(Record::Goal { id, goal });
+        self.out.moved.insert(id);
+        self.dirty_all(id);
     }
 
     fn gpus_of(&self, part: PartId) -> u32 {

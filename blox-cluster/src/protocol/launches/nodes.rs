@@ -3,7 +3,7 @@
 //! The core decides what is wanted of each node, and which growths are open. This module notes one
 //! request for each such action, makes it, and ends it once the core no longer waits for it.
 
-use super::{Launches, Outcome};
+use super::Launches;
 use crate::protocol::ids::Millis;
 use crate::protocol::message::NodeRequest;
 use crate::protocol::record::Record;
@@ -65,13 +65,7 @@ pub struct RequestTotals {
 impl Launches {
     /// Notes a request for an action of the cluster manager. It is made once no earlier request for
     /// the same node is open.
-    pub(super) fn note_request(
-        &mut self,
-        view: View<'_>,
-        id: ActionId,
-        action: &NodeAction,
-        out: &mut Outcome,
-    ) {
+    pub(super) fn note_request(&mut self, view: View<'_>, id: ActionId, action: &NodeAction) {
         let (Some(cluster), Some(kind)) = (self.durable.cluster.clone(), action.kind()) else {
             return;
         };
@@ -98,22 +92,22 @@ impl Launches {
             names,
         };
         let request = Box::new(request);
-        self.note(out, Record::Requested { node, request });
+        self.note(Record::Requested { node, request });
     }
 
     /// Handles the provider's answer to a request. An answer to a request that has ended has no
     /// effect.
-    pub fn provided(&mut self, id: ActionId, answer: Result<(), String>, out: &mut Outcome) {
+    pub fn provided(&mut self, id: ActionId, answer: Result<(), String>) {
         let open = self.durable.requests.get(&id);
         match (open.map(|r| r.accepted), answer) {
-            (Some(false), Ok(())) => self.note(out, Record::Accepted { id }),
-            (Some(false), Err(why)) => self.fail_request(id, &why, out),
+            (Some(false), Ok(())) => self.note(Record::Accepted { id }),
+            (Some(false), Err(why)) => self.fail_request(id, &why),
             (Some(true) | None, _) => self.ignored.late_answers += 1,
         }
     }
 
     /// Ends requests that took too long, and those for nodes that have gone.
-    pub(super) fn tick_requests(&mut self, now: Millis, view: View<'_>, out: &mut Outcome) {
+    pub(super) fn tick_requests(&mut self, now: Millis, view: View<'_>) {
         let made: Vec<(ActionId, Millis)> = self.asked.iter().map(|(id, at)| (*id, *at)).collect();
         for (id, since) in made {
             let Some(r) = self.durable.requests.get(&id) else {
@@ -129,20 +123,20 @@ impl Launches {
             match (kind, r.node) {
                 _ if late && !accepted => {
                     let why = format!("the provider did not answer within {secs} s");
-                    self.fail_request(id, &why, out);
+                    self.fail_request(id, &why);
                 }
                 (NodeActionKind::PowerOff | NodeActionKind::Shrink, Some(node)) if accepted => {
                     let heard = self.links.get(&node).map_or(Millis(0), |link| link.heard);
                     if heard > since + limit {
                         let why = format!("it still reports {secs} s after the request");
-                        self.fail_request(id, &why, out);
+                        self.fail_request(id, &why);
                     } else if now - heard.max(self.awake_since) >= self.timers.lost {
-                        self.gone(view, id, node, kind, out);
+                        self.gone(view, id, node, kind);
                     }
                 }
                 (NodeActionKind::PowerOn | NodeActionKind::Grow, _) if late => {
                     let why = format!("it did not come within {secs} s");
-                    self.fail_request(id, &why, out);
+                    self.fail_request(id, &why);
                 }
                 _ => {}
             }
@@ -150,47 +144,37 @@ impl Launches {
     }
 
     /// Ends a request for a node that no longer reports.
-    fn gone(
-        &mut self,
-        view: View<'_>,
-        id: ActionId,
-        node: NodeId,
-        kind: NodeActionKind,
-        out: &mut Outcome,
-    ) {
+    fn gone(&mut self, view: View<'_>, id: ActionId, node: NodeId, kind: NodeActionKind) {
         if kind == NodeActionKind::Shrink {
             if !self.open_on(node).is_empty() {
                 return;
             }
             let left = |n: &blox_core::Node| n.status() == NodeStatus::Left;
             if !view.node(node).is_none_or(left) {
-                out.events.push(Event::NodeLeft { node });
+                self.out.events.push(Event::NodeLeft { node });
             }
             self.part_with(node);
         }
-        self.end_request(id, false, out);
+        self.end_request(id, false);
     }
 
-    fn fail_request(&mut self, id: ActionId, why: &str, out: &mut Outcome) {
+    fn fail_request(&mut self, id: ActionId, why: &str) {
         let node = self.durable.requests.get(&id).and_then(|r| r.node);
-        self.end_request(id, true, out);
+        self.end_request(id, true);
         let why = Name::from(why);
-        out.events.push(Event::NodeActionFailed { id, node, why });
+        self.out
+            .events
+            .push(Event::NodeActionFailed { id, node, why });
     }
 
-    fn end_request(&mut self, id: ActionId, failed: bool, out: &mut Outcome) {
+    fn end_request(&mut self, id: ActionId, failed: bool) {
         self.asked.remove(&id);
-        self.note(out, Record::Resolved { id, failed });
+        self.note(Record::Resolved { id, failed });
     }
 
     /// Ends the requests for which the core does not wait any more, and makes those that can be
     /// made now. At the start of the scheduler, requests that were not accepted are made again.
-    pub(in crate::protocol) fn settle_requests(
-        &mut self,
-        now: Millis,
-        view: View<'_>,
-        out: &mut Outcome,
-    ) {
+    pub(in crate::protocol) fn settle_requests(&mut self, now: Millis, view: View<'_>) {
         if self.durable.requests.is_empty() {
             return;
         }
@@ -214,7 +198,7 @@ impl Launches {
             .map(|(id, _)| *id)
             .collect();
         for id in over {
-            self.end_request(id, false, out);
+            self.end_request(id, false);
         }
         let mut busy = BTreeSet::new();
         for (id, r) in &self.durable.requests {
@@ -227,7 +211,7 @@ impl Launches {
             if first && !self.asked.contains_key(id) {
                 self.asked.insert(*id, now);
                 if !r.accepted {
-                    out.requests.push(r.request.clone());
+                    self.out.requests.push(r.request.clone());
                 }
             }
         }

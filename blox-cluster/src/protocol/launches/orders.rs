@@ -1,6 +1,6 @@
 //! Orders for nodes.
 
-use super::{Attempt, Goal, Launches, Outcome};
+use super::{Attempt, Goal, Launches};
 use crate::protocol::ids::{AttemptId, PartId};
 use crate::protocol::message::{Exit, Meeting, Order, Orders, Status, Wish};
 use crate::protocol::timers::LONGEST_GRACE_S;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 impl Launches {
     /// Creates the orders for all nodes that need them.
-    pub fn orders(&mut self, out: &mut Outcome) {
-        for node in std::mem::take(&mut out.dirty) {
+    pub fn orders(&mut self) {
+        for node in std::mem::take(&mut self.out.dirty) {
             if let Some(orders) = self.orders_for(node) {
-                out.orders.push(orders);
+                self.out.orders.push(orders);
             }
         }
     }

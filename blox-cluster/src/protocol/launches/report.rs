@@ -1,6 +1,6 @@
 //! Handling of node reports.
 
-use super::{Goal, Launches, Link, Outcome, Seen};
+use super::{Goal, KnownNode, Launches, Link};
 use crate::protocol::ids::{AttemptId, Incarnation, Millis, PartId};
 use crate::protocol::message::{AttemptReport, Exit, Order, Orders, Report, Status, Wish};
 use crate::protocol::record::Record;
@@ -22,7 +22,7 @@ const SLIGHT: f64 = 0.02;
 
 impl Launches {
     /// Processes a report. The resulting orders are in the outcome.
-    pub fn report(&mut self, now: Millis, view: View<'_>, r: &Report, out: &mut Outcome) {
+    pub fn report(&mut self, now: Millis, view: View<'_>, r: &Report) {
         let known = self.durable.nodes.iter().find(|(_, n)| n.key == r.node);
         let known = known.map(|(node, _)| *node);
         let link = known.and_then(|node| self.links.get(&node));
@@ -30,11 +30,11 @@ impl Launches {
             self.ignored.old_session += 1;
             // An exited manager does not read the refusal. A manager with an old copy of the state
             // must.
-            out.refused = Some(OLD_SESSION.to_owned());
+            self.out.refused = Some(OLD_SESSION.to_owned());
             return;
         }
         if r.cluster.is_some() && r.cluster != self.durable.cluster {
-            out.orders.extend(self.farewell(r));
+            self.out.orders.extend(self.farewell(r));
             return;
         }
         // A node that has not reported in this run has received no orders of this epoch.
@@ -45,7 +45,7 @@ impl Launches {
             let why = format!(
                 "this node has followed another life {epoch} of a scheduler than this: this log is an old copy; give the node a new --state-dir"
             );
-            return self.refuse(why, out);
+            return self.refuse(why);
         }
         if r.epoch > self.durable.epoch {
             return self.refuse(
@@ -53,12 +53,11 @@ impl Launches {
                     "this node has followed a later life of a scheduler ({}, this is {}): this log is new or an old copy; give the node a new --state-dir",
                     r.epoch.0, self.durable.epoch.0
                 ),
-                out,
             );
         }
         let node = match known {
             Some(node) => node,
-            None => match self.take_in(now, view, r, out) {
+            None => match self.take_in(now, view, r) {
                 Some(node) => node,
                 None => return,
             },
@@ -80,31 +79,32 @@ impl Launches {
             // A new session may not know the launches of an earlier one. Keep the last reported
             // state of these parts.
             link.forget.clear();
-            let over = |s: &Seen| matches!(s.status, Status::Done(_));
+            let over = |s: &AttemptReport| matches!(s.status, Status::Done(_));
             let lost = |part: &PartId| self.told.contains(part) && !is_listed(r, part);
-            let keep = |part: &PartId, s: &Seen| part.node != node || over(s) || lost(part);
+            let keep =
+                |part: &PartId, s: &AttemptReport| part.node != node || over(s) || lost(part);
             self.seen.retain(|part, s| keep(part, s));
         }
         let known = self.durable.nodes.get(&node);
         if known.is_some_and(|n| n.boot != r.boot) {
-            self.rebooted(node, now, before.1, view, r, out);
+            self.rebooted(node, now, before.1, view, r);
         } else if let Some(known) = known.filter(|n| n.session != r.session) {
             let incarnation = known.incarnation;
-            self.write_down(node, incarnation, r, out);
+            self.write_down(node, incarnation, r);
         }
         if new_session {
-            self.doubt_unlisted(node, later, before, view, r, out);
+            self.doubt_unlisted(node, later, before, view, r);
         }
-        self.hear_all(node, now, view, r, out);
-        self.pass_on(now, view, r, out);
+        self.hear_all(node, now, view, r);
+        self.pass_on(now, view, r);
         let node = if offers_another(view, node, r) {
-            self.renew(node, now, view, r, out)
+            self.renew(node, now, view, r)
         } else {
-            self.same_again(node, view, out);
-            self.welcome_back(node, now, view, r, out);
+            self.same_again(node, view);
+            self.welcome_back(node, now, view, r);
             node
         };
-        out.dirty.insert(node);
+        self.out.dirty.insert(node);
     }
 
     /// Repeats the last orders in reply to a newer report without processing the report. Leases are
@@ -156,14 +156,7 @@ impl Launches {
     /// Handles a node that returned with another inventory, such as other GPUs or another name. The
     /// node is cordoned until no launch on it is open. Then it leaves and joins again with a new
     /// id. Returns the id of the node.
-    fn renew(
-        &mut self,
-        node: NodeId,
-        now: Millis,
-        view: View<'_>,
-        r: &Report,
-        out: &mut Outcome,
-    ) -> NodeId {
+    fn renew(&mut self, node: NodeId, now: Millis, view: View<'_>, r: &Report) -> NodeId {
         let (Some(old), Some(link)) = (view.node(node), self.links.get(&node)) else {
             return node;
         };
@@ -182,26 +175,26 @@ impl Launches {
             if up && old.cordoned().is_none() {
                 let why = Name::from(OTHER_INVENTORY);
                 let action = NodeAction::Cordon { node, why };
-                out.events.push(Event::NodeManaged { action });
+                self.out.events.push(Event::NodeManaged { action });
             }
             return node;
         }
         if let Some(why) = not_an_inventory(r).or_else(|| name_is_taken(view, Some(node), r)) {
-            self.refuse(why, out);
+            self.refuse(why);
             return node;
         }
         let new = NodeId(view.cluster().nodes().len() as u32);
         let before = self.durable.nodes.get(&node).map(|n| n.incarnation);
         let incarnation = Incarnation(before.unwrap_or_default().0 + 1);
-        self.write_down(new, incarnation, r, out);
-        out.events.push(Event::NodeLeft { node });
-        out.events.push(Event::NodeJoined {
+        self.write_down(new, incarnation, r);
+        self.out.events.push(Event::NodeLeft { node });
+        self.out.events.push(Event::NodeJoined {
             spec: Box::new((*r.offer).clone()),
         });
         if let Some(why) = old.cordoned().filter(|w| w.as_str() != OTHER_INVENTORY) {
             let why = why.clone();
             let action = NodeAction::Cordon { node: new, why };
-            out.events.push(Event::NodeManaged { action });
+            self.out.events.push(Event::NodeManaged { action });
         }
         // The manager and its sequence numbers stay the same.
         if let Some(link) = self.links.remove(&node) {
@@ -212,17 +205,17 @@ impl Launches {
     }
 
     /// Removes the cordon of a node that returned with its original inventory before it rejoined.
-    fn same_again(&self, node: NodeId, view: View<'_>, out: &mut Outcome) {
+    fn same_again(&mut self, node: NodeId, view: View<'_>) {
         let drained = view.node(node).and_then(Node::cordoned);
         if drained.is_some_and(|why| why.as_str() == OTHER_INVENTORY) {
             let action = NodeAction::Uncordon { node };
-            out.events.push(Event::NodeManaged { action });
+            self.out.events.push(Event::NodeManaged { action });
         }
     }
 
-    fn refuse(&mut self, why: String, out: &mut Outcome) {
+    fn refuse(&mut self, why: String) {
         self.ignored.refused_nodes += 1;
-        out.refused = Some(why);
+        self.out.refused = Some(why);
     }
 
     fn has_left(&self, r: &Report) -> bool {
@@ -230,13 +223,7 @@ impl Launches {
     }
 
     /// Admits an unknown node.
-    fn take_in(
-        &mut self,
-        now: Millis,
-        view: View<'_>,
-        r: &Report,
-        out: &mut Outcome,
-    ) -> Option<NodeId> {
+    fn take_in(&mut self, now: Millis, view: View<'_>, r: &Report) -> Option<NodeId> {
         let removed = self.has_left(r).then(|| {
             "this node was removed: give it a new --state-dir to have it join again".to_owned()
         });
@@ -244,12 +231,12 @@ impl Launches {
             .or_else(|| not_an_inventory(r))
             .or_else(|| name_is_taken(view, None, r));
         if let Some(why) = why {
-            self.refuse(why, out);
+            self.refuse(why);
             return None;
         }
         let node = NodeId(view.cluster().nodes().len() as u32);
-        self.write_down(node, Incarnation(1), r, out);
-        out.events.push(Event::NodeJoined {
+        self.write_down(node, Incarnation(1), r);
+        self.out.events.push(Event::NodeJoined {
             spec: Box::new((*r.offer).clone()),
         });
         self.links.insert(node, Link::new(now));
@@ -265,13 +252,12 @@ impl Launches {
         heard: Option<Millis>,
         view: View<'_>,
         r: &Report,
-        out: &mut Outcome,
     ) {
         let up = view
             .node(node)
             .is_some_and(|n| n.status() == NodeStatus::Up);
         if up {
-            self.lost(node, now, out);
+            self.lost(node, now);
         }
         let listed = |part: &PartId| {
             r.attempts
@@ -282,13 +268,13 @@ impl Launches {
             // A reported end is more precise than an estimate.
             if !listed(&part) {
                 let end = self.estimate(view, part, heard, "its node was started anew");
-                self.end_part(out, part, end);
+                self.end_part(part, end);
             }
         }
-        self.incarnate(node, r, out);
+        self.incarnate(node, r);
         let same = !offers_another(view, node, r);
         if up && same && self.quarantined(node, now) == Millis(0) {
-            out.events.push(Event::NodeReturned { node });
+            self.out.events.push(Event::NodeReturned { node });
         }
     }
 
@@ -303,7 +289,6 @@ impl Launches {
         (before, heard): (Millis, Option<Millis>),
         view: View<'_>,
         r: &Report,
-        out: &mut Outcome,
     ) {
         for part in self.open_on(node) {
             let listed = is_listed(r, &part);
@@ -317,32 +302,25 @@ impl Launches {
                 let end = self.estimate(view, part, heard, UNLISTED);
                 let until = before + self.timers.fence();
                 self.doubted.insert(part, (until, end));
-                self.want(out, part.id, Goal::Abort(UNLISTED.to_owned()));
+                self.want(part.id, Goal::Abort(UNLISTED.to_owned()));
             }
         }
     }
 
-    fn incarnate(&mut self, node: NodeId, r: &Report, out: &mut Outcome) {
+    fn incarnate(&mut self, node: NodeId, r: &Report) {
         let before = self.durable.nodes.get(&node).map(|n| n.incarnation);
         let incarnation = Incarnation(before.unwrap_or_default().0 + 1);
-        self.write_down(node, incarnation, r, out);
+        self.write_down(node, incarnation, r);
     }
 
-    fn write_down(
-        &mut self,
-        node: NodeId,
-        incarnation: Incarnation,
-        r: &Report,
-        out: &mut Outcome,
-    ) {
-        let record = Record::Node {
-            node,
+    fn write_down(&mut self, node: NodeId, incarnation: Incarnation, r: &Report) {
+        let known = KnownNode {
             key: r.node.clone(),
             boot: r.boot.clone(),
             session: r.session,
             incarnation,
         };
-        self.note(out, record);
+        self.note(Record::Node { node, known });
     }
 
     pub(super) fn open_on(&self, node: NodeId) -> Vec<PartId> {
@@ -352,14 +330,7 @@ impl Launches {
             .collect()
     }
 
-    fn hear_all(
-        &mut self,
-        node: NodeId,
-        now: Millis,
-        view: View<'_>,
-        r: &Report,
-        out: &mut Outcome,
-    ) {
+    fn hear_all(&mut self, node: NodeId, now: Millis, view: View<'_>, r: &Report) {
         let mut strays = std::collections::BTreeMap::new();
         let mut forget = std::collections::BTreeSet::new();
         for a in &r.attempts {
@@ -370,7 +341,7 @@ impl Launches {
             match (&a.status, open) {
                 (Status::Done(f), true) => {
                     let end = self.account(part, f);
-                    self.end_part(out, part, end);
+                    self.end_part(part, end);
                     forget.insert(a.id);
                 }
                 (Status::Done(f), false) => {
@@ -378,8 +349,8 @@ impl Launches {
                         // The node's report replaces the scheduler's estimate.
                         Some(end) if end.estimated => {
                             let end = self.account(part, f);
-                            self.note(out, Record::Part { part, end });
-                            self.completed_unheard(view, a.id, out);
+                            self.note(Record::Part { part, end });
+                            self.completed_unheard(view, a.id);
                         }
                         _ => self.ignored.accounted += 1,
                     }
@@ -397,29 +368,22 @@ impl Launches {
                     }
                     let before = self.seen.get(&part);
                     if before.is_none_or(|b| b.status != *status) {
-                        out.moved.insert(a.id);
-                        self.dirty_all(out, a.id);
+                        self.out.moved.insert(a.id);
+                        self.dirty_all(a.id);
                     }
                 }
             }
             if open {
-                let before = self.seen.get(&part);
-                let port = match (a.port, before) {
-                    (0, Some(before)) => before.port,
-                    (port, _) => port,
-                };
-                let mut said = a.said.clone();
-                if let Some(Seen { said: before, .. }) = before {
-                    said.progress = said.progress.or(before.progress);
-                    if said.metrics.is_empty() {
-                        said.metrics.clone_from(&before.metrics);
+                let mut seen = a.clone();
+                if let Some(before) = self.seen.get(&part) {
+                    if seen.port == 0 {
+                        seen.port = before.port;
+                    }
+                    seen.said.progress = seen.said.progress.or(before.said.progress);
+                    if seen.said.metrics.is_empty() {
+                        seen.said.metrics.clone_from(&before.said.metrics);
                     }
                 }
-                let seen = Seen {
-                    status: a.status.clone(),
-                    port,
-                    said,
-                };
                 self.seen.insert(part, seen);
             }
         }
@@ -430,7 +394,7 @@ impl Launches {
 
     /// Completes a job if its nodes now report that a launch that was given up had completed. This
     /// applies only if the job has not been launched again.
-    fn completed_unheard(&self, view: View<'_>, id: AttemptId, out: &mut Outcome) {
+    fn completed_unheard(&mut self, view: View<'_>, id: AttemptId) {
         let given_up = self.durable.of_job(id.job).next().is_none();
         let waits = view
             .job(id.job)
@@ -439,7 +403,7 @@ impl Launches {
         let completed = ends
             .all(|(part, end)| part.id != id || (end.exit == Exit::Completed && !end.estimated));
         if given_up && waits && completed {
-            out.events.push(Event::Ended {
+            self.out.events.push(Event::Ended {
                 job: id.job,
                 outcome: How::Completed,
             });
@@ -447,14 +411,7 @@ impl Launches {
     }
 
     /// Returns a lost node, or one that was powered off and on, to use once no old launch is on it.
-    fn welcome_back(
-        &mut self,
-        node: NodeId,
-        now: Millis,
-        view: View<'_>,
-        r: &Report,
-        out: &mut Outcome,
-    ) {
+    fn welcome_back(&mut self, node: NodeId, now: Millis, view: View<'_>, r: &Report) {
         let status = view.node(node).map(Node::status);
         // Losses before a node was powered off do not count once the scheduler wants it on.
         let lost = match status {
@@ -467,10 +424,10 @@ impl Launches {
         let clear = self.links.get(&node).is_some_and(|l| l.strays.is_empty());
         if lost && current && clear {
             if let Some(why) = name_is_taken(view, Some(node), r) {
-                return self.refuse(why, out);
+                return self.refuse(why);
             }
-            self.incarnate(node, r, out);
-            out.events.push(Event::NodeReturned { node });
+            self.incarnate(node, r);
+            self.out.events.push(Event::NodeReturned { node });
         }
     }
 }

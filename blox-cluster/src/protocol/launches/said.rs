@@ -1,6 +1,6 @@
 //! Forwarding of job reports to the core.
 
-use super::{Launches, Outcome};
+use super::Launches;
 use crate::protocol::ids::{AttemptId, Millis};
 use crate::protocol::message::{MOST_METRICS, Report, Said, Status};
 use blox_core::{Event, JobRef, Phase, View};
@@ -25,7 +25,7 @@ pub(super) struct Passed {
 impl Launches {
     /// Forwards changed progress, measured speed and metrics of running launches to the core. A
     /// launch is forwarded at most once per interval, and at its end.
-    pub(super) fn pass_on(&mut self, now: Millis, view: View<'_>, r: &Report, out: &mut Outcome) {
+    pub(super) fn pass_on(&mut self, now: Millis, view: View<'_>, r: &Report) {
         for a in &r.attempts {
             let known = self.durable.attempts.get(&a.id);
             let ours = known.is_some_and(|known| known.fence == a.fence);
@@ -48,7 +48,7 @@ impl Launches {
                 said.progress = None;
             }
             if said != Said::default() {
-                self.pass_on_what(now, a.id, view, &job, said, out);
+                self.pass_on_what(now, a.id, view, &job, said);
             }
         }
     }
@@ -60,7 +60,6 @@ impl Launches {
         view: View<'_>,
         job: &JobRef<'_>,
         said: Said,
-        out: &mut Outcome,
     ) {
         let passed = self.passed.entry(id).or_insert(Passed {
             at: now,
@@ -82,14 +81,14 @@ impl Launches {
                 true => measured,
                 false => job.rate(),
             };
-            out.events.push(Event::Progress {
+            self.out.events.push(Event::Progress {
                 job: id.job,
                 attempt: id.attempt,
                 work: done,
                 rate,
             });
         }
-        self.learn(id, view, job, &said.metrics, out);
+        self.learn(id, view, job, &said.metrics);
         let brief = self.durable.jobs.get(&id.job);
         let mut names = brief.map_or(0, |b| b.metrics.len());
         for (name, value) in said.metrics {
@@ -98,7 +97,7 @@ impl Launches {
             // An unchanged value is not a new reading.
             let is_new = last.is_none_or(|(_, last)| *last != value);
             if is_new && (last.is_some() || names <= MOST_METRICS) {
-                out.events.push(Event::Metric {
+                self.out.events.push(Event::Metric {
                     job: id.job,
                     name,
                     value,

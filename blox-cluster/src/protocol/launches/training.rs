@@ -1,6 +1,6 @@
 //! Training jobs: the batch configuration of a launch, and goodput models fitted to its step times.
 
-use super::{Launches, Outcome, Record};
+use super::{Launches, Record};
 use crate::protocol::ids::AttemptId;
 use blox_core::{
     Assignment, BatchConfig, Event, GpuCount, GradientNoise, JobRef, Name, NameId, SpeedReport,
@@ -114,7 +114,6 @@ impl Launches {
         view: View<'_>,
         job: &JobRef<'_>,
         numbers: &BTreeMap<Name, f64>,
-        out: &mut Outcome,
     ) {
         let extras = job.spec().extras();
         let (Some(training), Some(bound)) = (&extras.training, job.bound()) else {
@@ -130,7 +129,7 @@ impl Launches {
                 gpu_type,
                 steps,
             };
-            self.note(out, record);
+            self.note(record);
         }
         let said = |name: &str| {
             numbers
@@ -165,7 +164,7 @@ impl Launches {
                 .unwrap_or(GradientNoise { sqr: 1.0, var: 0.0 }),
             speed: speed.collect(),
         };
-        out.events.push(Event::Reported {
+        self.out.events.push(Event::Reported {
             job: id.job,
             report: Arc::new(report),
         });

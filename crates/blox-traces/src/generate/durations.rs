@@ -2,13 +2,13 @@
 
 use super::pow10::pow10;
 use super::{above_zero, check, not_negative};
-use crate::cursor::wrong_field;
+use crate::cursor::Cursor as _;
 use crate::draws::Draws;
+use crate::line_rows::LineRows;
 use crate::source::Source;
 use blox_core::Seconds;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{Workload, WorkloadError};
-use std::io::BufRead;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,23 +73,14 @@ impl DurationLaw {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn of_file(path: impl AsRef<Path>) -> Result<Self, WorkloadError> {
-        let path = path.as_ref();
+        let mut rows = LineRows::open(&Source::at(path.as_ref())?)?;
         let mut values = Vec::new();
-        for (i, line) in Source::at(path)?.text()?.lines().enumerate() {
-            let line = line.map_err(|e| crate::source::reading_error(path, e))?;
-            let text = line.trim();
-            if text.is_empty() {
-                continue;
-            }
-            let value = text.parse().ok().and_then(Seconds::try_new);
+        while rows.advance()? {
+            let text = String::from_utf8_lossy(rows.current());
+            let value = text.trim().parse().ok().and_then(Seconds::try_new);
             let Some(value) = value.filter(|v| *v >= Seconds::ZERO) else {
-                return Err(wrong_field(
-                    path,
-                    i as u64 + 1,
-                    "the duration",
-                    shown(text),
-                    "a number of seconds, at least 0",
-                ));
+                let expected = "a number of seconds, at least 0";
+                return Err(rows.field_error("the duration", &shown(text.trim()), expected));
             };
             values.push(value);
         }

@@ -8,5 +8,5 @@ mod trace;
 
 pub use batches::{model_and_batch, samples};
 pub use oracle::{Oracle, with_oracle};
+pub use trace::read_jobs;
 pub(crate) use trace::{open_rows, open_rows_with, oracle_of};
-pub use trace::{read_jobs, read_trace};

@@ -1,6 +1,6 @@
 //! Measured throughput of each job type on each GPU type.
 
-use crate::scaling::Profiled;
+use crate::edited::Edited;
 use crate::source::{Source, reading_error};
 use blox_core::SortedMap;
 use blox_core::{JobSpec, Name, TypeSpeeds};
@@ -145,8 +145,8 @@ fn kind(text: &str) -> Option<(Name, u32)> {
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn with_oracle<W: Workload>(jobs: W, oracle: Arc<Oracle>) -> Profiled<W> {
-    Profiled::new(jobs, "speeds by type of GPU", move |job| {
+pub fn with_oracle<W: Workload>(jobs: W, oracle: Arc<Oracle>) -> Edited<W> {
+    Edited::profiled(jobs, "speeds by type of GPU", move |job| {
         if job.extras().speeds.is_some() {
             return true;
         }

@@ -3,7 +3,7 @@
 use super::Oracle;
 use super::adapting::adapt;
 use crate::cursor::Cursor;
-use crate::file::{FileWorkload, sensible};
+use crate::file::sensible;
 use crate::line_rows::LineRows;
 use crate::rows::{Opened, all, jobs};
 use crate::source::Source;
@@ -20,32 +20,20 @@ const ORACLES: [&str; 4] = [
     "tacc_throughputs.json",
 ];
 
-/// Reads jobs, plain or gzip, with the speeds of an oracle.
+/// Reads jobs, plain or gzip, with the speeds of an oracle, in file order.
 ///
 /// Ten columns are Gavel's: `job_type, command, working_directory, num_steps_arg, needs_data_dir,
 /// total_steps, scale_factor, priority_weight, SLO, arrival_time`. Twelve columns are Shockwave's,
 /// with `mode` after the scale factor and `duration` before the arrival.
 ///
 /// A job's [model](Extras::model) is its type, such as `ResNet-18 (batch size 32)`; its work is its
-/// steps. The attribute `mode` states how the job changes its batch size. `accordion` and `gns`
-/// jobs get the attribute `regimes`, a list of `[batch, epochs, seconds of an epoch]`. Their work
-/// is reduced, because larger batches make them faster.
+/// steps, all with the first batch size. The attribute `mode` states how the job changes its batch
+/// size. In a [trace](crate::Trace::with_oracle), `accordion` and `gns` jobs also get the attribute
+/// `regimes`, a list of `[batch, epochs, seconds of an epoch]`. Their work is reduced, because
+/// larger batches make them faster.
 ///
 /// # Errors
 /// If the file cannot be read, a line is not a valid job, or the oracle lacks a job's type.
-pub fn read_trace(path: impl AsRef<Path>, oracle: &Oracle) -> Result<FileWorkload, WorkloadError> {
-    let source = Source::at(path.as_ref())?;
-    let notices = Notices::default();
-    let mut rows = open_rows_with(&source, Arc::new(oracle.clone()), true)?;
-    let jobs = all(&mut *rows, &mut Notices::default())?;
-    Ok(FileWorkload::sorted(&source, "gavel", jobs, notices))
-}
-
-/// Reads jobs as [`read_trace`] does, but in file order and without batch-size changes: all steps
-/// use the first batch size.
-///
-/// # Errors
-/// Same as [`read_trace`].
 pub fn read_jobs(path: impl AsRef<Path>, oracle: &Oracle) -> Result<Vec<JobSpec>, WorkloadError> {
     let source = Source::at(path.as_ref())?;
     let mut rows = open_rows_with(&source, Arc::new(oracle.clone()), false)?;

@@ -9,6 +9,6 @@ mod profiles;
 mod trace;
 
 pub use cluster::parse_cluster;
-pub use profiles::{Model, Profiles, ProfilesError};
+pub use profiles::{Model, Profiles};
 pub use trace::{Replay, read_trace};
 pub(crate) use trace::{open_rows, profiles_of};

@@ -1,30 +1,60 @@
 //! Measured profiles of models.
 
-use blox_core::SortedMap;
-use blox_core::{Sensitivity, SensitivityError};
-use blox_sim::workload::text::shown;
+use crate::cursor::wrong_field;
+use blox_core::{Sensitivity, SortedMap};
+use blox_sim::workload::WorkloadError;
 use serde::Deserialize;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The profile of one model on one GPU.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Model {
     /// CPU cores of the best-case demand.
     pub cpus: f64,
     /// Memory of the best-case demand, in GB.
+    #[serde(rename = "mem")]
     pub memory_gb: f64,
     /// Storage bandwidth of the best-case demand, in MB/s.
+    #[serde(rename = "speed")]
     pub storage_mb_s: f64,
     /// Speedup with the best-case demand over a fair share of a server.
     pub speedup: f64,
     /// Seconds per iteration with a fair share of a server.
+    #[serde(rename = "iter_time")]
     pub iteration_s: f64,
     /// Factor on the speed if the job spans more than one server.
+    #[serde(default = "one")]
     pub placement_penalty: f64,
     /// Speed for each number of cores and amount of memory, if measured at all points of the file.
+    #[serde(skip)]
     pub sensitivity: Option<Arc<Sensitivity>>,
+    /// The speeds of `sensitivity`, until the points of the file are known.
+    tput: Option<Vec<Vec<f64>>>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Model {
+    /// Returns the first invalid field with its value and the expected value.
+    fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
+        let at_least_0 = self.storage_mb_s >= 0.0 && self.storage_mb_s.is_finite();
+        if !at_least_0 {
+            return Some(("speed", self.storage_mb_s, "a number of at least 0"));
+        }
+        let positive = [
+            ("cpus", self.cpus),
+            ("mem", self.memory_gb),
+            ("speedup", self.speedup),
+            ("iter_time", self.iteration_s),
+            ("placement_penalty", self.placement_penalty),
+        ];
+        let wrong = |(_, found): &(_, f64)| !(*found > 0.0 && found.is_finite());
+        let (field, found) = positive.into_iter().find(wrong)?;
+        Some((field, found, "a number above 0"))
+    }
 }
 
 /// The profiles of a file.
@@ -55,81 +85,11 @@ const REPLAYED: [&str; 10] = [
     "deepspeech",
 ];
 
-/// An error while reading profiles.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProfilesError {
-    /// The file cannot be read.
-    #[error("{}: the profiles cannot be read: {source}", path.display())]
-    Read {
-        /// The path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The file is not JSON of this form.
-    #[error("{}: {source}", path.display())]
-    Parse {
-        /// The path.
-        path: PathBuf,
-        /// The cause, with its position.
-        source: serde_json::Error,
-    },
-    /// A field of a model has an invalid value.
-    #[error("{}: model `{}`: {field} is {found}, expected {expected}", path.display(), shown(model))]
-    Field {
-        /// The path.
-        path: PathBuf,
-        /// The model.
-        model: String,
-        /// The field.
-        field: &'static str,
-        /// The value found.
-        found: f64,
-        /// Description of the expected value.
-        expected: &'static str,
-    },
-    /// A table of speeds is invalid.
-    #[error("{}: model `{}`: tput: {source}", path.display(), shown(model))]
-    Table {
-        /// The path.
-        path: PathBuf,
-        /// The model.
-        model: String,
-        /// The cause.
-        source: SensitivityError,
-    },
-    /// The model that replaces unknown models is missing.
-    #[error("{}: the model `{model}` is missing", path.display())]
-    Missing {
-        /// The path.
-        path: PathBuf,
-        /// The model.
-        model: String,
-    },
-}
-
 #[derive(Deserialize)]
 struct File {
     cpu_points: Vec<f64>,
     mem_points: Vec<f64>,
-    models: SortedMap<String, Entry>,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    cpus: f64,
-    mem: f64,
-    speed: f64,
-    speedup: f64,
-    iter_time: f64,
-    #[serde(default = "one")]
-    placement_penalty: f64,
-    tput: Option<Vec<Vec<f64>>>,
-}
-
-fn one() -> f64 {
-    1.0
+    models: SortedMap<String, Model>,
 }
 
 impl Profiles {
@@ -137,12 +97,9 @@ impl Profiles {
     ///
     /// # Errors
     /// If the file cannot be read, or holds an invalid number.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfilesError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, WorkloadError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|source| ProfilesError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = std::fs::read_to_string(path).map_err(|e| WorkloadError::file(path, e))?;
         Profiles::parse(&text, path)
     }
 
@@ -150,16 +107,27 @@ impl Profiles {
     ///
     /// # Errors
     /// If the text is not JSON of this form, or holds an invalid number.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, ProfilesError> {
-        let file: File = serde_json::from_str(text).map_err(|source| ProfilesError::Parse {
-            path: path.to_owned(),
-            source,
-        })?;
+    pub fn parse(text: &str, path: &Path) -> Result<Self, WorkloadError> {
+        let file: File = serde_json::from_str(text)
+            .map_err(|e| WorkloadError::line(path, e.line().max(1) as u64, e.to_string()))?;
         let mut models = SortedMap::new();
-        for (name, entry) in &file.models {
-            if let Some(name) = name.strip_suffix("_1") {
-                models.insert(name.to_owned(), model(name, entry, &file, path)?);
+        for (key, mut model) in file.models {
+            let Some(name) = key.strip_suffix("_1") else {
+                continue;
+            };
+            let begin = text.find(&format!("\"{key}\"")).unwrap_or(0);
+            let line = text[..begin].matches('\n').count() as u64 + 1;
+            if let Some((field, found, expected)) = model.wrong() {
+                let field = format!("{key}.{field}");
+                return Err(wrong_field(path, line, field, found.to_string(), expected));
             }
+            if let Some(speed) = model.tput.take() {
+                let points = (file.cpu_points.clone(), file.mem_points.clone());
+                let table = Sensitivity::new(points.0, points.1, speed);
+                let wrong = |e| WorkloadError::line(path, line, format!("{key}.tput: {e}"));
+                model.sensitivity = Some(Arc::new(table.map_err(wrong)?));
+            }
+            models.insert(name.to_owned(), model);
         }
         Ok(Profiles {
             path: path.to_owned(),
@@ -173,17 +141,13 @@ impl Profiles {
     ///
     /// # Errors
     /// If there is no profile of `alexnet`.
-    pub fn as_replayed(mut self) -> Result<Self, ProfilesError> {
+    pub fn as_replayed(mut self) -> Result<Self, WorkloadError> {
         self.models.retain(|name, _| REPLAYED.contains(&&**name));
-        match self.models.get("alexnet") {
-            Some(model) => self.otherwise = Some(model.clone()),
-            None => {
-                return Err(ProfilesError::Missing {
-                    path: self.path,
-                    model: "alexnet".to_owned(),
-                });
-            }
-        }
+        let Some(model) = self.models.get("alexnet") else {
+            let what = "the model `alexnet_1` is missing, expected its profile";
+            return Err(WorkloadError::line(&self.path, 1, what));
+        };
+        self.otherwise = Some(model.clone());
         Ok(self)
     }
 
@@ -196,50 +160,6 @@ impl Profiles {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.models.keys().map(String::as_str)
     }
-}
-
-fn model(name: &str, e: &Entry, file: &File, path: &Path) -> Result<Model, ProfilesError> {
-    for (field, found, expected) in [
-        ("cpus", e.cpus, "a number above 0"),
-        ("mem", e.mem, "a number above 0"),
-        ("speed", e.speed, "a number of at least 0"),
-        ("speedup", e.speedup, "a number above 0"),
-        ("iter_time", e.iter_time, "a number above 0"),
-        ("placement_penalty", e.placement_penalty, "a number above 0"),
-    ] {
-        let may_be_zero = field == "speed" && found == 0.0;
-        if !(found.is_finite() && (found > 0.0 || may_be_zero)) {
-            return Err(ProfilesError::Field {
-                path: path.to_owned(),
-                model: name.to_owned(),
-                field,
-                found,
-                expected,
-            });
-        }
-    }
-    let table = |speed: &Vec<Vec<f64>>| {
-        Sensitivity::new(
-            file.cpu_points.clone(),
-            file.mem_points.clone(),
-            speed.clone(),
-        )
-        .map(Arc::new)
-        .map_err(|source| ProfilesError::Table {
-            path: path.to_owned(),
-            model: name.to_owned(),
-            source,
-        })
-    };
-    Ok(Model {
-        cpus: e.cpus,
-        memory_gb: e.mem,
-        storage_mb_s: e.speed,
-        speedup: e.speedup,
-        iteration_s: e.iter_time,
-        placement_penalty: e.placement_penalty,
-        sensitivity: e.tput.as_ref().map(table).transpose()?,
-    })
 }
 
 #[cfg(test)]
@@ -285,11 +205,11 @@ pub(super) mod tests {
         };
         assert_eq!(
             message(r#""iter_time": 0.5"#, r#""iter_time": 0"#),
-            "p.json: model `alexnet`: iter_time is 0, expected a number above 0"
+            "p.json: line 2: alexnet_1.iter_time is `0`, expected a number above 0"
         );
         assert_eq!(
             message("[0.1, 0.3], ", ""),
-            "p.json: model `alexnet`: tput: `speed` has another size, expected 3 rows of 2 numbers"
+            "p.json: line 2: alexnet_1.tput: `speed` has another size, expected 3 rows of 2 numbers"
         );
         assert!(message("\"cpu_points\"", "\"x\"").contains("missing field `cpu_points`"));
     }

@@ -1,17 +1,18 @@
 //! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, without a header.
 
 use super::profiles::{Model, Profiles};
-use crate::cursor::Cursor;
 use crate::file::sensible;
-use crate::line_rows::LineRows;
 use crate::rows::{Opened, all, jobs};
 use crate::source::Source;
+use crate::table::{Column, Layout, Table};
 use blox_core::SortedMap;
 use blox_core::suggest::one_of;
 use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
-use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
 use std::path::{Path, PathBuf};
+
+/// The columns of a trace, which has no header.
+const COLUMNS: [&str; 5] = ["job_id", "model", "arrival_s", "total_iterations", "gpus"];
 
 /// The jobs of a trace, as the original simulator replays them.
 #[derive(Clone, Debug, Default)]
@@ -45,13 +46,11 @@ pub(crate) fn profiles_of(source: &Source) -> Option<PathBuf> {
 
 /// Opens a trace with the `profiles.json` in its folder, or the nearest folder above it.
 pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
-    let failed = |what: String| WorkloadError::line(source.path(), 1, what);
     let Some(found) = profiles_of(source) else {
         let what = "a synergy trace, expected a `profiles.json` in its folder or one above";
-        return Err(failed(what.to_owned()));
+        return Err(WorkloadError::line(source.path(), 1, what));
     };
-    let profiles = Profiles::read(found).map_err(|e| failed(e.to_string()))?;
-    rows(source, profiles)
+    rows(source, Profiles::read(found)?)
 }
 
 fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
@@ -71,48 +70,39 @@ fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
 }
 
 fn rows(source: &Source, profiles: Profiles) -> Opened {
-    let read = move |rows: &LineRows, _: &mut Notices| Ok(job(rows, &profiles)?);
-    jobs(LineRows::open(source)?, sensible, read)
+    let layout = Layout {
+        columns: &COLUMNS,
+        ..Layout::CSV
+    };
+    let table = Table::open_as(source, layout)?;
+    let columns = table.require(COLUMNS)?;
+    let read = move |table: &Table, _: &mut Notices| Ok(job(table, columns, &profiles)?);
+    jobs(table, sensible, read)
 }
 
-fn job(rows: &LineRows, profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
-    let text = String::from_utf8_lossy(rows.current());
-    let fields: Vec<&str> = text.split(',').map(str::trim).collect();
-    let &[id, model, arrival, iterations, gpus] = &fields[..] else {
-        let what = format!(
-            "has {}, expected job_id,model,arrival_s,total_iterations,gpus",
-            number_of(fields.len() as u64, "field")
-        );
-        return Err(rows.row_error(what));
-    };
-    if id.parse::<u64>().is_err() {
-        return Err(rows.field_error("job_id", id, "a whole number of at least 0"));
+fn job(table: &Table, columns: [Column; 5], profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
+    let [id, model, arrival, iterations, gpus] = columns;
+    let arrival = Time::new(table.seconds(arrival)?);
+    let iterations = f64::from(table.whole(iterations, 0)?);
+    let count = table.count(gpus)?;
+    if !matches!(count, 1 | 2 | 4 | 8 | 16) {
+        return Err(table.wrong(gpus, "1, 2, 4, 8 or 16"));
     }
-    let arrival = match arrival.parse::<f64>() {
-        Ok(t) if t.is_finite() && t >= 0.0 => Time::new(t),
-        _ => return Err(rows.field_error("arrival_s", arrival, "a number of seconds, at least 0")),
+    let (gpus, name) = (count, table.text(id).trim());
+    if name.parse::<u64>().is_err() {
+        return Err(table.wrong(id, "a whole number of at least 0"));
+    }
+    let found = table.text(model).trim();
+    let Some(profile) = profiles.get(found) else {
+        return Err(table.wrong(model, &one_of(found, profiles.names())));
     };
-    let iterations = match iterations.parse::<u32>() {
-        Ok(n) => f64::from(n),
-        Err(_) => {
-            let expected = "a whole number from 0 to 4294967295";
-            return Err(rows.field_error("total_iterations", iterations, expected));
-        }
-    };
-    let gpus = match gpus.parse::<u32>() {
-        Ok(n @ (1 | 2 | 4 | 8 | 16)) => n,
-        _ => return Err(rows.field_error("gpus", gpus, "1, 2, 4, 8 or 16")),
-    };
-    let Some(profile) = profiles.get(model) else {
-        return Err(rows.field_error("model", model, &one_of(model, profiles.names())));
-    };
-    let mut job = JobSpec::new(arrival, GpuCount(gpus), Seconds::ZERO).named(id);
+    let mut job = JobSpec::new(arrival, GpuCount(gpus), Seconds::ZERO).named(name);
     job.work = Work {
         iterations,
         rate: profile.speedup / profile.iteration_s,
     };
     Ok(job.with_extras(Extras {
-        model: Some(Name::from(model)),
+        model: Some(Name::from(found)),
         cpus: profile.cpus * f64::from(gpus),
         memory_gib: profile.memory_gb * f64::from(gpus),
         sensitivity: profile.sensitivity.clone(),
@@ -177,7 +167,7 @@ mod tests {
         for (text, expected) in [
             (
                 "0,alexnet,0,10\n",
-                "t: line 1: has 4 fields, expected job_id,model,arrival_s,total_iterations,gpus",
+                "t: line 1: the row has 4 fields, expected 5: job_id, model, arrival_s, total_iterations, gpus",
             ),
             (
                 "0,alexnet,0,10,1\n1,alexnet,0,10,3\n",
@@ -193,7 +183,7 @@ mod tests {
             ),
             (
                 "0,vae,1,1.5,1\n",
-                "t: line 1: total_iterations is `1.5`, expected a whole number from 0 to 4294967295",
+                "t: line 1: total_iterations is `1.5`, expected a whole number of at least 0",
             ),
         ] {
             assert_eq!(read_text(text).unwrap_err(), expected);
