@@ -1052,6 +1052,51 @@ impl Backend for Simulator<'_> {
     }
 }
 
+/// The simulator in a loop that reads each input. If `read` returns `None`, the loop ends.
+pub(crate) struct Read<'a, 'w, F> {
+    pub simulator: &'a mut Simulator<'w>,
+    /// True if each launch and stop is an event.
+    pub each: bool,
+    pub read: F,
+}
+
+impl<F: FnMut(Input) -> Option<Input>> Backend for Read<'_, '_, F> {
+    type Error = SimError;
+
+    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
+        let input = self.simulator.next(due, view).await?;
+        Ok(input.and_then(&mut self.read))
+    }
+
+    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
+        self.simulator.carry_out(view, commands).await
+    }
+
+    fn is_instant(&self) -> bool {
+        !self.each && self.simulator.is_instant()
+    }
+
+    fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
+        self.simulator.launched(view, jobs, rates);
+    }
+
+    fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
+        self.simulator.rated(view, rates);
+    }
+
+    fn applied(&mut self, view: View<'_>, event: &Event) {
+        self.simulator.applied(view, event);
+    }
+
+    fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), SimError> {
+        self.simulator.refused(at, event, error)
+    }
+
+    fn lost_turn(&mut self, at: Time, error: DecisionError) -> Result<(), SimError> {
+        self.simulator.lost_turn(at, error)
+    }
+}
+
 impl Simulator<'_> {
     /// Returns an event that is already available.
     #[inline]

@@ -124,7 +124,7 @@ impl FairTimes {
             }
             let ended = result.jct().zip(result.finish);
             if let Some((took, finish)) = ended.filter(|_| result.measured) {
-                let met = contention.between(result.submit, finish);
+                let met = contention.between(result.submit.secs(), finish.secs());
                 let fair = self.fair_time(&job, met)?;
                 result.rho = fair.map(|fair| took.secs() / fair.secs());
             }

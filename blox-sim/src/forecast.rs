@@ -1,26 +1,25 @@
 //! Forecasts by simulation.
 
-use crate::Measure;
-use crate::backend::{Completion, SimulatedWorld, Simulator};
-use crate::completion::{AtRoundEnd, Exact};
-use crate::execution::{AnyExecution, ExecutionModel, as_specified};
-use crate::faults::Faults;
-use crate::overheads::{AnyOverheads, FixedOverheads, Overheads};
+use crate::backend::Read;
+use crate::execution::ExecutionModel;
+use crate::overheads::Overheads;
+use crate::simulation::{Simulation, taken};
 use crate::workload::Jobs;
-use blox_core::drive::{Backend, Launched, drive, run_ready};
+use blox_core::drive::{drive, run_ready};
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::input::Input;
 use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{Event, JobId, MetricCollector, Scheduler, Seconds, State, Time, View};
+use blox_core::{
+    ClusterSpec, Event, JobId, MetricCollector, Scheduler, Seconds, State, Time, View,
+};
 use std::sync::Arc;
 
 /// A forecasting simulation, without arrivals and faults.
 #[derive(Clone)]
 pub struct LookAhead {
     trigger: Box<dyn DecisionTrigger>,
-    execution: Arc<dyn AnyExecution>,
-    overheads: Arc<dyn AnyOverheads>,
+    simulation: Simulation,
 }
 
 impl LookAhead {
@@ -29,22 +28,21 @@ impl LookAhead {
     pub fn new(trigger: impl DecisionTrigger + 'static) -> Self {
         LookAhead {
             trigger: Box::new(trigger),
-            execution: Arc::new(as_specified()),
-            overheads: Arc::new(FixedOverheads::default()),
+            simulation: Simulation::new(ClusterSpec::default()),
         }
     }
 
     /// Sets the execution model, which is the assumption about speed.
     #[must_use]
     pub fn execution(mut self, model: impl ExecutionModel) -> Self {
-        self.execution = Arc::new(model);
+        self.simulation = self.simulation.execution(model);
         self
     }
 
     /// Sets the costs of changes.
     #[must_use]
     pub fn overheads(mut self, overheads: impl Overheads) -> Self {
-        self.overheads = Arc::new(overheads);
+        self.simulation = self.simulation.overheads(overheads);
         self
     }
 }
@@ -57,25 +55,9 @@ pub fn forecaster(look_ahead: LookAhead) -> Arc<dyn Forecaster> {
 impl Forecaster for LookAhead {
     /// The policy itself is not changed.
     fn forecast(&self, state: &State, policy: &dyn Scheduler, horizon: Horizon) -> Forecast {
-        let completion = match self.trigger.period().and_then(AtRoundEnd::every) {
-            Some(rule) => Completion::AtRoundEnd(rule),
-            None => Completion::Other(Arc::new(Exact)),
-        };
         let mut nobody = Jobs::new(Vec::new());
         // Reading an empty workload cannot fail.
-        let Ok(mut backend) = Simulator::new(
-            &mut nobody,
-            SimulatedWorld {
-                execution: self.execution.clone(),
-                overheads: self.overheads.clone(),
-                completion,
-                seed: 0,
-            },
-            Faults::default(),
-            Measure::All,
-            Arc::default(),
-            0,
-        ) else {
+        let Ok(mut backend) = self.simulation.backend(self.trigger.period(), &mut nobody) else {
             return Forecast::default();
         };
         let live = state.live_jobs();
@@ -91,17 +73,15 @@ impl Forecaster for LookAhead {
             Horizon::UntilDrained => Time::new(f64::MAX),
             Horizon::For(span) => state.now() + span,
         };
-        let mut bounded = Until {
-            inner: backend,
-            until,
+        let before = |input: &Input| input.at().is_none_or(|at| at <= until);
+        let mut bounded = Read {
+            simulator: &mut backend,
+            each: false,
+            read: |input| Some(input).filter(before),
         };
         // If the policy fails in the forecast, the ends so far still count.
         let _ = run_ready(drive(&mut core, &mut *policy, &mut bounded));
-        let ends = core
-            .take_collectors()
-            .into_iter()
-            .find_map(|c| (c as Box<dyn std::any::Any>).downcast::<Ends>().ok())
-            .map_or_else(Ends::default, |e| *e);
+        let ends: Ends = taken(&mut core.take_collectors()).unwrap_or_default();
         let n = ends.ends.len();
         Forecast {
             average_jct: if n == 0 {
@@ -129,63 +109,6 @@ impl MetricCollector for Ends {
             self.ends.push((*job, view.now()));
             self.jct += j.age().secs();
         }
-    }
-}
-
-/// Ends a simulation at a given time.
-struct Until<'w> {
-    inner: Simulator<'w>,
-    until: Time,
-}
-
-impl Backend for Until<'_> {
-    type Error = crate::SimError;
-
-    async fn next(
-        &mut self,
-        due: Option<Time>,
-        view: View<'_>,
-    ) -> Result<Option<Input>, Self::Error> {
-        let input = self.inner.next(due, view).await?;
-        let beyond = |at: Time| at > self.until;
-        Ok(input.filter(|input| !input.at().is_some_and(beyond)))
-    }
-
-    fn is_instant(&self) -> bool {
-        self.inner.is_instant()
-    }
-
-    fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
-        self.inner.launched(view, jobs, rates);
-    }
-
-    fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {
-        self.inner.rated(view, rates);
-    }
-
-    async fn carry_out(
-        &mut self,
-        view: View<'_>,
-        commands: &[blox_core::Command],
-    ) -> Result<(), Self::Error> {
-        self.inner.carry_out(view, commands).await
-    }
-
-    fn applied(&mut self, view: View<'_>, event: &Event) {
-        self.inner.applied(view, event);
-    }
-
-    fn refused(
-        &mut self,
-        at: Time,
-        event: &Event,
-        error: blox_core::EventError,
-    ) -> Result<(), Self::Error> {
-        self.inner.refused(at, event, error)
-    }
-
-    fn lost_turn(&mut self, at: Time, error: blox_core::DecisionError) -> Result<(), Self::Error> {
-        self.inner.lost_turn(at, error)
     }
 }
 

@@ -18,7 +18,7 @@ use blox_core::runtime::Runtime;
 use blox_core::trigger::DecisionTrigger;
 use blox_core::{
     ClusterSpec, Event, JobId, MetricCollector, NodeAction, Outcome, Phase, Pipeline, Scheduler,
-    State, Time,
+    Seconds, State, Time,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -441,11 +441,6 @@ impl Simulation {
     ) -> Result<Parts<'w>, SimError> {
         let state = State::new(&self.cluster)?;
         let period = trigger.period();
-        let completion = match (&self.completion, period.and_then(AtRoundEnd::every)) {
-            (Some(rule), _) => Completion::Other(rule.clone()),
-            (None, Some(rule)) => Completion::AtRoundEnd(rule),
-            (None, None) => Completion::Other(Arc::new(Exact)),
-        };
         let recorder = Recorder::new(
             self.measure.clone(),
             self.keep_rounds,
@@ -467,25 +462,35 @@ impl Simulation {
         if let Some(journal) = journal {
             core = core.with_journal(journal);
         }
-        let backend = Simulator::new(
-            workload,
-            SimulatedWorld {
-                execution: self.execution.clone(),
-                overheads: self.overheads.clone(),
-                completion,
-                seed: self.seed,
-            },
-            self.faults,
-            self.measure.clone(),
-            Arc::clone(&self.watch),
-            self.cluster.nodes.len(),
-        )?
-        .with_script(self.script.clone());
+        let backend = self.backend(period, workload)?;
         Ok(Parts {
             core,
             backend,
             period: period.map(|p| p.secs()),
         })
+    }
+
+    /// Returns the simulated cluster before the first event. `period` is the length of a round.
+    pub(crate) fn backend<'w>(
+        &self,
+        period: Option<Seconds>,
+        workload: &'w mut dyn Workload,
+    ) -> Result<Simulator<'w>, SimError> {
+        let completion = match (&self.completion, period.and_then(AtRoundEnd::every)) {
+            (Some(rule), _) => Completion::Other(rule.clone()),
+            (None, Some(rule)) => Completion::AtRoundEnd(rule),
+            (None, None) => Completion::Other(Arc::new(Exact)),
+        };
+        let world = SimulatedWorld {
+            execution: self.execution.clone(),
+            overheads: self.overheads.clone(),
+            completion,
+            seed: self.seed,
+        };
+        let (measure, watch) = (self.measure.clone(), Arc::clone(&self.watch));
+        let nodes = self.cluster.nodes.len();
+        let backend = Simulator::new(workload, world, self.faults, measure, watch, nodes)?;
+        Ok(backend.with_script(self.script.clone()))
     }
 
     pub(crate) fn report(&self, name: &str, parts: Parts<'_>) -> Report {
@@ -494,25 +499,14 @@ impl Simulation {
             backend,
             period,
         } = parts;
-        let mut recorder = Recorder::new(self.measure.clone(), false, None, Arc::default());
-        let mut waits = Waits::new(self.measure.clone());
-        let mut occupancy = None;
-        let mut collectors = core.take_collectors();
-        let theirs = collectors.split_off(collectors.len() - self.collectors.len());
-        for collector in collectors {
-            let collector: Box<dyn std::any::Any> = collector;
-            let other = match collector.downcast::<Recorder>() {
-                Ok(it) => {
-                    recorder = *it;
-                    continue;
-                }
-                Err(other) => other,
-            };
-            match other.downcast::<Waits>() {
-                Ok(it) => waits = *it,
-                Err(other) => occupancy = other.downcast::<Occupancy>().ok().or(occupancy),
-            }
-        }
+        let mut ours = core.take_collectors();
+        let theirs = ours.split_off(ours.len() - self.collectors.len());
+        let mut recorder = taken(&mut ours).unwrap_or_else(|| {
+            let measure = self.measure.clone();
+            Recorder::new(measure, false, None, Arc::default())
+        });
+        let waits = taken(&mut ours).unwrap_or_else(|| Waits::new(self.measure.clone()));
+        let occupancy: Option<Occupancy> = taken(&mut ours);
         let state = core.state();
         for id in (0..state.next_job_id().0).map(JobId) {
             let Some(job) = state.job(id) else { continue };
@@ -563,6 +557,14 @@ impl Simulation {
             collected: Collected(theirs),
         }
     }
+}
+
+/// Removes the collector of a type from a list.
+pub(crate) fn taken<C: MetricCollector>(list: &mut Vec<Box<dyn MetricCollector>>) -> Option<C> {
+    let is = |c: &Box<dyn MetricCollector>| (&**c as &dyn std::any::Any).is::<C>();
+    let at = list.iter().position(is)?;
+    let collector: Box<dyn std::any::Any> = list.remove(at);
+    Some(*collector.downcast().ok()?)
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! Simulations run step by step.
 
-use crate::backend::Simulator;
+use crate::backend::Read;
 use crate::simulation::{Parts, Report, Simulation};
 use crate::workload::Workload;
 use crate::{Ended, SimError};
-use blox_core::decision::Command;
-use blox_core::drive::{Backend, Turn, run_ready, turn};
+use blox_core::drive::{Turn, run_ready, turn};
 use blox_core::input::Input;
-use blox_core::{DecisionError, Event, EventError, Pipeline, Plan, Scheduler, Time, View};
+use blox_core::{Event, Pipeline, Plan, Scheduler, Time, View};
 
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,19 +73,23 @@ impl<'w> Stepper<'w> {
         if self.over {
             return Ok(Step::End);
         }
-        let mut watched = Watched {
-            simulator: &mut self.parts.backend,
-            seen: Step::End,
+        let mut seen = Step::End;
+        let read = |input: Input| {
+            match &input {
+                Input::Event { at, event } => seen = Step::Event(*at, event.clone()),
+                Input::Due { at } => seen = Step::Decision(*at),
+                _ => {}
+            }
+            Some(input)
         };
-        let goes_on = run_ready(turn(
-            &mut self.parts.core,
-            &mut self.scheduler,
-            &mut watched,
-            &mut self.memory,
-        ))?;
-        let seen = watched.seen;
-        self.over = !goes_on;
-        Ok(if goes_on { seen } else { Step::End })
+        let mut backend = Read {
+            simulator: &mut self.parts.backend,
+            each: true,
+            read,
+        };
+        let (core, scheduler) = (&mut self.parts.core, &mut self.scheduler);
+        self.over = !run_ready(turn(core, scheduler, &mut backend, &mut self.memory))?;
+        Ok(if self.over { Step::End } else { seen })
     }
 
     /// Returns how the simulation ended; `None` while it runs.
@@ -107,41 +110,5 @@ impl<'w> Stepper<'w> {
     /// Returns the results so far. Jobs that have not ended are unfinished.
     pub fn report(self) -> Report {
         self.simulation.report(self.scheduler.name(), self.parts)
-    }
-}
-
-/// The simulator, with its last input.
-struct Watched<'a, 'w> {
-    simulator: &'a mut Simulator<'w>,
-    seen: Step,
-}
-
-impl Backend for Watched<'_, '_> {
-    type Error = SimError;
-
-    async fn next(&mut self, due: Option<Time>, view: View<'_>) -> Result<Option<Input>, SimError> {
-        let input = self.simulator.next(due, view).await?;
-        self.seen = match &input {
-            Some(Input::Event { at, event }) => Step::Event(*at, event.clone()),
-            Some(Input::Due { at }) => Step::Decision(*at),
-            _ => Step::End,
-        };
-        Ok(input)
-    }
-
-    async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
-        self.simulator.carry_out(view, commands).await
-    }
-
-    fn applied(&mut self, view: View<'_>, event: &Event) {
-        self.simulator.applied(view, event);
-    }
-
-    fn refused(&mut self, at: Time, event: &Event, error: EventError) -> Result<(), SimError> {
-        self.simulator.refused(at, event, error)
-    }
-
-    fn lost_turn(&mut self, at: Time, error: DecisionError) -> Result<(), SimError> {
-        self.simulator.lost_turn(at, error)
     }
 }

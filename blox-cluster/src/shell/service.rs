@@ -58,6 +58,11 @@ impl Listen {
             token,
         })
     }
+
+    /// Returns the bound address for nodes and users.
+    pub fn at(&self) -> SocketAddr {
+        self.at
+    }
 }
 
 /// Serves nodes and users until `stop` is ready or the scheduler's thread ends. `ready` receives

@@ -90,35 +90,38 @@ impl TrainingFigures {
     }
 }
 
-/// Number of jobs in the system, running or waiting, over time.
+/// Number of jobs in the system, running or waiting, over time; or another amount that changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contention {
-    /// Times at which the number changes, ascending, each with the number from then on and its
-    /// integral until then.
-    steps: Vec<(f64, u64, f64)>,
+    /// Times of the changes, ascending, each with the amount from then on and the integral until
+    /// then.
+    steps: Vec<(f64, f64, f64)>,
 }
 
 impl Contention {
     /// Computes the contention from all jobs of a simulation. Jobs that have not ended stay until
     /// the end.
     pub fn of(jobs: &[JobResult]) -> Self {
-        let mut changes: Vec<(f64, i64)> = Vec::with_capacity(2 * jobs.len());
-        for job in jobs {
-            changes.push((job.submit.secs(), 1));
-            changes.extend(job.finish.map(|end| (end.secs(), -1)));
-        }
-        sort::by(&mut changes, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let mut steps: Vec<(f64, u64, f64)> = Vec::new();
-        let mut now = 0i64;
+        let begin = jobs.iter().map(|job| (job.submit.secs(), 1.0));
+        let end = jobs
+            .iter()
+            .filter_map(|job| Some((job.finish?.secs(), -1.0)));
+        Self::of_changes(begin.chain(end))
+    }
+
+    /// Computes an amount over time from its changes `(seconds, difference)`, in any order. The
+    /// amount starts at 0.
+    pub fn of_changes(changes: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let mut changes: Vec<(f64, f64)> = changes.into_iter().collect();
+        sort::by(&mut changes, |a, b| a.0.total_cmp(&b.0));
+        let mut steps: Vec<(f64, f64, f64)> = Vec::new();
         for (at, change) in changes {
-            now += change;
-            let count = now.max(0) as u64;
             match steps.last_mut() {
-                Some(last) if last.0 == at => last.1 = count,
+                Some(last) if last.0 == at => last.1 += change,
                 Some(&mut (before, level, sum)) => {
-                    steps.push((at, count, sum + (at - before) * level as f64));
+                    steps.push((at, level + change, sum + (at - before) * level));
                 }
-                None => steps.push((at, count, 0.0)),
+                None => steps.push((at, change, 0.0)),
             }
         }
         Contention { steps }
@@ -126,29 +129,29 @@ impl Contention {
 
     /// Returns the maximum.
     pub fn most(&self) -> u64 {
-        self.steps.iter().map(|s| s.1).max().unwrap_or(0)
+        self.steps.iter().map(|s| s.1).fold(0.0, f64::max) as u64
     }
 
     /// Returns the mean from the first submission to the last change.
     pub fn mean(&self) -> f64 {
         match (self.steps.first(), self.steps.last()) {
-            (Some(first), Some(last)) => self.between(Time::new(first.0), Time::new(last.0)),
+            (Some(first), Some(last)) => self.between(first.0, last.0),
             _ => 0.0,
         }
     }
 
-    /// Returns the mean over a period; for an empty period, the number at its start.
-    pub fn between(&self, from: Time, to: Time) -> f64 {
-        let (from, to) = (from.secs(), to.secs());
+    /// Returns the mean from `from` to `to`, in seconds; for an empty period, the amount at its
+    /// start.
+    pub fn between(&self, from: f64, to: f64) -> f64 {
         let at = |t: f64| {
             let above = self.steps.partition_point(|s| s.0 <= t);
             above.checked_sub(1).map(|i| self.steps[i])
         };
-        let integral = |t: f64| at(t).map_or(0.0, |(at, level, sum)| sum + (t - at) * level as f64);
+        let integral = |t: f64| at(t).map_or(0.0, |(at, level, sum)| sum + (t - at) * level);
         if to > from {
             (integral(to) - integral(from)) / (to - from)
         } else {
-            at(from).map_or(0.0, |s| s.1 as f64)
+            at(from).map_or(0.0, |s| s.1)
         }
     }
 }
@@ -174,9 +177,9 @@ mod tests {
         let c = Contention::of(&jobs);
         // 1 for 5 s, 2 for 10 s (one job leaves as another one arrives), 1 for 5 s.
         assert_eq!((c.most(), c.mean()), (2, 1.5));
-        assert_eq!(c.between(Time::new(0.0), Time::new(10.0)), 1.5);
-        assert_eq!(c.between(Time::new(5.0), Time::new(15.0)), 2.0);
-        assert_eq!(c.between(Time::new(7.0), Time::new(7.0)), 2.0);
+        assert_eq!(c.between(0.0, 10.0), 1.5);
+        assert_eq!(c.between(5.0, 15.0), 2.0);
+        assert_eq!(c.between(7.0, 7.0), 2.0);
         assert_eq!(Contention::of(&[]).mean(), 0.0);
     }
 

@@ -4,6 +4,7 @@ use super::{
     AssignmentRow, AssignmentSink, Contention, DeadlineFate, JobResult, MissCause, RoundRow,
     TimelineRow,
 };
+use blox_core::{Seconds, Time};
 use std::io::Write;
 
 /// An error while writing results.
@@ -32,91 +33,62 @@ impl From<std::io::Error> for WriteError {
 ///
 /// # Errors
 /// If `out` cannot be written.
-pub fn write_jobs(mut out: impl Write, jobs: &[JobResult]) -> Result<(), WriteError> {
-    jobs_to(&mut out, jobs)
-}
-
-// Uses one type of writer, so that it is compiled and optimised here, not again for each caller.
-fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
-    let mut head = vec![
-        "job_id",
-        "name",
-        "submit_s",
-        "first_start_s",
-        "finish_s",
-        "jct_s",
-        "responsiveness_s",
-        "attained_s",
-        "gpus",
-        "duration_s",
-        "preemptions",
-        "launches",
-        "crashes",
-        "outcome",
-        "reason",
-        "measured",
+pub fn write_jobs(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
+    let has = |what: fn(&JobResult) -> bool| jobs.iter().any(what);
+    let (due, trained) = (has(|j| j.deadline.is_some()), has(|j| j.given.is_some()));
+    let (owned, fair) = (has(|j| j.owner.is_some()), has(|j| j.rho.is_some()));
+    let only = |shown: bool, name| if shown { name } else { "" };
+    let contention = Contention::of(if trained { jobs } else { &[] });
+    let columns: [Column<'_, JobResult>; 26] = [
+        ("job_id", &|row, j| row.whole(j.job.0)),
+        ("name", &|row, j| row.text(j.name.as_deref())),
+        ("submit_s", &|row, j| row.number(j.submit.secs())),
+        ("first_start_s", &|row, j| row.time(j.first_start)),
+        ("finish_s", &|row, j| row.time(j.finish)),
+        ("jct_s", &|row, j| row.seconds(j.jct())),
+        ("responsiveness_s", &|row, j| {
+            row.seconds(j.responsiveness())
+        }),
+        ("attained_s", &|row, j| row.number(j.attained.secs())),
+        ("gpus", &|row, j| row.whole(j.gpus)),
+        ("duration_s", &|row, j| row.number(j.duration.secs())),
+        ("preemptions", &|row, j| row.whole(j.preemptions)),
+        ("launches", &|row, j| row.whole(j.launches)),
+        ("crashes", &|row, j| row.whole(j.crashes)),
+        ("outcome", &|row, j| {
+            row.text(j.outcome.map_or("unfinished", |o| o.as_str()))
+        }),
+        ("reason", &|row, j| row.text(j.reason.as_deref())),
+        ("measured", &|row, j| row.whole(j.measured.into())),
+        (only(due, "deadline_s"), &|row, j| row.time(j.deadline)),
+        (only(due, "deadline"), &|row, j| {
+            row.text(j.deadline_fate().map(DeadlineFate::as_str))
+        }),
+        (only(due, "missed_by"), &|row, j| {
+            row.text(j.miss_cause().map(MissCause::as_str))
+        }),
+        (only(due, "overhead_s"), &|row, j| {
+            row.seconds(j.deadline.map(|_| j.overhead))
+        }),
+        (only(trained, "restarts"), &|row, j| {
+            row.number(j.given.as_ref().map(|given| given.restarts.into()))
+        }),
+        (only(trained, "given_gpu_s"), &|row, j| {
+            row.seconds(j.given.as_ref().map(|given| given.gpu))
+        }),
+        (only(trained, "contention"), &|row, j| {
+            let end = j.given.as_ref().and(j.finish);
+            row.number(end.map(|end| contention.between(j.submit.secs(), end.secs())))
+        }),
+        (only(fair, "rho"), &|row, j| row.number(j.rho)),
+        (only(owned, "user"), &|row, j| {
+            row.text(j.owner.as_ref().and_then(|o| o.user.as_deref()))
+        }),
+        (only(owned, "virtual_cluster"), &|row, j| {
+            row.text(j.owner.as_ref().and_then(|o| o.virtual_cluster.as_deref()))
+        }),
     ];
-    let with_deadlines = jobs.iter().any(|j| j.deadline.is_some());
-    if with_deadlines {
-        head.extend(["deadline_s", "deadline", "missed_by", "overhead_s"]);
-    }
-    let with_training = jobs.iter().any(|j| j.given.is_some());
-    if with_training {
-        head.extend(["restarts", "given_gpu_s", "contention"]);
-    }
-    let with_fairness = jobs.iter().any(|j| j.rho.is_some());
-    if with_fairness {
-        head.push("rho");
-    }
-    let with_owners = jobs.iter().any(|j| j.owner.is_some());
-    if with_owners {
-        head.extend(["user", "virtual_cluster"]);
-    }
-    let contention = Contention::of(if with_training { jobs } else { &[] });
-    let mut rows = Rows::new(&head);
-    for j in jobs {
-        rows.whole(j.job.0);
-        rows.text(j.name.as_deref().unwrap_or(""));
-        rows.number(Some(j.submit.secs()));
-        rows.number(j.first_start.map(|t| t.secs()));
-        rows.number(j.finish.map(|t| t.secs()));
-        rows.number(j.jct().map(|t| t.secs()));
-        rows.number(j.responsiveness().map(|t| t.secs()));
-        rows.number(Some(j.attained.secs()));
-        rows.whole(j.gpus);
-        rows.number(Some(j.duration.secs()));
-        rows.whole(j.preemptions);
-        rows.whole(j.launches);
-        rows.whole(j.crashes);
-        rows.text(j.outcome.map_or("unfinished", |o| o.as_str()));
-        rows.text(j.reason.as_deref().unwrap_or(""));
-        rows.whole(u32::from(j.measured));
-        if with_deadlines {
-            rows.number(j.deadline.map(|t| t.secs()));
-            rows.text(j.deadline_fate().map_or("", DeadlineFate::as_str));
-            rows.text(j.miss_cause().map_or("", MissCause::as_str));
-            rows.number(j.deadline.map(|_| j.overhead.secs()));
-        }
-        if with_training {
-            let given = j.given.as_deref();
-            let ended = given.zip(j.finish);
-            rows.number(given.map(|g| f64::from(g.restarts)));
-            rows.number(given.map(|g| g.gpu.secs()));
-            rows.number(ended.map(|(_, end)| contention.between(j.submit, end)));
-        }
-        if with_fairness {
-            rows.number(j.rho);
-        }
-        if with_owners {
-            let owner = j.owner.as_deref();
-            let user = owner.and_then(|o| o.user.as_deref());
-            let cluster = owner.and_then(|o| o.virtual_cluster.as_deref());
-            rows.text(user.unwrap_or(""));
-            rows.text(cluster.unwrap_or(""));
-        }
-        rows.end(out)?;
-    }
-    rows.flush(out)
+    write(out, &columns, jobs)
 }
 
 /// Writes a row for each visited decision, with the columns
@@ -125,33 +97,18 @@ fn jobs_to(out: &mut dyn Write, jobs: &[JobResult]) -> Result<(), WriteError> {
 ///
 /// # Errors
 /// If `out` cannot be written.
-pub fn write_rounds(mut out: impl Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
-    rounds_to(&mut out, rounds)
-}
-
-fn rounds_to(out: &mut dyn Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
-    let mut rows = Rows::new(&[
-        "time_s",
-        "preemptions",
-        "placements",
-        "placed_jobs",
-        "waiting_jobs",
-        "deferred_jobs",
-        "free_gpus",
-        "demand_gpus",
-    ]);
-    for r in rounds {
-        rows.number(Some(r.at.secs()));
-        rows.whole(r.preemptions);
-        rows.whole(r.placements);
-        rows.whole(r.placed);
-        rows.whole(r.waiting);
-        rows.whole(r.deferred);
-        rows.whole(r.free_gpus);
-        rows.number(Some(r.demand as f64));
-        rows.end(out)?;
-    }
-    rows.flush(out)
+pub fn write_rounds(out: &mut dyn Write, rounds: &[RoundRow]) -> Result<(), WriteError> {
+    let columns: [Column<'_, RoundRow>; 8] = [
+        ("time_s", &|row, r| row.number(r.at.secs())),
+        ("preemptions", &|row, r| row.whole(r.preemptions)),
+        ("placements", &|row, r| row.whole(r.placements)),
+        ("placed_jobs", &|row, r| row.whole(r.placed)),
+        ("waiting_jobs", &|row, r| row.whole(r.waiting)),
+        ("deferred_jobs", &|row, r| row.whole(r.deferred)),
+        ("free_gpus", &|row, r| row.whole(r.free_gpus)),
+        ("demand_gpus", &|row, r| row.number(r.demand as f64)),
+    ];
+    write(out, &columns, rounds)
 }
 
 /// Writes a row for each interval, with the columns
@@ -160,28 +117,31 @@ fn rounds_to(out: &mut dyn Write, rounds: &[RoundRow]) -> Result<(), WriteError>
 ///
 /// # Errors
 /// If `out` cannot be written.
-pub fn write_timeline(mut out: impl Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
-    timeline_to(&mut out, timeline)
+pub fn write_timeline(out: &mut dyn Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
+    let columns: [Column<'_, TimelineRow>; 7] = [
+        ("time_s", &|row, r| row.number(r.time_s)),
+        ("length_s", &|row, r| row.number(r.length_s)),
+        ("busy_gpus", &|row, r| row.number(r.busy_gpus)),
+        ("usable_gpus", &|row, r| row.number(r.usable_gpus)),
+        ("placed_jobs", &|row, r| row.number(r.placed_jobs)),
+        ("queued_jobs", &|row, r| row.number(r.queued_jobs)),
+        ("deferred_jobs", &|row, r| row.number(r.deferred_jobs)),
+    ];
+    write(out, &columns, timeline)
 }
 
-fn timeline_to(out: &mut dyn Write, timeline: &[TimelineRow]) -> Result<(), WriteError> {
-    let mut rows = Rows::new(&[
-        "time_s",
-        "length_s",
-        "busy_gpus",
-        "usable_gpus",
-        "placed_jobs",
-        "queued_jobs",
-        "deferred_jobs",
-    ]);
-    for r in timeline {
-        rows.number(Some(r.time_s));
-        rows.number(Some(r.length_s));
-        rows.number(Some(r.busy_gpus));
-        rows.number(Some(r.usable_gpus));
-        rows.number(Some(r.placed_jobs));
-        rows.number(Some(r.queued_jobs));
-        rows.number(Some(r.deferred_jobs));
+/// A column: its name, and a function that appends its field of a row. A column without a name is
+/// left out.
+type Column<'a, T> = (&'static str, &'a dyn Fn(&mut Rows, &T));
+
+fn write<T>(out: &mut dyn Write, columns: &[Column<'_, T>], list: &[T]) -> Result<(), WriteError> {
+    let shown = || columns.iter().filter(|(name, _)| !name.is_empty());
+    let names: Vec<&str> = shown().map(|(name, _)| *name).collect();
+    let mut rows = Rows::new(&names);
+    for item in list {
+        for (_, append) in shown() {
+            append(&mut rows, item);
+        }
         rows.end(out)?;
     }
     rows.flush(out)
@@ -248,11 +208,10 @@ impl<W: Write + Send> AssignmentSink for AssignmentWriter<W> {
         let rows = &mut self.rows;
         rows.whole(a.job.0);
         rows.whole(a.launch);
-        rows.number(Some(a.placed.secs()));
-        rows.number(Some(a.start.secs()));
-        rows.number(Some(a.stop.secs()));
-        rows.number(Some(a.end.secs()));
-        rows.text(&self.gpus);
+        for time in [a.placed, a.start, a.stop, a.end] {
+            rows.number(time.secs());
+        }
+        rows.text(self.gpus.as_str());
         rows.text(a.why);
         self.error = rows.end(&mut self.out).err();
     }
@@ -282,12 +241,14 @@ impl Rows {
             whole: itoa::Buffer::new(),
             float: zmij::Buffer::new(),
         };
-        heading.iter().for_each(|name| rows.text(name));
+        heading.iter().for_each(|name| rows.text(*name));
         rows.close();
         rows
     }
 
-    fn text(&mut self, text: &str) {
+    /// Appends a text; a missing one is empty.
+    fn text<'a>(&mut self, text: impl Into<Option<&'a str>>) {
+        let text = text.into().unwrap_or_default();
         let special = |b: &u8| matches!(b, b',' | b'"' | b'\r' | b'\n');
         if text.as_bytes().iter().any(special) {
             self.text.push(b'"');
@@ -311,8 +272,9 @@ impl Rows {
         self.text.push(b',');
     }
 
-    fn number(&mut self, value: Option<f64>) {
-        let text = match value {
+    /// Appends a number; a missing one is empty.
+    fn number(&mut self, value: impl Into<Option<f64>>) {
+        let text = match value.into() {
             None => "",
             // Whole seconds, which are most times, have no decimal point.
             Some(v) if v.abs() < 9e15 && v as i64 as f64 == v => self.whole.format(v as i64),
@@ -320,6 +282,14 @@ impl Rows {
         };
         self.text.extend_from_slice(text.as_bytes());
         self.text.push(b',');
+    }
+
+    fn time(&mut self, time: Option<Time>) {
+        self.number(time.map(Time::secs));
+    }
+
+    fn seconds(&mut self, seconds: Option<Seconds>) {
+        self.number(seconds.map(Seconds::secs));
     }
 
     /// Replaces the comma after the last field by the end of the line.

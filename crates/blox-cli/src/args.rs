@@ -150,14 +150,8 @@ pub(super) struct ReplayArgs {
     /// Journal to replay
     #[arg(value_name = "JOURNAL")]
     pub file: Option<String>,
-    /// Scheduler that decides [default: the one that the journal names]
-    #[arg(value_name = "SCHEDULER")]
-    pub positional: Option<String>,
-    /// Scheduler, same as the positional argument
-    #[arg(long, short, value_name = "NAME", conflicts_with = "positional")]
-    pub scheduler: Option<String>,
     #[command(flatten)]
-    pub options: Options,
+    pub simulate: SimulateArgs,
 }
 
 #[derive(Args)]
@@ -602,8 +596,11 @@ pub(crate) fn decides(key: &str) -> bool {
     .contains(&key)
 }
 
-/// Hides all options except those of policies.
+/// Hides all options except those of policies. A journal names the scheduler.
 fn hide_all_but_policies(arg: clap::Arg) -> clap::Arg {
+    if arg.get_id() == "positional" {
+        return arg.help("Scheduler that decides [default: the one that the journal names]");
+    }
     let shown = |key| decides(key) || ["scheduler", "config", "help"].contains(&key);
     let positional = arg.get_long().is_none() && arg.get_short().is_none();
     let hidden = !positional && !arg.get_long().is_some_and(shown);

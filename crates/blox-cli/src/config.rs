@@ -143,32 +143,26 @@ pub(super) fn replay(
 ) -> Result<Given, Failure> {
     let ReplayArgs {
         file,
-        mut positional,
-        scheduler,
-        mut options,
+        simulate: mut args,
     } = args;
-    match (&options.journal, file) {
-        (None, file) => options.journal = file.map(PathBuf::from),
+    let unnamed = args.positional.is_none() && args.scheduler.is_none();
+    match (&args.options.journal, file) {
+        (None, file) => args.options.journal = file.map(PathBuf::from),
         (Some(_), None) => {}
         // The spelling `replay SCHEDULER --journal FILE`.
-        (Some(_), name) if positional.is_none() && scheduler.is_none() => positional = name,
+        (Some(_), name) if unnamed => args.positional = name,
         (Some(_), _) => {
             return Err(Failure::new(
                 "a journal is given twice, expected `blox replay JOURNAL [SCHEDULER]`",
             ));
         }
     }
-    let journal = options.journal.as_deref().ok_or_else(|| {
+    let journal = args.options.journal.as_deref().ok_or_else(|| {
         Failure::new("no journal, expected `blox replay JOURNAL`, the file of an earlier --journal")
     })?;
-    if positional.is_none() && scheduler.is_none() {
-        positional = Some(named(journal)?);
+    if args.positional.is_none() && args.scheduler.is_none() {
+        args.positional = Some(named(journal)?);
     }
-    let args = SimulateArgs {
-        positional,
-        scheduler,
-        options,
-    };
     one_scheduler(args, "replay")
 }
 

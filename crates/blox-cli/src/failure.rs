@@ -16,9 +16,6 @@ pub(super) enum Failure {
         /// The sentence.
         text: String,
     },
-    /// The scheduler of a real cluster does not answer.
-    #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "there is none"))]
-    Unreachable(String),
     /// The reader of the output closed it, which is no error.
     ClosedPipe,
 }
@@ -58,7 +55,7 @@ impl Failure {
     )]
     pub fn into_text(self) -> String {
         match self {
-            Failure::Message { text, .. } | Failure::Unreachable(text) => text,
+            Failure::Message { text, .. } => text,
             Failure::ClosedPipe => "the output is closed".to_owned(),
         }
     }
@@ -80,128 +77,64 @@ impl<E: Coded> From<E> for Failure {
     }
 }
 
-/// Defines the families of errors: description, name, code, meaning and advice.
-macro_rules! codes {
-    ($($(#[$meta:meta])* $name:ident $code:literal $meaning:literal $advice:literal)*) => {
-        /// A family of errors. Codes are stable: a code is never given to another family.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[cfg_attr(
-            not(all(feature = "released", feature = "cluster")),
-            allow(dead_code, reason = "some need a feature")
-        )]
-        pub(super) enum Code {
-            $($(#[$meta])* $name,)*
-        }
-
-        impl Code {
-            /// Every family, by code.
-            pub const ALL: [Code; [$($code),*].len()] = [$(Code::$name),*];
-
-            fn entry(self) -> (&'static str, &'static str, &'static str) {
-                match self {
-                    $(Code::$name => ($code, $meaning, $advice),)*
-                }
-            }
-        }
-    };
-}
-
-codes! {
+/// A family of errors. Codes are stable: a code is never given to another family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(all(feature = "released", feature = "cluster")),
+    allow(dead_code, reason = "some need a feature")
+)]
+pub(super) enum Code {
     /// Options and arguments.
-    Usage "E0101"
-        "An option or argument has a wrong value, is missing, or contradicts another."
-        "Use a value that the message names. `blox COMMAND --help` lists all options."
+    Usage = 101,
     /// Output files and folders.
-    Output "E0102"
-        "An output file or folder cannot be written, or would replace what is there."
-        "Name another path, or use `--force` for a folder of earlier results."
+    Output = 102,
     /// A workload file that cannot be read.
-    WorkloadFile "E0201"
-        "A workload file cannot be read: it is missing, empty, damaged or no regular file."
-        "Check the path and the permissions. Compress a damaged gzip file again."
+    WorkloadFile = 201,
     /// A workload file of no known format.
-    Format "E0202"
-        "The format of a workload file is unknown."
-        "Name the format with `--format`, or the columns with `--map`."
+    Format = 202,
     /// Columns of a table.
-    Columns "E0203"
-        "A table lacks columns, or `--map` is not understood."
-        "Rename the columns, or name them with `--map`."
+    Columns = 203,
     /// A row of a workload.
-    Row "E0204"
-        "A row of a workload is no job."
-        "Correct the line. `blox trace check` lists all such lines."
+    Row = 204,
     /// A workload that cannot be made.
-    Workload "E0205"
-        "A workload cannot be made from its settings or tables."
-        "Use a value that the message names."
+    Workload = 205,
     /// A name that is not registered.
-    Name "E0301"
-        "No component has this name."
-        "Use a name that the message lists. `blox policies` lists all names."
+    Name = 301,
     /// A parameter of a component.
-    Parameter "E0302"
-        "A parameter of a component is unknown or has a wrong value."
-        "`blox policies NAME` lists the parameters of a component."
+    Parameter = 302,
     /// Components that make no scheduler.
-    Composition "E0303"
-        "Components do not make a scheduler together."
-        "Replace the component that the message names."
+    Composition = 303,
     /// A description of a cluster.
-    Cluster "E0401"
-        "A cluster file or shorthand describes no cluster."
-        "Write `NODESxGPUS`, or correct the line of the file."
+    Cluster = 401,
     /// A simulation or replay that cannot go on.
-    Simulation "E0501"
-        "A simulation or replay cannot go on."
-        "The message names the policy or the job. Run the conformance suite on a policy of your own."
+    Simulation = 501,
     /// A result folder.
-    Results "E0601"
-        "A folder holds no results, or incomplete results."
-        "Name a folder that was written with `--output-dir`, and run what was interrupted again."
+    Results = 601,
     /// A model of durations or load.
-    Model "E0602"
-        "A model cannot be trained or applied."
-        "Check the log, the target and the features that the message names."
+    Model = 602,
     /// A published case or figure.
-    Released "E0603"
-        "A published case or figure cannot be repeated."
-        "Get the data that the message names, and pass its folder with `--data`."
+    Released = 603,
     /// A request that the scheduler of a cluster refuses.
-    Request "E0701"
-        "The scheduler of a cluster refuses a request."
-        "`blox queue` and `blox nodes` show jobs and nodes as the scheduler knows them."
+    Request = 701,
     /// A daemon of a cluster.
-    Daemon "E0702"
-        "A daemon of a cluster cannot start, or cannot go on."
-        "Check the address, the state folder and the free space of its disk."
+    Daemon = 702,
     /// A scheduler that does not answer.
-    Unreachable "E0703"
-        "The scheduler of a cluster does not answer. The exit code is 3."
-        "Check `--at`, the token file, and whether `blox scheduler` runs."
-}
-
-impl Code {
-    /// The code.
-    pub fn name(self) -> &'static str {
-        self.entry().0
-    }
-
-    /// What went wrong.
-    pub fn meaning(self) -> &'static str {
-        self.entry().1
-    }
-
-    /// What to do about it.
-    pub fn advice(self) -> &'static str {
-        self.entry().2
-    }
+    Unreachable = 703,
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        write!(f, "E{:04}", *self as u16)
     }
+}
+
+/// Returns the entry of each code, by code: the code, its meaning, and what to do about it.
+pub(super) fn codes() -> impl Iterator<Item = [&'static str; 3]> {
+    let entries = include_str!("codes.txt").split("\n\n");
+    entries.filter_map(|entry| {
+        let mut lines = entry.lines();
+        Some([lines.next()?, lines.next()?, lines.next()?])
+    })
 }
 
 /// An error with a family.
@@ -303,9 +236,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_different_and_in_order() {
-        let names = Code::ALL.map(Code::name);
+    fn codes_are_different_and_each_has_an_entry() {
+        let variants = include_str!("failure.rs").lines().filter_map(|line| {
+            let (_, number) = line.strip_suffix(',')?.split_once(" = ")?;
+            let number: u16 = number.parse().ok()?;
+            Some(format!("E{number:04}"))
+        });
+        let variants: Vec<String> = variants.collect();
+        let names: Vec<&str> = codes().map(|[name, ..]| name).collect();
+        assert_eq!(names, variants);
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+        assert_eq!(names.len(), include_str!("codes.txt").split("\n\n").count());
     }
 
     #[test]
@@ -319,9 +260,7 @@ mod tests {
             return;
         };
         let rows = page.lines().filter(|line| line.starts_with("| E0"));
-        let expected = Code::ALL
-            .iter()
-            .map(|code| format!("| {code} | {} | {} |", code.meaning(), code.advice()));
+        let expected = codes().map(|entry| format!("| {} |", entry.join(" | ")));
         assert_eq!(rows.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 }

@@ -191,11 +191,10 @@ fn run_in(registry: &Registry, args: Vec<OsString>, terminal: &mut Terminal<'_>)
             };
             // If this cannot be written, there is no other way to report the error.
             let _ = writeln!(terminal.err, "error: {text}{more} [{code}]");
-            BAD_INPUT
-        }
-        Err(Failure::Unreachable(text)) => {
-            let _ = writeln!(terminal.err, "error: {text} [{}]", Code::Unreachable);
-            UNREACHABLE
+            match code {
+                Code::Unreachable => UNREACHABLE,
+                _ => BAD_INPUT,
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use super::grid::{number_of, whole};
 use super::resolve::Experiment;
 use super::value::Written;
 use blox_core::registry::ComponentSpec;
+use blox_results::in_groups;
 use blox_sim::Report;
 use blox_sim::workload::{NoticeKind, Notices};
 use serde::{Deserialize, Serialize};
@@ -91,13 +92,12 @@ pub(super) fn of_runs<'a>(
     runs: impl IntoIterator<Item = (&'a str, &'a Lost)>,
     quiet: bool,
 ) -> Vec<String> {
-    let mut totals: Vec<(&str, Lost)> = Vec::new();
-    for (scheduler, lost) in runs {
-        match totals.iter_mut().find(|(known, _)| *known == scheduler) {
-            Some((_, total)) => total.add(lost),
-            None => totals.push((scheduler, lost.clone())),
-        }
-    }
+    let total = |(scheduler, runs): (_, Vec<&Lost>)| {
+        let mut total = Lost::default();
+        runs.into_iter().for_each(|lost| total.add(lost));
+        (scheduler, total)
+    };
+    let totals: Vec<(&str, Lost)> = in_groups(runs).into_iter().map(total).collect();
     let kinds: [fn(&Lost) -> Option<String>; 3] =
         [Lost::ended_early, Lost::resized, Lost::idle_actions];
     let each = |kind: fn(&Lost) -> Option<String>| {
@@ -111,20 +111,12 @@ pub(super) fn of_runs<'a>(
 
 /// Returns each line of several runs once, with the number of its runs unless all runs have it.
 pub(super) fn distinct<'a>(runs: impl Iterator<Item = &'a [String]>) -> Vec<String> {
-    let mut found: Vec<(&String, u64)> = Vec::new();
-    let mut all = 0;
-    for lines in runs {
-        all += 1;
-        for line in lines {
-            match found.iter_mut().find(|(known, _)| *known == line) {
-                Some((_, times)) => *times += 1,
-                None => found.push((line, 1)),
-            }
-        }
-    }
-    let of_all = |(line, times): (&String, u64)| match times == all {
-        true => line.clone(),
-        false => format!("{line} (in {} of {})", whole(times), number_of(all, "run")),
+    let runs: Vec<&[String]> = runs.collect();
+    let all = runs.len() as u64;
+    let found = in_groups(runs.into_iter().flatten().map(|line| (line, ())));
+    let of_all = |(line, times): (&String, Vec<()>)| match times.len() as u64 {
+        times if times == all => line.clone(),
+        times => format!("{line} (in {} of {})", whole(times), number_of(all, "run")),
     };
     found.into_iter().map(of_all).collect()
 }

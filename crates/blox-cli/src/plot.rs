@@ -83,14 +83,14 @@ impl Format {
     fn write(self, picture: &Picture, path: &Path) -> Result<(), Failure> {
         self.check()?;
         #[cfg(feature = "png")]
-        let wrong = |e: &dyn std::fmt::Display| Failure::new(format!("{}: {e}", path.display()));
         let bytes = match self {
-            #[cfg(feature = "png")]
-            Format::Png => blox_plot::png(&picture.svg, PNG_SCALE).map_err(|e| wrong(&e))?,
-            #[cfg(feature = "png")]
-            Format::Pdf => blox_plot::pdf(&picture.svg).map_err(|e| wrong(&e))?,
-            _ => picture.svg.clone().into_bytes(),
-        };
+            Format::Png => blox_plot::png(&picture.svg, PNG_SCALE),
+            Format::Pdf => blox_plot::pdf(&picture.svg),
+            Format::Svg => Ok(picture.svg.clone().into_bytes()),
+        }
+        .map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+        #[cfg(not(feature = "png"))]
+        let bytes = picture.svg.as_bytes();
         write_whole(path, |f| f.write_all(&bytes))
     }
 }

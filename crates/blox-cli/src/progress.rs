@@ -59,7 +59,7 @@ impl Progress {
         let watches = watches.to_vec();
         let (sender, end) = channel::<()>();
         let thread = std::thread::spawn(move || {
-            let mut bars: Option<Vec<ProgressBar>> = None;
+            let mut bars = Vec::new();
             let mut ticks = 0;
             while end.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
                 if CTRL_C.load(Ordering::Relaxed) {
@@ -69,24 +69,17 @@ impl Progress {
                 }
                 ticks += 1;
                 // Short simulations need no bar.
-                if ticks >= 10 {
-                    let bars = bars.get_or_insert_with(|| make_bars(&shows));
+                if ticks == 10 {
+                    bars = make_bars(&shows);
+                }
+                for (bar, watch) in bars.iter().zip(&watches) {
                     match &shows {
-                        Shows::Nothing => {}
-                        Shows::Jobs { .. } => {
-                            for (bar, watch) in bars.iter().zip(&watches) {
-                                update(bar, watch);
-                            }
-                        }
-                        Shows::Runs { done, .. } => {
-                            for bar in bars.iter() {
-                                bar.set_position(done.load(Ordering::Relaxed));
-                            }
-                        }
+                        Shows::Runs { done, .. } => bar.set_position(done.load(Ordering::Relaxed)),
+                        _ => update(bar, watch),
                     }
                 }
             }
-            for bar in bars.iter().flatten() {
+            for bar in bars {
                 bar.finish_and_clear();
             }
         });

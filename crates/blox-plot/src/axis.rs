@@ -145,13 +145,9 @@ impl Axis {
         // From fine to coarse: the finest step that is not crowded.
         for _ in 0..8 {
             let places = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
-            let (first, last) = (a / step - 1e-9, b / step + 1e-9);
-            let ticks: Vec<(f64, String)> = (first.ceil() as i64..=last.floor() as i64)
-                .take(100)
-                .map(|i| {
-                    let v = i as f64 * step;
-                    (v * unit, format!("{}{suffix}", grouped(v, places)))
-                })
+            let ticks: Vec<(f64, String)> = multiples(a / step, b / step)
+                .map(|i| (i * step, format!("{}{suffix}", grouped(i * step, places))))
+                .map(|(v, name)| (v * unit, name))
                 .collect();
             if ticks.is_empty() {
                 // The step is longer than the axis: one tick of the step before.
@@ -255,10 +251,8 @@ impl Axis {
         let most = room.most_ticks();
         let mut step = nice_step((scale.high - scale.low) / unit / (most * 2.5));
         while scale.low < scale.high && step * unit < scale.high {
-            let (first, last) = (scale.low / unit / step, scale.high / unit / step);
-            scale.ticks = ((first - 1e-9).ceil() as i64..=(last + 1e-9).floor() as i64)
-                .take(100)
-                .map(|i| i as f64 * step * unit)
+            scale.ticks = multiples(scale.low / unit / step, scale.high / unit / step)
+                .map(|i| i * step * unit)
                 .map(|v| (v, self.unit.name(v)))
                 .collect();
             if scale.ticks.len() as f64 <= most + 2.0 && room.holds(scale) {
@@ -495,6 +489,12 @@ fn widest_gap(scale: &Scale) -> f64 {
         last = place;
     }
     widest
+}
+
+/// Returns the whole numbers between two numbers, at most 100. Rounding errors are tolerated.
+fn multiples(first: f64, last: f64) -> impl Iterator<Item = f64> {
+    let all = (first - 1e-9).ceil() as i64..=(last + 1e-9).floor() as i64;
+    all.take(100).map(|i| i as f64)
 }
 
 /// Returns the smallest 1, 2 or 5 times a power of ten that is at least `least`.

@@ -67,9 +67,11 @@ pub use chart::Chart;
 pub use gantt::{Bar, Gantt};
 pub use outline::Outline;
 #[cfg(feature = "png")]
-pub use pdf::{PdfError, pdf};
+pub use parsed::ConversionError;
 #[cfg(feature = "png")]
-pub use png::{PngError, png};
+pub use pdf::pdf;
+#[cfg(feature = "png")]
+pub use png::png;
 pub use series::Series;
 pub use style::{COLOURS, colour};
 pub use svg::Escaped;

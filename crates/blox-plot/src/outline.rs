@@ -9,7 +9,6 @@ use crate::svg::{Anchor, Page, fitted, width_of};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
     title: String,
-    subtitle: String,
     lines: Vec<(usize, String)>,
 }
 
@@ -25,16 +24,8 @@ impl Outline {
     pub fn new(title: impl Into<String>, lines: impl IntoIterator<Item = (usize, String)>) -> Self {
         Outline {
             title: title.into(),
-            subtitle: String::new(),
             lines: lines.into_iter().collect(),
         }
-    }
-
-    /// Sets the text below the title.
-    #[must_use]
-    pub fn subtitle(mut self, text: impl Into<String>) -> Self {
-        self.subtitle = text.into();
-        self
     }
 
     /// Returns the picture.
@@ -46,7 +37,7 @@ impl Outline {
             .iter()
             .map(|(depth, text)| x(*depth) + width_of(text, SIZE).min(room(*depth)));
         let width = ends.fold(WIDTH - LEFT, f64::max) + LEFT;
-        let heading = Heading::of(&self.title, &self.subtitle, width);
+        let heading = Heading::of(&self.title, "", width);
         let top = heading.height() + 12.0;
         let y = |i: usize| top + LINE * i as f64;
         let mut page = Page::new(width, y(self.lines.len()) + 8.0, &self.title);

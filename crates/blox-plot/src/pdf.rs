@@ -1,25 +1,26 @@
 //! Pictures as PDF: a page with the shapes of the SVG, and text as outlines.
 
-use crate::parsed;
+use crate::parsed::{self, ConversionError};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use pdf_writer::types::{LineCapStyle, LineJoinStyle};
 use pdf_writer::{Content, Filter, Name, Pdf, Rect, Ref};
 use resvg::tiny_skia::{PathSegment, Point, Transform};
-use resvg::usvg::{Color, Fill, FillRule, Group, LineCap, LineJoin, Node, Paint, Path, Stroke};
+use resvg::usvg::{Color, Fill, Group, LineJoin, Node, Paint, Path, Stroke};
 use std::collections::BTreeSet;
 use std::io::Write;
 
 /// Converts an SVG of this crate to PDF. Shapes and text are vectors; text is outlines of the
-/// font DejaVu Sans.
+/// font DejaVu Sans. Pictures have no other fill rule than non-zero, and no other line ends than
+/// straight ones.
 ///
 /// The page has the size of the picture: a chart is 3.3 inch wide, one column of a paper. The
 /// same SVG gives the same bytes.
 ///
 /// # Errors
 /// The text is not SVG, or the SVG has an element that pictures of this crate do not have.
-pub fn pdf(svg: &str) -> Result<Vec<u8>, PdfError> {
-    let tree = parsed::tree(svg).map_err(PdfError::Svg)?;
+pub fn pdf(svg: &str) -> Result<Vec<u8>, ConversionError> {
+    let tree = parsed::tree(svg)?;
     let (width, height) = (tree.size().width() * POINTS, tree.size().height() * POINTS);
     let mut drawing = Drawing {
         content: Content::new(),
@@ -29,21 +30,6 @@ pub fn pdf(svg: &str) -> Result<Vec<u8>, PdfError> {
     let page = Transform::from_row(POINTS, 0.0, 0.0, -POINTS, 0.0, height);
     drawing.group(tree.root(), page)?;
     drawing.page(width, height)
-}
-
-/// An error of [`pdf`].
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PdfError {
-    /// The text is not SVG.
-    #[error("the picture is no SVG: {0}")]
-    Svg(String),
-    /// The SVG has an element that [`pdf`] cannot draw.
-    #[error("the picture has {0}, expected shapes and text in plain colours")]
-    Unsupported(&'static str),
-    /// The page cannot be compressed.
-    #[error("the picture cannot be encoded: {0}")]
-    Encoding(#[from] std::io::Error),
 }
 
 /// Points for each unit: 400 units are 3.3 inch.
@@ -57,9 +43,9 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn group(&mut self, group: &Group, outer: Transform) -> Result<(), PdfError> {
+    fn group(&mut self, group: &Group, outer: Transform) -> Result<(), ConversionError> {
         if group.should_isolate() {
-            return Err(PdfError::Unsupported("a group with an effect"));
+            return Err(ConversionError::Unsupported("a group with an effect"));
         }
         let at = outer.pre_concat(group.transform());
         for node in group.children() {
@@ -67,13 +53,13 @@ impl Drawing {
                 Node::Group(group) => self.group(group, at)?,
                 Node::Path(path) => self.path(path, at)?,
                 Node::Text(text) => self.group(text.flattened(), at)?,
-                Node::Image(_) => return Err(PdfError::Unsupported("an image")),
+                Node::Image(_) => return Err(ConversionError::Unsupported("an image")),
             }
         }
         Ok(())
     }
 
-    fn path(&mut self, path: &Path, at: Transform) -> Result<(), PdfError> {
+    fn path(&mut self, path: &Path, at: Transform) -> Result<(), ConversionError> {
         if !path.is_visible() {
             return Ok(());
         }
@@ -86,19 +72,21 @@ impl Drawing {
         Ok(())
     }
 
-    fn fill(&mut self, fill: &Fill, path: &Path, at: Transform) -> Result<(), PdfError> {
+    fn fill(&mut self, fill: &Fill, path: &Path, at: Transform) -> Result<(), ConversionError> {
         let [r, g, b] = rgb(fill.paint())?;
         self.opacity(fill.opacity().get());
         self.content.set_fill_rgb(r, g, b);
         self.outline(path, at);
-        match fill.rule() {
-            FillRule::NonZero => self.content.fill_nonzero(),
-            FillRule::EvenOdd => self.content.fill_even_odd(),
-        };
+        self.content.fill_nonzero();
         Ok(())
     }
 
-    fn stroke(&mut self, stroke: &Stroke, path: &Path, at: Transform) -> Result<(), PdfError> {
+    fn stroke(
+        &mut self,
+        stroke: &Stroke,
+        path: &Path,
+        at: Transform,
+    ) -> Result<(), ConversionError> {
         let [r, g, b] = rgb(stroke.paint())?;
         self.opacity(stroke.opacity().get());
         // The same in all directions: pictures are moved and turned, never stretched.
@@ -107,15 +95,10 @@ impl Drawing {
         self.content
             .set_stroke_rgb(r, g, b)
             .set_line_width(rounded(stroke.width().get() * scale))
-            .set_line_cap(match stroke.linecap() {
-                LineCap::Butt => LineCapStyle::ButtCap,
-                LineCap::Round => LineCapStyle::RoundCap,
-                LineCap::Square => LineCapStyle::ProjectingSquareCap,
-            })
+            .set_line_cap(LineCapStyle::ButtCap)
             .set_line_join(match stroke.linejoin() {
-                LineJoin::Miter | LineJoin::MiterClip => LineJoinStyle::MiterJoin,
                 LineJoin::Round => LineJoinStyle::RoundJoin,
-                LineJoin::Bevel => LineJoinStyle::BevelJoin,
+                _ => LineJoinStyle::MiterJoin,
             })
             .set_miter_limit(stroke.miterlimit().get())
             .set_dash_pattern(
@@ -183,7 +166,7 @@ impl Drawing {
     }
 
     /// Returns the file with one page.
-    fn page(self, width: f32, height: f32) -> Result<Vec<u8>, PdfError> {
+    fn page(self, width: f32, height: f32) -> Result<Vec<u8>, ConversionError> {
         let [catalog, pages, page, content] = [1, 2, 3, 4].map(Ref::new);
         let mut packed = ZlibEncoder::new(Vec::new(), Compression::best());
         packed.write_all(&self.content.finish())?;
@@ -215,12 +198,12 @@ impl Drawing {
 }
 
 /// Returns a colour as parts of one.
-fn rgb(paint: &Paint) -> Result<[f32; 3], PdfError> {
+fn rgb(paint: &Paint) -> Result<[f32; 3], ConversionError> {
     match paint {
         Paint::Color(Color { red, green, blue }) => {
             Ok([red, green, blue].map(|part| rounded(f32::from(*part) / 255.0)))
         }
-        _ => Err(PdfError::Unsupported("a gradient or pattern")),
+        _ => Err(ConversionError::Unsupported("a gradient or pattern")),
     }
 }
 
@@ -320,7 +303,7 @@ mod tests {
 
     #[test]
     fn pdf_of_another_svg_is_an_error() {
-        assert!(matches!(pdf("no picture"), Err(PdfError::Svg(_))));
+        assert!(matches!(pdf("no picture"), Err(ConversionError::Svg(_))));
         let faded = "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'>\
                      <g opacity='0.5'><rect width='5' height='5'/></g></svg>";
         let error = pdf(faded).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! Pictures as PNG.
 
-use crate::parsed;
+use crate::parsed::{self, ConversionError};
 use resvg::tiny_skia::{Pixmap, Transform};
 
 /// Converts an SVG of this crate to PNG, with `scale` pixels for each unit and the font
@@ -8,39 +8,17 @@ use resvg::tiny_skia::{Pixmap, Transform};
 ///
 /// # Errors
 /// The text is not SVG, or the picture is too large.
-pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, PngError> {
-    let tree = parsed::tree(svg).map_err(PngError::Svg)?;
+pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, ConversionError> {
+    let tree = parsed::tree(svg)?;
     let (width, height) = (tree.size().width() * scale, tree.size().height() * scale);
     let mut pixels = Pixmap::new(width.ceil() as u32, height.ceil() as u32)
-        .ok_or(PngError::Size { width, height })?;
+        .ok_or(ConversionError::Size { width, height })?;
     resvg::render(
         &tree,
         Transform::from_scale(scale, scale),
         &mut pixels.as_mut(),
     );
-    pixels
-        .encode_png()
-        .map_err(|e| PngError::Encoding(e.to_string()))
-}
-
-/// An error of [`png`].
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PngError {
-    /// The text is not SVG.
-    #[error("the picture is no SVG: {0}")]
-    Svg(String),
-    /// The picture has no size, or does not fit into memory.
-    #[error("the picture of {width} x {height} pixels cannot be drawn")]
-    Size {
-        /// The width in pixels.
-        width: f32,
-        /// The height in pixels.
-        height: f32,
-    },
-    /// The pixels cannot be encoded.
-    #[error("the picture cannot be encoded: {0}")]
-    Encoding(String),
+    Ok(pixels.encode_png().map_err(std::io::Error::other)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Finish-time fairness of jobs.
 
 use super::JobRow;
+use blox_sim::results::Contention;
 
 /// Returns the finish-time fairness ρ of each measured job with a completion time, in order of
 /// job (Themis, NSDI 2020, section 3).
@@ -12,54 +13,22 @@ use super::JobRow;
 /// the system request, divided by the GPUs of the cluster. It is a mean over the job's time in
 /// the system. Jobs without an end count until `end_s`. Rejected jobs request no GPUs.
 pub fn finish_time_fairness(jobs: &[JobRow], gpus: u32, end_s: f64) -> Vec<f64> {
-    let demand = Demand::of(jobs, end_s);
+    let asking = jobs.iter().filter(|j| &*j.outcome != "rejected");
+    let demand = Contention::of_changes(asking.flat_map(|j| {
+        let end = j.finish_s.unwrap_or(end_s).max(j.submit_s);
+        let asked = f64::from(j.gpus);
+        [(j.submit_s, asked), (end, -asked)]
+    }));
     let done = jobs.iter().filter(|j| j.measured);
     done.filter_map(|j| {
         let (jct, finish) = (j.jct_s?, j.finish_s?);
         if jct <= 0.0 || j.duration_s <= 0.0 || gpus == 0 {
             return None;
         }
-        let asked = (demand.until(finish) - demand.until(j.submit_s)) / (finish - j.submit_s);
+        let asked = demand.between(j.submit_s, finish);
         Some(jct / (j.duration_s * (asked / f64::from(gpus)).max(1.0)))
     })
     .collect()
-}
-
-/// The GPUs that jobs in the system request, summed over time.
-struct Demand {
-    /// Time, GPU-seconds before it, GPUs after it; in order of time.
-    steps: Vec<(f64, f64, f64)>,
-}
-
-impl Demand {
-    fn of(jobs: &[JobRow], end_s: f64) -> Self {
-        let mut changes = Vec::new();
-        for j in jobs.iter().filter(|j| &*j.outcome != "rejected") {
-            let gpus = f64::from(j.gpus);
-            changes.push((j.submit_s, gpus));
-            changes.push((j.finish_s.unwrap_or(end_s).max(j.submit_s), -gpus));
-        }
-        changes.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut steps: Vec<(f64, f64, f64)> = Vec::with_capacity(changes.len());
-        for (at, change) in changes {
-            match steps.last_mut() {
-                Some(last) if last.0 == at => last.2 += change,
-                Some(&mut (from, sum, level)) => {
-                    steps.push((at, sum + level * (at - from), level + change));
-                }
-                None => steps.push((at, 0.0, change)),
-            }
-        }
-        Demand { steps }
-    }
-
-    fn until(&self, at: f64) -> f64 {
-        let i = self.steps.partition_point(|s| s.0 <= at);
-        match i.checked_sub(1).and_then(|i| self.steps.get(i)) {
-            Some((from, sum, level)) => sum + level * (at - from),
-            None => 0.0,
-        }
-    }
 }
 
 #[cfg(test)]

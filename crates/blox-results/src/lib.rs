@@ -47,6 +47,18 @@ pub fn whole(n: u64) -> String {
     blox_plot::grouped(n as f64, 0)
 }
 
+/// Groups items with equal keys, in order of the first item of each group.
+pub fn in_groups<K: PartialEq, T>(items: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for (key, item) in items {
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, list)) => list.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
+}
+
 /// Replaces the characters of a text that do not fit into a path.
 pub fn in_paths(text: &str) -> String {
     let fit = |c| match c {

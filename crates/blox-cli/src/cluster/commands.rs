@@ -22,12 +22,11 @@ const LONGEST_CELL: usize = 40;
 
 impl From<ClientError> for Failure {
     fn from(e: ClientError) -> Self {
-        match e {
-            ClientError::Unreachable { .. } | ClientError::NoRoom(_) => {
-                Failure::Unreachable(plain(&e.to_string()))
-            }
-            _ => Failure::of(Code::Request, plain(&e.to_string())),
-        }
+        let code = match e {
+            ClientError::Unreachable { .. } | ClientError::NoRoom(_) => Code::Unreachable,
+            _ => Code::Request,
+        };
+        Failure::of(code, plain(&e.to_string()))
     }
 }
 
@@ -243,15 +242,18 @@ async fn insist(at: &At, patience: f64, key: String, job: pb::Job) -> Result<u32
             Ok(client.submit(key.clone(), job.clone()).await?)
         };
         match told.await {
-            Err(Failure::Unreachable(_)) if begin.elapsed().as_secs_f64() < patience => {
+            Err(Failure::Message { code, .. })
+                if code == Code::Unreachable && begin.elapsed().as_secs_f64() < patience =>
+            {
                 tokio::time::sleep(std::time::Duration::from_millis(200)).await;
             }
             // It is unknown whether the scheduler has the job.
-            Err(Failure::Unreachable(why)) if reached => {
-                return Err(Failure::Unreachable(format!(
-                    "{why}; the job may be there all the same: submit it with --key {} to have it once",
-                    plain(&key)
-                )));
+            Err(Failure::Message { code, text }) if code == Code::Unreachable && reached => {
+                let key = plain(&key);
+                let text = format!(
+                    "{text}; the job may be there all the same: submit it with --key {key} to have it once"
+                );
+                return Err(Failure::of(code, text));
             }
             told => return told,
         }

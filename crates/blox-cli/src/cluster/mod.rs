@@ -14,6 +14,8 @@ mod commands;
 mod daemons;
 #[cfg(feature = "cluster")]
 mod demo;
+#[cfg(feature = "cluster")]
+mod local;
 
 pub(super) use args::ClusterCommand;
 
@@ -88,7 +90,7 @@ pub(super) fn run(
     match command {
         ClusterCommand::Scheduler(a) => daemons::scheduler(registry, *a, terminal),
         ClusterCommand::Node(a) => daemons::node(a, terminal),
-        ClusterCommand::Demo => demo::run(terminal),
+        ClusterCommand::Demo => demo::run(registry, terminal),
         ClusterCommand::Shim { dir } => daemons::shim(&dir),
         command => commands::run(command, terminal),
     }

@@ -11,6 +11,7 @@ use super::{Failure, OK, Terminal, losses};
 use blox_core::registry::Registry;
 use blox_core::suggest::nearest;
 use blox_core::{Event, JobId, Outcome, Phase, Time, View};
+use blox_sim::results::statistics::mean;
 use blox_sim::stepping::{Step, Stepper};
 use blox_sim::workload::{Limited, Workload};
 use std::collections::{BTreeMap, BTreeSet};
@@ -352,13 +353,9 @@ impl InOrder<'_> {
         let last = last.map_or_else(String::new, |at| {
             format!("the last job at {}; ", show::s(at.secs()))
         });
-        let average = match jct.len() {
-            0 => String::new(),
-            n => format!(
-                ", average JCT {}",
-                show::s(jct.iter().sum::<f64>() / n as f64)
-            ),
-        };
+        let average = mean(&jct).map_or_else(String::new, |average| {
+            format!(", average JCT {}", show::s(average))
+        });
         let completed = number_of(jct.len() as u64, "job");
         let how = self.stepper.ended();
         let early = how.and_then(|how| cut_short(how, self.view().now()));

@@ -15,9 +15,9 @@ use super::result::Run;
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
-use blox_results::estimate;
+use blox_results::{estimate, in_groups};
 use blox_sim::Ended;
-use plan::{Plan, shown};
+use plan::{Plan, Planned, shown};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -186,19 +186,22 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
 
 /// Returns the lines that `--quiet` does not hide.
 fn notices(plan: &Plan<'_>, rows: &[Option<Row>]) -> Vec<String> {
-    let finished = || {
-        let runs = plan.runs.iter().zip(rows);
-        runs.filter_map(|(run, row)| match row {
-            Some(Ok(finished)) => Some((plan.label(run), &finished.lost)),
-            _ => None,
-        })
-    };
+    let finished = || finished(plan, rows).map(|(run, done)| (plan.label(run), &done.lost));
     let mut lines = losses::distinct(finished().map(|(_, lost)| lost.input.as_slice()));
     lines.extend(losses::of_figures(finished_rows(rows)));
     let experiments = plan.cells.iter().map(|cell| &cell.experiment);
     lines.extend(losses::of_all_settings(experiments));
     lines.extend(losses::of_runs(finished(), true));
     lines
+}
+
+/// Returns the finished runs.
+fn finished<'p, 'a>(
+    plan: &'p Plan<'_>,
+    rows: &'a [Option<Row>],
+) -> impl Iterator<Item = (&'p Planned, &'a Finished)> {
+    let runs = plan.runs.iter().zip(rows);
+    runs.filter_map(|(run, row)| Some((run, row.as_ref()?.as_ref().ok()?)))
 }
 
 /// Rows that differ only in their seeds, with their scheduler and setting.
@@ -213,20 +216,13 @@ fn axes(plan: &Plan<'_>) -> Vec<usize> {
 /// Groups rows by scheduler and setting, in order of their first run.
 fn groups<'a>(plan: &Plan<'_>, rows: &'a [Option<Row>]) -> Vec<Group<'a>> {
     let axes = axes(plan);
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for (run, row) in plan.runs.iter().zip(rows) {
-        let Some(Ok(Finished { row, .. })) = row else {
-            continue;
-        };
-        let cell = &plan.cells[run.cell];
+    let finished = finished(plan, rows).map(|(run, finished)| {
+        let varied = &plan.cells[run.cell].varied;
         let mut key = vec![plan.label(run).to_owned()];
-        key.extend(axes.iter().map(|i| shown(&cell.varied[*i])));
-        match groups.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, list)) => list.push(row),
-            None => groups.push((key, vec![row])),
-        }
-    }
-    groups
+        key.extend(axes.iter().map(|i| shown(&varied[*i])));
+        (key, &finished.row)
+    });
+    in_groups(finished)
 }
 
 /// Returns whether there are several seeds and none of them changes the results.

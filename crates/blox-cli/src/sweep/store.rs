@@ -37,6 +37,7 @@
 use super::super::Failure;
 use super::super::files::write_whole;
 use super::super::grid;
+use super::super::leftovers::RUN_FILES;
 use super::super::lock::Lock;
 use super::super::losses::Lost;
 use super::super::output::{self, MANIFEST, pretty};
@@ -164,23 +165,11 @@ impl Store {
         let experiment = plan.experiment(planned);
         output::write_run(&self.dir.join("runs"), &planned.name, run, experiment)?;
         let dir = self.folder(planned);
-        let mut files = Map::new();
-        for (name, is_there) in [
-            ("jobs.csv", true),
-            ("timeline.csv", true),
-            ("rounds.csv", experiment.options.rounds),
-            ("assignments.csv", experiment.options.assignments),
-            ("summary.json", true),
-        ] {
-            if !is_there {
-                continue;
-            }
-            let path = dir.join(name);
-            let size = std::fs::metadata(&path)
-                .map_err(|e| Failure::new(format!("{}: cannot be read: {e}", path.display())))?
-                .len();
-            files.insert(name.to_owned(), json!(size));
-        }
+        let size = |name: &&str| Some(std::fs::metadata(dir.join(name)).ok()?.len());
+        // Without the manifest of an earlier run.
+        let files = RUN_FILES.iter().filter(|name| **name != MANIFEST);
+        let files = files.filter_map(|name| Some(((*name).to_owned(), json!(size(name)?))));
+        let files: Map<String, Value> = files.collect();
         let manifest = json!({
             "blox_version": env!("CARGO_PKG_VERSION"),
             "status": "complete",

@@ -139,16 +139,70 @@ fn notice(html: &mut String, text: &str) {
     let _ = writeln!(html, "<p class=\"notice\">{}</p>", Escaped(text));
 }
 
-/// Appends a heading that sorts its column. Its hint is the formula. The unit `s` stays beside the
-/// last word in a narrow column.
-fn heading(html: &mut String, name: &str, formula: &str, kind: &str) {
-    let unit = name.strip_suffix(" s").map(|name| format!("{name}\u{a0}s"));
-    let (name, formula) = (Escaped(unit.as_deref().unwrap_or(name)), Escaped(formula));
+/// A column of a table: its heading, its formula, and the exact value and the text of a row.
+pub(super) struct Field<'a, T> {
+    heading: &'a str,
+    formula: String,
+    cell: Box<dyn Fn(&T) -> (String, String) + 'a>,
+}
+
+impl<'a, T> Field<'a, T> {
+    /// Shows a text.
+    fn text(heading: &'a str, formula: &str, text: impl Fn(&T) -> String + 'a) -> Self {
+        Field {
+            heading,
+            formula: formula.to_owned(),
+            cell: Box::new(move |row| (text(row), text(row))),
+        }
+    }
+
+    /// Shows a number in the format of a column, or the text `none`.
+    fn number(
+        heading: &'a str,
+        formula: impl Into<String>,
+        (column, none): (&'a str, &'a str),
+        value: impl Fn(&T) -> Option<f64> + 'a,
+    ) -> Self {
+        let cell = move |row: &T| match value(row) {
+            Some(v) => (v.to_string(), figure(column, v)),
+            None => (String::new(), none.to_owned()),
+        };
+        Field {
+            heading,
+            formula: formula.into(),
+            cell: Box::new(cell),
+        }
+    }
+}
+
+/// Returns a table whose headings sort their columns. The hint of a heading is the formula. The
+/// first column holds names.
+fn table<T>(attributes: &str, fields: &[Field<'_, T>], rows: &[T]) -> String {
     // Writing to a string cannot fail.
-    let _ = write!(
-        html,
-        "<th class=\"{kind}\"><button title=\"{formula}\">{name}</button></th>"
-    );
+    let mut html = format!("<div class=\"card\"><table class=\"sorts\"{attributes}><thead><tr>");
+    for (i, field) in fields.iter().enumerate() {
+        // The unit stays beside the last word in a narrow column.
+        let unit = field.heading.strip_suffix(" s");
+        let unit = unit.map(|name| format!("{name}\u{a0}s"));
+        let name = Escaped(unit.as_deref().unwrap_or(field.heading));
+        let (kind, formula) = (if i == 0 { "text" } else { "" }, Escaped(&field.formula));
+        let _ = write!(
+            html,
+            "<th class=\"{kind}\"><button title=\"{formula}\">{name}</button></th>"
+        );
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for row in rows {
+        html.push_str("<tr>");
+        for (i, field) in fields.iter().enumerate() {
+            let kind = if i == 0 { " class=\"text\"" } else { "" };
+            let (exact, shown) = (field.cell)(row);
+            let (exact, shown) = (Escaped(&exact), Escaped(&shown));
+            let _ = write!(html, "<td{kind} data-v=\"{exact}\">{shown}</td>");
+        }
+        html.push_str("</tr>\n");
+    }
+    html + "</tbody></table></div>\n"
 }
 
 /// Formats a figure by the name of its column.
@@ -164,35 +218,25 @@ fn figure(column: &str, value: f64) -> String {
 
 /// Returns the table of figures, with a row for each scheduler.
 fn summary(all: &[Contestant<'_>]) -> String {
-    let mut html =
-        String::from("<div class=\"card\"><table class=\"sorts\" id=\"summary\"><thead><tr>");
-    let zero = |name: &str| all.iter().all(|c| c.run.summary[name].as_u64() == Some(0));
-    let (columns, note) = told(zero);
-    heading(&mut html, columns[0].heading, columns[0].formula, "text");
-    for column in &columns[1..] {
-        heading(&mut html, column.heading, column.formula, "");
-        if column.name == "avg_jct_s" {
-            let formula = "mean JCT over that of the first scheduler";
-            heading(&mut html, "relative", formula, "");
-        }
-    }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    let average = |c: &Contestant<'_>| c.run.summary["avg_jct_s"].as_f64();
+    let value = |c: &Contestant<'_>, name: &str| c.run.summary[name].as_f64();
+    let average = |c: &Contestant<'_>| value(c, "avg_jct_s");
     let base = all.first().and_then(average).filter(|base| *base > 0.0);
-    for c in all {
-        sweep::name(&mut html, &c.name);
-        for column in &columns[1..] {
-            let value = c.run.summary[column.name].as_f64();
-            sweep::number(&mut html, column.name, value, "-");
-            if column.name == "avg_jct_s" {
-                let ratio = average(c).zip(base).map(|(average, base)| average / base);
-                sweep::number(&mut html, "relative", ratio, "-");
-            }
+    let (columns, note) = told(|name| all.iter().all(|c| value(c, name) == Some(0.0)));
+    let mut fields = vec![Field::text(
+        columns[0].heading,
+        columns[0].formula,
+        |c: &Contestant<'_>| c.name.clone(),
+    )];
+    for c in &columns[1..] {
+        let own = move |of: &Contestant<'_>| value(of, c.name);
+        fields.push(Field::number(c.heading, c.formula, (c.name, "-"), own));
+        if c.name == "avg_jct_s" {
+            let formula = "mean JCT over that of the first scheduler";
+            let ratio = move |c: &Contestant<'_>| Some(average(c)? / base?);
+            fields.push(Field::number("relative", formula, ("relative", "-"), ratio));
         }
-        html.push_str("</tr>\n");
     }
-    html.push_str("</tbody></table></div>\n");
-    html + &note
+    table(" id=\"summary\"", &fields, all) + &note
 }
 
 /// Returns the columns to show, and a note about hidden columns with zeros only.

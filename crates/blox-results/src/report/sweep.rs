@@ -1,14 +1,15 @@
 //! The part of the page about a sweep.
 
-use super::super::sweep::{Group, Sweep};
-use super::{command_line, figure, grouped, heading, list, notice, told};
+use super::super::sweep::{Group, Run, Sweep};
+use super::{Field, command_line, list, notice, table, told};
 use blox_plot::Escaped;
 use blox_sim::results::COLUMNS;
 use serde_json::Value;
 use std::fmt::Write;
 
 /// The figures of the table of means, by their names in [`COLUMNS`].
-const MEANS: [&str; 6] = [
+const MEANS: [&str; 7] = [
+    "avg_jct_s",
     "median_jct_s",
     "p99_jct_s",
     "avg_responsiveness_s",
@@ -93,96 +94,56 @@ pub(super) fn tables(sweep: &Sweep) -> String {
     html
 }
 
-fn begin(html: &mut String, sweep: &Sweep) {
-    html.push_str("<div class=\"card\"><table class=\"sorts\"><thead><tr>");
-    heading(html, "scheduler", "with its parameters", "text");
-    for name in &sweep.varied {
-        heading(html, name, "a setting that was varied", "");
+/// Returns the columns of the scheduler and of the settings.
+fn settings<'a, T: 'a>(
+    sweep: &'a Sweep,
+    scheduler: fn(&T) -> String,
+    settings: fn(&T) -> &[String],
+) -> Vec<Field<'a, T>> {
+    let mut fields = vec![Field::text("scheduler", "with its parameters", scheduler)];
+    for (k, name) in sweep.varied.iter().enumerate() {
+        let value = move |row: &T| settings(row)[k].clone();
+        fields.push(Field::text(name, "a setting that was varied", value));
     }
-}
-
-fn cell(html: &mut String, exact: &str, shown: &str) {
-    let (exact, shown) = (Escaped(exact), Escaped(shown));
-    let _ = write!(html, "<td data-v=\"{exact}\">{shown}</td>");
-}
-
-pub(super) fn name(html: &mut String, name: &str) {
-    let name = Escaped(name);
-    let _ = write!(html, "<tr><td class=\"text\" data-v=\"{name}\">{name}</td>");
-}
-
-pub(super) fn number(html: &mut String, column: &str, value: Option<f64>, none: &str) {
-    match value {
-        Some(v) => cell(html, &v.to_string(), &figure(column, v)),
-        None => cell(html, "", none),
-    }
+    fields
 }
 
 fn means(sweep: &Sweep, groups: &[Group<'_>]) -> String {
-    let mut html = String::new();
-    begin(&mut html, sweep);
-    heading(
-        &mut html,
-        "seeds",
-        "runs that differ in their seeds alone",
-        "",
+    let mut fields = settings(
+        sweep,
+        |g: &Group<'_>| g.scheduler.to_owned(),
+        |g| g.settings,
     );
-    let of = |name: &str| COLUMNS.iter().find(|c| c.name == name);
-    let mean = |html: &mut String, column: &str| {
-        if let Some(c) = of(column) {
-            heading(
-                html,
-                c.heading,
-                &format!("mean over seeds: {}", c.formula),
-                "",
-            );
+    let seeds = |g: &Group<'_>| Some(g.runs.len() as f64);
+    let formula = "runs that differ in their seeds alone";
+    fields.push(Field::number("seeds", formula, ("seeds", ""), seeds));
+    for name in MEANS {
+        for c in COLUMNS.iter().filter(|c| c.name == name) {
+            let mean = |g: &Group<'_>| Some(g.estimate(c.name)?.mean);
+            let formula = format!("mean over seeds: {}", c.formula);
+            fields.push(Field::number(c.heading, formula, (c.name, ""), mean));
         }
-    };
-    mean(&mut html, "avg_jct_s");
-    let half = "half of the 95 % confidence interval of the mean (Student's t)";
-    heading(&mut html, "± 95 %", half, "");
-    MEANS.iter().for_each(|c| mean(&mut html, c));
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for group in groups {
-        name(&mut html, group.scheduler);
-        for value in group.settings {
-            cell(&mut html, value, value);
+        if name == "avg_jct_s" {
+            let half = |g: &Group<'_>| g.estimate("avg_jct_s")?.half_width;
+            let formula = "half of the 95 % confidence interval of the mean (Student's t)";
+            fields.push(Field::number("± 95 %", formula, ("avg_jct_s", ""), half));
         }
-        let seeds = group.runs.len();
-        cell(&mut html, &seeds.to_string(), &grouped(seeds as f64, 0));
-        let jct = group.estimate("avg_jct_s");
-        number(&mut html, "avg_jct_s", jct.map(|e| e.mean), "");
-        number(&mut html, "avg_jct_s", jct.and_then(|e| e.half_width), "");
-        for column in MEANS {
-            let mean = group.estimate(column).map(|e| e.mean);
-            number(&mut html, column, mean, "");
-        }
-        html.push_str("</tr>\n");
     }
-    html.push_str("</tbody></table></div>\n");
-    html
+    table("", &fields, groups)
 }
 
 fn each(sweep: &Sweep) -> String {
-    let mut html = String::new();
-    begin(&mut html, sweep);
-    heading(&mut html, "seed", "of workload, faults and policies", "");
-    let zero = |name: &str| sweep.runs.iter().all(|r| r.figure(name) == Some(0.0));
-    let (columns, note) = told(zero);
+    let mut fields = settings(
+        sweep,
+        |run: &Run| run.scheduler.clone(),
+        |run| &run.settings,
+    );
+    let formula = "of workload, faults and policies";
+    fields.push(Field::text("seed", formula, |run: &Run| run.seed.clone()));
+    let (columns, note) = told(|name| sweep.runs.iter().all(|r| r.figure(name) == Some(0.0)));
     for c in &columns[1..] {
-        heading(&mut html, c.heading, c.formula, "");
+        let own = |run: &Run| run.figure(c.name);
+        fields.push(Field::number(c.heading, c.formula, (c.name, ""), own));
     }
-    html.push_str("</tr></thead>\n<tbody>\n");
-    for run in &sweep.runs {
-        name(&mut html, &run.scheduler);
-        for value in run.settings.iter().chain([&run.seed]) {
-            cell(&mut html, value, value);
-        }
-        for c in &columns[1..] {
-            number(&mut html, c.name, run.figure(c.name), "");
-        }
-        html.push_str("</tr>\n");
-    }
-    html.push_str("</tbody></table></div>\n");
-    html + &note
+    table("", &fields, &sweep.runs) + &note
 }

@@ -6,6 +6,7 @@ pub(super) use pictures::pictures;
 
 use super::error::FolderError;
 use super::figures::CONFIDENCE;
+use super::in_groups;
 use super::run::{RunResults, json};
 use super::table::{ColumnAt, Table};
 use blox_sim::results::COLUMNS;
@@ -95,20 +96,16 @@ impl Sweep {
 
     /// Returns the groups in order of their first runs.
     pub fn groups(&self) -> Vec<Group<'_>> {
-        let mut groups: Vec<Group<'_>> = Vec::new();
-        for run in &self.runs {
-            let same =
-                |g: &&mut Group<'_>| g.scheduler == run.scheduler && g.settings == run.settings;
-            match groups.iter_mut().find(same) {
-                Some(group) => group.runs.push(run),
-                None => groups.push(Group {
-                    scheduler: &run.scheduler,
-                    settings: &run.settings,
-                    runs: vec![run],
-                }),
-            }
-        }
+        let runs = self.runs.iter();
+        let groups = in_groups(runs.map(|run| ((&run.scheduler, &run.settings), run)));
+        let groups = groups.into_iter();
         groups
+            .map(|((scheduler, settings), runs)| Group {
+                scheduler,
+                settings,
+                runs,
+            })
+            .collect()
     }
 
     /// Formats settings, for example as `load 4, cluster 8x4`.

@@ -2,7 +2,7 @@
 
 use super::super::error::FolderError;
 use super::super::pictures::Picture;
-use super::super::{in_paths, whole};
+use super::super::{in_groups, in_paths, whole};
 use super::{Group, Sweep};
 use blox_plot::{Axis, BarChart, Chart, Series};
 use blox_sim::results::statistics::Estimate;
@@ -84,18 +84,10 @@ fn lines(sweep: &Sweep, groups: &[Group<'_>], x: usize) -> Vec<Picture> {
         name
     };
     let draw = |(column, name, figure, scale): Figure| {
-        let mut all: Vec<(String, Vec<(f64, Estimate)>)> = Vec::new();
-        for group in groups {
-            let Some(estimate) = group.estimate(column) else {
-                continue;
-            };
-            let point = (value(&group.settings[x])?, estimate);
-            let name = name_of(group);
-            match all.iter_mut().find(|(n, _)| *n == name) {
-                Some((_, points)) => points.push(point),
-                None => all.push((name, vec![point])),
-            }
-        }
+        let all = in_groups(groups.iter().filter_map(|group| {
+            let point = (value(&group.settings[x])?, group.estimate(column)?);
+            Some((name_of(group), point))
+        }));
         if all.is_empty() {
             return None;
         }

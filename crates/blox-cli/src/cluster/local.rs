@@ -1,0 +1,171 @@
+//! A cluster on this machine: the scheduler and the node managers are tasks of this process, and
+//! each launch is a process.
+
+use super::daemons::runtime;
+use crate::Failure;
+use crate::output::scratch;
+use async_trait::async_trait;
+use blox_cluster::client::Token;
+use blox_cluster::protocol::scheduler::Settings;
+use blox_cluster::protocol::{NodeRequest, Timers};
+use blox_cluster::provider::{NodeProvider, ProviderError};
+use blox_cluster::shell::{node, scheduler, service};
+use blox_cluster::wire::pb;
+use blox_core::{Name, NodeActionKinds, NodeSpec, Pipeline};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Factor by which the protocol's timers are shortened.
+const FASTER: u64 = 5;
+
+/// Counts tenths of seconds and saves the count after each. On SIGTERM, reports that the count is
+/// saved.
+const STEPS: &str = "trap 'exit 75' TERM; n=$(cat \"$SAVED\" 2>/dev/null || echo 0); \
+    while [ \"$n\" -lt \"$STEPS\" ]; do n=$((n+1)); echo $n > \"$SAVED\"; sleep 0.1; done";
+
+/// Returns a job that runs for a number of tenths of seconds, and saves its state in a folder.
+pub(super) fn job(dir: &Path, name: &str, gpus: u32, tenths: u32) -> pb::Job {
+    let saved = dir.join(format!("{name}.$RANK"));
+    let script = format!("SAVED=\"{}\"; {STEPS}", saved.display());
+    pb::Job {
+        name: name.to_owned(),
+        gpus,
+        iterations: f64::from(tenths) / 10.0,
+        rate: 1.0,
+        command: vec!["sh".into(), "-c".into(), script],
+        env: [("STEPS".to_owned(), tenths.to_string())].into(),
+        ..pb::Job::default()
+    }
+}
+
+/// The nodes `node-0`, `node-1` and so on. A node manager ends when its sender is dropped.
+pub(super) struct Nodes {
+    /// Address of the scheduler.
+    pub at: String,
+    /// Folder of the cluster, which is removed at its end.
+    pub dir: PathBuf,
+    program: String,
+    runtime: tokio::runtime::Handle,
+    running: Mutex<BTreeMap<Name, oneshot::Sender<()>>>,
+}
+
+impl Nodes {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<Name, oneshot::Sender<()>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self, name: &Name, spec: NodeSpec) {
+        let mut running = self.running();
+        if running.contains_key(name) {
+            return;
+        }
+        let settings = node::NodeSettings {
+            scheduler: format!("http://{}", self.at),
+            dir: self.dir.join(name.as_str()),
+            offer: NodeSpec {
+                name: Some(name.clone()),
+                ..spec
+            },
+            address: "127.0.0.1".to_owned(),
+            timers: Timers::default().divided_by(FASTER),
+            shim: vec![self.program.clone(), "shim".to_owned()],
+            devices: Vec::new(),
+            token: Token::none(),
+            logs: node::LogRoom::default(),
+        };
+        let (stop, stopped) = oneshot::channel();
+        running.insert(name.clone(), stop);
+        self.runtime.spawn(async move {
+            let stopped = async move { drop(stopped.await) };
+            // A node manager that fails is lost for the scheduler.
+            let _ = node::run(settings, stopped, |_| {}).await;
+        });
+    }
+
+    /// Ends a node manager. Its launches end with their leases.
+    pub fn stop(&self, name: &str) {
+        self.running().remove(&Name::from(name));
+    }
+}
+
+#[async_trait]
+impl NodeProvider for Nodes {
+    fn can(&self) -> NodeActionKinds {
+        NodeActionKinds::ALL
+    }
+
+    async fn resume(&self, request: &NodeRequest) -> Result<(), ProviderError> {
+        let names = request.names.iter();
+        names.for_each(|name| self.start(name, request.spec.clone()));
+        Ok(())
+    }
+
+    async fn suspend(&self, request: &NodeRequest) -> Result<(), ProviderError> {
+        request.names.iter().for_each(|name| self.stop(name));
+        Ok(())
+    }
+}
+
+/// Starts a scheduler and the nodes for which it waits, each with `gpus` slots. Returns the result
+/// of `work`, and leaves neither processes nor files.
+pub(super) fn run<T>(
+    pipeline: Pipeline,
+    settings: Settings,
+    gpus: u32,
+    work: impl AsyncFnOnce(&Nodes) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let folder = scratch()?;
+    let settings = Settings {
+        timers: Timers::default().divided_by(FASTER),
+        ..settings
+    };
+    let runtime = runtime()?;
+    let result = runtime.block_on(async {
+        let any = ([127, 0, 0, 1], 0).into();
+        let listen = service::Listen::bind(any, None, Token::none()).await?;
+        let program = std::env::current_exe().map_err(Failure::system)?;
+        let nodes = Arc::new(Nodes {
+            at: listen.at().to_string(),
+            dir: folder.path().to_owned(),
+            program: program.to_string_lossy().into_owned(),
+            runtime: runtime.handle().clone(),
+            running: Mutex::default(),
+        });
+        let (limits, watch) = (scheduler::Limits::default(), scheduler::Watch::default());
+        let log = folder.path().join("scheduler");
+        let provider = Arc::clone(&nodes) as Arc<dyn NodeProvider>;
+        let running = scheduler::start_with(&log, settings, pipeline, limits, watch, provider)?;
+        let (over, stop) = oneshot::channel::<()>();
+        let stop = async move { drop(stop.await) };
+        let served = service::serve(running, listen, |_, _| {}, |_: &str| {}, stop);
+        let served = tokio::spawn(served);
+        for i in 0..settings.wait_for_nodes {
+            nodes.start(&format!("node-{i}").into(), NodeSpec::with_gpus(gpus));
+        }
+        let result = work(&nodes).await;
+        drop(over);
+        nodes.running().clear();
+        served.await??;
+        result
+    });
+    // Launches that still run end with their leases, and write into the folder until then.
+    for _ in 0..80 {
+        if !is_used(folder.path()) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    result
+}
+
+/// Returns whether another process was started for a folder.
+fn is_used(folder: &Path) -> bool {
+    let mut all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.any(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&*folder.to_string_lossy())
+    })
+}
