@@ -23,8 +23,7 @@ const UNSEEDED: u64 = 12345;
 /// A program of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Program {
-    /// The algorithm, or `None` for Chronus.
-    algorithm: Option<Algorithm>,
+    algorithm: Algorithm,
     name: &'static str,
     /// Name in the `scheduler` column of results. It differs from blox's own `edf` and `themis`.
     scheduler: &'static str,
@@ -32,7 +31,7 @@ struct Program {
 
 const fn program(algorithm: Algorithm, name: &'static str, scheduler: &'static str) -> Program {
     Program {
-        algorithm: Some(algorithm),
+        algorithm,
         name,
         scheduler,
     }
@@ -57,19 +56,13 @@ const EDF_ADMISSION: Program = program(
 const TIRESIAS: Program = program(Algorithm::Tiresias, "Tiresias", "elasticflow-tiresias");
 const GANDIVA: Program = program(Algorithm::Gandiva, "Gandiva", "elasticflow-gandiva");
 const THEMIS: Program = program(Algorithm::Themis, "Themis", "elasticflow-themis");
-const CHRONUS: Program = Program {
-    algorithm: None,
-    name: "Chronus",
-    scheduler: "elasticflow-chronus",
-};
+const CHRONUS: Program = program(Algorithm::Chronus, "Chronus", "elasticflow-chronus");
 
 /// A cluster and the slot length of the programs that run on it.
 #[derive(Clone, Copy, Debug)]
 struct World {
     shape: Shape,
-    slot: f64,
-    /// Seconds between two passes of Chronus over new and waiting jobs.
-    pass: f64,
+    times: Times,
     gpu_type: &'static str,
 }
 
@@ -81,8 +74,7 @@ impl World {
                 nodes_per_switch,
                 gpus_per_node,
             },
-            slot,
-            pass: 240.0,
+            times: slot.into(),
             gpu_type: "A100",
         }
     }
@@ -112,17 +104,8 @@ impl World {
         Run::new(label, move |watch| {
             let jobs = profiled(program, &jobs, &table, self.gpu_type);
             let jobs = jobs.map_err(|error| ReproduceError::failed(&name, error))?;
-            let outcome = match program.algorithm {
-                Some(algorithm) => algorithm.run(self.shape, self.slot, &jobs, &watch.stop),
-                None => {
-                    let times = Times {
-                        check: self.slot,
-                        lease: 240.0,
-                        pass: self.pass,
-                    };
-                    released::chronus(self.shape, times, &jobs, &watch.stop)
-                }
-            };
+            let algorithm = program.algorithm;
+            let outcome = algorithm.run(self.shape, self.times, &jobs, &watch.stop);
             Ok(outcome.map(|outcome| {
                 let report = report(program, self.shape, &jobs, &outcome);
                 keep(outcome.bound);
@@ -147,24 +130,14 @@ fn profiled(
 ) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut jobs = jobs.to_vec();
     for (number, job) in jobs.iter_mut().enumerate() {
-        match program.algorithm {
-            Some(algorithm) => {
-                if !algorithm.profile(job, table, gpu_type) {
-                    let extras = job.extras();
-                    return Err(WorkloadError::Unprofiled {
-                        job: number,
-                        model: extras.model.as_deref().unwrap_or_default().to_owned(),
-                        batch_size: extras.batch_size.unwrap_or_default(),
-                        gpus: job.gpus.get(),
-                    });
-                }
-            }
-            // The released conversion gives every job a deadline.
-            None => {
-                if let Some(extras) = &mut job.extras {
-                    extras.class = ServiceClass::Guaranteed;
-                }
-            }
+        if !program.algorithm.profile(job, table, gpu_type) {
+            let extras = job.extras();
+            return Err(WorkloadError::Unprofiled {
+                job: number,
+                model: extras.model.as_deref().unwrap_or_default().to_owned(),
+                batch_size: extras.batch_size.unwrap_or_default(),
+                gpus: job.gpus.get(),
+            });
         }
     }
     Ok(jobs)
@@ -288,7 +261,10 @@ pub(crate) fn fig8a(figure: &'static Figure, data: Option<&Path>) -> Result<Plan
     let jobs = in_order(read_trace(figure.file(data, trace)?)?);
     let world = World {
         // A comment in the original says to take arrivals every 60 s for this figure.
-        pass: 60.0,
+        times: Times {
+            pass: 60.0,
+            ..60.0.into()
+        },
         gpu_type: "T4",
         ..World::new(1, 16, 4, 60.0)
     };

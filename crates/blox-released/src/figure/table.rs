@@ -80,9 +80,6 @@ struct Test {
     most: Vec<(usize, usize)>,
     #[serde(default = "one")]
     by: f64,
-    /// The first differs from the second by at most this fraction.
-    #[serde(default)]
-    near: Vec<(usize, usize, f64)>,
     /// All numbers differ from those of the released program by less than this.
     same: Option<f64>,
     /// All numbers differ from those of the released program by less than this fraction.
@@ -349,7 +346,6 @@ impl<'a> Shown<'a> {
         };
         test.less.iter().all(|p| pair(*p, &|a, b| a < test.by * b))
             && test.most.iter().all(|p| pair(*p, &|a, b| a <= test.by * b))
-            && (test.near.iter()).all(|(a, b, w)| pair((*a, *b), &|a, b| (a / b - 1.0).abs() <= *w))
             && all(test.same, |a, b| a - b)
             && all(test.like, |a, b| a / b - 1.0)
             && test.faster.is_none_or(|part| {
@@ -363,72 +359,45 @@ impl<'a> Shown<'a> {
 
     fn draw(&self, drawing: &Drawing, samples: &[Vec<f64>]) -> String {
         let (title, y) = (&drawing.title, drawing.y.axis());
-        let ours = &self.ours[drawing.row];
+        let (ours, columns) = (&self.ours[drawing.row], self.figure.columns(0));
         let groups = (0..self.groups.len()).filter(|g| within(drawing.groups, *g));
-        let columns = self.figure.columns(0);
-        let mut bars = BarChart::new(title, y.clone());
-        let mut lines = match drawing.kind {
-            Kind::Distribution => Chart::distribution(title, y),
-            _ => Chart::new(
-                title,
-                drawing.x.as_ref().map_or(Axis::new(""), Scale::axis),
-                y,
-            ),
-        };
-        let points = |numbers: &mut dyn Iterator<Item = f64>| -> Vec<(f64, f64)> {
-            drawing.at.iter().copied().zip(numbers).collect()
-        };
-        match &drawing.kind {
-            Kind::Bars => {
-                for g in groups {
-                    let cells = ours[g].iter().copied();
-                    bars = bars.with(&self.groups[g], self.figure.columns(g).iter().zip(cells));
-                }
-            }
-            Kind::Apart => {
-                for g in groups {
-                    for (column, cell) in self.figure.columns(g).iter().zip(&ours[g]) {
-                        bars = bars.with(column, [(&self.groups[g], *cell)]);
-                    }
-                }
-            }
-            Kind::Together(name) => {
-                bars = bars.with(name, groups.map(|g| (&self.groups[g], ours[g][0])));
-            }
-            Kind::Beside => {
-                for (c, column) in columns.iter().enumerate() {
-                    let theirs = self.theirs[drawing.row][0][c];
-                    let both = [("ours", ours[0][c]), ("released program", theirs)];
-                    bars = bars.with(column, both);
-                }
-            }
-            Kind::Measures(names) => {
-                for (c, column) in columns.iter().enumerate() {
-                    let numbers = self.ours.iter().map(|cells| cells[0][c]);
-                    bars = bars.with(column, names.iter().zip(numbers));
-                }
+        let named = |g: usize| (&self.groups[g], self.figure.columns(g).iter().zip(&ours[g]));
+        let x = drawing.x.as_ref().map_or(Axis::new(""), Scale::axis);
+        let at = || drawing.at.iter().copied();
+        let bars = BarChart::new(title, y.clone());
+        let bars = match &drawing.kind {
+            Kind::Distribution => {
+                let lines = columns.iter().zip(samples);
+                let lines = lines.map(|(name, all)| Series::distribution(name, all.clone()));
+                return Chart::distribution(title, y).with_all(lines).svg();
             }
             Kind::Lines => {
-                for (c, column) in columns.iter().enumerate() {
-                    let line = points(&mut groups.clone().map(|g| ours[g][c]));
-                    lines = lines.with(Series::line(column, line));
-                }
-                return lines.svg();
+                let line = |(c, name): (usize, &String)| {
+                    Series::line(name, at().zip(groups.clone().map(|g| ours[g][c])))
+                };
+                let lines = columns.iter().enumerate().map(line);
+                return Chart::new(title, x, y).with_all(lines).svg();
             }
             Kind::Across => {
-                for g in groups {
-                    let line = points(&mut ours[g].iter().copied());
-                    lines = lines.with(Series::line(&self.groups[g], line));
-                }
-                return lines.svg();
+                let line = |g: usize| Series::line(&self.groups[g], at().zip(ours[g].clone()));
+                return Chart::new(title, x, y).with_all(groups.map(line)).svg();
             }
-            Kind::Distribution => {
-                for (column, values) in columns.iter().zip(samples) {
-                    lines = lines.with(Series::distribution(column, values.iter().copied()));
-                }
-                return lines.svg();
-            }
-        }
+            Kind::Bars => groups.map(named).fold(bars, |bars, (group, cells)| {
+                bars.with(group, cells.map(|(name, v)| (name, *v)))
+            }),
+            Kind::Apart => groups.map(named).fold(bars, |bars, (group, cells)| {
+                cells.fold(bars, |bars, (name, v)| bars.with(name, [(group, *v)]))
+            }),
+            Kind::Together(name) => bars.with(name, groups.map(|g| (&self.groups[g], ours[g][0]))),
+            Kind::Beside => columns.iter().enumerate().fold(bars, |bars, (c, name)| {
+                let theirs = self.theirs[drawing.row][0][c];
+                bars.with(name, [("ours", ours[0][c]), ("released program", theirs)])
+            }),
+            Kind::Measures(names) => columns.iter().enumerate().fold(bars, |bars, (c, name)| {
+                let numbers = self.ours.iter().map(|cells| cells[0][c]);
+                bars.with(name, names.iter().zip(numbers))
+            }),
+        };
         bars.svg()
     }
 }
