@@ -41,7 +41,7 @@ pub struct Figure {
     groups: Vec<String>,
     /// Columns of each group.
     columns: Vec<Vec<String>>,
-    /// Sources of published numbers, and of those of the released program, by column.
+    /// Sources of published numbers, and of numbers of the released program, by column.
     paper: Vec<String>,
     program: Vec<String>,
     rows: Vec<Rows>,

@@ -27,6 +27,7 @@ mod clock;
 mod compared;
 pub mod figure;
 pub mod figures;
+mod log;
 mod node_sets;
 mod registry;
 mod rounds;

@@ -28,7 +28,7 @@ pub(super) struct Rows {
     /// Published numbers of the cells. `nan` marks a missing one.
     #[serde(default)]
     published: Vec<f64>,
-    /// Sources of the published numbers by column, if they are not those of the figure.
+    /// Sources of the published numbers by column, instead of the sources of the figure.
     #[serde(default)]
     paper: Vec<String>,
     /// Numbers of the released program, as a count if `counted` has the numbers of all jobs by
@@ -37,7 +37,7 @@ pub(super) struct Rows {
     artifact: Vec<f64>,
     #[serde(default)]
     counted: Vec<f64>,
-    /// Sources of the released program's numbers by column, if they are not those of the figure.
+    /// Sources of the released program's numbers by column, instead of the sources of the figure.
     #[serde(default)]
     program: Vec<String>,
 }
@@ -80,9 +80,9 @@ struct Test {
     most: Vec<(usize, usize)>,
     #[serde(default = "one")]
     by: f64,
-    /// All numbers differ from those of the released program by less than this.
+    /// All numbers differ from the numbers of the released program by less than this.
     same: Option<f64>,
-    /// All numbers differ from those of the released program by less than this fraction.
+    /// All numbers differ from the numbers of the released program by less than this fraction.
     like: Option<f64>,
     /// All numbers are at most this part of the published and the released program's ones.
     faster: Option<f64>,
