@@ -74,7 +74,7 @@ pub(super) fn run(
 fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     for figure in figures() {
         writeln!(terminal.out, "{:<17} {}", figure.name, figure.title)?;
-        for file in figure.data {
+        for file in &figure.data {
             writeln!(
                 terminal.out,
                 "{:<17} needs {} from {}",
@@ -170,7 +170,7 @@ fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
 /// Writes the manifest, which marks complete files and names their inputs.
 fn write_manifest(
     dir: &Path,
-    figure: &Figure,
+    figure: &'static Figure,
     data: Option<&Path>,
     reproduced: &Reproduced,
     line: &[OsString],

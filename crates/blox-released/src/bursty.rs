@@ -25,6 +25,3 @@ pub(super) fn bursty() -> Result<Generator, ReproduceError> {
         ..GeneratorSpec::new(Load::PerHour(7.0), between(36_000.0, 86_400.0))
     })?)
 }
-
-/// Note about the workload in figures that use it.
-pub(super) const NOTE: &str = "128 GPUs (32x4), rounds of 300 s; one-GPU jobs: 7 long ones an hour (10 to 24 h), and for 2 of every 6 hours 28 short ones an hour (10 to 60 min); jobs 3000 to 4000 of 10,000. The paper's own trace is not released: its durations and its factor of 4 are those of the driver simulator_dual_load.py, the load is ours";

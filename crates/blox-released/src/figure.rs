@@ -1,108 +1,104 @@
 //! Published figures, each reproduced by one command.
 //!
-//! A figure states its simulations or released programs, and computes findings from their reports.
-//! Findings are numbers beside the published ones with their sources, claims of the publication and
-//! whether they hold here, and pictures. A new figure is a file with a [`Figure`], and a line in
-//! [`figures`](crate::figures::figures).
+//! `figures.toml` describes the numbers, claims and pictures of each figure. A function with the same
+//! name in [`figures`](crate::figures::figures) plans its simulations or released programs.
 //!
 //! ```
 //! let fig6 = blox_released::figures::figure("blox-fig6");
 //! assert_eq!(fig6.map(|f| f.data.len()).ok(), Some(0)); // it needs no data
 //! ```
 
+mod table;
+
+pub(crate) use table::Numbers;
+
 use blox_core::Pipeline;
 use blox_sim::workload::{Workload, WorkloadError};
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use table::{Drawing, Order, Rows, Statement};
 
 /// A figure or table of a publication.
 ///
-/// ```
-/// use blox_core::ClusterSpec;
-/// use blox_released::figure::{Figure, Findings, Plan, ReproduceError, Row, Run};
-/// use blox_sim::{Measure, Report, Simulation};
-/// use blox_traces::generate::blox::BloxWorkload;
-/// use std::path::Path;
-///
-/// const LAS_AT_SEVEN: Figure = Figure::new(
-///     "las-at-seven",
-///     "average JCT of las at 7 jobs an hour",
-///     &[],
-///     plan,
-/// );
-///
-/// fn plan(_: &Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
-///     let run = Run::Simulation {
-///         label: "las".to_owned(),
-///         simulation: Simulation::new(ClusterSpec::uniform(32, 4)).measure(Measure::Ids(0, 100)),
-///         scheduler: blox_schedulers::schedulers::las(),
-///         workload: Box::new(BloxWorkload::new(7.0)?),
-///     };
-///     Ok(Plan::of(vec![run], findings))
-/// }
-///
-/// fn findings(reports: &[Report]) -> Findings {
-///     let mut findings = Findings::default();
-///     let ours = reports[0].summary.avg_jct_s;
-///     findings.rows.push(Row::new("average JCT (s)", ours, 0));
-///     findings
-/// }
-///
-/// assert_eq!(LAS_AT_SEVEN.plan(None)?.runs(), 1);
-/// # Ok::<(), ReproduceError>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
+/// Its runs are cells: for each group, one for each column of the group. In texts, `{g}` is the
+/// group and `{c}` the column. A list that is too short is continued by its last entry.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Figure {
     /// Name on the command line.
-    pub name: &'static str,
+    pub name: String,
     /// Subject and publication.
-    pub title: &'static str,
+    pub title: String,
     /// Data files that the figure needs and that are not part of the toolkit.
-    pub data: &'static [DataFile],
+    pub data: Vec<DataFile>,
     /// Data files that the figure reads if a folder is given.
-    optional: &'static [DataFile],
-    plan: Planner,
+    optional: Vec<DataFile>,
+    notes: Vec<String>,
+    groups: Vec<String>,
+    /// Columns of each group.
+    columns: Vec<Vec<String>>,
+    /// Sources of published numbers, and of numbers of the released program, by column.
+    paper: Vec<String>,
+    program: Vec<String>,
+    rows: Vec<Rows>,
+    order: Order,
+    claims: Vec<Statement>,
+    pictures: Vec<Drawing>,
+    #[serde(skip)]
+    pub(crate) plan: Option<Planner>,
 }
 
 /// Plans a figure. The path is the folder with all of its data.
-pub type Planner = fn(&Figure, Option<&Path>) -> Result<Plan, ReproduceError>;
+pub(crate) type Planner = fn(&'static Figure, Option<&Path>) -> Result<Plan, ReproduceError>;
 
 impl Figure {
-    /// Describes a figure.
-    pub const fn new(
-        name: &'static str,
-        title: &'static str,
-        data: &'static [DataFile],
-        plan: Planner,
-    ) -> Self {
-        Figure {
-            name,
-            title,
-            data,
-            optional: &[],
-            plan,
-        }
-    }
-
-    /// Adds data files that the figure reads if a folder is given, and does not need.
-    #[must_use]
-    pub const fn reading(mut self, optional: &'static [DataFile]) -> Self {
-        self.optional = optional;
-        self
-    }
-
     /// Plans the figure. `data` is the folder with all of [`Figure::data`].
     ///
     /// # Errors
     /// Fails if data is missing or cannot be read.
-    pub fn plan(&self, data: Option<&Path>) -> Result<Plan, ReproduceError> {
-        for needed in self.data {
-            needed.found(self.name, data)?;
+    pub fn plan(&'static self, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+        for needed in &self.data {
+            needed.found(&self.name, data)?;
         }
-        (self.plan)(self, data)
+        match self.plan {
+            Some(plan) => plan(self, data),
+            None => Ok(self.measuring(Vec::new(), &[])),
+        }
+    }
+
+    /// Plans runs, from whose reports the measures of the figure follow.
+    pub(crate) fn measuring(
+        &'static self,
+        runs: Vec<Run>,
+        measures: &'static [fn(&Report) -> f64],
+    ) -> Plan {
+        Plan::of(runs, move |reports| self.measured(reports, measures))
+    }
+
+    /// Returns the findings from the measures of reports.
+    pub(crate) fn measured(
+        &'static self,
+        reports: &[Report],
+        measures: &[fn(&Report) -> f64],
+    ) -> Findings {
+        let of = |measure: &fn(&Report) -> f64| reports.iter().map(measure).collect();
+        self.findings(Numbers::of(measures.iter().map(of).collect::<Vec<_>>()))
+    }
+
+    /// Returns the path of a file that the figure reads.
+    pub(crate) fn file(
+        &'static self,
+        data: Option<&Path>,
+        name: &str,
+    ) -> Result<PathBuf, ReproduceError> {
+        let mut all = self.data.iter().chain(&self.optional);
+        let needed = all.find(|needed| needed.path == name);
+        let needed = needed.expect("figures.toml has each file of a figure");
+        needed.found(&self.name, data)
     }
 
     /// Returns the files that the figure reads: the files of [`Figure::data`], and all files in its
@@ -110,54 +106,48 @@ impl Figure {
     ///
     /// # Errors
     /// Fails if a file is missing or a folder cannot be read.
-    pub fn inputs(&self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
-        let optional = data.map_or(&[][..], |_| self.optional);
+    pub fn inputs(&'static self, data: Option<&Path>) -> Result<Vec<PathBuf>, ReproduceError> {
+        let optional = data.map_or(&[][..], |_| &self.optional);
         let mut all = Vec::new();
         for file in self.data.iter().chain(optional) {
-            files_in(file.found(self.name, data)?, &mut all)?;
+            files_in(file.found(&self.name, data)?, &mut all)?;
         }
         Ok(all)
     }
 }
 
-/// The work of a figure.
+/// The work of a figure: separate runs, or everything at once if the simulations depend on each
+/// other or there are none.
 #[allow(missing_debug_implementations, reason = "it has closures")]
-pub enum Plan {
-    /// Separate runs, and the findings from their reports in the same order.
-    Runs(Vec<Run>, Finish),
-    /// Everything at once, if the simulations depend on each other or there are none.
-    Whole(AtOnce),
+pub struct Plan {
+    runs: Vec<Run>,
+    finish: Box<dyn FnOnce(&Arc<Watch>, &[Report]) -> Whole + Send>,
 }
 
-/// Computes the findings of [`Plan::Runs`].
-pub type Finish = Box<dyn FnOnce(&[Report]) -> Findings + Send>;
-
-/// Reproduces the figure of [`Plan::Whole`].
-pub type AtOnce = Box<dyn FnOnce(&Arc<Watch>) -> Whole + Send>;
-
-/// Result of [`Plan::Whole`]. There are no findings if the watch stopped the figure.
-pub type Whole = Result<Option<Findings>, ReproduceError>;
+/// Result of a figure. There are no findings if the watch stopped it.
+pub(crate) type Whole = Result<Option<Findings>, ReproduceError>;
 
 impl Plan {
-    /// Creates a plan of separate runs.
-    pub fn of(
+    /// Creates a plan of separate runs, with the findings from their reports in the same order.
+    pub(crate) fn of(
         runs: Vec<Run>,
         findings: impl FnOnce(&[Report]) -> Findings + Send + 'static,
     ) -> Self {
-        Plan::Runs(runs, Box::new(findings))
+        let finish = Box::new(|_: &_, reports: &_| Ok(Some(findings(reports))));
+        Plan { runs, finish }
     }
 
     /// Creates a plan without separate runs.
-    pub fn whole(reproduce: impl FnOnce(&Arc<Watch>) -> Whole + Send + 'static) -> Self {
-        Plan::Whole(Box::new(reproduce))
+    pub(crate) fn whole(reproduce: impl FnOnce(&Arc<Watch>) -> Whole + Send + 'static) -> Self {
+        Plan {
+            runs: Vec::new(),
+            finish: Box::new(|watch, _| reproduce(watch)),
+        }
     }
 
     /// Returns the number of separate runs.
     pub fn runs(&self) -> usize {
-        match self {
-            Plan::Runs(runs, _) => runs.len(),
-            Plan::Whole(_) => 0,
-        }
+        self.runs.len()
     }
 
     /// Reproduces the figure on all cores.
@@ -173,111 +163,94 @@ impl Plan {
         watches: &[Arc<Watch>],
         ended: &AtomicU64,
     ) -> Result<Reproduced, ReproduceError> {
-        let (runs, findings) = match self {
-            Plan::Runs(runs, findings) => (runs, findings),
-            Plan::Whole(whole) => {
-                return Ok(Reproduced {
-                    labels: Vec::new(),
-                    reports: Vec::new(),
-                    findings: whole(&watches.first().cloned().unwrap_or_default())?,
-                });
-            }
-        };
-        let labels = runs.iter().map(|run| run.label().to_owned()).collect();
-        let mut reports = run_all(runs, watches, ended)?;
-        let mut found = None;
+        let labels = self.runs.iter().map(|run| run.label.clone()).collect();
+        let mut reports = run_all(self.runs, watches, ended)?;
+        let mut findings = None;
         if reports.iter().all(Option::is_some) {
             let all: Vec<Report> = reports.into_iter().flatten().collect();
-            found = Some(findings(&all));
+            findings = (self.finish)(&watches.first().cloned().unwrap_or_default(), &all)?;
             reports = all.into_iter().map(Some).collect();
         }
         Ok(Reproduced {
             labels,
             reports,
-            findings: found,
+            findings,
         })
     }
 }
 
 /// A data file that a figure needs and that is not part of the toolkit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DataFile {
     /// Path in the data folder.
-    pub path: &'static str,
+    pub path: String,
     /// Source and licence of the file.
-    pub from: &'static str,
-    folders: &'static [&'static str],
+    pub from: String,
+    /// Folders in which the file may be, below the data folder or below its parent.
+    #[serde(default)]
+    folders: Vec<String>,
 }
 
 impl DataFile {
-    /// Describes a file.
-    pub const fn new(path: &'static str, from: &'static str) -> Self {
-        DataFile {
-            path,
-            from,
-            folders: &[],
-        }
-    }
-
-    /// Adds folders in which the file may be, below the data folder or below its parent.
-    #[must_use]
-    pub const fn in_folders(mut self, folders: &'static [&'static str]) -> Self {
-        self.folders = folders;
-        self
-    }
-
     /// Returns the path of the file, which may be compressed by gzip.
-    fn found(&self, figure: &'static str, data: Option<&Path>) -> Result<PathBuf, ReproduceError> {
-        let names = [self.path.to_owned(), format!("{}.gz", self.path)];
+    fn found(
+        &'static self,
+        figure: &'static str,
+        data: Option<&Path>,
+    ) -> Result<PathBuf, ReproduceError> {
+        let names = [self.path.clone(), format!("{}.gz", self.path)];
         let parent = data.and_then(Path::parent);
         let bases = data
             .into_iter()
             .chain(parent.filter(|_| !self.folders.is_empty()));
-        let folders = || [""].iter().chain(self.folders);
+        let folders = || std::iter::once("").chain(self.folders.iter().map(String::as_str));
         let places = bases.flat_map(|base| folders().map(move |below| base.join(below)));
         let mut places = places.flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
         let found = places.find(|path| path.exists());
         found.ok_or_else(|| ReproduceError::Missing {
             figure,
-            path: self.path,
+            path: &self.path,
             folder: data.map(Path::to_owned),
-            from: self.from,
+            from: &self.from,
         })
     }
 }
 
-/// Runs a released program. Returns `None` if the watch stopped it.
-pub type Program = Box<dyn FnOnce(&Watch) -> Result<Option<Report>, ReproduceError> + Send>;
-
-/// A run of a figure.
-#[allow(clippy::large_enum_variant, reason = "a figure has few of them")]
-pub enum Run {
-    /// A simulation.
-    Simulation {
-        /// Name in messages.
-        label: String,
-        /// Simulated world.
-        simulation: Simulation,
-        /// The scheduler.
-        scheduler: Pipeline,
-        /// The jobs.
-        workload: Box<dyn Workload>,
-    },
-    /// A released program that is its own simulator.
-    Program {
-        /// Name in messages.
-        label: String,
-        /// Runs the program and reports its outcome.
-        run: Program,
-    },
+/// A run of a figure: a simulation, or a released program that is its own simulator.
+pub(crate) struct Run {
+    /// Name in messages.
+    label: String,
+    run: Start,
 }
 
+/// Starts a run. Returns `None` if the watch stopped it.
+type Start = Box<dyn FnOnce(&Arc<Watch>) -> Result<Option<Report>, ReproduceError> + Send>;
+
 impl Run {
-    /// Returns the name in messages.
-    pub fn label(&self) -> &str {
-        match self {
-            Run::Simulation { label, .. } | Run::Program { label, .. } => label,
-        }
+    /// Creates a run of a released program.
+    pub(crate) fn new(
+        label: String,
+        run: impl FnOnce(&Arc<Watch>) -> Result<Option<Report>, ReproduceError> + Send + 'static,
+    ) -> Self {
+        let run = Box::new(run);
+        Run { label, run }
+    }
+
+    /// Creates a simulation.
+    pub(crate) fn of(
+        label: String,
+        simulation: Simulation,
+        scheduler: Pipeline,
+        mut workload: impl Workload + 'static,
+    ) -> Self {
+        let name = label.clone();
+        Run::new(label, move |watch| {
+            let watched = simulation.watched_by(Arc::clone(watch));
+            let report = watched.run(scheduler, &mut workload);
+            let report = report.map_err(|error| ReproduceError::failed(&name, error))?;
+            Ok((report.ended != Ended::Interrupted).then_some(report))
+        })
     }
 }
 
@@ -295,16 +268,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Creates findings with only these notes.
-    pub fn noting(notes: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Findings {
-            notes: notes.into_iter().map(Into::into).collect(),
-            ..Findings::default()
-        }
-    }
-
     /// Adds a picture under a file name without an extension.
-    pub fn picture(&mut self, name: impl Into<String>, svg: String) {
+    pub(crate) fn picture(&mut self, name: impl Into<String>, svg: String) {
         let name = name.into();
         self.pictures.push(Picture { name, svg });
     }
@@ -323,33 +288,6 @@ pub struct Row {
     pub ours: f64,
     /// Decimal digits.
     pub decimals: usize,
-}
-
-impl Row {
-    /// Creates a row with only this toolkit's number.
-    pub fn new(what: impl Into<String>, ours: f64, decimals: usize) -> Self {
-        Row {
-            what: what.into(),
-            published: None,
-            artifact: None,
-            ours,
-            decimals,
-        }
-    }
-
-    /// Adds the number in the paper, if there is one.
-    #[must_use]
-    pub fn published(mut self, value: impl Into<Option<f64>>, source: &'static str) -> Self {
-        self.published = value.into().map(|value| Cited { value, source });
-        self
-    }
-
-    /// Adds the number that the released program gives, if it is known.
-    #[must_use]
-    pub fn artifact(mut self, value: impl Into<Option<f64>>, source: &'static str) -> Self {
-        self.artifact = value.into().map(|value| Cited { value, source });
-        self
-    }
 }
 
 /// A number and its source.
@@ -446,6 +384,16 @@ pub enum ReproduceError {
     },
 }
 
+impl ReproduceError {
+    /// Returns the error that a simulation or a program failed.
+    pub(crate) fn failed(label: &str, error: impl Into<SimError>) -> Self {
+        ReproduceError::Simulation {
+            label: label.to_owned(),
+            error: Box::new(error.into()),
+        }
+    }
+}
+
 /// Result of reproducing a figure.
 pub struct Reproduced {
     /// Names of the simulations.
@@ -456,17 +404,9 @@ pub struct Reproduced {
     pub findings: Option<Findings>,
 }
 
-/// Returns the path of a file that a figure needs.
-pub(crate) fn file(
-    figure: &Figure,
-    data: Option<&Path>,
-    name: &str,
-) -> Result<PathBuf, ReproduceError> {
-    let mut all = figure.data.iter().chain(figure.optional);
-    let needed = all.find(|needed| needed.path == name);
-    needed
-        .unwrap_or(&DataFile::new("a file", "its publication"))
-        .found(figure.name, data)
+/// Returns the average JCT in seconds.
+pub(crate) fn jct_s(report: &Report) -> f64 {
+    report.summary.avg_jct_s
 }
 
 /// Adds a file, or all files in a folder and its subfolders, in order.
@@ -502,7 +442,7 @@ fn run_all(
         if watch.stop.load(Ordering::Relaxed) {
             return Some((i, Ok(None)));
         }
-        let report = run_one(run, &watch);
+        let report = (run.run)(&watch);
         failed.fetch_or(report.is_err(), Ordering::Relaxed);
         ended.fetch_add(1, Ordering::Relaxed);
         Some((i, report))
@@ -514,50 +454,29 @@ fn run_all(
     reports.into_iter().map(|(_, report)| report).collect()
 }
 
-fn run_one(run: Run, watch: &Arc<Watch>) -> Result<Option<Report>, ReproduceError> {
-    let (label, simulation, scheduler, mut workload) = match run {
-        Run::Program { run, .. } => return run(watch),
-        Run::Simulation {
-            label,
-            simulation,
-            scheduler,
-            workload,
-        } => (label, simulation, scheduler, workload),
-    };
-    let watched = simulation.watched_by(Arc::clone(watch));
-    match watched.run(scheduler, &mut *workload) {
-        Ok(report) if report.ended == Ended::Interrupted => Ok(None),
-        Ok(report) => Ok(Some(report)),
-        Err(error) => Err(ReproduceError::Simulation {
-            label,
-            error: Box::new(error),
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::figure;
 
-    /// A figure that needs a missing file.
-    const HUNGRY: Figure = Figure::new(
-        "hungry",
-        "Nothing",
-        &[DataFile::new(
-            "trace.csv",
-            "https://example.org (CC-BY-4.0)",
-        )],
-        |_, _| {
-            let findings =
-                |reports: &[Report]| Findings::noting([format!("{} reports", reports.len())]);
-            Ok(Plan::of(Vec::new(), findings))
-        },
-    );
+    /// Returns a figure that needs a missing file.
+    fn hungry() -> &'static Figure {
+        Box::leak(Box::new(Figure {
+            name: "hungry".to_owned(),
+            data: vec![DataFile {
+                path: "trace.csv".to_owned(),
+                from: "https://example.org (CC-BY-4.0)".to_owned(),
+                folders: Vec::new(),
+            }],
+            notes: vec!["no reports".to_owned()],
+            ..Figure::default()
+        }))
+    }
 
     #[test]
     fn missing_data_is_named_with_where_to_get_it() {
         let text = |data| {
-            let plan = HUNGRY.plan(data).map_err(|e| e.to_string())?;
+            let plan = hungry().plan(data).map_err(|e| e.to_string())?;
             plan.reproduce(&[], &AtomicU64::new(0))
                 .map_err(|e| e.to_string())
         };
@@ -569,35 +488,36 @@ mod tests {
         assert!(text(Some(dir.path())).is_err());
         std::fs::write(dir.path().join("trace.csv"), "").unwrap();
         let reproduced = text(Some(dir.path())).ok().unwrap();
-        assert_eq!(reproduced.findings.unwrap().notes, ["0 reports"]);
+        assert_eq!(reproduced.findings.unwrap().notes, ["no reports"]);
     }
 
     #[test]
     fn the_files_of_a_figure_are_known_however_they_lie() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let inputs = |figure: &Figure| figure.inputs(Some(dir.path())).unwrap();
+        let inputs = |figure: &'static Figure| figure.inputs(Some(dir.path())).unwrap();
         std::fs::write(at("trace.csv.gz"), "").unwrap();
-        assert_eq!(inputs(&HUNGRY), [at("trace.csv.gz")]);
+        assert_eq!(inputs(hungry()), [at("trace.csv.gz")]);
         std::fs::create_dir_all(at("trace.csv/b")).unwrap();
         std::fs::write(at("trace.csv/b/2.csv"), "").unwrap();
         std::fs::write(at("trace.csv/a.csv"), "").unwrap();
         assert_eq!(
-            inputs(&HUNGRY),
+            inputs(hungry()),
             [at("trace.csv/a.csv"), at("trace.csv/b/2.csv")]
         );
         // Files that are read if a folder is given, and are not required.
         std::fs::write(at("philly_node_sequence.csv"), "").unwrap();
         assert_eq!(
-            inputs(&crate::lucid::figures::energy::HELIOS),
+            inputs(figure("helios-ces").unwrap()),
             [at("philly_node_sequence.csv")]
         );
         assert_eq!(
-            crate::lucid::figures::energy::HELIOS.inputs(None).unwrap(),
+            figure("helios-ces").unwrap().inputs(None).unwrap(),
             [""; 0].map(PathBuf::from)
         );
         assert!(
-            crate::lucid::figures::FIG8
+            figure("lucid-fig8")
+                .unwrap()
                 .inputs(Some(dir.path()))
                 .is_err()
         );
@@ -607,15 +527,14 @@ mod tests {
     fn reports_come_in_order_however_long_each_takes() {
         use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
         use blox_sim::workload::Jobs;
-        let run = |hours: f64| Run::Simulation {
-            label: hours.to_string(),
-            simulation: Simulation::new(ClusterSpec::uniform(1, 1)),
-            scheduler: blox_schedulers::schedulers::fifo(),
-            workload: Box::new(Jobs::new(vec![JobSpec::new(
-                Time::ZERO,
-                GpuCount(1),
-                Seconds::from_hours(hours),
-            )])),
+        let run = |hours: f64| {
+            let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(hours));
+            Run::of(
+                hours.to_string(),
+                Simulation::new(ClusterSpec::uniform(1, 1)),
+                blox_schedulers::schedulers::fifo(),
+                Jobs::new(vec![job]),
+            )
         };
         let watches: [Arc<Watch>; 2] = Default::default();
         let ended = AtomicU64::new(0);

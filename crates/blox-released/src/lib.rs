@@ -15,7 +15,7 @@
 //! | Reproduce a figure | [`figures::figures`] |
 //! | Add a figure | [`figure::Figure`] |
 //! | Add the released schedulers to a registry | [`register`] |
-//! | Run a program of Gavel or Shockwave | [`gavel::run`], [`gavel::Dialect`] |
+//! | Run a program of Gavel or Shockwave | [`gavel::run`] |
 //! | Read the differences from a paper | [`tiresias::quirks`], [`synergy::quirks`], [`sia`], [`lucid`] |
 
 #![warn(missing_docs)]
@@ -27,6 +27,7 @@ mod clock;
 mod compared;
 pub mod figure;
 pub mod figures;
+mod log;
 mod node_sets;
 mod registry;
 mod rounds;

@@ -13,11 +13,11 @@ pub struct RoundsFrom {
 }
 
 impl RoundsFrom {
-    /// Creates rounds that begin at `first` and then every `period`. Returns `None` unless `period`
-    /// is above 0.
-    pub fn new(first: Time, period: Seconds) -> Option<Self> {
-        let rounds = Rounds::every(period)?;
-        Some(RoundsFrom { first, rounds })
+    /// Creates rounds that begin at `first` and then every `period`. A period that is not above 0
+    /// counts as 300 s.
+    pub fn new(first: Time, period: Seconds) -> Self {
+        let rounds = Rounds::every(period).unwrap_or_default();
+        RoundsFrom { first, rounds }
     }
 
     /// Returns a time on the clock that starts with the first round.
@@ -58,13 +58,12 @@ mod tests {
     #[test]
     fn rounds_fall_where_the_first_one_says() {
         let t = Time::new;
-        let c = RoundsFrom::new(t(1.0), Seconds::new(300.0)).unwrap();
+        let c = RoundsFrom::new(t(1.0), Seconds::new(300.0));
         assert_eq!(c.first_from(t(0.0), None), t(1.0));
         assert_eq!(c.first_from(t(1.0), None), t(1.0));
         assert_eq!(c.first_from(t(1.0), Some(t(1.0))), t(301.0));
         assert_eq!(c.first_from(t(1.5), None), t(301.0));
         assert_eq!(c.following(t(301.0)), Some(t(601.0)));
         assert_eq!(c.following(t(0.0)), Some(t(1.0)));
-        assert_eq!(RoundsFrom::new(t(1.0), Seconds::ZERO), None);
     }
 }

@@ -1,38 +1,29 @@
-//! Figures of ElasticFlow (ASPLOS 2023), reproduced with its released program.
+//! Runs of the figures of ElasticFlow (ASPLOS 2023), with its released program.
 
 pub(crate) mod fig10;
 pub(crate) mod fig11;
-pub(crate) mod fig8a;
-pub(crate) mod fig8b;
-pub(crate) mod fig9;
 
+use crate::elasticflow::files::{Recipe, read_trace};
 use crate::elasticflow::{self as released, Algorithm, Bound, Shape, Times};
-use crate::figure::{DataFile, Figure, Findings, ReproduceError, Row, Run, file};
+use crate::figure::{Claim, Figure, Plan, ReproduceError, Run};
 use blox_core::core::Counters;
-use blox_core::{JobId, JobSpec, Outcome, Seconds, ServiceClass, Time};
+use blox_core::{ClusterSpec, JobId, JobSpec, Outcome, Pipeline, Seconds, ServiceClass, Time};
+use blox_plot::{Axis, BarChart};
+use blox_schedulers::schedulers as own;
 use blox_sim::results::{Deadlines, JobResult, Summary};
-use blox_sim::workload::WorkloadError;
-use blox_sim::{Ended, Report, SimError, Watch};
-use blox_traces::scaling::ScalingTable;
+use blox_sim::workload::{Jobs, WorkloadError};
+use blox_sim::{Ended, Report, Simulation};
+use blox_traces::scaling::{ScalingTable, with_throughputs};
 use std::path::Path;
 use std::sync::Arc;
 
-const REPOSITORY: &str =
-    "the folder `ElasticFlow` of https://github.com/pkusys/ElasticFlow (Apache-2.0)";
-const A100: DataFile = DataFile::new(
-    "throughputs_A100",
-    "the folder `ElasticFlow/scheduler` of https://github.com/pkusys/ElasticFlow (Apache-2.0)",
-);
-const RELEASED: &str = "pkusys/ElasticFlow 04a0109, scheduler.py under Python 3.11";
-const GREEDY: &str = "pkusys/ElasticFlow 04a0109, its Chronus without a commercial solver";
 /// Seed of the numbers that the released generator draws from Python's unseeded generator.
 const UNSEEDED: u64 = 12345;
 
 /// A program of the figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Program {
-    /// The algorithm, or `None` for Chronus.
-    algorithm: Option<Algorithm>,
+    algorithm: Algorithm,
     name: &'static str,
     /// Name in the `scheduler` column of results. It differs from blox's own `edf` and `themis`.
     scheduler: &'static str,
@@ -40,7 +31,7 @@ struct Program {
 
 const fn program(algorithm: Algorithm, name: &'static str, scheduler: &'static str) -> Program {
     Program {
-        algorithm: Some(algorithm),
+        algorithm,
         name,
         scheduler,
     }
@@ -65,26 +56,13 @@ const EDF_ADMISSION: Program = program(
 const TIRESIAS: Program = program(Algorithm::Tiresias, "Tiresias", "elasticflow-tiresias");
 const GANDIVA: Program = program(Algorithm::Gandiva, "Gandiva", "elasticflow-gandiva");
 const THEMIS: Program = program(Algorithm::Themis, "Themis", "elasticflow-themis");
-const CHRONUS: Program = Program {
-    algorithm: None,
-    name: "Chronus",
-    scheduler: "elasticflow-chronus",
-};
-
-impl Program {
-    /// Returns the source of the results of the released program.
-    fn source(self) -> &'static str {
-        self.algorithm.map_or(GREEDY, |_| RELEASED)
-    }
-}
+const CHRONUS: Program = program(Algorithm::Chronus, "Chronus", "elasticflow-chronus");
 
 /// A cluster and the slot length of the programs that run on it.
 #[derive(Clone, Copy, Debug)]
 struct World {
     shape: Shape,
-    slot: f64,
-    /// Seconds between two passes of Chronus over new and waiting jobs.
-    pass: f64,
+    times: Times,
     gpu_type: &'static str,
 }
 
@@ -96,8 +74,7 @@ impl World {
                 nodes_per_switch,
                 gpus_per_node,
             },
-            slot,
-            pass: 240.0,
+            times: slot.into(),
             gpu_type: "A100",
         }
     }
@@ -124,31 +101,17 @@ impl World {
     ) -> Run {
         let label = format!("{}, {of}", program.name);
         let (jobs, table, name) = (Arc::clone(jobs), Arc::clone(table), label.clone());
-        let run = move |watch: &Watch| {
+        Run::new(label, move |watch| {
             let jobs = profiled(program, &jobs, &table, self.gpu_type);
-            let jobs = jobs.map_err(|error| ReproduceError::Simulation {
-                label: name,
-                error: Box::new(SimError::Workload(error)),
-            })?;
-            let outcome = match program.algorithm {
-                Some(algorithm) => algorithm.run(self.shape, self.slot, &jobs, &watch.stop),
-                None => {
-                    let times = Times {
-                        check: self.slot,
-                        lease: 240.0,
-                        pass: self.pass,
-                    };
-                    released::chronus(self.shape, times, &jobs, &watch.stop)
-                }
-            };
+            let jobs = jobs.map_err(|error| ReproduceError::failed(&name, error))?;
+            let algorithm = program.algorithm;
+            let outcome = algorithm.run(self.shape, self.times, &jobs, &watch.stop);
             Ok(outcome.map(|outcome| {
                 let report = report(program, self.shape, &jobs, &outcome);
                 keep(outcome.bound);
                 report
             }))
-        };
-        let run = Box::new(run);
-        Run::Program { label, run }
+        })
     }
 }
 
@@ -167,24 +130,14 @@ fn profiled(
 ) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut jobs = jobs.to_vec();
     for (number, job) in jobs.iter_mut().enumerate() {
-        match program.algorithm {
-            Some(algorithm) => {
-                if !algorithm.profile(job, table, gpu_type) {
-                    let extras = job.extras();
-                    return Err(WorkloadError::Unprofiled {
-                        job: number,
-                        model: extras.model.as_deref().unwrap_or_default().to_owned(),
-                        batch_size: extras.batch_size.unwrap_or_default(),
-                        gpus: job.gpus.get(),
-                    });
-                }
-            }
-            // The released conversion gives every job a deadline.
-            None => {
-                if let Some(extras) = &mut job.extras {
-                    extras.class = ServiceClass::Guaranteed;
-                }
-            }
+        if !program.algorithm.profile(job, table, gpu_type) {
+            let extras = job.extras();
+            return Err(WorkloadError::Unprofiled {
+                job: number,
+                model: extras.model.as_deref().unwrap_or_default().to_owned(),
+                batch_size: extras.batch_size.unwrap_or_default(),
+                gpus: job.gpus.get(),
+            });
         }
     }
     Ok(jobs)
@@ -263,10 +216,6 @@ fn unfinished((spec, number): (&JobSpec, u32)) -> JobResult {
     result
 }
 
-fn met(report: &Report) -> u64 {
-    report.summary.deadlines.unwrap_or_default().met
-}
-
 /// Returns the fraction of deadlines met.
 fn ratio(report: &Report) -> f64 {
     let d = report.summary.deadlines.unwrap_or_default();
@@ -275,42 +224,126 @@ fn ratio(report: &Report) -> f64 {
 }
 
 /// Reads the throughputs of the A100.
-fn a100(figure: &Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, ReproduceError> {
-    let table = ScalingTable::read_dir(file(figure, data, A100.path)?)?;
+fn a100(figure: &'static Figure, data: Option<&Path>) -> Result<Arc<ScalingTable>, ReproduceError> {
+    let table = ScalingTable::read_dir(figure.file(data, "throughputs_A100")?)?;
     Ok(Arc::new(table))
 }
 
-/// Adds the rows of the fractions of deadlines met by programs, with the published fractions and the
-/// numbers of jobs that the released programs count.
-///
-/// Returns the fractions, and true if every number equals the number of the released program, where
-/// it was run.
-fn compare(
-    findings: &mut Findings,
-    programs: impl Iterator<Item = (Program, Option<f64>, Option<u64>)>,
-    reports: &[Report],
-    paper: &'static str,
-    what: impl Fn(&str) -> String,
-) -> (Vec<(&'static str, f64)>, bool) {
-    let (mut fractions, mut same) = (Vec::new(), true);
-    for ((program, published, counted), report) in programs.zip(reports) {
-        let all = report.jobs.len().max(1) as f64;
-        let row = Row::new(what(program.name), ratio(report), 4).published(published, paper);
-        let counts = counted.map(|n| n as f64 / all);
-        findings.rows.push(row.artifact(counts, program.source()));
-        same &= counted.is_none_or(|counted| met(report) == counted);
-        fractions.push((program.name, ratio(report)));
+/// The programs of figures 8(a) and 8(b).
+const PROGRAMS: [Program; 8] = [
+    EDF,
+    GANDIVA,
+    TIRESIAS,
+    THEMIS,
+    CHRONUS,
+    ELASTIC,
+    WITHOUT_ADMISSION,
+    EDF_ADMISSION,
+];
+
+/// Plans the workload of the comparison with Pollux, under the programs and under the toolkit's own
+/// schedulers.
+pub(crate) fn fig8a(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let own: [(&str, fn() -> Pipeline); 8] = [
+        ("edf", own::edf),
+        ("gandiva", own::gandiva),
+        ("tiresias", own::tiresias),
+        ("themis", own::themis),
+        ("chronus", own::chronus),
+        ("elasticflow", own::elasticflow),
+        ("ef", own::ef),
+        ("edf-admission", own::edf_admission),
+    ];
+    let table = Arc::new(ScalingTable::read_dir(
+        figure.file(data, "throughputs_T4")?,
+    )?);
+    let trace = "elasticVpollux_e.csv";
+    let jobs = in_order(read_trace(figure.file(data, trace)?)?);
+    let world = World {
+        // A comment in the original says to take arrivals every 60 s for this figure.
+        times: Times {
+            pass: 60.0,
+            ..60.0.into()
+        },
+        gpu_type: "T4",
+        ..World::new(1, 16, 4, 60.0)
+    };
+    let mut runs: Vec<Run> = PROGRAMS.map(|p| world.run(p, &jobs, &table, trace)).into();
+    runs.extend(own.map(|(name, build)| {
+        let simulation = Simulation::new(ClusterSpec::uniform(16, 4));
+        let jobs = with_throughputs(Jobs::new(jobs.to_vec()), Arc::clone(&table));
+        Run::of(name.to_owned(), simulation, build(), jobs)
+    }));
+    Ok(Plan::of(runs, move |reports| {
+        let mut findings = figure.measured(reports, &[ratio]);
+        let missed = |name: &str| {
+            let of = |r: &&Report| r.summary.scheduler == name;
+            let report = reports.iter().skip(PROGRAMS.len()).find(of);
+            report
+                .and_then(|r| r.summary.deadlines)
+                .unwrap_or_default()
+                .missed
+        };
+        findings.claims.push(Claim::new(
+            "no job that the own `elasticflow` and `edf-admission` admit is late",
+            missed("elasticflow") + missed("edf-admission") == 0,
+        ));
+        let published = findings
+            .rows
+            .iter()
+            .filter_map(|row| Some(row.published?.value));
+        let ours = reports.iter().map(ratio);
+        let names = PROGRAMS.map(|p| p.name);
+        let bars = BarChart::new("ElasticFlow, figure 8(a)", Axis::fraction("deadlines met"))
+            .with("published", names.into_iter().zip(published))
+            .with("here", names.into_iter().zip(ours.clone()))
+            .with(
+                "own, by the papers",
+                own.map(|(name, _)| name)
+                    .into_iter()
+                    .zip(ours.skip(PROGRAMS.len())),
+            );
+        findings.picture(&figure.name, bars.svg());
+        findings
+    }))
+}
+
+/// Plans eleven traces.
+pub(crate) fn fig8b(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let table = a100(figure, data)?;
+    let mut runs = Vec::new();
+    // The last file has the throughputs.
+    for (t, trace) in figure.data[..11].iter().enumerate() {
+        let (switches, nodes) = match t {
+            3 | 6..=8 => (1, 128),
+            9.. => (1, 32),
+            _ => (2, 32),
+        };
+        let jobs = in_order(read_trace(figure.file(data, &trace.path)?)?);
+        let world = World::new(switches, nodes, 8, 60.0);
+        for program in PROGRAMS {
+            runs.push(world.run(program, &jobs, &table, &trace.path));
+        }
     }
-    (fractions, same)
+    Ok(figure.measuring(runs, &[ratio]))
 }
 
-/// Returns true if a name has a larger value than all others.
-fn is_best(of: &[(&str, f64)], name: &str) -> bool {
-    let value = of.iter().find(|(n, _)| *n == name).map_or(0.0, |(_, v)| *v);
-    of.iter().all(|(n, v)| *n == name || *v < value)
-}
-
-/// Returns true if two counts or ratios are equal within the precision of a printed table.
-fn equal(ours: f64, theirs: f64) -> bool {
-    (ours - theirs).abs() < 5e-5
+/// Plans admission control and elastic scaling on earliest deadline first, by cluster size.
+pub(crate) fn fig9(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let table = a100(figure, data)?;
+    let recipe = Recipe {
+        jobs: 1000,
+        unseeded: UNSEEDED,
+        ..Recipe::default()
+    };
+    let jobs = in_order(recipe.generate(&table)?);
+    let mut runs = Vec::new();
+    for nodes in [8, 16, 32] {
+        let world = World::new(1, nodes, 8, 240.0);
+        let of = format!("{} GPUs", nodes * 8);
+        for program in [EDF, EDF_ADMISSION, WITHOUT_ADMISSION, ELASTIC] {
+            runs.push(world.run(program, &jobs, &table, &of));
+        }
+    }
+    Ok(figure.measuring(runs, &[ratio]))
 }

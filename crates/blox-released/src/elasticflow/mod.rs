@@ -10,12 +10,11 @@ pub(crate) mod verify;
 
 pub use simulator::{Bound, ChronusRecord, Outcome, PlannedEnd, Shape, Times};
 
-use blox_core::JobSpec;
+use blox_core::{JobSpec, ServiceClass};
 use blox_traces::scaling::ScalingTable;
 use std::sync::atomic::AtomicBool;
 
-/// Algorithms of the released program, except for Chronus, which is a separate program:
-/// [`chronus`].
+/// Algorithms of the released programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// `ef-accessctrl`: ElasticFlow.
@@ -33,10 +32,12 @@ pub enum Algorithm {
     /// `themis`: finish-time fairness in leases of one slot. The optimal shares of the original are
     /// not unique, so its leases are not unique either.
     Themis,
+    /// `time-aware-with-lease`: Chronus without its solver, a separate program.
+    Chronus,
 }
 
 impl Algorithm {
-    /// All algorithms by their names in the original.
+    /// All algorithms but Chronus by their names in the original.
     pub const NAMES: [(&str, Algorithm); 7] = [
         ("ef-accessctrl", Algorithm::ElasticFlow),
         ("ef", Algorithm::WithoutAdmission),
@@ -53,10 +54,15 @@ impl Algorithm {
     }
 
     /// Sets a job's GPU counts and throughputs to those that this algorithm considers. `gpu_type`
-    /// is `A100` or `T4`.
+    /// is `A100` or `T4`. Chronus considers none, and gives every job a deadline.
     ///
     /// Returns false and changes nothing if the table lacks the job's model with its batch size.
     pub fn profile(self, job: &mut JobSpec, table: &ScalingTable, gpu_type: &str) -> bool {
+        if self == Algorithm::Chronus {
+            // The released conversion gives every job a deadline.
+            job.extras.get_or_insert_default().class = ServiceClass::Guaranteed;
+            return true;
+        }
         let extras = job.extras();
         let (Some(model), Some(batch)) = (&extras.model, extras.batch_size) else {
             return false;
@@ -81,11 +87,11 @@ impl Algorithm {
     /// Runs the algorithm on jobs in order of submission. Returns `None` if `stop` is set before
     /// the end.
     ///
-    /// `slot` is the minimum number of seconds between two steps.
+    /// All programs but Chronus have only a slot, the minimum number of seconds between two steps.
     pub fn run(
         self,
         shape: Shape,
-        slot: f64,
+        times: impl Into<Times>,
         jobs: &[JobSpec],
         stop: &AtomicBool,
     ) -> Option<Outcome> {
@@ -97,14 +103,8 @@ impl Algorithm {
             Algorithm::Tiresias => simulator::run::<simulator::Tiresias>,
             Algorithm::Gandiva => simulator::run::<simulator::Gandiva>,
             Algorithm::Themis => simulator::run::<simulator::Themis>,
+            Algorithm::Chronus => simulator::run::<simulator::Chronus>,
         };
-        run(shape, slot, jobs, stop)
+        run(shape, times.into(), jobs, stop)
     }
-}
-
-/// Runs `time-aware-with-lease` (Chronus without its solver) on jobs in order of submission.
-///
-/// Returns `None` if `stop` is set before the end.
-pub fn chronus(shape: Shape, times: Times, jobs: &[JobSpec], stop: &AtomicBool) -> Option<Outcome> {
-    simulator::run::<simulator::Chronus>(shape, times, jobs, stop)
 }

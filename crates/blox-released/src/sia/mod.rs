@@ -40,33 +40,22 @@ pub use recorded::{RecordedFits, add_points};
 
 use crate::rounds::RoundsFrom;
 use crate::sia::quirks::{Canonical, ReleasedScores, RoundAndRound};
-use crate::sia::world::{MOST_NODES, lies};
-use blox_core::{Adapts, Composition, Name, Pipeline, Seconds, Stateless, Time, View};
-use blox_perf::goodput::{BatchLimits, KnownBatches, split};
+use crate::sia::world::MOST_NODES;
+use blox_core::{Composition, Pipeline, Seconds, Time};
 use blox_policies::scheduling::Sia;
-use blox_policies::scheduling::sia::{Applicant, Config, Scores};
 use blox_sim::Simulation;
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Application, Applications};
-use std::sync::Arc;
+use blox_sim::execution::training::Applications;
 
-/// Returns a composition with rounds of this length, if it is above 0. The first decision follows
-/// the first round.
+/// Returns a composition with rounds of this length. The first decision follows the first round.
 fn in_rounds(name: &str, round: Seconds) -> Composition {
-    let base = Composition::new(name);
-    match RoundsFrom::new(Time::ZERO + round, round) {
-        Some(rounds) => base.trigger(rounds),
-        None => base,
-    }
+    Composition::new(name).trigger(RoundsFrom::new(Time::ZERO + round, round))
 }
 
 /// Sia as released, in rounds of 60 s or of another length above 0. It knows the true step times of
 /// rigid jobs.
 pub fn sia(round: Seconds, applications: Applications) -> Pipeline {
-    let scores = TrueRates {
-        others: ReleasedScores,
-        applications: Arc::new(applications),
-    };
+    let scores = ReleasedScores::knowing(applications);
     let mut policy = Sia::new(scores).settling(Canonical).searching(1 << 24);
     for (gpu_type, nodes) in MOST_NODES {
         policy = policy.on_nodes(gpu_type, nodes);
@@ -78,77 +67,6 @@ pub fn sia(round: Seconds, applications: Applications) -> Pipeline {
         .expect(crate::ONCE)
 }
 
-/// Values from [`ReleasedScores`], except for rigid jobs.
-///
-/// A rigid job's value follows from the true step times of its batch on as few nodes of each type
-/// as hold it.
-#[derive(Clone)]
-struct TrueRates {
-    others: ReleasedScores,
-    applications: Arc<Applications>,
-}
-
-impl Stateless for TrueRates {}
-
-impl Scores for TrueRates {
-    fn values(
-        &self,
-        view: View<'_>,
-        applicant: &Applicant<'_>,
-        configs: &[Config],
-        batches: &mut KnownBatches,
-    ) -> Vec<Option<f64>> {
-        let extras = applicant.job.spec().extras();
-        let app = extras.model.as_ref();
-        let app = app.and_then(|model| self.applications.get(model));
-        let (Some(app), Adapts::Nothing) = (app, applicant.adapts) else {
-            return self.others.values(view, applicant, configs, batches);
-        };
-        let asked = applicant.job.gpus().get();
-        let batch = extras.batch_size.unwrap_or(app.initial_batch);
-        let rate = |(t, name): (blox_core::NameId, &Name)| {
-            let nodes = view.nodes().filter(|n| n.gpu_type().0 == t.0);
-            let size = nodes.map(|n| n.gpu_count()).max()?;
-            rate_of(app, name, batch, asked, size)
-        };
-        let rates: Vec<_> = view.cluster().gpu_types().iter().map(rate).collect();
-        ReleasedScores::of_rates(asked, &rates, configs)
-    }
-
-    fn costs(
-        &self,
-        applicant: &Applicant<'_>,
-        configs: &[Config],
-        values: &[Option<f64>],
-    ) -> Vec<Option<f64>> {
-        self.others.costs(applicant, configs, values)
-    }
-
-    fn lies(&self, gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
-        lies(gpu_type, placement)
-    }
-}
-
-/// Throughput of a fixed batch in samples per second (`get_throughput_with_accum`), on nodes of
-/// `size` GPUs.
-///
-/// Unlike at run time, the pass size is not limited by other placements of the same number of GPUs.
-fn rate_of(app: &Application, gpu_type: &str, batch: u32, gpus: u32, size: u32) -> Option<f64> {
-    let on = app.types.get(gpu_type)?;
-    let mut placement = vec![size; (gpus / size.max(1)) as usize];
-    placement.extend((!gpus.is_multiple_of(size)).then_some(gpus % size));
-    let limits = BatchLimits {
-        max_batch: app.max_batch,
-        per_gpu: (on.limits.per_gpu.0, on.most_per_gpu(&placement)),
-        accumulate: true,
-    };
-    let split = split(f64::from(batch), gpus, app.initial_batch, &limits);
-    let within = app.max_batch / (gpus * (split.accumulation + 1)).max(1);
-    let (step, sync) = on.step(&placement, split.per_gpu.min(within))?;
-    let total = step + (step - sync) * f64::from(split.accumulation);
-    Some(f64::from(batch) / total * (1.0 / app.slowdown))
-}
-
 /// Configures a simulation as the world of the released simulator.
 pub fn simulation(base: Simulation, training: Training) -> Simulation {
     base.execution(training).overheads(FreeMoves::default())
@@ -157,16 +75,18 @@ pub fn simulation(base: Simulation, training: Training) -> Simulation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sia::world::training;
+    use crate::sia::world::{lies, training};
     use blox_core::{
-        Assignment, ClusterSpec, Draft, DraftError, Extras, GpuCount, GpuId, JobQueue, JobSpec,
-        PlacementPolicy, Reason, Request, SchedulingPolicy, Shape, Validity,
+        Adapts, Assignment, ClusterSpec, Draft, DraftError, Extras, GpuCount, GpuId, JobQueue,
+        JobSpec, PlacementPolicy, Reason, Request, SchedulingPolicy, Shape, Stateless, Validity,
+        View,
     };
+    use blox_perf::goodput::KnownBatches;
     use blox_policies::placement::KeepNodes;
-    use blox_policies::scheduling::sia::{Tie, Ties};
-    use blox_sim::execution::training::{Measured, StepTable, StepTimes, built_in};
+    use blox_policies::scheduling::sia::{Applicant, Config, Scores, Tie, Ties};
+    use blox_sim::execution::training::built_in;
     use blox_sim::workload::Jobs;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     /// Gives every job the GPUs that it requests, but stops the first job for one round at 120 s.
     #[derive(Clone)]
@@ -356,33 +276,5 @@ mod tests {
         let nodes: &[(u32, u32)] = &[(1, 8), (2, 4)];
         let (_, _, columns) = turned("1x8:dgx-ext,2x8:rtx", &[nodes]);
         assert_eq!(columns[0], (1, 2));
-    }
-
-    #[test]
-    fn rigid_jobs_are_as_fast_as_their_placement_was_measured() {
-        let mut table = StepTable::default();
-        let mut add = |placement: &[u32], per_gpu, step, sync| {
-            let row = Measured {
-                per_gpu,
-                step,
-                sync,
-            };
-            table.add_placement(placement, row);
-        };
-        add(&[8, 4], 10, 1.0, 0.25);
-        add(&[8, 4], 12, 1.5, 0.25);
-        add(&[4, 4, 4], 10, 2.0, 0.5);
-        add(&[4, 4, 4], 20, 3.0, 0.5);
-        let mut app = Application::clone(built_in().get("bert").unwrap());
-        app.max_batch = 240;
-        app.slowdown = 1.25;
-        let on = app.types.get_mut("rtx").unwrap();
-        on.steps = StepTimes::Measured(Box::new(table));
-        let rate = |size| rate_of(&app, "rtx", 240, 12, size).unwrap();
-        // Two passes of ten samples. Gradients are not exchanged after the first pass.
-        assert_eq!(rate(8), 240.0 / 1.75 * 0.8);
-        // The same number of samples per GPU in one pass.
-        assert_eq!(rate(4), 240.0 / 3.0 * 0.8);
-        assert_eq!(rate_of(&app, "quad", 240, 12, 4), None);
     }
 }

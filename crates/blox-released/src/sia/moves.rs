@@ -1,3 +1,4 @@
+use super::world::lies;
 use blox_core::{Assignment, JobId, JobRef, Name, Policy, Seconds, Time, View};
 use blox_sim::execution::training::lie_of;
 use blox_sim::overheads::{CheckpointRestart, Overheads};
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 ///
 /// Quirk: the program moves a training job without a restart if the shape of its GPUs stays the
 /// same. The job must get the same number of GPUs of the same type on each of its new nodes, [in
-/// the same order](super::lies). A restart in progress continues after such a move. A job that is
+/// the same order](lies). A restart in progress continues after such a move. A job that is
 /// stopped and started at the same time also moves freely.
 #[derive(Clone, Debug, Default)]
 pub struct FreeMoves {
@@ -84,5 +85,5 @@ impl Overheads for FreeMoves {
 fn shape(view: View<'_>, assignment: &Assignment) -> (Option<Name>, Vec<u32>) {
     let (gpu_type, placement) = lie_of(view, assignment);
     let name = gpu_type.map_or("", |n| n.as_str());
-    (gpu_type.cloned(), super::lies(name, placement))
+    (gpu_type.cloned(), lies(name, placement))
 }

@@ -1,5 +1,6 @@
 //! Times at which ends of jobs are reported.
 
+use super::ROUND_S;
 use blox_core::{Seconds, Time};
 use blox_sim::completion::CompletionRule;
 
@@ -8,23 +9,14 @@ use blox_sim::completion::CompletionRule;
 /// Jobs start with a round and complete a whole number of iterations in each. Rounding removes the
 /// error of the sum of rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WholeIterations {
-    period: Seconds,
-}
-
-impl WholeIterations {
-    /// Creates the rule for rounds of `period`. Returns `None` unless `period` is above 0.
-    pub fn every(period: Seconds) -> Option<Self> {
-        (period > Seconds::ZERO).then_some(WholeIterations { period })
-    }
-}
+pub struct WholeIterations;
 
 impl CompletionRule for WholeIterations {
     fn seen(&self, start: Time, left: f64, rate: f64) -> Time {
-        let in_round = (rate * self.period.secs()).round();
+        let in_round = (rate * ROUND_S).round();
         // The end of a job without work is also reported only after its first round.
         let rounds = (left.round() / in_round).ceil().max(1.0);
-        start + Seconds::new(rounds * self.period.secs())
+        start + Seconds::new(rounds * ROUND_S)
     }
 }
 
@@ -34,8 +26,11 @@ mod tests {
 
     #[test]
     fn a_job_that_lacks_one_iteration_takes_a_whole_round() {
-        let rule = WholeIterations::every(Seconds::new(300.0)).unwrap();
-        let seen = |left, in_round: f64| rule.seen(Time::new(1.0), left, in_round / 300.0).secs();
+        let seen = |left, in_round: f64| {
+            WholeIterations
+                .seen(Time::new(1.0), left, in_round / 300.0)
+                .secs()
+        };
         assert_eq!(seen(396.0, 396.0), 301.0);
         assert_eq!(seen(396.0 + 1e-9, 396.0), 301.0);
         assert_eq!(seen(397.0, 396.0), 601.0);

@@ -47,24 +47,18 @@ pub fn synergy(settings: Settings, jobs: impl IntoIterator<Item = (JobId, Time)>
     let placement = Allocate::new(settings.mode)
         .consolidating(settings.consolidate)
         .reserving(settings.key == Key::Las);
-    let pipeline = Composition::new("synergy-released")
+    Composition::new("synergy-released")
+        .trigger(RoundsFrom::new(settings.first, round))
         .scheduling(Order::new(settings.key, settings.mode, round).arriving(jobs, settings.first))
         .placement(placement)
         .build()
-        .expect(crate::ONCE);
-    match RoundsFrom::new(settings.first, round) {
-        Some(rounds) => pipeline.with_trigger(rounds),
-        None => pipeline,
-    }
+        .expect(crate::ONCE)
 }
 
 /// Returns a simulation in which jobs progress and end as in the original.
 pub fn simulation(simulation: Simulation, settings: Settings) -> Simulation {
     let simulation = simulation.execution(Progress(settings.mode));
-    match WholeIterations::every(Seconds::new(ROUND_S)) {
-        Some(rule) => simulation.completion(rule),
-        None => simulation,
-    }
+    simulation.completion(WholeIterations)
 }
 
 /// Whole number of iterations that a job completes in a round.

@@ -35,20 +35,29 @@ impl Chronus {
     }
 }
 
-/// Intervals of Chronus in seconds.
+/// Intervals of a program in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// Time between two checks of running jobs.
+    /// Length of a slot: the time between two checks of running jobs under Chronus.
     pub check: f64,
-    /// Length of a lease.
+    /// Length of a lease of Chronus.
     pub lease: f64,
-    /// Time between two passes over new and waiting jobs, 240 in the original.
+    /// Time between two passes of Chronus over new and waiting jobs, 240 in the original.
     pub pass: f64,
 }
 
-impl Program for Chronus {
-    type Times = Times;
+impl From<f64> for Times {
+    /// Returns slots of this length, with the original's other intervals.
+    fn from(slot: f64) -> Self {
+        Times {
+            check: slot,
+            lease: 240.0,
+            pass: 240.0,
+        }
+    }
+}
 
+impl Program for Chronus {
     fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self {
         let mut program = Chronus {
             total: shape.gpus(),

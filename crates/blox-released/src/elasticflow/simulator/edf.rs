@@ -7,7 +7,7 @@ use super::events::Event;
 use super::job::Job;
 use super::slots::{Slots, by_deadline};
 use super::timeline::{Planned, Planner, Timeline, merge};
-use super::{Program, Step};
+use super::{Program, Step, Times};
 
 /// `edf`: earliest deadline first. It charges no overheads.
 pub type Edf = EarliestFirst<false>;
@@ -178,12 +178,10 @@ impl<const ADMITS: bool> EarliestFirst<ADMITS> {
 }
 
 impl<const ADMITS: bool> Program for EarliestFirst<ADMITS> {
-    type Times = f64;
-
-    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
+    fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self {
         EarliestFirst {
-            slots: Slots::new(shape, slot, jobs),
-            planner: Planner::new(slot, shape.gpus()),
+            slots: Slots::new(shape, times.check, jobs),
+            planner: Planner::new(times.check, shape.gpus()),
         }
     }
 

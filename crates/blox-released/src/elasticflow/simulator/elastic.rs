@@ -6,7 +6,7 @@ use super::slots::{Slots, by_deadline};
 use super::standing::{Basis, Change, changes};
 use super::timeline::{Planned, Planner, Timeline, give_back, gpu_time, merge};
 use super::trial::Trials;
-use super::{Program, Step};
+use super::{Program, Step, Times};
 
 /// A wake-up at this time means that there is none.
 const NO_WAKE: f64 = i64::MAX as f64;
@@ -200,13 +200,11 @@ impl Workspace {
 }
 
 impl<const ADMITS: bool> Program for Elastic<ADMITS> {
-    type Times = f64;
-
-    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
+    fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self {
         Elastic {
-            slots: Slots::new(shape, slot, jobs),
+            slots: Slots::new(shape, times.check, jobs),
             work: Workspace {
-                planner: Planner::new(slot, shape.gpus()),
+                planner: Planner::new(times.check, shape.gpus()),
                 trials: vec![Trial::default(); jobs.len()],
                 ..Workspace::default()
             },
@@ -336,7 +334,7 @@ mod tests {
                 submit: 600.0,
                 ..Job::default()
             }];
-            let mut program = Elastic::<ADMITS>::new(shape, 60.0, &jobs);
+            let mut program = Elastic::<ADMITS>::new(shape, 60.0.into(), &jobs);
             program.slots.events.wake(120.0);
             program.step(120.0, &mut jobs, &mut Step::default());
             let slots = program.slots;

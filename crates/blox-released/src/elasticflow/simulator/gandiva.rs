@@ -3,7 +3,7 @@
 use super::buddy::{SIZES, Shape, spread_over};
 use super::job::{Job, overhead};
 use super::slots::Slots;
-use super::{Program, Step};
+use super::{Program, Step, Times};
 use crate::node_sets::NodeSets;
 use blox_core::{JobId, NodeId};
 
@@ -41,10 +41,8 @@ impl Gandiva {
 }
 
 impl Program for Gandiva {
-    type Times = f64;
-
-    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
-        let slots = Slots::new(shape, slot, jobs);
+    fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self {
+        let slots = Slots::new(shape, times.check, jobs);
         Gandiva {
             next: slots.events.next(),
             slots,
@@ -126,7 +124,7 @@ mod tests {
             duration: 1e6,
             ..Job::default()
         });
-        let mut program = Gandiva::new(shape, 60.0, &jobs);
+        let mut program = Gandiva::new(shape, 60.0.into(), &jobs);
         program.step(0.0, &mut jobs, &mut Step::default());
         // The node belongs to the first job, and the last job shares it in turn.
         assert_eq!(program.waited, [1]);

@@ -102,15 +102,12 @@ impl Step {
 }
 
 mod sealed {
-    use super::{ChronusRecord, Job, Shape, Step};
+    use super::{ChronusRecord, Job, Shape, Step, Times};
 
     /// One of the original's programs, run one step at a time.
     pub trait Program: Sized {
-        /// Lengths of the program's intervals.
-        type Times;
-
         /// Creates the program before its first step. `jobs` are in order of submission.
-        fn new(shape: Shape, times: Self::Times, jobs: &[Job]) -> Self;
+        fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self;
 
         /// Returns the time of the next step.
         fn due(&self) -> Option<f64>;
@@ -129,11 +126,10 @@ use sealed::Program;
 /// Runs a program on jobs in order of submission until every job is rejected or has ended, or no
 /// step is left.
 ///
-/// All programs but [`Chronus`] take the length of a slot in seconds as `times`. Returns `None` if
-/// `stop` is set before the end.
+/// Returns `None` if `stop` is set before the end.
 pub fn run<P: Program>(
     shape: Shape,
-    times: P::Times,
+    times: Times,
     jobs: &[JobSpec],
     stop: &AtomicBool,
 ) -> Option<Outcome> {
@@ -215,9 +211,8 @@ mod tests {
     }
 
     impl Program for Repeats {
-        type Times = u32;
-
-        fn new(_: Shape, left: u32, _: &[Job]) -> Self {
+        fn new(_: Shape, times: Times, _: &[Job]) -> Self {
+            let left = times.check as u32;
             Repeats { left, done: false }
         }
 
@@ -242,7 +237,7 @@ mod tests {
         };
         let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1.0));
         let never = AtomicBool::new(false);
-        run::<Repeats>(shape, times, &[job], &never).unwrap()
+        run::<Repeats>(shape, f64::from(times).into(), &[job], &never).unwrap()
     }
 
     #[test]

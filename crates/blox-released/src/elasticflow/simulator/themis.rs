@@ -4,7 +4,7 @@ use super::buddy::Shape;
 use super::job::Job;
 use super::shares::{Claim, fair_shares};
 use super::slots::Slots;
-use super::{Program, Step};
+use super::{Program, Step, Times};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
@@ -76,10 +76,8 @@ impl Themis {
 }
 
 impl Program for Themis {
-    type Times = f64;
-
-    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
-        let slots = Slots::new(shape, slot, jobs);
+    fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self {
+        let slots = Slots::new(shape, times.check, jobs);
         Themis {
             next: slots.events.next(),
             slots,

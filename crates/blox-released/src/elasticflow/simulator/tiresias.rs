@@ -3,7 +3,7 @@
 use super::buddy::Shape;
 use super::job::{Job, overhead};
 use super::slots::Slots;
-use super::{Program, Step};
+use super::{Program, Step, Times};
 
 /// GPU-seconds after which a job moves to the next queue.
 const LIMITS: [f64; 2] = [3250.0, 7200.0];
@@ -111,11 +111,9 @@ impl Tiresias {
 }
 
 impl Program for Tiresias {
-    type Times = f64;
-
-    fn new(shape: Shape, slot: f64, jobs: &[Job]) -> Self {
+    fn new(shape: Shape, times: Times, jobs: &[Job]) -> Self {
         Tiresias {
-            slots: Slots::new(shape, slot, jobs),
+            slots: Slots::new(shape, times.check, jobs),
             queues: Default::default(),
             progress: vec![Progress::default(); jobs.len()],
             end: None,

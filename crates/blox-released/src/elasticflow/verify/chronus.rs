@@ -2,9 +2,9 @@
 
 use super::whole;
 use crate::compared::{Case, Compared, VerifyError};
-use crate::elasticflow;
+use crate::elasticflow::{self, Algorithm};
 use crate::lucid::files::read_chronus_trace;
-use blox_core::ServiceClass;
+use blox_traces::scaling::ScalingTable;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -30,11 +30,10 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
         .map_or("chronus_trace.csv", String::as_str);
     let trace = trace.rsplit('/').next().unwrap_or_default();
     let mut jobs = read_chronus_trace(case.input(trace)?, 1.0)?;
-    for extras in jobs.iter_mut().filter_map(|job| job.extras.as_mut()) {
-        // The released conversion gives every job a deadline.
-        extras.class = ServiceClass::Guaranteed;
+    for job in &mut jobs {
+        Algorithm::Chronus.profile(job, &ScalingTable::default(), "");
     }
-    let outcome = elasticflow::chronus(shape, times, &jobs, &AtomicBool::new(false));
+    let outcome = Algorithm::Chronus.run(shape, times, &jobs, &AtomicBool::new(false));
     let rows = outcome.unwrap_or_default().rows;
     let name_of = |r: &elasticflow::ChronusRecord| jobs[r.job as usize].name.as_deref();
     let by_name: BTreeMap<&str, _> = rows.iter().filter_map(|r| Some((name_of(r)?, r))).collect();

@@ -1,5 +1,5 @@
 use crate::clock::now;
-use crate::figure::{Claim, Figure, Findings, Plan, Row};
+use crate::figure::{Figure, Findings, Numbers, Plan, ReproduceError};
 use crate::gavel::{Asked, Shares};
 use blox_core::JobId;
 use blox_policies::scheduling::gavel::shares::{
@@ -9,17 +9,14 @@ use blox_policies::scheduling::gavel::{Entrant, Instance, Pair, PerType, TypePoo
 use blox_sim::Watch;
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Time of one allocation by Gavel's policies.
-pub(crate) const SCALE: Figure = Figure::new(
-    "gavel-scale",
-    "Gavel (OSDI 2020), figure 12: how long its policies take for up to 2,048 jobs on three types of GPUs",
-    &[],
-    |_, _| Ok(Plan::whole(|watch| Ok(scale(watch)))),
-);
+/// Measures the time of one allocation by Gavel's policies.
+pub(crate) fn plan(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
+    Ok(Plan::whole(move |watch| Ok(scale(figure, watch))))
+}
 
-const RELEASED: &str = "stanford-futuredata/gavel c4fa400 with cvxpy 1.6.5 and ECOS 2.0.14, CPU time of one call of the policy";
 /// Number of job kinds, as in the released program.
 const KINDS: usize = 26;
 /// Calls are repeated for at least this many milliseconds, as CPU time clocks may tick every 4 ms.
@@ -27,64 +24,14 @@ const ENOUGH_MS: f64 = 200.0;
 
 type Policy = fn() -> Asked;
 
-/// A policy, whether jobs share GPUs, and the released program's milliseconds for each number of
-/// jobs, if known.
-struct Timed {
-    name: &'static str,
-    pairs: bool,
-    policy: Policy,
-    sizes: &'static [(usize, Option<f64>)],
-}
-
-const TIMED: [Timed; 6] = [
-    Timed {
-        name: "max-min fairness",
-        pairs: false,
-        policy: || Asked::new(MaxMinFairness::default(), 0),
-        sizes: &[(256, Some(9.7)), (1024, Some(21.5)), (2048, Some(48.9))],
-    },
-    Timed {
-        name: "finish-time fairness",
-        pairs: false,
-        policy: || Asked::new(FinishTimeShares::default(), 0),
-        sizes: &[
-            (128, Some(248.9)),
-            (256, Some(474.7)),
-            (1024, None),
-            (2048, None),
-        ],
-    },
-    Timed {
-        name: "water filling",
-        pairs: false,
-        policy: || Asked::new(WaterFilling::default(), 0),
-        sizes: &[(128, Some(90.8)), (256, None), (1024, None), (2048, None)],
-    },
-    Timed {
-        name: "least duration",
-        pairs: false,
-        policy: || Asked::new(MinTotalDuration::default(), 0),
-        sizes: &[(256, None), (512, Some(57.6)), (1024, None), (2048, None)],
-    },
-    Timed {
-        name: "most throughput",
-        pairs: false,
-        policy: || Asked::new(MaxSumThroughput::default(), 0),
-        sizes: &[(256, None), (1024, None), (2048, None)],
-    },
-    Timed {
-        name: "max-min fairness in pairs",
-        pairs: true,
-        policy: || Asked::new(MaxMinFairness::new(Knows::Pairs), 0),
-        sizes: &[
-            (64, Some(92.9)),
-            (128, Some(442.5)),
-            (256, None),
-            (512, None),
-            (1024, None),
-            (2048, None),
-        ],
-    },
+/// The policies, and whether jobs share GPUs.
+const POLICIES: [(Policy, bool); 6] = [
+    (|| Asked::new(MaxMinFairness::default(), 0), false),
+    (|| Asked::new(FinishTimeShares::default(), 0), false),
+    (|| Asked::new(WaterFilling::default(), 0), false),
+    (|| Asked::new(MinTotalDuration::default(), 0), false),
+    (|| Asked::new(MaxSumThroughput::default(), 0), false),
+    (|| Asked::new(MaxMinFairness::new(Knows::Pairs), 0), true),
 ];
 
 /// Creates an instance with this many jobs on three GPU types, with one GPU for every two jobs.
@@ -149,33 +96,22 @@ fn milliseconds(policy: Policy, instance: &Instance) -> Result<f64, String> {
 }
 
 /// Measures all policies. Returns `None` after a request to stop.
-fn scale(watch: &Watch) -> Option<Findings> {
-    let mut findings = Findings::noting([
-        "of this machine, on average over calls; CPU time where the system tells it".to_owned(),
-        format!(
-            "made-up jobs of one GPU and {KINDS} kinds, a GPU of one of three types for every other job"
-        ),
-    ]);
-    let mut faster = true;
-    for timed in &TIMED {
-        for (jobs, released) in timed.sizes {
+fn scale(figure: &'static Figure, watch: &Watch) -> Option<Findings> {
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
+    for (g, (policy, pairs)) in POLICIES.iter().enumerate() {
+        for jobs in figure.columns(g) {
             if watch.stop.load(Ordering::Relaxed) {
                 return None;
             }
-            let what = format!("ms a call, {}, {jobs} jobs", timed.name);
-            let measured = milliseconds(timed.policy, &instance(*jobs, timed.pairs));
-            let ms = measured.unwrap_or_else(|error| {
-                findings.notes.push(format!("{what}: {error}"));
-                faster = false;
+            let instance = instance(jobs.parse().unwrap_or_default(), *pairs);
+            all.push(milliseconds(*policy, &instance).unwrap_or_else(|error| {
+                failed.push(format!("a call with {jobs} jobs: {error}"));
                 f64::NAN
-            });
-            let row = Row::new(what, ms, 2);
-            findings.rows.push(row.artifact(*released, RELEASED));
-            faster &= released.is_none_or(|released| ms < released);
+            }));
         }
     }
-    let text = "no call takes as long as the released program's";
-    findings.claims.push(Claim::new(text, faster));
+    let mut findings = figure.findings(Numbers::of([all]));
+    findings.notes.extend(failed);
     Some(findings)
 }
 
@@ -185,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_call_is_measured() {
-        let ms = milliseconds(TIMED[4].policy, &instance(6, false)).unwrap();
+        let ms = milliseconds(POLICIES[4].0, &instance(6, false)).unwrap();
         assert!(ms > 0.0);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::asked::Shares;
 use super::assign::{Placed, Servers, assign};
-use super::dialect::{Dialect, Quantum};
 use super::job::Job;
+use super::shockwave::AsShockwave;
 use super::{Outcome, Pool, ReleasedEnd, RoundRow, Settings};
 use blox_core::compat::cpython::Random;
 use blox_core::{JobId, JobSpec};
@@ -17,7 +17,8 @@ const ATTEMPTS: u32 = 5;
 /// dropped.
 const STANDSTILL: u32 = 20_000;
 
-/// Runs a program on jobs, which are in order of submission.
+/// Runs Gavel's program on jobs, which are in order of submission, or Shockwave's if its differences
+/// are given.
 ///
 /// A round ends when its slowest quantum ends. Jobs submitted until then, or at that time, arrive
 /// at the end of the round. In an idle cluster a job arrives at once.
@@ -26,11 +27,11 @@ const STANDSTILL: u32 = 20_000;
 /// Returns the first error of `jobs`. A failure of the program is part of its [`Outcome`].
 pub fn run<E>(
     settings: &Settings,
-    dialect: impl Dialect,
+    shockwave: Option<AsShockwave>,
     shares: &mut dyn Shares,
     jobs: impl IntoIterator<Item = Result<JobSpec, E>>,
 ) -> Result<Outcome, E> {
-    let mut program = Program::new(settings, dialect, shares);
+    let mut program = Program::new(settings, shockwave, shares);
     let mut jobs = jobs.into_iter();
     let mut next = jobs.next().transpose()?;
     let (from, to) = settings.window.unwrap_or((0, u32::MAX));
@@ -74,9 +75,9 @@ struct Running {
 }
 
 /// State of a run.
-struct Program<'a, D> {
+struct Program<'a> {
     settings: &'a Settings,
-    dialect: D,
+    shockwave: Option<AsShockwave>,
     shares: &'a mut dyn Shares,
     /// True if the share policy shares GPUs among pairs of jobs.
     pairs: bool,
@@ -103,8 +104,12 @@ struct Program<'a, D> {
     outcome: Outcome,
 }
 
-impl<'a, D: Dialect> Program<'a, D> {
-    fn new(settings: &'a Settings, dialect: D, shares: &'a mut dyn Shares) -> Self {
+impl<'a> Program<'a> {
+    fn new(
+        settings: &'a Settings,
+        shockwave: Option<AsShockwave>,
+        shares: &'a mut dyn Shares,
+    ) -> Self {
         let mut pools: Vec<&Pool> = settings.pools.iter().collect();
         pools.retain(|p| p.gpus / p.per_server.max(1) > 0);
         pools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -131,7 +136,7 @@ impl<'a, D: Dialect> Program<'a, D> {
             .collect();
         Program {
             settings,
-            dialect,
+            shockwave,
             pairs: shares.asked().wants_pairs(),
             shares,
             order: fixed.iter().filter_map(at).collect(),
@@ -168,17 +173,20 @@ impl<'a, D: Dialect> Program<'a, D> {
         }
         self.clock = now;
         self.collect();
-        self.dialect.round_ended(&self.jobs, self.clock);
+        if let Some(shockwave) = &mut self.shockwave {
+            shockwave.round_ended(&self.jobs, self.clock);
+        }
         for job in arrivals {
             self.admit(job);
         }
-        if self.jobs.is_empty() && self.to_come != Some(0) && self.dialect.ends_when_empty() {
+        // Shockwave's program ends as soon as no job is left, even if more jobs will arrive.
+        if self.jobs.is_empty() && self.to_come != Some(0) && self.shockwave.is_some() {
             return self.give_up("no job is left, and it does not wait for others".to_owned());
         }
         self.choose();
         while self.running.is_empty() && self.to_come == Some(0) && !self.jobs.is_empty() {
             // No job runs or arrives, so the loop repeats at the same time.
-            let asks = self.changed && !self.dialect.ends_when_empty();
+            let asks = self.changed && self.shockwave.is_none();
             if self.outcome.failure.is_some() || !asks {
                 break;
             }
@@ -207,18 +215,20 @@ impl<'a, D: Dialect> Program<'a, D> {
         let members: Vec<JobId> = who.jobs().collect();
         let mut counted = Vec::new();
         let mut failed = false;
+        let new = !self.earlier.iter().any(|w| w.has(who.job)) && self.steps_taken != 1;
         for steps in &ran.steps {
-            let charged = self.dialect.charge(Quantum {
-                seconds: ran.finish - self.round_start,
-                steps: *steps,
-                ran_before: self.earlier.iter().any(|w| w.has(who.job)),
-                first_round: self.steps_taken == 1,
+            let seconds = ran.finish - self.round_start;
+            let (steps, seconds) = match &self.shockwave {
+                Some(shockwave) => shockwave.charge(*steps, seconds, new),
+                None => (*steps, seconds),
+            };
+            let parts = split(steps, &ran.placed.workers);
+            // Gavel's program wants both above 0, Shockwave's one of them.
+            failed |= parts.iter().any(|steps| match self.shockwave {
+                Some(_) => *steps <= 0.0 && seconds <= 0.0,
+                None => *steps <= 0.0 || seconds <= 0.0,
             });
-            let parts = split(charged.steps, &ran.placed.workers);
-            failed |= parts
-                .iter()
-                .any(|s| self.dialect.fails(*s, charged.seconds));
-            counted.push((parts.iter().sum::<f64>(), charged.seconds));
+            counted.push((parts.iter().sum::<f64>(), seconds));
         }
         let seconds = counted.iter().map(|c| c.1).fold(0.0, f64::max);
         for id in &members {
@@ -236,7 +246,8 @@ impl<'a, D: Dialect> Program<'a, D> {
                     job.failures >= ATTEMPTS
                 });
                 if dropped {
-                    leaves.push((who.job, !self.dialect.counts_dropped()));
+                    // Under Shockwave, the end of a dropped job counts.
+                    leaves.push((who.job, self.shockwave.is_none()));
                 }
             }
         } else {
@@ -248,23 +259,21 @@ impl<'a, D: Dialect> Program<'a, D> {
                     job.failures = 0;
                 }
                 job.done += steps;
-                if job.left() <= 0.0 || self.dialect.is_overdue(&self.jobs[at]) {
+                let shockwave = self.shockwave.as_ref();
+                if job.left() <= 0.0 || shockwave.is_some_and(|s| s.is_overdue(job)) {
                     leaves.push((*id, false));
                 }
             }
             self.rounds.ran(who, ran.placed.kind, seconds);
         }
         for (id, (steps, seconds)) in members.iter().zip(&counted) {
-            if let Some(at) = self.at(*id) {
-                let job = &self.jobs[at];
-                self.dialect
-                    .measured(job, self.steps_taken, *steps, *seconds);
-                let before = self.jobs[at].rates.clone();
-                self.dialect.counted(&mut self.jobs[at]);
-                let after = &self.jobs[at].rates;
-                if *after != before {
+            if let (Some(at), Some(shockwave)) = (self.at(*id), &mut self.shockwave) {
+                let job = &mut self.jobs[at];
+                let before = job.rates.clone();
+                shockwave.counted(job, self.steps_taken, *steps, *seconds);
+                if job.rates != before {
                     // With another batch, the job may run on other types.
-                    let runs = after.iter().map(|r| *r > 0.0).collect();
+                    let runs = job.rates.iter().map(|r| *r > 0.0).collect();
                     self.rounds.set_runs(Combination::single(*id), runs);
                 }
             }
@@ -295,7 +304,9 @@ impl<'a, D: Dialect> Program<'a, D> {
                 self.rounds.add(who, job.gpus, runs.collect());
             }
         }
-        self.dialect.admit(&job, self.clock);
+        if let Some(shockwave) = &mut self.shockwave {
+            shockwave.admit(&job, self.clock);
+        }
         self.jobs.push(job);
         self.changed = true;
         if let Some(count) = &mut self.to_come {
@@ -306,7 +317,8 @@ impl<'a, D: Dialect> Program<'a, D> {
     /// Chooses and starts the next round.
     fn choose(&mut self) {
         let free: Vec<u32> = self.types.iter().map(|t| t.gpus).collect();
-        let planned = match self.dialect.choose(&self.jobs, &free) {
+        let shockwave = self.shockwave.as_mut();
+        let planned = match shockwave.and_then(|s| s.choose(&self.jobs, &free)) {
             Some(planned) => planned.map(Some),
             None => self.allocate().map(|()| None),
         };
@@ -450,7 +462,7 @@ fn split(steps: f64, workers: &[u32]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AsGavel, AsShockwave, Asked, BatchJob, Mode};
+    use super::super::{Asked, BatchJob, Mode};
     use super::*;
     use blox_core::{Extras, GpuCount, Seconds, Time, TypeSpeeds, Work};
     use blox_policies::scheduling::gavel::SharePolicy;
@@ -498,13 +510,13 @@ mod tests {
 
     fn outcome(
         settings: &Settings,
-        dialect: impl Dialect,
+        shockwave: Option<AsShockwave>,
         shares: impl SharePolicy,
         jobs: Vec<JobSpec>,
     ) -> Outcome {
         let jobs = jobs.into_iter().map(Ok::<_, Infallible>);
         let mut shares = Asked::new(shares, settings.seed);
-        let Ok(outcome) = run(settings, dialect, &mut shares, jobs);
+        let Ok(outcome) = run(settings, shockwave, &mut shares, jobs);
         outcome
     }
 
@@ -516,21 +528,21 @@ mod tests {
     }
 
     /// Returns the outcome if the second job arrives after the first has ended.
-    fn after_a_gap(dialect: impl Dialect) -> Outcome {
+    fn after_a_gap(shockwave: Option<AsShockwave>) -> Outcome {
         let jobs = [0.0, 700.0].map(|submit| job(submit, 50.0, [1.0, 0.0]));
-        outcome(&settings(&["v100"], 2), dialect, Isolated, jobs.to_vec())
+        outcome(&settings(&["v100"], 2), shockwave, Isolated, jobs.to_vec())
     }
 
     #[test]
     fn run_without_jobs_left_ends_shockwave_only() {
         let both = [(0.0, 0, &[0][..]), (700.0, 1, &[0])];
-        let gavel = after_a_gap(AsGavel);
+        let gavel = after_a_gap(None);
         assert_eq!((rows(&gavel), &gavel.failure), (both.to_vec(), &None));
         let ends = gavel.ends.values().map(|e| (e.submit, e.at));
         assert_eq!(ends.collect::<Vec<_>>(), [(0.0, 50.0), (700.0, 750.0)]);
 
         let jobs = vec![BatchJob::default(); 2];
-        let shockwave = after_a_gap(AsShockwave::new(100.0, jobs));
+        let shockwave = after_a_gap(Some(AsShockwave::new(100.0, jobs)));
         assert_eq!(
             (rows(&shockwave), shockwave.ends.len()),
             (both[..1].to_vec(), 1)
@@ -541,7 +553,7 @@ mod tests {
     #[test]
     fn run_job_without_steps_is_dropped_after_five() {
         let jobs = vec![job(30.0, 5.0, [0.001, 0.0]), job(900.0, 5.0, [1.0, 0.0])];
-        let outcome = outcome(&settings(&["v100"], 2), AsGavel, Isolated, jobs);
+        let outcome = outcome(&settings(&["v100"], 2), None, Isolated, jobs);
         let at = |id| outcome.ends.get(id).map(|e| (e.at, e.dropped));
         // A round in which no job completes a step has zero length.
         assert_eq!([at(&0), at(&1)], [Some((30.0, true)), Some((905.0, false))]);
@@ -554,7 +566,7 @@ mod tests {
         // Each job alone would complete steps, but the pair does not.
         let jobs = vec![job(0.0, 1e9, [0.011, 0.009]); 2];
         let shares = MaxMinFairness::new(Knows::Pairs);
-        let outcome = outcome(&settings(&["v100"], 2), AsGavel, shares, jobs);
+        let outcome = outcome(&settings(&["v100"], 2), None, shares, jobs);
         let why = "20000 rounds in a row took no time";
         assert_eq!(outcome.failure, Some((0.0, why.to_owned())));
         assert!(outcome.rounds.iter().all(|r| r.who.partner.is_some()));
@@ -570,7 +582,7 @@ mod tests {
         };
         let endless =
             (0u32..).map(|i| Ok::<_, Infallible>(job(40.0 * f64::from(i), 90.0, [1.0, 0.0])));
-        let Ok(found) = run(&settings, AsGavel, &mut Asked::new(Isolated, 0), endless);
+        let Ok(found) = run(&settings, None, &mut Asked::new(Isolated, 0), endless);
         let last = found.ends[&2].at;
         assert!(found.ends.values().all(|e| e.at <= last), "{found:?}");
         // The iteration in which the window ends also plans the next round.
@@ -590,7 +602,7 @@ mod tests {
             pattern: Vec::new(),
             rates: BTreeMap::from(rates),
         };
-        let dialect = AsShockwave::new(100.0, vec![batches]);
+        let dialect = Some(AsShockwave::new(100.0, vec![batches]));
         let jobs = vec![job(0.0, 1e5, [1.0, 0.0])];
         let outcome = outcome(&settings(&["k80", "v100"], 1), dialect, Isolated, jobs);
         let on: Vec<u32> = outcome

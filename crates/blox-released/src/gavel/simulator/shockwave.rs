@@ -1,7 +1,6 @@
 //! Differences between Shockwave's simulator and Gavel's.
 
 use super::batches::{Adapting, BatchJob};
-use super::dialect::{Dialect, Quantum};
 use super::job::Job;
 use super::market::Planner;
 use blox_core::Stateless;
@@ -11,7 +10,7 @@ use blox_policies::scheduling::gavel::{
 use blox_policies::scheduling::shockwave::Market;
 use blox_solve::SolveError;
 
-/// Shockwave's program.
+/// Differences of Shockwave's program.
 ///
 /// A job that did not run in the previous round loses 20 s. Jobs change their batch. A job ends
 /// after one and a half times its duration.
@@ -48,38 +47,26 @@ impl AsShockwave {
     }
 }
 
-impl Dialect for AsShockwave {
-    fn ends_when_empty(&self) -> bool {
-        true
-    }
-
-    fn charge(&self, quantum: Quantum) -> Quantum {
-        let mut charged = quantum;
-        let whole = self.round - 5.0 < quantum.seconds && quantum.seconds != 0.0;
-        if !quantum.first_round && !quantum.ran_before && whole {
-            let part = (quantum.seconds - OVERHEAD) / quantum.seconds;
-            charged.seconds -= OVERHEAD;
-            charged.steps *= part;
+impl AsShockwave {
+    /// Returns the steps and seconds of a quantum after overheads. `new` is true if the job did not
+    /// run in the round before, except in the first round of the run.
+    pub(super) fn charge(&self, steps: f64, seconds: f64, new: bool) -> (f64, f64) {
+        if !new || seconds <= self.round - 5.0 || seconds == 0.0 {
+            return (steps.trunc(), seconds);
         }
-        charged.steps = charged.steps.trunc();
-        charged
+        let part = (seconds - OVERHEAD) / seconds;
+        ((steps * part).trunc(), seconds - OVERHEAD)
     }
 
-    fn fails(&self, steps: f64, seconds: f64) -> bool {
-        steps <= 0.0 && seconds <= 0.0
-    }
-
-    fn counts_dropped(&self) -> bool {
-        true
-    }
-
-    fn is_overdue(&self, job: &Job) -> bool {
+    /// Returns true if a job has run for too long.
+    pub(super) fn is_overdue(&self, job: &Job) -> bool {
         let known = self.jobs.get(job.id.index());
         // Durations are cut to whole seconds, and so is the limit.
         known.is_some_and(|a| job.ran > (1.5 * a.duration().trunc()).trunc())
     }
 
-    fn admit(&mut self, job: &Job, clock: f64) {
+    /// Records the arrival of a job at the program's clock.
+    pub(super) fn admit(&mut self, job: &Job, clock: f64) {
         if let Some(planner) = &mut self.planner {
             let known = self.jobs.get(job.id.index());
             let profile = known.map_or(&[][..], |a| &a.job.epochs);
@@ -87,21 +74,21 @@ impl Dialect for AsShockwave {
         }
     }
 
-    fn measured(&mut self, job: &Job, rounds: u64, steps: f64, seconds: f64) {
+    /// Counts the steps and seconds of a job's quantum, and changes the batch of the job. `rounds`
+    /// is the number of rounds planned so far.
+    pub(super) fn counted(&mut self, job: &mut Job, rounds: u64, steps: f64, seconds: f64) {
         if let Some(planner) = &mut self.planner {
             let batch = self.jobs.get(job.id.index()).map_or(0, |a| a.batch);
             let rate = if seconds > 0.0 { steps / seconds } else { 0.0 };
             planner.measured(job, rounds, batch, rate);
         }
-    }
-
-    fn counted(&mut self, job: &mut Job) {
         if let Some(adapting) = self.jobs.get_mut(job.id.index()) {
             adapting.change(job);
         }
     }
 
-    fn round_ended(&mut self, jobs: &[Job], clock: f64) {
+    /// Records the end of a round, with the remaining jobs.
+    pub(super) fn round_ended(&mut self, jobs: &[Job], clock: f64) {
         for job in jobs {
             if let Some(adapting) = self.jobs.get_mut(job.id.index()) {
                 adapting.wish = adapting.wishes(job.done).or(adapting.wish);
@@ -112,7 +99,13 @@ impl Dialect for AsShockwave {
         }
     }
 
-    fn choose(&mut self, jobs: &[Job], free: &[u32]) -> Option<Result<Vec<Chosen>, String>> {
+    /// Chooses the jobs of the next round. Returns `None` if the share policy chooses them. An
+    /// error ends the program.
+    pub(super) fn choose(
+        &mut self,
+        jobs: &[Job],
+        free: &[u32],
+    ) -> Option<Result<Vec<Chosen>, String>> {
         let planner = self.planner.as_mut()?;
         Some(planner.choose(&self.jobs, jobs, free))
     }

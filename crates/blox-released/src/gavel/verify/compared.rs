@@ -5,6 +5,7 @@ use super::recorded::Recorded;
 use crate::compared::{Case, Compared, VerifyError};
 use crate::gavel::Shares;
 use crate::gavel::{Outcome, Settings};
+use blox_sim::workload::WorkloadError;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Allowed relative differences of averages if optima are not unique: completion times, makespan.
@@ -22,25 +23,17 @@ const BLIND_VERTICES: (f64, f64) = (0.04, 0.12);
 const AT_VERTICES: [&str; 4] = ["GLPK", "HIGHS", "SCIPY", "GUROBI"];
 
 /// A case of a released program.
-pub(super) trait Released {
-    /// Returns the settings of the run.
-    fn settings(&self) -> &Settings;
-
+pub(super) struct Released {
+    /// Settings of the run.
+    pub settings: Settings,
     /// Runs the program with a share policy.
-    fn run(&self, case: &Case, shares: &mut dyn Shares) -> Result<Outcome, VerifyError>;
-
-    /// Returns the allowed difference of the times of a job, in seconds.
-    fn nearness(&self) -> f64 {
-        0.0
-    }
-
+    pub run: Box<dyn Fn(&mut dyn Shares) -> Result<Outcome, WorkloadError>>,
+    /// Allowed difference of the times of a job, in seconds.
+    pub near: f64,
+    /// True if the policy of the case treats all GPUs alike.
+    pub blind: bool,
     /// Compares the jobs and workers of every round.
-    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError>;
-
-    /// Returns true if the policy of the case treats all GPUs alike.
-    fn is_blind(&self) -> bool {
-        false
-    }
+    pub rounds: fn(&Case, &Outcome, &mut Compared) -> Result<(), VerifyError>,
 }
 
 /// Basis of a comparison.
@@ -63,17 +56,18 @@ enum By {
 /// Recorded allocations are replayed first, if there are any. Then the policy runs in a closed
 /// loop. Rows are compared if the policy is determined and the case has the `same_solvers`.
 pub(super) fn compare(
-    released: &impl Released,
+    released: &Released,
     case: &Case,
     mut policy: Policy,
     same_solvers: bool,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
+    let failed = |e: WorkloadError| case.failed(e);
     let recorded = case.dir().join("allocations.jsonl");
     let mut replayed = false;
     if recorded.is_file() {
         let mut recorded = Recorded::read(&recorded, policy.clone())?;
-        let found = released.run(case, &mut recorded)?;
+        let found = (released.run)(&mut recorded).map_err(failed)?;
         outcome(released, case, &found, By::Rows, out)?;
         recorded.compare(out);
         replayed = out.differences.is_empty();
@@ -83,13 +77,13 @@ pub(super) fn compare(
         _ if replayed => By::Allocations,
         _ => By::Averages,
     };
-    let found = released.run(case, &mut policy.shares)?;
+    let found = (released.run)(&mut policy.shares).map_err(failed)?;
     outcome(released, case, &found, by, out)
 }
 
 /// Compares the outcome of a run.
 fn outcome(
-    released: &impl Released,
+    released: &Released,
     case: &Case,
     found: &Outcome,
     by: By,
@@ -99,8 +93,8 @@ fn outcome(
     without_rows(released, case, found, by, out)?;
     match by {
         By::Rows => {
-            jobs(case, found, released.nearness(), out)?;
-            released.rounds(case, found, out)?;
+            jobs(case, found, released.near, out)?;
+            (released.rounds)(case, found, out)?;
             let (ended, average) = completed(found, |_| true);
             out.figures(case, &[("jobs_completed", ended), ("avg_jct", average)])?;
         }
@@ -130,7 +124,7 @@ fn completed(found: &Outcome, counts: impl Fn(u32) -> bool) -> (f64, f64) {
 ///
 /// The jobs after those of a window depend on the choice among optima.
 fn without_rows(
-    released: &impl Released,
+    released: &Released,
     case: &Case,
     found: &Outcome,
     by: By,
@@ -148,7 +142,7 @@ fn without_rows(
     for r in 0..e.rows.len() {
         more.remove(&(e.number(r, id)? as u32));
     }
-    if let Some((from, to)) = released.settings().window.filter(|_| by != By::Rows) {
+    if let Some((from, to)) = released.settings.window.filter(|_| by != By::Rows) {
         more.retain(|job, _| (from..to).contains(job));
     }
     // In this case, the compared value is that no job finished.
@@ -221,13 +215,13 @@ pub(super) fn listed(workers: &[u32]) -> String {
 /// Differences of less than a round are ignored. Without `count`, all differences are only
 /// reported.
 fn averages(
-    released: &impl Released,
+    released: &Released,
     case: &Case,
     found: &Outcome,
     count: bool,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let Settings { window, round, .. } = *released.settings();
+    let Settings { window, round, .. } = released.settings;
     let e = &case.expected;
     let (id, jct) = (e.column("job_id")?, e.column("jct")?);
     let mut finished = BTreeSet::new();
@@ -243,7 +237,7 @@ fn averages(
     let (_, average) = completed(found, counts);
     let last = found.ends.values().map(|e| e.at).fold(0.0, f64::max);
     let at_vertex = (case.text_if_there("solver")?).is_some_and(|s| AT_VERTICES.contains(&s));
-    let loose = match at_vertex && released.is_blind() {
+    let loose = match at_vertex && released.blind {
         true => BLIND_VERTICES,
         false => LOOSE,
     };

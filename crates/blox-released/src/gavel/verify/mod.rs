@@ -13,10 +13,11 @@ mod recorded;
 pub(crate) mod shockwave;
 
 use crate::compared::{Case, Compared, VerifyError, option};
-use crate::gavel::{self, AsGavel, Outcome, Pool, Settings, Shares};
+use crate::gavel::{self, GavelWorkload, Outcome, Pool, Settings, Shares};
 use blox_core::{JobSpec, Seconds, Time};
-use blox_sim::workload::{Jobs, Workload, WorkloadError};
+use blox_sim::workload::{Jobs, Workload};
 use blox_traces::formats::gavel as files;
+use compared::Released;
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,118 +33,102 @@ pub(crate) fn compare(
     _every_round: bool,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let (run, policy) = Run::of(case)?;
+    let (run, policy) = released(case)?;
     compared::compare(&run, case, policy, true, out)
 }
 
-/// Inputs of Gavel's program.
-struct Run {
-    settings: Settings,
-    /// Jobs of the trace, or `None` to generate them.
-    jobs: Option<Vec<JobSpec>>,
-    oracle: Arc<files::Oracle>,
-    /// Mean seconds between arrivals of generated jobs, and whether they request several GPUs.
-    generated: (f64, bool),
-}
-
-impl Run {
-    fn of(case: &Case) -> Result<(Run, Policy), VerifyError> {
-        let numbers = |name| by_type(case, name, case.text(name)?, "8:16:24");
-        let pools = pools(numbers("cluster")?, numbers("gpus_per_server")?);
-        let oracle = files::Oracle::read(throughputs(case, "simulation_throughputs.json")?)?;
-        let trace = case.text_if_there("trace")?;
-        let range = |text: &str| {
-            let (from, to) = text.split_once(':')?;
-            Some((from.parse().ok()?, to.parse().ok()?))
-        };
-        let window = match case.text_if_there("window")? {
-            None => None,
-            Some(text) => {
-                let window = range(text);
-                Some(window.ok_or_else(|| case.wrong("window", text, "jobs such as 4000:5000"))?)
-            }
-        };
-        let jobs = match (trace, window) {
-            (Some(trace), _) => {
-                let jobs = files::read_jobs(case.input(file_name(trace))?, &oracle)?;
-                Some(exact(case, jobs)?)
-            }
-            (None, None) => Some(listed(case, &oracle)?),
-            (None, Some(_)) => None,
-        };
-        let seed = case.number("seed")?.unwrap_or(0.0) as u64;
-        let name = case.text("policy_flag")?;
-        let policy = policy::by_name(name, seed, 1.0)
-            .ok_or_else(|| case.wrong("policy_flag", name, policy::NAMES))?;
-        // If the program awaits only some jobs, it does not know how many will arrive.
-        let all = jobs.iter().filter(|_| trace.is_some() && window.is_none());
-        let settings = Settings {
-            pools,
-            round: above_zero(case, "round_s", 360.0)?,
-            gap: above_zero(case, "mintime_resets", 1920.0)?,
-            seed,
-            shuffles: policy.shuffles,
-            in_turn: policy.in_turn,
-            jobs: all.map(Vec::len).next(),
-            window,
-        };
-        let mean_s = case.number("lam")?.unwrap_or(0.0);
-        let run = Run {
-            settings,
-            jobs,
-            oracle: Arc::new(oracle),
-            generated: (mean_s, case.flag("multi")? == Some(true)),
-        };
-        Ok((run, policy))
-    }
-}
-
-impl compared::Released for Run {
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    fn run(&self, case: &Case, shares: &mut dyn Shares) -> Result<Outcome, VerifyError> {
-        let mut jobs: Box<dyn Workload> = match &self.jobs {
+/// Returns the settings and inputs of Gavel's program.
+fn released(case: &Case) -> Result<(Released, Policy), VerifyError> {
+    let numbers = |name| by_type(case, name, case.text(name)?, "8:16:24");
+    let pools = pools(numbers("cluster")?, numbers("gpus_per_server")?);
+    let oracle = files::Oracle::read(throughputs(case, "simulation_throughputs.json")?)?;
+    let range = |text: &str| {
+        let (from, to) = text.split_once(':')?;
+        Some((from.parse().ok()?, to.parse().ok()?))
+    };
+    let window = match case.text_if_there("window")? {
+        None => None,
+        Some(text) => {
+            let window = range(text);
+            Some(window.ok_or_else(|| case.wrong("window", text, "jobs such as 4000:5000"))?)
+        }
+    };
+    // Without a trace, the program generates jobs until those of the window have ended.
+    let trace = match window {
+        None => Some(case.text("trace")?),
+        Some(_) => case.text_if_there("trace")?,
+    };
+    let jobs = match trace {
+        Some(trace) => {
+            let jobs = files::read_jobs(case.input(file_name(trace))?, &oracle)?;
+            Some(exact(case, jobs)?)
+        }
+        None => None,
+    };
+    let seed = case.number("seed")?.unwrap_or(0.0) as u64;
+    let name = case.text("policy_flag")?;
+    let policy = policy::by_name(name, seed, 1.0)
+        .ok_or_else(|| case.wrong("policy_flag", name, policy::NAMES))?;
+    // If the program awaits only some jobs, it does not know how many will arrive.
+    let all = jobs.iter().filter(|_| window.is_none());
+    let settings = Settings {
+        pools,
+        round: above_zero(case, "round_s", 360.0)?,
+        gap: above_zero(case, "mintime_resets", 1920.0)?,
+        seed,
+        shuffles: policy.shuffles,
+        in_turn: policy.in_turn,
+        jobs: all.map(Vec::len).next(),
+        window,
+    };
+    // Mean seconds between arrivals of generated jobs, and whether they request several GPUs.
+    let mean = Seconds::new(case.number("lam")?.unwrap_or(0.0));
+    let (multi, oracle) = (case.flag("multi")? == Some(true), Arc::new(oracle));
+    let own = settings.clone();
+    let run = move |shares: &mut dyn Shares| {
+        let mut jobs: Box<dyn Workload> = match &jobs {
             Some(jobs) => Box::new(Jobs::new(jobs.clone())),
-            None => Box::new(crate::gavel::GavelWorkload::new(
-                Arc::clone(&self.oracle),
-                Seconds::new(self.generated.0),
-                self.settings.seed,
-                self.generated.1,
+            None => Box::new(GavelWorkload::new(
+                Arc::clone(&oracle),
+                mean,
+                own.seed,
+                multi,
             )),
         };
         let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
-        gavel::run(&self.settings, AsGavel, shares, jobs).map_err(|e: WorkloadError| case.failed(e))
-    }
+        gavel::run(&own, None, shares, jobs)
+    };
+    let released = Released {
+        blind: settings.shuffles,
+        settings,
+        run: Box::new(run),
+        near: 0.0,
+        rounds,
+    };
+    Ok((released, policy))
+}
 
-    fn is_blind(&self) -> bool {
-        self.settings.shuffles
+fn rounds(case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
+    let Some(table) = case.table("rounds.csv")? else {
+        return Ok(());
+    };
+    let [time, job, kind, workers] = table.columns(["time", "job", "worker_type", "worker_ids"])?;
+    let what = |who: &str, at: Time| format!("job {who} at {at} s");
+    let mut expected = BTreeMap::new();
+    for (r, row) in table.rows.iter().enumerate() {
+        let what = what(&row[job], Time::new(table.number(r, time)?));
+        expected.insert(what, format!("{} {}", row[kind], row[workers]));
     }
-
-    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
-        let Some(table) = case.table("rounds.csv")? else {
-            return Ok(());
+    let ours = found.rounds.iter().map(|row| {
+        let who = match row.who.partner {
+            Some(partner) => format!("({}, {})", row.who.job.0, partner.0),
+            None => row.who.job.0.to_string(),
         };
-        let [time, job, kind, workers] =
-            table.columns(["time", "job", "worker_type", "worker_ids"])?;
-        let what = |who: &str, at: Time| format!("job {who} at {at} s");
-        let mut expected = BTreeMap::new();
-        for (r, row) in table.rows.iter().enumerate() {
-            let what = what(&row[job], Time::new(table.number(r, time)?));
-            expected.insert(what, format!("{} {}", row[kind], row[workers]));
-        }
-        let ours = found.rounds.iter().map(|row| {
-            let who = match row.who.partner {
-                Some(partner) => format!("({}, {})", row.who.job.0, partner.0),
-                None => row.who.job.0.to_string(),
-            };
-            let on = format!("{} {}", row.kind, compared::listed(&row.workers));
-            (what(&who, Time::new(row.time)), on)
-        });
-        compared::rounds(expected, ours, out);
-        Ok(())
-    }
+        let on = format!("{} {}", row.kind, compared::listed(&row.workers));
+        (what(&who, Time::new(row.time)), on)
+    });
+    compared::rounds(expected, ours, out);
+    Ok(())
 }
 
 /// Returns an option of the recorded command.
@@ -200,25 +185,4 @@ fn exact(case: &Case, mut jobs: Vec<JobSpec>) -> Result<Vec<JobSpec>, VerifyErro
         }
     }
     Ok(jobs)
-}
-
-/// Returns the jobs of the expected results.
-fn listed(case: &Case, oracle: &files::Oracle) -> Result<Vec<JobSpec>, VerifyError> {
-    let e = &case.expected;
-    let [kind, gpus] = e.columns(["job_type", "scale_factor"])?;
-    let mut jobs = Vec::new();
-    for (r, row) in e.rows.iter().enumerate() {
-        let gpus = blox_core::GpuCount(e.number(r, gpus)? as u32);
-        let mut job = JobSpec::new(Time::ZERO, gpus, Seconds::new(1.0));
-        job = job.with_extras(blox_core::Extras {
-            model: Some(row[kind].as_str().into()),
-            ..Default::default()
-        });
-        if !oracle.profile(&mut job) {
-            let what = format!("line {}: no speeds of `{}`", r + 2, row[kind]);
-            return Err(case.bad("expected.csv", what));
-        }
-        jobs.push(job);
-    }
-    exact(case, jobs)
 }

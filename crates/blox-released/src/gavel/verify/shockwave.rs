@@ -1,6 +1,6 @@
 //! Cases of Shockwave's simulator, including the policies that it shares with Gavel's.
 
-use super::compared;
+use super::compared::{self, Released};
 use super::policy::{self, Determined, Policy};
 use super::{above_zero, argument, by_type, file_name, pools, throughputs};
 use crate::compared::{Case, Compared, VerifyError, entries, json};
@@ -34,74 +34,75 @@ pub(crate) fn compare(
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let name = case.text("policy")?;
-    let (run, policy) = Run::of(case, name)?;
+    let (run, policy) = released(case, name)?;
     // The solver for assignments has changed since the authors ran the program.
     let shipped = !(case.text_if_there("source")?.unwrap_or_default()).starts_with("rerun");
     let same_solvers = !(shipped && name.starts_with("allox"));
     compared::compare(&run, case, policy, same_solvers, out)
 }
 
-/// Inputs of Shockwave's program.
-struct Run {
-    settings: Settings,
-    jobs: Jobs,
-    dialect: AsShockwave,
-}
-
-impl Run {
-    fn of(case: &Case, name: &str) -> Result<(Run, Policy), VerifyError> {
-        let seed = argument(case, "--seed").and_then(|s| s.parse().ok());
-        let seed = seed.unwrap_or(0);
-        let own = (name == OWN).then(|| Policy {
-            // The planner does not use shares.
-            shares: Asked::new(Isolated, seed),
-            shuffles: true,
-            in_turn: false,
-            determined: Determined::Most,
-        });
-        let policy = own.or_else(|| policy::by_name(name, seed, ALPHA));
-        let expected = format!("{OWN} or {}", policy::NAMES);
-        let policy = policy.ok_or_else(|| case.wrong("the policy", name, &expected))?;
-        let numbers = |name, default| {
-            let text = argument(case, name).unwrap_or(default);
-            by_type(case, name, text, default)
-        };
-        let gpus = numbers("--cluster_spec", "32:0:0")?;
-        let pools = pools(gpus, numbers("--num_gpus_per_server", "1:1:1")?);
-        let throughputs = throughputs(case, "tacc_throughputs.json")?;
-        let oracle = files::Oracle::read(&throughputs)?;
-        let inputs = throughputs.parent().unwrap_or(Path::new("."));
-        let name_of_trace = argument(case, "--trace_file").unwrap_or_default();
-        let trace = trace(case, inputs, file_name(name_of_trace))?;
-        let jobs = files::read_jobs(&trace, &oracle)?;
-        let patterns: Patterns = json(&case.input("gns_patterns.json")?)?;
-        let profiles: Vec<Value> = json(&case.input(&format!("profiles_{}.json", jobs.len()))?)?;
-        let batches = jobs.iter().enumerate().map(|(i, job)| {
-            let profile = profiles.get(i);
-            batches_of(job, &oracle, &pools, &patterns, profile)
-        });
-        let round = above_zero(case, "round_s", 120.0)?;
-        let mut dialect = AsShockwave::new(round, batches.collect());
-        if name == OWN {
-            dialect = dialect.planned_by(market(case, round)?);
-        }
-        let settings = Settings {
-            pools,
-            round,
-            gap: 1000.0,
-            seed,
-            shuffles: policy.shuffles,
-            in_turn: policy.in_turn,
-            jobs: Some(jobs.len()),
-            window: None,
-        };
-        let run = Run {
-            settings,
-            jobs: Jobs::new(jobs),
-            dialect,
-        };
-        Ok((run, policy))
+/// Returns the settings and inputs of Shockwave's program.
+fn released(case: &Case, name: &str) -> Result<(Released, Policy), VerifyError> {
+    let seed = argument(case, "--seed").and_then(|s| s.parse().ok());
+    let seed = seed.unwrap_or(0);
+    let own = (name == OWN).then(|| Policy {
+        // The planner does not use shares.
+        shares: Asked::new(Isolated, seed),
+        shuffles: true,
+        in_turn: false,
+        determined: Determined::Most,
+    });
+    let policy = own.or_else(|| policy::by_name(name, seed, ALPHA));
+    let expected = format!("{OWN} or {}", policy::NAMES);
+    let policy = policy.ok_or_else(|| case.wrong("the policy", name, &expected))?;
+    let numbers = |name, default| {
+        let text = argument(case, name).unwrap_or(default);
+        by_type(case, name, text, default)
+    };
+    let gpus = numbers("--cluster_spec", "32:0:0")?;
+    let pools = pools(gpus, numbers("--num_gpus_per_server", "1:1:1")?);
+    let throughputs = throughputs(case, "tacc_throughputs.json")?;
+    let oracle = files::Oracle::read(&throughputs)?;
+    let inputs = throughputs.parent().unwrap_or(Path::new("."));
+    let name_of_trace = argument(case, "--trace_file").unwrap_or_default();
+    let trace = trace(case, inputs, file_name(name_of_trace))?;
+    let jobs = files::read_jobs(&trace, &oracle)?;
+    let patterns: Patterns = json(&case.input("gns_patterns.json")?)?;
+    let profiles: Vec<Value> = json(&case.input(&format!("profiles_{}.json", jobs.len()))?)?;
+    let batches = jobs.iter().enumerate().map(|(i, job)| {
+        let profile = profiles.get(i);
+        batches_of(job, &oracle, &pools, &patterns, profile)
+    });
+    let round = above_zero(case, "round_s", 120.0)?;
+    let mut dialect = AsShockwave::new(round, batches.collect());
+    if name == OWN {
+        dialect = dialect.planned_by(market(case, round)?);
     }
+    let settings = Settings {
+        pools,
+        round,
+        gap: 1000.0,
+        seed,
+        shuffles: policy.shuffles,
+        in_turn: policy.in_turn,
+        jobs: Some(jobs.len()),
+        window: None,
+    };
+    let own = settings.clone();
+    let jobs = Jobs::new(jobs);
+    let run = move |shares: &mut dyn Shares| {
+        let mut jobs = jobs.clone();
+        let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
+        gavel::run(&own, Some(dialect.clone()), shares, jobs)
+    };
+    let released = Released {
+        settings,
+        run: Box::new(run),
+        near: NEAR,
+        blind: false,
+        rounds,
+    };
+    Ok((released, policy))
 }
 
 /// Reads the parameters of Shockwave's own policy from the file that the command names.
@@ -174,40 +175,23 @@ fn batches_of(
     }
 }
 
-impl compared::Released for Run {
-    fn settings(&self) -> &Settings {
-        &self.settings
+fn rounds(case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
+    let Some(table) = case.table("per_round_schedule.csv")? else {
+        return Ok(());
+    };
+    let [round, job, workers] = table.columns(["round", "job", "worker_ids"])?;
+    let what = |job: u32, round: u64| format!("job {job} in round {round}");
+    let mut expected = BTreeMap::new();
+    for (r, row) in table.rows.iter().enumerate() {
+        let (round, job) = (table.number(r, round)? as u64, table.number(r, job)? as u32);
+        expected.insert(what(job, round), row[workers].clone());
     }
-
-    fn run(&self, case: &Case, shares: &mut dyn Shares) -> Result<Outcome, VerifyError> {
-        let mut jobs = self.jobs.clone();
-        let jobs = std::iter::from_fn(|| jobs.next_job().transpose());
-        let outcome = gavel::run(&self.settings, self.dialect.clone(), shares, jobs);
-        outcome.map_err(|e| case.failed(e))
-    }
-
-    fn nearness(&self) -> f64 {
-        NEAR
-    }
-
-    fn rounds(&self, case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), VerifyError> {
-        let Some(table) = case.table("per_round_schedule.csv")? else {
-            return Ok(());
-        };
-        let [round, job, workers] = table.columns(["round", "job", "worker_ids"])?;
-        let what = |job: u32, round: u64| format!("job {job} in round {round}");
-        let mut expected = BTreeMap::new();
-        for (r, row) in table.rows.iter().enumerate() {
-            let (round, job) = (table.number(r, round)? as u64, table.number(r, job)? as u32);
-            expected.insert(what(job, round), row[workers].clone());
-        }
-        let ours = found.rounds.iter().map(|row| {
-            let what = what(row.who.job.0, row.round - 1);
-            (what, compared::listed(&row.workers))
-        });
-        compared::rounds(expected, ours, out);
-        Ok(())
-    }
+    let ours = found.rounds.iter().map(|row| {
+        let what = what(row.who.job.0, row.round - 1);
+        (what, compared::listed(&row.workers))
+    });
+    compared::rounds(expected, ours, out);
+    Ok(())
 }
 
 /// Returns the path of the trace. A name such as `120_...trace` matches the file that starts and

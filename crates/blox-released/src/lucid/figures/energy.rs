@@ -1,29 +1,22 @@
 //! Helios' energy service on Philly's nodes.
 
-use crate::figure::{Claim, DataFile, Figure, Findings, Plan, ReproduceError, Row, Whole, file};
+use crate::figure::{Claim, Figure, Numbers, Plan, ReproduceError, Whole};
 use crate::lucid::files;
 use blox_learn::{Boosted, BoostedParams, Column, Frame, metrics, series};
 use blox_plot::{Axis, Chart, Series};
 use blox_policies::cluster::{PowerPlan, PowerRule};
 use blox_sim::Watch;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Helios' energy service over two weeks of December 2017 in Philly, with a check every 10 minutes.
-pub(crate) const HELIOS: Figure = Figure::new(
-    "helios-ces",
-    "Helios (SC 2021), section 4.3: nodes switched off by forecast",
-    &[],
-    |figure, data| {
-        let nodes = data.map(|_| file(figure, data, NODES)).transpose()?;
-        Ok(Plan::whole(move |watch| findings(nodes, watch)))
-    },
-)
-.reading(&[DataFile::new(NODES, FROM).in_folders(&["input"])]);
+/// Plans Helios' energy service over two weeks of December 2017 in Philly, with a check every 10
+/// minutes.
+pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    let nodes = data.map(|_| figure.file(data, "philly_node_sequence.csv"));
+    let nodes = nodes.transpose()?;
+    Ok(Plan::whole(move |watch| findings(figure, nodes, watch)))
+}
 
-const NODES: &str = "philly_node_sequence.csv";
-const FROM: &str = "https://github.com/S-Lab-System-Group/HeliosArtifact (MIT)";
-const RELEASED: &str = "HeliosArtifact's service, with LightGBM 4.7's forecast";
 /// Time of the first check in the training data (2017-10-03). [`JUDGE`] is the time of the first
 /// measured check (2017-12-01), and [`LOOKS`] the number of measured checks. Times are in seconds
 /// since 1970.
@@ -31,7 +24,7 @@ const LEARN: f64 = 1_506_988_800.0;
 const JUDGE: f64 = 1_512_086_400.0;
 const LOOKS: usize = 2016;
 
-fn findings(nodes: Option<PathBuf>, watch: &Watch) -> Whole {
+fn findings(figure: &'static Figure, nodes: Option<PathBuf>, watch: &Watch) -> Whole {
     let stopped = || watch.stop.load(Ordering::Relaxed);
     let learnt = ((JUDGE - LEARN) / 600.0) as usize;
     let all = learnt + LOOKS;
@@ -58,13 +51,27 @@ fn findings(nodes: Option<PathBuf>, watch: &Watch) -> Whole {
         "a stand-in: made-up nodes in use that go up and down by day and week, not Philly's; \
          --data DIR takes the published file"
     };
-    let mut findings = Findings::noting([source]);
-    findings.rows = did.rows(wrong, real);
+    let (looks, days) = (LOOKS as f64, LOOKS as f64 / 144.0);
+    let measures = [
+        did.off / looks,
+        100.0 * did.before / looks,
+        100.0 * did.after / looks,
+        f64::from(did.changes) / days,
+        f64::from(did.lacking) / days,
+        wrong,
+    ];
+    let mut findings = figure.findings(Numbers::of(measures.map(|of| vec![of])));
+    findings.notes.push(source.to_owned());
+    if !real {
+        findings.rows.iter_mut().for_each(|row| row.artifact = None);
+    }
     let better = "the nodes that are on are used better";
-    findings
-        .claims
-        .push(Claim::new(better, did.after > did.before));
-    findings.picture(HELIOS.name, did.picture());
+    let claim = Claim::new(better, did.after > did.before);
+    findings.claims.push(claim);
+    let chart = Chart::new("Nodes on and in use", Axis::new("days"), Axis::new("nodes"))
+        .with(Series::steps("on", did.on))
+        .with(Series::steps("in use", did.used));
+    findings.picture(&figure.name, chart.svg());
     Ok(Some(findings))
 }
 
@@ -98,41 +105,6 @@ impl Did {
             did.used.push((i as f64 / 144.0, *now as f64));
         }
         did
-    }
-
-    /// Returns the rows, with the error of the forecast. Rows for Philly's nodes include the
-    /// released program's values.
-    fn rows(&self, wrong: f64, real: bool) -> Vec<Row> {
-        let looks = LOOKS as f64;
-        let days = looks / 144.0;
-        let rows = [
-            ("nodes off in the mean", self.off / looks, 94.19),
-            ("nodes in use of all, %", 100.0 * self.before / looks, 68.98),
-            (
-                "nodes in use of those on, %",
-                100.0 * self.after / looks,
-                88.72,
-            ),
-            ("changes a day", f64::from(self.changes) / days, 2.43),
-            (
-                "times a day that nodes were lacking",
-                f64::from(self.lacking) / days,
-                0.43,
-            ),
-            ("SMAPE of the forecast, %", wrong, 5.31),
-        ];
-        let row = |(what, ours, theirs)| match Row::new(what, ours, 2) {
-            row if real => row.artifact(theirs, RELEASED),
-            row => row,
-        };
-        rows.map(row).into()
-    }
-
-    fn picture(self) -> String {
-        Chart::new("Nodes on and in use", Axis::new("days"), Axis::new("nodes"))
-            .with(Series::steps("on", self.on))
-            .with(Series::steps("in use", self.used))
-            .svg()
     }
 }
 

@@ -4,58 +4,25 @@ pub(crate) mod energy;
 pub(crate) mod errors;
 mod world;
 
-use crate::figure::{Claim, Figure, Findings, Plan, Planner, ReproduceError, Row};
+use crate::figure::{Figure, Numbers, Plan, ReproduceError};
 use crate::lucid::{Lookup, Placer, Policy, Quirks, Run, run};
-use blox_plot::{Axis, BarChart, Chart, Series};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use world::{FILES, World};
-
-pub(crate) const TABLE4: Figure = of_simulations(
-    "lucid-table4",
-    "Lucid (ASPLOS 2023), table 4: JCT and queueing of five schedulers",
-    |figure, data| plan(figure, data, released(), |all, _| table4(all)),
-);
-pub(crate) const TABLE5: Figure = of_simulations(
-    "lucid-table5",
-    "Lucid (ASPLOS 2023), table 5: jobs above 8 GPUs and others",
-    |figure, data| plan(figure, data, released(), |all, _| table5(all)),
-);
-pub(crate) const FIG8: Figure = of_simulations(
-    "lucid-fig8",
-    "Lucid (ASPLOS 2023), figure 8: distribution of JCT",
-    |figure, data| plan(figure, data, released(), |all, _| fig8(all)),
-);
-pub(crate) const FIG9: Figure = of_simulations(
-    "lucid-fig9",
-    "Lucid (ASPLOS 2023), figure 9: queueing by virtual cluster",
-    |figure, data| plan(figure, data, released(), fig9),
-);
-pub(crate) const QUIRKS: Figure = of_simulations(
-    "lucid-quirks",
-    "Lucid's released simulator: what its errors are worth",
-    |figure, data| plan(figure, data, quirks(), |all, _| worth(all)),
-);
-
-/// Returns a figure that reads the published files if a folder is given.
-const fn of_simulations(name: &'static str, title: &'static str, plan: Planner) -> Figure {
-    Figure::new(name, title, &[], plan).reading(&FILES)
-}
+use world::World;
 
 /// Settings of the simulations, with their names.
-type Cases = [(&'static str, Policy, Quirks); 5];
+type Cases = Vec<(&'static str, Policy, Quirks)>;
 
-/// Plans simulations, and the findings from their results.
+/// Plans simulations, and the numbers from their results.
 fn plan(
-    figure: &Figure,
+    figure: &'static Figure,
     data: Option<&Path>,
     cases: Cases,
-    findings: fn(&All, &World) -> Findings,
+    numbers: fn(&[Vec<Times>], &World) -> Numbers,
 ) -> Result<Plan, ReproduceError> {
-    let (figure, data) = (*figure, data.map(Path::to_owned));
+    let data = data.map(Path::to_owned);
     Ok(Plan::whole(move |watch| {
-        let world = World::open(&figure, data.as_deref())?;
+        let world = World::open(figure, data.as_deref())?;
         let mut all = Vec::new();
         for (name, policy, quirks) in cases {
             if watch.stop.load(Ordering::Relaxed) {
@@ -63,30 +30,22 @@ fn plan(
             }
             let (input, placer) = (world.input(policy), Placer::Consolidate);
             let run = run(policy, placer, world.experiment, quirks, &input);
-            let run = run.map_err(|error| ReproduceError::Simulation {
-                label: name.to_owned(),
-                error: Box::new(error),
-            })?;
-            all.push((name, times(&world, &run)));
+            let run = run.map_err(|error| ReproduceError::failed(name, error))?;
+            all.push(times(&world, &run));
         }
-        let mut findings = findings(&all, &world);
+        let mut findings = figure.findings(numbers(&all, &world));
         findings.notes.extend(world.notes);
         Ok(Some(findings))
     }))
 }
 
-/// Policies in the order of table 4.
-const POLICIES: [(&str, Policy); 5] = [
-    ("fifo", Policy::Fifo),
-    ("sjf", Policy::Sjf),
-    ("qssf", Policy::Qssf),
-    ("tiresias", Policy::Tiresias),
-    ("lucid", Policy::Lucid),
-];
-
-/// Returns the released simulator with each policy.
+/// Returns the released simulator with each policy of table 4.
 fn released() -> Cases {
-    POLICIES.map(|(name, policy)| (name, policy, Quirks::default()))
+    let policies = Policy::NAMES.into_iter();
+    let policies = policies.filter(|(_, policy)| *policy != Policy::Srtf);
+    policies
+        .map(|(name, policy)| (name, policy, Quirks::default()))
+        .collect()
 }
 
 /// Times of a job in seconds.
@@ -136,87 +95,78 @@ fn quantile(values: impl Iterator<Item = f64>, q: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * (at - low as f64)
 }
 
-/// Results of all simulations, with their names.
-type All = [(&'static str, Vec<Times>)];
-
-/// Returns the rows of the average times of some jobs.
-fn averages<'a>(of: &str, times: impl Iterator<Item = &'a Times> + Clone) -> [Row; 2] {
-    let (jct, queue) = (times.clone().map(|t| t.jct), times.map(|t| t.queue));
-    [
-        Row::new(format!("avg JCT s, {of}"), mean(jct), 2),
-        Row::new(format!("avg queueing s, {of}"), mean(queue), 2),
-    ]
+/// Returns a measure of all simulations.
+fn each(all: &[Vec<Times>], of: impl Fn(&mut dyn Iterator<Item = &Times>) -> f64) -> Vec<f64> {
+    all.iter().map(|times| of(&mut times.iter())).collect()
 }
 
-fn table4(all: &All) -> Findings {
-    let mut findings = Findings::default();
-    let mut bars = BarChart::new("Table 4", Axis::seconds("average"));
-    let mut jcts = BTreeMap::new();
-    for (name, times) in all {
-        let jct = mean(times.iter().map(|t| t.jct));
-        let queue = mean(times.iter().map(|t| t.queue));
-        let tail = quantile(times.iter().map(|t| t.queue), 0.999);
-        findings.rows.extend(averages(name, times.iter()));
-        let what = format!("p99.9 of queueing s, {name}");
-        findings.rows.push(Row::new(what, tail, 1));
-        bars = bars.with(*name, [("JCT", jct), ("queueing", queue)]);
-        jcts.insert(*name, jct);
-    }
-    findings.picture(TABLE4.name, bars.svg());
-    findings.claims.push(Claim::new(
-        "Lucid's average JCT is below that of Tiresias",
-        jcts.get("lucid") < jcts.get("tiresias"),
-    ));
-    findings
+/// Returns the average JCT and the average queueing time of all simulations.
+fn averages(all: &[Vec<Times>]) -> Vec<Vec<f64>> {
+    let jct = each(all, |times| mean(times.map(|t| t.jct)));
+    vec![jct, each(all, |times| mean(times.map(|t| t.queue)))]
 }
 
-fn table5(all: &All) -> Findings {
-    let mut findings = Findings::default();
-    for (name, times) in all {
-        for (which, large) in [("above 8 GPUs", true), ("up to 8 GPUs", false)] {
-            let some = times.iter().filter(|t| (t.gpus > 8) == large);
-            let what = format!("{name}, {which}");
-            findings.rows.extend(averages(&what, some));
+/// Plans JCT and queueing of five schedulers.
+pub(crate) fn table4(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    plan(figure, data, released(), |all, _| {
+        let mut measures = averages(all);
+        measures.push(each(all, |times| quantile(times.map(|t| t.queue), 0.999)));
+        Numbers::of(measures)
+    })
+}
+
+/// Plans jobs above 8 GPUs and others.
+pub(crate) fn table5(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    plan(figure, data, released(), |all, _| {
+        let (mut jct, mut queue) = (Vec::new(), Vec::new());
+        for times in all {
+            for large in [true, false] {
+                let some = times.iter().filter(|t| (t.gpus > 8) == large);
+                jct.push(mean(some.clone().map(|t| t.jct)));
+                queue.push(mean(some.map(|t| t.queue)));
+            }
         }
-    }
-    findings
+        Numbers::of([jct, queue])
+    })
 }
 
-fn fig8(all: &All) -> Findings {
-    let mut findings = Findings::default();
-    let mut chart = Chart::distribution("Figure 8", Axis::seconds("JCT").log());
-    for (name, times) in all {
-        let jct = || times.iter().map(|t| t.jct);
-        for (q, called) in [(0.5, "median"), (0.9, "p90"), (0.99, "p99")] {
-            let row = Row::new(format!("{called} of JCT s, {name}"), quantile(jct(), q), 1);
-            findings.rows.push(row);
+/// Plans the distribution of JCT.
+pub(crate) fn fig8(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    plan(figure, data, released(), |all, _| {
+        let at = |q| each(all, |times| quantile(times.map(|t| t.jct), q));
+        let jcts = |times: &Vec<Times>| times.iter().map(|t| t.jct).collect();
+        Numbers {
+            samples: all.iter().map(jcts).collect(),
+            ..Numbers::of([0.5, 0.9, 0.99].map(at))
         }
-        chart = chart.with(Series::distribution(*name, jct()));
-    }
-    findings.picture(FIG8.name, chart.svg());
-    findings
+    })
 }
 
-fn fig9(all: &All, world: &World) -> Findings {
-    let mut findings = Findings::default();
-    let mut bars = BarChart::new("Figure 9", Axis::seconds("average queueing"));
-    for (cluster, _) in world.clusters() {
-        let mut group = Vec::new();
-        for (name, times) in all {
-            let ours = times.iter().filter(|t| t.cluster == **cluster);
-            let queue = mean(ours.map(|t| t.queue));
-            let what = format!("avg queueing s, {cluster}, {name}");
-            findings.rows.push(Row::new(what, queue, 2));
-            group.push((*name, queue));
+/// Plans queueing by virtual cluster.
+pub(crate) fn fig9(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    plan(figure, data, released(), |all, world| {
+        let names = world.clusters().iter().map(|(name, _)| name.to_string());
+        let groups: Vec<String> = names.collect();
+        let of = |cluster: &String| {
+            each(all, |times| {
+                mean(times.filter(|t| t.cluster == *cluster).map(|t| t.queue))
+            })
+        };
+        let measure = groups.iter().flat_map(of).collect();
+        Numbers {
+            groups,
+            ..Numbers::of([measure])
         }
-        bars = bars.with(cluster.to_string(), group);
-    }
-    findings.picture(FIG9.name, bars.svg());
-    findings
+    })
+}
+
+/// Plans the effect of each error of the released simulator.
+pub(crate) fn quirks(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
+    plan(figure, data, cases(), |all, _| Numbers::of(averages(all)))
 }
 
 /// Returns the settings of the released simulator with and without each of its errors.
-fn quirks() -> Cases {
+fn cases() -> Cases {
     let released = Quirks::default();
     let lookup = Lookup::Other;
     let (free_profiling, found_late) = (false, false);
@@ -245,21 +195,7 @@ fn quirks() -> Cases {
         ("without all three", without),
     ]
     .map(|(name, quirks)| (name, Policy::Lucid, quirks))
-}
-
-/// Returns the effect of each error.
-fn worth(all: &All) -> Findings {
-    let mut findings = Findings::default();
-    for (name, times) in all {
-        findings.rows.extend(averages(name, times.iter()));
-    }
-    findings.notes.push(
-        "`partners found`: a job whose partner ends first is alone again; `profiling takes its time`: \
-         a job comes to its virtual cluster when the profiler lets it go, not at its submission; \
-         `ends found in time`: in the second in which the work is done, not in the one after"
-            .to_owned(),
-    );
-    findings
+    .into()
 }
 
 #[cfg(test)]

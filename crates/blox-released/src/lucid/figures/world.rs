@@ -1,6 +1,6 @@
 //! Inputs of Lucid's simulations: published files, or a generated stand-in.
 
-use crate::figure::{DataFile, Figure, ReproduceError, file};
+use crate::figure::{Figure, ReproduceError};
 use crate::lucid::files;
 use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE, set_attribute};
 use crate::lucid::{Experiment, Forecast, Input, Policy};
@@ -22,59 +22,26 @@ pub(crate) struct World {
     pub notes: Vec<String>,
 }
 
-/// Folders of the files in Lucid's repository, relative to the base folder.
-const FOLDERS: [&str; 11] = [
-    "input",
-    "data/Venus",
-    "data",
-    "analyzer",
-    "predictor",
-    "estimator/lgb",
-    "estimator/ebm",
-    "models/packing",
-    "models/throughput",
-    "estimates",
-    "simulation",
-];
-const FROM: &str = "https://github.com/S-Lab-System-Group/Lucid, folder simulation (non-commercial use), \
-                    and the Helios log that it names";
-
-/// The published files.
-pub(crate) const FILES: [DataFile; 7] = [
-    published("vc_config.csv"),
-    published("cluster_full_log.csv"),
-    published("single_data.csv"),
-    published("colocate_info.csv"),
-    published("Venus_throughput_pred.csv"),
-    published("Venus_Sept_ebm_weekly_updated.csv"),
-    published("Venus_Sept_lgb.csv"),
-];
-
-const fn published(name: &'static str) -> DataFile {
-    DataFile::new(name, FROM).in_folders(&FOLDERS)
-}
-
 impl World {
     /// Reads the published files from a folder. Without a folder, generates the stand-in.
-    pub fn open(figure: &Figure, data: Option<&Path>) -> Result<Self, ReproduceError> {
+    pub fn open(figure: &'static Figure, data: Option<&Path>) -> Result<Self, ReproduceError> {
         if data.is_none() {
             return Ok(Self::stand_in());
         }
-        let [clusters, log, scores, pairs, forecast, lucid, qssf] = FILES.map(|file| file.path);
-        let find = |name| file(figure, data, name);
+        let find = |name| figure.file(data, name);
         let experiment = Experiment::VENUS;
-        let clusters = blox_traces::formats::lucid::read_virtual_clusters(find(clusters)?)?;
-        let log = find(log)?;
+        let clusters = blox_traces::formats::lucid::read_virtual_clusters(find("vc_config.csv")?)?;
+        let log = find("cluster_full_log.csv")?;
         let mut jobs = files::read_log(&log, &clusters, experiment.window)?;
-        let scores = files::read_scores(find(scores)?)?;
-        let pairs = files::read_pairs(find(pairs)?)?;
+        let scores = files::read_scores(find("single_data.csv")?)?;
+        let pairs = files::read_pairs(find("colocate_info.csv")?)?;
         for job in &mut jobs {
             let key = PairTable::key_of(job).unwrap_or_default();
             if let Some(score) = scores.get(&key) {
                 set_attribute(job, SHARING_SCORE, *score);
             }
         }
-        let forecast = find(forecast)?;
+        let forecast = find("Venus_throughput_pred.csv")?;
         let begin = experiment.window.begin;
         let read = |column| files::read_forecast(&forecast, column, begin).map(Some);
         let estimates = |name| -> Result<Vec<f64>, ReproduceError> {
@@ -85,9 +52,9 @@ impl World {
                 .map(|j| of(j).unwrap_or(f64::from(u32::MAX)))
                 .collect())
         };
-        let lucid = estimates(lucid)?;
+        let lucid = estimates("Venus_Sept_ebm_weekly_updated.csv")?;
         Ok(World {
-            qssf: estimates(qssf)?,
+            qssf: estimates("Venus_Sept_lgb.csv")?,
             lucid: lucid
                 .into_iter()
                 .map(|e| if e < 0.0 { 1000.0 } else { e })

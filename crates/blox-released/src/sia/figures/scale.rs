@@ -1,6 +1,6 @@
 use super::{drawn, world};
 use crate::clock::now;
-use crate::figure::{Claim, Figure, Findings, Plan, ReproduceError, Row, Whole};
+use crate::figure::{Figure, Numbers, Plan, ReproduceError, Whole};
 use blox_core::{
     Adapts, AnyMemory, AnyPlacement, AnyScheduling, ClusterSpec, Composition, Event, JobQueue,
     JobSpec, Policy, SchedulingPolicy, Seconds, Time, Validity, View, With,
@@ -8,22 +8,17 @@ use blox_core::{
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
 use blox_sim::Watch;
+use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, built_in};
 use blox_sim::workload::Jobs;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-/// Time of a round's decision by cluster size.
-pub(crate) const SCALE: Figure = Figure::new(
-    "sia-scale",
-    "Sia (SOSP 2023), figure 9: how long a round's decision takes on 64 to 2,048 GPUs",
-    &[],
-    |_, _| Ok(Plan::whole(scale)),
-);
-
-const PAPER: &str = "Sia (SOSP 2023), section 5.6 and figure 9, of the submission";
-const RELEASED: &str =
-    "siasosp23/artifacts aaf7a0d, its simulator, the first jobs of Philly workload 1, 64 GPUs";
+/// Measures the time of a round's decision by cluster size.
+pub(crate) fn plan(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
+    Ok(Plan::whole(move |watch| scale(figure, watch)))
+}
 
 /// Policy that measures the time of each decision of another policy.
 struct Timed {
@@ -94,22 +89,10 @@ impl SchedulingPolicy for Timed {
     }
 }
 
-/// Sizes of the cluster: GPUs in units of the paper's cluster of 64, and the published times of Sia
-/// and Pollux in milliseconds.
-///
-/// Between them, `None` if Pollux decides itself. Otherwise Sia decides, and Pollux is timed once in
-/// this many rounds.
-const SIZES: [(u32, Option<u32>, [Option<f64>; 2]); 4] = [
-    (1, None, [Some(96.0), Some(2200.0)]),
-    (4, None, [None, None]),
-    (16, Some(8), [None, None]),
-    (32, Some(24), [Some(1000.0), Some(100_000.0)]),
-];
+/// Sizes of the cluster in units of the paper's cluster of 64 GPUs, and `None` if Pollux decides
+/// itself. Otherwise Sia decides, and Pollux is timed once in this many rounds.
+const SIZES: [(u32, Option<u32>); 4] = [(1, None), (4, None), (16, Some(8)), (32, Some(24))];
 
-/// Decision times on 64 GPUs under Sia and Pollux in milliseconds: the paper's 95th percentiles
-/// here, the released program's medians in [`ARTIFACT`].
-const HIGH: [f64; 2] = [426.0, 4800.0];
-const ARTIFACT: [f64; 2] = [13.5, 1461.2];
 /// Hours of arrivals, at 20 jobs an hour for 64 GPUs.
 const BUSY_HOURS: f64 = 2.0;
 
@@ -137,13 +120,10 @@ fn decisions(
         .build()
         .expect(crate::ONCE);
     let jobs = drawn(pool, 20.0 * f64::from(size), BUSY_HOURS, 1);
-    world(&cluster, applications)
+    world(&cluster, Training::of(applications.clone()))
         .watched_by(watch)
         .run(scheduler, &mut Jobs::new(jobs))
-        .map_err(|error| ReproduceError::Simulation {
-            label: format!("{} GPUs", 64 * size),
-            error: Box::new(error),
-        })?;
+        .map_err(|error| ReproduceError::failed(&format!("{} GPUs", 64 * size), error))?;
     Ok(times.lock().map_or([f64::NAN; 2], |times| typical(&times)))
 }
 
@@ -185,29 +165,23 @@ fn plain_pool(applications: &Applications) -> Vec<JobSpec> {
     all
 }
 
-fn scale(all: &Arc<Watch>) -> Whole {
+fn scale(figure: &'static Figure, all: &Arc<Watch>) -> Whole {
     let applications = built_in();
     let pool = plain_pool(&applications);
-    let mut findings = Findings::noting([
-        "of this machine, in CPU time where the system tells it: times differ from run to run",
-        "built-in applications, 20 jobs an hour for every 64 GPUs, for two hours",
-        "on 1,024 GPUs and more Pollux is asked in some of the rounds that Sia decides",
-    ]);
-    let mut tenth = true;
-    for (units, pollux_in, published) in SIZES {
-        let gpus = 64 * units;
-        for (which, name) in ["Sia", "Pollux"].into_iter().enumerate() {
+    let mut measures = vec![Vec::new(); 2];
+    for (units, pollux_in) in SIZES {
+        for name in figure.columns(0) {
             if all.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             let sia: Arc<dyn AnyScheduling> = Arc::new(Sia::default());
             let pollux: Arc<dyn AnyScheduling> = Arc::new(Pollux::default());
-            let (policy, beside, placement): (_, _, Arc<dyn AnyPlacement>) = match (name, pollux_in)
-            {
-                ("Sia", _) => (sia, None, Arc::new(KeepNodes)),
-                (_, Some(every)) => (pollux, Some((sia, every)), Arc::new(KeepNodes)),
-                (_, None) => (pollux, None, Arc::new(OnNodes)),
-            };
+            let (policy, beside, placement): (_, _, Arc<dyn AnyPlacement>) =
+                match (name.as_str(), pollux_in) {
+                    ("Sia", _) => (sia, None, Arc::new(KeepNodes)),
+                    (_, Some(every)) => (pollux, Some((sia, every)), Arc::new(KeepNodes)),
+                    (_, None) => (pollux, None, Arc::new(OnNodes)),
+                };
             let timed = Timed {
                 policy,
                 beside,
@@ -215,29 +189,17 @@ fn scale(all: &Arc<Watch>) -> Whole {
                 watch: Arc::default(),
                 all: Arc::clone(all),
             };
-            let [median, high] = decisions(units, timed, placement, &pool, &applications)?;
-            let what = |part: &str| format!("ms a round, {name}, {gpus} GPUs, {part}");
-            let mut row = Row::new(what("median"), median, 2);
-            if let Some(published) = published[which] {
-                row = row.published(published, PAPER);
-                tenth &= median <= 0.1 * published;
-            }
-            let mut last = Row::new(what("95 %"), high, 2);
-            if units == 1 {
-                row = row.artifact(ARTIFACT[which], RELEASED);
-                tenth &= median <= 0.1 * ARTIFACT[which];
-                last = last.published(HIGH[which], PAPER);
-            }
-            findings.rows.extend([row, last]);
+            let typical = decisions(units, timed, placement, &pool, &applications)?;
+            measures
+                .iter_mut()
+                .zip(typical)
+                .for_each(|(all, ms)| all.push(ms));
         }
     }
     if all.stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let text =
-        "a round's decision takes at most a tenth of what the paper and the released program take";
-    findings.claims.push(Claim::new(text, tenth));
-    Ok(Some(findings))
+    Ok(Some(figure.findings(Numbers::of(measures))))
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 use super::single::Tried;
-use blox_core::{Adapts, NameId, Seconds, Stateless, TrainingSpec, View};
-use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches};
+use crate::sia::world::lies;
+use blox_core::{Adapts, Name, NameId, Seconds, Stateless, TrainingSpec, View};
+use blox_perf::goodput::{BatchLimits, GoodputModel, KnownBatches, split};
 use blox_policies::scheduling::sia::{Applicant, Config, Scores, restart_factor};
+use blox_sim::execution::training::{Application, Applications};
+use std::sync::Arc;
 
 /// Goodput of a configuration that cannot be used.
 const UNUSABLE: f32 = 1e-4;
@@ -47,23 +50,19 @@ fn coefficients_of_fixed(values: &[f64], factor: f64, previous: Option<usize>) -
 /// - Goodputs use at most the batch that the user would request.
 /// - Coefficients are rounded.
 /// - Restart delays come from a table in the program instead of the job.
-/// - A job with a fixed number of GPUs scales linearly from its one-GPU profile. Callers with
-///   better rates can use [`ReleasedScores::of_rates`].
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ReleasedScores;
+/// - A job with a fixed number of GPUs has the true step times of its batch, on as few nodes of each
+///   type as hold it. Without an application, it scales linearly from its one-GPU profile.
+#[derive(Clone, Debug)]
+pub struct ReleasedScores {
+    applications: Arc<Applications>,
+}
 
 impl ReleasedScores {
-    /// Returns normalised goodputs in single precision. A configuration that cannot be used gets
-    /// `1e-4`.
-    pub fn goodputs(
-        view: View<'_>,
-        applicant: &Applicant<'_>,
-        configs: &[Config],
-        batches: &mut KnownBatches,
-    ) -> Vec<f32> {
-        let mut row = raw(view, applicant, configs, batches);
-        normalise(&mut row);
-        row
+    /// Creates the values for jobs of these applications.
+    pub fn knowing(applications: Applications) -> Self {
+        ReleasedScores {
+            applications: Arc::new(applications),
+        }
     }
 
     /// Returns the values of a job with a fixed number of GPUs, from its rate on each type of the
@@ -109,13 +108,25 @@ impl Scores for ReleasedScores {
         configs: &[Config],
         batches: &mut KnownBatches,
     ) -> Vec<Option<f64>> {
-        if let (Some(training), Adapts::Nothing) = (applicant.training, applicant.adapts) {
-            let types = view.cluster().gpu_types();
-            let on = types.iter().map(|(_, name)| training.on(name));
-            let rates: Vec<_> = on.map(|on| on.map(|on| on.one_gpu_rate)).collect();
-            return ReleasedScores::of_rates(applicant.job.gpus().get(), &rates, configs);
+        let extras = applicant.job.spec().extras();
+        let app = extras.model.as_ref();
+        let app = app.and_then(|model| self.applications.get(model));
+        let asked = applicant.job.gpus().get();
+        let rate = |(t, name): (NameId, &Name)| match (app, applicant.training) {
+            (Some(app), _) => {
+                let nodes = view.nodes().filter(|n| n.gpu_type().0 == t.0);
+                let size = nodes.map(|n| n.gpu_count()).max()?;
+                let batch = extras.batch_size.unwrap_or(app.initial_batch);
+                rate_of(app, name, batch, asked, size)
+            }
+            (None, training) => Some(training?.on(name)?.one_gpu_rate),
+        };
+        if applicant.adapts == Adapts::Nothing && (app.is_some() || applicant.training.is_some()) {
+            let rates: Vec<_> = view.cluster().gpu_types().iter().map(rate).collect();
+            return ReleasedScores::of_rates(asked, &rates, configs);
         }
-        let goodputs = ReleasedScores::goodputs(view, applicant, configs, batches);
+        let mut goodputs = raw(view, applicant, configs, batches);
+        normalise(&mut goodputs);
         goodputs.into_iter().map(|g| Some(f64::from(g))).collect()
     }
 
@@ -140,6 +151,30 @@ impl Scores for ReleasedScores {
         };
         row.iter().map(|a| Some(a - LEAVING_OUT)).collect()
     }
+
+    fn lies(&self, gpu_type: &str, placement: Vec<u32>) -> Vec<u32> {
+        lies(gpu_type, placement)
+    }
+}
+
+/// Throughput of a fixed batch in samples per second (`get_throughput_with_accum`), on nodes of
+/// `size` GPUs.
+///
+/// Unlike at run time, the pass size is not limited by other placements of the same number of GPUs.
+fn rate_of(app: &Application, gpu_type: &str, batch: u32, gpus: u32, size: u32) -> Option<f64> {
+    let on = app.types.get(gpu_type)?;
+    let mut placement = vec![size; (gpus / size.max(1)) as usize];
+    placement.extend((!gpus.is_multiple_of(size)).then_some(gpus % size));
+    let limits = BatchLimits {
+        max_batch: app.max_batch,
+        per_gpu: (on.limits.per_gpu.0, on.most_per_gpu(&placement)),
+        accumulate: true,
+    };
+    let split = split(f64::from(batch), gpus, app.initial_batch, &limits);
+    let within = app.max_batch / (gpus * (split.accumulation + 1)).max(1);
+    let (step, sync) = on.step(&placement, split.per_gpu.min(within))?;
+    let total = step + (step - sync) * f64::from(split.accumulation);
+    Some(f64::from(batch) / total * (1.0 / app.slowdown))
 }
 
 /// Divides a row by its smallest usable goodput, as one multiplication with a rounded factor.
@@ -238,6 +273,7 @@ fn most_gpus(training: &TrainingSpec, report: &blox_core::TrainingReport) -> u32
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blox_sim::execution::training::{Measured, StepTable, StepTimes, built_in};
 
     #[test]
     fn gpus_of_fixed_jobs_count_by_the_slowest_type() {
@@ -292,5 +328,33 @@ mod tests {
             coefficients(&[1.0, 1.335_249, 1e-4, 6.899_261], 0.708_737_864, Some(3)),
             [1.19, 1.03, 118.78, 0.38]
         );
+    }
+
+    #[test]
+    fn rigid_jobs_are_as_fast_as_their_placement_was_measured() {
+        let mut table = StepTable::default();
+        let mut add = |placement: &[u32], per_gpu, step, sync| {
+            let row = Measured {
+                per_gpu,
+                step,
+                sync,
+            };
+            table.add_placement(placement, row);
+        };
+        add(&[8, 4], 10, 1.0, 0.25);
+        add(&[8, 4], 12, 1.5, 0.25);
+        add(&[4, 4, 4], 10, 2.0, 0.5);
+        add(&[4, 4, 4], 20, 3.0, 0.5);
+        let mut app = Application::clone(built_in().get("bert").unwrap());
+        app.max_batch = 240;
+        app.slowdown = 1.25;
+        let on = app.types.get_mut("rtx").unwrap();
+        on.steps = StepTimes::Measured(Box::new(table));
+        let rate = |size| rate_of(&app, "rtx", 240, 12, size).unwrap();
+        // Two passes of ten samples. Gradients are not exchanged after the first pass.
+        assert_eq!(rate(8), 240.0 / 1.75 * 0.8);
+        // The same number of samples per GPU in one pass.
+        assert_eq!(rate(4), 240.0 / 3.0 * 0.8);
+        assert_eq!(rate_of(&app, "quad", 240, 12, 4), None);
     }
 }

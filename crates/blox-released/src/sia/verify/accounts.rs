@@ -2,31 +2,27 @@
 
 use super::input::{Input, World};
 use crate::compared::{Case, Compared, VerifyError};
+use crate::log::Reads;
 use crate::sia::world as files;
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
-use blox_core::journal::Journal;
 use blox_core::{
     BatchConfig, ClusterSpec, Event, GpuId, JobId, ThroughputParams, Time, TrainingReport,
 };
 use blox_sim::Report;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-/// Log of the GPUs and batches of every job over time.
-#[derive(Clone, Default)]
-pub(super) struct Decisions(Arc<Mutex<Log>>);
-
+/// GPUs and batches of every job over time.
 #[derive(Default)]
-struct Log {
+pub(super) struct Decisions {
     given: BTreeMap<JobId, Vec<(Time, Vec<GpuId>)>>,
     batches: BTreeMap<JobId, Vec<(Time, BatchConfig)>>,
     reports: BTreeMap<JobId, Vec<(Time, Arc<TrainingReport>)>>,
 }
 
-impl Journal for Decisions {
-    fn record(&mut self, input: &Taken) {
-        let Ok(mut log) = self.0.lock() else { return };
+impl Reads for Decisions {
+    fn read(&mut self, input: &Taken) {
         match input {
             Taken::Decided { at, decision, .. } => {
                 for action in &decision.plan.actions {
@@ -35,7 +31,7 @@ impl Journal for Decisions {
                         Action::Place { job, assignment } => (*job, assignment.gpus.to_vec()),
                         _ => continue,
                     };
-                    let list = log.given.entry(job).or_default();
+                    let list = self.given.entry(job).or_default();
                     // If one plan stops and places a job, the placement counts.
                     list.retain(|(t, _)| t != at);
                     list.push((*at, gpus));
@@ -45,37 +41,31 @@ impl Journal for Decisions {
                 at,
                 event: Event::BatchChanged { job, config },
                 ..
-            } => log.batches.entry(*job).or_default().push((*at, *config)),
+            } => self.batches.entry(*job).or_default().push((*at, *config)),
             Taken::Event {
                 at,
                 event: Event::Reported { job, report },
                 ..
             } => {
-                let list = log.reports.entry(*job).or_default();
+                let list = self.reports.entry(*job).or_default();
                 list.push((*at, Arc::clone(report)));
             }
             _ => {}
         }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
 impl Decisions {
     /// Returns the batch of a job at a time, including a change at that time.
     pub fn batch(&self, job: JobId, at: Time) -> Option<BatchConfig> {
-        let log = self.0.lock().ok()?;
-        let all = log.batches.get(&job)?;
+        let all = self.batches.get(&job)?;
         all.iter().rev().find(|(t, _)| *t <= at).map(|(_, c)| *c)
     }
 
     /// Returns the speed fit on a type from which the job chose its batch at a time, or `None`
     /// before the first fit.
     pub fn fit(&self, job: JobId, gpu_type: &str, at: Time) -> Option<ThroughputParams> {
-        let log = self.0.lock().ok()?;
-        let all = log.reports.get(&job)?;
+        let all = self.reports.get(&job)?;
         let (_, report) = all.iter().rev().find(|(t, _)| *t <= at)?;
         report.speed.get(gpu_type).map(|s| s.params)
     }
@@ -128,9 +118,6 @@ pub(super) fn of(
     report: &Report,
 ) -> Vec<Account> {
     let nodes = nodes(cluster);
-    let Ok(log) = decisions.0.lock() else {
-        return Vec::new();
-    };
     let jobs = &input.jobs;
     let round = input.interval;
     let first_seen = |submit: f64| ((submit / round).ceil() * round).max(round);
@@ -155,7 +142,11 @@ pub(super) fn of(
             progress: app.map_or(0.0, |a| a.curves.total()),
             ..Account::default()
         };
-        let list = log.given.get(&JobId(i as u32)).cloned().unwrap_or_default();
+        let list = decisions
+            .given
+            .get(&JobId(i as u32))
+            .cloned()
+            .unwrap_or_default();
         let delay = input.restart(job);
         let mut list = list.into_iter().peekable();
         let (mut has, mut rest) = (None::<Given>, 0.0f64);

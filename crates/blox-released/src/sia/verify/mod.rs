@@ -6,6 +6,7 @@ mod parts;
 mod replay;
 
 use crate::compared::{Case, Compared, VerifyError};
+use crate::log::Log;
 use crate::sia::world as files;
 use crate::sia::{self, pollux};
 use accounts::{Account, Decisions};
@@ -133,7 +134,7 @@ fn run(
     world: Simulation,
     mut scheduler: Pipeline,
 ) -> Result<(Report, Decisions), VerifyError> {
-    let decisions = Decisions::default();
+    let decisions = Log::<Decisions>::default();
     let report = world
         .collector(Fingerprint::default())
         .run_by(
@@ -142,7 +143,7 @@ fn run(
             Some(Box::new(decisions.clone())),
         )
         .map_err(|error| case.failed(error))?;
-    Ok((report, decisions))
+    Ok((report, decisions.take()))
 }
 
 /// Compares averages over all jobs with the case's and returns the differences as text.

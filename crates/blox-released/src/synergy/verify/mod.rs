@@ -4,6 +4,7 @@ mod input;
 mod rounds;
 
 use crate::compared::{Case, Compared, VerifyError};
+use crate::log::Log;
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{self, ROUND_S};
 use blox_core::{Outcome, Time};
@@ -29,7 +30,7 @@ pub(crate) fn compare(
         .visiting_every_round(every_round)
         .collector(Fingerprint::default());
     let sim = synergy::simulation(sim, input.settings);
-    let grants = Grants::default();
+    let grants = Log::<Grants>::default();
     let report = sim
         .run_journaled(
             synergy::synergy(input.settings, input.replay.arrivals.iter().copied()),
@@ -44,7 +45,7 @@ pub(crate) fn compare(
     }
     let stop = stop(&report, input.settings.first);
     compare_jobs(case, &input, &report, stop, out)?;
-    compare_rounds(case, &input, &report, &grants.take(), stop, out)?;
+    compare_rounds(case, &input, &report, &grants.take().rounds, stop, out)?;
     compare_figures(case, &report, stop, input.settings.first, out)?;
     Ok(())
 }

@@ -2,65 +2,43 @@
 
 use super::input::Input;
 use crate::compared::{Case, Compared, VerifyError};
+use crate::log::Reads;
 use crate::synergy::ROUND_S;
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
-use blox_core::journal::Journal;
 use blox_core::{Assignment, Event, JobId, Time};
 use blox_sim::Report;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
-/// Records the assignment of every job after each decision.
-#[derive(Clone, Default)]
-pub(super) struct Grants(Arc<Mutex<Log>>);
-
+/// Assignments of all jobs after each decision.
 #[derive(Default)]
-struct Log {
+pub(super) struct Grants {
     bound: BTreeMap<JobId, Assignment>,
-    rounds: BTreeMap<Time, BTreeMap<JobId, Assignment>>,
+    pub rounds: BTreeMap<Time, BTreeMap<JobId, Assignment>>,
 }
 
-impl Grants {
-    pub fn take(&self) -> BTreeMap<Time, BTreeMap<JobId, Assignment>> {
-        match self.0.lock() {
-            Ok(mut log) => std::mem::take(&mut log.rounds),
-            Err(_) => BTreeMap::new(),
+impl Reads for Grants {
+    fn read(&mut self, input: &Taken) {
+        if let Taken::Event {
+            event: Event::Ended { job, .. },
+            ..
+        } = input
+        {
+            self.bound.remove(job);
         }
-    }
-}
-
-impl Journal for Grants {
-    fn record(&mut self, input: &Taken) {
-        let Ok(mut log) = self.0.lock() else { return };
-        match input {
-            Taken::Event {
-                event: Event::Ended { job, .. },
-                ..
-            } => {
-                log.bound.remove(job);
-            }
-            Taken::Decided { at, decision, .. } => {
-                for action in &decision.plan.actions {
-                    match action {
-                        Action::Stop { job, .. } => {
-                            log.bound.remove(job);
-                        }
-                        Action::Place { job, assignment } => {
-                            log.bound.insert(*job, assignment.clone());
-                        }
-                        _ => {}
-                    }
+        let Taken::Decided { at, decision, .. } = input else {
+            return;
+        };
+        for action in &decision.plan.actions {
+            match action {
+                Action::Stop { job, .. } => _ = self.bound.remove(job),
+                Action::Place { job, assignment } => {
+                    self.bound.insert(*job, assignment.clone());
                 }
-                let bound = log.bound.clone();
-                log.rounds.insert(*at, bound);
+                _ => {}
             }
-            _ => {}
         }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+        self.rounds.insert(*at, self.bound.clone());
     }
 }
 

@@ -4,6 +4,7 @@ mod settings;
 mod tally;
 
 use crate::compared::{Case, Compared, VerifyError};
+use crate::log::Log;
 use crate::tiresias::InstantEndsAreLost;
 use blox_sim::Simulation;
 use blox_sim::results::Fingerprint;
@@ -40,10 +41,11 @@ pub(crate) fn compare(
     if matches!(settings.kind, Kind::Lasting | Kind::Demands) {
         sim = sim.execution(InstantEndsAreLost);
     }
-    let tally = Tally::default();
+    let tally = Log::<Tally>::default();
     let report = sim
         .run_journaled(pipeline, &mut jobs, Some(Box::new(tally.clone())))
         .map_err(|e| case.failed(e))?;
+    let (tally, memory) = (tally.take(), memory.take());
     out.ran(&report);
     if settings.kind == Kind::Demands {
         compare_demands(case, &report.jobs, out)?;
@@ -67,7 +69,7 @@ struct Rows<'a> {
     case: &'a Case,
     settings: &'a Settings,
     tally: &'a Tally,
-    memory: &'a settings::Memory,
+    memory: &'a settings::Jobs,
 }
 
 impl Rows<'_> {
@@ -152,7 +154,7 @@ impl Rows<'_> {
 
     fn columns(&self, job: &JobResult) -> Vec<(&'static str, Option<f64>)> {
         let told = self.tally.of(job.job);
-        let kept = self.memory.of(job.job);
+        let kept = self.memory.get(&job.job).copied().unwrap_or_default();
         let joined = kept.joined.map(|j| j.at);
         let (submit, end) = (job.submit.secs(), job.finish.map(|t| t.secs()));
         let start = joined.or(job.first_start).map(|t| t.secs());

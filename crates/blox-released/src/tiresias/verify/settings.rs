@@ -2,6 +2,7 @@
 
 use super::tally::Counts;
 use crate::compared::{Case, VerifyError};
+use crate::log::Log;
 use crate::tiresias::quirks::{
     ClassQueues, DlasQueues, Joined, LowestRank, NodeSets, Samples, ShortestBy, dict_order,
 };
@@ -14,7 +15,6 @@ use blox_core::{
 use blox_traces::formats::tiresias::{read_cluster, read_rows, read_samples};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Kind of rows that a schedule writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,27 +46,16 @@ pub(super) struct Run {
     pub pipeline: Pipeline,
     pub cluster: ClusterSpec,
     pub completion: Option<Steps>,
-    pub memory: Memory,
+    pub memory: Log<Jobs>,
 }
 
 impl Settings {
     pub fn of(case: &Case) -> Result<Self, VerifyError> {
-        let options = case.options()?;
-        // A setting of `summary.json` comes before the same option of the command.
-        let need = |setting: &str, option: &str| -> Result<String, VerifyError> {
-            let set = case.text_if_there(setting)?;
-            let value = set
-                .map(str::to_owned)
-                .or_else(|| options.get(option).cloned());
-            value.ok_or_else(|| {
-                let what =
-                    format!("`{option}` is missing, expected it or a command with --{option}=");
-                case.bad("summary.json", what)
-            })
+        let (schedule, scheme) = (case.text("schedule")?.to_owned(), case.text("scheme")?);
+        let file = |setting| {
+            let name = case.text(setting)?;
+            case.input(name.rsplit('/').next().unwrap_or(name))
         };
-        let schedule = need("schedule", "schedule")?;
-        let scheme = need("scheme", "scheme")?;
-        let file = |name: String| case.input(name.rsplit('/').next().unwrap_or(&name));
         let kind = match schedule.as_str() {
             "sjf" | "shortest" | "shortest-gpu" | "shortest-expected" | "gittins" => {
                 Kind::Preemptive
@@ -79,19 +68,19 @@ impl Settings {
         };
         let crashed = case.number("rc")?.is_some_and(|rc| rc != 0.0);
         let releases = !(schedule.starts_with("dlas") || schedule == "multi-dlas-gpu");
-        let crash = match scheme.as_str() {
+        let crash = match scheme {
             _ if schedule == "gittins" => Some("its samples are never stored"),
             "random" | "crandom" if releases => Some("it fails to give GPUs back at the first end"),
             _ => None,
         };
         Ok(Settings {
             kind,
-            trace: file(need("trace", "trace_file")?)?,
-            cluster: file(need("cluster_spec", "cluster_spec")?)?,
+            trace: file("trace")?,
+            cluster: file("cluster_spec")?,
             crashed,
             crash,
+            scheme: scheme.to_owned(),
             schedule,
-            scheme,
         })
     }
 
@@ -120,7 +109,7 @@ impl Settings {
             let what = "found no sample, expected one above 0";
             samples.ok_or_else(|| VerifyError::bad(&path, what))
         };
-        let memory = Memory::default();
+        let memory = Log::<Jobs>::default();
         let mut completion = None;
         let pipeline = match self.schedule.as_str() {
             "fjf" => tiresias::fjf(scheme),
@@ -237,28 +226,17 @@ pub(super) struct Remembered {
     pub joined: Option<Joined>,
 }
 
-type Jobs = BTreeMap<JobId, Remembered>;
-
-/// Copy of a policy's memory that outlives the run.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Memory(Arc<Mutex<Jobs>>);
-
-impl Memory {
-    pub fn of(&self, job: JobId) -> Remembered {
-        let jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.get(&job).copied().unwrap_or_default()
-    }
-}
+pub(super) type Jobs = BTreeMap<JobId, Remembered>;
 
 /// A policy that copies parts of its memory after each decision.
 struct Kept<P: Policy> {
     policy: P,
-    memory: Memory,
+    memory: Log<Jobs>,
     read: fn(&P::Memory, &mut Jobs),
 }
 
 impl<P: Policy> Kept<P> {
-    fn of(policy: P, memory: &Memory, read: fn(&P::Memory, &mut Jobs)) -> Self {
+    fn of(policy: P, memory: &Log<Jobs>, read: fn(&P::Memory, &mut Jobs)) -> Self {
         Kept {
             policy,
             memory: memory.clone(),
@@ -272,8 +250,7 @@ forward_policy!(Kept<P: Policy>, policy);
 impl<P: SchedulingPolicy> SchedulingPolicy for Kept<P> {
     fn schedule(&self, memory: &mut P::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let validity = self.policy.schedule(memory, view, out);
-        let mut jobs = self.memory.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (self.read)(memory, &mut jobs);
+        self.memory.with(|jobs| (self.read)(memory, jobs));
         validity
     }
 }

@@ -1,10 +1,9 @@
 //! Counts per job from the journal of a run.
 
+use crate::log::Reads;
 use blox_core::input::Input;
-use blox_core::journal::Journal;
 use blox_core::{Action, Event, JobId, Plan, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts of one job as the program defines them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,8 +17,9 @@ pub(super) struct WorkloadInfo {
     waits_since: Option<Time>,
 }
 
+/// Counts of all jobs.
 #[derive(Debug, Default)]
-struct Inner {
+pub(super) struct Tally {
     jobs: BTreeMap<JobId, WorkloadInfo>,
     /// Times of the last two decisions.
     last: Time,
@@ -40,58 +40,41 @@ pub(super) struct Counts {
     pub ended_waiting: u32,
 }
 
-/// Journal that keeps counts.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tally(Arc<Mutex<Inner>>);
-
 impl Tally {
     pub fn of(&self, job: JobId) -> WorkloadInfo {
-        self.with(|t| t.jobs.get(&job).copied().unwrap_or_default())
+        self.jobs.get(&job).copied().unwrap_or_default()
     }
 
     /// Returns the numbers of jobs after the last decision up to a time.
     pub fn counts_at(&self, at: f64) -> Counts {
-        let at = Time::new(at);
-        self.with(|t| {
-            t.counts
-                .range(..=at)
-                .next_back()
-                .map_or(Counts::default(), |(_, c)| *c)
-        })
-    }
-
-    fn with<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let last = self.counts.range(..=Time::new(at)).next_back();
+        last.map_or(Counts::default(), |(_, c)| *c)
     }
 }
 
-impl Journal for Tally {
-    fn record(&mut self, input: &Input) {
-        self.with(|t| match input {
+impl Reads for Tally {
+    fn read(&mut self, input: &Input) {
+        match input {
             Input::Event {
                 at,
                 event: Event::Submitted { job, .. },
                 ..
             } => {
-                let told = t.jobs.entry(*job).or_default();
+                let told = self.jobs.entry(*job).or_default();
                 told.waits_since = Some(*at);
             }
             Input::Event {
                 at,
                 event: Event::Ended { job, .. },
                 ..
-            } => t.end(*job, *at),
-            Input::Decided { at, decision, .. } => t.decide(*at, &decision.plan),
+            } => self.end(*job, *at),
+            Input::Decided { at, decision, .. } => self.decide(*at, &decision.plan),
             _ => {}
-        });
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+        }
     }
 }
 
-impl Inner {
+impl Tally {
     fn end(&mut self, job: JobId, at: Time) {
         self.ended += 1;
         let last = if self.last < at {
