@@ -20,6 +20,7 @@ use blox_core::{
     ClusterSpec, Event, JobId, MetricCollector, NodeAction, Outcome, Phase, Pipeline, Scheduler,
     Seconds, State, Time,
 };
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -561,9 +562,8 @@ impl Simulation {
 
 /// Removes the collector of a type from a list.
 pub(crate) fn taken<C: MetricCollector>(list: &mut Vec<Box<dyn MetricCollector>>) -> Option<C> {
-    let is = |c: &Box<dyn MetricCollector>| (&**c as &dyn std::any::Any).is::<C>();
-    let at = list.iter().position(is)?;
-    let collector: Box<dyn std::any::Any> = list.remove(at);
+    let at = list.iter().position(|c| (&**c as &dyn Any).is::<C>())?;
+    let collector: Box<dyn Any> = list.remove(at);
     Some(*collector.downcast().ok()?)
 }
 

@@ -224,9 +224,7 @@ mod tests {
             "blox-policies",
             "blox-scheduler-core",
             "blox-schedulers",
-            "blox-sim",
             "blox-solve",
-            "blox-testing",
         ] {
             let level = own_tested.remove(part).unwrap();
             assert_eq!(level["opt-level"], theirs["profile"]["test"]["opt-level"]);
