@@ -6,7 +6,7 @@ use blox_sim::workload::{NoticeKind, Notices, Workload, WorkloadError};
 /// The fate of a job.
 pub(crate) enum Edit {
     Keep(JobSpec),
-    /// Kept as it is, with a notice, because nothing is known of it.
+    /// Kept unchanged, with a notice, because its profile is unknown.
     Unprofiled(JobSpec),
     Skip,
     /// This job and all later ones are left out.
@@ -18,7 +18,7 @@ pub struct Edited<W> {
     inner: W,
     label: String,
     edit: Box<dyn FnMut(JobSpec) -> Edit + Send>,
-    /// Notices of its own and of the inner workload, if it has some of its own.
+    /// Notices of this workload and of the inner one; `None` if this one adds no notices.
     pub(crate) notices: Option<Notices>,
     taken: u64,
 }
