@@ -121,8 +121,11 @@ impl Figure {
 #[allow(missing_debug_implementations, reason = "it has closures")]
 pub struct Plan {
     runs: Vec<Run>,
-    finish: Box<dyn FnOnce(&Arc<Watch>, &[Report]) -> Whole + Send>,
+    finish: Finish,
 }
+
+/// Computes the findings from the reports of all runs.
+type Finish = Box<dyn FnOnce(&Arc<Watch>, &[Report]) -> Whole + Send>;
 
 /// Result of a figure. There are no findings if the watch stopped it.
 pub(crate) type Whole = Result<Option<Findings>, ReproduceError>;

@@ -13,7 +13,7 @@
 //! |---|---|
 //! | Compare a case with its recorded result | [`verify::find_cases`], [`verify::compare`] |
 //! | Reproduce a figure | [`figures::figures`] |
-//! | Add a figure | [`figure::Figure`] |
+//! | Add a figure | `figures.toml`, and a function in [`figures`] |
 //! | Add the released schedulers to a registry | [`register`] |
 //! | Run a program of Gavel or Shockwave | [`gavel::run`] |
 //! | Read the differences from a paper | [`tiresias::quirks`], [`synergy::quirks`], [`sia`], [`lucid`] |

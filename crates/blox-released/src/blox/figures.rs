@@ -62,7 +62,7 @@ pub(crate) fn fig12(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, R
 
 /// Plans LAS with each admission policy on bursts.
 pub(crate) fn fig13(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
-    by_admission(figure, || Ok(bursty()?))
+    by_admission(figure, bursty)
 }
 
 fn by_admission<W: Workload + 'static>(

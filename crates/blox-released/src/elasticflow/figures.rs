@@ -244,7 +244,8 @@ const PROGRAMS: [Program; 8] = [
 /// Plans the workload of the comparison with Pollux, under the programs and under the toolkit's own
 /// schedulers.
 pub(crate) fn fig8a(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
-    let own: [(&str, fn() -> Pipeline); 8] = [
+    type Build = fn() -> Pipeline;
+    let own: [(&str, Build); 8] = [
         ("edf", own::edf),
         ("gandiva", own::gandiva),
         ("tiresias", own::tiresias),

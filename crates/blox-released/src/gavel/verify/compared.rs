@@ -22,12 +22,15 @@ const BLIND_VERTICES: (f64, f64) = (0.04, 0.12);
 /// Solvers that return a vertex.
 const AT_VERTICES: [&str; 4] = ["GLPK", "HIGHS", "SCIPY", "GUROBI"];
 
+/// Runs a program with a share policy.
+type Program = Box<dyn Fn(&mut dyn Shares) -> Result<Outcome, WorkloadError>>;
+
 /// A case of a released program.
 pub(super) struct Released {
     /// Settings of the run.
     pub settings: Settings,
     /// Runs the program with a share policy.
-    pub run: Box<dyn Fn(&mut dyn Shares) -> Result<Outcome, WorkloadError>>,
+    pub run: Program,
     /// Allowed difference of the times of a job, in seconds.
     pub near: f64,
     /// True if the policy of the case treats all GPUs alike.
