@@ -561,8 +561,8 @@ impl Simulation {
 
 /// Removes the collector of a type from a list.
 pub(crate) fn taken<C: MetricCollector>(list: &mut Vec<Box<dyn MetricCollector>>) -> Option<C> {
-    let is = |c: &Box<dyn MetricCollector>| (&**c as &dyn std::any::Any).is::<C>();
-    let at = list.iter().position(is)?;
+    let mut all = list.iter().map(|c| &**c as &dyn std::any::Any);
+    let at = all.position(|c| c.is::<C>())?;
     let collector: Box<dyn std::any::Any> = list.remove(at);
     Some(*collector.downcast().ok()?)
 }
