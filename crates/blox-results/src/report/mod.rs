@@ -139,11 +139,14 @@ fn notice(html: &mut String, text: &str) {
     let _ = writeln!(html, "<p class=\"notice\">{}</p>", Escaped(text));
 }
 
-/// A column of a table: its heading, its formula, and the exact value and the text of a row.
+/// Returns the exact value and the text of a row.
+type Cell<'a, T> = Box<dyn Fn(&T) -> (String, String) + 'a>;
+
+/// A column of a table: its heading, its formula, and the cell of a row.
 pub(super) struct Field<'a, T> {
     heading: &'a str,
     formula: String,
-    cell: Box<dyn Fn(&T) -> (String, String) + 'a>,
+    cell: Cell<'a, T>,
 }
 
 impl<'a, T> Field<'a, T> {
