@@ -146,26 +146,39 @@ impl Case {
 
     /// Returns the original's command-line options.
     ///
-    /// They are words `--name=value` of `options.txt`. A line `# NAME=value` states a changed
-    /// constant.
+    /// They are words `--name=value` of a file such as `options.txt` or `cmd.txt`, and of `cmd` in
+    /// `summary.json`. A line `# NAME=value` states a changed constant.
     ///
     /// # Errors
-    /// Fails if the file exists but cannot be read.
+    /// Fails if a file exists but cannot be read.
     pub fn options(&self) -> Result<BTreeMap<String, String>, VerifyError> {
-        let path = self.dir.join("options.txt");
         let mut options = BTreeMap::new();
-        let text = path.is_file().then(|| read(&path)).transpose()?;
-        for line in text.iter().flat_map(|text| text.lines()) {
-            let line = match line.trim_start().strip_prefix('#') {
-                // Constants of the program that were changed for the case.
-                Some(constant) => constant.split('(').next().unwrap_or_default(),
-                None => line,
-            };
-            let words = line.split_whitespace().filter_map(|w| w.split_once('='));
-            for (name, value) in words {
-                options.insert(name.trim_start_matches('-').to_owned(), value.to_owned());
+        let mut add = |text: &str| {
+            for line in text.lines() {
+                let line = match line.trim_start().strip_prefix('#') {
+                    // Constants of the program that were changed for the case.
+                    Some(constant) => constant.split('(').next().unwrap_or_default(),
+                    None => line,
+                };
+                let words = line.split_whitespace().filter_map(|w| w.split_once('='));
+                for (name, value) in words {
+                    options.insert(name.trim_start_matches('-').to_owned(), value.to_owned());
+                }
+            }
+        };
+        let names = [
+            "options.txt",
+            "OPTIONS.txt",
+            "cmd.txt",
+            "COMMAND",
+            "COMMAND.txt",
+        ];
+        for path in names.map(|name| self.dir.join(name)) {
+            if path.is_file() {
+                add(&read(&path)?);
             }
         }
+        add(self.text_if_there("cmd")?.unwrap_or_default());
         Ok(options)
     }
 

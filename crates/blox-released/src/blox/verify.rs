@@ -109,11 +109,14 @@ impl Settings {
             }
             _ => return Err(case.wrong("cluster", text, "for instance `32 machines x 4 GPUs`")),
         };
-        let ids = &case.summary["tracked_ids"];
-        let id = |i: usize| ids.get(i)?.as_u64();
-        let tracked = id(0).zip(id(1));
-        let tracked =
-            tracked.ok_or_else(|| case.wrong("tracked_ids", ids, "a list of two numbers"))?;
+        let tracked = match case.summary.get("tracked_ids").filter(|v| !v.is_null()) {
+            None => tracked_rows(case)?,
+            Some(ids) => {
+                let id = |i: usize| ids.get(i)?.as_u64();
+                let both = id(0).zip(id(1));
+                both.ok_or_else(|| case.wrong("tracked_ids", ids, "a list of two numbers"))?
+            }
+        };
         Ok(Settings {
             scheduler,
             speed,
@@ -129,6 +132,16 @@ fn threshold(admission: &str) -> Option<f64> {
     admission
         .split(|c: char| !(c.is_ascii_digit() || c == '.'))
         .find_map(|n| n.parse().ok())
+}
+
+fn tracked_rows(case: &Case) -> Result<(u64, u64), VerifyError> {
+    let column = case.expected.column("job_id")?;
+    let mut range: Option<(u64, u64)> = None;
+    for row in 0..case.expected.rows.len() {
+        let id = case.expected.number(row, column)? as u64;
+        range = Some(range.map_or((id, id), |(a, b)| (a.min(id), b.max(id))));
+    }
+    range.ok_or_else(|| case.bad("summary.json", "`tracked_ids` is missing"))
 }
 
 /// Compares jobs. They are identified by `ids`, or by their numbers if there are none.

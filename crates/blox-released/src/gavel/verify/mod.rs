@@ -42,6 +42,7 @@ fn released(case: &Case) -> Result<(Released, Policy), VerifyError> {
     let numbers = |name| by_type(case, name, case.text(name)?, "8:16:24");
     let pools = pools(numbers("cluster")?, numbers("gpus_per_server")?);
     let oracle = files::Oracle::read(throughputs(case, "simulation_throughputs.json")?)?;
+    let trace = case.text_if_there("trace")?;
     let range = |text: &str| {
         let (from, to) = text.split_once(':')?;
         Some((from.parse().ok()?, to.parse().ok()?))
@@ -53,24 +54,20 @@ fn released(case: &Case) -> Result<(Released, Policy), VerifyError> {
             Some(window.ok_or_else(|| case.wrong("window", text, "jobs such as 4000:5000"))?)
         }
     };
-    // Without a trace, the program generates jobs until those of the window have ended.
-    let trace = match window {
-        None => Some(case.text("trace")?),
-        Some(_) => case.text_if_there("trace")?,
-    };
-    let jobs = match trace {
-        Some(trace) => {
+    let jobs = match (trace, window) {
+        (Some(trace), _) => {
             let jobs = files::read_jobs(case.input(file_name(trace))?, &oracle)?;
             Some(exact(case, jobs)?)
         }
-        None => None,
+        (None, None) => Some(listed(case, &oracle)?),
+        (None, Some(_)) => None,
     };
     let seed = case.number("seed")?.unwrap_or(0.0) as u64;
     let name = case.text("policy_flag")?;
     let policy = policy::by_name(name, seed, 1.0)
         .ok_or_else(|| case.wrong("policy_flag", name, policy::NAMES))?;
     // If the program awaits only some jobs, it does not know how many will arrive.
-    let all = jobs.iter().filter(|_| window.is_none());
+    let all = jobs.iter().filter(|_| trace.is_some() && window.is_none());
     let settings = Settings {
         pools,
         round: above_zero(case, "round_s", 360.0)?,
@@ -185,4 +182,25 @@ fn exact(case: &Case, mut jobs: Vec<JobSpec>) -> Result<Vec<JobSpec>, VerifyErro
         }
     }
     Ok(jobs)
+}
+
+/// Returns the jobs of the expected results.
+fn listed(case: &Case, oracle: &files::Oracle) -> Result<Vec<JobSpec>, VerifyError> {
+    let e = &case.expected;
+    let [kind, gpus] = e.columns(["job_type", "scale_factor"])?;
+    let mut jobs = Vec::new();
+    for (r, row) in e.rows.iter().enumerate() {
+        let gpus = blox_core::GpuCount(e.number(r, gpus)? as u32);
+        let mut job = JobSpec::new(Time::ZERO, gpus, Seconds::new(1.0));
+        job = job.with_extras(blox_core::Extras {
+            model: Some(row[kind].as_str().into()),
+            ..Default::default()
+        });
+        if !oracle.profile(&mut job) {
+            let what = format!("line {}: no speeds of `{}`", r + 2, row[kind]);
+            return Err(case.bad("expected.csv", what));
+        }
+        jobs.push(job);
+    }
+    exact(case, jobs)
 }

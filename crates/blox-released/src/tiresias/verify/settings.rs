@@ -51,11 +51,22 @@ pub(super) struct Run {
 
 impl Settings {
     pub fn of(case: &Case) -> Result<Self, VerifyError> {
-        let (schedule, scheme) = (case.text("schedule")?.to_owned(), case.text("scheme")?);
-        let file = |setting| {
-            let name = case.text(setting)?;
-            case.input(name.rsplit('/').next().unwrap_or(name))
+        let options = case.options()?;
+        // A setting of `summary.json` comes before the same option of the command.
+        let need = |setting: &str, option: &str| -> Result<String, VerifyError> {
+            let set = case.text_if_there(setting)?;
+            let value = set
+                .map(str::to_owned)
+                .or_else(|| options.get(option).cloned());
+            value.ok_or_else(|| {
+                let what =
+                    format!("`{option}` is missing, expected it or a command with --{option}=");
+                case.bad("summary.json", what)
+            })
         };
+        let schedule = need("schedule", "schedule")?;
+        let scheme = need("scheme", "scheme")?;
+        let file = |name: String| case.input(name.rsplit('/').next().unwrap_or(&name));
         let kind = match schedule.as_str() {
             "sjf" | "shortest" | "shortest-gpu" | "shortest-expected" | "gittins" => {
                 Kind::Preemptive
@@ -68,19 +79,19 @@ impl Settings {
         };
         let crashed = case.number("rc")?.is_some_and(|rc| rc != 0.0);
         let releases = !(schedule.starts_with("dlas") || schedule == "multi-dlas-gpu");
-        let crash = match scheme {
+        let crash = match scheme.as_str() {
             _ if schedule == "gittins" => Some("its samples are never stored"),
             "random" | "crandom" if releases => Some("it fails to give GPUs back at the first end"),
             _ => None,
         };
         Ok(Settings {
             kind,
-            trace: file("trace")?,
-            cluster: file("cluster_spec")?,
+            trace: file(need("trace", "trace_file")?)?,
+            cluster: file(need("cluster_spec", "cluster_spec")?)?,
             crashed,
             crash,
-            scheme: scheme.to_owned(),
             schedule,
+            scheme,
         })
     }
 
