@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 /// Timeout of an answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Time for which a reader that follows a log waits for a scheduler that does not answer.
+/// Time for which a reader of a log waits for a scheduler that does not answer.
 const PATIENCE: Millis = Millis(60_000);
 /// Initial interval between reconnection attempts. It doubles with each attempt.
 const FIRST_TRY: Duration = Duration::from_millis(100);

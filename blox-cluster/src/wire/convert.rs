@@ -41,7 +41,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Parses a message of another process of the same version.
+/// Parses a message of another process. Fields that this version does not know have no effect.
 fn parsed<T: DeserializeOwned>(field: &'static str, json: &[u8]) -> Result<T, WireError> {
     serde_json::from_slice(json).map_err(|e| WireError {
         field,
@@ -316,7 +316,16 @@ mod tests {
             address: "10.0.0.1".into(),
             attempts: vec![attempt(1, Status::Running), attempt(2, Status::Done(ended))],
         };
-        assert_eq!(Report::try_from(pb::Report::from(&report)), Ok(report));
+        let mut sent = pb::Report::from(&report);
+        assert_eq!(Report::try_from(sent.clone()), Ok(report.clone()));
+        // A later version may add a field.
+        assert_eq!(sent.json.remove(0), b'{');
+        sent.json.splice(0..0, *b"{\"humidity\":0.4,");
+        assert_eq!(Report::try_from(sent.clone()), Ok(report));
+        // It may not leave one out.
+        sent.json = b"{\"node\":\"n\"}".to_vec();
+        let refused = Report::try_from(sent).unwrap_err().to_string();
+        assert!(refused.contains("missing field `boot`"), "{refused}");
     }
 
     #[test]

@@ -168,7 +168,7 @@ impl Series {
     }
 
     /// Returns the places of the markers. A line of at most 40 points has a marker at each
-    /// point. Other series have markers far apart, not beside those of their neighbours.
+    /// point. The markers of other series are far apart, and between the markers of their neighbours.
     fn marks(&self, vertices: &[(f64, f64)], i: usize) -> Vec<(f64, f64)> {
         const APART: f64 = 84.0;
         if self.kind == Kind::Line && vertices.len() <= 40 {

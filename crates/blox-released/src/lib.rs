@@ -5,7 +5,7 @@
 //! follows its paper and is in `blox-schedulers`. Deviations of a released program are in this
 //! crate, and no other library depends on it.
 //!
-//! - [`verify`]: compares results with those of the original programs, job by job.
+//! - [`verify`]: compares results with the results of the original programs, job by job.
 //! - [`figure`]: reproduces published figures, with one command each.
 //! - [`register`]: adds the compositions of released programs to a registry.
 //!
