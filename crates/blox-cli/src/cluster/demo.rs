@@ -1,4 +1,4 @@
-//! `blox demo`: a complete cluster on this machine for about half a minute.
+//! `blox demo`: a cluster on this machine for about half a minute.
 
 #![allow(
     clippy::disallowed_methods,
@@ -96,7 +96,7 @@ async fn play(nodes: &Nodes, terminal: &mut Terminal<'_>) -> Result<(), Failure>
                 lost = true;
                 writeln!(
                     terminal.out,
-                    "{now:5.1} s  {node} is lost: its manager was killed"
+                    "{now:5.1} s  {node} is lost: its manager has ended"
                 )?;
             }
         }
