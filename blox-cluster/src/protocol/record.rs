@@ -1,12 +1,25 @@
 //! Records of the scheduler's log. Persistent state changes only by applying records.
 
-use super::ids::{AttemptId, ClusterId, Epoch, Fence, Millis, PartId};
-use super::launches::KnownNode;
+use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
 use super::message::{Exit, NodeRequest, Task};
 use blox_core::{ActionId, Input, JobId, Name, NodeId, Time};
 use blox_perf::goodput::StepTime;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Persisted state of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownNode {
+    /// Its persistent name.
+    pub key: Name,
+    /// Boot id of its kernel.
+    pub boot: Name,
+    /// Last session of its manager. Reports of earlier sessions are outdated, also after a restart
+    /// of the scheduler.
+    pub session: Session,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+}
 
 /// Format of the logs and snapshots that this version reads and writes. Logs of versions before 0.2
 /// have format 1, which has no header.

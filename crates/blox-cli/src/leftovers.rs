@@ -3,7 +3,7 @@
 
 use super::Failure;
 use super::files::part_of;
-use super::output::MANIFEST;
+use super::output::{MANIFEST, RUN_FILES};
 use super::resolve::in_paths;
 use super::sweep::{INDEX, TABLE};
 use blox_results::{GANTT, SUMMARIES};
@@ -11,16 +11,6 @@ use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Files in the folder of a run.
-pub(super) const RUN_FILES: [&str; 6] = [
-    MANIFEST,
-    "jobs.csv",
-    "timeline.csv",
-    "rounds.csv",
-    "assignments.csv",
-    "summary.json",
-];
 
 /// Files in the output folder itself. The manifest comes first, because it marks complete results.
 const FILES: [&str; 4] = [MANIFEST, INDEX, TABLE, "report.html"];

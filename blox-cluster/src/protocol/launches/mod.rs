@@ -13,10 +13,10 @@ mod said;
 mod tests;
 mod training;
 
-use super::ids::{AttemptId, ClusterId, Epoch, Fence, Incarnation, Millis, PartId, Session};
+use super::ids::{AttemptId, ClusterId, Epoch, Fence, Millis, PartId, Session};
 use super::message::{AttemptReport, Exit, Final, NodeRequest, Orders, Progress, Said, Status};
 use super::record::Record;
-pub use super::record::{End, Goal, Launch};
+pub use super::record::{End, Goal, KnownNode, Launch};
 use super::timers::Timers;
 use blox_core::{
     ActionId, AdmissionDecision, Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time,
@@ -157,20 +157,6 @@ fn beginning(command: &[String]) -> Vec<String> {
 /// Returns a checksum of a submitted specification.
 pub(super) fn sum_of(spec: &JobSpec) -> Option<u32> {
     serde_json::to_vec(spec).ok().map(|bytes| crc32c(&bytes))
-}
-
-/// Persisted state of a node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KnownNode {
-    /// Its persistent name.
-    pub key: Name,
-    /// Boot id of its kernel.
-    pub boot: Name,
-    /// Last session of its manager. Reports of earlier sessions are outdated, also after a restart
-    /// of the scheduler.
-    pub session: Session,
-    /// Its incarnation.
-    pub incarnation: Incarnation,
 }
 
 /// Persisted state of the scheduler.

@@ -3,12 +3,13 @@
 use super::super::args::Options;
 use super::super::failure::Code;
 use super::super::files::write_whole;
-use super::super::leftovers::{self, RUN_FILES};
+use super::super::leftovers;
 use super::super::lock::{LOCK, Lock};
 use super::super::plot::Drawing;
 use super::super::resolve::Experiment;
 use super::super::result::Run;
 use super::super::{Failure, plot, report};
+use super::manifest::RUN_FILES;
 use super::printed::pretty;
 use blox_sim::results::{write_jobs, write_rounds, write_timeline};
 use std::collections::BTreeMap;

@@ -14,6 +14,16 @@ use std::path::Path;
 
 pub(crate) const MANIFEST: &str = "manifest.json";
 
+/// Files in the folder of a run.
+pub(crate) const RUN_FILES: [&str; 6] = [
+    MANIFEST,
+    "jobs.csv",
+    "timeline.csv",
+    "rounds.csv",
+    "assignments.csv",
+    "summary.json",
+];
+
 /// Writes the manifest, which marks complete results. It states their inputs and how the runs
 /// ended. It holds no time and no output path, so equal runs give equal bytes.
 pub(crate) fn write_manifest(

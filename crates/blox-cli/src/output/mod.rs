@@ -11,5 +11,7 @@ pub(super) use folder::{
 };
 pub(super) use format::OutputFormat;
 pub(super) use journals::{SharedJournal, journals, open_journals};
-pub(super) use manifest::{MANIFEST, cluster, command_line, configuration, inputs, write_manifest};
+pub(super) use manifest::{
+    MANIFEST, RUN_FILES, cluster, command_line, configuration, inputs, write_manifest,
+};
 pub(super) use printed::{csv, json, pretty, pretty_text};

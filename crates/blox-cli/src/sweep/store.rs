@@ -37,10 +37,9 @@
 use super::super::Failure;
 use super::super::files::write_whole;
 use super::super::grid;
-use super::super::leftovers::RUN_FILES;
 use super::super::lock::Lock;
 use super::super::losses::Lost;
-use super::super::output::{self, MANIFEST, pretty};
+use super::super::output::{self, MANIFEST, RUN_FILES, pretty};
 use super::super::result::Run;
 use super::super::table;
 use super::plan::{Plan, Planned};

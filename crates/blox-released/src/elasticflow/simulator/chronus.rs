@@ -2,7 +2,7 @@
 
 use super::buddy::{Shape, Spread};
 use super::job::{Job, log2};
-use super::{ChronusRecord, Program, Step};
+use super::{ChronusRecord, Program, Step, Times};
 use crate::chronus::{Leases, Planner, Rules, State};
 
 /// Leases are long, and GPUs are counted as requested.
@@ -32,28 +32,6 @@ impl Chronus {
             t += self.times.check;
         }
         Some(t)
-    }
-}
-
-/// Intervals of a program in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Times {
-    /// Length of a slot: the time between two checks of running jobs under Chronus.
-    pub check: f64,
-    /// Length of a lease of Chronus.
-    pub lease: f64,
-    /// Time between two passes of Chronus over new and waiting jobs, 240 in the original.
-    pub pass: f64,
-}
-
-impl From<f64> for Times {
-    /// Returns slots of this length, with the original's other intervals.
-    fn from(slot: f64) -> Self {
-        Times {
-            check: slot,
-            lease: 240.0,
-            pass: 240.0,
-        }
     }
 }
 

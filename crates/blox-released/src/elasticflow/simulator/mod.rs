@@ -24,7 +24,7 @@ mod trial;
 
 pub use crate::chronus::ChronusRecord;
 pub use buddy::Shape;
-pub use chronus::{Chronus, Times};
+pub use chronus::Chronus;
 pub use edf::{Edf, EdfAdmission};
 pub use elastic::{ElasticFlow, WithoutAdmission};
 pub use gandiva::Gandiva;
@@ -36,6 +36,28 @@ use buddy::Spread;
 use job::Job;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Intervals of a program in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// Length of a slot: the time between two checks of running jobs under Chronus.
+    pub check: f64,
+    /// Length of a lease of Chronus.
+    pub lease: f64,
+    /// Time between two passes of Chronus over new and waiting jobs, 240 in the original.
+    pub pass: f64,
+}
+
+impl From<f64> for Times {
+    /// Returns slots of this length, with the original's other intervals.
+    fn from(slot: f64) -> Self {
+        Times {
+            check: slot,
+            lease: 240.0,
+            pass: 240.0,
+        }
+    }
+}
 
 /// Result of a program. Jobs are numbered in order of submission, and times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq)]
