@@ -90,7 +90,7 @@ impl Format {
         }
         .map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
         #[cfg(not(feature = "png"))]
-        let bytes = picture.svg.as_bytes();
+        let bytes = picture.svg.clone().into_bytes();
         write_whole(path, |f| f.write_all(&bytes))
     }
 }
