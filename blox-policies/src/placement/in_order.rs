@@ -187,7 +187,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for InOrder<R> {
 
 /// Places a request on free GPUs with its first shape that fits, together with its partner.
 #[inline]
-pub(crate) fn place_in_free<R: NodeSelector>(
+pub(crate) fn place_in_free<R: NodeSelector + ?Sized>(
     rule: &R,
     request: &Request,
     draft: &mut Draft<'_>,
@@ -219,7 +219,7 @@ fn least_of(request: &Request, needs: impl Fn(&Shape) -> u32) -> Option<u32> {
 
 /// Places a request with its first shape that fits, together with its partners.
 #[inline]
-fn place_by_shapes<R: NodeSelector>(
+fn place_by_shapes<R: NodeSelector + ?Sized>(
     rule: &R,
     request: &Request,
     draft: &mut Draft<'_>,
@@ -236,7 +236,7 @@ fn place_by_shapes<R: NodeSelector>(
     placed
 }
 
-fn place_in_view<R: NodeSelector>(
+fn place_in_view<R: NodeSelector + ?Sized>(
     rule: &R,
     job: &JobRef<'_>,
     request: &Request,
@@ -303,9 +303,7 @@ fn shortage_among(needed: GpuCount, free: GpuCount) -> Reason {
 /// State of a placement that serves jobs in order.
 struct Line<'r, 'a, R> {
     rule: &'r R,
-    preempts: bool,
-    /// Victims of the current job, each with its number of GPUs.
-    victims: SmallVec<[(JobId, u32); 16]>,
+    victims: Victims,
     /// Jobs for which enough GPUs are reserved by count, but that are not placed yet.
     counted: SmallVec<[JobRef<'a>; 32]>,
     /// GPUs reserved for the counted jobs.
@@ -316,8 +314,10 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
     fn new(rule: &'r R, preempts: bool) -> Self {
         Line {
             rule,
-            preempts,
-            victims: SmallVec::new(),
+            victims: Victims {
+                preempts,
+                jobs: SmallVec::new(),
+            },
             counted: SmallVec::new(),
             reserved: 0,
         }
@@ -334,22 +334,18 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
             return Ok(true);
         }
         let needed = least_of(request, |s| s.gpus.get()).unwrap_or(0);
-        if self.finds_victims(needed, requests, draft).is_none() {
+        if self.victims.find(needed, requests, draft).is_none() {
             return Ok(false);
         }
         let rule = self.rule;
-        let fits = |draft: &mut Draft<'_>| place_by_shapes(rule, request, draft);
-        if !self.releases_until(fits, request.job, requests, draft)? {
-            return Ok(false);
+        let mut fits = |draft: &mut Draft<'_>| place_by_shapes(rule, request, draft);
+        let released = self
+            .victims
+            .release_until(&mut fits, request.job, requests, draft)?;
+        if released {
+            self.victims.spare_unneeded(draft);
         }
-        // The victim that comes first in the order is spared first.
-        for &(victim, _) in self.victims.iter().rev() {
-            if draft.free_gpus() == 0 {
-                break;
-            }
-            let _still_needed = draft.spare(victim);
-        }
-        Ok(true)
+        Ok(released)
     }
 
     /// Reserves GPUs by count for a job without constraints: free GPUs, or GPUs of later jobs. The
@@ -361,111 +357,14 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
         draft: &mut Draft<'a>,
     ) -> Result<bool, DraftError> {
         let wanted = self.reserved.saturating_add(job.gpus().get());
-        if draft.free_gpus() < wanted && !self.makes_room(job.id(), wanted, requests, draft)? {
+        if draft.free_gpus() < wanted
+            && !self.victims.make_room(job.id(), wanted, requests, draft)?
+        {
             return Ok(false);
         }
         self.counted.push(*job);
         self.reserved = wanted;
         Ok(true)
-    }
-
-    /// Preempts later jobs until `wanted` GPUs are free.
-    fn makes_room(
-        &mut self,
-        job: JobId,
-        wanted: u32,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<bool, DraftError> {
-        let within_reach = self.finds_victims(wanted, requests, draft);
-        let Some(mut rest) = within_reach.and_then(|all| all.checked_sub(wanted)) else {
-            return Ok(false);
-        };
-        // A job with no more GPUs than the surplus is not a victim. The victim that comes first in
-        // the order is spared first.
-        let start = draft.savepoint();
-        for (_, has) in self.victims.iter_mut().rev() {
-            if (1..=rest).contains(has) {
-                rest -= *has;
-                *has = 0;
-            }
-        }
-        for &(victim, _) in self.victims.iter().filter(|(_, has)| *has > 0) {
-            draft.release(victim, Reason::PreemptedFor(job))?;
-        }
-        if draft.free_gpus() >= wanted {
-            return Ok(true);
-        }
-        draft.rollback(start);
-        self.makes_room_by_trial(job, wanted, requests, draft)
-    }
-
-    /// Handles the case that victims release fewer GPUs than they have.
-    #[cold]
-    fn makes_room_by_trial(
-        &mut self,
-        job: JobId,
-        wanted: u32,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<bool, DraftError> {
-        let enough = |draft: &mut Draft<'_>| Ok(draft.free_gpus() >= wanted);
-        if !self.releases_until(enough, job, requests, draft)? {
-            return Ok(false);
-        }
-        for &(victim, _) in self.victims.iter().rev() {
-            let before = draft.savepoint();
-            let spared = draft.spare(victim).is_ok();
-            if spared && draft.free_gpus() < wanted {
-                draft.rollback(before);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Releases the victims, then further victims one by one, until the job fits. Returns `false`,
-    /// without any change, if the job does not fit even then.
-    fn releases_until(
-        &mut self,
-        mut fits: impl FnMut(&mut Draft<'_>) -> Result<bool, DraftError>,
-        by: JobId,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<bool, DraftError> {
-        let start = draft.savepoint();
-        for &(victim, _) in &self.victims {
-            draft.release(victim, Reason::PreemptedFor(by))?;
-        }
-        while !fits(draft)? {
-            let Some(victim) = draft.next_victim(requests) else {
-                draft.rollback(start);
-                return Ok(false);
-            };
-            draft.release(victim, Reason::PreemptedFor(by))?;
-            self.victims.push((victim, 0));
-        }
-        Ok(true)
-    }
-
-    /// Finds victims that have enough GPUs together with the free ones, and returns the sum of
-    /// both. It only counts: most waiting jobs need more than all victims have.
-    fn finds_victims(
-        &mut self,
-        needed: u32,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Option<u32> {
-        if !self.preempts {
-            return None;
-        }
-        self.victims.clear();
-        let mut within_reach = draft.free_gpus();
-        while within_reach < needed {
-            let (victim, has) = draft.next_victim_with_gpus(requests)?;
-            within_reach += has.get();
-            self.victims.push((victim, has.get()));
-        }
-        Some(within_reach)
     }
 
     /// Places the counted jobs in order.
@@ -488,12 +387,127 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
     }
 }
 
+/// Later jobs that are preempted for a job. No rule occurs here, so that the code is compiled once
+/// for all rules.
+struct Victims {
+    preempts: bool,
+    /// Victims of the current job, each with its number of GPUs.
+    jobs: SmallVec<[(JobId, u32); 16]>,
+}
+
+impl Victims {
+    /// Preempts later jobs until `wanted` GPUs are free.
+    fn make_room(
+        &mut self,
+        job: JobId,
+        wanted: u32,
+        requests: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
+        let within_reach = self.find(wanted, requests, draft);
+        let Some(mut rest) = within_reach.and_then(|all| all.checked_sub(wanted)) else {
+            return Ok(false);
+        };
+        // A job with no more GPUs than the surplus is not a victim. The victim that comes first in
+        // the order is spared first.
+        let start = draft.savepoint();
+        for (_, has) in self.jobs.iter_mut().rev() {
+            if (1..=rest).contains(has) {
+                rest -= *has;
+                *has = 0;
+            }
+        }
+        for &(victim, _) in self.jobs.iter().filter(|(_, has)| *has > 0) {
+            draft.release(victim, Reason::PreemptedFor(job))?;
+        }
+        if draft.free_gpus() >= wanted {
+            return Ok(true);
+        }
+        draft.rollback(start);
+        self.make_room_by_trial(job, wanted, requests, draft)
+    }
+
+    /// Handles the case that victims release fewer GPUs than they have.
+    #[cold]
+    fn make_room_by_trial(
+        &mut self,
+        job: JobId,
+        wanted: u32,
+        requests: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
+        let mut enough = |draft: &mut Draft<'_>| Ok(draft.free_gpus() >= wanted);
+        if !self.release_until(&mut enough, job, requests, draft)? {
+            return Ok(false);
+        }
+        for &(victim, _) in self.jobs.iter().rev() {
+            let before = draft.savepoint();
+            let spared = draft.spare(victim).is_ok();
+            if spared && draft.free_gpus() < wanted {
+                draft.rollback(before);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Releases the victims, then further victims one by one, until the job fits. Returns `false`,
+    /// without any change, if the job does not fit even then.
+    fn release_until(
+        &mut self,
+        fits: &mut dyn FnMut(&mut Draft<'_>) -> Result<bool, DraftError>,
+        by: JobId,
+        requests: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
+        let start = draft.savepoint();
+        for &(victim, _) in &self.jobs {
+            draft.release(victim, Reason::PreemptedFor(by))?;
+        }
+        while !fits(draft)? {
+            let Some(victim) = draft.next_victim(requests) else {
+                draft.rollback(start);
+                return Ok(false);
+            };
+            draft.release(victim, Reason::PreemptedFor(by))?;
+            self.jobs.push((victim, 0));
+        }
+        Ok(true)
+    }
+
+    /// Finds victims that have enough GPUs together with the free ones, and returns the sum of
+    /// both. It only counts: most waiting jobs need more than all victims have.
+    fn find(&mut self, needed: u32, requests: &mut JobQueue, draft: &mut Draft<'_>) -> Option<u32> {
+        if !self.preempts {
+            return None;
+        }
+        self.jobs.clear();
+        let mut within_reach = draft.free_gpus();
+        while within_reach < needed {
+            let (victim, has) = draft.next_victim_with_gpus(requests)?;
+            within_reach += has.get();
+            self.jobs.push((victim, has.get()));
+        }
+        Some(within_reach)
+    }
+
+    /// Lets victims keep their GPUs if the job does not need them. The victim that comes first in
+    /// the order is spared first.
+    fn spare_unneeded(&self, draft: &mut Draft<'_>) {
+        for &(victim, _) in self.jobs.iter().rev() {
+            if draft.free_gpus() == 0 {
+                break;
+            }
+            let _still_needed = draft.spare(victim);
+        }
+    }
+}
+
 /// Places a running job again with the first shape that fits, on its own and free GPUs. If no shape
 /// fits, the job keeps its GPUs. Jobs that share its GPUs move with it, unless the shape is beside
 /// another job.
 #[cold]
-fn moves<R: NodeSelector>(
-    rule: &R,
+fn moves(
+    rule: &dyn NodeSelector,
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<(), DraftError> {
@@ -529,8 +543,8 @@ fn moves<R: NodeSelector>(
 }
 
 /// Changes the GPUs of a job in place. Returns false, without any change, if no GPUs fit.
-fn moves_alone<R: NodeSelector>(
-    rule: &R,
+fn moves_alone(
+    rule: &dyn NodeSelector,
     request: &Request,
     draft: &mut Draft<'_>,
 ) -> Result<bool, DraftError> {
@@ -548,8 +562,8 @@ fn moves_alone<R: NodeSelector>(
 
 /// Stops a job and the jobs that share its GPUs, and restarts them together on other GPUs. Returns
 /// false, without any change, if one of them does not fit, or shares GPUs with yet another job.
-fn moves_with<R: NodeSelector>(
-    rule: &R,
+fn moves_with(
+    rule: &dyn NodeSelector,
     request: &Request,
     others: &Partners,
     draft: &mut Draft<'_>,

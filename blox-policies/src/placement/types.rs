@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 /// If the rule would spread a training job over several GPU types, it is tried on each type alone.
 /// The type with the most free GPUs comes first. Replicas run in lockstep, so they need equal GPUs.
 #[inline]
-pub(crate) fn find<R: NodeSelector>(
+pub(crate) fn find<R: NodeSelector + ?Sized>(
     rule: &R,
     draft: &Draft<'_>,
     job: &JobRef<'_>,
