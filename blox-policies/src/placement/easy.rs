@@ -33,35 +33,6 @@ impl<R: NodeSelector> EasyBackfill<R> {
             estimator: Arc::new(estimator),
         }
     }
-
-    fn end(&self, job: &JobRef<'_>, now: Time) -> Time {
-        match self.estimator.remaining(job) {
-            Some(left) => now + left,
-            None => Time::new(f64::MAX),
-        }
-    }
-
-    /// Returns when the head job can start, and how many GPUs are left over then.
-    fn reservation(&self, needed: u32, draft: &Draft<'_>) -> (Time, u32) {
-        let view = draft.view();
-        let now = view.now();
-        let mut free = draft.free_gpus();
-        let mut ends: Vec<(Time, u32)> = view
-            .active()
-            .filter_map(|j| {
-                let gpus = draft.current(j.id())?.count().get();
-                Some((self.end(&j, now), gpus))
-            })
-            .collect();
-        ends.sort_unstable();
-        for (at, gpus) in ends {
-            free += gpus;
-            if free >= needed {
-                return (at, free - needed);
-            }
-        }
-        (Time::new(f64::MAX), 0)
-    }
 }
 
 impl<R: NodeSelector + Send + Sync + 'static> Stateless for EasyBackfill<R> {}
@@ -74,6 +45,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         let now = draft.view().now();
+        let estimator = &*self.estimator;
         let mut reserved: Option<(blox_core::JobId, Time, u32)> = None;
         while let Some(request) = draft.next_candidate(requests) {
             let Some(job) = draft.view().job(request.job) else {
@@ -82,7 +54,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R
             };
             let asked = request.shapes.first().map_or(0, |s| s.gpus.get());
             if let Some((head, at, spare)) = reserved {
-                let ends_before = self.end(&job, now) <= at;
+                let ends_before = end_of(&job, now, estimator) <= at;
                 if !ends_before && asked > spare {
                     draft.explain(request.job, Reason::WouldDelay(head));
                     draft.candidate_blocked(requests);
@@ -103,7 +75,7 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R
             draft.explain(request.job, why);
             draft.candidate_blocked(requests);
             if reserved.is_none() {
-                let (at, spare) = self.reservation(asked, draft);
+                let (at, spare) = reservation(asked, draft, estimator);
                 reserved = Some((request.job, at, spare));
             }
             if draft.free_gpus() == 0 {
@@ -122,4 +94,36 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         can_ever_place(&self.rule, view, job)
     }
+}
+
+/// Returns when a job is estimated to end.
+fn end_of(job: &JobRef<'_>, now: Time, estimator: &dyn Estimator) -> Time {
+    match estimator.remaining(job) {
+        Some(left) => now + left,
+        None => Time::new(f64::MAX),
+    }
+}
+
+/// Returns when the head job can start, and how many GPUs are left over then.
+///
+/// No rule occurs here, so that the code is compiled once for all rules.
+fn reservation(needed: u32, draft: &Draft<'_>, estimator: &dyn Estimator) -> (Time, u32) {
+    let view = draft.view();
+    let now = view.now();
+    let mut free = draft.free_gpus();
+    let mut ends: Vec<(Time, u32)> = view
+        .active()
+        .filter_map(|j| {
+            let gpus = draft.current(j.id())?.count().get();
+            Some((end_of(&j, now, estimator), gpus))
+        })
+        .collect();
+    ends.sort_unstable();
+    for (at, gpus) in ends {
+        free += gpus;
+        if free >= needed {
+            return (at, free - needed);
+        }
+    }
+    (Time::new(f64::MAX), 0)
 }

@@ -115,7 +115,7 @@ impl<R: NodeSelector> InOrder<R> {
         requests: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
-        let mut line = Line::new(&self.rule, requests.preemption_allowed());
+        let mut line = Line::new(&self.rule);
         let by_count = self.rule.takes_any();
         let mut blocked = None;
         loop {
@@ -311,13 +311,10 @@ struct Line<'r, 'a, R> {
 }
 
 impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
-    fn new(rule: &'r R, preempts: bool) -> Self {
+    fn new(rule: &'r R) -> Self {
         Line {
             rule,
-            victims: Victims {
-                preempts,
-                jobs: SmallVec::new(),
-            },
+            victims: Victims::default(),
             counted: SmallVec::new(),
             reserved: 0,
         }
@@ -389,14 +386,15 @@ impl<'r, 'a, R: NodeSelector> Line<'r, 'a, R> {
 
 /// Later jobs that are preempted for a job. No rule occurs here, so that the code is compiled once
 /// for all rules.
+#[derive(Default)]
 struct Victims {
-    preempts: bool,
     /// Victims of the current job, each with its number of GPUs.
     jobs: SmallVec<[(JobId, u32); 16]>,
 }
 
 impl Victims {
     /// Preempts later jobs until `wanted` GPUs are free.
+    #[inline]
     fn make_room(
         &mut self,
         job: JobId,
@@ -405,9 +403,21 @@ impl Victims {
         draft: &mut Draft<'_>,
     ) -> Result<bool, DraftError> {
         let within_reach = self.find(wanted, requests, draft);
-        let Some(mut rest) = within_reach.and_then(|all| all.checked_sub(wanted)) else {
-            return Ok(false);
-        };
+        match within_reach.and_then(|all| all.checked_sub(wanted)) {
+            Some(rest) => self.release_all_but(rest, job, wanted, requests, draft),
+            None => Ok(false),
+        }
+    }
+
+    /// Releases the victims until `wanted` GPUs are free. They have `rest` GPUs more than needed.
+    fn release_all_but(
+        &mut self,
+        mut rest: u32,
+        job: JobId,
+        wanted: u32,
+        requests: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<bool, DraftError> {
         // A job with no more GPUs than the surplus is not a victim. The victim that comes first in
         // the order is spared first.
         let start = draft.savepoint();
@@ -477,7 +487,7 @@ impl Victims {
     /// Finds victims that have enough GPUs together with the free ones, and returns the sum of
     /// both. It only counts: most waiting jobs need more than all victims have.
     fn find(&mut self, needed: u32, requests: &mut JobQueue, draft: &mut Draft<'_>) -> Option<u32> {
-        if !self.preempts {
+        if !requests.preemption_allowed() {
             return None;
         }
         self.jobs.clear();
