@@ -137,6 +137,16 @@ impl<K: Ord, V> SortedMap<K, V> {
         self.0.get_mut(at).map(|(_, value)| value)
     }
 
+    /// Returns the last entry whose key is not above `key`.
+    pub fn at_or_before<Q: Ord + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
+    where
+        K: Borrow<Q>,
+    {
+        let end = self.0.partition_point(|(k, _)| k.borrow() <= key);
+        let (key, value) = self.0.get(end.checked_sub(1)?)?;
+        Some((key, value))
+    }
+
     /// Returns true if there is a value for the key.
     #[inline]
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
@@ -349,6 +359,7 @@ mod tests {
             }
             assert!(map.iter().eq(tree.iter()));
             assert_eq!(map.get(&key), tree.get(&key));
+            assert_eq!(map.at_or_before(&key), tree.range(..=key).next_back());
         }
     }
 

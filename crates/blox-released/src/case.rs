@@ -2,12 +2,12 @@
 
 use crate::verify_error::VerifyError;
 use blox_core::suggest::one_of;
+use blox_core::{SortedMap, sort};
 use blox_sim::SimError;
 use blox_traces::Cells;
 use blox_traces::source::Source;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -151,8 +151,8 @@ impl Case {
     ///
     /// # Errors
     /// Fails if a file exists but cannot be read.
-    pub fn options(&self) -> Result<BTreeMap<String, String>, VerifyError> {
-        let mut options = BTreeMap::new();
+    pub fn options(&self) -> Result<SortedMap<String, String>, VerifyError> {
+        let mut options = SortedMap::new();
         let mut add = |text: &str| {
             for line in text.lines() {
                 let line = match line.trim_start().strip_prefix('#') {
@@ -259,7 +259,7 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, VerifyError> {
     let entries = std::fs::read_dir(dir).map_err(failed)?;
     let paths = entries.map(|entry| entry.map(|e| e.path()).map_err(failed));
     let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>()?;
-    paths.sort();
+    sort::by(&mut paths, Ord::cmp);
     Ok(paths)
 }
 
@@ -299,7 +299,7 @@ fn check_ids(expected: &Cells) -> Result<(), VerifyError> {
     let Ok(id) = expected.column("job_id") else {
         return Ok(());
     };
-    let mut lines = BTreeMap::new();
+    let mut lines = SortedMap::new();
     for (r, row) in expected.rows.iter().enumerate() {
         if let Some(line) = lines.insert(&row[id], expected.line(r)) {
             let as_before = format!("another than on line {line}, a row a job");

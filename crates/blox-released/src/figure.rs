@@ -12,7 +12,7 @@ mod table;
 
 pub(crate) use table::Numbers;
 
-use blox_core::Pipeline;
+use blox_core::{Pipeline, sort};
 use blox_sim::workload::{Workload, WorkloadError};
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -426,7 +426,7 @@ pub(crate) fn files_in(path: PathBuf, all: &mut Vec<PathBuf>) -> Result<(), Repr
     for entry in std::fs::read_dir(&path).map_err(failed)? {
         inside.push(entry.map_err(failed)?.path());
     }
-    inside.sort();
+    sort::by(&mut inside, Ord::cmp);
     inside.into_iter().try_for_each(|path| files_in(path, all))
 }
 
@@ -453,7 +453,7 @@ fn run_all(
     // The bridge starts runs in order, so an error comes before all runs that never began.
     let runs = runs.into_iter().enumerate().par_bridge();
     let mut reports: Vec<_> = runs.filter_map(one).collect();
-    reports.sort_by_key(|(i, _)| *i);
+    sort::by_key(&mut reports, |(i, _)| *i);
     reports.into_iter().map(|(_, report)| report).collect()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Two released programs have them as Gandiva: Tiresias' simulator, and ElasticFlow's baseline.
 
-use blox_core::{JobId, NodeId};
+use blox_core::{JobId, NodeId, sort};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -87,7 +87,7 @@ impl NodeSets {
             }
             self.sets[at].push(head);
             if fits {
-                self.sets[at].sort_by_key(|s| s.load);
+                sort::by_key(&mut self.sets[at], |s| s.load);
                 return true;
             }
         }
@@ -97,7 +97,7 @@ impl NodeSets {
         };
         set.add(job);
         self.sets[at].push(set);
-        self.sets[at].sort_by_key(|s| s.load);
+        sort::by_key(&mut self.sets[at], |s| s.load);
         true
     }
 
@@ -183,7 +183,7 @@ impl NodeSets {
             if let Some(first) = self.sets[at].first_mut() {
                 first.add(job);
             }
-            self.sets[at].sort_by_key(|s| s.load);
+            sort::by_key(&mut self.sets[at], |s| s.load);
         }
     }
 }

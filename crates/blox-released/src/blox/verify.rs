@@ -2,14 +2,13 @@
 
 use crate::blox::{self, OptimusSpeed};
 use crate::compared::{Case, Compared, VerifyError};
-use blox_core::{ClusterSpec, Pipeline, Rounds, Seconds};
+use blox_core::{ClusterSpec, Pipeline, Rounds, Seconds, SortedMap};
 use blox_policies::admission::LoadThreshold;
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_sim::workload::whole_ids;
 use blox_sim::{Measure, Report, Simulation};
 use blox_traces::{Format, open_file};
-use std::collections::BTreeMap;
 
 pub(crate) fn recognises(case: &Case) -> bool {
     let settings = ["load_jobs_per_hour", "tracked_ids"];
@@ -154,7 +153,7 @@ fn compare_jobs(
 ) -> Result<(), VerifyError> {
     let id_of = |j: &JobResult| ids.and_then(|ids| ids.get(j.job.index()).copied());
     let measured = report.jobs.iter().filter(|j| j.measured);
-    let mut ours: BTreeMap<String, &JobResult> = measured
+    let mut ours: SortedMap<String, &JobResult> = measured
         .map(|j| (id_of(j).unwrap_or(j.job.0.into()).to_string(), j))
         .collect();
     let e = &case.expected;
@@ -196,7 +195,7 @@ fn compare_jobs(
 /// round.
 fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<(), VerifyError> {
     let end = report.end.secs() as i64;
-    let found: BTreeMap<i64, f64> = report
+    let found: SortedMap<i64, f64> = report
         .rounds
         .iter()
         .filter(|r| r.preemptions > 0)
@@ -210,7 +209,7 @@ fn compare_rounds(case: &Case, report: &Report, out: &mut Compared) -> Result<()
         return Ok(());
     };
     let [time, count] = table.columns(["time_s", "num_preemptions"])?;
-    let mut expected = BTreeMap::new();
+    let mut expected = SortedMap::new();
     for r in 0..table.rows.len() {
         let n = table.number(r, count)?;
         if n != 0.0 {

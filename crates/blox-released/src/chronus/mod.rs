@@ -8,9 +8,10 @@ mod plan;
 
 pub use plan::{Objective, Planner};
 
+use blox_core::{SortedMap, sort};
 use plan::{Row, bin, solve};
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Maximum number of deadlines in one program, per unit of time of a lease. The plans of excess
 /// rows are kept.
@@ -348,7 +349,7 @@ impl Leases {
 
     fn packable(&self, rows: &[Row], free: &[i64]) -> bool {
         let mut order = rows.to_vec();
-        order.sort_by(Row::by_size);
+        sort::by(&mut order, Row::by_size);
         let longest = order.iter().map(|r| r.most).max().unwrap_or(0).max(0) as usize;
         let mut left = free.to_vec();
         left.resize(longest, i64::from(self.total));
@@ -362,9 +363,9 @@ impl Leases {
     /// lease that begins.
     fn plan_greedily(&mut self, number: i64) -> Vec<u32> {
         let (mut rows, mut free) = self.rows(number);
-        rows.sort_by(Row::by_value);
+        sort::by(&mut rows, Row::by_value);
         let total = i64::from(self.total);
-        let (mut plans, mut all) = (BTreeMap::new(), true);
+        let (mut plans, mut all) = (SortedMap::new(), true);
         for row in rows {
             if plans.contains_key(&row.job) {
                 continue;
@@ -437,7 +438,7 @@ impl Leases {
             return Vec::new();
         }
         let named = |row: &Row| (self.state(row.job).number, row.option);
-        rows.sort_by_key(|r| (Reverse((r.gpus, r.most)), named(r)));
+        sort::by_key(rows, |r| (Reverse((r.gpus, r.most)), named(r)));
         let (mut kept, mut stays) = (Vec::new(), BTreeSet::new());
         rows.retain(|row| {
             let state = self.state(row.job);
@@ -455,7 +456,7 @@ impl Leases {
             excess = excess.saturating_sub(1);
             false
         });
-        rows.sort_by_key(named);
+        sort::by_key(rows, named);
         kept
     }
 
@@ -581,7 +582,7 @@ impl Leases {
     fn sort_pending(&mut self, order: impl Fn(&State, &State) -> Ordering) {
         let states = &self.states;
         let state = |id: &u32| &states[*id as usize];
-        self.pending.sort_by(|a, b| order(state(a), state(b)));
+        sort::by(&mut self.pending, |a, b| order(state(a), state(b)));
     }
 
     fn start(&mut self, id: u32) {
@@ -647,7 +648,7 @@ impl Leases {
         let short = pending().filter(|s| s.priority == UNACCEPTED && s.left() <= rest);
         let mut short: Vec<&State> = short.collect();
         let press = |s: &State| s.left() * f64::from(s.gpus);
-        short.sort_by(|a, b| press(a).total_cmp(&press(b)));
+        sort::by(&mut short, |a, b| press(a).total_cmp(&press(b)));
         let short: Vec<u32> = short.into_iter().map(|s| s.id).collect();
         let bound = pending().filter(|s| s.priority == ACCEPTED && s.forced);
         let mut spot = self.spot - bound.map(|s| i64::from(s.gpus)).sum::<i64>();
@@ -674,7 +675,7 @@ impl Leases {
         for id in &victims {
             self.of(*id).judge(now);
         }
-        victims.sort_by(|a, b| self.state(*a).by_key(self.state(*b)));
+        sort::by(&mut victims, |a, b| self.state(*a).by_key(self.state(*b)));
         for id in victims {
             if wanted <= self.free {
                 break;

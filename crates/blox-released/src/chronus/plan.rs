@@ -1,5 +1,6 @@
 //! Planning of future leases for jobs with deadlines.
 
+use blox_core::sort;
 use blox_microlp::BranchAndBound;
 use blox_solve::{Program, SolveError, Solver, Var};
 use std::cmp::{Ordering, Reverse};
@@ -174,7 +175,7 @@ fn without_search(
     }
     let mut planned: BTreeSet<u32> = found.iter().map(|(i, _)| rows[*i].job).collect();
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by(|a, b| rows[*a].by_value(&rows[*b]));
+    sort::by(&mut order, |a, b| rows[*a].by_value(&rows[*b]));
     for i in order {
         let row = &rows[i];
         if !planned.contains(&row.job)
@@ -187,7 +188,7 @@ fn without_search(
     if rows.iter().any(|r| !planned.contains(&r.job)) {
         return None;
     }
-    found.sort_by_key(|(i, _)| (Reverse(rows[*i].gpus), *i));
+    sort::by_key(&mut found, |(i, _)| (Reverse(rows[*i].gpus), *i));
     for (i, plan) in &mut found {
         let gpus = rows[*i].gpus;
         let runs = plan.front() == Some(&true);
@@ -206,7 +207,7 @@ fn without_search(
             left[to] -= gpus;
         }
     }
-    found.sort_by_key(|(i, _)| *i);
+    sort::by_key(&mut found, |(i, _)| *i);
     Some(found)
 }
 

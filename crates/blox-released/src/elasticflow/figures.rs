@@ -7,7 +7,9 @@ use crate::elasticflow::files::{Recipe, read_trace};
 use crate::elasticflow::{self as released, Algorithm, Bound, Shape, Times};
 use crate::figure::{Claim, Figure, Plan, ReproduceError, Run};
 use blox_core::core::Counters;
-use blox_core::{ClusterSpec, JobId, JobSpec, Outcome, Pipeline, Seconds, ServiceClass, Time};
+use blox_core::{
+    ClusterSpec, JobId, JobSpec, Outcome, Pipeline, Seconds, ServiceClass, Time, sort,
+};
 use blox_plot::{Axis, BarChart};
 use blox_schedulers::schedulers as own;
 use blox_sim::results::{Deadlines, JobResult, Summary};
@@ -117,7 +119,7 @@ impl World {
 
 /// Sorts jobs by submission, for all programs of a figure.
 fn in_order(mut jobs: Vec<JobSpec>) -> Arc<[JobSpec]> {
-    jobs.sort_by_key(|job| job.submit);
+    sort::by_key(&mut jobs, |job| job.submit);
     jobs.into()
 }
 

@@ -4,9 +4,9 @@ pub(crate) mod chronus;
 
 use crate::compared::{Case, Compared, VerifyError};
 use crate::elasticflow::{self, Algorithm, Outcome, PlannedEnd, files};
-use blox_core::JobSpec;
+use blox_core::{JobSpec, SortedMap, sort};
 use blox_traces::scaling::ScalingTable;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) fn recognises(case: &Case) -> bool {
@@ -40,7 +40,7 @@ const LOOSE: f64 = 0.02;
 fn excuse_ties(
     case: &Case,
     run: &Run,
-    ends: &BTreeMap<u32, PlannedEnd>,
+    ends: &SortedMap<u32, PlannedEnd>,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
     let is_end = |d: &crate::compared::Difference| {
@@ -99,7 +99,7 @@ fn excuse_ties(
 }
 
 /// Returns the average completion time and the last end.
-fn times(run: &Run, ends: &BTreeMap<u32, PlannedEnd>) -> (f64, f64) {
+fn times(run: &Run, ends: &SortedMap<u32, PlannedEnd>) -> (f64, f64) {
     let submit = |e: &PlannedEnd| run.jobs[e.job as usize].submit.secs();
     let jct = ends.values().map(|e| e.at - submit(e)).sum::<f64>();
     let last = ends.values().map(|e| e.at).fold(0.0, f64::max);
@@ -147,7 +147,7 @@ impl Run {
                 return Err(VerifyError::bad(&path, what));
             }
         }
-        numbered.sort_by_key(|(_, job)| job.submit);
+        sort::by_key(&mut numbered, |(_, job)| job.submit);
         let (rows, jobs) = numbered.into_iter().unzip();
         Ok(Run {
             algorithm,
@@ -162,7 +162,7 @@ impl Run {
 /// Returns an option that is a whole number above 0.
 fn whole(
     case: &Case,
-    options: &BTreeMap<String, String>,
+    options: &SortedMap<String, String>,
     name: &str,
     otherwise: Option<f64>,
 ) -> Result<f64, VerifyError> {
@@ -182,14 +182,14 @@ fn compare_jobs(
     case: &Case,
     run: &Run,
     outcome: &Outcome,
-    ends: &BTreeMap<u32, PlannedEnd>,
+    ends: &SortedMap<u32, PlannedEnd>,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let mut by_row: BTreeMap<String, usize> = (run.rows.iter().enumerate())
+    let mut by_row: SortedMap<String, usize> = (run.rows.iter().enumerate())
         .map(|(id, row)| (row.to_string(), id))
         .collect();
     let rejected: BTreeSet<u32> = outcome.rejected.iter().copied().collect();
-    let mut starts = BTreeMap::new();
+    let mut starts = SortedMap::new();
     for bound in &outcome.bound {
         starts.entry(bound.job).or_insert(bound.from);
     }

@@ -1,6 +1,7 @@
 //! Numbers, claims and pictures of a figure, from its description and the measured numbers.
 
 use super::{Cited, Claim, Figure, Findings, Row};
+use blox_core::sort;
 use blox_plot::{Axis, BarChart, Chart, Series};
 use serde::Deserialize;
 use std::cmp::Ordering;
@@ -303,7 +304,7 @@ impl<'a> Shown<'a> {
             }
         }
         let order = self.figure.order;
-        all.sort_by(|a, b| match order {
+        sort::by(&mut all, |a, b| match order {
             Order::Measures => Ordering::Equal,
             Order::Groups => a.0.cmp(&b.0),
             Order::Cells => (a.0, a.1).cmp(&(b.0, b.1)),

@@ -12,6 +12,7 @@ use blox_core::trigger::OnEvent;
 use blox_core::{
     Assignment, ClusterSpec, Composition, Draft, GpuCount, GpuList, JobQueue, JobRef, JobSpec,
     NodeStatus, Pipeline, Request, SchedulingPolicy, Seconds, Shape, Stateless, Validity, View,
+    sort,
 };
 use blox_policies::placement::{InOrder, NodeSelector, suits};
 use blox_sim::completion::AtRoundEnd;
@@ -173,7 +174,7 @@ impl Placer {
         }
         let mut nodes: Vec<_> = nodes.into_iter().collect();
         if self != Placer::Random {
-            nodes.sort_by_key(|(_, gpus)| std::cmp::Reverse(gpus.len()));
+            sort::by_key(&mut nodes, |(_, gpus)| std::cmp::Reverse(gpus.len()));
         }
         nodes
     }

@@ -1,13 +1,14 @@
 //! Readers for files of Lucid's released simulator, of Helios and of Chronus.
 
 use super::simulator::Forecast;
-use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time};
+use blox_core::{
+    Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, SortedMap, Time, sort,
+};
 use blox_perf::PairTable;
 use blox_sim::workload::{Notices, WorkloadError};
 use blox_traces::helios;
 use blox_traces::source::Source;
 use blox_traces::table::{Column, Table};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Part of a log to simulate.
@@ -61,7 +62,7 @@ pub fn read_log(
             jobs.push(job);
         }
     }
-    jobs.sort_by_key(|j| j.submit);
+    sort::by_key(&mut jobs, |j| j.submit);
     let origin = jobs.first().map_or(0.0, |j| j.submit.secs());
     for job in &mut jobs {
         job.submit = Time::new(job.submit.secs() - origin);
@@ -74,10 +75,10 @@ pub fn read_log(
 ///
 /// # Errors
 /// Fails if the file cannot be read, lacks a column, or has a row without a number.
-pub fn read_estimates(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, WorkloadError> {
+pub fn read_estimates(path: impl AsRef<Path>) -> Result<SortedMap<String, f64>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [job, estimate] = table.require(["job_id", "priority"])?;
-    let mut all = BTreeMap::new();
+    let mut all = SortedMap::new();
     while table.advance()? {
         let seconds = table.number(estimate, |_| true, "a number of seconds")?;
         all.insert(table.text(job).to_owned(), seconds);
@@ -89,11 +90,11 @@ pub fn read_estimates(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, W
 ///
 /// # Errors
 /// Fails if the file cannot be read, lacks a column, or has a row without a number.
-pub fn read_scores(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, WorkloadError> {
+pub fn read_scores(path: impl AsRef<Path>) -> Result<SortedMap<String, f64>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [model, dataset, batch, amp, label] =
         table.require(["model", "dataset", "batchsize", "amp", "label"])?;
-    let mut all = BTreeMap::new();
+    let mut all = SortedMap::new();
     while table.advance()? {
         let key = key_of(&table, [model, dataset, batch, amp])?;
         all.insert(key, table.number(label, |_| true, "a score")?);
@@ -254,7 +255,7 @@ pub fn read_chronus_trace(
             });
         jobs.push(job);
     }
-    jobs.sort_by_key(|j| j.submit);
+    sort::by_key(&mut jobs, |j| j.submit);
     Ok(jobs)
 }
 

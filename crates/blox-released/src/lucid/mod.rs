@@ -19,7 +19,7 @@ pub use crate::lucid::simulator::{
 };
 
 use crate::lucid::files::Window;
-use blox_core::{JobSpec, Name, Seconds, Time, Work};
+use blox_core::{JobSpec, Name, Seconds, Time, Work, sort};
 use blox_perf::PairTable;
 use blox_sim::SimError;
 use compositions::{records, set_priorities};
@@ -192,7 +192,7 @@ pub fn run(
             .filter(|i| input.jobs[*i].virtual_cluster.as_ref() == Some(name))
             .filter(|i| !run.outcomes[*i].as_ref().is_some_and(|o| o.skipped))
             .collect();
-        ours.sort_by_key(|i| submits[*i]);
+        sort::by_key(&mut ours, |i| submits[*i]);
         let submitted = |&i: &usize| JobSpec {
             submit: submits[i],
             ..input.jobs[i].clone()

@@ -1,9 +1,8 @@
 use super::world::lies;
-use blox_core::{Assignment, JobId, JobRef, Name, Policy, Seconds, Time, View};
+use blox_core::{Assignment, JobId, JobRef, Name, Policy, Seconds, SortedMap, Time, View};
 use blox_sim::execution::training::lie_of;
 use blox_sim::overheads::{CheckpointRestart, Overheads};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Restart overheads of Sia's simulator.
 ///
@@ -20,9 +19,9 @@ pub struct FreeMoves {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Moves {
     /// End of the last restart.
-    ready: BTreeMap<JobId, Time>,
+    ready: SortedMap<JobId, Time>,
     /// Time of the last stop.
-    stopped: BTreeMap<JobId, Time>,
+    stopped: SortedMap<JobId, Time>,
 }
 
 impl Moves {

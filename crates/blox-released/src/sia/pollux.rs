@@ -11,14 +11,12 @@
 use super::in_rounds;
 use blox_core::{
     Assignment, Draft, DraftError, Event, GpuCount, GpuList, JobId, JobQueue, JobRef, Pipeline,
-    PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Stateless,
-    Validity, View,
+    PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, SortedMap,
+    Stateless, Validity, View, sort,
 };
 use blox_sim::execution::training::{Application, Applications};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// Builds a pipeline with rounds of length `round`.
@@ -101,7 +99,7 @@ struct TwoQueues;
 struct QueueState {
     queues: [Vec<JobId>; 2],
     /// Total length in seconds of the rounds in which a job was granted GPUs.
-    executed: BTreeMap<JobId, f64>,
+    executed: SortedMap<JobId, f64>,
     granted: Vec<JobId>,
     last: f64,
 }
@@ -135,8 +133,8 @@ impl SchedulingPolicy for TwoQueues {
         memory.last = now;
         for job in view.active() {
             let id = job.id();
-            if let Entry::Vacant(new) = memory.executed.entry(id) {
-                new.insert(0.0);
+            if !memory.executed.contains_key(&id) {
+                memory.executed.insert(id, 0.0);
                 memory.queues[0].push(id);
             }
             if memory.granted.contains(&id) {
@@ -248,7 +246,7 @@ impl SchedulingPolicy for MarginalGain {
             gains[i] = self.gain(&jobs[i], counts[i]).unwrap_or(0.0);
         }
         let mut order: Vec<usize> = (0..jobs.len()).filter(|i| counts[*i] > 0).collect();
-        order.sort_by_key(|i| counts[*i]);
+        sort::by_key(&mut order, |i| counts[*i]);
         for i in order {
             let shape = Shape::gpus(GpuCount(counts[i]));
             out.push(Request::with_shape(jobs[i].id(), shape));

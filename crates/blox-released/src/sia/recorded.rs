@@ -1,17 +1,16 @@
-use blox_core::{Name, ThroughputParams};
+use blox_core::{Name, SortedMap, ThroughputParams};
 use blox_perf::goodput::StepTime;
 use blox_sim::execution::training::{Applications, Fitter, LeastSquares, Measured, StepTimes};
 use blox_sim::workload::WorkloadError;
 use blox_traces::source::Source;
 use blox_traces::table::Table;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Recorded fits, keyed by the observed step times. An observation without a recorded fit is fitted
 /// here.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedFits {
-    by_profile: BTreeMap<Vec<u64>, ThroughputParams>,
+    by_profile: SortedMap<Vec<u64>, ThroughputParams>,
 }
 
 impl RecordedFits {
@@ -66,7 +65,7 @@ pub fn add_points(applications: &mut Applications, path: &Path) -> Result<u64, W
     let time = "a number of seconds";
     // Points of one application on one type: GPUs per node, and the measurement.
     type Points = Vec<(Vec<u32>, Measured)>;
-    let mut points: BTreeMap<(Name, Name), Points> = BTreeMap::new();
+    let mut points: SortedMap<(Name, Name), Points> = SortedMap::new();
     let mut count = 0;
     while table.advance()? {
         if table.text(source) == "table" {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::figure::Numbers;
+use blox_core::sort;
 use blox_plot::{Chart, Series};
 use std::sync::{Mutex, PoisonError};
 
@@ -28,7 +29,9 @@ fn efficiency(bound: &[Bound], jobs: &[JobSpec]) -> Steps {
             changes.push((row.to, -speedup));
         }
     }
-    changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    sort::by(&mut changes, |a, b| {
+        a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
     let mut steps = Steps::new();
     let mut now = 0.0;
     for (at, change) in changes {

@@ -1,6 +1,7 @@
 //! Placement of the original: node sets in buckets by free GPUs, and a cache of used GPU positions.
 
 use super::job::Job;
+use blox_core::sort;
 use std::collections::BTreeSet;
 
 /// Bucket sizes. Only these GPU counts can be placed.
@@ -83,7 +84,7 @@ impl Buddy {
 
     fn sort(&mut self, bucket: usize) {
         let sets = &self.sets;
-        self.buckets[bucket].sort_by_key(|&s| sets[s].used);
+        sort::by_key(&mut self.buckets[bucket], |&s| sets[s].used);
     }
 
     /// Places a job. Returns false if there is no room for it.
@@ -160,7 +161,7 @@ impl Buddy {
             self.vacant.push(at);
             // Stable: nodes with the same number stay in the order of their release.
             let behind = self.shape.nodes_per_switch;
-            self.free.sort_by_key(|n| n % behind);
+            sort::by_key(&mut self.free, |n| n % behind);
         } else if let Some(to) = Self::bucket_for(free)
             && free != set.size
         {

@@ -31,10 +31,9 @@ pub use gandiva::Gandiva;
 pub use themis::Themis;
 pub use tiresias::Tiresias;
 
-use blox_core::JobSpec;
+use blox_core::{JobSpec, SortedMap};
 use buddy::Spread;
 use job::Job;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Intervals of a program in seconds.
@@ -189,7 +188,7 @@ pub fn run<P: Program>(
 }
 
 /// Jobs that hold GPUs: their row of [`Outcome::bound`], and their nodes.
-type Holders = BTreeMap<u32, (usize, Spread)>;
+type Holders = SortedMap<u32, (usize, Spread)>;
 
 impl Outcome {
     /// Records the jobs that hold GPUs from now on.

@@ -5,6 +5,7 @@ use super::Step;
 use super::buddy::{Buddy, Shape};
 use super::events::Events;
 use super::job::{Job, overhead};
+use blox_core::sort;
 
 /// State of a program between its steps.
 pub(super) struct Slots {
@@ -149,7 +150,7 @@ impl Slots {
 
 /// Sorts jobs by deadline.
 pub(super) fn by_deadline(list: &mut [u32], jobs: &[Job]) {
-    list.sort_by(|a, b| {
+    sort::by(list, |a, b| {
         let (a, b) = (&jobs[*a as usize], &jobs[*b as usize]);
         a.deadline.total_cmp(&b.deadline)
     });

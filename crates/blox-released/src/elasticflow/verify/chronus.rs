@@ -4,8 +4,8 @@ use super::whole;
 use crate::compared::{Case, Compared, VerifyError};
 use crate::elasticflow::{self, Algorithm};
 use crate::lucid::files::read_chronus_trace;
+use blox_core::SortedMap;
 use blox_traces::scaling::ScalingTable;
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 pub(crate) fn recognises(case: &Case) -> bool {
@@ -36,7 +36,7 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
     let outcome = Algorithm::Chronus.run(shape, times, &jobs, &AtomicBool::new(false));
     let rows = outcome.unwrap_or_default().rows;
     let name_of = |r: &elasticflow::ChronusRecord| jobs[r.job as usize].name.as_deref();
-    let by_name: BTreeMap<&str, _> = rows.iter().filter_map(|r| Some((name_of(r)?, r))).collect();
+    let by_name: SortedMap<&str, _> = rows.iter().filter_map(|r| Some((name_of(r)?, r))).collect();
     out.notes.push("compared job by job, exactly: waiting and executed time, progress, end, preemptions, resumptions, expected time, final priority; the deadline ratio; where a job runs changes none of them".to_owned());
     let find = |id: &str| by_name.get(id);
     out.rows(case, "job_id", find, |out, what, expected, row| {

@@ -1,5 +1,6 @@
 //! Assignment of workers to the chosen jobs.
 
+use blox_core::sort;
 use blox_policies::scheduling::gavel::{Chosen, Combination};
 
 /// A job or pair on workers of one type.
@@ -29,7 +30,7 @@ pub(super) fn assign(
     let mut all: Vec<Placed> = Vec::new();
     for &kind in order {
         let mut here: Vec<&Chosen> = chosen.iter().filter(|c| c.kind == kind).collect();
-        here.sort_by_key(|c| std::cmp::Reverse(c.gpus));
+        sort::by_key(&mut here, |c| std::cmp::Reverse(c.gpus));
         let mut queue = servers[kind].iter().flatten();
         let mut taken: Vec<u32> = Vec::new();
         let mut rest = &here[..];

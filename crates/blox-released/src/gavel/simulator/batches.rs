@@ -1,8 +1,8 @@
 //! Jobs that change their batch while they run.
 
 use super::job::Job;
+use blox_core::SortedMap;
 use blox_policies::scheduling::gavel::PerType;
-use std::collections::BTreeMap;
 
 /// Method by which a job changes its batch while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct BatchJob {
     /// Batch from an epoch on, by ascending epochs.
     pub pattern: Vec<(u32, u32)>,
     /// Steps per second on each type, in order of the types' names, by batch.
-    pub rates: BTreeMap<u32, Vec<f64>>,
+    pub rates: SortedMap<u32, Vec<f64>>,
 }
 
 /// Models with the smallest and the largest batch with which they were measured.

@@ -1,7 +1,7 @@
 //! First in, first out as in Gavel's program.
 
 use blox_core::compat::cpython::Random;
-use blox_core::{JobId, Policy};
+use blox_core::{JobId, Policy, sort};
 use blox_policies::scheduling::gavel::shares::gain;
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
 use blox_solve::SolveError;
@@ -52,7 +52,7 @@ impl ReleasedFifo {
         free: &mut [i64],
     ) {
         let mut before = memory.has.clone();
-        before.sort_by_key(|(who, _)| *who);
+        sort::by_key(&mut before, |(who, _)| *who);
         for (who, kind) in before {
             if let Some(i) = instance.position(who.job) {
                 free[kind] -= i64::from(instance.jobs[i].gpus);

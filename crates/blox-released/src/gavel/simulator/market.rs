@@ -2,10 +2,9 @@
 
 use super::batches::Adapting;
 use super::job::Job;
-use blox_core::JobId;
+use blox_core::{JobId, SortedMap};
 use blox_policies::scheduling::gavel::{Chosen, Combination};
 use blox_policies::scheduling::shockwave::{Bidder, FairEnd, Market, Regimes};
-use std::collections::BTreeMap;
 
 /// Shockwave's own policy: a [`Market`] over the next rounds.
 ///
@@ -28,7 +27,7 @@ pub(super) struct Planner {
     waited: u32,
     /// True if a plan is due.
     due: bool,
-    known: BTreeMap<JobId, Known>,
+    known: SortedMap<JobId, Known>,
     /// Round in which the plan was made, and the jobs of each planned round.
     plan: (u64, Vec<Vec<JobId>>),
 }
@@ -57,7 +56,7 @@ impl Planner {
             round: 0,
             waited: 0,
             due: true,
-            known: BTreeMap::new(),
+            known: SortedMap::new(),
             plan: (0, Vec::new()),
         }
     }

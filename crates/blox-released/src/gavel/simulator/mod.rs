@@ -33,9 +33,8 @@ pub use job::{Job, summed_gain};
 pub use program::run;
 pub use shockwave::{AsShockwave, EqualTime};
 
-use blox_core::Name;
+use blox_core::{Name, SortedMap};
 use blox_policies::scheduling::gavel::Combination;
-use std::collections::BTreeMap;
 
 /// GPUs of one type.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +75,7 @@ pub struct Settings {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Ends of jobs by their numbers. Jobs are numbered in order of submission.
-    pub ends: BTreeMap<u32, ReleasedEnd>,
+    pub ends: SortedMap<u32, ReleasedEnd>,
     /// Placed jobs and pairs of every round.
     pub rounds: Vec<RoundRow>,
     /// Time in seconds and reason of a failure. The program does nothing afterwards.

@@ -6,7 +6,7 @@ use super::job::Job;
 use super::shockwave::AsShockwave;
 use super::{Outcome, Pool, ReleasedEnd, RoundRow, Settings};
 use blox_core::compat::cpython::Random;
-use blox_core::{JobId, JobSpec};
+use blox_core::{JobId, JobSpec, sort};
 use blox_policies::scheduling::gavel::{
     Chosen, Combination, Entrant, Instance, Pair, RoundMechanism, TypePool,
 };
@@ -112,7 +112,7 @@ impl<'a> Program<'a> {
     ) -> Self {
         let mut pools: Vec<&Pool> = settings.pools.iter().collect();
         pools.retain(|p| p.gpus / p.per_server.max(1) > 0);
-        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        sort::by(&mut pools, |a, b| a.name.cmp(&b.name));
         let mut next = 0;
         let mut servers: Vec<Servers> = Vec::new();
         for pool in &pools {
@@ -198,7 +198,7 @@ impl<'a> Program<'a> {
     /// Counts the finished quanta, the latest first.
     fn collect(&mut self) {
         let mut ended = std::mem::take(&mut self.running);
-        ended.sort_by(|a, b| {
+        sort::by(&mut ended, |a, b| {
             let single = |r: &Running| r.placed.who.partner.is_some();
             b.finish
                 .total_cmp(&a.finish)
@@ -456,7 +456,7 @@ fn split(steps: f64, workers: &[u32]) -> Vec<f64> {
         given += part;
         parts.push((*worker, part));
     }
-    parts.sort_by_key(|(worker, _)| *worker);
+    sort::by_key(&mut parts, |(worker, _)| *worker);
     parts.into_iter().map(|(_, part)| part).collect()
 }
 
@@ -464,10 +464,9 @@ fn split(steps: f64, workers: &[u32]) -> Vec<f64> {
 mod tests {
     use super::super::{Asked, BatchJob, Mode};
     use super::*;
-    use blox_core::{Extras, GpuCount, Seconds, Time, TypeSpeeds, Work};
+    use blox_core::{Extras, GpuCount, Seconds, SortedMap, Time, TypeSpeeds, Work};
     use blox_policies::scheduling::gavel::SharePolicy;
     use blox_policies::scheduling::gavel::shares::{Isolated, Knows, MaxMinFairness};
-    use std::collections::BTreeMap;
     use std::convert::Infallible;
 
     fn settings(types: &[&str], jobs: usize) -> Settings {
@@ -600,7 +599,7 @@ mod tests {
             samples: 100,
             epochs: vec![(5, 1e6)],
             pattern: Vec::new(),
-            rates: BTreeMap::from(rates),
+            rates: SortedMap::from(rates),
         };
         let dialect = Some(AsShockwave::new(100.0, vec![batches]));
         let jobs = vec![job(0.0, 1e5, [1.0, 0.0])];

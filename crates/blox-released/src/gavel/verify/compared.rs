@@ -5,8 +5,9 @@ use super::recorded::Recorded;
 use crate::compared::{Case, Compared, VerifyError};
 use crate::gavel::Shares;
 use crate::gavel::{Outcome, Settings};
+use blox_core::SortedMap;
 use blox_sim::workload::WorkloadError;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Allowed relative differences of averages if optima are not unique: completion times, makespan.
 const LOOSE: (f64, f64) = (0.02, 0.05);
@@ -135,7 +136,7 @@ fn without_rows(
 ) -> Result<(), VerifyError> {
     let e = &case.expected;
     let id = e.column("job_id")?;
-    let mut more: BTreeMap<u32, &str> = BTreeMap::new();
+    let mut more: SortedMap<u32, &str> = SortedMap::new();
     if !e.rows.is_empty() {
         let ran = found.rounds.iter().flat_map(|row| row.who.jobs());
         more.extend(ran.map(|job| (job.0, "it ran")));
@@ -160,7 +161,7 @@ fn without_rows(
 fn jobs(case: &Case, found: &Outcome, near: f64, out: &mut Compared) -> Result<(), VerifyError> {
     let e = &case.expected;
     let [id, _, _] = e.columns(["job_id", "finish", "jct"])?;
-    let mut ran: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
+    let mut ran: SortedMap<u32, (f64, u64)> = SortedMap::new();
     for row in &found.rounds {
         for job in row.who.jobs() {
             ran.entry(job.0).or_insert((row.time, 0)).1 += 1;
@@ -189,7 +190,7 @@ fn jobs(case: &Case, found: &Outcome, near: f64, out: &mut Compared) -> Result<(
 
 /// Compares the workers of each job in each round.
 pub(super) fn rounds(
-    mut expected: BTreeMap<String, String>,
+    mut expected: SortedMap<String, String>,
     ours: impl Iterator<Item = (String, String)>,
     out: &mut Compared,
 ) {

@@ -3,14 +3,13 @@
 use super::policy::{Determined, Policy};
 use crate::compared::{Compared, VerifyError, json_lines};
 use crate::gavel::{Asked, BisectedDuration, Shares};
-use blox_core::JobId;
+use blox_core::{JobId, SortedMap, sort};
 use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType};
 use blox_solve::SolveError;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Fractions by type, for each row.
-type Matrix = BTreeMap<String, BTreeMap<String, f64>>;
+type Matrix = SortedMap<String, SortedMap<String, f64>>;
 
 #[derive(serde::Deserialize)]
 struct Line {
@@ -102,7 +101,7 @@ impl Recorded {
                 out.differ(&what, "objective", &theirs, &ours);
             }
         }
-        apart.sort_by(f64::total_cmp);
+        sort::numbers(&mut apart);
         if let (Some(most), Some(median)) = (apart.last(), apart.get(apart.len() / 2)) {
             out.notes.push(format!(
                 "{} allocations: objectives differ by at most {worst:.1e}, fractions by at most {most:.1e} (median {median:.1e}); the recorded ones give out at most {excess:.1e} more than there is",
@@ -173,7 +172,7 @@ impl Shares for Recorded {
                 why: "it has no more allocations".to_owned(),
             });
         };
-        let fractions = |by_type: &BTreeMap<String, f64>| -> PerType {
+        let fractions = |by_type: &SortedMap<String, f64>| -> PerType {
             let of = |name: &str| by_type.get(name).copied().unwrap_or(0.0);
             instance.types.iter().map(|t| of(&t.name)).collect()
         };

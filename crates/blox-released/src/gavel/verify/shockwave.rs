@@ -5,13 +5,12 @@ use super::policy::{self, Determined, Policy};
 use super::{above_zero, argument, by_type, file_name, pools, throughputs};
 use crate::compared::{Case, Compared, VerifyError, entries, json};
 use crate::gavel::{self, AsShockwave, Asked, BatchJob, Mode, Outcome, Pool, Settings, Shares};
-use blox_core::JobSpec;
+use blox_core::{JobSpec, SortedMap};
 use blox_policies::scheduling::gavel::shares::Isolated;
 use blox_policies::scheduling::shockwave::Market;
 use blox_sim::workload::{Jobs, Workload};
 use blox_traces::formats::gavel as files;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Name of Shockwave's own policy.
@@ -21,7 +20,7 @@ const NEAR: f64 = 1e-6;
 /// Fraction of waiting jobs that its AlloX matches.
 const ALPHA: f64 = 0.2;
 
-type Patterns = BTreeMap<String, Vec<(u32, u32)>>;
+type Patterns = SortedMap<String, Vec<(u32, u32)>>;
 
 pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["job_type", "mode", "ftf_static", "rounds_scheduled"])
@@ -181,7 +180,7 @@ fn rounds(case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), Verify
     };
     let [round, job, workers] = table.columns(["round", "job", "worker_ids"])?;
     let what = |job: u32, round: u64| format!("job {job} in round {round}");
-    let mut expected = BTreeMap::new();
+    let mut expected = SortedMap::new();
     for (r, row) in table.rows.iter().enumerate() {
         let (round, job) = (table.number(r, round)? as u64, table.number(r, job)? as u32);
         expected.insert(what(job, round), row[workers].clone());

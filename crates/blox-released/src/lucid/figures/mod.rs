@@ -6,6 +6,7 @@ mod world;
 
 use crate::figure::{Figure, Numbers, Plan, ReproduceError};
 use crate::lucid::{Lookup, Placer, Policy, Quirks, Run, run};
+use blox_core::sort;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use world::World;
@@ -86,7 +87,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// Returns a quantile as pandas does, with linear interpolation.
 fn quantile(values: impl Iterator<Item = f64>, q: f64) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
+    sort::numbers(&mut sorted);
     let Some(last) = sorted.len().checked_sub(1) else {
         return 0.0;
     };

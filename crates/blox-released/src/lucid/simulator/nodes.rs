@@ -16,6 +16,7 @@ pub enum Placer {
     /// release cannot run this rule, so it follows Helios' release.)
     ConsolidateFirst,
 }
+use blox_core::sort;
 
 impl Placer {
     /// All placers by the original's names.
@@ -46,7 +47,7 @@ impl Placer {
 
 fn emptiest(free: &[u32]) -> impl Iterator<Item = usize> {
     let mut order: Vec<usize> = (0..free.len()).filter(|i| free[*i] > 0).collect();
-    order.sort_by_key(|i| std::cmp::Reverse(free[*i]));
+    sort::by_key(&mut order, |i| std::cmp::Reverse(free[*i]));
     order.into_iter()
 }
 

@@ -4,6 +4,7 @@ use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
 use super::profiler::Scaling;
 use super::{Forecast, Placer, Program};
+use blox_core::sort;
 use blox_perf::PairTable;
 use std::sync::Arc;
 
@@ -333,7 +334,7 @@ impl Program for Packed {
                 job: job.clone(),
             });
         }
-        self.queue.sort_by(|a, b| a.priority.total_cmp(&b.priority));
+        sort::by(&mut self.queue, |a, b| a.priority.total_cmp(&b.priority));
         self.start(now);
         self.replay(now);
         if !self.queue.is_empty()

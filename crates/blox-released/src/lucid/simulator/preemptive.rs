@@ -3,6 +3,7 @@
 use super::Program;
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part};
+use blox_core::sort;
 
 /// Sort key of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,12 +101,14 @@ impl Preemptive {
         match self.rule {
             Order::Remaining => {
                 let mut all: Vec<_> = waiting.chain(running).collect();
-                all.sort_by_key(|l| live(l).remain);
+                sort::by_key(&mut all, |l| live(l).remain);
                 all
             }
             Order::Attained => {
                 let mut all: Vec<_> = running.chain(waiting).collect();
-                all.sort_by_key(|l| (live(l).attained > THRESHOLD, live(l).job.submit));
+                sort::by_key(&mut all, |l| {
+                    (live(l).attained > THRESHOLD, live(l).job.submit)
+                });
                 all
             }
         }

@@ -3,6 +3,7 @@
 use super::job::{Job, Record};
 use super::nodes::{Nodes, Part, TEMPORARY};
 use super::{Forecast, Program};
+use blox_core::sort;
 
 /// A change of the profiler's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl Program for LeastGpusFirst {
             false
         });
         self.queue.extend_from_slice(arrivals);
-        self.queue.sort_by_key(|job| job.gpus);
+        sort::by_key(&mut self.queue, |job| job.gpus);
         let mut started = 0;
         for job in &self.queue {
             let Some(parts) = self.nodes.place(job.id, job.gpus) else {

@@ -7,8 +7,7 @@ use super::command;
 use crate::compared::{Case, Compared, Difference, VerifyError, option};
 use crate::lucid::files;
 use crate::lucid::{self, Objective, Planner};
-use blox_core::{Deadline, JobSpec, ServiceClass};
-use std::collections::BTreeMap;
+use blox_core::{Deadline, JobSpec, ServiceClass, SortedMap};
 
 pub(crate) fn recognises(case: &Case) -> bool {
     let columns = [
@@ -72,7 +71,7 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
 struct Ours<'a> {
     jobs: usize,
     /// Columns with their values. A job that has not ended has no values.
-    by_name: BTreeMap<&'a str, Vec<(&'static str, Option<f64>)>>,
+    by_name: SortedMap<&'a str, Vec<(&'static str, Option<f64>)>>,
 }
 
 /// Tolerances of averages if plans are not unique: relative for completion times, absolute for the
@@ -107,7 +106,7 @@ fn columns(job: &JobSpec, r: &lucid::ChronusRecord) -> Vec<(&'static str, f64)> 
 
 impl<'a> Ours<'a> {
     fn of(jobs: &'a [JobSpec], records: &[lucid::ChronusRecord]) -> Self {
-        let by_job: BTreeMap<u32, _> = records.iter().map(|r| (r.job, r)).collect();
+        let by_job: SortedMap<u32, _> = records.iter().map(|r| (r.job, r)).collect();
         let row = |(i, job): (usize, &'a JobSpec)| {
             let record = by_job.get(&(i as u32)).copied();
             let columns = columns(job, record.unwrap_or(&lucid::ChronusRecord::default()));

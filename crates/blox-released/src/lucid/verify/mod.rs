@@ -7,9 +7,8 @@ use crate::compared::{Case, Compared, VerifyError, option};
 use crate::lucid::files;
 use crate::lucid::simulator::{ESTIMATE, SHARING_SCORE, set_attribute};
 use crate::lucid::{self, Experiment, Input, Outcome, Placer, Policy};
-use blox_core::JobSpec;
+use blox_core::{JobSpec, SortedMap};
 use blox_perf::PairTable;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -169,7 +168,7 @@ fn compare_jobs(
     run: &lucid::Run,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let by_name: BTreeMap<&str, usize> = input
+    let by_name: SortedMap<&str, usize> = input
         .jobs
         .iter()
         .enumerate()

@@ -3,7 +3,7 @@ use crate::clock::now;
 use crate::figure::{Figure, Numbers, Plan, ReproduceError, Whole};
 use blox_core::{
     Adapts, AnyMemory, AnyPlacement, AnyScheduling, ClusterSpec, Composition, Event, JobQueue,
-    JobSpec, Policy, SchedulingPolicy, Seconds, Time, Validity, View, With,
+    JobSpec, Policy, SchedulingPolicy, Seconds, Time, Validity, View, With, sort,
 };
 use blox_policies::placement::{KeepNodes, OnNodes};
 use blox_policies::scheduling::{Pollux, Sia};
@@ -130,7 +130,7 @@ fn decisions(
 /// Returns the median and the 95th percentile, or NaN if there are no times.
 fn typical(times: &[f64]) -> [f64; 2] {
     let mut sorted = times.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sort::numbers(&mut sorted);
     [0.5, 0.95].map(|share| {
         let place = (share * sorted.len() as f64) as usize;
         sorted.get(place).copied().unwrap_or(f64::NAN)

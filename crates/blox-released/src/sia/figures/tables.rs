@@ -1,6 +1,6 @@
 use super::{THREE_TYPES, workload, world};
 use crate::figure::{Figure, Numbers, Plan, ReproduceError, Run};
-use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline};
+use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline, sort};
 use blox_schedulers::schedulers::{
     GavelParams, GavelPolicy, finish_time_fairness, gavel_with, optimus, pollux, shockwave, sia,
     tiresias,
@@ -119,7 +119,7 @@ fn measures_of(
 ) -> Result<[f64; 9], SimError> {
     let all = || runs.iter().flat_map(|(r, _)| &r.jobs);
     let mut jcts: Vec<f64> = all().filter_map(|j| Some(j.jct()?.hours())).collect();
-    jcts.sort_by(f64::total_cmp);
+    sort::numbers(&mut jcts);
     let jobs = jcts.len().max(1) as f64;
     let workloads = runs.len().max(1) as f64;
     let given = || all().filter_map(|j| j.given.as_deref());

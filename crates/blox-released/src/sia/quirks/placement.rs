@@ -2,11 +2,9 @@
 
 use blox_core::{
     Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, GpuTypeId, JobId, JobQueue, JobRef,
-    NodeId, PlacementPolicy, Reason, Shape, Stateless, Validity, View,
+    NodeId, PlacementPolicy, Reason, Shape, SortedMap, Stateless, Validity, View, sort,
 };
 use blox_policies::scheduling::sia::{Turns, turns};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 /// Quirk: the program places all jobs anew on empty nodes in every round
 /// (`alloc_to_placement_fast`).
@@ -116,14 +114,15 @@ impl PlacementPolicy for RoundAndRound {
                 todo.push((request.job, fixed, shape));
             }
         }
-        todo.sort_by_key(|(_, fixed, shape)| (std::cmp::Reverse(shape.gpus), !fixed));
-        let mut rings: BTreeMap<Option<GpuTypeId>, Ring> = BTreeMap::new();
+        sort::by_key(&mut todo, |(_, fixed, shape)| {
+            (std::cmp::Reverse(shape.gpus), !fixed)
+        });
+        let mut rings: SortedMap<Option<GpuTypeId>, Ring> = SortedMap::new();
         let mut found: Vec<(JobId, &Shape, Turns)> = Vec::new();
         for (job, _, shape) in todo {
-            let ring = match rings.entry(shape.gpu_type) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(Ring::of(draft, shape.gpu_type)),
-            };
+            let ring = rings
+                .entry(shape.gpu_type)
+                .or_insert_with(|| Ring::of(draft, shape.gpu_type));
             let Some(nodes) = ring.take(shape.gpus.get()) else {
                 let free = GpuCount(ring.free.iter().sum());
                 let needed = shape.gpus;

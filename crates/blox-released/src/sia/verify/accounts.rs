@@ -7,18 +7,19 @@ use crate::sia::world as files;
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
 use blox_core::{
-    BatchConfig, ClusterSpec, Event, GpuId, JobId, ThroughputParams, Time, TrainingReport,
+    BatchConfig, ClusterSpec, Event, GpuId, JobId, SortedMap, ThroughputParams, Time,
+    TrainingReport,
 };
 use blox_sim::Report;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// GPUs and batches of every job over time.
 #[derive(Default)]
 pub(super) struct Decisions {
-    given: BTreeMap<JobId, Vec<(Time, Vec<GpuId>)>>,
-    batches: BTreeMap<JobId, Vec<(Time, BatchConfig)>>,
-    reports: BTreeMap<JobId, Vec<(Time, Arc<TrainingReport>)>>,
+    given: SortedMap<JobId, Vec<(Time, Vec<GpuId>)>>,
+    batches: SortedMap<JobId, Vec<(Time, BatchConfig)>>,
+    reports: SortedMap<JobId, Vec<(Time, Arc<TrainingReport>)>>,
 }
 
 impl Reads for Decisions {
@@ -85,7 +86,7 @@ pub(super) struct Account {
     pub wasted: f64,
     pub used: f64,
     pub allocated: f64,
-    pub by_type: BTreeMap<String, f64>,
+    pub by_type: SortedMap<String, f64>,
     pub contention: f64,
 }
 
@@ -215,7 +216,8 @@ pub(super) fn compare(
     accounts: &[Account],
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let by_name: BTreeMap<&str, &Account> = accounts.iter().map(|a| (a.name.as_str(), a)).collect();
+    let by_name: SortedMap<&str, &Account> =
+        accounts.iter().map(|a| (a.name.as_str(), a)).collect();
     let types: BTreeSet<String> = (input.cluster.nodes.iter())
         .filter_map(|n| Some(n.gpu_type.as_ref()?.to_string()))
         .collect();

@@ -2,7 +2,7 @@
 
 use crate::compared::{Case, VerifyError, json_lines, option, read};
 use crate::sia::world as files;
-use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec, ThroughputParams};
+use blox_core::{Adapts, ClusterSpec, JobSpec, NodeSpec, SortedMap, ThroughputParams, sort};
 use blox_perf::goodput::StepTime;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, Profiles};
@@ -10,7 +10,6 @@ use blox_sim::workload::collect;
 use blox_traces::applications::read_dir;
 use blox_traces::{Format, open_file};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 /// Scheduling policy of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +80,7 @@ impl RecordedFit {
 #[derive(Deserialize)]
 struct ClusterFile {
     cluster_nnodes: serde_json::Map<String, serde_json::Value>,
-    ngpus_per_node: BTreeMap<String, u32>,
+    ngpus_per_node: SortedMap<String, u32>,
 }
 
 impl Input {
@@ -207,7 +206,7 @@ fn cluster(case: &Case, world: World) -> Result<ClusterSpec, VerifyError> {
     let from = text.find("cluster_nnodes").unwrap_or(0);
     let place = |name: &str| text[from..].find(&format!("\"{name}\""));
     let mut names: Vec<&String> = file.cluster_nnodes.keys().collect();
-    names.sort_by_key(|name| place(name));
+    sort::by_key(&mut names, |name| place(name));
     let mut kinds = Vec::new();
     for name in names {
         let nodes = file.cluster_nnodes[name].as_u64();

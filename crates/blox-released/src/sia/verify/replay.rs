@@ -6,15 +6,14 @@ use crate::compared::{Case, Compared, VerifyError};
 use crate::sia::in_rounds;
 use blox_core::{
     ClusterSpec, GpuCount, JobId, JobQueue, JobSpec, NodeId, NodeSpec, Place, Request,
-    SchedulingPolicy, Seconds, Shape, Stateless, Time, Validity, View,
+    SchedulingPolicy, Seconds, Shape, SortedMap, Stateless, Time, Validity, View,
 };
 use blox_policies::placement::OnNodes;
 use blox_sim::Simulation;
 use blox_sim::overheads::CheckpointRestart;
-use std::collections::BTreeMap;
 
 /// GPUs of each job on its nodes over time. An empty list means suspended.
-type Script = BTreeMap<JobId, Vec<(Time, Vec<(NodeId, u32)>)>>;
+type Script = SortedMap<JobId, Vec<(Time, Vec<(NodeId, u32)>)>>;
 
 /// A row of `allocs.csv`.
 struct Row {
@@ -142,7 +141,7 @@ fn read(case: &Case, input: &Input) -> Result<Vec<Row>, VerifyError> {
         table.columns(["time", "job_id", "placement", "batch_size", "accum_steps"])?;
     let (gpu_type, nodes) = (table.column("cluster").ok(), table.column("nodes").ok());
     let jobs = input.jobs.iter().enumerate();
-    let numbers: BTreeMap<&str, usize> = jobs
+    let numbers: SortedMap<&str, usize> = jobs
         .filter_map(|(i, j)| Some((j.name.as_ref()?.as_str(), i)))
         .collect();
     let counts = |text: &str, between: char| -> Option<Vec<u32>> {
@@ -176,7 +175,7 @@ fn read(case: &Case, input: &Input) -> Result<Vec<Row>, VerifyError> {
 /// Only the shape of a job's own GPUs sets its speed, and only changes of that shape cause
 /// restarts.
 fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
-    let mut kinds: BTreeMap<&str, (u32, usize)> = BTreeMap::new();
+    let mut kinds: SortedMap<&str, (u32, usize)> = SortedMap::new();
     for row in rows.iter().filter(|r| !r.parts.is_empty()) {
         let kind = kinds.entry(&row.gpu_type).or_default();
         kind.0 = kind.0.max(row.parts.iter().copied().max().unwrap_or(0));
@@ -185,7 +184,7 @@ fn on_own_nodes(input: &Input, rows: &[Row]) -> (ClusterSpec, Script) {
     }
     let jobs = input.jobs.len();
     let mut cluster = ClusterSpec::default();
-    let mut firsts: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut firsts: SortedMap<&str, u32> = SortedMap::new();
     for (name, (gpus, nodes)) in &kinds {
         firsts.insert(name, cluster.nodes.len() as u32);
         let node = NodeSpec::with_gpus(*gpus).of_type(*name);

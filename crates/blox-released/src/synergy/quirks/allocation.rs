@@ -5,6 +5,7 @@ use super::demand::{Demand, ServerSize};
 use super::pass::Pass;
 use blox_core::{
     Draft, DraftError, GpuCount, JobId, JobQueue, PlacementPolicy, Reason, Stateless, Validity,
+    sort,
 };
 use blox_policies::placement::{release_all, settle};
 
@@ -77,7 +78,7 @@ impl PlacementPolicy for Allocate {
                 fits
             });
             if self.mode == Mode::Tune {
-                jobs.sort_by(|a, b| b.1.best[0].total_cmp(&a.1.best[0]));
+                sort::by(&mut jobs, |a, b| b.1.best[0].total_cmp(&a.1.best[0]));
             }
         }
         for (job, demand) in jobs {

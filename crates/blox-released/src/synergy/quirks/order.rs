@@ -5,7 +5,7 @@ use super::arrivals::Arrivals;
 use super::demand::{Demand, ServerSize};
 use blox_core::{
     Event, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Seconds, Time,
-    Validity, View,
+    Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -173,7 +173,7 @@ impl SchedulingPolicy for Order {
                 (behind, value, job.submit(), job.id())
             })
             .collect();
-        jobs.sort_by(|a, b| {
+        sort::by(&mut jobs, |a, b| {
             let keys = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
             keys.then(a.2.cmp(&b.2))
         });

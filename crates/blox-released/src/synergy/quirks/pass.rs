@@ -2,7 +2,7 @@
 
 use super::Mode;
 use super::demand::{Amounts, Demand, ServerSize, amounts};
-use blox_core::{Assignment, Draft, GpuId, GpuList, JobId};
+use blox_core::{Assignment, Draft, GpuId, GpuList, JobId, sort};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -350,7 +350,7 @@ impl Pass {
             let (spanned, sum) = (grants[*g].parts.len(), grants[*g].sum());
             (spanned, -(sum[1] / sum[0]), -(sum[2] / sum[0]))
         };
-        self.on[server].sort_by(|a, b| {
+        sort::by(&mut self.on[server], |a, b| {
             let (a, b) = (size(a), size(b));
             let amounts = a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2));
             a.0.cmp(&b.0).then(amounts)

@@ -7,14 +7,13 @@ use crate::compared::{Case, Compared, VerifyError};
 use crate::log::Log;
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{self, ROUND_S};
-use blox_core::{Outcome, Time};
+use blox_core::{Outcome, SortedMap, Time};
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
 use input::Input;
 use rounds::{Grants, compare_rounds};
-use std::collections::BTreeMap;
 
 pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["synergy_speedup", "first_sched", "finish"])
@@ -99,7 +98,7 @@ fn compare_jobs(
     stop: Time,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let ours: BTreeMap<&str, &JobResult> =
+    let ours: SortedMap<&str, &JobResult> =
         report.jobs.iter().map(|j| (input.name(j.job), j)).collect();
     let size = ServerSize::of(&input.cluster.nodes);
     let e = &case.expected;

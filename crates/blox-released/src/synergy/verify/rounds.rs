@@ -6,15 +6,14 @@ use crate::log::Reads;
 use crate::synergy::ROUND_S;
 use blox_core::decision::Action;
 use blox_core::input::Input as Taken;
-use blox_core::{Assignment, Event, JobId, Time};
+use blox_core::{Assignment, Event, JobId, SortedMap, Time, sort};
 use blox_sim::Report;
-use std::collections::BTreeMap;
 
 /// Assignments of all jobs after each decision.
 #[derive(Default)]
 pub(super) struct Grants {
-    bound: BTreeMap<JobId, Assignment>,
-    pub rounds: BTreeMap<Time, BTreeMap<JobId, Assignment>>,
+    bound: SortedMap<JobId, Assignment>,
+    pub rounds: SortedMap<Time, SortedMap<JobId, Assignment>>,
 }
 
 impl Reads for Grants {
@@ -54,7 +53,7 @@ impl Grant {
     fn of(a: &Assignment, gpus_per_server: u32) -> Self {
         let mut gpus: Vec<u32> = a.gpus.iter().map(|g| g.0).collect();
         gpus.sort_unstable();
-        let mut counts: BTreeMap<u32, f64> = BTreeMap::new();
+        let mut counts: SortedMap<u32, f64> = SortedMap::new();
         for gpu in &gpus {
             *counts.entry(gpu / gpus_per_server).or_default() += 1.0;
         }
@@ -81,7 +80,7 @@ impl Grant {
             Some((server, [amount('g')?, amount('c')?, amount('m')?]))
         };
         let mut parts: Vec<_> = parts.split('|').map(part).collect::<Option<_>>()?;
-        parts.sort_by_key(|(server, _)| *server);
+        sort::by_key(&mut parts, |(server, _)| *server);
         Some(Grant { gpus, parts })
     }
 
@@ -116,7 +115,7 @@ pub(super) fn compare_rounds(
     case: &Case,
     input: &Input,
     report: &Report,
-    rounds: &BTreeMap<Time, BTreeMap<JobId, Assignment>>,
+    rounds: &SortedMap<Time, SortedMap<JobId, Assignment>>,
     stop: Time,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
@@ -124,7 +123,7 @@ pub(super) fn compare_rounds(
         return Ok(());
     };
     let [time, job, gpus, parts] = table.columns(["time", "job", "gpus", "server_res"])?;
-    let mut expected: BTreeMap<Time, BTreeMap<String, Grant>> = BTreeMap::new();
+    let mut expected: SortedMap<Time, SortedMap<String, Grant>> = SortedMap::new();
     for (r, row) in table.rows.iter().enumerate() {
         let grant = Grant::parse(&row[gpus], &row[parts])
             .ok_or_else(|| table.wrong(r, parts, "for instance 0:g2:c6:m125, with gpus 0|1"))?;
@@ -135,21 +134,21 @@ pub(super) fn compare_rounds(
             .insert(row[job].clone(), grant);
     }
     let per_server = input.cluster.nodes.first().map_or(1, |n| n.gpus.max(1));
-    let finish: BTreeMap<JobId, Option<Time>> =
+    let finish: SortedMap<JobId, Option<Time>> =
         report.jobs.iter().map(|j| (j.job, j.finish)).collect();
     let mut at = input.settings.first;
     let last = expected.keys().next_back().copied().unwrap_or(at);
     while at <= last.max(stop.min(report.end)) {
         // Between decisions, jobs keep their resources until they end.
-        let bound = rounds.range(..=at).next_back().map(|(_, bound)| bound);
-        let ours: BTreeMap<&str, Grant> = bound
+        let bound = rounds.at_or_before(&at).map(|(_, bound)| bound);
+        let ours: SortedMap<&str, Grant> = bound
             .into_iter()
             .flatten()
             .filter(|(j, _)| finish.get(j).is_none_or(|f| f.is_none_or(|f| f > at)))
             .map(|(j, a)| (input.name(*j), Grant::of(a, per_server)))
             .filter(|_| at <= stop)
             .collect();
-        let none = BTreeMap::new();
+        let none = SortedMap::new();
         let theirs = expected.get(&at).unwrap_or(&none);
         let what = |job: &str| format!("job {job} in the round at {at} s");
         for (job, grant) in theirs {

@@ -2,9 +2,10 @@
 
 use super::ends::StaleEnds;
 use super::{News, active, repeat, samples::round};
-use blox_core::{Event, JobId, JobQueue, Policy, SchedulingPolicy, Time, Validity, View};
+use blox_core::{
+    Event, JobId, JobQueue, Policy, SchedulingPolicy, SortedMap, Time, Validity, View, sort,
+};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Separate queues and reserved GPUs for each GPU count.
 ///
@@ -25,7 +26,7 @@ pub struct ClassQueues {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ClassState {
     classes: Vec<Class>,
-    demoted: BTreeMap<JobId, bool>,
+    demoted: SortedMap<JobId, bool>,
     granted: Vec<JobId>,
     news: News,
     reserve_at: f64,
@@ -93,7 +94,7 @@ impl ClassState {
             }
             let runs = |id: &JobId| granted[before..].contains(id);
             for queue in &mut class.queues {
-                queue.sort_by_key(|id| !runs(id));
+                sort::by_key(queue, |id| !runs(id));
             }
             for &id in class.queues[0].iter().filter(|id| runs(id)) {
                 let wait = ((LIMIT - executed(id)) / gpus).floor();
@@ -141,7 +142,7 @@ impl ClassState {
         }
         let used: u32 = shares.iter().map(|s| s.used).sum();
         let mut left = cluster.saturating_sub(used);
-        shares.sort_by_key(|s| s.demand);
+        sort::by_key(&mut shares, |s| s.demand);
         for s in shares.iter_mut().filter(|s| s.demand > 0) {
             let ratio = round(f64::from(s.demand) / f64::from(all), 2);
             let part = (ratio * f64::from(cluster) / f64::from(s.gpus)).floor();
@@ -153,7 +154,7 @@ impl ClassState {
             s.reserve = s.used + extra;
             left -= extra;
         }
-        shares.sort_by_key(|s| s.gpus);
+        sort::by_key(&mut shares, |s| s.gpus);
         let mut full = 0;
         while left > 0 && full < shares.len() {
             full = 0;

@@ -38,7 +38,7 @@ pub use shortest::{InPlace, ShortestBy};
 pub use slicing::{Joined, NodeSets};
 pub use yarn::{Nowhere, Yarn};
 
-use blox_core::{Event, GpuId, JobId, JobQueue, JobRef, Node, Phase, Request, Shape, View};
+use blox_core::{Event, GpuId, JobId, JobQueue, JobRef, Node, Phase, Request, Shape, View, sort};
 use blox_policies::placement::suits;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -156,7 +156,7 @@ fn take(rooms: &mut [Room<'_>], view: View<'_>, job: &JobRef<'_>) -> bool {
     if job.spec().extras().training.is_some() {
         // All GPUs must be of one type.
         mine.retain(|r| r.left >= gpus);
-        mine.sort_by_key(|r| Reverse(r.idle));
+        sort::by_key(&mut mine, |r| Reverse(r.idle));
         mine.truncate(1);
     }
     if mine.iter().map(|r| r.left).sum::<u32>() < gpus {

@@ -2,9 +2,10 @@
 
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
-use blox_core::{Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Time, Validity, View};
+use blox_core::{
+    Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, SortedMap, Time, Validity, View, sort,
+};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Discretised LAS as in the released program. Decisions follow events.
 ///
@@ -33,7 +34,7 @@ pub struct DlasState {
     /// All jobs in order of arrival.
     runnable: Vec<JobId>,
     queues: Vec<Vec<JobId>>,
-    jobs: BTreeMap<JobId, Account>,
+    jobs: SortedMap<JobId, Account>,
     granted: Vec<JobId>,
     news: News,
     last_pass: Time,
@@ -216,7 +217,9 @@ impl SchedulingPolicy for DlasQueues {
             let rank = |id: &JobId| m.jobs.get(id).map_or(0.0, |a| a.rank);
             let submit = |id: &JobId| view.job(*id).map_or(Time::ZERO, |j| j.submit());
             for queue in &mut m.queues {
-                queue.sort_by(|a, b| rank(b).total_cmp(&rank(a)).then(submit(a).cmp(&submit(b))));
+                sort::by(queue, |a, b| {
+                    rank(b).total_cmp(&rank(a)).then(submit(a).cmp(&submit(b)))
+                });
             }
         }
         let in_order = m.queues.iter().flatten().copied();
@@ -224,7 +227,7 @@ impl SchedulingPolicy for DlasQueues {
         let runs = |id: &JobId| m.granted.contains(id);
         for queue in &mut m.queues {
             // Stable sort: running jobs first, then the others.
-            queue.sort_by_key(|id| !runs(id));
+            sort::by_key(queue, |id| !runs(id));
         }
         let running = m.runnable.iter().filter(|id| runs(id));
         let running = running.filter_map(|id| view.job(*id));

@@ -2,7 +2,7 @@
 
 use super::ends::StaleEnds;
 use super::{News, Samples, active, allow, repeat};
-use blox_core::{Event, JobId, JobQueue, Policy, SchedulingPolicy, Time, Validity, View};
+use blox_core::{Event, JobId, JobQueue, Policy, SchedulingPolicy, Time, Validity, View, sort};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ impl SchedulingPolicy for LowestRank {
             let service = if job.is_placed() { ran * gpus } else { ran };
             ranked.push((self.samples.rank(service), job.id()));
         }
-        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        sort::by(&mut ranked, |a, b| a.0.total_cmp(&b.0));
         m.runnable = ranked.into_iter().map(|(_, id)| id).collect();
         m.granted = allow(view, m.runnable.iter().copied(), out);
         let running = m.runnable.iter().filter(|id| m.granted.contains(id));

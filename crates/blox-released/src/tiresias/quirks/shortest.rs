@@ -2,10 +2,11 @@
 
 use super::{News, Samples, active};
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Validity, View,
+    Event, JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, SortedMap, Validity, View,
+    sort,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Sort key of [`InPlace`], ascending.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub struct InPlace {
 pub struct InPlaceState {
     runnable: Vec<JobId>,
     news: News,
-    expected: BTreeMap<JobId, f64>,
+    expected: SortedMap<JobId, f64>,
     /// Last job of the last arrival, even if it has ended.
     latest: Option<JobId>,
 }
@@ -109,7 +110,7 @@ impl InPlace {
         let jobs = memory.runnable.iter().filter_map(|id| view.job(*id));
         let mut keyed: Vec<(f64, JobId)> =
             jobs.map(|job| (self.key(memory, &job), job.id())).collect();
-        keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+        sort::by(&mut keyed, |a, b| a.0.total_cmp(&b.0));
         memory.runnable = keyed.into_iter().map(|(_, id)| id).collect();
     }
 }

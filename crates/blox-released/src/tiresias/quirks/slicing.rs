@@ -3,10 +3,11 @@
 use super::active;
 use crate::node_sets::{NodeSets as Sets, Set};
 use blox_core::{
-    JobId, JobQueue, JobRef, Place, Policy, Request, SchedulingPolicy, Shape, Time, Validity, View,
+    JobId, JobQueue, JobRef, Place, Policy, Request, SchedulingPolicy, Shape, SortedMap, Time,
+    Validity, View,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Gandiva's time slicing as the released simulator has it.
 ///
@@ -35,7 +36,7 @@ pub struct SetState {
     /// The sets, from the first decision on.
     sets: Option<Sets>,
     pending: Vec<JobId>,
-    joined: BTreeMap<JobId, Joined>,
+    joined: SortedMap<JobId, Joined>,
 }
 
 /// Time at which a job joined a set.

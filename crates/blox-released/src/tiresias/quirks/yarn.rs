@@ -3,11 +3,10 @@
 use super::News;
 use blox_core::{
     Assignment, Draft, DraftError, Event, GpuCount, JobId, JobQueue, JobRef, NodeId,
-    PlacementPolicy, Policy, Reason, Request, Shape, Stateless, Validity, View,
+    PlacementPolicy, Policy, Reason, Request, Shape, SortedMap, Stateless, Validity, View,
 };
 use blox_policies::placement::Blocked;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// The scheme `yarn` (and `cbalance`, which falls through to it).
 ///
@@ -37,9 +36,9 @@ pub struct Yarn {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct YarnState {
     /// Free memory on each node, without leaked memory.
-    free: BTreeMap<NodeId, f64>,
+    free: SortedMap<NodeId, f64>,
     /// Location of each job.
-    records: BTreeMap<JobId, Vec<Share>>,
+    records: SortedMap<JobId, Vec<Share>>,
     /// Rebuilt in each pass.
     #[serde(skip)]
     switches: Vec<Vec<Room>>,
@@ -118,7 +117,7 @@ impl YarnState {
     fn empty(&mut self, draft: &Draft<'_>, listed: &[Request]) {
         let view = draft.view();
         let free = gpus_of_pass(draft, listed);
-        let mut taken: BTreeMap<NodeId, f64> = BTreeMap::new();
+        let mut taken: SortedMap<NodeId, f64> = SortedMap::new();
         for (job, parts) in &self.records {
             if listed.iter().all(|r| r.job != *job) {
                 for part in parts {
@@ -252,9 +251,9 @@ fn nodes_of(view: View<'_>, a: &Assignment) -> Vec<(NodeId, u32)> {
 }
 
 /// Returns the GPUs of each node that a pass may grant: free ones and GPUs of the listed jobs.
-fn gpus_of_pass(draft: &Draft<'_>, listed: &[Request]) -> BTreeMap<NodeId, u32> {
+fn gpus_of_pass(draft: &Draft<'_>, listed: &[Request]) -> SortedMap<NodeId, u32> {
     let view = draft.view();
-    let mut free: BTreeMap<NodeId, u32> = view
+    let mut free: SortedMap<NodeId, u32> = view
         .nodes()
         .filter(|n| n.is_usable())
         .map(|n| (n.id(), draft.free_on(n.id())))

@@ -6,12 +6,13 @@ mod tally;
 use crate::compared::{Case, Compared, VerifyError};
 use crate::log::Log;
 use crate::tiresias::InstantEndsAreLost;
+use blox_core::SortedMap;
 use blox_sim::Simulation;
 use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_traces::{Format, open_file};
 use settings::{Kind, Run, Settings};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use tally::Tally;
 
 pub(crate) fn recognises(case: &Case) -> bool {
@@ -76,7 +77,7 @@ impl Rows<'_> {
     fn compare(&self, jobs: &[JobResult], out: &mut Compared) -> Result<(), VerifyError> {
         let e = &self.case.expected;
         let id = e.column("job_id")?;
-        let finished: BTreeMap<&str, &JobResult> = jobs
+        let finished: SortedMap<&str, &JobResult> = jobs
             .iter()
             .filter(|j| j.finish.is_some())
             .filter_map(|j| Some((j.name.as_deref()?, j)))
@@ -125,7 +126,7 @@ impl Rows<'_> {
     /// Compares figures over all rows.
     fn figures(
         &self,
-        finished: &BTreeMap<&str, &JobResult>,
+        finished: &SortedMap<&str, &JobResult>,
         out: &mut Compared,
     ) -> Result<(), VerifyError> {
         let values = |name: &str| -> Vec<f64> {
@@ -189,7 +190,7 @@ impl Rows<'_> {
 
 /// Compares `gpu-demands`: requested GPUs by size over time, if every job started at once.
 fn compare_demands(case: &Case, jobs: &[JobResult], out: &mut Compared) -> Result<(), VerifyError> {
-    let mut changes: BTreeMap<i64, BTreeMap<u32, i64>> = BTreeMap::new();
+    let mut changes: SortedMap<i64, SortedMap<u32, i64>> = SortedMap::new();
     for job in jobs {
         let (from, gpus) = (job.first_start.unwrap_or(job.submit), i64::from(job.gpus));
         let mut change = |at: f64, by| {
@@ -208,7 +209,7 @@ fn compare_demands(case: &Case, jobs: &[JobResult], out: &mut Compared) -> Resul
     let time = e.column("time")?;
     let sizes = [1_u32, 2, 4, 8, 12, 16, 24, 32];
     let columns: Vec<(u32, String)> = sizes.map(|g| (g, format!("{g}-GPU"))).into();
-    let mut active: BTreeMap<u32, i64> = BTreeMap::new();
+    let mut active: SortedMap<u32, i64> = SortedMap::new();
     let mut ours = Vec::new();
     for (at, by_size) in changes {
         for (gpus, change) in by_size {

@@ -9,11 +9,10 @@ use crate::tiresias::quirks::{
 use crate::tiresias::steps::Steps;
 use crate::tiresias::{self, Scheme};
 use blox_core::{
-    ClusterSpec, JobId, JobQueue, Pipeline, Policy, SchedulingPolicy, Time, Validity, View,
-    forward_policy,
+    ClusterSpec, JobId, JobQueue, Pipeline, Policy, SchedulingPolicy, SortedMap, Time, Validity,
+    View, forward_policy,
 };
 use blox_traces::formats::tiresias::{read_cluster, read_rows, read_samples};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Kind of rows that a schedule writes.
@@ -237,7 +236,7 @@ pub(super) struct Remembered {
     pub joined: Option<Joined>,
 }
 
-pub(super) type Jobs = BTreeMap<JobId, Remembered>;
+pub(super) type Jobs = SortedMap<JobId, Remembered>;
 
 /// A policy that copies parts of its memory after each decision.
 struct Kept<P: Policy> {

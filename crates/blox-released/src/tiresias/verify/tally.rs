@@ -2,8 +2,8 @@
 
 use crate::log::Reads;
 use blox_core::input::Input;
-use blox_core::{Action, Event, JobId, Plan, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use blox_core::{Action, Event, JobId, Plan, SortedMap, Time};
+use std::collections::BTreeSet;
 
 /// Counts of one job as the program defines them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,14 +20,14 @@ pub(super) struct WorkloadInfo {
 /// Counts of all jobs.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    jobs: BTreeMap<JobId, WorkloadInfo>,
+    jobs: SortedMap<JobId, WorkloadInfo>,
     /// Times of the last two decisions.
     last: Time,
     before: Option<Time>,
     ended: u32,
     /// Number of ended jobs that waited when they ended.
     ended_waiting: u32,
-    counts: BTreeMap<Time, Counts>,
+    counts: SortedMap<Time, Counts>,
 }
 
 /// Numbers of jobs after a decision.
@@ -47,7 +47,7 @@ impl Tally {
 
     /// Returns the numbers of jobs after the last decision up to a time.
     pub fn counts_at(&self, at: f64) -> Counts {
-        let last = self.counts.range(..=Time::new(at)).next_back();
+        let last = self.counts.at_or_before(&Time::new(at));
         last.map_or(Counts::default(), |(_, c)| *c)
     }
 }
