@@ -119,12 +119,38 @@ pub fn replay(
     policy: Box<dyn Scheduler>,
     observers: &mut Observers,
 ) -> Result<u64, ReplayError> {
+    replay_lines(lines(journal), state, trigger, policy, observers)
+}
+
+/// Like [`replay`], for inputs in memory. Errors name the number of the input as the line.
+///
+/// # Errors
+/// The first input that contradicts those before it, or whose decision differs.
+pub fn replay_inputs(
+    inputs: impl IntoIterator<Item = Input>,
+    state: State,
+    trigger: Box<dyn DecisionTrigger>,
+    policy: Box<dyn Scheduler>,
+    observers: &mut Observers,
+) -> Result<u64, ReplayError> {
+    let inputs = inputs.into_iter().enumerate();
+    let lines = inputs.map(|(i, input)| Ok((i + 1, Line::Input(input))));
+    replay_lines(lines, state, trigger, policy, observers)
+}
+
+fn replay_lines(
+    lines: impl Iterator<Item = Result<(usize, Line), ReplayError>>,
+    state: State,
+    trigger: Box<dyn DecisionTrigger>,
+    policy: Box<dyn Scheduler>,
+    observers: &mut Observers,
+) -> Result<u64, ReplayError> {
     let core = Core::new(state, trigger.clone());
     let mut follower = Follower::new(core, policy.clone());
     let mut found = Ok(Box::<Decision>::default());
     let mut equal = 0;
     std::mem::swap(&mut follower.observers, observers);
-    for read in lines(journal) {
+    for read in lines {
         match read? {
             (line, Line::Input(input)) => {
                 equal += u64::from(replay_one(&mut follower, &input, line, &mut found)?);

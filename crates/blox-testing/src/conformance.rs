@@ -20,7 +20,7 @@ use blox_core::job::Phase;
 use blox_core::journal::Journal;
 use blox_core::pipeline::{DecisionError, Pipeline, Scheduler};
 use blox_core::policy::MemoryError;
-use blox_core::replay::replay;
+use blox_core::replay::replay_inputs;
 use blox_core::runtime::{Observers, Runtime};
 use blox_core::state::State;
 use blox_core::trigger::{DecisionTrigger, Rounds};
@@ -537,7 +537,7 @@ impl Case {
         let state = state_of(&script)?;
         let nobody = &mut Observers::default();
         let (policy, trigger) = (subject.policy, subject.trigger);
-        replay(&plain.journal[..], state, trigger, policy, nobody)
+        replay_inputs(plain.journal, state, trigger, policy, nobody)
             .map(|_| report)
             .map_err(|e| {
                 let expected = "the decisions of the journal".to_owned();
@@ -595,9 +595,9 @@ impl Case {
     }
 
     fn run(&self, script: &Arc<Script>, subject: Subject, mode: Mode) -> Result<Run, Problem> {
-        let bytes = Bytes::default();
+        let journal = Recorded::default();
         let mut core = Runtime::new(state_of(script)?, subject.trigger)
-            .with_journal(Box::new(bytes.clone()))
+            .with_journal(Box::new(journal.clone()))
             .visiting_every_round(mode == Mode::Visit);
         let impossible: Vec<bool> = match &subject.pipeline {
             Some(p) => self
@@ -656,7 +656,7 @@ impl Case {
             ));
         }
         self.account(script, &cluster, &watched.books, &impossible, &core)?;
-        let journal = std::mem::take(&mut *lock(&bytes.0));
+        let journal = std::mem::take(&mut *lock(&journal.0));
         Ok(Run {
             journal,
             books: std::mem::take(&mut watched.books),
@@ -822,7 +822,7 @@ enum Mode {
 }
 
 struct Run {
-    journal: Vec<u8>,
+    journal: Vec<Input>,
     books: Vec<Option<Ending>>,
     validities: Vec<(Time, Validity)>,
     shadows: u64,
@@ -860,14 +860,11 @@ struct Ending {
 
 /// A journal in memory.
 #[derive(Clone, Default)]
-struct Bytes(Arc<Mutex<Vec<u8>>>);
+struct Recorded(Arc<Mutex<Vec<Input>>>);
 
-impl Journal for Bytes {
+impl Journal for Recorded {
     fn record(&mut self, input: &Input) {
-        let mut bytes = lock(&self.0);
-        if serde_json::to_writer(&mut *bytes, input).is_ok() {
-            bytes.push(b'\n');
-        }
+        lock(&self.0).push(input.clone());
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -875,7 +872,7 @@ impl Journal for Bytes {
     }
 }
 
-fn same_journal(property: Property, expected: &[u8], found: &[u8]) -> Result<(), Problem> {
+fn same_journal(property: Property, expected: &[Input], found: &[Input]) -> Result<(), Problem> {
     match difference::of_journals(expected, found) {
         Some((expected, found)) => Err(Problem::new(property, expected, found)),
         None => Ok(()),

@@ -109,9 +109,9 @@ pub(crate) struct Parting {
 /// Returns the first moment at which the two runs act differently. Takes both journals, and the
 /// validities of the run that skips moments.
 pub(crate) fn of_visits(
-    skipping: &[u8],
+    skipping: &[Input],
     validities: &[(Time, Validity)],
-    visiting: &[u8],
+    visiting: &[Input],
 ) -> Option<Parting> {
     let skipping = acts(skipping);
     let mut decided = skipping.iter().peekable();
@@ -151,17 +151,16 @@ pub(crate) fn of_visits(
 
 /// Returns the actions of each decision of a journal, without entries that repeat the current
 /// state.
-fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
-    let text = String::from_utf8_lossy(journal);
+fn acts(journal: &[Input]) -> Vec<(Time, Vec<String>)> {
     let (mut list, mut acts, mut managed) = (Vec::new(), Vec::new(), Vec::new());
-    for input in text.lines().filter_map(|l| serde_json::from_str(l).ok()) {
+    for input in journal {
         match input {
             Input::Event {
                 event: Event::NodeManaged { action },
                 ..
-            } if !managed.contains(&action) => {
+            } if !managed.contains(action) => {
                 acts.push(format!("{action:?}"));
-                managed.push(action);
+                managed.push(action.clone());
             }
             Input::Decided { at, decision, .. } => {
                 for done in decision.actions.iter() {
@@ -174,7 +173,7 @@ fn acts(journal: &[u8]) -> Vec<(Time, Vec<String>)> {
                 let answers = answers.filter(|(_, v)| !matches!(v, AdmissionDecision::Defer(_)));
                 acts.extend(answers.map(|(job, v)| format!("{} for job {job}", admission(v))));
                 acts.extend(decision.plan.actions.iter().map(action));
-                list.push((at, std::mem::take(&mut acts)));
+                list.push((*at, std::mem::take(&mut acts)));
             }
             _ => {}
         }
@@ -199,36 +198,32 @@ pub(crate) fn of_answers<T: Steps + fmt::Debug>(what: &str, a: &T, b: &T) -> (St
     (format!("{which}{what} to be `{a}`"), format!("`{b}`"))
 }
 
-/// Describes the first line in which two journals differ.
-pub(crate) fn of_journals(a: &[u8], b: &[u8]) -> Option<(String, String)> {
-    let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
-    let (mut a, mut b) = (a.lines(), b.lines());
-    let (mut line, mut pair) = (1, (a.next(), b.next()));
-    while pair.0 == pair.1 {
-        pair.0?;
-        line += 1;
-        pair = (a.next(), b.next());
-    }
-    let (a, b) = (pair.0.unwrap_or("nothing"), pair.1.unwrap_or("nothing"));
-    let inputs = (serde_json::from_str(a), serde_json::from_str(b));
+/// Describes the first input in which two journals differ.
+pub(crate) fn of_journals(a: &[Input], b: &[Input]) -> Option<(String, String)> {
+    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let pair = (a.get(same), b.get(same));
     if let (
-        Ok(Input::Decided {
+        Some(Input::Decided {
             at, decision: a, ..
         }),
-        Ok(Input::Decided {
+        Some(Input::Decided {
             at: t, decision: b, ..
         }),
-    ) = inputs
+    ) = pair
         && at == t
     {
         let what = match a.actions == b.actions && a.admissions == b.admissions {
             true => "the plan",
             false => "the decision",
         };
-        return Some(of_answers(&format!("{what} of {at} s"), &*a, &*b));
+        return Some(of_answers(&format!("{what} of {at} s"), &**a, &**b));
     }
-    let (a, b) = apart(a, b);
-    let expected = format!("line {line} of the journal to be `{a}`");
+    let text = |input: Option<&Input>| input.map_or("nothing".to_owned(), |i| format!("{i:?}"));
+    let (a, b) = match pair {
+        (None, None) => return None,
+        (a, b) => apart(&text(a), &text(b)),
+    };
+    let expected = format!("input {} of the journal to be `{a}`", same + 1);
     Some((expected, format!("`{b}`")))
 }
 
@@ -277,24 +272,30 @@ mod tests {
         assert_eq!(expected, step);
         assert_eq!(found, "`place job 60 on GPUs 60`");
 
-        let line = |last| {
+        let journal = |last, at| {
             let decision = Decision {
                 plan: plan(last).1,
                 ..Decision::default()
             };
-            let input = Input::Decided {
-                at: Time::new(300.0),
+            let decided = Input::Decided {
+                at: Time::new(at),
                 question: 1,
                 decision: Box::new(decision),
                 instant: false,
             };
-            serde_json::to_vec(&input).unwrap()
+            [Input::Due { at: Time::ZERO }, decided]
         };
-        assert_eq!(of_journals(&line(50), &line(50)), None);
-        let (expected, found) = of_journals(&line(50), &line(60)).unwrap();
+        let first = journal(50, 300.0);
+        assert_eq!(of_journals(&first, &first), None);
+        let (expected, found) = of_journals(&first, &journal(60, 300.0)).unwrap();
         let step = "step 51 of the plan of 300 s to be `place job 50 on GPUs 50`";
         assert_eq!(expected, step);
         assert_eq!(found, "`place job 60 on GPUs 60`");
+        let (expected, found) = of_journals(&first, &first[..1]).unwrap();
+        assert!(expected.starts_with("input 2 of the journal to be `Decided {"));
+        assert_eq!(found, "`nothing`");
+        let (_, found) = of_journals(&first, &journal(60, 600.0)).unwrap();
+        assert!(found.starts_with("`Decided {"), "{found}");
 
         // A plan that ends earlier than the other.
         let mut shorter = plan(50);
