@@ -1,4 +1,4 @@
-//! Permitted dependencies between crates, and import cycles between files.
+//! Permitted dependencies between crates, import cycles between files, and features of packages.
 
 #[path = "support/tree.rs"]
 mod tree;
@@ -6,6 +6,7 @@ mod tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use tree::{members, sources};
 
 /// The folder of each crate, and the crates of this workspace that it may depend on.
@@ -341,4 +342,44 @@ fn circles_are_found_through_what_is_handed_on() {
     assert_eq!(circles(&graph(dir.path(), false)).len(), 0);
     write("c.rs", "use crate::{\n    a::{A},\n};\n");
     assert_eq!(circles(&graph(dir.path(), false)).len(), 1);
+}
+
+/// Returns the packages of a build, each with its version and features.
+fn packages(options: &[&str]) -> BTreeSet<String> {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--package", "blox", "--locked"])
+        .args(["--prefix", "none", "--format", "{p} {f}"])
+        .args(options)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        tree.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tree.stderr)
+    );
+    let text = String::from_utf8(tree.stdout).unwrap();
+    let lines = text.lines().map(|l| l.trim_end_matches(" (*)").to_owned());
+    lines.collect()
+}
+
+#[test]
+fn each_optional_part_recompiles_only_crates_that_have_it() {
+    let first = packages(&["--edges", "normal"]);
+    for (option, parts) in [
+        (["--features", "cluster"], &["blox", "blox-cli"][..]),
+        (["--features", "png"], &["blox", "blox-cli", "blox-plot"]),
+        (["--features", "released"], &["blox", "blox-cli"]),
+        (["--features", "microlp"], &["blox", "blox-schedulers"]),
+        // Examples are built with the packages that tests need.
+        (["--edges", "dev"], &[]),
+    ] {
+        let edges = ["--edges", "normal", option[0], option[1]];
+        let then = packages(&edges);
+        let changed: Vec<&str> = first
+            .difference(&then)
+            .map(|package| package.split(' ').next().unwrap())
+            .collect();
+        assert_eq!(changed, parts, "{option:?}");
+    }
 }

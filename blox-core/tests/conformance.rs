@@ -9,8 +9,6 @@ use blox_core::{
 use blox_testing::{Failure, Fault, FirstFit, Property, Report, Suite, conformance};
 use serde::{Deserialize, Serialize};
 
-mod planted;
-
 /// Returns the free GPUs of the types that a job accepts.
 fn free_for(job: JobId, draft: &mut Draft<'_>) -> Vec<GpuId> {
     if let Some(job) = draft.view().job(job) {
@@ -25,7 +23,7 @@ fn free_for(job: JobId, draft: &mut Draft<'_>) -> Vec<GpuId> {
 /// Takes free GPUs, then those of the last jobs in order. If there are still too few, changes
 /// nothing.
 #[derive(Clone, Copy, Debug)]
-struct Preempting;
+pub struct Preempting;
 
 impl Stateless for Preempting {}
 

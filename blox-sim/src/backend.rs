@@ -16,7 +16,7 @@ use blox_core::{
     Time, View, Wanted, sort,
 };
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -148,7 +148,7 @@ pub(crate) struct Simulator<'w> {
     script: Vec<(Time, Event)>,
     now_events: VecDeque<Event>,
     /// Nodes that are not up yet, by number of boot, with the action that requested each.
-    booting: BTreeMap<u32, (ActionId, Event)>,
+    booting: SortedMap<u32, (ActionId, Event)>,
     /// Number of boots.
     boots: u32,
     execution: Arc<dyn AnyExecution>,
@@ -281,7 +281,7 @@ impl<'w> Simulator<'w> {
             crowd: CROWD,
             script: Vec::new(),
             now_events: VecDeque::new(),
-            booting: BTreeMap::new(),
+            booting: SortedMap::new(),
             boots: 0,
             execution_listens: execution.any_listens(),
             overheads_listen: overheads.any_listens(),
@@ -630,11 +630,10 @@ impl<'w> Simulator<'w> {
         };
         match t.kind {
             Kind::End => {
-                let j = current(Phase::Running)?;
+                current(Phase::Running)?;
                 if self.moved_ends.get(&job).is_some_and(|at| *at != t.at) {
                     return None;
                 }
-                debug_assert_eq!(j.id(), job);
                 Some(Event::Ended {
                     job,
                     outcome: Outcome::Completed,

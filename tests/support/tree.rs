@@ -3,11 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the folders of the workspace's members, given the manifest of the root.
+/// Returns the folders of the workspace's libraries, given the manifest of the root: all members
+/// except packages of tests.
 pub fn members(manifest: &str) -> Vec<&str> {
     let members = manifest.split("members = [").nth(1).unwrap();
     let members = members.split(']').next().unwrap();
-    members.split('"').skip(1).step_by(2).collect()
+    let folders = members.split('"').skip(1).step_by(2);
+    folders
+        .filter(|folder| !folder.ends_with("/tests"))
+        .collect()
 }
 
 /// Collects the Rust files in a folder and below it.

@@ -146,7 +146,10 @@ fn gpus_of_placed() -> Pipeline {
         Validity::NextRound
     });
     let composition = blox_core::Composition::new("planted").scheduling(policy);
-    composition.placement(crate::Preempting).build().unwrap()
+    composition
+        .placement(crate::conformance::Preempting)
+        .build()
+        .unwrap()
 }
 
 /// Keeps its own queue of jobs from the touched ones. A stopped job is not touched where stops take

@@ -157,7 +157,7 @@ fn demotion_by_work() -> Pipeline {
             out.allow_preemption();
             Validity::UntilEvent
         }))
-        .placement(crate::Preempting)
+        .placement(crate::conformance::Preempting)
         .build()
         .unwrap()
 }

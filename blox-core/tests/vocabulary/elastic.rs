@@ -1,6 +1,6 @@
 //! Elastic shares with deadlines, CPUs given up by peers, shapes and batches.
 
-use crate::harness::*;
+use super::harness::*;
 use blox_core::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

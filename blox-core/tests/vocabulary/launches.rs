@@ -1,6 +1,6 @@
 //! Launches that fail, wait or are cancelled; pairs; invalid and late plans.
 
-use crate::harness::*;
+use super::harness::*;
 use blox_core::input::Input;
 use blox_core::{order::SortKey, policy::by_key, *};
 use blox_testing::FirstFit;

@@ -1,7 +1,7 @@
 //! Forecasts with clones, restarts from saved memory, journals, drafts.
 
-use crate::harness::*;
-use crate::rounds::gavel;
+use super::harness::*;
+use super::rounds::gavel;
 use blox_core::input::Input;
 use blox_core::journal::JsonLines;
 use blox_core::replay::{ReplayError, inputs, replay};

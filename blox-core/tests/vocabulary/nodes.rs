@@ -1,6 +1,6 @@
 //! Node actions: drains with a grace period, and nodes of a new kind.
 
-use crate::harness::*;
+use super::harness::*;
 use blox_core::order::SortKey;
 use blox_core::policy::by_key;
 use blox_core::*;

@@ -1,6 +1,6 @@
 //! Every placement fulfills requests in the same way.
 
-use crate::harness::*;
+use super::harness::*;
 use blox_core::order::SortKey;
 use blox_core::policy::{KeyFn, by_key, scheduling_fn};
 use blox_core::*;

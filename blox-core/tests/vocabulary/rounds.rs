@@ -1,6 +1,6 @@
 //! Shares over rounds, leases, timers, promotion, eligibility.
 
-use crate::harness::*;
+use super::harness::*;
 use blox_core::drive::{Backend, drive, run_ready};
 use blox_core::input::Input;
 use blox_core::order::SortKey;

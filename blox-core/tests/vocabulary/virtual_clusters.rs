@@ -1,6 +1,6 @@
 //! Nodes that move between partitions; one complete pipeline for each virtual cluster.
 
-use crate::harness::*;
+use super::harness::*;
 use blox_core::{order::SortKey, policy::by_key, *};
 use blox_testing::FirstFit;
 

@@ -213,7 +213,14 @@ mod tests {
         profiles.remove("bench");
         let tested = profiles["test"]["package"].as_table_mut().unwrap();
         // A new crate depends on none of these.
-        for absent in ["blox-cluster", "blox-released", "microlp"] {
+        for absent in [
+            "blox-cluster",
+            "blox-core-tests",
+            "blox-policies-tests",
+            "blox-released",
+            "blox-sim-tests",
+            "microlp",
+        ] {
             tested.remove(absent).unwrap();
         }
         // The level for packages of others is not meant for the toolkit.
@@ -228,6 +235,14 @@ mod tests {
         ] {
             let level = own_tested.remove(part).unwrap();
             assert_eq!(level["opt-level"], theirs["profile"]["test"]["opt-level"]);
+        }
+        // A new crate keeps its own debug assertions.
+        let own_others = own["profile"]["test"]["package"]["*"]
+            .as_table_mut()
+            .unwrap();
+        let theirs_test = theirs["profile"]["test"].as_table_mut().unwrap();
+        for check in ["debug-assertions", "overflow-checks"] {
+            assert_eq!(own_others.remove(check), theirs_test.remove(check));
         }
         assert_eq!(own["profile"], theirs["profile"]);
     }

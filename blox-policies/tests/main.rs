@@ -1,0 +1,5 @@
+//! Tests of policies in which several parts act together, or that another solver checks.
+
+mod gavel;
+mod regressions;
+mod shockwave;

@@ -1,0 +1,145 @@
+//! Fingerprints of runs, and their replays.
+
+use blox_core::journal::{Journal, JsonLines};
+use blox_core::policy::scheduling_fn;
+use blox_core::replay::{replay, watch};
+use blox_core::runtime::Observers;
+use blox_core::{
+    ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, Launches, MetricCollector, Plan,
+    Request, Seconds, State, Time, Validity, View, order::SortKey, policy::by_key,
+};
+use blox_sim::Simulation;
+use blox_sim::overheads::FixedOverheads;
+use blox_sim::results::Fingerprint;
+use blox_sim::workload::Jobs;
+use blox_testing::FirstFit;
+use std::sync::{Arc, Mutex};
+
+fn fingerprint(gpus: [u32; 3]) -> String {
+    let jobs = gpus.map(|n| JobSpec::new(Time::ZERO, GpuCount(n), Seconds::new(400.0)));
+    let fifo = Composition::new("fifo")
+        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+        .placement(FirstFit)
+        .build()
+        .unwrap();
+    Simulation::new(ClusterSpec::uniform(1, 2))
+        .collector(Fingerprint::default())
+        .run(fifo, &mut Jobs::new(jobs.to_vec()))
+        .unwrap()
+        .collected
+        .get::<Fingerprint>()
+        .unwrap()
+        .value()
+}
+
+#[test]
+fn fingerprint_repeats_and_tells_runs_apart() {
+    assert_eq!(fingerprint([1, 2, 1]), fingerprint([1, 2, 1]));
+    assert_ne!(fingerprint([1, 2, 1]), fingerprint([2, 1, 1]));
+}
+
+/// A list of all calls.
+#[derive(Clone, Default)]
+struct Calls(Vec<String>, bool);
+
+impl MetricCollector for Calls {
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
+        self.0.push(format!("{} {event:?}", view.now()));
+    }
+
+    fn on_decision(&mut self, view: View<'_>, plan: &Plan) {
+        self.0.push(format!("{} {:?}", view.waiting_count(), plan));
+    }
+
+    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
+        self.0.push(format!("{} {:?}", view.free_gpus(), plan));
+    }
+
+    fn hears_launches(&self) -> Launches {
+        match self.1 {
+            true => Launches::Each,
+            false => Launches::None,
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn collectors_hear_the_same_with_a_journal_without_one_and_from_it() {
+    let srtf = || {
+        let srtf = |view: View<'_>, out: &mut JobQueue| {
+            let mut jobs: Vec<_> = view.active().collect();
+            jobs.sort_by(|a, b| a.work_left().total_cmp(&b.work_left()));
+            for job in jobs.iter().take(2) {
+                out.push(Request::gang(job));
+            }
+            out.stop_unlisted();
+            Validity::NextRound
+        };
+        Composition::new("srtf")
+            .scheduling(scheduling_fn(srtf))
+            .placement(FirstFit)
+            .build()
+            .unwrap()
+    };
+    let lengths = [9e3, 8e3, 2e3, 400.0, 5e3];
+    let jobs = || {
+        let at = |i: usize| Time::new(700.0 * i as f64);
+        let spec = |(i, l): (usize, &f64)| JobSpec::new(at(i), GpuCount(1), Seconds::new(*l));
+        Jobs::new(lengths.iter().enumerate().map(spec).collect())
+    };
+    let cluster = ClusterSpec::uniform(1, 2);
+    for (each, launch) in [(false, 0.0), (true, 0.0), (false, 20.0), (true, 20.0)] {
+        let simulation = Simulation::new(cluster.clone())
+            .overheads(FixedOverheads {
+                launch: Seconds::new(launch),
+                ..FixedOverheads::default()
+            })
+            .collector(Calls(Vec::new(), each));
+        let calls = |report: &blox_sim::Report| report.collected.get::<Calls>().unwrap().0.clone();
+        let plain = calls(&simulation.run(srtf(), &mut jobs()).unwrap());
+        let text = Shared::default();
+        let journal = Some(Box::new(JsonLines::new(text.clone())) as Box<dyn Journal>);
+        let run = simulation
+            .run_journaled(srtf(), &mut jobs(), journal)
+            .unwrap();
+        assert!(
+            run.summary.preemptions > 0 && plain.len() > 15,
+            "{}",
+            plain.len()
+        );
+        assert_eq!(calls(&run), plain, "{each} {launch}");
+        let mut observers = Observers::default();
+        observers.add(Box::new(Calls(Vec::new(), each)));
+        let bytes = text.0.lock().unwrap().clone();
+        watch(
+            &bytes[..],
+            State::default(),
+            srtf().trigger(),
+            &mut observers,
+        )
+        .unwrap();
+        let heard: &dyn std::any::Any = &*observers.collectors()[0];
+        assert_eq!(
+            heard.downcast_ref::<Calls>().unwrap().0,
+            plain,
+            "{each} {launch}"
+        );
+        let mut nobody = Observers::default();
+        let (state, trigger) = (State::default(), srtf().trigger());
+        let equal = replay(&bytes[..], state, trigger, Box::new(srtf()), &mut nobody);
+        assert_eq!(equal.unwrap(), run.counters.decisions);
+    }
+}

@@ -1,0 +1,63 @@
+//! Simulated futures inside a policy.
+
+use blox_core::{
+    ClusterSpec, Composition, Event, GpuCount, JobId, JobSpec, Pipeline, Rounds, Seconds, State,
+    Time,
+    forecast::{Forecast, Horizon},
+    order::SortKey,
+    policy::by_key,
+    runtime::Runtime,
+};
+use blox_sim::forecast::{LookAhead, forecaster};
+use blox_testing::FirstFit;
+use std::sync::Arc;
+
+fn by(key: fn(&blox_core::JobRef<'_>) -> f64) -> Pipeline {
+    Composition::new("ahead")
+        .scheduling(by_key(move |job| SortKey::by(key(job))).valid_until_event())
+        .placement(FirstFit)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn each_policy_is_told_what_would_become_of_it_and_nothing_changes() {
+    let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
+    let mut fifo = by(|job| job.submit().secs());
+    let sjf = by(|job| job.spec().duration().secs());
+    let state = State::new(&ClusterSpec::uniform(1, 1)).unwrap();
+    let mut core = Runtime::new(state, Box::new(rounds));
+    for (i, (submit, duration)) in [(0.0, 1200.0), (10.0, 900.0), (20.0, 300.0)]
+        .into_iter()
+        .enumerate()
+    {
+        let at = Time::new(submit);
+        let spec = JobSpec::new(at, GpuCount(1), Seconds::new(duration));
+        let event = Event::Submitted {
+            job: JobId(i as u32),
+            spec: Arc::new(spec),
+        };
+        core.event(at, &event, &mut fifo).unwrap();
+        if i == 0 {
+            core.decide(Time::ZERO, &mut fifo).unwrap();
+            let started = Event::Started {
+                job: JobId(0),
+                attempt: 1,
+                rate: 1.0,
+            };
+            core.event(Time::ZERO, &started, &mut fifo).unwrap();
+        }
+    }
+    let before = serde_json::to_string(core.state()).unwrap();
+    let ahead = forecaster(LookAhead::new(rounds));
+    let ends =
+        |f: &Forecast| -> Vec<(u32, f64)> { f.ends.iter().map(|(j, t)| (j.0, t.secs())).collect() };
+    let a = ahead.forecast(core.state(), &fifo, Horizon::UntilDrained);
+    assert_eq!(ends(&a), [(0, 1200.0), (1, 2100.0), (2, 2400.0)]);
+    assert_eq!(a.average_jct, Seconds::new(1890.0));
+    let b = ahead.forecast(core.state(), &sjf, Horizon::UntilDrained);
+    assert_eq!(ends(&b), [(0, 1200.0), (2, 1500.0), (1, 2400.0)]);
+    let c = ahead.forecast(core.state(), &sjf, Horizon::For(Seconds::new(1600.0)));
+    assert_eq!((c.ends.len(), c.unfinished), (2, 1));
+    assert_eq!(serde_json::to_string(core.state()).unwrap(), before);
+}

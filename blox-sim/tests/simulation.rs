@@ -1,0 +1,707 @@
+//! Simulations as a whole.
+
+use blox_core::{
+    Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline,
+    DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
+    LossCurve, LossReports, MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, Outcome,
+    Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Stateless, Time,
+    TrainingSpec, Validity, View,
+    order::SortKey,
+    policy::{by_key, scheduling_fn},
+};
+use blox_perf::PairTable;
+use blox_sim::completion::Exact;
+use blox_sim::execution::{FixedRate, Shared};
+use blox_sim::faults::Faults;
+use blox_sim::overheads::{CheckpointRestart, FixedOverheads};
+use blox_sim::results::AssignmentRow;
+use blox_sim::workload::Jobs;
+use blox_sim::{Ended, Measure, Report, Simulation, Watch};
+use blox_testing::FirstFit;
+use std::sync::{Arc, Mutex};
+
+fn fifo() -> Pipeline {
+    Composition::new("fifo")
+        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
+        .placement(FirstFit)
+        .build()
+        .unwrap()
+}
+
+/// Panics at the first end of a job.
+#[derive(Clone)]
+struct Falls;
+
+impl Policy for Falls {
+    type Memory = bool;
+
+    fn initial(&self, _: u64) -> bool {
+        false
+    }
+
+    fn on_event(&self, _: &mut bool, _: View<'_>, event: &Event) {
+        assert!(!matches!(event, Event::Ended { .. }), "notified of an end");
+    }
+}
+
+impl AdmissionPolicy for Falls {
+    fn admit(
+        &self,
+        _: &mut bool,
+        _: View<'_>,
+        asking: &[JobId],
+        out: &mut AdmissionDecisions,
+    ) -> Validity {
+        asking.iter().for_each(|job| out.accept(*job));
+        Validity::UntilEvent
+    }
+}
+
+#[test]
+fn a_policy_that_panics_when_it_is_told_of_an_event_ends_the_run() {
+    let falls = fifo().with_admission(Falls).unwrap();
+    let jobs = || Jobs::new(vec![job(0.0, 400.0), job(0.0, 100.0)]);
+    let run = Simulation::new(ClusterSpec::uniform(1, 2)).run(falls.clone(), &mut jobs());
+    let error = run.unwrap_err().to_string();
+    assert!(
+        error.contains("policy `fifo` panicked: notified of an end"),
+        "{error}"
+    );
+    // If jobs end one after another, the first end ends the run.
+    let run = Simulation::new(ClusterSpec::uniform(1, 1)).run(falls, &mut jobs());
+    assert!(run.is_err());
+}
+
+#[test]
+fn a_rejected_job_stretches_no_makespan() {
+    let wide = |submit| JobSpec::new(Time::new(submit), GpuCount(2), Seconds::new(1.0));
+    let mut jobs = Jobs::new(vec![wide(0.0), job(100.0, 400.0), wide(1e6)]);
+    let watch = Arc::new(Watch::default());
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .watched_by(Arc::clone(&watch))
+        .run(fifo(), &mut jobs)
+        .unwrap();
+    assert_eq!(report.summary.rejected, 2);
+    assert_eq!(watch.ended.load(std::sync::atomic::Ordering::Relaxed), 3);
+    // Accepted at 300 s; the end was seen at 900 s.
+    assert_eq!(report.summary.makespan_s, 800.0);
+    assert_eq!(report.summary.utilisation, 0.75);
+}
+
+#[test]
+fn jobs_that_are_measured_one_by_one_end_the_run_among_others() {
+    let durations = [300.0, 9e3, 600.0, 300.0, 9e3];
+    let mut jobs = Jobs::new(durations.map(|d| job(0.0, d)).to_vec());
+    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+        .measure(Measure::of_ids(&[4, 9, 5, 8, 7], 3..=5))
+        .run(fifo(), &mut jobs)
+        .unwrap();
+    let measured: Vec<bool> = report.jobs.iter().map(|j| j.measured).collect();
+    assert_eq!(measured, [true, false, true, false, false]);
+    assert_eq!(report.ended, Ended::Finished);
+    assert_eq!(report.summary.avg_jct_s, (300.0 + 900.0) / 2.0);
+    assert_eq!(finishes(&report)[3..], [None, None]);
+}
+
+#[test]
+fn what_runs_at_the_end_is_said_to_run_and_what_waits_not_to_be_chosen() {
+    let mut jobs = Jobs::new(vec![
+        job(0.0, 300.0),
+        job(0.0, 9e3),
+        job(0.0, 9e3),
+        job(1.0, 9e3),
+    ]);
+    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+        .measure(Measure::Ids(0, 0))
+        .run(fifo(), &mut jobs)
+        .unwrap();
+    let reasons = report.jobs.iter().map(|j| j.reason.as_deref());
+    assert_eq!(
+        reasons.collect::<Vec<_>>(),
+        [None, Some("running"), Some("running"), Some("not chosen")]
+    );
+}
+
+#[test]
+fn what_decides_as_a_whole_runs_as_the_composition_in_it() {
+    /// Makes an empty plan in every second decision.
+    #[derive(Clone)]
+    struct Lazy(Pipeline, u32);
+
+    impl Scheduler for Lazy {
+        fn name(&self) -> &'static str {
+            "lazy"
+        }
+        fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
+            self.0.manage(view, out)
+        }
+        fn admit(
+            &mut self,
+            view: View<'_>,
+            asking: &[JobId],
+            out: &mut AdmissionDecisions,
+        ) -> Validity {
+            self.0.admit(view, asking, out)
+        }
+        fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
+            self.1 += 1;
+            match self.1 % 2 {
+                1 => Ok(Validity::NextRound),
+                _ => self.0.plan(view, out),
+            }
+        }
+    }
+
+    let mut lazy = Lazy(fifo(), 0);
+    let rounds = fifo().trigger();
+    let mut jobs = Jobs::new(vec![job(0.0, 400.0), job(0.0, 300.0)]);
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .run_whole(&mut lazy, rounds, &mut jobs, None)
+        .unwrap();
+    let starts = report.jobs.iter().map(|j| j.first_start.unwrap().secs());
+    assert_eq!(starts.collect::<Vec<_>>(), [300.0, 900.0]);
+    assert_eq!(report.summary.scheduler, "lazy");
+    assert_eq!(lazy.1, 5);
+}
+
+#[test]
+fn a_job_that_is_ended_twice_by_one_decision_ends_once() {
+    let twice = Composition::new("twice")
+        .scheduling(scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
+            for job in view.placed().chain(view.waiting()) {
+                out.push(Request::gang(&job));
+            }
+            for job in view.placed() {
+                out.finish(job.id(), Reason::GoalReached);
+                out.finish(job.id(), Reason::GoalReached);
+            }
+            Validity::NextRound
+        }))
+        .placement(FirstFit)
+        .build()
+        .unwrap();
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .run(twice, &mut Jobs::new(vec![job(0.0, 9e3), job(0.0, 9e3)]))
+        .unwrap();
+    assert_eq!(finishes(&report), [Some(300.0), Some(900.0)]);
+}
+
+fn job(submit: f64, duration: f64) -> JobSpec {
+    JobSpec::new(Time::new(submit), GpuCount(1), Seconds::new(duration))
+}
+
+fn finishes(report: &Report) -> Vec<Option<f64>> {
+    report
+        .jobs
+        .iter()
+        .map(|j| j.finish.map(|t| t.secs()))
+        .collect()
+}
+
+#[test]
+fn deadlines_are_counted_by_fate() {
+    let due = |gpus, duration, at| {
+        let extras = Extras {
+            deadlines: vec![Deadline {
+                at: Time::new(at),
+                value: 1.0,
+            }],
+            ..Extras::default()
+        };
+        let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration));
+        job.with_extras(extras)
+    };
+    // The last job is too wide for the cluster.
+    let mut jobs = Jobs::new(vec![
+        due(1, 300.0, 300.0),
+        due(1, 300.0, 400.0),
+        due(1, 600.0, 400.0),
+        due(4, 300.0, 400.0),
+    ]);
+    let simulation = Simulation::new(ClusterSpec::uniform(1, 3));
+    let report = simulation.run(fifo(), &mut jobs).unwrap();
+    let count = report.summary.deadlines.unwrap();
+    assert_eq!((count.met, count.missed, count.declined), (2, 1, 1));
+}
+
+/// Times and values of the loss reports.
+#[derive(Clone, Default)]
+struct Losses(Vec<(f64, f64)>);
+
+impl MetricCollector for Losses {
+    fn on_event(&mut self, view: View<'_>, event: &Event) {
+        if let Event::Metric { value, .. } = event {
+            self.0.push((view.now().secs(), *value));
+        }
+    }
+}
+
+/// Runs a job of 500 s with epochs of this length in seconds.
+fn run_with_loss(epoch: f64) -> Report {
+    let (b0, b1, b2) = (1.0, 1.0, 0.5);
+    let curve = LossCurve { b0, b1, b2 };
+    let extras = Extras {
+        loss: Some(LossReports { curve, epoch }),
+        ..Extras::default()
+    };
+    let mut jobs = Jobs::new(vec![job(0.0, 500.0).with_extras(extras)]);
+    let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
+    let simulation = simulation.collector(Losses::default());
+    simulation.run(fifo(), &mut jobs).unwrap()
+}
+
+#[test]
+fn loss_is_reported_at_the_end_of_each_epoch() {
+    let report = run_with_loss(200.0);
+    let losses = &report.collected.get::<Losses>().unwrap().0;
+    assert_eq!(*losses, [(200.0, 1.0), (400.0, 1.0 / 3.0 + 0.5)]);
+}
+
+#[test]
+fn workload_info_counts_losses_before_a_report() {
+    let report = run_with_loss(1000.0);
+    assert!(report.collected.get::<Losses>().unwrap().0.is_empty());
+    assert_eq!(report.workload_info.losses, 1);
+}
+
+#[test]
+fn a_node_that_joins_is_used_and_one_that_leaves_loses_its_jobs() {
+    let mut jobs = Jobs::new(vec![job(0.0, 3000.0), job(0.0, 3000.0)]);
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .happening(
+            Time::new(500.0),
+            Event::NodeJoined {
+                spec: Box::new(NodeSpec::with_gpus(1)),
+            },
+        )
+        .happening(Time::new(1000.0), Event::NodeLeft { node: NodeId(0) })
+        .run(fifo(), &mut jobs)
+        .unwrap();
+    // The second job starts on the new node at 600 s. The first has lost everything at 1000 s
+    // and starts there after it.
+    assert_eq!(finishes(&report), [Some(6600.0), Some(3600.0)]);
+    assert_eq!(report.jobs[0].crashes, 1);
+}
+
+#[test]
+fn a_cancelled_job_frees_its_gpu() {
+    let mut jobs = Jobs::new(vec![job(0.0, 3000.0), job(0.0, 300.0)]);
+    let cancel = Event::Ended {
+        job: JobId(0),
+        outcome: Outcome::Cancelled,
+    };
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .happening(Time::new(450.0), cancel)
+        .run(fifo(), &mut jobs)
+        .unwrap();
+    assert_eq!(finishes(&report), [Some(450.0), Some(900.0)]);
+    assert_eq!(report.jobs[0].outcome, Some(Outcome::Cancelled));
+    assert_eq!(report.summary.failed, 1);
+}
+
+#[test]
+fn all_of_the_time_that_is_not_run_has_a_reason() {
+    let specs = vec![job(0.0, 700.0), job(10.0, 400.0), job(310.0, 100.0)];
+    let run = |visit| {
+        Simulation::new(ClusterSpec::uniform(1, 1))
+            .overheads(FixedOverheads {
+                launch: Seconds::new(20.0),
+                ..FixedOverheads::default()
+            })
+            .keep_waits(true)
+            .visiting_every_round(visit)
+            .run(fifo(), &mut Jobs::new(specs.clone()))
+            .unwrap()
+    };
+    let report = run(false);
+    let waits: Vec<_> = report
+        .waits
+        .iter()
+        .map(|w| (w.reason.as_str(), w.jobs, w.total.secs()))
+        .collect();
+    let queued: f64 = report
+        .jobs
+        .iter()
+        .map(|j| j.queueing().unwrap().secs())
+        .sum();
+    assert_eq!(waits.iter().map(|w| w.2).sum::<f64>(), queued);
+    // The first runs from 20 to 720 s, seen at 900 s; the second from 920 to 1320 s, seen at
+    // 1500 s. The others are undecided until the first round after their submission: 290 s
+    // each.
+    assert!(waits.contains(&("not yet decided", 2, 580.0)), "{waits:?}");
+    assert!(waits.contains(&("launching", 3, 60.0)), "{waits:?}");
+    assert_eq!(run(true).waits, report.waits);
+}
+
+/// A training job with a restart time of 40 s.
+fn training(duration: f64) -> JobSpec {
+    let mut trains = job(0.0, duration);
+    trains.extras = Some(Box::new(Extras {
+        training: Some(Arc::new(TrainingSpec {
+            initial_batch: 8,
+            max_batch: 8,
+            adapts: Adapts::Nothing,
+            restart: Seconds::new(40.0),
+            types: Default::default(),
+        })),
+        ..Extras::default()
+    }));
+    trains
+}
+
+#[test]
+fn training_jobs_are_charged_their_restarts_beside_jobs_that_start_free() {
+    let mut jobs = Jobs::new(vec![training(600.0), job(0.0, 600.0)]);
+    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+        .overheads(CheckpointRestart::default())
+        .completion(Exact)
+        .run(fifo(), &mut jobs)
+        .unwrap();
+    assert_eq!(finishes(&report), [Some(640.0), Some(600.0)]);
+}
+
+#[test]
+fn jobs_that_nothing_will_start_end_the_simulation() {
+    let mut jobs = Jobs::new(vec![job(0.0, 300.0)]);
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .happening(Time::ZERO, Event::NodeLeft { node: NodeId(0) })
+        .run(fifo().awaiting_growth(true), &mut jobs)
+        .unwrap();
+    assert_eq!(report.ended, Ended::Standstill);
+    assert_eq!(finishes(&report), [None]);
+    assert_eq!(report.summary.unfinished, 1);
+}
+
+#[test]
+fn a_job_that_never_keeps_any_of_its_work_ends_the_simulation() {
+    let run = |faults: Faults| {
+        let mut jobs = Jobs::new(vec![job(0.0, 60.0), job(0.0, 1e6)]);
+        let simulation = Simulation::new(ClusterSpec::uniform(1, 2)).faults(faults);
+        simulation.run(fifo(), &mut jobs).unwrap()
+    };
+    let crashing = Faults {
+        job_mtbf: Some(Seconds::from_hours(1.0)),
+        ..Faults::default()
+    };
+    let report = run(crashing);
+    assert_eq!(report.ended, Ended::InVain);
+    assert_eq!(report.jobs[1].crashes, 1_000_000);
+    assert_eq!(
+        (report.summary.completed, report.summary.unfinished),
+        (1, 1)
+    );
+    let saving = Faults {
+        checkpoint_every: Some(Seconds::new(600.0)),
+        ..crashing
+    };
+    assert_eq!(run(saving).ended, Ended::Finished);
+    let unlaunched = Faults {
+        launch_failure: 1.0,
+        ..Faults::default()
+    };
+    assert_eq!(run(unlaunched).ended, Ended::InVain);
+}
+
+#[test]
+fn nodes_that_have_left_or_are_switched_off_do_not_fail_for_ever() {
+    let off = Event::NodeManaged {
+        action: NodeAction::Power {
+            node: NodeId(0),
+            on: false,
+        },
+    };
+    for gone in [Event::NodeLeft { node: NodeId(0) }, off] {
+        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+            .faults(Faults {
+                node_mtbf: Some(Seconds::from_hours(100.0)),
+                ..Faults::default()
+            })
+            .happening(Time::ZERO, gone)
+            .run(
+                fifo().awaiting_growth(true),
+                &mut Jobs::new(vec![job(0.0, 300.0)]),
+            )
+            .unwrap();
+        assert_eq!(report.ended, Ended::Standstill);
+    }
+}
+
+#[test]
+fn a_node_that_joins_can_fail() {
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .faults(Faults {
+            node_mtbf: Some(Seconds::new(1000.0)),
+            checkpoint_every: Some(Seconds::new(100.0)),
+            ..Faults::default()
+        })
+        .happening(
+            Time::ZERO,
+            Event::NodeJoined {
+                spec: Box::new(NodeSpec::with_gpus(1)),
+            },
+        )
+        .happening(Time::ZERO, Event::NodeLeft { node: NodeId(0) })
+        .run(fifo(), &mut Jobs::new(vec![job(0.0, 30_000.0)]))
+        .unwrap();
+    assert!(report.jobs[0].crashes > 0);
+}
+
+#[test]
+fn injected_event_that_cannot_happen_is_not_the_simulators_error() {
+    let error = Simulation::new(ClusterSpec::uniform(1, 1))
+        .happening(Time::new(5.0), Event::NodeReturned { node: NodeId(0) })
+        .run(fifo(), &mut Jobs::new(vec![job(0.0, 300.0)]))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("injected at this time"), "{error}");
+}
+
+/// Two jobs, the second on the first one's GPU until a moment. Then the second waits, or moves
+/// to the next GPU.
+#[derive(Clone)]
+struct Pair {
+    until: Time,
+    next: bool,
+}
+
+impl Stateless for Pair {}
+
+impl PlacementPolicy for Pair {
+    fn place(
+        &self,
+        (): &mut (),
+        _: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<Validity, DraftError> {
+        let [first, second] = [JobId(0), JobId(1)];
+        let goes = |job, draft: &Draft<'_>| draft.may_place(job) && draft.current(job).is_none();
+        let beside = Assignment {
+            partners: first.into(),
+            ..Assignment::of([GpuId(0)])
+        };
+        if goes(first, draft) && draft.free_on(NodeId(0)) > 0 {
+            draft.assign(first, Assignment::of([GpuId(0)]))?;
+        }
+        let together = draft.view().now() < self.until;
+        if together && goes(second, draft) && draft.current(first).is_some() {
+            draft.assign(second, beside.clone())?;
+        } else if !together && draft.current(second).is_some_and(|a| a.gpus[0] == GpuId(0)) {
+            match self.next {
+                true => draft.reassign(second, Assignment::of([GpuId(1)]))?,
+                false => draft.release(second, Reason::NotChosen)?,
+            }
+        }
+        Ok(match self.until < Time::new(f64::MAX) {
+            true => Validity::Until(self.until),
+            false => Validity::UntilEvent,
+        })
+    }
+}
+
+fn pair(until: f64, next: bool) -> Pipeline {
+    Composition::new("pair")
+        .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+        .placement(Pair {
+            until: Time::new(until),
+            next,
+        })
+        .build()
+        .unwrap()
+}
+
+/// A simulation in which each of two jobs on one GPU runs at half its rate.
+fn halved(cluster: ClusterSpec) -> Simulation {
+    Simulation::new(cluster)
+        .completion(Exact)
+        .execution(Shared::over(FixedRate).measured(PairTable::default(), 0.5))
+}
+
+#[test]
+fn a_job_is_alone_as_soon_as_its_partner_stops_or_moves() {
+    for next in [false, true] {
+        let report = halved(ClusterSpec::uniform(1, 2))
+            .measure(Measure::Ids(0, 0))
+            .run(
+                pair(600.0, next),
+                &mut Jobs::new(vec![job(0.0, 1000.0), job(0.0, 5000.0)]),
+            )
+            .unwrap();
+        // Half of 600 s, then 700 s.
+        assert_eq!(finishes(&report)[0], Some(1300.0), "{next}");
+    }
+}
+
+/// Two jobs on one GPU and a third on the next. At 600 s the first is assigned the third's GPU,
+/// and one more.
+#[derive(Clone)]
+struct TakesOver;
+
+impl Stateless for TakesOver {}
+
+impl PlacementPolicy for TakesOver {
+    fn place(
+        &self,
+        (): &mut (),
+        _: &mut JobQueue,
+        draft: &mut Draft<'_>,
+    ) -> Result<Validity, DraftError> {
+        let [first, second, third] = [0, 1, 2].map(JobId);
+        let there = |job| draft.current(job).map(|a| a.gpus[0]);
+        if draft.view().now() == Time::ZERO {
+            draft.assign(first, Assignment::of([GpuId(0)]))?;
+            let beside = Assignment {
+                partners: first.into(),
+                ..Assignment::of([GpuId(0)])
+            };
+            draft.assign(second, beside)?;
+            draft.assign(third, Assignment::of([GpuId(1)]))?;
+        } else if draft.view().now() >= Time::new(600.0) && there(first) == Some(GpuId(0)) {
+            draft.release(third, Reason::NotChosen)?;
+            draft.reassign(first, Assignment::of([GpuId(1), GpuId(2)]))?;
+        }
+        Ok(Validity::NextRound)
+    }
+}
+
+#[test]
+fn a_job_whose_change_waits_is_as_fast_as_what_it_holds_allows() {
+    let takes_over = Composition::new("takes-over")
+        .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
+        .placement(TakesOver)
+        .build()
+        .unwrap();
+    let report = halved(ClusterSpec::uniform(1, 3))
+        .overheads(FixedOverheads {
+            checkpoint: Seconds::new(100.0),
+            ..FixedOverheads::default()
+        })
+        .measure(Measure::Ids(0, 1))
+        .run(
+            takes_over,
+            &mut Jobs::new(vec![job(0.0, 1000.0), job(0.0, 325.0), job(0.0, 5000.0)]),
+        )
+        .unwrap();
+    // The second leaves the first's GPU at 650 s, the third leaves the allocated GPU at 700 s.
+    // In between, the first is alone on its GPU. It has done 375 s of work at that time, and
+    // continues twice as fast.
+    assert_eq!(finishes(&report)[..2], [Some(1012.5), Some(650.0)]);
+}
+
+#[test]
+fn a_crash_keeps_what_was_saved_whatever_the_rate_was_since() {
+    let finish = |every: Option<f64>| {
+        let node = NodeId(0);
+        let report = halved(ClusterSpec::uniform(1, 1))
+            .measure(Measure::Ids(0, 0))
+            .faults(Faults {
+                checkpoint_every: every.map(Seconds::new),
+                ..Faults::default()
+            })
+            .happening(Time::new(2000.0), Event::NodeLost { node })
+            .happening(Time::new(2050.0), Event::NodeReturned { node })
+            .run(
+                pair(f64::MAX, false),
+                &mut Jobs::new(vec![job(0.0, 3000.0), job(1000.0, 1e5)]),
+            )
+            .unwrap();
+        assert_eq!(report.jobs[0].crashes, 1);
+        finishes(&report)[0]
+    };
+    // Alone for 1200 s, then at half its rate; both jobs restart at 2100 s.
+    assert_eq!(finish(None), Some(2100.0 + 3000.0 * 2.0));
+    assert_eq!(finish(Some(1100.0)), Some(2100.0 + 1900.0 * 2.0));
+    assert_eq!(finish(Some(700.0)), Some(2100.0 + 1700.0 * 2.0));
+}
+
+#[test]
+fn a_crash_after_the_work_is_done_takes_nothing_of_what_was_saved() {
+    let node = NodeId(0);
+    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+        .faults(Faults {
+            checkpoint_every: Some(Seconds::new(100.0)),
+            ..Faults::default()
+        })
+        .happening(Time::new(550.0), Event::NodeLost { node })
+        .happening(Time::new(560.0), Event::NodeReturned { node })
+        .explain(Some(JobId(0)))
+        .run(fifo(), &mut Jobs::new(vec![job(0.0, 310.0)]))
+        .unwrap();
+    // Done at 310 s and saved at 400 s, which would be seen at 600 s.
+    let crash = report.story.iter().find(|m| m.what.starts_with("crashed"));
+    assert_eq!(
+        crash.unwrap().what,
+        "crashed (node lost); 310 iterations are kept"
+    );
+}
+
+#[test]
+fn two_jobs_on_one_gpu_lose_their_node_together() {
+    for seed in 0..8 {
+        let report = halved(ClusterSpec::uniform(1, 1))
+            .faults(Faults {
+                seed,
+                node_mtbf: Some(Seconds::from_hours(2.0)),
+                node_mttr: Seconds::from_hours(0.2),
+                checkpoint_every: Some(Seconds::new(60.0)),
+                ..Faults::default()
+            })
+            .run(
+                pair(f64::MAX, false),
+                &mut Jobs::new(vec![job(0.0, 30_000.0), job(500.0, 30_000.0)]),
+            )
+            .unwrap();
+        assert!(report.jobs.iter().all(|j| j.crashes > 0), "{seed}");
+    }
+}
+
+#[test]
+fn a_change_in_place_that_fails_leaves_what_the_job_had() {
+    let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
+    let why = "no".into();
+    let (job_1, attempt) = (JobId(1), 2);
+    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+        .completion(Exact)
+        .overheads(FixedOverheads {
+            migration: Seconds::new(100.0),
+            ..FixedOverheads::default()
+        })
+        .assignments_to(Some(rows.clone()))
+        .happening(
+            Time::new(650.0),
+            Event::LaunchFailed {
+                job: job_1,
+                attempt,
+                why,
+            },
+        )
+        .measure(Measure::Ids(0, 0))
+        .run(
+            pair(600.0, true),
+            &mut Jobs::new(vec![job(0.0, 2000.0), training(2000.0)]),
+        )
+        .unwrap();
+    let rows = rows.lock().unwrap();
+    let row = rows.iter().find(|r| r.job == job_1).unwrap();
+    assert_eq!((row.end.secs(), row.why), (650.0, "launch failed"));
+    // On its GPU until 600 s, allocated the other until 650 s, and then without one.
+    let given = report.jobs[1].given.as_deref().unwrap();
+    assert_eq!(given.gpu, Seconds::new(650.0));
+}
+
+#[test]
+fn figures_sum_in_order_of_job_whatever_the_order_of_ends() {
+    let durations = [0.3, 0.2, 0.1];
+    let report = Simulation::new(ClusterSpec::uniform(1, 3))
+        .completion(Exact)
+        .run(
+            fifo(),
+            &mut Jobs::new(durations.map(|d| job(0.0, d)).to_vec()),
+        )
+        .unwrap();
+    let sum: f64 = durations.iter().sum();
+    // The jobs end in the opposite order, which has a different sum.
+    assert_eq!(finishes(&report), durations.map(Some));
+    assert_ne!(durations.iter().rev().sum::<f64>(), sum);
+    assert_eq!(report.summary.avg_jct_s, sum / 3.0);
+    assert_eq!(report.summary.utilisation, sum / (3.0 * 0.3));
+}

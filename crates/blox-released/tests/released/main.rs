@@ -1,0 +1,6 @@
+//! Tests of the parts of released programs, as schedulers of the registry and in compositions.
+
+mod conformance;
+mod registry;
+mod synergy;
+mod tiresias;
