@@ -1,5 +1,6 @@
 //! Small maps and sets in the order of their keys.
 
+use crate::sort;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Borrow;
@@ -11,8 +12,8 @@ use std::ops::Index;
 ///
 /// Its functions are those of [`BTreeMap`](std::collections::BTreeMap), but the compiler generates
 /// about a seventh of the code for each type of entry. Lookups take logarithmic time; adding the highest
-/// key takes constant time. Other insertions and removals move all later entries, so use a
-/// `BTreeMap` for more than some ten thousand entries.
+/// key takes constant time, and collecting sorts once. Other insertions and removals move all later
+/// entries, so use a `BTreeMap` for more than some ten thousand entries.
 ///
 /// ```
 /// use blox_core::{JobId, SortedMap};
@@ -264,9 +265,17 @@ impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
 
 impl<K: Ord, V> FromIterator<(K, V)> for SortedMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let mut map = SortedMap::new();
-        map.extend(entries);
-        map
+        let mut all: Vec<(K, V)> = entries.into_iter().collect();
+        sort::by(&mut all, |a, b| a.0.cmp(&b.0));
+        // Of equal keys, the last value stays.
+        all.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                std::mem::swap(later, kept);
+            }
+            same
+        });
+        SortedMap(all)
     }
 }
 
@@ -360,6 +369,22 @@ mod tests {
             assert!(map.iter().eq(tree.iter()));
             assert_eq!(map.get(&key), tree.get(&key));
             assert_eq!(map.at_or_before(&key), tree.range(..=key).next_back());
+        }
+    }
+
+    #[test]
+    fn collect_of_entries_in_any_order_equals_a_tree() {
+        let mut random = 1u32;
+        for count in 0..200 {
+            let entries: Vec<(u32, u32)> = (0..count)
+                .map(|at| {
+                    random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    ((random >> 16) % 64, at)
+                })
+                .collect();
+            let map: SortedMap<u32, u32> = entries.iter().copied().collect();
+            let tree: BTreeMap<u32, u32> = entries.into_iter().collect();
+            assert!(map.iter().eq(tree.iter()), "{count}");
         }
     }
 

@@ -8,6 +8,7 @@ use blox_traces::Cells;
 use blox_traces::source::Source;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -299,7 +300,7 @@ fn check_ids(expected: &Cells) -> Result<(), VerifyError> {
     let Ok(id) = expected.column("job_id") else {
         return Ok(());
     };
-    let mut lines = SortedMap::new();
+    let mut lines = BTreeMap::new();
     for (r, row) in expected.rows.iter().enumerate() {
         if let Some(line) = lines.insert(&row[id], expected.line(r)) {
             let as_before = format!("another than on line {line}, a row a job");

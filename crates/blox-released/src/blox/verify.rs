@@ -9,6 +9,7 @@ use blox_sim::results::JobResult;
 use blox_sim::workload::whole_ids;
 use blox_sim::{Measure, Report, Simulation};
 use blox_traces::{Format, open_file};
+use std::collections::BTreeMap;
 
 pub(crate) fn recognises(case: &Case) -> bool {
     let settings = ["load_jobs_per_hour", "tracked_ids"];
@@ -153,7 +154,7 @@ fn compare_jobs(
 ) -> Result<(), VerifyError> {
     let id_of = |j: &JobResult| ids.and_then(|ids| ids.get(j.job.index()).copied());
     let measured = report.jobs.iter().filter(|j| j.measured);
-    let mut ours: SortedMap<String, &JobResult> = measured
+    let mut ours: BTreeMap<String, &JobResult> = measured
         .map(|j| (id_of(j).unwrap_or(j.job.0.into()).to_string(), j))
         .collect();
     let e = &case.expected;

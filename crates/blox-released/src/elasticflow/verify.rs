@@ -6,7 +6,7 @@ use crate::compared::{Case, Compared, VerifyError};
 use crate::elasticflow::{self, Algorithm, Outcome, PlannedEnd, files};
 use blox_core::{JobSpec, SortedMap, sort};
 use blox_traces::scaling::ScalingTable;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
 pub(crate) fn recognises(case: &Case) -> bool {
@@ -185,7 +185,7 @@ fn compare_jobs(
     ends: &SortedMap<u32, PlannedEnd>,
     out: &mut Compared,
 ) -> Result<(), VerifyError> {
-    let mut by_row: SortedMap<String, usize> = (run.rows.iter().enumerate())
+    let mut by_row: BTreeMap<String, usize> = (run.rows.iter().enumerate())
         .map(|(id, row)| (row.to_string(), id))
         .collect();
     let rejected: BTreeSet<u32> = outcome.rejected.iter().copied().collect();

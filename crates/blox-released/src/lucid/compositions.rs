@@ -196,7 +196,7 @@ mod tests {
     fn run(scheduler: Pipeline, jobs: &[JobSpec]) -> Vec<Record> {
         let mut records = records(scheduler, 1, Placer::Consolidate, jobs).unwrap();
         set_priorities(&mut records, jobs);
-        records.sort_by_key(|r| r.job);
+        sort::by_key(&mut records, |r| r.job);
         records
     }
 

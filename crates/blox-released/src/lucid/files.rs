@@ -9,6 +9,7 @@ use blox_sim::workload::{Notices, WorkloadError};
 use blox_traces::helios;
 use blox_traces::source::Source;
 use blox_traces::table::{Column, Table};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Part of a log to simulate.
@@ -75,10 +76,10 @@ pub fn read_log(
 ///
 /// # Errors
 /// Fails if the file cannot be read, lacks a column, or has a row without a number.
-pub fn read_estimates(path: impl AsRef<Path>) -> Result<SortedMap<String, f64>, WorkloadError> {
+pub fn read_estimates(path: impl AsRef<Path>) -> Result<BTreeMap<String, f64>, WorkloadError> {
     let mut table = Table::open(&Source::at(path.as_ref())?)?;
     let [job, estimate] = table.require(["job_id", "priority"])?;
-    let mut all = SortedMap::new();
+    let mut all = BTreeMap::new();
     while table.advance()? {
         let seconds = table.number(estimate, |_| true, "a number of seconds")?;
         all.insert(table.text(job).to_owned(), seconds);

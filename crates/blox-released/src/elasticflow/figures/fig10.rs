@@ -1,6 +1,5 @@
 use super::*;
 use crate::figure::Numbers;
-use blox_core::sort;
 use blox_plot::{Chart, Series};
 use std::sync::{Mutex, PoisonError};
 

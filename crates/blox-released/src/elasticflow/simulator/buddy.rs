@@ -1,7 +1,6 @@
 //! Placement of the original: node sets in buckets by free GPUs, and a cache of used GPU positions.
 
 use super::job::Job;
-use blox_core::sort;
 use std::collections::BTreeSet;
 
 /// Bucket sizes. Only these GPU counts can be placed.
@@ -84,7 +83,7 @@ impl Buddy {
 
     fn sort(&mut self, bucket: usize) {
         let sets = &self.sets;
-        sort::by_key(&mut self.buckets[bucket], |&s| sets[s].used);
+        self.buckets[bucket].sort_by_key(|&s| sets[s].used);
     }
 
     /// Places a job. Returns false if there is no room for it.
@@ -161,7 +160,7 @@ impl Buddy {
             self.vacant.push(at);
             // Stable: nodes with the same number stay in the order of their release.
             let behind = self.shape.nodes_per_switch;
-            sort::by_key(&mut self.free, |n| n % behind);
+            self.free.sort_by_key(|n| n % behind);
         } else if let Some(to) = Self::bucket_for(free)
             && free != set.size
         {

@@ -8,7 +8,6 @@ use super::job::Job;
 use super::slots::{Slots, by_deadline};
 use super::timeline::{Planned, Planner, Timeline, merge};
 use super::{Program, Step, Times};
-use blox_core::sort;
 
 /// `edf`: earliest deadline first. It charges no overheads.
 pub type Edf = EarliestFirst<false>;
@@ -97,9 +96,7 @@ impl<const ADMITS: bool> EarliestFirst<ADMITS> {
         }
         let mut placed = list.clone();
         placed.retain(|j| jobs[*j as usize].num_gpu > 0);
-        sort::by_key(&mut placed, |j| {
-            std::cmp::Reverse(jobs[*j as usize].num_gpu)
-        });
+        placed.sort_by_key(|j| std::cmp::Reverse(jobs[*j as usize].num_gpu));
         for &j in &placed {
             self.slots.placement.place(j, &mut jobs[j as usize]);
         }

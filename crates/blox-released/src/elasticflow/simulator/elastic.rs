@@ -7,7 +7,6 @@ use super::standing::{Basis, Change, changes};
 use super::timeline::{Planned, Planner, Timeline, give_back, gpu_time, merge};
 use super::trial::Trials;
 use super::{Program, Step, Times};
-use blox_core::sort;
 
 /// A wake-up at this time means that there is none.
 const NO_WAKE: f64 = i64::MAX as f64;
@@ -92,7 +91,7 @@ impl<const ADMITS: bool> Elastic<ADMITS> {
         }
         let by_gain = |list: &mut Vec<u32>, trials: &[Trial]| {
             let gain = |j: &u32| trials[*j as usize].gain;
-            sort::by(list, |a, b| gain(b).total_cmp(&gain(a)));
+            list.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
         };
         by_gain(&mut s.runnable, &w.trials);
         while free > 0 {

@@ -5,7 +5,6 @@ use super::Step;
 use super::buddy::{Buddy, Shape};
 use super::events::Events;
 use super::job::{Job, overhead};
-use blox_core::sort;
 
 /// State of a program between its steps.
 pub(super) struct Slots {
@@ -150,7 +149,7 @@ impl Slots {
 
 /// Sorts jobs by deadline.
 pub(super) fn by_deadline(list: &mut [u32], jobs: &[Job]) {
-    sort::by(list, |a, b| {
+    list.sort_by(|a, b| {
         let (a, b) = (&jobs[*a as usize], &jobs[*b as usize]);
         a.deadline.total_cmp(&b.deadline)
     });

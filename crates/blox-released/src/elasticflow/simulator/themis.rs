@@ -5,7 +5,6 @@ use super::job::Job;
 use super::shares::{Claim, fair_shares};
 use super::slots::Slots;
 use super::{Program, Step, Times};
-use blox_core::sort;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
@@ -52,7 +51,7 @@ impl Themis {
         }
         let (shares, _) = fair_shares(&claims, total);
         let mut order: Vec<usize> = (0..shares.len()).collect();
-        sort::by(&mut order, |a, b| shares[*b].total_cmp(&shares[*a]));
+        order.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]));
         *runnable = order.into_iter().map(|i| runnable[i]).collect();
     }
 
@@ -67,7 +66,7 @@ impl Themis {
                 running.push(j);
             }
         }
-        sort::by_key(&mut running, |j| std::cmp::Reverse(jobs[*j as usize].gpus));
+        running.sort_by_key(|j| std::cmp::Reverse(jobs[*j as usize].gpus));
         for &j in &running {
             self.slots.placement.place(j, &mut jobs[j as usize]);
         }

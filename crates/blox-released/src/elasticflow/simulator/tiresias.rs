@@ -4,7 +4,6 @@ use super::buddy::Shape;
 use super::job::{Job, overhead};
 use super::slots::Slots;
 use super::{Program, Step, Times};
-use blox_core::sort;
 
 /// GPU-seconds after which a job moves to the next queue.
 const LIMITS: [f64; 2] = [3250.0, 7200.0];
@@ -150,7 +149,7 @@ impl Program for Tiresias {
         self.pick(jobs, restart);
         let mut list = std::mem::take(&mut self.slots.runnable);
         self.slots.release(&list, jobs);
-        sort::by_key(&mut list, |j| std::cmp::Reverse(jobs[*j as usize].gpus));
+        list.sort_by_key(|j| std::cmp::Reverse(jobs[*j as usize].gpus));
         for &j in list.iter().filter(|j| self.progress[**j as usize].running) {
             self.slots.placement.place(j, &mut jobs[j as usize]);
         }
@@ -158,7 +157,7 @@ impl Program for Tiresias {
         self.slots.runnable = list;
         for queue in &mut self.queues {
             // Stable sort: running jobs first.
-            sort::by_key(queue, |j| !self.progress[*j as usize].running);
+            queue.sort_by_key(|j| !self.progress[*j as usize].running);
         }
         self.look_ahead(now, jobs, restart);
     }

@@ -7,7 +7,7 @@ use crate::gavel::Shares;
 use crate::gavel::{Outcome, Settings};
 use blox_core::SortedMap;
 use blox_sim::workload::WorkloadError;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Allowed relative differences of averages if optima are not unique: completion times, makespan.
 const LOOSE: (f64, f64) = (0.02, 0.05);
@@ -136,7 +136,7 @@ fn without_rows(
 ) -> Result<(), VerifyError> {
     let e = &case.expected;
     let id = e.column("job_id")?;
-    let mut more: SortedMap<u32, &str> = SortedMap::new();
+    let mut more: BTreeMap<u32, &str> = BTreeMap::new();
     if !e.rows.is_empty() {
         let ran = found.rounds.iter().flat_map(|row| row.who.jobs());
         more.extend(ran.map(|job| (job.0, "it ran")));
@@ -190,7 +190,7 @@ fn jobs(case: &Case, found: &Outcome, near: f64, out: &mut Compared) -> Result<(
 
 /// Compares the workers of each job in each round.
 pub(super) fn rounds(
-    mut expected: SortedMap<String, String>,
+    mut expected: BTreeMap<String, String>,
     ours: impl Iterator<Item = (String, String)>,
     out: &mut Compared,
 ) {

@@ -14,11 +14,12 @@ pub(crate) mod shockwave;
 
 use crate::compared::{Case, Compared, VerifyError, option};
 use crate::gavel::{self, GavelWorkload, Outcome, Pool, Settings, Shares};
-use blox_core::{JobSpec, Seconds, SortedMap, Time};
+use blox_core::{JobSpec, Seconds, Time};
 use blox_sim::workload::{Jobs, Workload};
 use blox_traces::formats::gavel as files;
 use compared::Released;
 use policy::Policy;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -110,7 +111,7 @@ fn rounds(case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), Verify
     };
     let [time, job, kind, workers] = table.columns(["time", "job", "worker_type", "worker_ids"])?;
     let what = |who: &str, at: Time| format!("job {who} at {at} s");
-    let mut expected = SortedMap::new();
+    let mut expected = BTreeMap::new();
     for (r, row) in table.rows.iter().enumerate() {
         let what = what(&row[job], Time::new(table.number(r, time)?));
         expected.insert(what, format!("{} {}", row[kind], row[workers]));

@@ -11,6 +11,7 @@ use blox_policies::scheduling::shockwave::Market;
 use blox_sim::workload::{Jobs, Workload};
 use blox_traces::formats::gavel as files;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Name of Shockwave's own policy.
@@ -180,7 +181,7 @@ fn rounds(case: &Case, found: &Outcome, out: &mut Compared) -> Result<(), Verify
     };
     let [round, job, workers] = table.columns(["round", "job", "worker_ids"])?;
     let what = |job: u32, round: u64| format!("job {job} in round {round}");
-    let mut expected = SortedMap::new();
+    let mut expected = BTreeMap::new();
     for (r, row) in table.rows.iter().enumerate() {
         let (round, job) = (table.number(r, round)? as u64, table.number(r, job)? as u32);
         expected.insert(what(job, round), row[workers].clone());

@@ -1,5 +1,7 @@
 //! Nodes of a virtual cluster as the original stores them.
 
+use blox_core::sort;
+
 /// Name of a temporary node.
 pub(super) const TEMPORARY: u32 = 9999;
 
@@ -16,7 +18,6 @@ pub enum Placer {
     /// release cannot run this rule, so it follows Helios' release.)
     ConsolidateFirst,
 }
-use blox_core::sort;
 
 impl Placer {
     /// All placers by the original's names.
