@@ -1,18 +1,10 @@
 //! Jobs that slow each other on a node end when a calculation by hand says.
 
-use blox_core::{ClusterSpec, Composition, GpuCount, JobSpec, OnEvent, Pipeline, Seconds, Time};
-use blox_core::{order::SortKey, policy::by_key};
+use crate::fifo_at_events;
+use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::execution::{AnyExecution, Contention, ExecutionModel, FixedRate, Shared};
 use blox_sim::overheads::FixedOverheads;
 use blox_sim::{Simulation, workload::Jobs};
-use blox_testing::FirstFit;
-
-fn scheduler() -> Pipeline {
-    let scheduling = by_key(|job| SortKey::by(job.submit().secs())).valid_until_event();
-    let all = Composition::new("fifo").scheduling(scheduling);
-    let all = all.placement(FirstFit).build().unwrap();
-    all.with_trigger(OnEvent::with_gap(Seconds::ZERO))
-}
 
 /// Jobs of one GPU on nodes of two GPUs: submission and work in seconds; when each ends.
 fn ends(model: impl ExecutionModel, nodes: usize, jobs: &[(f64, f64)]) -> Vec<f64> {
@@ -20,7 +12,7 @@ fn ends(model: impl ExecutionModel, nodes: usize, jobs: &[(f64, f64)]) -> Vec<f6
     let mut jobs = Jobs::new(jobs.iter().map(spec).collect());
     let report = Simulation::new(ClusterSpec::uniform(nodes, 2))
         .execution(model)
-        .run(scheduler(), &mut jobs)
+        .run(fifo_at_events(), &mut jobs)
         .unwrap();
     let ends = report.jobs.iter().filter_map(|j| j.finish);
     ends.map(|t| t.secs()).collect()
@@ -80,7 +72,7 @@ fn a_job_that_launches_slows_none_before_it_runs() {
     let report = Simulation::new(ClusterSpec::uniform(1, 2))
         .execution(model())
         .overheads(overheads)
-        .run(scheduler(), &mut jobs)
+        .run(fifo_at_events(), &mut jobs)
         .unwrap();
     let ends: Vec<f64> = report
         .jobs

@@ -1,12 +1,13 @@
 //! Fingerprints of runs, and their replays.
 
+use crate::fifo;
 use blox_core::journal::{Journal, JsonLines};
 use blox_core::policy::scheduling_fn;
 use blox_core::replay::{replay, watch};
 use blox_core::runtime::Observers;
 use blox_core::{
     ClusterSpec, Composition, Event, GpuCount, JobQueue, JobSpec, Launches, MetricCollector, Plan,
-    Request, Seconds, State, Time, Validity, View, order::SortKey, policy::by_key,
+    Request, Seconds, State, Time, Validity, View,
 };
 use blox_sim::Simulation;
 use blox_sim::overheads::FixedOverheads;
@@ -17,14 +18,9 @@ use std::sync::{Arc, Mutex};
 
 fn fingerprint(gpus: [u32; 3]) -> String {
     let jobs = gpus.map(|n| JobSpec::new(Time::ZERO, GpuCount(n), Seconds::new(400.0)));
-    let fifo = Composition::new("fifo")
-        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap();
     Simulation::new(ClusterSpec::uniform(1, 2))
         .collector(Fingerprint::default())
-        .run(fifo, &mut Jobs::new(jobs.to_vec()))
+        .run(fifo(), &mut Jobs::new(jobs.to_vec()))
         .unwrap()
         .collected
         .get::<Fingerprint>()

@@ -1,29 +1,18 @@
 //! Simulated futures inside a policy.
 
+use crate::{by, fifo};
 use blox_core::{
-    ClusterSpec, Composition, Event, GpuCount, JobId, JobSpec, Pipeline, Rounds, Seconds, State,
-    Time,
+    ClusterSpec, Event, GpuCount, JobId, JobSpec, Rounds, Seconds, State, Time,
     forecast::{Forecast, Horizon},
-    order::SortKey,
-    policy::by_key,
     runtime::Runtime,
 };
 use blox_sim::forecast::{LookAhead, forecaster};
-use blox_testing::FirstFit;
 use std::sync::Arc;
-
-fn by(key: fn(&blox_core::JobRef<'_>) -> f64) -> Pipeline {
-    Composition::new("ahead")
-        .scheduling(by_key(move |job| SortKey::by(key(job))).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap()
-}
 
 #[test]
 fn each_policy_is_told_what_would_become_of_it_and_nothing_changes() {
     let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
-    let mut fifo = by(|job| job.submit().secs());
+    let mut fifo = fifo();
     let sjf = by(|job| job.spec().duration().secs());
     let state = State::new(&ClusterSpec::uniform(1, 1)).unwrap();
     let mut core = Runtime::new(state, Box::new(rounds));

@@ -1,12 +1,11 @@
 //! Memories of execution models. The simulator owns them and starts each run with a new one. Each
 //! event reaches the model, also through the models and boxes around it.
 
-use blox_core::{Assignment, ClusterSpec, Composition, Event, GpuCount, JobRef, JobSpec};
-use blox_core::{Memory, OnEvent, Pipeline, Policy, Seconds, Time, View};
-use blox_core::{order::SortKey, policy::by_key};
+use crate::fifo_at_events;
+use blox_core::{Assignment, ClusterSpec, Event, GpuCount, JobRef, JobSpec};
+use blox_core::{Memory, Policy, Seconds, Time, View};
 use blox_sim::execution::{AnyExecution, Contention, ExecutionModel, Shared};
 use blox_sim::{Simulation, workload::Jobs};
-use blox_testing::FirstFit;
 
 /// Divides the rate of each new job by the number of ended jobs plus one.
 struct Worn;
@@ -32,18 +31,11 @@ impl ExecutionModel for Worn {
     }
 }
 
-fn fifo() -> Pipeline {
-    let scheduling = by_key(|job| SortKey::by(job.submit().secs())).valid_until_event();
-    let all = Composition::new("fifo").scheduling(scheduling);
-    let all = all.placement(FirstFit).build().unwrap();
-    all.with_trigger(OnEvent::with_gap(Seconds::ZERO))
-}
-
 /// Returns the ends of three jobs of 100 s that run one after the other.
 fn ends(simulation: &Simulation) -> Vec<f64> {
     let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(100.0));
     let report = simulation
-        .run(fifo(), &mut Jobs::new(vec![job; 3]))
+        .run(fifo_at_events(), &mut Jobs::new(vec![job; 3]))
         .unwrap();
     let ends = report.jobs.iter().filter_map(|j| j.finish);
     ends.map(|t| t.secs()).collect()

@@ -1,5 +1,6 @@
 //! Simulations as a whole.
 
+use crate::fifo;
 use blox_core::{
     Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline,
     DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
@@ -19,14 +20,6 @@ use blox_sim::workload::Jobs;
 use blox_sim::{Ended, Measure, Report, Simulation, Watch};
 use blox_testing::FirstFit;
 use std::sync::{Arc, Mutex};
-
-fn fifo() -> Pipeline {
-    Composition::new("fifo")
-        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap()
-}
 
 /// Panics at the first end of a job.
 #[derive(Clone)]
@@ -64,7 +57,7 @@ fn a_policy_that_panics_when_it_is_told_of_an_event_ends_the_run() {
     let run = Simulation::new(ClusterSpec::uniform(1, 2)).run(falls.clone(), &mut jobs());
     let error = run.unwrap_err().to_string();
     assert!(
-        error.contains("policy `fifo` panicked: notified of an end"),
+        error.contains("policy `by-key` panicked: notified of an end"),
         "{error}"
     );
     // If jobs end one after another, the first end ends the run.

@@ -1,21 +1,14 @@
 //! Clusters of several parts.
 
-use blox_core::{
-    ClusterSpec, Composition, GpuCount, JobSpec, Name, NodeSpec, Pipeline, Seconds, Time,
-    order::SortKey, policy::by_key,
-};
+use crate::by;
+use blox_core::{ClusterSpec, GpuCount, JobSpec, Name, NodeSpec, Pipeline, Seconds, Time};
 use blox_sim::Simulation;
 use blox_sim::virtual_clusters::{Only, nodes_of, simulate};
 use blox_sim::workload::{Jobs, Workload};
-use blox_testing::FirstFit;
 
 /// The last submitted job comes first: running jobs are preempted for it.
 fn newest_first() -> Pipeline {
-    Composition::new("newest-first")
-        .scheduling(by_key(|job| SortKey::by(-job.submit().secs())).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap()
+    by(|job| -job.submit().secs())
 }
 
 fn job(at: f64, gpus: u32, vc: &str) -> JobSpec {
