@@ -1,9 +1,11 @@
-//! The simulated cluster: virtual time, with timers for future events.
+//! The simulated cluster in virtual time.
 
+use crate::clock::{Kind, Timer, Timers};
 use crate::completion::{AtRoundEnd, CompletionRule};
 use crate::execution::{AnyExecution, beside};
 use crate::faults::Faults;
 use crate::overheads::AnyOverheads;
+use crate::stall::Stall;
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
 use blox_core::SortedMap;
@@ -15,61 +17,9 @@ use blox_core::{
     JobSpec, LOSS, Node, NodeAction, NodeId, NodeSpec, NodeStatus, Outcome, Phase, Reason, Seconds,
     Time, View, Wanted, sort,
 };
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Simulated seconds after the last arrival without a bound GPU and without a launch that count as
-/// a deadlock. Longer than the 1000 hours of a starvation guard, whatever the length of a round.
-const STANDSTILL_S: f64 = 6e6;
-
-/// Number of consecutive decisions without progress that count as a deadlock even if no time
-/// passes.
-const STILL: u32 = 10_000_000;
-
-/// Number of timers below which void timers are not removed. Also the maximum number of recent
-/// timers kept unsorted.
-const CROWD: usize = 128;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    End,
-    Stopped,
-    Started,
-    Crash,
-    NodeLost,
-    NodeReturned,
-    Scripted,
-    Report,
-    Turn,
-    Booted,
-}
-
-/// A future event. Ordered by moment, then kind, then job or node, so that the order is
-/// deterministic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Timer {
-    at: Time,
-    kind: Kind,
-    /// Number of the job or node, or of the boot.
-    who: u32,
-    /// Number of the launch or of the failure.
-    nth: u32,
-}
-
-impl Timer {
-    /// Returns false if the timer belongs to a launch that is over.
-    #[inline]
-    fn may_fire(&self, view: View<'_>) -> bool {
-        match self.kind {
-            Kind::NodeLost | Kind::NodeReturned | Kind::Scripted | Kind::Booted => true,
-            _ => view
-                .job(JobId(self.who))
-                .is_some_and(|j| j.attempt() == self.nth && j.phase() != Phase::Waiting),
-        }
-    }
-}
 
 /// Returns whether an event no longer applies. A plan may change or stop a job and end it at once.
 /// Two jobs may crash with one node. A node that is leaving may be ordered to leave again.
@@ -134,16 +84,7 @@ pub(crate) struct Simulator<'w> {
     next_job: Option<Arc<JobSpec>>,
     next_id: u32,
     exhausted: bool,
-    timers: BinaryHeap<Reverse<Timer>>,
-    /// Timers added since the plan before the last one. Many launches end before the next plan, and
-    /// their timers are never sorted in.
-    recent: Vec<Timer>,
-    /// Number of these timers that are older than the last plan.
-    settled: usize,
-    /// The first of the recent timers.
-    first_recent: Option<Timer>,
-    /// Number of timers at which void timers are removed.
-    crowd: usize,
+    timers: Timers,
     /// Injected events, the next one last.
     script: Vec<(Time, Event)>,
     now_events: VecDeque<Event>,
@@ -181,9 +122,7 @@ pub(crate) struct Simulator<'w> {
     after: After,
     /// Measured jobs that were submitted and may not have ended, in order of submission.
     open: VecDeque<JobId>,
-    livelock: Livelock,
-    /// Start of the period without progress, and number of decisions in it.
-    idle: Option<(Time, u32)>,
+    stall: Stall,
     now: Time,
     /// Error of a launch.
     failed: Option<SimError>,
@@ -200,41 +139,6 @@ struct Kept {
     until: Time,
     /// Iterations done at the last checkpoint before that time, or at the launch.
     work: f64,
-}
-
-/// Crashes and failed launches without progress.
-#[derive(Clone, Debug, Default)]
-struct Livelock {
-    /// The most iterations that each job preserved at a crash or failed launch.
-    most: SortedMap<JobId, f64>,
-    /// Number of crashes and failed launches in a row that preserved no more work.
-    in_vain: u32,
-}
-
-/// Number of consecutive crashes and failed launches without progress that count as a livelock. If
-/// jobs run ten times as long as their nodes last, one of 22,026 tries succeeds: such jobs still
-/// end.
-const IN_VAIN: u32 = 1_000_000;
-
-impl Livelock {
-    fn applied(&mut self, view: View<'_>, event: &Event) {
-        match event {
-            Event::Crashed { job, .. } | Event::LaunchFailed { job, .. } => {
-                let Some(job) = view.job(*job) else { return };
-                let most = self.most.entry(job.id()).or_insert(0.0);
-                if job.work_done() > *most {
-                    (*most, self.in_vain) = (job.work_done(), 0);
-                } else {
-                    self.in_vain += 1;
-                }
-            }
-            Event::Ended { job, .. } => {
-                self.most.remove(job);
-                self.in_vain = 0;
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Follow-up work of the simulator after the state has accepted an event.
@@ -274,11 +178,7 @@ impl<'w> Simulator<'w> {
             workload,
             next_job,
             next_id: 0,
-            timers: BinaryHeap::new(),
-            recent: Vec::new(),
-            settled: 0,
-            first_recent: None,
-            crowd: CROWD,
+            timers: Timers::default(),
             script: Vec::new(),
             now_events: VecDeque::new(),
             booting: SortedMap::new(),
@@ -303,8 +203,7 @@ impl<'w> Simulator<'w> {
             kept: SortedMap::new(),
             after: After::Nothing,
             open: VecDeque::new(),
-            livelock: Livelock::default(),
-            idle: None,
+            stall: Stall::default(),
             now: Time::ZERO,
             failed: None,
             scripted: false,
@@ -321,12 +220,7 @@ impl<'w> Simulator<'w> {
         sort::by_key(&mut script, |(at, _)| *at);
         script.reverse();
         for (at, _) in &script {
-            self.timers.push(Reverse(Timer {
-                at: *at,
-                kind: Kind::Scripted,
-                who: 0,
-                nth: 0,
-            }));
+            self.timers.add(*at, Kind::Scripted, 0, 0);
         }
         self.script = script;
         self
@@ -359,56 +253,10 @@ impl<'w> Simulator<'w> {
         }
     }
 
-    fn timer(&mut self, at: Time, kind: Kind, who: u32, nth: u32) {
-        let timer = Timer { at, kind, who, nth };
-        self.recent.push(timer);
-        if self.first_recent.is_none_or(|first| timer < first) {
-            self.first_recent = Some(timer);
-        }
-    }
-
-    /// Returns the next timer.
-    #[inline]
-    fn next_timer(&self) -> Option<Timer> {
-        match (self.timers.peek(), self.first_recent) {
-            (Some(Reverse(a)), Some(b)) => Some(b.min(*a)),
-            (a, b) => b.or(a.map(|Reverse(a)| *a)),
-        }
-    }
-
-    /// Removes the next timer.
-    fn pop_timer(&mut self) {
-        let next = self.next_timer();
-        if next != self.first_recent {
-            self.timers.pop();
-            return;
-        }
-        if self.recent.len() > CROWD {
-            self.timers.extend(self.recent.drain(..).map(Reverse));
-            self.settled = 0;
-            self.timers.pop();
-        } else if let Some(at) = self.recent.iter().position(|t| Some(*t) == next) {
-            self.recent.remove(at);
-            self.settled -= usize::from(at < self.settled);
-        }
-        self.first_recent = self.recent.iter().min().copied();
-    }
-
-    /// Called after a plan is applied. Sorts in the timers from before the last plan that are still
-    /// valid.
-    fn settle_timers(&mut self, view: View<'_>) {
-        for timer in self.recent.drain(..self.settled) {
-            if timer.may_fire(view) {
-                self.timers.push(Reverse(timer));
-            }
-        }
-        self.settled = self.recent.len();
-        self.first_recent = self.recent.iter().min().copied();
-    }
-
     fn expect_failure(&mut self, node: NodeId, nth: u32) {
         if let Some(runs) = self.faults.node_runs(node, nth) {
-            self.timer(self.now + runs, Kind::NodeLost, node.0, nth);
+            self.timers
+                .add(self.now + runs, Kind::NodeLost, node.0, nth);
         }
     }
 
@@ -437,7 +285,8 @@ impl<'w> Simulator<'w> {
                 end = Some(until);
                 self.turns.remove(&job.id());
             } else {
-                self.timer(until, Kind::Turn, job.id().0, job.attempt());
+                self.timers
+                    .add(until, Kind::Turn, job.id().0, job.attempt());
                 self.turns.insert(job.id(), until);
             }
             if let Some(config) = stretch.config.filter(|c| job.config() != Some(*c)) {
@@ -449,7 +298,7 @@ impl<'w> Simulator<'w> {
             end = Some(self.completion.seen(now, job.work_left(), rate).max(now));
         }
         if let Some(at) = end {
-            self.timer(at, Kind::End, job.id().0, job.attempt());
+            self.timers.add(at, Kind::End, job.id().0, job.attempt());
         }
         // Checked here: most jobs report nothing.
         if !plain && job.has_extras() {
@@ -470,7 +319,7 @@ impl<'w> Simulator<'w> {
         }
         let at = now + Seconds::new((at_work - job.work_done()).max(0.0) / rate);
         self.reports.insert(job.id(), at);
-        self.timer(at, Kind::Report, job.id().0, job.attempt());
+        self.timers.add(at, Kind::Report, job.id().0, job.attempt());
     }
 
     /// Schedules the events that follow from a launch.
@@ -480,7 +329,8 @@ impl<'w> Simulator<'w> {
         }
         self.expect_end(view, job, plain);
         if let Some(runs) = self.faults.job_runs(job.id(), job.attempt()) {
-            self.timer(view.now() + runs, Kind::Crash, job.id().0, job.attempt());
+            self.timers
+                .add(view.now() + runs, Kind::Crash, job.id().0, job.attempt());
         }
     }
 
@@ -614,7 +464,7 @@ impl<'w> Simulator<'w> {
     fn broken_off(&self) -> Option<Ended> {
         if self.watch.stop.load(Ordering::Relaxed) {
             Some(Ended::Interrupted)
-        } else if self.livelock.in_vain >= IN_VAIN {
+        } else if self.stall.is_in_vain() {
             Some(Ended::InVain)
         } else {
             None
@@ -692,7 +542,8 @@ impl<'w> Simulator<'w> {
                     return None;
                 }
                 let away = self.faults.node_away(node, t.nth);
-                self.timer(t.at + away, Kind::NodeReturned, t.who, t.nth);
+                self.timers
+                    .add(t.at + away, Kind::NodeReturned, t.who, t.nth);
                 (status == NodeStatus::Up).then_some(Event::NodeLost { node })
             }
             Kind::Scripted => self.script.pop().map(|(_, event)| event),
@@ -851,27 +702,6 @@ impl<'w> Simulator<'w> {
         };
         self.now = at;
     }
-
-    /// Records a turn at `at` without progress. Returns whether the simulation is in a deadlock.
-    fn stands_still(&mut self, at: Time) -> bool {
-        let (since, turns) = self.idle.unwrap_or((at, 0));
-        self.idle = Some((since, turns + 1));
-        let over = (at - since).secs() >= STANDSTILL_S || turns >= STILL;
-        if over {
-            self.ended = Ended::Standstill;
-        }
-        over
-    }
-
-    fn tidy(&mut self, view: View<'_>) {
-        self.settle_timers(view);
-        if self.timers.len() < self.crowd {
-            return;
-        }
-        self.timers.retain(|Reverse(t)| t.may_fire(view));
-        // Then each timer is checked once or twice on average, however many remain.
-        self.crowd = CROWD + 2 * self.timers.len();
-    }
 }
 
 impl Backend for Simulator<'_> {
@@ -889,7 +719,7 @@ impl Backend for Simulator<'_> {
                 self.ended = ended;
                 return Ok(None);
             }
-            let timer = self.next_timer();
+            let timer = self.timers.first();
             // The decision at the moment at which the last measured job ended is still made: it
             // belongs to that round.
             if self.is_done(view) && due != Some(self.now) && timer.is_none_or(|t| t.at > self.now)
@@ -900,7 +730,7 @@ impl Backend for Simulator<'_> {
             let until = due.unwrap_or(Time::new(f64::MAX));
             match (timer, arrival) {
                 (Some(t), a) if t.at <= until && a.is_none_or(|a| t.at <= a) => {
-                    self.pop_timer();
+                    self.timers.pop();
                     self.now = self.now.max(t.at);
                     self.scripted = t.kind == Kind::Scripted;
                     if let Some(event) = self.fire(t, view) {
@@ -909,7 +739,8 @@ impl Backend for Simulator<'_> {
                     // Failures and returns of powered-off nodes have no visible effect and never
                     // end.
                     let alone = due.is_none() && arrival.is_none();
-                    if alone && view.placed_count() == 0 && self.stands_still(self.now) {
+                    if alone && view.placed_count() == 0 && self.stall.stands_still(self.now) {
+                        self.ended = Ended::Standstill;
                         return Ok(None);
                     }
                 }
@@ -928,7 +759,8 @@ impl Backend for Simulator<'_> {
             return Ok(None);
         };
         let idle = self.next_job.is_none() && view.placed_count() == 0;
-        if idle && self.stands_still(at) {
+        if idle && self.stall.stands_still(at) {
+            self.ended = Ended::Standstill;
             return Ok(None);
         }
         self.now = at;
@@ -939,8 +771,8 @@ impl Backend for Simulator<'_> {
     }
 
     async fn carry_out(&mut self, view: View<'_>, commands: &[Command]) -> Result<(), SimError> {
-        self.idle = None;
-        self.tidy(view);
+        self.stall.moves();
+        self.timers.tidy(view);
         for command in commands {
             match command {
                 Command::Stop { job, attempt, .. } => {
@@ -958,7 +790,8 @@ impl Backend for Simulator<'_> {
                         .overheads
                         .any_stop(&mut self.overheads_memory, view, &j);
                     if takes > Seconds::ZERO {
-                        self.timer(view.now() + takes, Kind::Stopped, job.0, *attempt);
+                        self.timers
+                            .add(view.now() + takes, Kind::Stopped, job.0, *attempt);
                     } else {
                         self.now_events.push_back(Event::Stopped {
                             job: *job,
@@ -990,7 +823,7 @@ impl Backend for Simulator<'_> {
     }
 
     fn launched(&mut self, view: View<'_>, launched: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
-        self.idle = None;
+        self.stall.moves();
         for job in launched.jobs() {
             if self.is_plain(&job) {
                 self.expect_all(view, &job, true);
@@ -1024,11 +857,11 @@ impl Backend for Simulator<'_> {
                 self.expect_all(view, &job, false);
             }
         }
-        self.tidy(view);
+        self.timers.tidy(view);
     }
 
     fn applied(&mut self, view: View<'_>, event: &Event) {
-        self.livelock.applied(view, event);
+        self.stall.applied(view, event);
         if self.execution_listens {
             let memory = &mut self.execution_memory;
             self.execution.any_event(memory, view, event);
@@ -1152,7 +985,8 @@ impl Simulator<'_> {
             }
         };
         if takes > Seconds::ZERO {
-            self.timer(view.now() + takes, Kind::Started, id.0, attempt);
+            self.timers
+                .add(view.now() + takes, Kind::Started, id.0, attempt);
         } else {
             self.begun(view, &job, attempt);
         }
@@ -1166,7 +1000,7 @@ impl Simulator<'_> {
             let boot = self.boots;
             self.boots += 1;
             self.booting.insert(boot, (action, event));
-            self.timer(view.now() + takes, Kind::Booted, boot, 0);
+            self.timers.add(view.now() + takes, Kind::Booted, boot, 0);
         } else {
             self.now_events.push_back(event);
         }

@@ -29,6 +29,7 @@
 #![warn(missing_docs)]
 
 mod backend;
+mod clock;
 pub mod collectors;
 pub mod completion;
 mod error;
@@ -41,6 +42,7 @@ pub mod overheads;
 pub mod registry;
 pub mod results;
 mod simulation;
+mod stall;
 pub mod stepping;
 pub mod virtual_clusters;
 mod watch;
