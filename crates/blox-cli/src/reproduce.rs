@@ -74,12 +74,12 @@ pub(super) fn run(
 fn list(terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     for figure in figures() {
         writeln!(terminal.out, "{:<17} {}", figure.name, figure.title)?;
-        for file in &figure.data {
-            writeln!(
-                terminal.out,
-                "{:<17} needs {} from {}",
-                "", file.path, file.from
-            )?;
+        for (reads, files) in [("needs", &figure.data), ("can read", &figure.optional)] {
+            for files in files.chunk_by(|a, b| a.origin == b.origin) {
+                let paths: Vec<&str> = files.iter().map(|f| f.path.as_str()).collect();
+                let (paths, from) = (paths.join(", "), &files[0].origin.from);
+                writeln!(terminal.out, "{:<17} {reads} {paths} from {from}", "")?;
+            }
         }
     }
     Ok(OK)

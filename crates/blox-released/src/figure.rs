@@ -35,8 +35,8 @@ pub struct Figure {
     pub title: String,
     /// Data files that the figure needs and that are not part of the toolkit.
     pub data: Vec<DataFile>,
-    /// Data files that the figure reads if a folder is given.
-    optional: Vec<DataFile>,
+    /// Data files that the figure reads if a folder is given; without one, it has a workload.
+    pub optional: Vec<DataFile>,
     notes: Vec<String>,
     groups: Vec<String>,
     /// Columns of each group.
@@ -188,9 +188,20 @@ impl Plan {
 pub struct DataFile {
     /// Path in the data folder.
     pub path: String,
-    /// Source and licence of the file.
+    /// Name of its source in `figures.toml`.
+    pub(crate) source: String,
+    /// Its source.
+    #[serde(skip)]
+    pub origin: Source,
+}
+
+/// A source of data files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Address and licence.
     pub from: String,
-    /// Folders in which the file may be, below the data folder or below its parent.
+    /// Folders in which the files may be, below the data folder or below its parent.
     #[serde(default)]
     folders: Vec<String>,
 }
@@ -204,10 +215,9 @@ impl DataFile {
     ) -> Result<PathBuf, ReproduceError> {
         let names = [self.path.clone(), format!("{}.gz", self.path)];
         let parent = data.and_then(Path::parent);
-        let bases = data
-            .into_iter()
-            .chain(parent.filter(|_| !self.folders.is_empty()));
-        let folders = || std::iter::once("").chain(self.folders.iter().map(String::as_str));
+        let below = &self.origin.folders;
+        let bases = data.into_iter().chain(parent.filter(|_| !below.is_empty()));
+        let folders = || std::iter::once("").chain(below.iter().map(String::as_str));
         let places = bases.flat_map(|base| folders().map(move |below| base.join(below)));
         let mut places = places.flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
         let found = places.find(|path| path.exists());
@@ -215,7 +225,7 @@ impl DataFile {
             figure,
             path: &self.path,
             folder: data.map(Path::to_owned),
-            from: &self.from,
+            from: &self.origin.from,
         })
     }
 }
@@ -468,8 +478,11 @@ mod tests {
             name: "hungry".to_owned(),
             data: vec![DataFile {
                 path: "trace.csv".to_owned(),
-                from: "https://example.org (CC-BY-4.0)".to_owned(),
-                folders: Vec::new(),
+                source: "example".to_owned(),
+                origin: Source {
+                    from: "https://example.org (CC-BY-4.0)".to_owned(),
+                    folders: Vec::new(),
+                },
             }],
             notes: vec!["no reports".to_owned()],
             ..Figure::default()

@@ -2,11 +2,12 @@
 
 use crate::blox::figures as blox;
 use crate::elasticflow::figures as elasticflow;
-use crate::figure::{Figure, Planner, ReproduceError};
+use crate::figure::{Figure, Planner, ReproduceError, Source};
 use crate::gavel::figures as gavel;
 use crate::lucid::figures as lucid;
 use crate::sia::figures as sia;
 use crate::{synergy, tiresias};
+use blox_core::SortedMap;
 use blox_core::suggest::did_you_mean;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -48,6 +49,7 @@ const PLANNERS: [(&str, Planner); 29] = [
 static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     #[derive(Deserialize)]
     struct File {
+        sources: SortedMap<String, Source>,
         figure: Vec<Figure>,
     }
     let file = toml::from_str(include_str!("figures.toml"));
@@ -55,6 +57,9 @@ static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     for figure in &mut file.figure {
         let named = |(name, _): &&(&str, _)| *name == figure.name;
         figure.plan = PLANNERS.iter().find(named).map(|(_, plan)| *plan);
+        for needed in figure.data.iter_mut().chain(&mut figure.optional) {
+            needed.origin = file.sources[&needed.source].clone();
+        }
     }
     file.figure
 });
