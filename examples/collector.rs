@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(600.0));
     let report = Simulation::new(ClusterSpec::uniform(1, 1))
         .collector(LongestQueue::default())
-        .run(blox::schedulers::fifo(), &mut Jobs::new(vec![job; 3]))?;
+        .run(schedulers::fifo(), &mut Jobs::new(vec![job; 3]))?;
     let longest = report.collected.get::<LongestQueue>().map_or(0, |c| c.0);
     println!("longest queue: {longest} jobs");
     assert_eq!(longest, 3);

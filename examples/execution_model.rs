@@ -3,7 +3,6 @@
 //! `cargo run --release --example execution_model`
 
 use blox::prelude::*;
-use blox::sim::execution::{ExecutionModel, on_nodes_of};
 
 /// Slows a job by a tenth for each other job that runs on its nodes.
 struct Neighbours;
@@ -31,12 +30,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(900.0));
     let report = Simulation::new(ClusterSpec::uniform(1, 2))
         .execution(Neighbours)
-        .completion(blox::sim::completion::Exact)
-        .run(blox::schedulers::fifo(), &mut Jobs::new(vec![job; 2]))?;
+        .run(schedulers::fifo(), &mut Jobs::new(vec![job; 2]))?;
     let ends = report.jobs.iter().filter_map(|job| job.finish);
-    let ends: Vec<f64> = ends.map(|at| at.secs().round()).collect();
+    let ends: Vec<f64> = ends.map(|at| at.secs()).collect();
     println!("ends: {ends:?}");
-    // Each job runs at nine tenths of its speed beside the other.
-    assert_eq!(ends, [1000.0, 1000.0]);
+    // Beside the other, each job takes 1,000 s instead of 900; its end is seen in the next round.
+    assert_eq!(ends, [1200.0, 1200.0]);
     Ok(())
 }

@@ -1,34 +1,34 @@
-//! The order of one scheduler with the placement of another: shortest remaining time with the
-//! profiled placement of Tiresias. A job that does not fit is skipped.
+//! The order of one scheduler over the placement of another: shortest remaining time with the
+//! profiled placement of Tiresias.
 //!
 //! `cargo run --release --example mix`; with `--features cluster` and `-- --backend cluster` it
 //! schedules real processes on this machine.
 
-use blox::core::{ClusterSpec, Composition};
-use blox::policies::placement::{Blocked, InOrder, Profiled, TensorSkew};
-use blox::policies::scheduling::Srtf;
-use blox::sim::{Simulation, workload::Limited};
-use blox::traces::generate::blox::BloxWorkload;
+use blox::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mixed = Composition::new("srtf-profiled")
         .scheduling(Srtf::default())
-        .placement(InOrder::new(Profiled::<TensorSkew>::default()).when_blocked(Blocked::Skip))
+        .placement(InOrder::new(<Profiled>::default()))
         .build()?;
     let Some(mixed) = blox::cli::backend(mixed)? else {
-        return Ok(());
+        return Ok(()); // it ran on the cluster
     };
 
-    let simulation = Simulation::new(ClusterSpec::uniform(8, 4));
-    let jobs = || BloxWorkload::new(2.0).map(|all| Limited::new(all, 300));
-    let mixed = simulation.run(mixed, &mut jobs()?)?.summary;
-    let plain = simulation
-        .run(blox::schedulers::srtf(), &mut jobs()?)?
-        .summary;
-    println!(
-        "average JCT: mixed {:.1} s, srtf {:.1} s",
-        mixed.avg_jct_s, plain.avg_jct_s
-    );
+    let simulation = Simulation::new(ClusterSpec::uniform(4, 4));
+    let job = |i: u32| {
+        let (submit, gpus) = (Time::new(f64::from(i) * 600.0), GpuCount(1 << (i % 4)));
+        JobSpec::new(
+            submit,
+            gpus,
+            Seconds::new(f64::from(i * 7 % 5 + 1) * 3600.0),
+        )
+    };
+    let jobs = || Jobs::new((0..100).map(job).collect());
+    let mixed = simulation.run(mixed, &mut jobs())?.summary;
+    let plain = simulation.run(schedulers::srtf(), &mut jobs())?.summary;
+    let (a, b) = (mixed.avg_jct_s, plain.avg_jct_s);
+    println!("average JCT: mixed {a:.1} s, srtf {b:.1} s");
     assert_eq!(mixed.completed, plain.completed);
     Ok(())
 }

@@ -24,18 +24,22 @@ pub use crate::core::order::SortKey;
 pub use crate::core::policy::by_key;
 pub use crate::core::{GpuCount, OnEvent, Rounds, Seconds, Time};
 // Components for compositions.
-pub use crate::policies::placement::{Consolidated, InOrder, NodeSelector, node_sizes, suits};
-pub use crate::policies::scheduling::Fifo;
+pub use crate::policies::placement::{
+    Consolidated, InOrder, NodeSelector, Profiled, node_sizes, suits,
+};
+pub use crate::policies::scheduling::{Fifo, Srtf};
+pub use crate::schedulers;
 // Registration for the command line.
 pub use crate::core::registry::{Params, Registry, param};
 // Simulation.
 pub use crate::core::ClusterSpec;
+pub use crate::sim::execution::{ExecutionModel, on_nodes_of};
 pub use crate::sim::{Report, Simulation, workload::Jobs};
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn prelude_has_about_sixty_names() {
+    fn prelude_has_less_than_seventy_names() {
         let code = include_str!("prelude.rs").split("#[cfg(test)]").next();
         let exports = code.unwrap_or_default().split("pub use ").skip(1);
         let names = exports.flat_map(|export| {
@@ -44,6 +48,6 @@ mod tests {
             list.split(',')
                 .filter(|name| !name.trim_matches(['}', ' ', '\n']).is_empty())
         });
-        assert_eq!(names.count(), 63);
+        assert_eq!(names.count(), 68);
     }
 }

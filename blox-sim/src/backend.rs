@@ -21,6 +21,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Seconds of work that may be left by rounding at the end of a job.
+const SPENT_S: f64 = 1e-6;
+
 /// Returns whether an event no longer applies. A plan may change or stop a job and end it at once.
 /// Two jobs may crash with one node. A node that is leaving may be ordered to leave again.
 fn is_over(event: &Event, view: View<'_>) -> bool {
@@ -363,11 +366,16 @@ impl<'w> Simulator<'w> {
         });
     }
 
-    /// Updates a job's rate, which may have changed because another job started or stopped.
+    /// Updates a job's rate, which may have changed because another job started or stopped. A job
+    /// without work left keeps its end, which the completion rule may show later.
     fn refresh(&mut self, view: View<'_>, job: JobId) {
         let Some(job) = view.job(job) else {
             return;
         };
+        let is_spent = job.work_left() <= SPENT_S * job.rate();
+        if is_spent && !self.turns.contains_key(&job.id()) {
+            return;
+        }
         if let (Phase::Running, Some(bound)) = (job.phase(), job.bound()) {
             let rate = self
                 .execution

@@ -1,6 +1,6 @@
 //! Jobs that slow each other on a node end when a calculation by hand says.
 
-use crate::fifo_at_events;
+use crate::{fifo, fifo_at_events};
 use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::execution::{AnyExecution, Contention, ExecutionModel, FixedRate, Shared};
 use blox_sim::overheads::FixedOverheads;
@@ -28,6 +28,20 @@ fn a_neighbour_that_ends_gives_speed_back() {
         ends(model(), 1, &[(0.0, 3600.0), (0.0, 1200.0)]),
         [4200.0, 1800.0]
     );
+}
+
+#[test]
+fn jobs_without_work_left_end_together_in_rounds() {
+    // At two thirds of their speed, the ends at 1,050 s are seen in the round of 1,200 s.
+    for (work, seen) in [(700.0, 1200.0), (600.0, 900.0), (100.0, 300.0)] {
+        let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(work));
+        let report = Simulation::new(ClusterSpec::uniform(1, 2))
+            .execution(model())
+            .run(fifo(), &mut Jobs::new(vec![job; 2]))
+            .unwrap();
+        let ends = report.jobs.iter().filter_map(|j| j.finish);
+        assert_eq!(ends.map(Time::secs).collect::<Vec<_>>(), [seen, seen]);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod compositions;
 mod conformance;
 mod elasticflow;
 mod gavel;
+mod lessons;
 mod loans;
 mod lucid;
 mod matrix;
