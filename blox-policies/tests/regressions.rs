@@ -3,12 +3,11 @@
 use blox_core::estimate::Oracle;
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::policy::scheduling_fn;
-use blox_core::runtime::Runtime;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline, Event,
-    Extras, GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Outcome, Phase, Pipeline,
-    Place, PlacementPolicy, Plan, Reason, Request, Rounds, Scheduler, SchedulingPolicy, Seconds,
-    ServiceClass, Shape, State, Time, TypeSpeeds, Validity, View,
+    AdmissionDecisions, AdmissionPolicy, ClusterSpec, Composition, Deadline, Event, Extras,
+    GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Pipeline, Place, PlacementPolicy,
+    Plan, Reason, Request, Scheduler, SchedulingPolicy, Seconds, ServiceClass, Shape, State, Time,
+    TypeSpeeds, Validity, View,
 };
 use blox_perf::PairTable;
 use blox_policies::admission::{Quota, QuotaBy};
@@ -22,80 +21,8 @@ use blox_policies::scheduling::{
     Chronus, Fifo, Gandiva, Lucid, LucidSettings, Pollux, PolluxSettings, Shockwave, Srtf,
     Synthesizer, TimeSlicing,
 };
+use blox_testing::Scenario;
 use std::sync::Arc;
-
-/// Scheduler with its cluster.
-struct Run {
-    core: Runtime,
-    policy: Pipeline,
-}
-
-impl Run {
-    fn new(cluster: &ClusterSpec, policy: Pipeline) -> Self {
-        let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
-        let core = Runtime::new(State::new(cluster).unwrap(), Box::new(rounds));
-        Run { core, policy }
-    }
-
-    fn event(&mut self, at: f64, event: &Event) {
-        let (core, policy) = (&mut self.core, &mut self.policy);
-        core.event(Time::new(at), event, policy).unwrap();
-    }
-
-    fn submit(&mut self, at: f64, n: u32, spec: JobSpec) {
-        let (job, spec) = (JobId(n), Arc::new(spec));
-        self.event(at, &Event::Submitted { job, spec });
-    }
-
-    /// Decides, and starts all launched jobs.
-    fn decide(&mut self, at: f64) {
-        self.plan(at);
-        self.start(at, 1.0, |_| true);
-    }
-
-    /// Decides, and starts no job.
-    fn plan(&mut self, at: f64) {
-        let decided = self.core.decide(Time::new(at), &mut self.policy);
-        assert_eq!(decided, Ok(()), "at {at} s");
-        self.core.take_commands(&mut Vec::new());
-    }
-
-    /// Starts the selected launched jobs at a rate.
-    fn start(&mut self, at: f64, rate: f64, which: impl Fn(u32) -> bool) {
-        // The other jobs wait for GPUs that are still in use.
-        let starting =
-            |j: &blox_core::JobRef<'_>| j.phase() == Phase::Starting && j.bound().is_some();
-        let launched: Vec<Event> = self
-            .core
-            .view()
-            .placed()
-            .filter(starting)
-            .filter(|j| which(j.id().0))
-            .map(|j| Event::Started {
-                job: j.id(),
-                attempt: j.attempt(),
-                rate,
-            })
-            .collect();
-        for event in launched {
-            self.event(at, &event);
-        }
-    }
-
-    fn end(&mut self, at: f64, n: u32) {
-        let (job, outcome) = (JobId(n), Outcome::Completed);
-        self.event(at, &Event::Ended { job, outcome });
-    }
-
-    fn assignment(&self, n: u32) -> Option<&Assignment> {
-        self.core.state().job(JobId(n))?.assignment()
-    }
-
-    fn gpus(&self, n: u32) -> Option<Vec<u32>> {
-        let gpus = self.assignment(n)?.gpus.iter();
-        Some(gpus.map(|g| g.0).collect())
-    }
-}
 
 /// Creates one node of 4 GPUs.
 fn node(cpus: f64) -> ClusterSpec {
@@ -119,16 +46,16 @@ fn a_victim_whose_cpus_are_needed_is_not_spared() {
         .placement(InOrder::new(Consolidated::default()))
         .build()
         .unwrap();
-    let mut run = Run::new(&node(8.0), policy);
+    let mut run = Scenario::new(&node(8.0), policy);
     for n in 0..4 {
         let cpus = if n < 2 { 0.0 } else { 4.0 };
-        run.submit(0.0, n, job(1, cpus, 10_000.0));
+        run.submit(0.0, job(1, cpus, 10_000.0));
     }
-    run.decide(0.0);
-    run.end(10.0, 0);
-    run.end(10.0, 1);
-    run.submit(20.0, 4, job(1, 4.0, 100.0));
-    run.decide(300.0);
+    run.round(0.0);
+    run.ended(10.0, 0);
+    run.ended(10.0, 1);
+    run.submit(20.0, job(1, 4.0, 100.0));
+    run.round(300.0);
     assert_eq!(run.gpus(2), Some(vec![2]));
     assert_eq!(run.gpus(3), None);
     assert_eq!(run.gpus(4), Some(vec![0]));
@@ -184,11 +111,11 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
         composed(list(beside), InOrder::new(Consolidated::default())),
     ];
     for policy in policies {
-        let mut run = Run::new(&node(4.0), policy);
-        for n in 0..2 {
-            run.submit(0.0, n, job(1, 4.0, 10_000.0));
+        let mut run = Scenario::new(&node(4.0), policy);
+        for _ in 0..2 {
+            run.submit(0.0, job(1, 4.0, 10_000.0));
         }
-        run.decide(0.0);
+        run.round(0.0);
         assert_eq!([run.gpus(0), run.gpus(1)], [Some(vec![0]), None]);
     }
 }
@@ -204,10 +131,10 @@ fn a_partner_that_asks_for_more_gpus_is_not_placed_beside() {
             Validity::NextRound
         });
         let policy = composed(pair, InOrder::new(Consolidated::default()));
-        let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
-        run.submit(0.0, 0, job(2, 0.0, 10_000.0));
-        run.submit(0.0, 1, job(gpus, 0.0, 10_000.0));
-        run.decide(0.0);
+        let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
+        run.submit(0.0, job(2, 0.0, 10_000.0));
+        run.submit(0.0, job(gpus, 0.0, 10_000.0));
+        run.round(0.0);
         assert_eq!(run.gpus(0), Some(vec![0, 1]));
         assert_eq!(run.gpus(1), expected, "of {gpus} GPUs");
     }
@@ -222,11 +149,11 @@ fn a_job_that_grows_counts_on_its_own_cpus() {
             ..Shape::gpus(GpuCount(gpus))
         }
     });
-    let mut run = Run::new(&node(4.0), composed(growing, Buddy));
-    run.submit(0.0, 0, job(2, 4.0, 10_000.0));
-    run.decide(0.0);
+    let mut run = Scenario::new(&node(4.0), composed(growing, Buddy));
+    run.submit(0.0, job(2, 4.0, 10_000.0));
+    run.round(0.0);
     assert_eq!(run.gpus(0), Some(vec![0]));
-    run.decide(300.0);
+    run.round(300.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
     assert_eq!(run.core.counters().preemptions, 0);
 }
@@ -237,12 +164,12 @@ fn a_job_on_a_lost_node_is_not_made_smaller_there() {
         let gpus = if view.now() < Time::new(300.0) { 4 } else { 2 };
         Shape::gpus(GpuCount(gpus))
     });
-    let mut run = Run::new(&ClusterSpec::uniform(2, 4), composed(shrinking, Buddy));
-    run.submit(0.0, 0, job(4, 0.0, 10_000.0));
-    run.decide(0.0);
-    run.event(10.0, &Event::NodeLost { node: NodeId(0) });
-    run.submit(10.0, 1, job(2, 0.0, 10_000.0));
-    run.decide(300.0);
+    let mut run = Scenario::new(&ClusterSpec::uniform(2, 4), composed(shrinking, Buddy));
+    run.submit(0.0, job(4, 0.0, 10_000.0));
+    run.round(0.0);
+    run.event(10.0, Event::NodeLost { node: NodeId(0) });
+    run.submit(10.0, job(2, 0.0, 10_000.0));
+    run.round(300.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1, 2, 3]));
     assert_eq!(run.gpus(1), Some(vec![4, 5]));
 }
@@ -255,16 +182,16 @@ fn a_quarantine_leaves_the_cordons_of_others_alone() {
         .placement(InOrder::new(Consolidated::default()))
         .build()
         .unwrap();
-    let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
     let id = NodeId(0);
-    let cordon = |run: &Run| {
+    let cordon = |run: &Scenario| {
         let node = run.core.state().cluster().node(id);
         node.and_then(|n| n.cordoned()).map(ToString::to_string)
     };
-    let flap = |run: &mut Run, at: f64| {
+    let flap = |run: &mut Scenario, at: f64| {
         for at in [at, at + 1.0] {
-            run.event(at, &Event::NodeLost { node: id });
-            run.event(at, &Event::NodeReturned { node: id });
+            run.event(at, Event::NodeLost { node: id });
+            run.event(at, Event::NodeReturned { node: id });
         }
     };
     let drain = Event::NodeManaged {
@@ -274,15 +201,15 @@ fn a_quarantine_leaves_the_cordons_of_others_alone() {
         },
     };
     flap(&mut run, 10.0);
-    run.decide(20.0);
+    run.round(20.0);
     assert_eq!(cordon(&run).as_deref(), Some("quarantine"));
-    run.decide(300.0);
+    run.round(300.0);
     assert_eq!(cordon(&run), None);
 
-    run.event(310.0, &drain);
+    run.event(310.0, drain);
     flap(&mut run, 320.0);
     for at in [330.0, 2000.0] {
-        run.decide(at);
+        run.round(at);
         assert_eq!(cordon(&run).as_deref(), Some("drained"), "at {at} s");
     }
 }
@@ -290,19 +217,19 @@ fn a_quarantine_leaves_the_cordons_of_others_alone() {
 #[test]
 fn who_makes_room_stays_on_the_types_that_it_runs_on() {
     let cluster = "1x2:v100,1x2:k80".parse().unwrap();
-    let mut run = Run::new(&cluster, composed(TimeSlicing::default(), KeepNodes));
+    let mut run = Scenario::new(&cluster, composed(TimeSlicing::default(), KeepNodes));
     let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6));
     let bound = job(1).with_extras(Extras {
         gpu_types: vec!["v100".into()],
         ..Extras::default()
     });
-    for (n, spec) in [bound, job(1), job(1)].into_iter().enumerate() {
-        run.submit(0.0, n as u32, spec);
+    for spec in [bound, job(1), job(1)] {
+        run.submit(0.0, spec);
     }
-    run.decide(0.0);
-    run.end(10.0, 1);
-    run.submit(20.0, 3, job(2));
-    run.decide(300.0);
+    run.round(0.0);
+    run.ended(10.0, 1);
+    run.submit(20.0, job(2));
+    run.round(300.0);
     // The first node comes first, and the job of the second node may go there.
     assert_eq!(run.gpus(0), Some(vec![0]));
     assert_eq!(run.gpus(2), Some(vec![1]));
@@ -329,12 +256,12 @@ fn a_shape_near_a_job_lies_on_its_nodes_then_in_its_rack() {
         ..Shape::gpus(GpuCount([1, 2, 3][job.index()]))
     };
     let policy = composed(list(near), InOrder::new(Consolidated::default()));
-    let mut run = Run::new(&cluster, policy);
-    for job in 0..3 {
+    let mut run = Scenario::new(&cluster, policy);
+    for _ in 0..3 {
         let spec = JobSpec::new(Time::ZERO, GpuCount(3), Seconds::new(1e6));
-        run.submit(0.0, job, spec);
+        run.submit(0.0, spec);
     }
-    run.decide(0.0);
+    run.round(0.0);
     assert_eq!(run.gpus(0), Some(vec![0]));
     assert_eq!(run.gpus(1), Some(vec![1, 6]));
     // The other rack of the same row comes before the other row, regardless of rack names.
@@ -354,7 +281,7 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
             .placement(InOrder::new(Consolidated::default()))
             .build()
             .unwrap();
-        let mut run = Run::new(&ClusterSpec::uniform(5, 4), policy);
+        let mut run = Scenario::new(&ClusterSpec::uniform(5, 4), policy);
         let sizes: Vec<u32> = (0..7).map(|_| 1 + random(9)).collect();
         let mut free = [4u32; 5];
         for (job, &size) in sizes.iter().enumerate() {
@@ -363,8 +290,8 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
             }
             let spec = JobSpec::new(Time::ZERO, GpuCount(size), Seconds::new(1e6));
             let now = 300.0 * job as f64;
-            run.submit(now, job as u32, spec);
-            run.decide(now);
+            run.submit(now, spec);
+            run.round(now);
             let mut before = free;
             before.sort_unstable_by_key(|f| std::cmp::Reverse(*f));
             let sums = before.iter().scan(0, |sum, f| {
@@ -385,11 +312,11 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
 #[test]
 fn jobs_of_one_size_lie_together_when_one_decision_places_them() {
     let policy = composed(Fifo::default(), InOrder::new(NodeSets));
-    let mut run = Run::new(&ClusterSpec::uniform(2, 4), policy);
-    for (n, gpus) in [1, 2, 1, 2].into_iter().enumerate() {
-        run.submit(0.0, n as u32, job(gpus, 0.0, 10_000.0));
+    let mut run = Scenario::new(&ClusterSpec::uniform(2, 4), policy);
+    for gpus in [1, 2, 1, 2] {
+        run.submit(0.0, job(gpus, 0.0, 10_000.0));
     }
-    run.decide(0.0);
+    run.round(0.0);
     assert_eq!(run.gpus(0), Some(vec![0]));
     assert_eq!(run.gpus(1), Some(vec![4, 5]));
     assert_eq!(run.gpus(2), Some(vec![1]));
@@ -402,15 +329,15 @@ fn shares_stay_numbers_while_no_gpu_can_be_used() {
         let shares = Gavel::new(shares::Proportional);
         composed(shares, Leases::new(Consolidated::default()))
     };
-    let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy());
-    run.submit(0.0, 0, job(1, 0.0, 10_000.0));
-    run.decide(0.0);
-    run.event(10.0, &Event::NodeLost { node: NodeId(0) });
-    run.submit(20.0, 1, job(1, 0.0, 10_000.0));
-    run.decide(300.0);
-    run.event(310.0, &Event::NodeReturned { node: NodeId(0) });
-    run.submit(320.0, 2, job(1, 0.0, 10_000.0));
-    run.decide(600.0);
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy());
+    run.submit(0.0, job(1, 0.0, 10_000.0));
+    run.round(0.0);
+    run.event(10.0, Event::NodeLost { node: NodeId(0) });
+    run.submit(20.0, job(1, 0.0, 10_000.0));
+    run.round(300.0);
+    run.event(310.0, Event::NodeReturned { node: NodeId(0) });
+    run.submit(320.0, job(1, 0.0, 10_000.0));
+    run.round(600.0);
     let saved = run.policy.save().unwrap().unwrap().to_string();
     let saved = serde_json::from_str(&saved).unwrap();
     assert_eq!(policy().restore(saved), Ok(()));
@@ -420,9 +347,9 @@ fn shares_stay_numbers_while_no_gpu_can_be_used() {
 fn a_round_that_a_job_did_not_run_is_none_that_it_received() {
     let gavel = Gavel::new(shares::Proportional);
     let policy = composed(gavel, Leases::new(Consolidated::default()));
-    let mut run = Run::new(&"1x3".parse().unwrap(), policy);
-    for n in 0..4 {
-        run.submit(0.0, n, job(1, 0.0, 1e6));
+    let mut run = Scenario::new(&"1x3".parse().unwrap(), policy);
+    for _ in 0..4 {
+        run.submit(0.0, job(1, 0.0, 1e6));
     }
     let mut turns = Vec::new();
     for round in 0..6 {
@@ -430,27 +357,16 @@ fn a_round_that_a_job_did_not_run_is_none_that_it_received() {
         if round == 2 {
             let (job, attempt) = (JobId(1), 1);
             let (secs, work, why) = (10.0, 10.0, Reason::Crashed);
-            run.event(at - 100.0, &Event::Ran { job, attempt, secs });
+            run.event(at - 100.0, Event::Ran { job, attempt, secs });
             let crashed = Event::Crashed {
                 job,
                 attempt,
                 work,
                 why,
             };
-            run.event(at - 100.0, &crashed);
+            run.event(at - 100.0, crashed);
         }
-        run.plan(at);
-        let stopping = run.core.view().placed();
-        let stopping = stopping.filter(|j| j.phase() == Phase::Stopping);
-        let left: Vec<Event> = stopping
-            .map(|j| Event::Stopped {
-                job: j.id(),
-                attempt: j.attempt(),
-                work: None,
-            })
-            .collect();
-        left.iter().for_each(|event| run.event(at, event));
-        run.start(at, 1.0, |_| true);
+        run.round(at);
         turns.push(
             (0..4)
                 .filter(|n| run.gpus(*n).is_some())
@@ -493,23 +409,23 @@ fn chronus() -> Pipeline {
 
 #[test]
 fn a_far_deadline_makes_no_long_plan() {
-    let mut run = Run::new(&ClusterSpec::uniform(1, 4), chronus());
-    run.submit(0.0, 0, due(2, 1000.0, f64::MAX));
-    run.submit(0.0, 1, job(4, 0.0, 1e9));
-    run.decide(0.0);
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), chronus());
+    run.submit(0.0, due(2, 1000.0, f64::MAX));
+    run.submit(0.0, job(4, 0.0, 1e9));
+    run.round(0.0);
     assert_eq!(run.gpus(0), None);
     // Its first lease is over, and the job has done no work.
-    run.decide(240.0 * 10_016.0);
+    run.round(240.0 * 10_016.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
 }
 
 #[test]
 fn a_job_that_needs_too_many_leases_runs_as_best_effort() {
-    let mut run = Run::new(&ClusterSpec::uniform(1, 4), chronus());
-    run.submit(0.0, 0, due(2, 1e12, 2e12));
-    run.submit(0.0, 1, due(2, f64::MAX, f64::MAX));
-    run.submit(0.0, 2, due(2, 1000.0, 1e12));
-    run.decide(0.0);
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), chronus());
+    run.submit(0.0, due(2, 1e12, 2e12));
+    run.submit(0.0, due(2, f64::MAX, f64::MAX));
+    run.submit(0.0, due(2, 1000.0, 1e12));
+    run.round(0.0);
     let classes = [0, 1, 2].map(|n| run.core.state().job(JobId(n)).unwrap().class());
     let (rest, allocated) = (ServiceClass::BestEffort, ServiceClass::Guaranteed);
     assert_eq!(classes, [rest, rest, allocated]);
@@ -518,13 +434,13 @@ fn a_job_that_needs_too_many_leases_runs_as_best_effort() {
 #[test]
 fn those_for_whom_there_are_gpus_come_before_a_wide_one() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
-    let mut run = Run::new(&ClusterSpec::uniform(2, 8), composed(first, Buddy));
-    run.submit(0.0, 0, job(2, 0.0, 10_000.0));
-    run.submit(0.0, 1, job(2, 0.0, 10_000.0));
-    run.decide(0.0);
-    run.submit(10.0, 2, job(16, 0.0, 10_000.0));
-    run.submit(10.0, 3, job(8, 0.0, 10_000.0));
-    run.decide(300.0);
+    let mut run = Scenario::new(&ClusterSpec::uniform(2, 8), composed(first, Buddy));
+    run.submit(0.0, job(2, 0.0, 10_000.0));
+    run.submit(0.0, job(2, 0.0, 10_000.0));
+    run.round(0.0);
+    run.submit(10.0, job(16, 0.0, 10_000.0));
+    run.submit(10.0, job(8, 0.0, 10_000.0));
+    run.round(300.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
     assert_eq!(run.gpus(1), Some(vec![2, 3]));
     assert_eq!(run.gpus(2), None);
@@ -536,21 +452,21 @@ fn those_for_whom_there_are_gpus_come_before_a_wide_one() {
 fn gpus_that_a_wide_job_cannot_use_are_for_those_behind_it() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let cluster = "1x8:k80,1x8:v100".parse().unwrap();
-    let mut run = Run::new(&cluster, composed(first, Buddy));
+    let mut run = Scenario::new(&cluster, composed(first, Buddy));
     let job = || JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(1e6));
     let bound = Extras {
         gpu_types: vec!["k80".into()],
         ..Extras::default()
     };
-    for n in 0..2 {
-        run.submit(0.0, n, job().with_extras(bound.clone()));
+    for _ in 0..2 {
+        run.submit(0.0, job().with_extras(bound.clone()));
     }
-    run.submit(0.0, 2, job());
-    run.decide(0.0);
+    run.submit(0.0, job());
+    run.round(0.0);
     assert_eq!(run.gpus(0), Some((0..8).collect()));
     assert_eq!(run.gpus(1), None);
     assert_eq!(run.gpus(2), Some((8..16).collect()));
-    run.decide(300.0);
+    run.round(300.0);
     assert_eq!(run.gpus(2), Some((8..16).collect()));
     assert_eq!(run.core.counters().preemptions, 0);
 }
@@ -561,11 +477,11 @@ fn who_cannot_grow_goes_on_where_nobody_may_be_preempted() {
         Some(true) => Shape::gpus(GpuCount(8)),
         _ => Shape::gpus(GpuCount(2)),
     });
-    let mut run = Run::new(&ClusterSpec::uniform(1, 4), composed(growing, Buddy));
-    run.submit(0.0, 0, job(2, 0.0, 1e6));
-    run.decide(0.0);
-    run.submit(10.0, 1, job(2, 0.0, 1e6));
-    run.decide(300.0);
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), composed(growing, Buddy));
+    run.submit(0.0, job(2, 0.0, 1e6));
+    run.round(0.0);
+    run.submit(10.0, job(2, 0.0, 1e6));
+    run.round(300.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
     assert_eq!(run.gpus(1), Some(vec![2, 3]));
 }
@@ -576,16 +492,16 @@ fn who_grows_leaves_others_what_they_have_where_nobody_may_be_preempted() {
         Some(true) => Shape::gpus(GpuCount(4)),
         _ => Shape::gpus(GpuCount(2)),
     });
-    let mut run = Run::new(&ClusterSpec::uniform(1, 4), composed(growing, Buddy));
-    for n in 0..2 {
-        run.submit(0.0, n, job(2, 0.0, 1e6));
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), composed(growing, Buddy));
+    for _ in 0..2 {
+        run.submit(0.0, job(2, 0.0, 1e6));
     }
-    run.decide(0.0);
-    run.decide(300.0);
+    run.round(0.0);
+    run.round(300.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
     assert_eq!(run.gpus(1), Some(vec![2, 3]));
-    run.end(400.0, 0);
-    run.decide(600.0);
+    run.ended(400.0, 0);
+    run.round(600.0);
     assert_eq!(run.gpus(1), Some(vec![0, 1, 2, 3]));
     assert_eq!(run.core.counters().preemptions, 0);
 }
@@ -594,7 +510,7 @@ fn who_grows_leaves_others_what_they_have_where_nobody_may_be_preempted() {
 fn nobody_is_moved_out_for_a_wide_job_where_nobody_may_be_preempted() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let cluster = "1x8:k80,1x8:v100".parse().unwrap();
-    let mut run = Run::new(&cluster, composed(first, Buddy));
+    let mut run = Scenario::new(&cluster, composed(first, Buddy));
     let bound = |gpus: u32, to: &str| {
         let extras = Extras {
             gpu_types: vec![to.into()],
@@ -602,13 +518,13 @@ fn nobody_is_moved_out_for_a_wide_job_where_nobody_may_be_preempted() {
         };
         JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6)).with_extras(extras)
     };
-    run.submit(0.0, 0, bound(4, "k80"));
-    run.submit(0.0, 1, bound(1, "v100"));
-    run.decide(0.0);
+    run.submit(0.0, bound(4, "k80"));
+    run.submit(0.0, bound(1, "v100"));
+    run.round(0.0);
     // By count there is room for the job, but not on one node.
-    run.submit(10.0, 2, job(8, 0.0, 1e6));
-    run.submit(10.0, 3, job(8, 0.0, 1e6));
-    run.decide(300.0);
+    run.submit(10.0, job(8, 0.0, 1e6));
+    run.submit(10.0, job(8, 0.0, 1e6));
+    run.round(300.0);
     assert_eq!(run.gpus(0), Some((0..4).collect()));
     assert_eq!(run.gpus(1), Some(vec![8]));
     assert_eq!(run.gpus(2), Some((9..16).chain([4]).collect()));
@@ -621,16 +537,16 @@ fn rounds_without_jobs_do_not_turn_the_types_of_blind_shares() {
     let second = |visited: bool| {
         let gavel = Gavel::new(shares::Proportional);
         let policy = composed(gavel, InOrder::new(Consolidated::default()));
-        let mut run = Run::new(&"1x1:k80,1x1:v100".parse().unwrap(), policy);
-        run.submit(0.0, 0, job(1, 0.0, 300.0));
-        run.decide(0.0);
-        run.end(200.0, 0);
-        run.decide(300.0);
+        let mut run = Scenario::new(&"1x1:k80,1x1:v100".parse().unwrap(), policy);
+        run.submit(0.0, job(1, 0.0, 300.0));
+        run.round(0.0);
+        run.ended(200.0, 0);
+        run.round(300.0);
         if visited {
-            run.decide(600.0);
+            run.round(600.0);
         }
-        run.submit(610.0, 1, job(1, 0.0, 300.0));
-        run.decide(900.0);
+        run.submit(610.0, job(1, 0.0, 300.0));
+        run.round(900.0);
         run.gpus(1)
     };
     assert_eq!(second(true), second(false));
@@ -640,11 +556,11 @@ fn rounds_without_jobs_do_not_turn_the_types_of_blind_shares() {
 fn shockwave_plans_anew_after_as_many_rounds_as_it_says() {
     let shockwave = Shockwave::default().every(2);
     let policy = composed(shockwave, Leases::new(Consolidated::default()));
-    let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
-    run.submit(0.0, 0, job(1, 0.0, 1e6));
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
+    run.submit(0.0, job(1, 0.0, 1e6));
     let mut left = Vec::new();
     for round in 0..5 {
-        run.decide(120.0 * f64::from(round));
+        run.round(120.0 * f64::from(round));
         let saved = run.policy.save().unwrap().unwrap();
         left.push(saved["scheduling"]["plan"].as_array().unwrap().len());
     }
@@ -674,11 +590,11 @@ fn who_wraps_a_placement_says_how_long_it_stays_right() {
             .unwrap(),
     ];
     for policy in policies {
-        let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
-        for (n, gpus) in [2, 4].into_iter().enumerate() {
-            run.submit(0.0, n as u32, job(gpus, 0.0, 10_000.0));
+        let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
+        for gpus in [2, 4] {
+            run.submit(0.0, job(gpus, 0.0, 10_000.0));
         }
-        run.decide(0.0);
+        run.round(0.0);
         let validity = run.policy.plan(run.core.view(), &mut Plan::default());
         // The second job has a reservation.
         assert_eq!(validity, Ok(Validity::NextRound));
@@ -699,16 +615,16 @@ fn half_busy(speeds: Option<TypeSpeeds>) -> JobSpec {
 #[test]
 fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
     let policy = composed(Gandiva::default(), InOrder::new(Consolidated::default()));
-    let mut run = Run::new(&"1x2:k80".parse().unwrap(), policy);
+    let mut run = Scenario::new(&"1x2:k80".parse().unwrap(), policy);
     let mut speeds = TypeSpeeds::default();
     speeds.set("k80", 0.3);
-    for n in 0..2 {
-        run.submit(0.0, n, half_busy(Some(speeds.clone())));
+    for _ in 0..2 {
+        run.submit(0.0, half_busy(Some(speeds.clone())));
     }
-    run.plan(0.0);
-    run.start(0.0, 0.27, |_| true);
+    run.rate = |_| 0.27;
+    run.round(0.0);
     for at in [60.0, 120.0] {
-        run.decide(at);
+        run.round(at);
         assert_eq!(
             [0, 1].map(|n| run.gpus(n)),
             [(); 2].map(|()| Some(vec![0, 1]))
@@ -719,23 +635,23 @@ fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
 #[test]
 fn a_pair_of_which_one_still_starts_is_not_taken_for_a_slow_pair() {
     let policy = composed(Gandiva::default(), InOrder::new(Consolidated::default()));
-    let mut run = Run::new(&ClusterSpec::uniform(1, 2), policy);
-    for n in 0..2 {
-        run.submit(0.0, n, half_busy(None));
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 2), policy);
+    for _ in 0..2 {
+        run.submit(0.0, half_busy(None));
     }
-    run.plan(0.0);
-    run.start(0.0, 0.9, |_| true);
+    run.rate = |_| 0.9;
+    run.round(0.0);
     let crashed = Event::Crashed {
         job: JobId(1),
         attempt: 1,
         work: 0.0,
         why: Reason::Crashed,
     };
-    run.event(10.0, &crashed);
-    run.plan(60.0);
-    run.plan(120.0);
-    run.start(120.0, 0.9, |_| true);
-    run.decide(180.0);
+    run.event(10.0, crashed);
+    run.decide(60.0);
+    run.decide(120.0);
+    run.settle(120.0);
+    run.round(180.0);
     assert_eq!(
         [0, 1].map(|n| run.gpus(n)),
         [(); 2].map(|()| Some(vec![0, 1]))
@@ -755,25 +671,27 @@ fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
         composition.build().unwrap()
     };
     // The last node profiles; the node before it would profile, too, if more jobs waited.
-    let mut run = Run::new(&"7x4:v100,1x4:k80".parse().unwrap(), lucid());
+    let mut run = Scenario::new(&"7x4:v100,1x4:k80".parse().unwrap(), lucid());
     let bound = Extras {
         gpu_types: vec!["v100".into()],
         ..Extras::default()
     };
-    for n in 0..7 {
+    for _ in 0..7 {
         let spec = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(10_000.0));
-        run.submit(0.0, n, spec.with_extras(bound.clone()));
+        run.submit(0.0, spec.with_extras(bound.clone()));
     }
-    run.submit(0.0, 7, job(1, 0.0, 10_000.0));
-    run.decide(0.0);
+    run.submit(0.0, job(1, 0.0, 10_000.0));
+    run.round(0.0);
     assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));
     assert_eq!(run.gpus(7), Some(vec![28]));
     let saved = run.policy.save().unwrap().unwrap();
-    run.policy = lucid();
+    run.policy = Box::new(lucid());
     run.policy.restore(saved).unwrap();
     // A plan that is not applied takes no job off the profiler; the next plan does.
-    run.core.consult(Time::new(300.0), &mut run.policy).unwrap();
-    run.decide(300.0);
+    run.core
+        .consult(Time::new(300.0), &mut *run.policy)
+        .unwrap();
+    run.round(300.0);
     assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));
     assert_eq!(run.gpus(7), None);
     assert_eq!(run.core.counters().preemptions, 1);
@@ -786,17 +704,17 @@ fn pollux_searches_with_the_smallest_population() {
             population,
             ..PolluxSettings::default()
         };
-        let mut run = Run::new(
+        let mut run = Scenario::new(
             &ClusterSpec::uniform(1, 4),
             Pollux::new(settings)
                 .compose(Composition::new("pollux"))
                 .build()
                 .unwrap(),
         );
-        for n in 0..2 {
-            run.submit(0.0, n, job(2, 0.0, 10_000.0));
+        for _ in 0..2 {
+            run.submit(0.0, job(2, 0.0, 10_000.0));
         }
-        run.decide(0.0);
+        run.round(0.0);
         assert_eq!(run.gpus(0), Some(vec![0, 1]));
         assert_eq!(run.gpus(1), Some(vec![2, 3]));
     }
@@ -809,9 +727,9 @@ fn pollux_without_generations_takes_best_mutation() {
         ..PolluxSettings::default()
     };
     let pollux = Pollux::new(settings).compose(Composition::new("pollux"));
-    let mut run = Run::new(&ClusterSpec::uniform(1, 4), pollux.build().unwrap());
-    run.submit(0.0, 0, job(2, 0.0, 10_000.0));
-    run.decide(0.0);
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), pollux.build().unwrap());
+    run.submit(0.0, job(2, 0.0, 10_000.0));
+    run.round(0.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
 }
 
@@ -829,11 +747,11 @@ fn non_sticky_without_preemption_places_running_jobs_first() {
         });
         let placement = NonSticky::new(Consolidated::default());
         let policy = composed(newest_first, placement);
-        let mut run = Run::new(&ClusterSpec::uniform(1, 4), policy);
-        run.submit(0.0, 0, job(3, 0.0, 10_000.0));
-        run.decide(0.0);
-        run.submit(10.0, 1, job(2, 0.0, 10_000.0));
-        run.plan(300.0);
+        let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
+        run.submit(0.0, job(3, 0.0, 10_000.0));
+        run.round(0.0);
+        run.submit(10.0, job(2, 0.0, 10_000.0));
+        run.decide(300.0);
         let runs = [0, 1].map(|n| run.gpus(n).is_some());
         assert_eq!(runs, [!preempts, preempts]);
     }
@@ -848,17 +766,17 @@ fn a_job_over_its_quota_is_deferred_once() {
         .placement(InOrder::new(Consolidated::default()))
         .build()
         .unwrap();
-    let mut run = Run::new(&ClusterSpec::uniform(1, 8), policy);
-    for n in 0..3 {
-        run.submit(0.0, n, job(3, 0.0, 10_000.0));
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 8), policy);
+    for _ in 0..3 {
+        run.submit(0.0, job(3, 0.0, 10_000.0));
     }
-    run.decide(0.0);
-    let answers = |run: &Run| {
+    run.round(0.0);
+    let answers = |run: &Scenario| {
         let mut admissions = AdmissionDecisions::default();
         quota.admit(&mut (), run.core.view(), &[], &mut admissions);
         admissions.iter().map(|(job, _)| job.0).collect::<Vec<_>>()
     };
     assert_eq!(answers(&run), [0; 0]);
-    run.end(10.0, 0);
+    run.ended(10.0, 0);
     assert_eq!(answers(&run), [1]);
 }

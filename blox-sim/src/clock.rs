@@ -20,7 +20,7 @@ pub(crate) struct Timer {
     pub nth: u32,
 }
 
-/// Kind of a timer. Of several at one moment, the first in this list fires first.
+/// Kind of a timer. At one moment, timers fire in the order of this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     End,

@@ -158,7 +158,7 @@ fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
         .placement(InPlace)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x4", OnEvent::default(), policy);
+    let mut b = case("1x4", OnEvent::default(), policy);
     b.rate = profiled;
     // The minimum shares are 1 and 2; a third job would need 2 more.
     b.submit(0.0, elastic(100.0, 100.0));
@@ -263,7 +263,7 @@ fn synergy_tune_takes_cpus_from_peers_placed_before() {
         .placement(Tune)
         .build()
         .unwrap();
-    let mut b = Bench::of(node_with_cpus(), rounds(300.0), policy);
+    let mut b = Scenario::deciding(&node_with_cpus(), rounds(300.0), policy);
     b.submit(0.0, with_cpus(8.0));
     b.submit(0.0, with_cpus(6.0));
     b.submit(0.0, with_cpus(12.0));
@@ -304,7 +304,7 @@ fn cpus_and_memory_are_not_given_twice() {
         // order.
         vec![with(2, 2, 5.0, 0.0), with(0, 0, 3.0, 60.0)],
     ];
-    let mut b = Bench::of(node_with_cpus(), rounds(300.0), Scripted::new(plans));
+    let mut b = Scenario::deciding(&node_with_cpus(), rounds(300.0), Scripted::new(plans));
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
     }
@@ -320,7 +320,7 @@ fn cpus_and_memory_are_not_given_twice() {
     b.round(900.0);
     assert_eq!(b.phases(), "0 running, 1 running, 2 running");
     // The shorthand specifies no CPUs of nodes, so they are not counted.
-    let mut b = Bench::new(
+    let mut b = case(
         "1x1",
         rounds(300.0),
         Scripted::new([vec![with(0, 0, 8.0, 0.0)]]),
@@ -365,7 +365,7 @@ fn sia_shapes_follow_the_batch_that_a_job_chose() {
         .placement(Shapes)
         .build()
         .unwrap();
-    let mut b = Bench::new("2x1:t4,1x4:a100", OnEvent::default(), policy);
+    let mut b = case("2x1:t4,1x4:a100", OnEvent::default(), policy);
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
     }

@@ -16,7 +16,7 @@ fn among(job: u32, gpus: &[u32], partners: &[u32]) -> Action {
     }
 }
 
-fn partners(b: &Bench, job: u32) -> Vec<u32> {
+fn partners(b: &Scenario, job: u32) -> Vec<u32> {
     let job = b.job(job);
     let partners = &job.assignment().unwrap().partners;
     partners.iter().map(|partner| partner.0).collect()
@@ -149,7 +149,7 @@ fn job_beside_another_takes_the_gpus_with_the_fewest_jobs() {
         .placement(BesideTheFirst)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x3x3", OnEvent::default(), policy);
+    let mut b = case("1x3x3", OnEvent::default(), policy);
     for (job, gpus) in [3, 1, 2, 1, 3, 1].into_iter().enumerate() {
         b.submit(job as f64, super::harness::job(gpus, 1e6));
     }

@@ -14,8 +14,8 @@ fn fifo() -> Pipeline {
         .unwrap()
 }
 
-pub fn bench(cluster: &str, plans: impl IntoIterator<Item = Vec<Action>>, jobs: u32) -> Bench {
-    let mut b = Bench::new(cluster, OnEvent::default(), Scripted::new(plans));
+pub fn bench(cluster: &str, plans: impl IntoIterator<Item = Vec<Action>>, jobs: u32) -> Scenario {
+    let mut b = case(cluster, OnEvent::default(), Scripted::new(plans));
     for _ in 0..jobs {
         b.submit(0.0, job(1, 1e6));
     }
@@ -24,7 +24,7 @@ pub fn bench(cluster: &str, plans: impl IntoIterator<Item = Vec<Action>>, jobs: 
 
 #[test]
 fn a_launch_that_failed_is_planned_again() {
-    let mut b = Bench::new("1x2", rounds(300.0), fifo());
+    let mut b = case("1x2", rounds(300.0), fifo());
     b.submit(0.0, job(2, 1e6));
     assert_eq!(b.decide(0.0), "place 0 on 0 1");
     assert_eq!(b.take_commands(), "start 0.1");
@@ -39,7 +39,7 @@ fn a_launch_that_failed_is_planned_again() {
     );
     assert_eq!(b.phase(0), "waiting");
     assert_eq!(b.job(0).reason(), &Reason::LaunchFailed("no image".into()));
-    assert_eq!(b.ledgers(0), "allocated to nobody, bound to nobody");
+    assert_eq!(b.ledgers(0), "allocated to none, bound to none");
     assert_eq!((b.job(0).failed_launches(), b.job(0).attempt()), (1, 1));
     assert_eq!(b.core.due(), Some(t(300.0)));
     assert_eq!(b.decide(300.0), "place 0 on 0 1");
@@ -103,7 +103,7 @@ fn what_a_launch_did_not_run_is_taken_back_when_its_end_is_heard_of_late() {
         attempt,
         secs,
     };
-    let accounts = |b: &Bench| {
+    let accounts = |b: &Scenario| {
         let job = b.job(0);
         let times = (job.attained_time(), job.attained_gpu_time());
         (times.0.secs(), times.1.secs(), job.work_done())
@@ -148,7 +148,7 @@ fn what_is_taken_back_of_a_job_that_changes_is_news_to_answers_that_stand() {
     fn due(trigger: impl DecisionTrigger + 'static) -> Option<Time> {
         let (wide, narrow) = (vec![place(0, &[0, 1])], vec![place(0, &[0])]);
         let plans = [wide, Vec::new(), narrow];
-        let mut b = Bench::new("1x2", trigger, Scripted::new(plans));
+        let mut b = case("1x2", trigger, Scripted::new(plans));
         b.submit(0.0, job(2, 1e6));
         b.round(0.0);
         b.decide(100.0);
@@ -181,8 +181,8 @@ fn a_job_that_is_moved_stops_and_starts_elsewhere() {
     b.decide(100.0);
     assert_eq!(b.take_commands(), "stop 0.1");
     assert_eq!(b.phase(0), "stopping");
-    assert_eq!(b.ledgers(0), "allocated to nobody, bound to 0");
-    assert_eq!(b.ledgers(1), "allocated to 0, bound to nobody");
+    assert_eq!(b.ledgers(0), "allocated to none, bound to 0");
+    assert_eq!(b.ledgers(1), "allocated to 0, bound to none");
     b.stopped(130.0, 0, 1);
     assert_eq!(b.take_commands(), "start 0.2");
     assert_eq!(b.ledgers(1), "allocated to 0, bound to 0");
@@ -428,7 +428,7 @@ fn two_jobs_on_one_gpu_and_never_three() {
         .placement(KeepPairs)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x1", rounds(300.0), policy);
+    let mut b = case("1x1", rounds(300.0), policy);
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
     }
@@ -515,7 +515,7 @@ fn partners_that_wait_for_a_third_job_keep_running() {
         vec![place(0, &[0, 1]), place(1, &[2, 3]), beside(2, &[2, 3], 1)],
         vec![stop(2), place(0, &[1, 2]), beside(1, &[1, 2], 0)],
     ];
-    let mut b = Bench::new("1x4", OnEvent::default(), Scripted::new(plans));
+    let mut b = case("1x4", OnEvent::default(), Scripted::new(plans));
     for _ in 0..3 {
         b.submit(0.0, job(2, 1e6));
     }
@@ -625,14 +625,14 @@ fn a_stop_counts_wherever_it_stands_in_the_plan() {
     );
 }
 
-fn ask(b: &mut Bench, at: f64) {
+fn ask(b: &mut Scenario, at: f64) {
     let due = Input::Due { at: t(at) };
     b.core.take(&due, &mut *b.policy).unwrap();
     b.core.take_commands(&mut b.commands);
     b.commands.pop();
 }
 
-fn answer(b: &mut Bench, at: f64, plan: Plan) -> Result<(), DecisionError> {
+fn answer(b: &mut Scenario, at: f64, plan: Plan) -> Result<(), DecisionError> {
     let decision = Decision {
         version: plan.version,
         validity: Validity::UntilEvent,
@@ -735,7 +735,7 @@ fn a_change_that_came_too_late_gives_way_if_its_gpus_are_given_away() {
 
 #[test]
 fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
-    let mut b = Bench::new("2x1", OnEvent::default(), fifo());
+    let mut b = case("2x1", OnEvent::default(), fifo());
     b.submit(0.0, job(1, 1e6));
     b.submit(0.0, job(1, 1e6));
     b.round(0.0);
@@ -802,7 +802,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
             Validity::UntilEvent
         }
     }
-    let mut b = Bench::new("1x2", rounds(300.0), fifo().with_admission(Panics).unwrap());
+    let mut b = case("1x2", rounds(300.0), fifo().with_admission(Panics).unwrap());
     b.submit(0.0, job(1, 1e6));
     assert_eq!(b.round(0.0), "place 0 on 0");
     b.submit(10.0, job(1, 1e6));
@@ -839,7 +839,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
 
 #[test]
 fn a_job_held_and_released_between_decisions_asks_once() {
-    let mut b = Bench::new("1x1", rounds(300.0), fifo());
+    let mut b = case("1x1", rounds(300.0), fifo());
     let id = b.submit(0.0, job(1, 1e6));
     b.event(1.0, Event::Hold { job: id });
     b.event(2.0, Event::Release { job: id });
@@ -884,7 +884,7 @@ fn panic_while_scheduling_leaves_no_answer_of_admission_behind() {
         .scheduling(Falls)
         .placement(FirstFit);
     let policy = policy.build().unwrap();
-    let mut b = Bench::new("1x2", rounds(300.0), policy);
+    let mut b = case("1x2", rounds(300.0), policy);
     b.submit(0.0, job(1, 1e6));
     let error = b.try_decide(0.0).unwrap_err().to_string();
     assert!(error.contains("a job waits"), "{error}");
@@ -919,7 +919,7 @@ fn input_that_fits_no_question_is_refused_and_changes_nothing() {
 
 #[test]
 fn core_that_was_saved_keeps_its_counters_question_and_reasons() {
-    let mut b = Bench::new("1x1", rounds(300.0), fifo());
+    let mut b = case("1x1", rounds(300.0), fifo());
     b.submit(0.0, job(1, 1e6));
     b.submit(0.0, job(1, 1e6));
     b.round(0.0);

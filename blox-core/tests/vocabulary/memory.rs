@@ -10,8 +10,8 @@ use blox_core::{order::SortKey, policy::by_key, *};
 use blox_testing::FirstFit;
 use std::sync::{Arc, Mutex};
 
-fn three_jobs(policy: impl Scheduler + 'static) -> Bench {
-    let mut b = Bench::new("1x1:v100,1x1:k80", rounds(360.0), policy);
+fn three_jobs(policy: impl Scheduler + 'static) -> Scenario {
+    let mut b = case("1x1:v100,1x1:k80", rounds(360.0), policy);
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
     }
@@ -30,7 +30,7 @@ fn srtf() -> Pipeline {
 }
 
 /// Returns the plans of some rounds; a job ends in the second.
-fn play(b: &mut Bench, from: u32, rounds: u32) -> Vec<String> {
+fn play(b: &mut Scenario, from: u32, rounds: u32) -> Vec<String> {
     (from..from + rounds)
         .map(|r| {
             let at = 360.0 * f64::from(r);
@@ -51,7 +51,7 @@ fn a_simulation_ahead_leaves_the_original_as_it_was() {
         let mut b = three_jobs(make());
         let first = play(&mut b, 0, 2);
         let before = serde_json::to_string(b.core.state()).unwrap();
-        let mut ahead = Bench {
+        let mut ahead = Scenario {
             core: Runtime::new(b.core.state().clone(), Box::new(rounds(360.0))),
             policy: b.policy.clone(),
             commands: Vec::new(),
@@ -85,7 +85,7 @@ fn a_restart_from_what_was_saved_decides_the_same() {
                     .unwrap();
             }
             let state: State = serde_json::from_str(&state).unwrap();
-            let mut again = Bench {
+            let mut again = Scenario {
                 core: Runtime::new(state, Box::new(rounds(360.0))),
                 policy: Box::new(policy),
                 commands: Vec::new(),
@@ -106,7 +106,7 @@ fn a_restart_from_what_was_saved_decides_the_same() {
 
 #[test]
 fn jobs_that_nobody_was_asked_about_are_asked_about_after_a_restart() {
-    let mut b = Bench::new("1x1", rounds(360.0), srtf());
+    let mut b = case("1x1", rounds(360.0), srtf());
     b.submit(5.0, job(1, 10.0));
     let state: State =
         serde_json::from_str(&serde_json::to_string(b.core.state()).unwrap()).unwrap();
@@ -178,7 +178,7 @@ fn replayed(text: &[u8], state: State, policy: Pipeline) -> Result<u64, ReplayEr
 fn what_a_user_does_to_a_node_is_replayed_as_news() {
     let journal = Buffer::default();
     let state = || State::new(&"2x1".parse().unwrap()).unwrap();
-    let mut b = Bench::new("2x1", rounds(300.0), srtf());
+    let mut b = case("2x1", rounds(300.0), srtf());
     b.core = Runtime::new(state(), Box::new(rounds(300.0)))
         .with_journal(Box::new(JsonLines::new(journal.clone())));
     let action = NodeAction::Cordon {
@@ -213,7 +213,7 @@ fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
         .placement(FirstFit)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x1", rounds(300.0), silent.clone());
+    let mut b = case("1x1", rounds(300.0), silent.clone());
     b.submit(0.0, job(1, 100.0));
     let mut beside = Runtime::new(b.core.state().clone(), Box::new(rounds(300.0)));
     let decision = b.core.consult(t(0.0), &mut silent.clone()).unwrap();
@@ -261,7 +261,7 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
         .unwrap();
     let state = || State::new(&"1x1".parse().unwrap()).unwrap();
     let journal = Buffer::default();
-    let mut b = Bench::new("1x1", rounds(300.0), closed.clone());
+    let mut b = case("1x1", rounds(300.0), closed.clone());
     b.core = Runtime::new(state(), Box::new(rounds(300.0)))
         .with_journal(Box::new(JsonLines::new(journal.clone())));
     b.submit(0.0, job(1, 100.0));
@@ -298,7 +298,7 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
 #[test]
 fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     let journal = Buffer::default();
-    let mut b = Bench::new("1x2", rounds(300.0), picky(1000.0, false));
+    let mut b = case("1x2", rounds(300.0), picky(1000.0, false));
     b.core = Runtime::new(
         State::new(&"1x2".parse().unwrap()).unwrap(),
         Box::new(rounds(300.0)),
@@ -566,7 +566,7 @@ fn whatever_a_draft_allows_is_a_right_plan() {
             .build()
             .unwrap();
         let cluster = ["3x4", "3x4x4", "3x4x3", "3x4x1"][seed as usize % 4];
-        let mut b = Bench::new(cluster, rounds(1.0), policy);
+        let mut b = case(cluster, rounds(1.0), policy);
         let mut chance = Whim(seed | 1 << 40);
         for r in 0..40 {
             let at = f64::from(r);

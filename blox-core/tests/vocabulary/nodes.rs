@@ -33,14 +33,14 @@ impl ClusterManager for Once {
     }
 }
 
-fn managed(cluster: &str, actions: Vec<NodeAction>) -> Bench {
+fn managed(cluster: &str, actions: Vec<NodeAction>) -> Scenario {
     let policy = Composition::new("managed")
         .cluster(Once(actions))
         .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
         .placement(FirstFit)
         .build()
         .unwrap();
-    Bench::new(cluster, rounds(100.0), policy)
+    case(cluster, rounds(100.0), policy)
 }
 
 fn drain(node: u32, by: f64, then: AfterDrain) -> NodeAction {
@@ -52,7 +52,7 @@ fn drain(node: u32, by: f64, then: AfterDrain) -> NodeAction {
     }
 }
 
-fn node(bench: &Bench, node: u32) -> &Node {
+fn node(bench: &Scenario, node: u32) -> &Node {
     bench.core.state().cluster().node(NodeId(node)).unwrap()
 }
 
@@ -142,7 +142,7 @@ fn growth_names_a_specification_that_the_cluster_lacks() {
     let (id, action) = (ActionId(0), grow(8));
     assert_eq!(b.commands, [Command::Node { id, action }]);
     // Both nodes have names; one joins under its name, and another does not fulfil the request.
-    let growing = |b: &Bench| b.core.state().cluster().coming();
+    let growing = |b: &Scenario| b.core.state().cluster().coming();
     assert_eq!(growing(&b), 2);
     let joins = |name: &str, gpus| Event::NodeJoined {
         spec: Box::new(NodeSpec {
@@ -171,7 +171,7 @@ fn node_that_is_wanted_on_is_not_requested_twice() {
     let mut b = managed("2x1", vec![power(false), power(true), power(true)]);
     b.round(0.0);
     b.decide(100.0);
-    let waking = |b: &Bench| (node(b, 0).status(), node(b, 0).wanted());
+    let waking = |b: &Scenario| (node(b, 0).status(), node(b, 0).wanted());
     let on = Wanted::On(ActionId(1));
     assert_eq!(waking(&b), (NodeStatus::Off, Some(on)));
     let counters = b.core.counters();
@@ -252,7 +252,7 @@ fn undeclared_node_action_is_an_error_of_the_policy() {
         .placement(FirstFit)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x1", rounds(100.0), policy);
+    let mut b = case("1x1", rounds(100.0), policy);
     b.submit(0.0, job(1, 1e6));
     let error = b.try_decide(0.0).unwrap_err();
     let expected =

@@ -53,15 +53,15 @@ fn longest_first() -> impl SchedulingPolicy {
     by_key(|job| SortKey::by(-job.spec().duration().secs()))
 }
 
-fn decided(bench: &mut Bench) -> (Result<(), DecisionError>, String) {
+fn decided(bench: &mut Scenario) -> (Result<(), DecisionError>, String) {
     let decided = bench.core.decide(t(0.0), &mut *bench.policy);
-    let plan = text(&bench.core.plan().actions);
+    let plan = bench.steps();
     (decided, plan)
 }
 
 #[test]
 fn plan_with_forbidden_gpu_type_is_refused() {
-    let mut bench = Bench::new(
+    let mut bench = case(
         "1x2:a100,1x2:v100",
         rounds(300.0),
         composed(longest_first(), Blind),
@@ -79,7 +79,7 @@ fn plan_with_forbidden_gpu_type_is_refused() {
 
 #[test]
 fn draft_narrowed_to_a_job_hides_other_types() {
-    let mut bench = Bench::new(
+    let mut bench = case(
         "1x2:a100,1x2:v100",
         rounds(300.0),
         composed(longest_first(), FirstFit),
@@ -95,7 +95,7 @@ fn draft_narrowed_to_a_job_hides_other_types() {
 
 #[test]
 fn list_of_a_kept_order_names_all_jobs_in_order() {
-    let mut bench = Bench::new("1x3", rounds(300.0), composed(longest_first(), Blind));
+    let mut bench = case("1x3", rounds(300.0), composed(longest_first(), Blind));
     for secs in [100.0, 300.0, 200.0] {
         bench.submit(0.0, job(1, secs));
     }
@@ -115,7 +115,7 @@ fn promoted_job_of_a_list_comes_first() {
             Validity::NextRound
         })
     };
-    let mut bench = Bench::new("1x1", rounds(300.0), composed(promoting(), FirstFit));
+    let mut bench = case("1x1", rounds(300.0), composed(promoting(), FirstFit));
     for _ in 0..3 {
         bench.submit(0.0, job(1, 100.0));
     }
@@ -147,7 +147,7 @@ fn promotion_counts_before_and_after_the_order_is_filled() {
     for after in [false, true] {
         let key: KeyFn = Arc::new(|job| SortKey::by(job.spec().submit.secs()));
         let policy = composed(Promoting(key, after), FirstFit);
-        let mut bench = Bench::new("1x2", rounds(300.0), policy);
+        let mut bench = case("1x2", rounds(300.0), policy);
         bench.submit(0.0, job(1, 1e6));
         bench.submit(1.0, job(1, 1e6));
         assert_eq!(bench.round(300.0), "place 0 on 0; place 1 on 1");
@@ -175,7 +175,7 @@ fn partner_is_put_beside_its_job_by_any_placement() {
         // The job requests more GPUs.
         (3, "place 0 on 0 1"),
     ] {
-        let mut bench = Bench::new("1x2", rounds(300.0), composed(paired.clone(), Blind));
+        let mut bench = case("1x2", rounds(300.0), composed(paired.clone(), Blind));
         bench.submit(0.0, job(2, 100.0));
         bench.submit(0.0, job(gpus, 100.0));
         let (applied, plan) = decided(&mut bench);
@@ -196,7 +196,7 @@ fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
         }
         Validity::NextRound
     });
-    let mut bench = Bench::new("1x1", rounds(300.0), composed(capped, FirstFit));
+    let mut bench = case("1x1", rounds(300.0), composed(capped, FirstFit));
     for _ in 0..3 {
         bench.submit(0.0, job(1, 100.0));
     }
@@ -229,7 +229,7 @@ fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
         }
     }
     let policy = composed(longest_first(), Narrowing);
-    let mut bench = Bench::new("1x2:a100,1x2:v100", rounds(300.0), policy);
+    let mut bench = case("1x2:a100,1x2:v100", rounds(300.0), policy);
     bench.submit(0.0, of_type(1, "v100"));
     for _ in 0..2 {
         assert_eq!(decided(&mut bench).0, Ok(()));
@@ -274,7 +274,7 @@ fn running_job_moves_by_its_first_request_only() {
         }
         Validity::NextRound
     });
-    let mut bench = Bench::new("1x4", rounds(300.0), composed(scheduling, Moving));
+    let mut bench = case("1x4", rounds(300.0), composed(scheduling, Moving));
     for _ in 0..3 {
         bench.submit(0.0, job(1, 1000.0));
     }

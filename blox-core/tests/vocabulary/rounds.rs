@@ -143,7 +143,7 @@ pub fn gavel() -> Pipeline {
 
 #[test]
 fn gavel_shares_over_rounds_with_a_pair() {
-    let mut b = Bench::new("1x1:v100,1x1:k80", rounds(360.0), gavel());
+    let mut b = case("1x1:v100,1x1:k80", rounds(360.0), gavel());
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
     }
@@ -238,7 +238,7 @@ fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
         .placement(Shapes)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x1", rounds(100.0), policy);
+    let mut b = case("1x1", rounds(100.0), policy);
     b.submit(0.0, job(1, 1e6));
     b.submit(0.0, job(1, 1e6));
     assert_eq!(b.core.due(), Some(t(0.0)));
@@ -373,7 +373,7 @@ fn a_timer_that_has_rung_does_not_ring_for_ever() {
         .placement(FirstFit)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x1", OnEvent::default(), policy);
+    let mut b = case("1x1", OnEvent::default(), policy);
     b.submit(5.0, job(1, 1.0));
     b.round(5.0);
     assert_eq!(b.core.due(), None);
@@ -415,7 +415,7 @@ fn a_promoted_job_comes_first_and_stays_first() {
         .placement(FirstFit)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x1", rounds(300.0), policy);
+    let mut b = case("1x1", rounds(300.0), policy);
     b.submit(0.0, job(1, 10.0));
     b.submit(0.0, job(1, 5000.0));
     assert_eq!(b.round(0.0), "place 0 on 0");
@@ -445,7 +445,7 @@ fn a_promoted_job_comes_first_and_stays_first() {
 
 #[test]
 fn eligible_since_is_the_first_decision_that_could_have_launched_it() {
-    let mut b = Bench::new(
+    let mut b = case(
         "1x1",
         rounds(300.0),
         Scripted::new([vec![place(0, &[0])], vec![stop(0), place(1, &[0])]]),
@@ -511,7 +511,7 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
         .placement(Clumsy { panics: 1 })
         .build()
         .unwrap();
-    let mut b = Bench::new("1x4", rounds(300.0), policy);
+    let mut b = case("1x4", rounds(300.0), policy);
     for secs in [40.0, 30.0, 20.0, 10.0] {
         b.submit(0.0, job(1, secs));
     }
@@ -532,7 +532,7 @@ fn a_key_that_an_event_changed_is_looked_at_again() {
         .placement(FirstFit)
         .build()
         .unwrap();
-    let mut b = Bench::new("1x1", rounds(300.0), policy);
+    let mut b = case("1x1", rounds(300.0), policy);
     for _ in 0..3 {
         b.submit(0.0, job(1, 1e6));
     }

@@ -38,8 +38,8 @@ fn both(first: Composition) -> PerVirtualCluster {
 
 #[test]
 fn a_blocked_head_blocks_its_own_virtual_cluster_only() {
-    let mut b = Bench::of(
-        cluster(&[(2, Some("a")), (2, Some("b"))]),
+    let mut b = Scenario::deciding(
+        &cluster(&[(2, Some("a")), (2, Some("b"))]),
         rounds(100.0),
         both(fifo("fifo-a")),
     );
@@ -67,7 +67,7 @@ fn a_blocked_head_blocks_its_own_virtual_cluster_only() {
 
 #[test]
 fn virtual_clusters_that_share_nodes_do_not_plan_the_same_gpu() {
-    let mut b = Bench::of(cluster(&[(2, None)]), rounds(100.0), both(fifo("fifo-a")));
+    let mut b = Scenario::deciding(&cluster(&[(2, None)]), rounds(100.0), both(fifo("fifo-a")));
     b.submit(0.0, job(1, 1e6).in_virtual_cluster("a"));
     b.submit(0.0, job(1, 1e6).in_virtual_cluster("b"));
     b.submit(0.0, job(1, 1e6).in_virtual_cluster("b"));
@@ -119,8 +119,8 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_cpus() {
         let policy = Composition::new(name).scheduling(gangs).placement(WithCpus);
         (name.into(), policy.build().unwrap())
     };
-    let mut b = Bench::of(
-        ClusterSpec { nodes: vec![node] },
+    let mut b = Scenario::deciding(
+        &ClusterSpec { nodes: vec![node] },
         rounds(100.0),
         PerVirtualCluster {
             pipelines: vec![pipeline("a"), pipeline("b")],
@@ -165,8 +165,8 @@ impl ClusterManager for Lender {
 
 #[test]
 fn a_node_that_moves_keeps_what_runs_and_serves_its_new_partition() {
-    let mut b = Bench::of(
-        cluster(&[(1, Some("a")), (2, Some("a"))]),
+    let mut b = Scenario::deciding(
+        &cluster(&[(1, Some("a")), (2, Some("a"))]),
         rounds(100.0),
         both(fifo("fifo-a").cluster(Lender)),
     );

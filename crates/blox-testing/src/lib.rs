@@ -1,9 +1,10 @@
 //! Tests for schedulers: [`conformance`](conformance()) checks that a scheduler keeps the rules
-//! that every backend relies on.
+//! that every backend relies on, and a [`Scenario`] is a small case by hand.
 //!
 //! | Task | Start with |
 //! |---|---|
 //! | Test a scheduler | [`conformance`](conformance()), [`Suite`] |
+//! | Test one rule of a policy | [`Scenario`] |
 //! | Read a failure | [`Failure`], [`Property`], [`CaseError`] |
 //! | Count what a test covered | [`Report`] |
 //! | Place jobs in an example without `blox-policies` | [`FirstFit`] |
@@ -15,11 +16,13 @@ mod conformance;
 mod difference;
 mod problem;
 mod random;
+mod scenario;
 mod script;
 mod verify;
 
 pub use conformance::{CaseError, Failure, Report, Subject, Suite, conformance};
 pub use problem::Property;
+pub use scenario::Scenario;
 pub use script::Fault;
 
 use blox_core::JobQueue;

@@ -1,14 +1,13 @@
 //! Amounts that Synergy's allocations grant to each job.
 
-use blox_core::runtime::Runtime;
 use blox_core::{
-    Action, ClusterSpec, Composition, Event, Extras, GpuCount, JobId, JobSpec, Pipeline,
-    PlacementPolicy, Rounds, Seconds, State, Time,
+    Action, ClusterSpec, Composition, Extras, GpuCount, JobId, JobSpec, Pipeline, PlacementPolicy,
+    Seconds, Time,
 };
 use blox_policies::placement::{Allocation, Consolidated, FirstFree, Synergy};
 use blox_policies::scheduling::{Drf, Fifo, FinishTimeFairness, Srsf, Tetris};
 use blox_released::synergy::quirks as released;
-use std::sync::Arc;
+use blox_testing::Scenario;
 
 /// Nodes of 4 GPUs with 8 cores and 40 GiB: 2 cores and 10 GiB per GPU.
 fn cluster(nodes: usize) -> ClusterSpec {
@@ -28,77 +27,34 @@ fn job(gpus: u32, cpus: f64, memory_gib: f64) -> JobSpec {
     })
 }
 
-struct Bench {
-    core: Runtime,
-    policy: Pipeline,
+fn fifo(nodes: usize, placement: impl PlacementPolicy + 'static) -> Scenario {
+    let composition = Composition::new("test").scheduling(Fifo::default());
+    Scenario::new(
+        &cluster(nodes),
+        composition.placement(placement).build().unwrap(),
+    )
 }
 
-impl Bench {
-    fn new(nodes: usize, policy: Pipeline) -> Self {
-        let rounds = Rounds::every(Seconds::new(300.0)).unwrap();
-        Bench {
-            core: Runtime::new(State::new(&cluster(nodes)).unwrap(), Box::new(rounds)),
-            policy,
+/// Submits jobs, and returns the steps of a round with the CPUs and memory that they grant, in order
+/// of jobs: `0: GPUs 0,1 c4 m20` or `1: stop`.
+fn granted(case: &mut Scenario, at: f64, jobs: impl IntoIterator<Item = JobSpec>) -> Vec<String> {
+    for spec in jobs {
+        case.submit(0.0, spec);
+    }
+    case.round(at);
+    let plan = case.core.plan();
+    let text = plan.actions.iter().map(|action| match action {
+        Action::Stop { job, .. } => format!("{job}: stop"),
+        Action::Place { job, assignment: a } => {
+            let gpus: Vec<String> = a.gpus.iter().map(|g| g.0.to_string()).collect();
+            let gpus = gpus.join(",");
+            format!("{job}: GPUs {gpus} c{} m{}", a.cpus, a.memory_gib)
         }
-    }
-
-    fn fifo(nodes: usize, placement: impl PlacementPolicy + 'static) -> Self {
-        let composition = Composition::new("test").scheduling(Fifo::default());
-        Bench::new(nodes, composition.placement(placement).build().unwrap())
-    }
-
-    fn event(&mut self, at: f64, event: Event) {
-        self.core
-            .event(Time::new(at), &event, &mut self.policy)
-            .unwrap();
-    }
-
-    fn submit(&mut self, jobs: impl IntoIterator<Item = JobSpec>) -> &mut Self {
-        let at = self.core.state().now().secs();
-        for spec in jobs {
-            let job = self.core.state().next_job_id();
-            let spec = Arc::new(spec);
-            self.event(at, Event::Submitted { job, spec });
-        }
-        self
-    }
-
-    /// Returns the plan of a round, which takes effect at once. Lines such as `0: GPUs 0,1 c4 m20`
-    /// or `1: stop` are in order of jobs.
-    fn round(&mut self, at: f64) -> Vec<String> {
-        let decided = self.core.decide(Time::new(at), &mut self.policy);
-        assert_eq!(decided, Ok(()));
-        let plan = self.core.plan().clone();
-        let mut commands = Vec::new();
-        self.core.take_commands(&mut commands);
-        for command in &commands {
-            if let blox_core::Command::Stop { job, attempt, .. } = *command {
-                let work = None;
-                self.event(at, Event::Stopped { job, attempt, work });
-            }
-        }
-        self.core.take_commands(&mut commands);
-        for command in commands {
-            if let blox_core::Command::Start { job, attempt }
-            | blox_core::Command::Change { job, attempt, .. } = command
-            {
-                let rate = 1.0;
-                self.event(at, Event::Started { job, attempt, rate });
-            }
-        }
-        let text = plan.actions.iter().map(|action| match action {
-            Action::Stop { job, .. } => format!("{job}: stop"),
-            Action::Place { job, assignment: a } => {
-                let gpus: Vec<String> = a.gpus.iter().map(|g| g.0.to_string()).collect();
-                let gpus = gpus.join(",");
-                format!("{job}: GPUs {gpus} c{} m{}", a.cpus, a.memory_gib)
-            }
-            other => format!("{other:?}"),
-        });
-        let mut text: Vec<String> = text.collect();
-        text.sort();
-        text
-    }
+        other => format!("{other:?}"),
+    });
+    let mut text: Vec<String> = text.collect();
+    text.sort();
+    text
 }
 
 /// Four jobs on one node. Three of them want more cores than their share.
@@ -113,11 +69,11 @@ fn hungry() -> [JobSpec; 4] {
 
 #[test]
 fn tuning_gives_all_of_it_first_and_takes_back_what_others_need() {
-    let mut b = Bench::fifo(1, Synergy::new(Consolidated::default()));
+    let mut b = fifo(1, Synergy::new(Consolidated::default()));
     // In order of demand: 6, then 4 (its share is left), then 3 and 1. For 3 no core is left, so
     // the first job gives up what exceeds its share.
     assert_eq!(
-        b.submit(hungry()).round(0.0),
+        granted(&mut b, 0.0, hungry()),
         [
             "0: GPUs 0 c2 m5",
             "1: GPUs 3 c1 m5",
@@ -126,34 +82,32 @@ fn tuning_gives_all_of_it_first_and_takes_back_what_others_need() {
         ]
     );
     // After two jobs have ended, the first job gets its whole demand on its current GPU.
-    for job in [JobId(1), JobId(3)] {
-        let outcome = blox_core::Outcome::Completed;
-        b.event(300.0, Event::Ended { job, outcome });
-    }
+    b.ended(300.0, 1);
+    b.ended(300.0, 3);
     assert_eq!(
-        b.round(300.0),
+        granted(&mut b, 300.0, []),
         ["0: GPUs 0 c6 m5", "2: GPUs 1 c2 m5", "2: stop"]
     );
 }
 
 #[test]
 fn the_other_allocations_are_what_it_is_compared_with() {
-    let mut b = Bench::fifo(
+    let mut b = fifo(
         1,
         Synergy::new(Consolidated::default()).with(Allocation::Greedy),
     );
     // In order of jobs, with backfill: jobs that do not fit are skipped although GPUs are free.
     assert_eq!(
-        b.submit(hungry()).round(0.0),
+        granted(&mut b, 0.0, hungry()),
         ["0: GPUs 0 c6 m5", "1: GPUs 1 c1 m5"]
     );
     assert_eq!(
         b.core.reason_for(JobId(2)).to_string(),
         "needs 1 GPU, 2 are free but not where the placement rule wants them"
     );
-    let mut b = Bench::fifo(1, Synergy::new(FirstFree).with(Allocation::Proportional));
+    let mut b = fifo(1, Synergy::new(FirstFree).with(Allocation::Proportional));
     assert_eq!(
-        b.submit(hungry()).round(0.0),
+        granted(&mut b, 0.0, hungry()),
         [
             "0: GPUs 0 c2 m10",
             "1: GPUs 3 c2 m10",
@@ -165,10 +119,10 @@ fn the_other_allocations_are_what_it_is_compared_with() {
 
 #[test]
 fn a_demand_is_capped_to_a_node_and_a_job_that_does_not_say_has_its_share() {
-    let mut b = Bench::fifo(3, Synergy::new(Consolidated::default()));
+    let mut b = fifo(3, Synergy::new(Consolidated::default()));
     let jobs = [job(2, 100.0, 100.0), job(1, 0.0, 0.0), job(6, 50.0, 12.0)];
     assert_eq!(
-        b.submit(jobs).round(0.0),
+        granted(&mut b, 0.0, jobs),
         [
             "0: GPUs 8,9 c8 m40",
             "1: GPUs 6 c2 m10",
@@ -188,16 +142,15 @@ fn everybody_has_at_least_the_share_that_it_can_use() {
     };
     let mut shrunk = 0;
     for _ in 0..300 {
-        let mut b = Bench::fifo(3, Synergy::new(Consolidated::default()));
+        let mut b = fifo(3, Synergy::new(Consolidated::default()));
         let jobs: Vec<JobSpec> = (0..12)
             .map(|_| {
                 let gpus = [1, 1, 2, 3, 4, 6][draw(6) as usize];
                 job(gpus, draw(12) as f64, draw(60) as f64)
             })
             .collect();
-        b.submit(jobs.clone());
         // A plan that exceeds the available resources is rejected.
-        b.round(0.0);
+        granted(&mut b, 0.0, jobs.clone());
         let mut left = 12;
         for (i, spec) in jobs.iter().enumerate() {
             let gpus = spec.gpus.get();
@@ -219,7 +172,7 @@ fn everybody_has_at_least_the_share_that_it_can_use() {
 #[test]
 fn orders_rank_by_what_they_say() {
     let running = |policy: Pipeline| {
-        let mut b = Bench::new(1, policy);
+        let mut b = Scenario::new(&cluster(1), policy);
         let late = |spec: JobSpec, seconds: f64| JobSpec {
             work: blox_core::Work::lasting(Seconds::new(seconds)),
             ..spec
@@ -229,7 +182,7 @@ fn orders_rank_by_what_they_say() {
             late(job(3, 8.0, 1.0), 2000.0),
             late(job(3, 1.0, 20.0), 1000.0),
         ];
-        b.submit(jobs).round(600.0)[0]
+        granted(&mut b, 600.0, jobs)[0]
             .split(':')
             .next()
             .unwrap()
@@ -264,11 +217,11 @@ fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
             .build()
             .unwrap()
     };
-    let mut b = Bench::new(1, build(released::Mode::Tune, false));
+    let mut b = Scenario::new(&cluster(1), build(released::Mode::Tune, false));
     // In order of jobs: 6 cores, 1 core, then 3 cores with 1 left. The share of 2 does not fit, so
     // the first job is shrunk to its share, and its memory is raised to it.
     assert_eq!(
-        b.submit(hungry()).round(0.0),
+        granted(&mut b, 0.0, hungry()),
         [
             "0: GPUs 0 c2 m10",
             "1: GPUs 1 c1 m5",
@@ -276,12 +229,15 @@ fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
             "3: GPUs 3 c2 m10"
         ]
     );
-    let mut b = Bench::new(2, build(released::Mode::Greedy, true));
+    let mut b = Scenario::new(&cluster(2), build(released::Mode::Greedy, true));
     // A job with one GPU takes the highest GPU of the server with the fewest free GPUs. A job with
     // two takes the lowest GPUs of a server that fits all of its demand.
     assert_eq!(
-        b.submit([job(1, 1.0, 1.0), job(2, 2.0, 2.0), job(1, 6.0, 1.0)])
-            .round(0.0),
+        granted(
+            &mut b,
+            0.0,
+            [job(1, 1.0, 1.0), job(2, 2.0, 2.0), job(1, 6.0, 1.0)]
+        ),
         ["0: GPUs 3 c1 m1", "1: GPUs 0,1 c2 m2", "2: GPUs 7 c6 m1"]
     );
 }

@@ -1,0 +1,261 @@
+//! A cluster driven by hand.
+
+use blox_core::runtime::Runtime;
+use blox_core::{
+    Action, Assignment, ClusterSpec, Command, DecisionError, DecisionTrigger, Event, EventError,
+    GpuId, JobId, JobRef, JobSpec, Outcome, Phase, Rounds, Scheduler, State, Time,
+};
+use std::sync::Arc;
+
+/// A cluster driven by hand, for small cases of a scheduler. Times are in seconds.
+///
+/// ```
+/// use blox_core::{Composition, ClusterSpec, GpuCount, JobSpec, Seconds, Time};
+/// use blox_core::{order::SortKey, policy::by_key};
+/// use blox_testing::{FirstFit, Scenario};
+///
+/// let shortest_first = Composition::new("sjf")
+///     .scheduling(by_key(|job| SortKey::by(job.spec().duration().secs())))
+///     .placement(FirstFit)
+///     .build()?;
+/// let mut case = Scenario::new(&ClusterSpec::uniform(1, 2), shortest_first);
+/// let job = |secs| JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(secs));
+/// case.submit(0.0, job(900.0));
+/// case.submit(0.0, job(600.0));
+/// assert_eq!(case.round(0.0), "place 1 on 0 1");
+/// case.ended(600.0, 1);
+/// assert_eq!(case.round(600.0), "place 0 on 0 1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Panics
+/// Methods panic if an event contradicts the state or a decision fails; those that begin with
+/// `try_` return the error.
+pub struct Scenario {
+    /// The state, and the machine that changes it.
+    pub core: Runtime,
+    /// The scheduler.
+    pub policy: Box<dyn Scheduler>,
+    /// Commands that are not carried out yet.
+    pub commands: Vec<Command>,
+    /// Iterations a second of a started job, by its number of GPUs. The default is 1.
+    pub rate: fn(usize) -> f64,
+}
+
+impl std::fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut fields = f.debug_struct("Scenario");
+        fields
+            .field("phases", &self.phases())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Scenario {
+    /// Creates an empty cluster with rounds of the default length.
+    pub fn new(cluster: &ClusterSpec, scheduler: impl Scheduler + 'static) -> Self {
+        Scenario::deciding(cluster, Rounds::default(), scheduler)
+    }
+
+    /// Creates an empty cluster whose decisions are due as `trigger` says.
+    pub fn deciding(
+        cluster: &ClusterSpec,
+        trigger: impl DecisionTrigger + 'static,
+        scheduler: impl Scheduler + 'static,
+    ) -> Self {
+        let state = State::new(cluster).expect("the cluster is valid");
+        Scenario {
+            core: Runtime::new(state, Box::new(trigger)),
+            policy: Box::new(scheduler),
+            commands: Vec::new(),
+            rate: |_| 1.0,
+        }
+    }
+
+    /// Submits a job. Its time of submission becomes `at`.
+    pub fn submit(&mut self, at: f64, mut spec: JobSpec) -> JobId {
+        spec.submit = Time::new(at);
+        let job = self.core.state().next_job_id();
+        let spec = Arc::new(spec);
+        self.event(at, Event::Submitted { job, spec });
+        job
+    }
+
+    /// Applies an event.
+    pub fn event(&mut self, at: f64, event: Event) {
+        self.try_event(at, event).unwrap();
+    }
+
+    /// Applies an event.
+    ///
+    /// # Errors
+    /// The event contradicts the state.
+    pub fn try_event(&mut self, at: f64, event: Event) -> Result<(), EventError> {
+        let result = self.core.event(Time::new(at), &event, &mut *self.policy);
+        self.core.take_commands(&mut self.commands);
+        result
+    }
+
+    /// Reports a launch as started.
+    pub fn started(&mut self, at: f64, job: u32, attempt: u32) {
+        let gpus = self.job(job).bound().map_or(0, |a| a.gpus.len());
+        let (job, rate) = (JobId(job), (self.rate)(gpus));
+        self.event(at, Event::Started { job, attempt, rate });
+    }
+
+    /// Reports a launch as stopped.
+    pub fn stopped(&mut self, at: f64, job: u32, attempt: u32) {
+        let (job, work) = (JobId(job), None);
+        self.event(at, Event::Stopped { job, attempt, work });
+    }
+
+    /// Reports a job as completed.
+    pub fn ended(&mut self, at: f64, job: u32) {
+        let (job, outcome) = (JobId(job), Outcome::Completed);
+        self.event(at, Event::Ended { job, outcome });
+    }
+
+    /// Returns the steps of a decision made now, for instance `stop 0; place 1 on 2 3`.
+    pub fn decide(&mut self, at: f64) -> String {
+        self.try_decide(at).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Returns the steps of a decision made now.
+    ///
+    /// # Errors
+    /// The scheduler fails, or its plan is invalid.
+    pub fn try_decide(&mut self, at: f64) -> Result<String, DecisionError> {
+        let decided = self.core.decide(Time::new(at), &mut *self.policy);
+        self.core.take_commands(&mut self.commands);
+        decided.map(|()| self.steps())
+    }
+
+    /// Returns the steps of the last decision.
+    pub fn steps(&self) -> String {
+        text(&self.core.plan().actions)
+    }
+
+    /// Removes the commands and returns their text, for instance `stop 0.1; start 1.1`. A number of a
+    /// launch follows each job.
+    pub fn take_commands(&mut self) -> String {
+        let all: Vec<String> = self.commands.drain(..).map(|c| command_text(&c)).collect();
+        all.join("; ")
+    }
+
+    /// Carries out all commands at once, and all that follow from them. Skips commands that later
+    /// plans made obsolete.
+    pub fn settle(&mut self, at: f64) {
+        while !self.commands.is_empty() {
+            for command in std::mem::take(&mut self.commands) {
+                let phase = |job: JobId, attempt: u32| {
+                    let job = self.core.state().job(job);
+                    job.filter(|j| j.attempt() == attempt).map(|j| j.phase())
+                };
+                match command {
+                    Command::Stop { job, attempt, .. }
+                        if phase(job, attempt) == Some(Phase::Stopping) =>
+                    {
+                        self.stopped(at, job.0, attempt);
+                    }
+                    Command::Start { job, attempt } | Command::Change { job, attempt, .. }
+                        if phase(job, attempt) == Some(Phase::Starting) =>
+                    {
+                        self.started(at, job.0, attempt);
+                    }
+                    Command::Finish { job } => {
+                        let outcome = Outcome::Terminated;
+                        self.event(at, Event::Ended { job, outcome });
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Decides, and carries out all commands at once. Returns the steps of the decision.
+    pub fn round(&mut self, at: f64) -> String {
+        let steps = self.decide(at);
+        self.settle(at);
+        steps
+    }
+
+    /// Returns the phase of a job, or `gone`.
+    pub fn phase(&self, job: u32) -> &'static str {
+        let job = self.core.state().job(JobId(job));
+        job.map_or("gone", |j| j.phase().as_str())
+    }
+
+    /// Returns the phases, for instance `0 running, 1 waiting`.
+    pub fn phases(&self) -> String {
+        let known = (0..self.core.state().next_job_id().0)
+            .filter(|j| self.core.state().job(JobId(*j)).is_some());
+        let all: Vec<String> = known.map(|j| format!("{j} {}", self.phase(j))).collect();
+        all.join(", ")
+    }
+
+    /// Returns a job that is not gone.
+    pub fn job(&self, job: u32) -> JobRef<'_> {
+        self.core.state().job(JobId(job)).unwrap()
+    }
+
+    /// Returns the ledgers of a GPU, for instance `allocated to 1, bound to 0`.
+    pub fn ledgers(&self, gpu: u32) -> String {
+        let list = |ids: &mut dyn Iterator<Item = JobId>| {
+            let ids: Vec<String> = ids.map(|j| j.to_string()).collect();
+            match ids.is_empty() {
+                true => "none".to_owned(),
+                false => ids.join("+"),
+            }
+        };
+        let c = self.core.state().cluster();
+        format!(
+            "allocated to {}, bound to {}",
+            list(&mut c.allocated_to(GpuId(gpu))),
+            list(&mut c.bound_to(GpuId(gpu)))
+        )
+    }
+
+    /// Returns the allocated GPUs of a job.
+    pub fn gpus(&self, job: u32) -> Option<Vec<u32>> {
+        let gpus = &self.assignment(job)?.gpus;
+        Some(gpus.iter().map(|gpu| gpu.0).collect())
+    }
+
+    /// Returns the assignment of a job.
+    pub fn assignment(&self, job: u32) -> Option<&Assignment> {
+        self.core.state().job(JobId(job))?.assignment()
+    }
+}
+
+/// Formats actions, for instance `stop 0; place 1 on 2 3 beside 4 with 8 cpus`.
+fn text(actions: &[Action]) -> String {
+    let step = |a: &Action| match a {
+        Action::Stop { job, .. } => format!("stop {job}"),
+        Action::Place { job, assignment: a } => {
+            let mut s = format!("place {job} on");
+            for g in &a.gpus {
+                s += &format!(" {g}");
+            }
+            for (i, p) in a.partners.iter().enumerate() {
+                s += &format!("{} {p}", [" beside", " and"][i.min(1)]);
+            }
+            if a.cpus != 0.0 {
+                s += &format!(" with {} cpus", a.cpus);
+            }
+            s
+        }
+        Action::Finish { job, .. } => format!("finish {job}"),
+        Action::Promote { job } => format!("promote {job}"),
+        other => format!("{other:?}"),
+    };
+    actions.iter().map(step).collect::<Vec<_>>().join("; ")
+}
+
+fn command_text(c: &Command) -> String {
+    match c {
+        Command::Stop { job, attempt, .. } => format!("stop {job}.{attempt}"),
+        Command::Start { job, attempt } => format!("start {job}.{attempt}"),
+        Command::Change { job, attempt, .. } => format!("change {job}.{attempt}"),
+        other => format!("{other:?}"),
+    }
+}
