@@ -9,7 +9,6 @@ use blox_core::{
     Plan, Reason, Request, Scheduler, SchedulingPolicy, Seconds, ServiceClass, Shape, State, Time,
     TypeSpeeds, Validity, View,
 };
-use blox_perf::PairTable;
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::Quarantine;
 use blox_policies::placement::{
@@ -665,7 +664,7 @@ fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
         ..LucidSettings::default()
     };
     let lucid = || {
-        let lucid = Lucid::with(settings.clone(), Oracle, PairTable::default());
+        let lucid = Lucid::with(settings.clone(), Oracle);
         let composition = Composition::new("lucid");
         let composition = composition.joint(lucid, |roles| roles.scheduling().placement());
         composition.build().unwrap()

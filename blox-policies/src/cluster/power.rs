@@ -1,8 +1,8 @@
 //! Power saving: switches nodes off while few are needed.
 
 use blox_core::{
-    ClusterManager, Node, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeStatus,
-    Policy, Seconds, Time, Validity, View,
+    ClusterManager, Event, Node, NodeAction, NodeActionKind, NodeActionKinds, NodeActions,
+    NodeStatus, Policy, Seconds, Time, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -74,6 +74,13 @@ impl PowerPlan {
         }
     }
 
+    /// Returns the nodes that should be on when jobs arrive that need more than are on.
+    fn wake(&mut self, active: i64) -> i64 {
+        self.on = active + self.rule.buffer;
+        self.stable_until = self.active.len() + self.rule.keep;
+        self.on
+    }
+
     /// Performs a check: `active` of `total` nodes are in use. `coming` is the forecast of nodes in
     /// use from this check on; it may be shorter than the look-ahead of the rule.
     pub fn look(&mut self, active: i64, total: i64, coming: &[f64]) -> PowerLook {
@@ -125,7 +132,8 @@ impl PowerPlan {
 ///
 /// Each check counts the nodes in use, reads a forecast of that number, and keeps the number of
 /// nodes on that its [`PowerPlan`] returns. Idle nodes of the highest numbers are switched off
-/// first. Nodes that waiting jobs need count as in use. All nodes are switched on while a job has
+/// first. Nodes that waiting jobs need count as in use. If jobs arrive that need more nodes than are
+/// on, nodes are switched on at once. All nodes are switched on while a job has
 /// waited for longer than one check interval. Without a forecast, or past its end, demand is
 /// expected to stay constant.
 #[derive(Clone, Debug)]
@@ -141,6 +149,8 @@ pub struct PowerSaving {
 pub struct Power {
     plan: PowerPlan,
     next: u64,
+    /// GPUs of the jobs on which admission has not decided yet.
+    submitted: u64,
 }
 
 impl PowerSaving {
@@ -166,29 +176,38 @@ impl Policy for PowerSaving {
             ..Power::default()
         }
     }
+
+    fn on_event(&self, memory: &mut Power, _: View<'_>, event: &Event) {
+        if let Event::Submitted { spec, .. } = event {
+            memory.submitted += u64::from(spec.gpus.get());
+        }
+    }
 }
 
 impl ClusterManager for PowerSaving {
     fn manage(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut NodeActions) -> Validity {
         let at = |look: u64| Time::ZERO + self.every * look as f64;
-        if view.now() < at(memory.next) {
-            return Validity::Until(at(memory.next));
-        }
-        let look = (view.now().secs() / self.every.secs()).floor() as u64;
-        memory.next = look + 1;
-        let wake = Validity::Until(at(memory.next));
         let there = || view.nodes().filter(|n| n.status() != NodeStatus::Left);
         let total = there().count() as i64;
         let in_use = there()
             .filter(|n| n.free_count() < n.usable_count())
             .count() as i64;
-        let asked: u64 = view.waiting().map(|j| u64::from(j.gpus().get())).sum();
+        let waiting: u64 = view.waiting().map(|j| u64::from(j.gpus().get())).sum();
+        let asked = waiting + std::mem::take(&mut memory.submitted);
         let width = there().map(Node::gpu_count).min().unwrap_or(1).max(1);
         let active = (in_use + asked.div_ceil(u64::from(width)) as i64).min(total);
-        let rest = self.forecast.get(look as usize..).unwrap_or_default();
-        let stays = [active as f64];
-        let coming = if rest.is_empty() { &stays[..] } else { rest };
-        let planned = memory.plan.look(active, total, coming).on;
+        let planned = if view.now() >= at(memory.next) {
+            let look = (view.now().secs() / self.every.secs()).floor() as u64;
+            memory.next = look + 1;
+            let rest = self.forecast.get(look as usize..).unwrap_or_default();
+            let stays = [active as f64];
+            let coming = if rest.is_empty() { &stays[..] } else { rest };
+            memory.plan.look(active, total, coming).on
+        } else if active > memory.plan.on {
+            memory.plan.wake(active)
+        } else {
+            return Validity::Until(at(memory.next));
+        };
         let stuck = view
             .waiting()
             .any(|j| view.now() - j.eligible_since() > self.every);
@@ -219,7 +238,7 @@ impl ClusterManager for PowerSaving {
                 on += 1;
             }
         }
-        wake
+        Validity::Until(at(memory.next))
     }
 
     fn actions(&self) -> NodeActionKinds {

@@ -1,15 +1,15 @@
 //! Lucid: profile, then pack by scores, in order of estimated service.
 
-use crate::placement::{NodeSelector, find_alike, most_usable, suits};
-use blox_core::SortedMap;
+use crate::placement::{
+    NodeSelector, Packing, PackingLimits, estimated_service, find_alike, most_usable, suits,
+};
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
-    Assignment, Draft, DraftError, JobId, JobQueue, JobRef, NodeId, NodeStatus, PlacementPolicy,
-    Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View, sort,
+    Assignment, Draft, DraftError, GpuList, JobId, JobQueue, JobRef, Node, NodeId, NodeStatus,
+    PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, SortedMap,
+    Validity, View, sort,
 };
-use blox_perf::PairTable;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Settings of [`Lucid`].
@@ -26,19 +26,12 @@ pub struct LucidSettings {
     pub grow_above: usize,
     /// Number of jobs waiting for the profiler below which it releases the additional node.
     pub shrink_below: usize,
-    /// Largest sum of two sharing scores on the same GPUs; below 0 disables packing.
-    pub scores: f64,
-    /// Memory of a GPU in MiB: both jobs must fit.
-    pub memory_mib: f64,
-    /// A job is packed beside another only if its estimated service is at most this many times the
-    /// other's. So long jobs are not packed with short ones.
-    pub service_ratio: f64,
-    /// A pair is separated when one job runs at less than this fraction of its speed alone.
-    pub least_speed: f64,
+    /// Limits of packing.
+    pub packing: PackingLimits,
 }
 
 impl Default for LucidSettings {
-    /// Uses the artifact's settings for Venus, and GPUs of 24 GiB.
+    /// Uses the artifact's settings for Venus, and the default limits of packing.
     fn default() -> Self {
         LucidSettings {
             profiler_nodes: 2,
@@ -46,37 +39,27 @@ impl Default for LucidSettings {
             profiled_gpus: 8,
             grow_above: 10,
             shrink_below: 5,
-            scores: 2.0,
-            memory_mib: 24_576.0,
-            service_ratio: 2.0,
-            least_speed: 0.7,
+            packing: PackingLimits::default(),
         }
     }
 }
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing by sharing score, order by estimate.
 ///
-/// - **Profiler.** A job that may be profiled first runs on reserved nodes, smallest jobs first. It
-///   ends there, or moves to the main queue at a time limit. The set of nodes grows by one node
-///   when its queue grows.
+/// - **Profiler.** A job that may be profiled first runs on reserved nodes, smallest jobs first. The
+///   first that does not fit blocks all later ones on its nodes. A job ends there, or moves to the
+///   main queue at a time limit. The set of nodes grows by one node when its queue grows.
 /// - **Order.** The main queue is in ascending order of estimated duration times GPUs. A job that
 ///   does not fit does not block later jobs.
-/// - **Packing.** A job may share GPUs with a running job of the same size. The sharing scores must
-///   add up to at most 2, both jobs must fit the memory, and the new job must not be much longer.
-///   Among several such jobs, the one that started first is chosen. At most two jobs share a GPU.
-///   Pairs that a table lists as slow are not packed. A pair that turns out to be slow is separated
-///   permanently, and the later job waits again.
+/// - **Packing.** A job first looks for a running job to share GPUs with, by [`Packing`]. Without
+///   one, it gets free GPUs of one node; a job larger than a node gets whole nodes.
 ///
-/// A job runs on the GPU types that it names. It is rejected if it does not fit outside the nodes
-/// that may be reserved. CPUs and memory of nodes are ignored.
-///
-/// Sharing scores and GPU memory are the job attributes `sharing_score` (0 tiny, 1 medium, 2 jumbo)
-/// and `gmem` (MiB). A job without them does not share GPUs.
+/// In the main cluster, no job is stopped. A job runs on the GPU types that it names. It is rejected
+/// if it does not fit outside the nodes that may be reserved. CPUs and memory of nodes are ignored.
 #[derive(Clone)]
 pub struct Lucid {
     settings: LucidSettings,
     estimator: Arc<dyn Estimator>,
-    pairs: Arc<PairTable>,
 }
 
 /// State of `Lucid`.
@@ -84,8 +67,6 @@ pub struct Lucid {
 pub struct LucidMemory {
     /// True if the profiler has its additional node.
     grown: bool,
-    /// Pairs that turned out to be slow.
-    slow: BTreeSet<(JobId, JobId)>,
     /// Jobs placed for profiling, each with the number of that launch. A plan that is not applied
     /// thus leaves no trace.
     profiled: SortedMap<JobId, u32>,
@@ -95,21 +76,16 @@ pub struct LucidMemory {
 
 impl Default for Lucid {
     fn default() -> Self {
-        Lucid::with(LucidSettings::default(), Oracle, PairTable::default())
+        Lucid::with(LucidSettings::default(), Oracle)
     }
 }
 
 impl Lucid {
-    /// Creates the policy with settings, an estimator of durations, and the known speeds of pairs.
-    pub fn with(
-        settings: LucidSettings,
-        estimator: impl Estimator + 'static,
-        pairs: PairTable,
-    ) -> Self {
+    /// Creates the policy with settings and an estimator of durations.
+    pub fn with(settings: LucidSettings, estimator: impl Estimator + 'static) -> Self {
         Lucid {
             settings,
             estimator: Arc::new(estimator),
-            pairs: Arc::new(pairs),
         }
     }
 
@@ -139,65 +115,19 @@ impl Lucid {
         self.settings.limit - Seconds::new(1e-6)
     }
 
-    fn service(&self, job: &JobRef<'_>) -> f64 {
-        let seconds = self.estimator.duration(job).map_or(f64::MAX, |d| d.secs());
-        seconds * f64::from(job.gpus().get())
-    }
-
-    fn number(job: &JobRef<'_>, name: &str) -> Option<f64> {
-        job.spec().extras().attributes.get(name)?.as_f64()
-    }
-
-    fn pair(a: JobId, b: JobId) -> (JobId, JobId) {
-        (a.min(b), a.max(b))
-    }
-
-    /// Returns whether two jobs may share GPUs.
-    fn may_share(&self, memory: &LucidMemory, new: &JobRef<'_>, there: &JobRef<'_>) -> bool {
-        let s = &self.settings;
-        let both = |name| Some((Self::number(new, name)?, Self::number(there, name)?));
-        let Some(((a, b), (x, y))) = both("sharing_score").zip(both("gmem")) else {
-            return false;
+    /// Removes jobs from the profiler in time.
+    fn release(&self, memory: &LucidMemory, draft: &mut Draft<'_>) -> Result<(), DraftError> {
+        let is_over = |job: &JobRef<'_>| {
+            !self.is_new(job) && memory.profiled.get(&job.id()) == Some(&job.attempt())
         };
-        let speeds = PairTable::key_of(new.spec())
-            .zip(PairTable::key_of(there.spec()))
-            .and_then(|(new, there)| self.pairs.speeds(&new, &there));
-        let fast = speeds.is_none_or(|(a, b)| a.min(b) >= s.least_speed);
-        new.gpus() == there.gpus()
-            && a + b <= s.scores
-            && x + y < s.memory_mib
-            && self.service(new) <= s.service_ratio * self.service(there)
-            && fast
-            && !memory.slow.contains(&Self::pair(new.id(), there.id()))
-    }
-
-    /// Separates slow pairs, and removes jobs from the profiler in time.
-    fn release(&self, memory: &mut LucidMemory, draft: &mut Draft<'_>) -> Result<(), DraftError> {
-        let view = draft.view();
-        let mut leave = Vec::new();
-        for job in view.running() {
-            let Some(a) = job.assignment() else { continue };
-            if !self.is_new(&job) && memory.profiled.get(&job.id()) == Some(&job.attempt()) {
-                leave.push(job.id());
-            }
-            // Lucid packs two jobs at most.
-            if let Some(partner) = a.partners.iter().next().and_then(|p| view.job(p)) {
-                let least = self.settings.least_speed * job.spec().work.rate;
-                let later = if job.last_start() >= partner.last_start() {
-                    job
-                } else {
-                    partner
-                };
-                if job.rate() < least && later.phase() == blox_core::Phase::Running {
-                    memory.slow.insert(Self::pair(job.id(), partner.id()));
-                    leave.push(later.id());
-                }
-            }
-        }
-        for job in leave {
-            if draft.current(job).is_some() {
-                draft.release(job, Reason::NotChosen)?;
-            }
+        let over: Vec<JobId> = draft
+            .view()
+            .running()
+            .filter(is_over)
+            .map(|j| j.id())
+            .collect();
+        for job in over {
+            draft.release(job, Reason::NotChosen)?;
         }
         Ok(())
     }
@@ -221,14 +151,15 @@ impl Lucid {
                 .is_some_and(|n| n.free_count() == n.gpu_count());
             memory.grown = !idle;
         }
-        let nodes = self.profilers(view, memory.grown);
+        let mut nodes = self.profilers(view, memory.grown);
         for job in queue {
             let gpus = job.gpus().get();
             let fits = |n: &&NodeId| draft.free_on(**n) >= gpus && may_use(view, **n, &job);
             let fits = nodes.iter().filter(fits);
             let Some(node) = fits.min_by_key(|n| draft.free_on(**n)) else {
-                // Another job may need GPUs of another type.
                 draft.explain(job.id(), Reason::NotChosen);
+                // Later jobs may run on nodes of other types.
+                nodes.retain(|n| !may_use(view, *n, &job));
                 continue;
             };
             if let Some(gpus) = draft.take_from(*node, gpus) {
@@ -252,37 +183,22 @@ impl Lucid {
     fn fill_main(&self, memory: &mut LucidMemory, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         let view = draft.view();
         let profilers = self.profilers(view, memory.grown);
-        let beside = Beside(profilers.clone());
         let aside = self.profilers(view, true);
+        let packing = Packing::around(Outside(profilers.clone()))
+            .within(self.settings.packing.clone(), Arc::clone(&self.estimator))
+            .except_on(aside);
         let mut order = std::mem::take(&mut memory.order);
         order.clear();
         for job in view.active() {
             let to_profile = self.is_new(&job) && Self::fits_profiler(view, &profilers, &job);
             if !to_profile && draft.current(job.id()).is_none() && draft.may_place(job.id()) {
-                order.push((self.service(&job), job.id()));
+                order.push((estimated_service(&*self.estimator, &job), job.id()));
             }
         }
         sort::by(&mut order, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        // Jobs that got a partner in this draft.
-        let mut paired = BTreeSet::new();
         for &(_, id) in &order {
             let Some(job) = view.job(id) else { continue };
-            if let Some(there) = self.beside(memory, draft, &aside, &paired, &job) {
-                let gpus = draft
-                    .current(there)
-                    .map(|a| a.gpus.clone())
-                    .unwrap_or_default();
-                let assignment = Assignment {
-                    partners: there.into(),
-                    ..Assignment::of(gpus)
-                };
-                // If a GPU there has failed, the job gets free GPUs instead.
-                if draft.assign(id, assignment).is_ok() {
-                    paired.insert(there);
-                    continue;
-                }
-            }
-            match find_alike(&beside, draft, &job, &Shape::gpus(job.gpus())) {
+            match find_alike(&packing, draft, &job, &Shape::gpus(job.gpus())) {
                 Some(assignment) => draft.assign(id, assignment)?,
                 None => draft.explain(id, Reason::NotChosen),
             }
@@ -290,79 +206,30 @@ impl Lucid {
         memory.order = order;
         Ok(())
     }
-
-    /// Returns the running job with the earliest start that this job may share GPUs with.
-    fn beside(
-        &self,
-        memory: &LucidMemory,
-        draft: &Draft<'_>,
-        aside: &[NodeId],
-        paired: &BTreeSet<JobId>,
-        job: &JobRef<'_>,
-    ) -> Option<JobId> {
-        let s = &self.settings;
-        if s.scores < 0.0 || Self::number(job, "sharing_score").is_none() {
-            return None;
-        }
-        let view = draft.view();
-        let mut best: Option<(Time, JobId)> = None;
-        for there in view.running() {
-            let Some(a) = draft.current(there.id()) else {
-                continue;
-            };
-            let kept = there.assignment() == Some(a);
-            let cluster = view.cluster();
-            let shared = a
-                .gpus
-                .first()
-                .is_some_and(|g| cluster.allocated_to(*g).any(|j| j != there.id()));
-            let usable = a.gpus.iter().all(|g| {
-                cluster.node_of(*g).is_some_and(|n| {
-                    !aside.contains(&n)
-                        && cluster.node(n).is_some_and(|n| n.is_usable())
-                        && may_use(view, n, job)
-                })
-            });
-            let since = there.last_start().unwrap_or(Time::ZERO);
-            if kept
-                && usable
-                && a.partners.is_empty()
-                && !shared
-                && best.is_none_or(|b| (since, there.id()) < b)
-                && self.may_share(memory, job, &there)
-                && !paired.contains(&there.id())
-            {
-                best = Some((since, there.id()));
-            }
-        }
-        best.map(|(_, id)| id)
-    }
 }
 
-/// Rule that takes free GPUs outside the profiling nodes.
-#[derive(Clone)]
-struct Beside(Vec<NodeId>);
+/// Rule that takes free GPUs outside the profiling nodes: of one node, or of whole nodes if the job is
+/// larger than a node.
+struct Outside(Vec<NodeId>);
 
-impl NodeSelector for Beside {
+impl NodeSelector for Outside {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let (view, gpus) = (draft.view(), shape.gpus.get());
-        let mut nodes: Vec<NodeId> = draft
-            .nodes_with_free()
-            .filter(|n| !self.0.contains(&n.id()) && suits(n, job, shape, view))
-            .map(|n| n.id())
-            .collect();
-        let one = nodes.iter().filter(|n| draft.free_on(**n) >= gpus);
-        if let Some(node) = one.min_by_key(|n| draft.free_on(**n)) {
-            return Some(shape.on(draft.take_from(*node, gpus)?));
+        let suited = |n: &&Node| !self.0.contains(&n.id()) && suits(n, job, shape, view);
+        let free = || draft.nodes_with_free().filter(suited);
+        let fitting = free().filter(|n| draft.free_on(n.id()) >= gpus);
+        if let Some(node) = fitting.min_by_key(|n| draft.free_on(n.id())) {
+            return Some(shape.on(draft.take_from(node.id(), gpus)?));
         }
-        // The job spans nodes, those with most free GPUs first.
-        sort::by_key(&mut nodes, |n| std::cmp::Reverse(draft.free_on(*n)));
-        let (mut rest, mut list) = (gpus, blox_core::GpuList::new());
-        for node in nodes {
-            let count = draft.free_on(node).min(rest);
-            list.extend(draft.take_from(node, count)?);
-            rest -= count;
-            if rest == 0 {
+        let mut nodes = view.nodes().filter(suited);
+        if nodes.any(|n| n.status() != NodeStatus::Left && n.gpu_count() >= gpus) {
+            return None;
+        }
+        let mut list = GpuList::new();
+        for node in free().filter(|n| draft.free_on(n.id()) == n.gpu_count()) {
+            let rest = gpus - list.len() as u32;
+            list.extend(draft.take_from(node.id(), rest.min(node.gpu_count()))?);
+            if list.len() as u32 == gpus {
                 return Some(shape.on(list));
             }
         }
@@ -401,9 +268,6 @@ impl PlacementPolicy for Lucid {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         let view = draft.view();
-        memory
-            .slow
-            .retain(|(a, b)| view.job(*a).is_some() && view.job(*b).is_some());
         memory
             .profiled
             .retain(|id, _| view.job(*id).is_some_and(|j| j.assignment().is_some()));

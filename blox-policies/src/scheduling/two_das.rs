@@ -23,8 +23,8 @@ use std::sync::Arc;
 /// for a new job, and jobs that never ran come by submission.
 ///
 /// 2D-Gittins orders the jobs of a queue by the Gittins index of [`ServiceHistory`], then by
-/// submission. The index looks ahead by the threshold of the queue, and without limit in the last
-/// queue. Durations need not be known. If estimates exist, [`TwoDas::gittins_by`] computes the
+/// submission. The index looks ahead by the threshold of the queue. The last queue has none and is
+/// ordered as in 2D-LAS. Durations need not be known. If estimates exist, [`TwoDas::gittins_by`] computes the
 /// index from the estimate of each job.
 ///
 /// With a promote knob `k`, a waiting job returns to the first queue after it waited `k` times as
@@ -112,7 +112,6 @@ impl TwoDas {
         }))
     }
 
-    /// 2D-Gittins with a history of past jobs.
     /// Creates 2D-Gittins with a history of past jobs.
     /// # Errors
     /// The thresholds are not ascending numbers above 0.
@@ -260,19 +259,20 @@ impl Queues {
             let before = promoted.get(&job.id()).map_or(0.0, |a| a.service);
             let service = self.attained(job) - before;
             let level = self.level(service);
-            let quantum = self.thresholds.get(level).copied().unwrap_or(f64::MAX);
-            let key = match &self.ranks {
-                Ranks::Started => SortKey::by(job.first_start().map_or(f64::INFINITY, Time::secs)),
-                Ranks::History(history) => {
+            let started = || job.first_start().map_or(f64::INFINITY, Time::secs);
+            let key = match (&self.ranks, self.thresholds.get(level)) {
+                // The last queue is by first start in both.
+                (Ranks::Started, _) | (_, None) => SortKey::by(started()),
+                (Ranks::History(history), Some(quantum)) => {
                     let service = Seconds::new(service.max(0.0));
-                    SortKey::by(-history.index(service, Seconds::new(quantum)))
+                    SortKey::by(-history.index(service, Seconds::new(*quantum)))
                 }
-                Ranks::Believed { estimator, errors } => {
+                (Ranks::Believed { estimator, errors }, Some(quantum)) => {
                     let whole = estimator.duration(job).map_or(0.0, |d| match self.service {
                         Service::Time => d.secs(),
                         Service::GpuTime => d.secs() * f64::from(job.spec().gpus.get()),
                     });
-                    SortKey::by(-index_of(whole, errors, service.max(0.0), quantum))
+                    SortKey::by(-index_of(whole, errors, service.max(0.0), *quantum))
                 }
             };
             key.then(job.submit().secs()).in_class(level as i32)

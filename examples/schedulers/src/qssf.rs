@@ -4,7 +4,7 @@ use blox_core::estimate::Estimator;
 use blox_core::registry::Registry;
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
-    placement::{Consolidated, InOrder},
+    placement::{Consolidated, InOrder, Split},
     scheduling::Qssf,
 };
 
@@ -12,7 +12,7 @@ use blox_policies::{
 ///
 /// **Rule.** Jobs run in ascending order of estimated GPU time: the estimated duration times the
 /// requested GPUs. There is no preemption, and a job that does not fit blocks all later ones.
-/// Placement is consolidated.
+/// A job waits until it fits on as few nodes as possible.
 ///
 /// **Parameters** (command line): `estimator`, the source of durations, and `backfill`. The
 /// estimators are:
@@ -38,7 +38,7 @@ pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
     Composition::new("qssf")
         .in_rounds(Seconds::new(60.0))
         .scheduling(Qssf::with(estimator))
-        .placement(InOrder::new(Consolidated::default()))
+        .placement(InOrder::new(Consolidated::new(Split::WholeNodes)))
         .build()
         .expect(ONCE)
 }

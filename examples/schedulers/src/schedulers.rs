@@ -15,7 +15,7 @@ pub use crate::helios_ces::{HeliosCesParams, helios_ces, helios_ces_with};
 pub use crate::las::{LasParams, las, las_with};
 pub use crate::load_admission::{load_admission, load_admission_with};
 pub use crate::loss_termination::{LossTerminationParams, loss_termination, loss_termination_with};
-pub use crate::lucid::{LucidParams, lucid, lucid_with};
+pub use crate::lucid::{lucid, lucid_with};
 pub use crate::muri::{MuriParams, muri, muri_with};
 pub use crate::optimus::{OptimusParams, optimus, optimus_with};
 pub use crate::pollux::{PolluxParams, pollux, pollux_with};
