@@ -268,7 +268,7 @@ fn at_once() -> PowerRule {
         buffer: 0,
         keep: 0,
         warm_up: 1,
-        ..PowerRule::default()
+        ..PowerRule::DEFAULT
     }
 }
 
@@ -317,7 +317,7 @@ fn node_is_requested_at_high_utility_and_returned_at_low_utility() {
         search: PolluxSettings {
             population: 20,
             generations: 20,
-            ..PolluxSettings::default()
+            ..PolluxSettings::DEFAULT
         },
         round: Seconds::new(120.0),
         autoscale: Autoscale::between((0.3, 0.8), (1, 2)),
@@ -543,7 +543,7 @@ fn node_hours_of_autoscaling_equal_the_simulator() {
             search: PolluxSettings {
                 population: 20,
                 generations: 20,
-                ..PolluxSettings::default()
+                ..PolluxSettings::DEFAULT
             },
             round: Seconds::new(5.0),
             // A rigid job has the speedup 1, whatever the number of its GPUs.

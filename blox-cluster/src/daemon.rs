@@ -73,7 +73,7 @@ pub enum SchedulerError {
 }
 
 /// Limits of the scheduler process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Time limit of the policy for an answer. After it, the decision is skipped.
     pub policy: Duration,

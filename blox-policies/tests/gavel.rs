@@ -470,7 +470,7 @@ fn nobody_gains_by_claiming_other_speeds() {
 fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
     for seed in 0..20 {
         let mut instance = instance(seed, 1, false);
-        let mut policy = asked(AlloX::default());
+        let mut policy = asked(AlloX::new(1.0));
         let first = policy.allocate(&instance).unwrap();
         let whole = first
             .rows()
@@ -709,7 +709,7 @@ fn narrow(types: &[(&str, u32)], rates: &[(u32, &[f64])]) -> Instance {
 #[test]
 fn allox_gives_no_job_a_type_on_which_it_does_not_run() {
     let types = [("k80", 1), ("v100", 1)];
-    let mut allox = asked(AlloX::default());
+    let mut allox = asked(AlloX::new(1.0));
     let mut share = |jobs: &[(u32, &[f64])], id: u32| {
         let allocation = allox.allocate(&narrow(&types, jobs)).unwrap();
         let x = allocation.get(Combination::single(JobId(id)));

@@ -16,6 +16,7 @@ use blox_policies::placement::{
     NodeSets, NonSticky, OnNodes,
 };
 use blox_policies::scheduling::gavel::{Gavel, shares};
+use blox_policies::scheduling::shockwave::Market;
 use blox_policies::scheduling::{
     Chronus, Fifo, Gandiva, Lucid, LucidSettings, Pollux, PolluxSettings, Shockwave, Srtf,
     Synthesizer, TimeSlicing,
@@ -104,7 +105,7 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
             }),
             Buddy,
         ),
-        composed(TimeSlicing::default(), KeepNodes),
+        composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes),
         composed(list(on_the_node), OnNodes),
         composed(list(on_the_node), LocalSearch::default()),
         composed(list(beside), InOrder::new(Consolidated::default())),
@@ -175,8 +176,9 @@ fn a_job_on_a_lost_node_is_not_made_smaller_there() {
 
 #[test]
 fn a_quarantine_leaves_the_cordons_of_others_alone() {
+    let (minute, hour) = (Seconds::new(60.0), Seconds::new(3600.0));
     let policy = Composition::new("quarantine")
-        .cluster(Quarantine::default())
+        .cluster(Quarantine::new(hour, minute, minute * 30.0))
         .scheduling(Fifo::default())
         .placement(InOrder::new(Consolidated::default()))
         .build()
@@ -216,7 +218,10 @@ fn a_quarantine_leaves_the_cordons_of_others_alone() {
 #[test]
 fn who_makes_room_stays_on_the_types_that_it_runs_on() {
     let cluster = "1x2:v100,1x2:k80".parse().unwrap();
-    let mut run = Scenario::new(&cluster, composed(TimeSlicing::default(), KeepNodes));
+    let mut run = Scenario::new(
+        &cluster,
+        composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes),
+    );
     let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6));
     let bound = job(1).with_extras(Extras {
         gpu_types: vec!["v100".into()],
@@ -553,7 +558,7 @@ fn rounds_without_jobs_do_not_turn_the_types_of_blind_shares() {
 
 #[test]
 fn shockwave_plans_anew_after_as_many_rounds_as_it_says() {
-    let shockwave = Shockwave::default().every(2);
+    let shockwave = Shockwave::new(Market::DEFAULT).every(2);
     let policy = composed(shockwave, Leases::new(Consolidated::default()));
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
     run.submit(0.0, job(1, 0.0, 1e6));
@@ -613,7 +618,10 @@ fn half_busy(speeds: Option<TypeSpeeds>) -> JobSpec {
 
 #[test]
 fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
-    let policy = composed(Gandiva::default(), InOrder::new(Consolidated::default()));
+    let policy = composed(
+        Gandiva::new(Seconds::new(60.0)),
+        InOrder::new(Consolidated::default()),
+    );
     let mut run = Scenario::new(&"1x2:k80".parse().unwrap(), policy);
     let mut speeds = TypeSpeeds::default();
     speeds.set("k80", 0.3);
@@ -633,7 +641,10 @@ fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
 
 #[test]
 fn a_pair_of_which_one_still_starts_is_not_taken_for_a_slow_pair() {
-    let policy = composed(Gandiva::default(), InOrder::new(Consolidated::default()));
+    let policy = composed(
+        Gandiva::new(Seconds::new(60.0)),
+        InOrder::new(Consolidated::default()),
+    );
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 2), policy);
     for _ in 0..2 {
         run.submit(0.0, half_busy(None));
@@ -661,7 +672,7 @@ fn a_pair_of_which_one_still_starts_is_not_taken_for_a_slow_pair() {
 fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
     let settings = LucidSettings {
         profiler_nodes: 1,
-        ..LucidSettings::default()
+        ..LucidSettings::DEFAULT
     };
     let lucid = || {
         let lucid = Lucid::with(settings.clone(), Oracle);
@@ -701,7 +712,7 @@ fn pollux_searches_with_the_smallest_population() {
     for population in [0, 1] {
         let settings = PolluxSettings {
             population,
-            ..PolluxSettings::default()
+            ..PolluxSettings::DEFAULT
         };
         let mut run = Scenario::new(
             &ClusterSpec::uniform(1, 4),
@@ -723,7 +734,7 @@ fn pollux_searches_with_the_smallest_population() {
 fn pollux_without_generations_takes_best_mutation() {
     let settings = PolluxSettings {
         generations: 0,
-        ..PolluxSettings::default()
+        ..PolluxSettings::DEFAULT
     };
     let pollux = Pollux::new(settings).compose(Composition::new("pollux"));
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), pollux.build().unwrap());

@@ -29,7 +29,7 @@ fn market(draw: &mut Draw) -> Market {
         efficiency: [0.0, 1e-3, 1.0][draw.below(3) as usize],
         urgency: 2.0,
         gap: 0.0,
-        ..Market::default()
+        ..Market::DEFAULT
     }
 }
 
@@ -75,7 +75,7 @@ fn best(market: &Market, gpus: u32, bidders: &[Bidder]) -> f64 {
         // The function is concave, so neighbouring bases are chosen in any case.
         let parts: Vec<(Var, f64)> = logarithms(market)
             .iter()
-            .zip(&market.bases)
+            .zip(market.bases.iter())
             .map(|(value, base)| (p.real(value * scale, 0.0, 1.0), *base))
             .collect();
         let ones: Vec<_> = parts.iter().map(|(v, _)| (*v, 1.0)).collect();
@@ -178,7 +178,7 @@ fn who_is_late_goes_first() {
         age_s: 1000.0,
         fair_s,
     };
-    let market = Market::default();
+    let market = Market::DEFAULT;
     let window = market.plan(1, &[job(9000.0), job(1500.0)]).unwrap();
     assert!(!window.fair);
     assert_eq!(window.rounds[0], [1]);

@@ -27,7 +27,7 @@ use crate::execution::{AnyExecution, Contention, FixedRate, Variability, as_spec
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use crate::workload::WorkloadSource;
 use blox_core::Seconds;
-use blox_core::registry::{ComponentRegistry, Params, Registry, RegistryError, param};
+use blox_core::registry::{ComponentRegistry, ParamDoc, Params, Registry, RegistryError, param};
 
 /// Execution models by name.
 pub type ExecutionModels = ComponentRegistry<Box<dyn AnyExecution>>;
@@ -121,6 +121,27 @@ fn seconds(p: &Params, name: &str) -> Result<Seconds, RegistryError> {
     p.number(name, expected, |s| s >= 0.0).map(Seconds::new)
 }
 
+/// Costs of [`FixedOverheads`].
+const COSTS: [ParamDoc; 5] = [
+    param("launch_s", "0", "seconds of a first launch"),
+    param("checkpoint_s", "0", "seconds of a checkpoint at a stop"),
+    param(
+        "restart_s",
+        "0",
+        "seconds of a later launch on the same GPUs",
+    ),
+    param(
+        "migration_s",
+        "0",
+        "seconds of a later launch on other GPUs",
+    ),
+    param(
+        "boot_s",
+        "0",
+        "seconds until a requested or powered-on node is up",
+    ),
+];
+
 fn fixed(p: &Params) -> Result<FixedOverheads, RegistryError> {
     Ok(FixedOverheads {
         launch: seconds(p, "launch_s")?,
@@ -173,36 +194,17 @@ pub fn register(mut registry: Registry) -> Registry {
             Ok(Box::new(Variability::over(untrained(), locality)))
         },
     );
-    let costs = [
-        param("launch_s", "0", "seconds of a first launch"),
-        param("checkpoint_s", "0", "seconds of a checkpoint at a stop"),
-        param(
-            "restart_s",
-            "0",
-            "seconds of a later launch on the same GPUs",
-        ),
-        param(
-            "migration_s",
-            "0",
-            "seconds of a later launch on other GPUs",
-        ),
-        param(
-            "boot_s",
-            "0",
-            "seconds until a requested or powered-on node is up",
-        ),
-    ];
     let overheads = registry.overhead_models_mut();
     overheads.add(
         "checkpoint-restart",
         "training jobs restart in the time of their specification, other jobs at fixed costs (the default)",
-        &costs,
+        &COSTS,
         |p, _| Ok(Box::new(CheckpointRestart { others: fixed(p)? })),
     );
     overheads.add(
         "fixed",
         "the same costs for every job and node",
-        &costs,
+        &COSTS,
         |p, _| Ok(Box::new(fixed(p)?)),
     );
     overheads.add(
@@ -262,6 +264,12 @@ mod tests {
         for (name, _) in registry.completion_rules().iter() {
             assert!(registry.completion_rules().build(&names(name), 1).is_ok());
         }
+    }
+
+    #[test]
+    fn described_costs_are_those_of_fixed_overheads() {
+        let described = fixed(&Params::of(&COSTS));
+        assert_eq!(described, Ok(FixedOverheads::default()));
     }
 
     #[test]

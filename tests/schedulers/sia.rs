@@ -267,7 +267,7 @@ fn brief_pollux() -> Pipeline {
         population: 20,
         generations: 20,
         patience: 5,
-        ..PolluxSettings::default()
+        ..PolluxSettings::DEFAULT
     };
     pollux_with(PolluxParams {
         search,

@@ -29,7 +29,7 @@ macro_rules! finite_seconds {
             /// Creates a value from seconds. Infinities are clamped to the largest finite values;
             /// NaN becomes 0.
             #[inline]
-            pub fn new(seconds: f64) -> Self {
+            pub const fn new(seconds: f64) -> Self {
                 if seconds.is_finite() {
                     Self(seconds + 0.0)
                 } else {
@@ -38,7 +38,7 @@ macro_rules! finite_seconds {
             }
 
             #[cold]
-            fn cut(seconds: f64) -> Self {
+            const fn cut(seconds: f64) -> Self {
                 if seconds.is_nan() {
                     return Self(0.0);
                 }

@@ -168,7 +168,7 @@ impl fmt::Display for ComponentSpec {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
     values: SortedMap<String, Param>,
-    described: Vec<ParamDoc>,
+    defaults: Vec<(&'static str, Param)>,
 }
 
 /// A value with its original text: a text may look like a number.
@@ -204,9 +204,16 @@ impl From<Value> for Param {
 impl Params {
     /// Returns parameters that all have the defaults of their descriptions.
     pub fn of(described: &[ParamDoc]) -> Self {
+        Params::with(SortedMap::new(), described)
+    }
+
+    fn with(values: SortedMap<String, Param>, described: &[ParamDoc]) -> Self {
+        // The name of an option is no value.
+        let described = described.iter().filter(|doc| doc.option().is_none());
+        let defaults = described.map(|doc| (doc.name, Param::read(&doc.default.to_string())));
         Params {
-            values: SortedMap::new(),
-            described: described.to_vec(),
+            values,
+            defaults: defaults.collect(),
         }
     }
 
@@ -282,10 +289,7 @@ impl Params {
     /// Returns a text as written, even if it looks like a number. Empty if the parameter is neither
     /// set nor described.
     pub fn text(&self, name: &str) -> &str {
-        match self.values.get(name) {
-            Some(set) => &set.written,
-            None => self.described(name).map_or("", |doc| doc.default),
-        }
+        self.find(name).map_or("", |found| &found.written)
     }
 
     /// Returns a duration above 0, given in hours.
@@ -335,10 +339,11 @@ impl Params {
         }
     }
 
-    /// Returns the description of a parameter. A default that names an option is no value.
-    fn described(&self, name: &str) -> Option<&ParamDoc> {
-        let mut values = self.described.iter().filter(|doc| doc.option().is_none());
-        values.find(|doc| doc.name == name)
+    /// Returns the set value of a parameter, otherwise its default.
+    fn find(&self, name: &str) -> Option<&Param> {
+        let default = || self.defaults.iter().find(|(known, _)| *known == name);
+        let set = self.values.get(name);
+        set.or_else(|| default().map(|(_, value)| value))
     }
 
     fn get<T>(
@@ -347,33 +352,60 @@ impl Params {
         expected: &str,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, RegistryError> {
-        let found = match self.values.get(name) {
-            Some(set) => read(&set.value),
-            None => {
-                let default = self.described(name).map(|doc| Param::read(doc.default));
-                default.and_then(|default| read(&default.value))
-            }
-        };
+        let found = self.find(name).and_then(|found| read(&found.value));
         found.ok_or_else(|| self.wrong(name, expected))
     }
 }
 
 /// Description of a parameter, for help texts and for checking names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamDoc {
     /// Name of the parameter.
     pub name: &'static str,
-    /// Default value, as written on a command line. A default that begins with `--` names an
-    /// [option](ParamDoc::option) of the command line, which sets the parameter.
-    pub default: &'static str,
+    /// Default value.
+    pub default: DefaultValue,
     /// Effect of the parameter, with its unit.
     pub about: &'static str,
+}
+
+/// Default of a parameter. Its text is the value as written on a command line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DefaultValue {
+    /// A text. If it begins with `--`, it names an [option](ParamDoc::option) of the command line,
+    /// which sets the parameter.
+    Text(&'static str),
+    /// A number.
+    Number(f64),
+    /// Numbers, which the text joins by `/`.
+    Numbers(&'static [f64]),
+}
+
+impl fmt::Display for DefaultValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DefaultValue::Text(text) => f.write_str(text),
+            DefaultValue::Number(number) => number.fmt(f),
+            DefaultValue::Numbers(numbers) => {
+                let texts: Vec<String> = numbers.iter().map(f64::to_string).collect();
+                f.write_str(&texts.join("/"))
+            }
+        }
+    }
+}
+
+impl PartialEq<DefaultValue> for &str {
+    fn eq(&self, default: &DefaultValue) -> bool {
+        **self == *default.to_string()
+    }
 }
 
 impl ParamDoc {
     /// Returns the option that the default names, without `--`; `None` for any other default.
     pub fn option(&self) -> Option<&'static str> {
-        self.default.strip_prefix("--")
+        match self.default {
+            DefaultValue::Text(text) => text.strip_prefix("--"),
+            _ => None,
+        }
     }
 }
 
@@ -384,12 +416,29 @@ impl ParamDoc {
 /// use blox_core::registry::param;
 ///
 /// let short = param("short_h", "8", "hours of running for which a job comes first");
-/// assert_eq!((short.name, short.default), ("short_h", "8"));
+/// assert_eq!((short.name, short.default.to_string()), ("short_h", "8".to_owned()));
 /// ```
 pub const fn param(name: &'static str, default: &'static str, about: &'static str) -> ParamDoc {
     ParamDoc {
         name,
-        default,
+        default: DefaultValue::Text(default),
+        about,
+    }
+}
+
+/// Describes a parameter whose default is a number, such as a constant of a policy.
+///
+/// ```
+/// use blox_core::registry::numeric;
+///
+/// const SHORT_H: f64 = 8.0;
+/// let short = numeric("short_h", SHORT_H, "hours of running for which a job comes first");
+/// assert_eq!(short.default.to_string(), "8");
+/// ```
+pub const fn numeric(name: &'static str, default: f64, about: &'static str) -> ParamDoc {
+    ParamDoc {
+        name,
+        default: DefaultValue::Number(default),
         about,
     }
 }
@@ -588,10 +637,7 @@ impl<T: Seeded> ComponentRegistry<T> {
                 });
             }
         }
-        let params = Params {
-            values: named.params.values.clone(),
-            described: entry.params.clone(),
-        };
+        let params = Params::with(named.params.values.clone(), &entry.params);
         Ok((entry.build)(&params, seed)?.seeded(seed))
     }
 }
@@ -685,16 +731,9 @@ mod tests {
     #[test]
     fn unknown_names_list_the_known_ones() {
         let mut shelf: ComponentRegistry<u32> = ComponentRegistry::new("thing");
-        shelf.add(
-            "one",
-            "",
-            &[ParamDoc {
-                name: "by",
-                default: "1",
-                about: "",
-            }],
-            |p, _| Ok(p.u64("by")? as u32),
-        );
+        shelf.add("one", "", &[param("by", "1", "")], |p, _| {
+            Ok(p.u64("by")? as u32)
+        });
         let build = |text: &str| shelf.build(&text.parse().unwrap(), 0);
         assert_eq!(build("one{by=3}").unwrap(), 3);
         assert_eq!(build("one").unwrap(), 1);
@@ -732,11 +771,7 @@ mod tests {
     #[test]
     fn open_parameters_take_the_value_of_an_option() {
         let mut shelf: ComponentRegistry<u32> = ComponentRegistry::new("thing");
-        let load = ParamDoc {
-            name: "load",
-            default: "--load",
-            about: "",
-        };
+        let load = param("load", "--load", "");
         shelf
             .add("fast", "", &[load], |p, _| Ok(p.u64("load")? as u32))
             .with_execution("model");

@@ -1,9 +1,6 @@
 //! Admission by load (Blox, section 5.2: Accept-1.2x and its variants).
 
-use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, JobId, Reason, Stateless, Validity, View,
-    registry::RegistryError,
-};
+use blox_core::{AdmissionDecisions, AdmissionPolicy, JobId, Reason, Stateless, Validity, View};
 
 /// Admits jobs, oldest first, while the requested GPUs of admitted jobs are at most `threshold`
 /// times the GPUs of the cluster.
@@ -15,28 +12,11 @@ pub struct LoadThreshold {
     threshold: f64,
 }
 
-impl Default for LoadThreshold {
-    /// Uses 1.2 times the cluster's GPUs.
-    fn default() -> Self {
-        LoadThreshold { threshold: 1.2 }
-    }
-}
-
 impl LoadThreshold {
-    /// Creates the policy with a threshold above 0; Blox uses 1.0, 1.2, 1.4 and 1.5.
-    ///
-    /// # Errors
-    /// The threshold is not above 0.
-    pub fn new(threshold: f64) -> Result<Self, RegistryError> {
-        if threshold.is_finite() && threshold > 0.0 {
-            Ok(LoadThreshold { threshold })
-        } else {
-            Err(RegistryError::BadValue {
-                param: "threshold".into(),
-                found: threshold.to_string(),
-                expected: "a number above 0".into(),
-            })
-        }
+    /// Creates the policy with a threshold; `None` unless it is finite and above 0.
+    pub fn new(threshold: f64) -> Option<Self> {
+        let valid = threshold.is_finite() && threshold > 0.0;
+        valid.then_some(LoadThreshold { threshold })
     }
 }
 

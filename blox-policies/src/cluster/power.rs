@@ -28,19 +28,23 @@ pub struct PowerRule {
     pub warm_up: usize,
 }
 
+impl PowerRule {
+    /// Constants for checks that are 10 minutes apart.
+    pub const DEFAULT: Self = PowerRule {
+        history: 2,
+        future: 30,
+        fallen: 0.1,
+        falls: 0.0,
+        buffer: 20,
+        keep: 10,
+        least: 1,
+        warm_up: 6,
+    };
+}
+
 impl Default for PowerRule {
-    /// Uses constants for checks that are 10 minutes apart.
     fn default() -> Self {
-        PowerRule {
-            history: 2,
-            future: 30,
-            fallen: 0.1,
-            falls: 0.0,
-            buffer: 20,
-            keep: 10,
-            least: 1,
-            warm_up: 6,
-        }
+        PowerRule::DEFAULT
     }
 }
 
@@ -276,7 +280,7 @@ mod tests {
         };
         let rule = PowerRule {
             buffer: 0,
-            ..PowerRule::default()
+            ..PowerRule::DEFAULT
         };
         let power = PowerSaving::new(rule, Seconds::new(600.0), Vec::new());
         let off = |core: &Runtime| {
@@ -298,7 +302,7 @@ mod tests {
             buffer: 2,
             keep: 1,
             warm_up: 2,
-            ..PowerRule::default()
+            ..PowerRule::DEFAULT
         });
         let falling = vec![3.0; 60];
         assert_eq!(plan.look(5, 20, &falling).on, 7);

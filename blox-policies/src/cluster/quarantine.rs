@@ -33,17 +33,6 @@ struct Flaps {
 
 const WHY: &str = "quarantine";
 
-impl Default for Quarantine {
-    /// Uses a window of an hour, and quarantines of 1, 2, 4 ... 30 minutes.
-    fn default() -> Self {
-        Quarantine::new(
-            Seconds::new(3600.0),
-            Seconds::new(60.0),
-            Seconds::new(1800.0),
-        )
-    }
-}
-
 impl Quarantine {
     /// Creates the manager; see the type for the parameters.
     pub fn new(window: Seconds, first: Seconds, most: Seconds) -> Self {

@@ -35,13 +35,6 @@ impl Fgd {
     }
 }
 
-impl Default for Fgd {
-    /// Uses a mix in which most jobs request one GPU, and some a whole node of eight.
-    fn default() -> Self {
-        Fgd::new(vec![(1, 70.0), (2, 10.0), (4, 10.0), (8, 10.0)])
-    }
-}
-
 impl NodeSelector for Fgd {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let (view, needed) = (draft.view(), shape.gpus.get());

@@ -18,15 +18,13 @@ pub struct PackingLimits {
     pub service_ratio: f64,
 }
 
-impl Default for PackingLimits {
-    /// Uses the paper's score, GPUs of 24 GiB, and the released program's ratio.
-    fn default() -> Self {
-        PackingLimits {
-            scores: 2.0,
-            memory_mib: 24_576.0,
-            service_ratio: 2.0,
-        }
-    }
+impl PackingLimits {
+    /// The paper's score, GPUs of 24 GiB, and the released program's ratio.
+    pub const DEFAULT: Self = PackingLimits {
+        scores: 2.0,
+        memory_mib: 24_576.0,
+        service_ratio: 2.0,
+    };
 }
 
 /// Puts a job beside a running one, and places it by another rule if no running job accepts it
@@ -67,7 +65,7 @@ impl<S: NodeSelector> Packing<S> {
     pub fn around(rule: S) -> Self {
         Packing {
             rule,
-            limits: PackingLimits::default(),
+            limits: PackingLimits::DEFAULT,
             estimator: Arc::new(Oracle),
             closed: Vec::new(),
         }

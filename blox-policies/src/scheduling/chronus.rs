@@ -68,11 +68,11 @@ struct Wish {
 }
 
 impl Chronus {
-    /// Creates the policy with leases of this length, above 0 (else 240 s).
+    /// Creates the policy with leases of this length, above 0 (else 1 s).
     pub fn new(lease: Seconds) -> Self {
         let lease = lease.secs();
         Chronus {
-            lease: if lease > 0.0 { lease } else { 240.0 },
+            lease: if lease > 0.0 { lease } else { 1.0 },
             choice: LeaseChoice::default(),
         }
     }

@@ -37,14 +37,8 @@ pub struct GandivaMemory {
     parted: BTreeSet<(JobId, JobId)>,
 }
 
-impl Default for Gandiva {
-    fn default() -> Self {
-        Gandiva::new(Seconds::new(60.0))
-    }
-}
-
 impl Gandiva {
-    /// Creates the policy with slices of this length, above 0 (else 60 s).
+    /// Creates the policy with slices of this length, above 0 (else 1 s).
     pub fn new(slice: Seconds) -> Self {
         Gandiva {
             turns: TimeSlicing::new(slice),

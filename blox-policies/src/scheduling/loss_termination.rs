@@ -30,27 +30,14 @@ pub struct Looked {
 }
 
 impl<P> LossTermination<P> {
-    /// Wraps a policy; three consecutive reports must fall by less than a thousandth.
-    pub fn new(inner: P) -> Self {
+    /// Wraps a policy. A job ends after this number of consecutive reports, at least 1, that fall by
+    /// less than the fraction `tolerance`, above 0, of the largest loss.
+    pub fn new(inner: P, tolerance: f64, reports: usize) -> Self {
         LossTermination {
             inner,
-            tolerance: 0.001,
-            reports: 3,
+            tolerance,
+            reports: reports.max(1),
         }
-    }
-
-    /// Sets the fraction of the largest loss, above 0.
-    #[must_use]
-    pub fn tolerance(mut self, share: f64) -> Self {
-        self.tolerance = share;
-        self
-    }
-
-    /// Sets the number of consecutive reports, at least 1.
-    #[must_use]
-    pub fn reports(mut self, in_a_row: usize) -> Self {
-        self.reports = in_a_row.max(1);
-        self
     }
 
     fn is_done(&self, job: &JobRef<'_>) -> bool {

@@ -3,7 +3,7 @@
 use crate::placement::{
     NodeSelector, Packing, PackingLimits, estimated_service, find_alike, most_usable, suits,
 };
-use blox_core::estimate::{Estimator, Oracle};
+use blox_core::estimate::Estimator;
 use blox_core::{
     Assignment, Draft, DraftError, GpuList, JobId, JobQueue, JobRef, Node, NodeId, NodeStatus,
     PlacementPolicy, Policy, Reason, Request, SchedulingPolicy, Seconds, Shape, SortedMap,
@@ -30,18 +30,16 @@ pub struct LucidSettings {
     pub packing: PackingLimits,
 }
 
-impl Default for LucidSettings {
-    /// Uses the artifact's settings for Venus, and the default limits of packing.
-    fn default() -> Self {
-        LucidSettings {
-            profiler_nodes: 2,
-            limit: Seconds::new(200.0),
-            profiled_gpus: 8,
-            grow_above: 10,
-            shrink_below: 5,
-            packing: PackingLimits::default(),
-        }
-    }
+impl LucidSettings {
+    /// The artifact's settings for Venus, and the default limits of packing.
+    pub const DEFAULT: Self = LucidSettings {
+        profiler_nodes: 2,
+        limit: Seconds::new(200.0),
+        profiled_gpus: 8,
+        grow_above: 10,
+        shrink_below: 5,
+        packing: PackingLimits::DEFAULT,
+    };
 }
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing by sharing score, order by estimate.
@@ -72,12 +70,6 @@ pub struct LucidMemory {
     profiled: SortedMap<JobId, u32>,
     #[serde(skip)]
     order: Vec<(f64, JobId)>,
-}
-
-impl Default for Lucid {
-    fn default() -> Self {
-        Lucid::with(LucidSettings::default(), Oracle)
-    }
 }
 
 impl Lucid {

@@ -57,37 +57,23 @@ impl Seen {
 /// Number of reports from which a loss curve is fitted.
 const FEWEST_REPORTS: usize = 4;
 
-impl Default for Optimus {
-    /// Uses at most 16 GPUs, and a speed in proportion to GPUs until it is measured. A job ends
-    /// when its loss falls by less than a thousandth per epoch.
-    fn default() -> Self {
+impl Optimus {
+    /// Creates the policy. A job without levels gets at most `most` GPUs, at least 1. A job ends
+    /// when its loss falls by less than the fraction `tolerance`, above 0, of the largest loss.
+    ///
+    /// The speed of a job is in proportion to its GPUs until it is measured.
+    pub fn new(most: GpuCount, tolerance: f64) -> Self {
         Optimus {
             profile: Arc::new(Linear),
-            most: 16,
-            tolerance: 0.001,
+            most: most.get().max(1),
+            tolerance,
         }
     }
-}
 
-impl Optimus {
     /// Sets the profile that provides speeds before they are measured.
     #[must_use]
     pub fn believing(mut self, profile: impl Profile + 'static) -> Self {
         self.profile = Arc::new(profile);
-        self
-    }
-
-    /// Sets the maximum number of GPUs, at least 1, of a job without levels.
-    #[must_use]
-    pub fn at_most(mut self, gpus: GpuCount) -> Self {
-        self.most = gpus.get().max(1);
-        self
-    }
-
-    /// Sets the fraction of the largest loss, above 0.
-    #[must_use]
-    pub fn tolerance(mut self, share: f64) -> Self {
-        self.tolerance = share;
         self
     }
 

@@ -27,29 +27,14 @@ pub struct Themis {
     fairness: f64,
 }
 
-impl Default for Themis {
-    fn default() -> Self {
-        Themis::new(Seconds::new(240.0))
-    }
-}
-
 impl Themis {
-    /// Creates the policy with leases of this length, above 0 (else 240 s), and the paper's knob,
-    /// 0.8.
-    pub fn new(lease: Seconds) -> Self {
-        let lease = lease.secs();
+    /// Creates the policy with leases of this length, above 0, and a fairness knob from 0 (all jobs
+    /// bid) to 1 (only the worst-off job bids). Values outside are clamped.
+    pub fn new(lease: Seconds, fairness: f64) -> Self {
         Themis {
-            lease: if lease > 0.0 { lease } else { 240.0 },
-            fairness: 0.8,
+            lease: lease.max(Seconds::ZERO).secs(),
+            fairness: fairness.clamp(0.0, 1.0),
         }
-    }
-
-    /// Sets the fairness knob, from 0 (all jobs bid) to 1 (only the worst-off job bids). Values
-    /// outside are clamped.
-    #[must_use]
-    pub fn fairness(mut self, knob: f64) -> Self {
-        self.fairness = knob.clamp(0.0, 1.0);
-        self
     }
 
     /// Returns a job's claim, given `jobs` jobs on `total` GPUs.
@@ -187,15 +172,9 @@ mod tests {
     }
 
     fn shares(fairness: f64, claims: &[Claim], total: u32) -> Vec<(u32, u32)> {
-        let themis = Themis::default().fairness(fairness);
+        let themis = Themis::new(Seconds::new(240.0), fairness);
         let list = themis.share_out(claims.to_vec(), total);
         list.into_iter().map(|(job, gpus)| (job.0, gpus)).collect()
-    }
-
-    #[test]
-    fn new_lease_without_length_is_240_s() {
-        let lease = |secs| Themis::new(Seconds::new(secs)).lease;
-        assert_eq!([60.0, 0.0, -1.0].map(lease), [60.0, 240.0, 240.0]);
     }
 
     #[test]

@@ -25,11 +25,11 @@ pub struct Turns {
 }
 
 impl TimeSlicing {
-    /// Creates the policy with slices of this length, above 0 (else 60 s).
+    /// Creates the policy with slices of this length, above 0 (else 1 s).
     pub fn new(slice: Seconds) -> Self {
         let slice = slice.secs();
         TimeSlicing {
-            slice: if slice > 0.0 { slice } else { 60.0 },
+            slice: if slice > 0.0 { slice } else { 1.0 },
         }
     }
 
@@ -54,12 +54,6 @@ impl TimeSlicing {
         let mut order: Vec<(Option<u64>, JobRef<'v>)> = turns.collect();
         sort::by_key(&mut order, |(turns, job)| (*turns, job.id()));
         order.into_iter().map(|(_, job)| job).collect()
-    }
-}
-
-impl Default for TimeSlicing {
-    fn default() -> Self {
-        TimeSlicing::new(Seconds::new(60.0))
     }
 }
 

@@ -5,7 +5,6 @@ use super::gittins::ServiceHistory;
 use blox_core::SortedMap;
 use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
-use blox_core::registry::RegistryError;
 use blox_core::{
     Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, Time, Validity, View,
     order::SortKey,
@@ -78,47 +77,28 @@ struct Account {
     service: f64,
 }
 
-impl Default for TwoDas {
-    /// Creates 2D-LAS with two queues and a threshold of 3,250 GPU-seconds, the first limit of the
-    /// released simulator.
-    fn default() -> Self {
-        TwoDas::of(Queues {
-            thresholds: vec![3250.0],
-            service: Service::GpuTime,
-            ranks: Ranks::Started,
-        })
-    }
-}
-
 impl TwoDas {
-    /// Creates 2D-LAS with one queue more than `thresholds`, which are in GPU-seconds.
-    ///
-    /// # Errors
-    /// The thresholds are not ascending numbers above 0.
-    pub fn las(thresholds: &[Seconds]) -> Result<Self, RegistryError> {
+    /// Creates 2D-LAS with one queue more than `thresholds`, which are in GPU-seconds. Returns
+    /// `None` unless they ascend from above 0.
+    pub fn las(thresholds: &[Seconds]) -> Option<Self> {
         let thresholds: Vec<f64> = thresholds.iter().map(|t| t.secs()).collect();
         let above = |(i, t): (usize, &f64)| *t > if i == 0 { 0.0 } else { thresholds[i - 1] };
-        if !thresholds.iter().enumerate().all(above) {
-            return Err(RegistryError::BadValue {
-                param: "thresholds".into(),
-                found: format!("{thresholds:?}"),
-                expected: "ascending numbers of GPU-seconds above 0".into(),
-            });
-        }
-        Ok(TwoDas::of(Queues {
-            thresholds,
-            service: Service::GpuTime,
-            ranks: Ranks::Started,
-        }))
+        let ascending = thresholds.iter().enumerate().all(above);
+        ascending.then(|| {
+            TwoDas::of(Queues {
+                thresholds,
+                service: Service::GpuTime,
+                ranks: Ranks::Started,
+            })
+        })
     }
 
-    /// Creates 2D-Gittins with a history of past jobs.
-    /// # Errors
-    /// The thresholds are not ascending numbers above 0.
-    pub fn gittins(thresholds: &[Seconds], history: ServiceHistory) -> Result<Self, RegistryError> {
+    /// Creates 2D-Gittins with a history of past jobs. Returns `None` unless the thresholds ascend
+    /// from above 0.
+    pub fn gittins(thresholds: &[Seconds], history: ServiceHistory) -> Option<Self> {
         let TwoDas { mut queues, .. } = TwoDas::las(thresholds)?;
         queues.ranks = Ranks::History(Arc::new(history));
-        Ok(TwoDas::of(queues))
+        Some(TwoDas::of(queues))
     }
 
     /// Creates 2D-Gittins with an estimator, whose estimates are not updated.
@@ -133,24 +113,22 @@ impl TwoDas {
     /// use blox_policies::scheduling::{ServiceHistory, TwoDas};
     /// // Half of all jobs take as long as was believed, half twice as long.
     /// let errors = ServiceHistory::of([1.0, 2.0].map(Seconds::new)).unwrap();
-    /// let policy = TwoDas::gittins_by(&[Seconds::new(3250.0)], UserEstimate, errors)?;
-    /// # let _ = policy;
-    /// # Ok::<(), blox_core::registry::RegistryError>(())
+    /// let policy = TwoDas::gittins_by(&[Seconds::new(3250.0)], UserEstimate, errors);
+    /// assert!(policy.is_some());
     /// ```
     ///
-    /// # Errors
-    /// The thresholds are not ascending numbers above 0.
+    /// Returns `None` unless the thresholds ascend from above 0.
     pub fn gittins_by(
         thresholds: &[Seconds],
         estimator: impl Estimator,
         errors: ServiceHistory,
-    ) -> Result<Self, RegistryError> {
+    ) -> Option<Self> {
         let TwoDas { mut queues, .. } = TwoDas::las(thresholds)?;
         queues.ranks = Ranks::Believed {
             estimator: Arc::new(estimator),
             errors: Arc::new(errors),
         };
-        Ok(TwoDas::of(queues))
+        Some(TwoDas::of(queues))
     }
 
     /// Counts another kind of service: [`Service::Time`] ignores the number of GPUs.
@@ -160,20 +138,12 @@ impl TwoDas {
         self
     }
 
-    /// Sets the promote knob. With `None`, the default, jobs are never promoted.
-    ///
-    /// # Errors
-    /// The knob is not above 0.
-    pub fn promoting(mut self, knob: Option<f64>) -> Result<Self, RegistryError> {
-        if let Some(found) = knob.filter(|k| !(k.is_finite() && *k > 0.0)) {
-            return Err(RegistryError::BadValue {
-                param: "promote".into(),
-                found: found.to_string(),
-                expected: "a number above 0, or none".into(),
-            });
-        }
+    /// Sets the promote knob. Without one, jobs are never promoted. Returns `None` unless the knob is
+    /// finite and above 0.
+    pub fn promoting(mut self, knob: Option<f64>) -> Option<Self> {
         self.promote = knob;
-        Ok(self)
+        let valid = knob.is_none_or(|k| k.is_finite() && k > 0.0);
+        valid.then_some(self)
     }
 
     fn of(queues: Queues) -> Self {
@@ -331,20 +301,17 @@ mod tests {
     fn thresholds_must_ascend() {
         let build = |t: &[f64]| {
             let t: Vec<_> = t.iter().map(|t| Seconds::new(*t)).collect();
-            TwoDas::las(&t).map(|_| ()).map_err(|e| e.to_string())
+            TwoDas::las(&t).is_some()
         };
-        assert_eq!(build(&[]), Ok(()));
-        assert_eq!(build(&[3250.0, 7200.0]), Ok(()));
-        let wrong = "parameter `thresholds` is `[7200.0, 3250.0]`, expected ascending numbers of GPU-seconds above 0";
-        assert_eq!(build(&[7200.0, 3250.0]), Err(wrong.to_owned()));
-        assert!(build(&[0.0]).is_err());
+        assert!(build(&[]) && build(&[3250.0, 7200.0]));
+        assert!(!build(&[7200.0, 3250.0]) && !build(&[0.0]));
     }
 
     #[test]
     fn a_knob_is_above_0() {
         let las = || TwoDas::las(&[]).unwrap();
-        assert!(las().promoting(Some(0.0)).is_err());
-        assert!(las().promoting(Some(0.5)).is_ok());
+        assert!(las().promoting(Some(0.0)).is_none());
+        assert!(las().promoting(Some(0.5)).is_some());
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn nodes_wake_when_jobs_arrive_that_need_them() {
     let rule = PowerRule {
         buffer: 2,
         warm_up: 1,
-        ..PowerRule::default()
+        ..PowerRule::DEFAULT
     };
     let scheduler = Composition::new("ces")
         .cluster(PowerSaving::new(rule, Seconds::new(600.0), Vec::new()))

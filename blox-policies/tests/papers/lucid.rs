@@ -25,9 +25,9 @@ fn lucid(nodes: usize, profiler_nodes: u32, scores: f64) -> Scenario {
         profiler_nodes,
         packing: PackingLimits {
             scores,
-            ..PackingLimits::default()
+            ..PackingLimits::DEFAULT
         },
-        ..LucidSettings::default()
+        ..LucidSettings::DEFAULT
     };
     let lucid = Composition::new("lucid")
         .joint(Lucid::with(settings, Oracle), |roles| {

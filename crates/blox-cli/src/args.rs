@@ -3,8 +3,11 @@
 use super::output::OutputFormat;
 use super::sweep::values::{Loads, Seeds};
 use super::value::{Duration, Group, Hours, Measured, Number, Period, Risk, Written, parser};
-use blox_core::registry::ComponentSpec;
+use blox_core::registry::{ComponentSpec, Registry};
+use blox_sim::faults::Faults;
+use blox_sim::registry::World as _;
 use blox_traces::{ColumnMap, Format};
+use clap::builder::StyledStr;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,6 +15,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+
+/// The workload if no option names one.
+pub(crate) const WORKLOAD: &str = "blox";
 
 #[derive(Parser)]
 #[command(
@@ -28,17 +34,62 @@ pub(super) struct Cli {
 /// Texts after the help of each command: a line `== COMMAND`, then its text.
 const HELP: &str = include_str!("help.txt");
 
+/// Cluster of a simulation without `--cluster`.
+pub(super) const CLUSTER: &str = "32x4";
+/// Seed of a simulation without `--seed`.
+pub(super) const SEED: u64 = 1;
+/// Mean hours until a failed node returns.
+pub(super) const NODE_MTTR_H: f64 = 1.0;
+
+/// Defaults by the names of options. The help of an option contains `{}` for each.
+pub(super) type Defaults = Vec<(&'static str, String)>;
+
 /// Returns the definition of the command line, with examples.
 pub(super) fn command() -> clap::Command {
-    with_help(Cli::command(), "")
+    with_help(Cli::command(), "", &defaults())
 }
 
-fn with_help(command: clap::Command, above: &str) -> clap::Command {
+/// Returns the defaults of simulations.
+fn defaults() -> Defaults {
+    let registry = blox_sim::registry::register(Registry::new());
+    let registry = blox_traces::registry::register(registry);
+    let (workloads, costs) = (registry.workloads(), registry.overhead_models());
+    let workloads = workloads.iter().flat_map(|(_, entry)| &entry.params);
+    let costs = costs.iter().flat_map(|(_, entry)| &entry.params);
+    let described = workloads.chain(costs).filter(|p| p.option().is_none());
+    let described = described.map(|p| (p.name, p.default.to_string()));
+    let risk = Faults::default().launch_failure;
+    let others = [
+        ("workload", WORKLOAD.to_owned()),
+        ("seed", SEED.to_string()),
+        ("cluster", CLUSTER.to_owned()),
+        ("node_mttr_h", NODE_MTTR_H.to_string()),
+        ("launch_failure", risk.to_string()),
+    ];
+    described.chain(others).collect()
+}
+
+fn with_defaults(mut arg: clap::Arg, defaults: &Defaults) -> clap::Arg {
+    for (option, default) in defaults {
+        if arg.get_id() == option {
+            let fill = |text: &StyledStr| text.to_string().replacen("{}", default, 1);
+            let (short, long) = (arg.get_help().map(fill), arg.get_long_help().map(fill));
+            arg = arg.help(short.unwrap_or_default());
+            arg = long.into_iter().fold(arg, clap::Arg::long_help);
+        }
+    }
+    arg
+}
+
+fn with_help(command: clap::Command, above: &str, defaults: &Defaults) -> clap::Command {
     let path = format!("{above}{}", command.get_name());
+    let own = (path == "blox estimate train").then(super::estimate::defaults);
+    let defaults = own.as_ref().unwrap_or(defaults);
+    let command = command.mut_args(|arg| with_defaults(arg, defaults));
     let mut texts = HELP.split("== ").filter_map(|text| text.split_once('\n'));
     let text = texts.find(|(name, _)| *name == path);
     let above = format!("{path} ");
-    let command = command.mut_subcommands(|inner| with_help(inner, &above));
+    let command = command.mut_subcommands(|inner| with_help(inner, &above, defaults));
     match text {
         Some((_, text)) => command.after_help(text.trim_end()),
         None => command,
@@ -348,10 +399,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Workload")]
     pub data: Option<PathBuf>,
     /// Workload without a file: blox (Blox's published jobs), poisson, bursty, diurnal or another
-    /// registered one [default: blox]
+    /// registered one [default: {}]
     #[arg(long, value_name = "NAME{..}", help_heading = "Workload")]
     pub workload: Option<Written<ComponentSpec>>,
-    /// Jobs per hour; between bursts for bursty [default: 8 for blox]
+    /// Jobs per hour; between bursts for bursty [default: {} for blox]
     #[arg(long, value_name = "JOBS", help_heading = "Workload")]
     pub load: Option<Number>,
     /// GPU demand of the jobs as a fraction of the cluster's GPUs, instead of --load
@@ -359,7 +410,7 @@ pub(super) struct Options {
     pub load_of_capacity: Option<Number>,
     /// Durations of generated jobs: blox, exponential:MEAN_S, lognormal:MEDIAN_S,SIGMA,
     /// uniform:LEAST_S,MOST_S, fixed:S, trace:FILE (of its jobs) or file:FILE (one number per line)
-    /// [default: blox]
+    /// [default: {}]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     pub durations: Option<String>,
     /// GPU counts of generated jobs with weights, such as 1:70,2:10,8:20 [default: 1:1]
@@ -371,20 +422,20 @@ pub(super) struct Options {
     /// Users of generated jobs with weights, such as ada:70,bob:30 [default: none]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     pub users: Option<String>,
-    /// bursty: hours between bursts, and before the first burst [default: 4]
+    /// bursty: hours between bursts, and before the first burst [default: {}]
     #[arg(long, value_name = "H", help_heading = "Workload")]
     pub quiet_h: Option<Number>,
-    /// bursty: hours of a burst [default: 2]
+    /// bursty: hours of a burst [default: {}]
     #[arg(long, value_name = "H", help_heading = "Workload")]
     pub burst_h: Option<Number>,
-    /// bursty: load during a burst as a multiple of the load between bursts [default: 5]
+    /// bursty: load during a burst as a multiple of the load between bursts [default: {}]
     #[arg(long, value_name = "FACTOR", help_heading = "Workload")]
     pub burst_factor: Option<Number>,
     /// bursty: durations of the jobs that bursts add [default: same as --durations]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     pub burst_durations: Option<String>,
     /// diurnal: sine:AMPLITUDE,PEAK_H or hours:W0,...,W23, weights of the hours from midnight
-    /// [default: sine:0.5,15]
+    /// [default: {}]
     #[arg(long, value_name = "SHAPE", help_heading = "Workload")]
     pub diurnal: Option<String>,
     /// Add generated losses to jobs that report none, for schedulers that end jobs by their loss
@@ -398,11 +449,11 @@ pub(super) struct Options {
     pub jobs: Option<u64>,
     /// Seed of workload, faults and policies
     ///
-    /// The default, 1, is the seed of Blox's published workload.
+    /// The default, {}, is the seed of Blox's published workload.
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub seed: Option<u64>,
 
-    /// NODESxGPUS[xJOBS][:TYPE], separated by commas, or a TOML file [default: 32x4]
+    /// NODESxGPUS[xJOBS][:TYPE], separated by commas, or a TOML file [default: {}]
     #[arg(long, value_name = "CLUSTER", help_heading = "Cluster and policies")]
     pub cluster: Option<String>,
     /// Use only the nodes of this partition, and only the jobs submitted to it
@@ -435,16 +486,16 @@ pub(super) struct Options {
     /// Overheads of launches, stops and changes [default: the next five options]
     #[arg(long, value_name = "NAME{..}", help_heading = "World")]
     pub overheads: Option<Written<ComponentSpec>>,
-    /// Seconds of a first launch [default: 0]
+    /// Seconds of a first launch [default: {}]
     #[arg(long, value_name = "S", help_heading = "World")]
     pub launch_s: Option<Duration>,
-    /// Seconds of the checkpoint when a job is stopped [default: 0]
+    /// Seconds of the checkpoint when a job is stopped [default: {}]
     #[arg(long, value_name = "S", help_heading = "World")]
     pub checkpoint_s: Option<Duration>,
-    /// Seconds of a later launch on the same GPUs [default: 0]
+    /// Seconds of a later launch on the same GPUs [default: {}]
     #[arg(long, value_name = "S", help_heading = "World")]
     pub restart_s: Option<Duration>,
-    /// Seconds of a later launch on other GPUs [default: 0]
+    /// Seconds of a later launch on other GPUs [default: {}]
     #[arg(long, value_name = "S", help_heading = "World")]
     pub migration_s: Option<Duration>,
     /// Seconds of every launch and change of GPUs, a comma, and seconds for each doubling of a GPU
@@ -454,7 +505,7 @@ pub(super) struct Options {
     /// Mean hours between failures of a node [default: never]
     #[arg(long, value_name = "H", help_heading = "World")]
     pub node_mtbf_h: Option<Hours>,
-    /// Mean hours until a failed node returns [default: 1]
+    /// Mean hours until a failed node returns [default: {}]
     #[arg(long, value_name = "H", help_heading = "World")]
     pub node_mttr_h: Option<Hours>,
     /// Mean running hours between crashes of a job [default: never]
@@ -466,7 +517,7 @@ pub(super) struct Options {
     /// A run ends after 1,000,000 crashes in a row in which no job kept more of its work.
     #[arg(long, value_name = "S", help_heading = "World")]
     pub checkpoint_every_s: Option<Period>,
-    /// Probability that a launch fails [default: 0]
+    /// Probability that a launch fails [default: {}]
     #[arg(long, value_name = "P", help_heading = "World")]
     pub launch_failure: Option<Risk>,
     /// Also visit rounds in which nothing can change; the results are the same
@@ -614,8 +665,16 @@ fn hide_plot(arg: clap::Arg) -> clap::Arg {
 }
 
 fn hide_results(arg: clap::Arg) -> clap::Arg {
-    let hidden = arg.is_hide_set() || super::config::is_result_option(&arg);
+    let hidden = arg.is_hide_set() || is_result_option(&arg);
     arg.hide(hidden)
+}
+
+/// Returns whether an option selects results to keep, or their place.
+pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
+    arg.get_help_heading() == Some("Results")
+        && !["measure", "quiet", "collect"]
+            .map(Some)
+            .contains(&arg.get_long())
 }
 
 #[cfg(test)]

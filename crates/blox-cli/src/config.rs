@@ -1,7 +1,7 @@
 //! Merges the command line and the configuration file.
 
 use super::Failure;
-use super::args::{CompareArgs, Options, ReplayArgs, SimulateArgs, SweepArgs};
+use super::args::{CompareArgs, Options, ReplayArgs, SimulateArgs, SweepArgs, is_result_option};
 use super::failure::Coded;
 use super::reading;
 use blox_core::ClusterSpec;
@@ -164,14 +164,6 @@ pub(super) fn replay(
         args.positional = Some(named(journal)?);
     }
     one_scheduler(args, "replay")
-}
-
-/// Returns whether an option selects results to keep, or their place.
-pub(super) fn is_result_option(arg: &clap::Arg) -> bool {
-    arg.get_help_heading() == Some("Results")
-        && !["measure", "quiet", "collect"]
-            .map(Some)
-            .contains(&arg.get_long())
 }
 
 /// Merges the options of the scheduler of a real cluster, which simulates nothing.

@@ -1,5 +1,6 @@
 //! `blox estimate`: models of durations and load, trained from logs.
 
+use super::args::Defaults;
 use super::files::{not_taken, write_whole};
 use super::output::{prepare, pretty};
 use super::value::Share;
@@ -69,26 +70,26 @@ pub(super) struct TrainArgs {
     /// File in which to save the model
     #[arg(long, short, value_name = "FILE.json")]
     pub output: Option<PathBuf>,
-    /// Learning rate: fraction of each step that is applied (additive, boosted) [default: 0.05;
-    /// boosted: 0.1]
+    /// Learning rate: fraction of each step that is applied (additive, boosted) [default: {};
+    /// boosted: {}]
     #[arg(long)]
     pub learning_rate: Option<f64>,
-    /// Number of feature pairs with a term of their own (additive) [default: 10]
+    /// Number of feature pairs with a term of their own (additive) [default: {}]
     #[arg(long)]
     pub pairs: Option<usize>,
     /// Count errors beyond this many units linearly instead of squared (additive)
     #[arg(long, value_name = "UNITS")]
     pub huber: Option<f64>,
-    /// Number of trees (boosted) [default: 100]
+    /// Number of trees (boosted) [default: {}]
     #[arg(long)]
     pub trees: Option<usize>,
-    /// Maximum number of splits from the root to a leaf (tree) [default: 8]
+    /// Maximum number of splits from the root to a leaf (tree) [default: {}]
     #[arg(long)]
     pub depth: Option<usize>,
-    /// Minimum number of rows in a leaf [default: 5; boosted: 20; tree: 1]
+    /// Minimum number of rows in a leaf [default: {}; boosted: {}; tree: {}]
     #[arg(long)]
     pub least_rows: Option<usize>,
-    /// Seed of random numbers (additive) [default: 42]
+    /// Seed of random numbers (additive) [default: {}]
     #[arg(long)]
     pub seed: Option<u64>,
 }
@@ -124,6 +125,23 @@ pub(super) struct TellArgs {
     /// Column that identifies the rows
     #[arg(long, value_name = "COLUMN", default_value = "job_id")]
     pub key: String,
+}
+
+/// Returns the defaults of `train`.
+pub(super) fn defaults() -> Defaults {
+    let additive = AdditiveParams::default();
+    let (boosted, tree) = (BoostedParams::default(), TreeParams::default());
+    vec![
+        ("learning_rate", additive.learning_rate.to_string()),
+        ("learning_rate", boosted.learning_rate.to_string()),
+        ("pairs", additive.pairs.to_string()),
+        ("trees", boosted.trees.to_string()),
+        ("depth", tree.depth.to_string()),
+        ("least_rows", additive.least_rows.to_string()),
+        ("least_rows", boosted.least_rows.to_string()),
+        ("least_rows", tree.least_rows.to_string()),
+        ("seed", additive.seed.to_string()),
+    ]
 }
 
 pub(super) fn run(command: EstimateCommand, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {

@@ -4,8 +4,7 @@ use crate::blox;
 use crate::lucid::{self, Placer};
 use crate::tiresias::{self, quirks::DlasQueues};
 use blox_core::Pipeline;
-use blox_core::registry::{ParamDoc, Registry};
-use blox_policies::scheduling::TwoDas;
+use blox_core::registry::{DefaultValue, ParamDoc, Registry};
 use blox_schedulers::registry::{PROMOTE, param, promote, thresholds};
 use blox_sim::registry::World;
 
@@ -69,23 +68,16 @@ pub fn register(mut r: Registry) -> Registry {
         "tiresias-dlas-gpu",
         "`dlas-gpu` of Tiresias' released simulator, decided at events",
         &[
-            param(
-                "thresholds",
-                "3250/7200",
-                "limits of the queues in GPU-seconds",
-            ),
+            ParamDoc {
+                name: "thresholds",
+                default: DefaultValue::Numbers(&DlasQueues::LIMITS),
+                about: "limits of the queues in GPU-seconds",
+            },
             PROMOTE,
         ],
         |p, _| {
-            let limits = match p.names().any(|n| n == "thresholds") {
-                true => {
-                    let thresholds = thresholds(p)?;
-                    // The thresholds must ascend here, too.
-                    TwoDas::las(&thresholds)?;
-                    thresholds.iter().map(|t| t.secs()).collect()
-                }
-                false => DlasQueues::LIMITS.to_vec(),
-            };
+            let thresholds = thresholds(p)?;
+            let limits: Vec<f64> = thresholds.iter().map(|t| t.secs()).collect();
             let mut policy = DlasQueues::new(limits, true);
             if let Some(knob) = promote(p)? {
                 policy = policy.promoting(knob);

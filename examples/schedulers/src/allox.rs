@@ -11,7 +11,7 @@ use blox_policies::scheduling::gavel::shares::GavelPolicy;
 /// [`AlloX`](blox_policies::scheduling::gavel::shares::AlloX).
 ///
 /// **Parameters** (command line): `alpha`, the fraction of the waiting jobs, oldest first, that is
-/// matched (default 1).
+/// matched.
 ///
 /// **Verified.** Per job, through the same policy in the released programs of Gavel and Shockwave:
 /// `blox_released::gavel`.

@@ -1,5 +1,5 @@
-use crate::ONCE;
-use crate::registry::params::{default, only_with, param, seconds};
+use crate::registry::params::{only_with, param, seconds};
+use crate::{DEFAULTS, ONCE};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
@@ -18,6 +18,7 @@ const NODES: ParamDoc = param(
     "10000",
     "for optimal: most nodes of the search tree",
 );
+const PARAMETERS: [ParamDoc; 3] = [LEASE, CHOICE, NODES];
 
 /// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
 ///
@@ -27,14 +28,14 @@ const NODES: ParamDoc = param(
 /// reservation run first, then best-effort jobs by least remaining time, then accepted jobs ahead
 /// of their leases. Placement searches locally for a job order that uses few nodes.
 ///
-/// **Parameters** (command line): `lease_s`, the length of a lease and of a round (default 240);
-/// `choice` among jobs that arrive together = `greedy` (default) or `optimal` (a mixed-integer
-/// program with at most `nodes` = 10000 nodes; needs the feature `microlp`).
+/// **Parameters** (command line): `lease_s`, the length of a lease and of a round; `choice` among
+/// jobs that arrive together = `greedy` or `optimal` (a mixed-integer program with at most `nodes`
+/// nodes; needs the feature `microlp`).
 ///
 /// **Verified.** `blox_released::elasticflow::chronus` is the program that ElasticFlow released, on
 /// the path without its commercial solver. It equals the original row by row on all golden runs.
 pub fn chronus() -> Pipeline {
-    chronus_with(Seconds::new(default(&LEASE)), LeaseChoice::Greedy)
+    read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
 }
 
 /// Returns [`chronus`] with leases of another length, above 0, and another choice.
@@ -49,21 +50,23 @@ pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
         .expect(ONCE)
 }
 
+fn read(p: &Params) -> Result<Pipeline, RegistryError> {
+    let word = p.choice(CHOICE.name, &["greedy", "optimal"])?;
+    only_with(p, &[NODES.name], word == "optimal", "choice=optimal")?;
+    let choice = match word {
+        "optimal" => optimal(p)?,
+        _ => LeaseChoice::Greedy,
+    };
+    Ok(chronus_with(seconds(p, &LEASE)?, choice))
+}
+
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "chronus",
         "leases for jobs with deadlines; best-effort jobs get the remaining GPUs",
-        &[LEASE, CHOICE, NODES],
-        |p, _| {
-            let word = p.choice(CHOICE.name, &["greedy", "optimal"])?;
-            only_with(p, &[NODES.name], word == "optimal", "choice=optimal")?;
-            let choice = match word {
-                "optimal" => optimal(p)?,
-                _ => LeaseChoice::Greedy,
-            };
-            Ok(chronus_with(seconds(p, &LEASE)?, choice))
-        },
+        &PARAMETERS,
+        |p, _| read(p),
     );
 }
 

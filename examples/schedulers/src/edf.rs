@@ -10,7 +10,7 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// fastest; the next job gets the rest. Every job is admitted. Jobs without deadline run on GPUs
 /// that no other job can use.
 ///
-/// **Parameters** (command line): `slot_s`, the length of a slot and of a round (default 60).
+/// **Parameters** (command line): `slot_s`, the length of a slot and of a round.
 ///
 /// **Verified.** The released program is `blox_released::elasticflow::Algorithm::Edf`. It scales
 /// jobs beyond the count at which they are fastest, and equals the original per job on all golden

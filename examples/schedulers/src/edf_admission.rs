@@ -11,7 +11,7 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// admitted before can end in time. The guarantee of
 /// [`elasticflow`](crate::schedulers::elasticflow()) also holds here.
 ///
-/// **Parameters** (command line): `slot_s`, the length of a slot and of a round (default 60).
+/// **Parameters** (command line): `slot_s`, the length of a slot and of a round.
 ///
 /// **Verified.** The guarantee, on random workloads. The released program is
 /// `blox_released::elasticflow::Algorithm::EdfAdmission`; it equals the original per job

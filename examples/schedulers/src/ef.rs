@@ -10,7 +10,7 @@ use blox_policies::scheduling::ElasticFlow;
 /// jobs are planned strictly in order of deadline. A job that cannot end in time gets all GPUs that
 /// it can use before jobs with later deadlines.
 ///
-/// **Parameters** (command line): `slot_s`, the length of a slot and of a round (default 60).
+/// **Parameters** (command line): `slot_s`, the length of a slot and of a round.
 ///
 /// **Verified.** The released program, with its differences, is
 /// `blox_released::elasticflow::Algorithm::WithoutAdmission`; it equals the original per job on all

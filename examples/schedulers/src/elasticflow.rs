@@ -1,7 +1,6 @@
-use crate::ONCE;
-use crate::registry::params::{default, flag, is_set, param, seconds};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
+use crate::registry::params::{flag, param, seconds};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{placement::Buddy, scheduling::ElasticFlow};
 
@@ -11,6 +10,7 @@ const EXPAND: ParamDoc = param(
     "true",
     "give left-over GPUs to jobs that already meet their deadline",
 );
+const PARAMETERS: [ParamDoc; 2] = [SLOT, EXPAND];
 
 /// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
 ///
@@ -26,8 +26,8 @@ const EXPAND: ParamDoc = param(
 /// **Guarantee.** Without overheads and failures, no admitted job misses its deadline. If these
 /// cost time, the results count missed deadlines.
 ///
-/// **Parameters** (command line): `slot_s`, the length of a slot and of a round (default 60);
-/// `expand`, whether remaining GPUs go to jobs that need no more (default `true`).
+/// **Parameters** (command line): `slot_s`, the length of a slot and of a round; `expand`, whether
+/// remaining GPUs go to jobs that need no more.
 ///
 /// **Verified.** The guarantee, on random workloads. The released program is
 /// `blox_released::elasticflow::Algorithm::ElasticFlow`. It equals the original per job on all
@@ -52,10 +52,7 @@ pub struct ElasticFlowParams {
 
 impl Default for ElasticFlowParams {
     fn default() -> Self {
-        ElasticFlowParams {
-            slot: Seconds::new(default(&SLOT)),
-            expand: is_set(&EXPAND),
-        }
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -75,17 +72,19 @@ pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeli
         .expect(ONCE)
 }
 
+fn read(p: &Params) -> Result<ElasticFlowParams, RegistryError> {
+    Ok(ElasticFlowParams {
+        slot: seconds(p, &SLOT)?,
+        expand: flag(p, &EXPAND)?,
+    })
+}
+
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "elasticflow",
         "deadlines guaranteed at admission, elastic GPU counts",
-        &[SLOT, EXPAND],
-        |p, _| {
-            Ok(elasticflow_with(ElasticFlowParams {
-                slot: seconds(p, &SLOT)?,
-                expand: flag(p, &EXPAND)?,
-            }))
-        },
+        &PARAMETERS,
+        |p, _| Ok(elasticflow_with(read(p)?)),
     );
 }

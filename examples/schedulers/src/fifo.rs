@@ -14,7 +14,7 @@ use blox_policies::{
 /// blocks all later ones (head-of-line blocking). Placement is consolidated: exact fit, best fit,
 /// otherwise as few nodes as possible. Decisions fall in rounds of 300 s.
 ///
-/// **Parameters** (command line): `backfill` = `none` (default), `skip` or `easy`.
+/// **Parameters** (command line): `backfill` = `none`, `skip` or `easy`.
 ///
 /// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::fifo`, which equals the
 /// released program on all its golden runs.

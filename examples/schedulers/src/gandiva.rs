@@ -1,7 +1,6 @@
-use crate::ONCE;
-use crate::registry::params::{default, flag, is_set, param, seconds};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
+use crate::registry::params::{flag, param, seconds};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Migrating, NodeSets, Resizing},
@@ -11,6 +10,7 @@ use blox_policies::{
 const SLICE: ParamDoc = param("slice_s", "60", "seconds of a slice and round");
 const PACKING: ParamDoc = param("packing", "true", "two jobs may run on the same GPUs");
 const GROWING: ParamDoc = param("growing", "true", "jobs grow onto idle GPUs");
+const PARAMETERS: [ParamDoc; 3] = [SLICE, PACKING, GROWING];
 
 /// Time slices, packing, migration, growing and shrinking (Gandiva, OSDI 2018).
 ///
@@ -22,8 +22,8 @@ const GROWING: ParamDoc = param("growing", "true", "jobs grow onto idle GPUs");
 /// jobs need the GPUs. Jobs of one size go to the same nodes. A job on several nodes moves to one
 /// node when one has room.
 ///
-/// **Parameters** (command line): `slice_s`, the length of a slice and of a round (default 60);
-/// `packing` and `growing` (default `true`).
+/// **Parameters** (command line): `slice_s`, the length of a slice and of a round; `packing` and
+/// `growing`, which can be turned off.
 ///
 /// **Verified.** By tests of each mechanism. ElasticFlow's released baseline is
 /// `blox_released::elasticflow::Algorithm::Gandiva`; it equals the original per job on all golden
@@ -46,11 +46,7 @@ pub struct GandivaParams {
 
 impl Default for GandivaParams {
     fn default() -> Self {
-        GandivaParams {
-            slice: Seconds::new(default(&SLICE)),
-            packing: is_set(&PACKING),
-            growing: is_set(&GROWING),
-        }
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -66,18 +62,20 @@ pub fn gandiva_with(params: GandivaParams) -> Pipeline {
         .expect(ONCE)
 }
 
+fn read(p: &Params) -> Result<GandivaParams, RegistryError> {
+    Ok(GandivaParams {
+        slice: seconds(p, &SLICE)?,
+        packing: flag(p, &PACKING)?,
+        growing: flag(p, &GROWING)?,
+    })
+}
+
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "gandiva",
         "time slices, packing, migration, growing and shrinking",
-        &[SLICE, PACKING, GROWING],
-        |p, _| {
-            Ok(gandiva_with(GandivaParams {
-                slice: seconds(p, &SLICE)?,
-                packing: flag(p, &PACKING)?,
-                growing: flag(p, &GROWING)?,
-            }))
-        },
+        &PARAMETERS,
+        |p, _| Ok(gandiva_with(read(p)?)),
     );
 }

@@ -46,7 +46,7 @@ impl Default for GavelParams {
 ///
 /// **Rule.** A linear program computes the fraction of its time that each job should spend on each
 /// GPU type. It maximizes the level of the worst-off job. The level is relative to the throughput
-/// on all types in proportion to their numbers. Every 6 minutes, the jobs that are furthest behind
+/// on all types in proportion to their numbers. In each round, the jobs that are furthest behind
 /// their share run. All GPUs of a job run at once and are of one type. A job that stays on its type
 /// keeps its GPUs. The program is solved again when jobs, speeds or the cluster changed. See
 /// [`Gavel`] for the rounds, and [`GavelPolicy`] for Gavel's other policies.
@@ -59,12 +59,12 @@ impl Default for GavelParams {
 /// ends. No job is pushed to an extreme without need, and every job that could gain does gain. The
 /// result is the same on every machine.
 ///
-/// **Parameters** (command line): `policy`, the share policy; `speeds` = `types` (default), `pairs`
-/// or `nothing`; `round_s` (default 360); `gap_s` (default 0, every change counts); `prices`, the
-/// price of an hour on each type for the policies that count cost, such as `v100:2.48+k80:0.45` (1
-/// for a type that is not listed); `alpha`, of `policy=allox`. With `speeds=pairs`, `beside` is the
-/// fraction of its speed that a job is assumed to keep in a pair without known speeds. It is
-/// learned from then on. By default (`apart`), such jobs do not share GPUs.
+/// **Parameters** (command line): `policy`, the share policy; `speeds` = `types`, `pairs` or
+/// `nothing`; `round_s`; `gap_s`, the least time between two allocations (with 0, every change
+/// counts); `prices`, the price of an hour on each type for the policies that count cost, such as
+/// `v100:2.48+k80:0.45`; `alpha`, of `policy=allox`. With `speeds=pairs`, `beside` is the fraction
+/// of its speed that a job is assumed to keep in a pair without known speeds. It is learned from
+/// then on. With `apart`, such jobs do not share GPUs.
 ///
 /// **Verified.** The rounds equal recorded allocations of the released program per job and round.
 /// The policies equal it per job if the optimum is unique. Otherwise the objective of every

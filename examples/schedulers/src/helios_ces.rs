@@ -1,5 +1,5 @@
 use crate::estimate::Log;
-use crate::registry::params::{from_zero, param};
+use crate::registry::params::{from_zero, numeric, param};
 use crate::{DEFAULTS, ONCE};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
@@ -9,10 +9,14 @@ use blox_policies::{
     scheduling::Fifo,
 };
 
-const BUFFER: ParamDoc = param("buffer", "20", "nodes kept on beyond the nodes in use");
-const KEEP: ParamDoc = param(
+const BUFFER: ParamDoc = numeric(
+    "buffer",
+    PowerRule::DEFAULT.buffer as f64,
+    "nodes kept on beyond the nodes in use",
+);
+const KEEP: ParamDoc = numeric(
     "keep",
-    "10",
+    PowerRule::DEFAULT.keep as f64,
     "intervals of 10 minutes after switching on in which no node is switched off",
 );
 const FORECAST: ParamDoc = param(
@@ -42,11 +46,12 @@ impl Default for HeliosCesParams {
 ///
 /// **Rule.** Every 10 minutes, the service reads the nodes in use and a forecast of them for the
 /// next hours. If more nodes are in use than on, nodes are switched on, with a buffer, and stay on
-/// for 10 checks. If demand has fallen and is forecast to fall, all idle nodes beyond the buffer
-/// are switched off. See [`PowerSaving`], a cluster manager that works with any other scheduler.
+/// for `keep` checks. If demand has fallen and is forecast to fall, all idle nodes beyond the
+/// buffer are switched off. See [`PowerSaving`], a cluster manager that works with any other
+/// scheduler.
 ///
-/// **Parameters** (command line): `buffer` (20 nodes), `keep` (10 checks), `forecast` (a file with
-/// a column `prediction`, one value per check; without it, demand is expected to stay constant).
+/// **Parameters** (command line): `buffer` in nodes, `keep` in checks, `forecast` (a file with a
+/// column `prediction`, one value per check; without it, demand is expected to stay constant).
 ///
 /// **Verified.** Given the forecast of Helios' service, its decisions equal that service on
 /// Philly's nodes, at all 2016 checks of two weeks.
@@ -76,7 +81,7 @@ fn read(p: &Params) -> Result<HeliosCesParams, RegistryError> {
     let rule = PowerRule {
         buffer: from_zero(p, &BUFFER)? as i64,
         keep: from_zero(p, &KEEP)? as usize,
-        ..PowerRule::default()
+        ..PowerRule::DEFAULT
     };
     Ok(HeliosCesParams { rule, forecast })
 }

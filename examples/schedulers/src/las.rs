@@ -1,12 +1,14 @@
-use crate::ONCE;
-use crate::registry::params::{GPU_TIME, GUARD, NO_EASY, backfilled, default, hours, service};
+use crate::registry::params::{GPU_TIME, GUARD, NO_EASY, backfilled, hours, service};
+use crate::{DEFAULTS, ONCE};
 use blox_core::estimate::Oracle;
-use blox_core::registry::Registry;
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, InOrder},
     scheduling::{Las, Service, StarvationGuard},
 };
+
+const PARAMETERS: [ParamDoc; 3] = [GPU_TIME, GUARD, NO_EASY];
 
 /// Configuration of [`las`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,10 +21,7 @@ pub struct LasParams {
 
 impl Default for LasParams {
     fn default() -> Self {
-        LasParams {
-            service: Service::Time,
-            guard: Seconds::from_hours(default(&GUARD)),
-        }
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -30,12 +29,11 @@ impl Default for LasParams {
 ///
 /// **Rule.** The job with the least running time comes first. It preempts jobs that ran longer, the
 /// last in the order first, if that frees enough GPUs. Ties go to the older job. A job that waited
-/// 1000 hours comes before all others from then on. Placement is consolidated; decisions fall in
-/// rounds of 300 s.
+/// `guard_h` hours comes before all others from then on. Placement is consolidated; decisions fall
+/// in rounds of 300 s.
 ///
-/// **Parameters** (command line): `gpu_time` counts GPU-seconds instead of seconds (default
-/// `false`); `guard_h`, the hours after which a waiting job is promoted (default 1000); `backfill`
-/// = `none` (default) or `skip`.
+/// **Parameters** (command line): `gpu_time` counts GPU-seconds instead of seconds; `guard_h`, the
+/// hours after which a waiting job is promoted; `backfill` = `none` or `skip`.
 ///
 /// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::las`, which equals the
 /// released program on all its golden runs. At 8 jobs an hour on 128 GPUs, jobs 3000 to 4000 of
@@ -54,18 +52,19 @@ pub fn las_with(params: LasParams) -> Pipeline {
         .expect(ONCE)
 }
 
+fn read(p: &Params) -> Result<LasParams, RegistryError> {
+    Ok(LasParams {
+        service: service(p)?,
+        guard: hours(p, &GUARD)?,
+    })
+}
+
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "las",
         "least attained service, preemptive, with a starvation guard",
-        &[GPU_TIME, GUARD, NO_EASY],
-        |p, _| {
-            let params = LasParams {
-                service: service(p)?,
-                guard: hours(p, &GUARD)?,
-            };
-            backfilled(las_with(params), p, Oracle, false)
-        },
+        &PARAMETERS,
+        |p, _| backfilled(las_with(read(p)?), p, Oracle, false),
     );
 }

@@ -64,5 +64,8 @@ pub use registry::registry;
 /// Panic message of compositions: it indicates a mistake in a composition.
 const ONCE: &str = "each role is taken once";
 
+/// Panic message of policies that take the values of checked parameters.
+const CHECKED: &str = "the parameters are checked";
+
 /// Panic message of default parameters: it indicates a mistake in the description of a parameter.
 const DEFAULTS: &str = "the defaults are valid";

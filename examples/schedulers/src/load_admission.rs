@@ -15,14 +15,13 @@ pub(crate) const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of th
 /// Least attained service with admission by load (Blox, EuroSys 2024, figures 12 and 13:
 /// "Accept-1.2x").
 ///
-/// **Rule.** Jobs wait for admission, oldest first, while the admitted jobs request more than 1.2
-/// times the GPUs of the cluster. Admitted jobs are scheduled as in
+/// **Rule.** Jobs wait for admission, oldest first, while the admitted jobs request more than
+/// `threshold` times the GPUs of the cluster. Admitted jobs are scheduled as in
 /// [`las`](crate::schedulers::las). Under overload, LAS alone serves all jobs a little, and long
 /// jobs hardly end. The admission queue limits the number of jobs that share the cluster.
 ///
-/// **Parameters** (command line): `threshold`, the multiple of the cluster's GPUs (default 1.2; the
-/// paper has 1.0 to 1.5); `guard_h`, the hours after which an admitted waiting job comes first
-/// (default 1000).
+/// **Parameters** (command line): `threshold`, the multiple of the cluster's GPUs (in the paper 1.0
+/// to 1.5); `guard_h`, the hours after which an admitted waiting job comes first.
 ///
 /// **Verified.** Measured at 8 jobs an hour on 128 GPUs, for jobs 3000 to 4000 of 30,000 of Blox's
 /// workload. The average JCT is 188,995 s without admission. It is 148,047, 155,625, 155,495,
@@ -39,12 +38,24 @@ pub fn load_admission() -> Pipeline {
 /// The threshold is not above 0.
 pub fn load_admission_with(threshold: f64, guard: Seconds) -> Result<Pipeline, RegistryError> {
     let pipeline = Composition::new("load-admission")
-        .admission(LoadThreshold::new(threshold)?)
+        .admission(at_load(threshold)?)
         .scheduling(StarvationGuard::new(Las::default(), guard))
         .placement(InOrder::new(Consolidated::default()))
         .build()
         .expect(ONCE);
     Ok(pipeline)
+}
+
+/// Creates admission by load.
+///
+/// # Errors
+/// The threshold is not above 0.
+pub(crate) fn at_load(threshold: f64) -> Result<LoadThreshold, RegistryError> {
+    LoadThreshold::new(threshold).ok_or_else(|| RegistryError::BadValue {
+        param: THRESHOLD.name.to_owned(),
+        found: threshold.to_string(),
+        expected: "a number above 0".to_owned(),
+    })
 }
 
 /// Returns a composition behind admission by load. Its name has the threshold.

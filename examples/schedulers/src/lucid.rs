@@ -1,5 +1,5 @@
 use crate::registry::params::{
-    ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, belief, from_zero, param, seconds,
+    ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, belief, from_zero, numeric, seconds,
 };
 use crate::{DEFAULTS, ONCE};
 use blox_core::estimate::{Estimator, Oracle};
@@ -8,26 +8,39 @@ use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::placement::PackingLimits;
 use blox_policies::scheduling::{Lucid, LucidSettings};
 
-const NODES: ParamDoc = param(
+const SETTINGS: LucidSettings = LucidSettings::DEFAULT;
+const NODES: ParamDoc = numeric(
     "profiler_nodes",
-    "2",
+    SETTINGS.profiler_nodes as f64,
     "reserved nodes, at most a quarter of all; 0 disables profiling",
 );
-const LIMIT: ParamDoc = param("limit_s", "200", "most seconds of profiling");
-const LARGEST: ParamDoc = param("profiled_gpus", "8", "most GPUs of a job that is profiled");
-const SCORES: ParamDoc = param(
+const LIMIT: ParamDoc = numeric(
+    "limit_s",
+    SETTINGS.limit.secs(),
+    "most seconds of profiling",
+);
+const LARGEST: ParamDoc = numeric(
+    "profiled_gpus",
+    SETTINGS.profiled_gpus as f64,
+    "most GPUs of a job that is profiled",
+);
+const SCORES: ParamDoc = numeric(
     "scores",
-    "2",
+    SETTINGS.packing.scores,
     "largest sum of two sharing scores; -1 disables packing",
 );
-const MEMORY: ParamDoc = param("memory_mib", "24576", "memory of a GPU in MiB");
+const MEMORY: ParamDoc = numeric(
+    "memory_mib",
+    SETTINGS.packing.memory_mib,
+    "memory of a GPU in MiB",
+);
 const PARAMETERS: [ParamDoc; 9] = [
     ESTIMATOR, SIGMA, MODEL, ORIGIN, NODES, LIMIT, LARGEST, SCORES, MEMORY,
 ];
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing, and order by estimates.
 ///
-/// **Rule.** New jobs of up to 8 GPUs first run on reserved nodes for at most 200 s, smallest jobs
+/// **Rule.** New jobs of few GPUs first run on reserved nodes for at most `limit_s`, smallest jobs
 /// first; many end there. The other jobs then wait in order of estimated duration times GPUs. A job
 /// that does not fit does not block later jobs. A job may share GPUs with a running job of the same
 /// size on one node if their sharing scores allow it. At most two jobs share a GPU. Apart from the
@@ -38,8 +51,8 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// down.
 ///
 /// **Parameters** (command line): `estimator` and its parameters (see [`crate::schedulers::qssf`]),
-/// `profiler_nodes` (2), `limit_s` (200), `profiled_gpus` (8), `scores` (2; -1 disables packing),
-/// `memory_mib` of a GPU (24576).
+/// `profiler_nodes`, `limit_s`, `profiled_gpus`, `scores` (-1 disables packing), `memory_mib` of a
+/// GPU.
 ///
 /// **Not done.** Packing is not reduced while few jobs come (section 3.3): the paper leaves the load
 /// and the forecast to the operator. Partners are running jobs only, as in the released program.
@@ -77,14 +90,14 @@ fn read(p: &Params) -> Result<LucidSettings, RegistryError> {
     let packing = PackingLimits {
         scores: p.number(SCORES.name, scores, fits)?,
         memory_mib: above_zero(p, &MEMORY)?,
-        ..PackingLimits::default()
+        ..SETTINGS.packing
     };
     Ok(LucidSettings {
         profiler_nodes: from_zero(p, &NODES)? as u32,
         limit: seconds(p, &LIMIT)?,
         profiled_gpus: from_zero(p, &LARGEST)? as u32,
         packing,
-        ..LucidSettings::default()
+        ..SETTINGS
     })
 }
 

@@ -1,6 +1,6 @@
-use crate::ONCE;
-use crate::registry::params::{default, flag, is_set, param, seconds};
-use blox_core::registry::{ParamDoc, Registry};
+use crate::registry::params::{flag, param, seconds};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Leases},
@@ -13,6 +13,7 @@ const ATTAINED: ParamDoc = param(
     "false",
     "order by attained instead of remaining GPU time (Muri-L)",
 );
+const PARAMETERS: [ParamDoc; 2] = [ROUND, ATTAINED];
 
 /// Groups of jobs that use storage, CPUs, GPUs and network in turn (Muri, SIGCOMM 2022).
 ///
@@ -27,8 +28,8 @@ const ATTAINED: ParamDoc = param(
 /// group do one iteration in the same time. Jobs without it share a GPU only if their
 /// `gpu_utilisation` permits.
 ///
-/// **Parameters** (command line): `round_s` (default 360); `attained` (default `false`) orders jobs
-/// by attained GPU time, for unknown durations (Muri-L).
+/// **Parameters** (command line): `round_s`; `attained` orders jobs by attained GPU time, for
+/// unknown durations (Muri-L).
 ///
 /// **Verified.** By tests of the matching and of the groups. On the eight traces of the artifact, the
 /// average JCT of Muri-S is 18 % below to 8 % above the published one (see the page on fidelity).
@@ -49,10 +50,7 @@ pub struct MuriParams {
 
 impl Default for MuriParams {
     fn default() -> Self {
-        MuriParams {
-            round: Seconds::new(default(&ROUND)),
-            attained: is_set(&ATTAINED),
-        }
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -70,17 +68,19 @@ pub fn muri_with(params: MuriParams) -> Pipeline {
         .expect(ONCE)
 }
 
+fn read(p: &Params) -> Result<MuriParams, RegistryError> {
+    Ok(MuriParams {
+        round: seconds(p, &ROUND)?,
+        attained: flag(p, &ATTAINED)?,
+    })
+}
+
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "muri",
         "groups of jobs that use different resources in turn",
-        &[ROUND, ATTAINED],
-        |p, _| {
-            Ok(muri_with(MuriParams {
-                round: seconds(p, &ROUND)?,
-                attained: flag(p, &ATTAINED)?,
-            }))
-        },
+        &PARAMETERS,
+        |p, _| Ok(muri_with(read(p)?)),
     );
 }

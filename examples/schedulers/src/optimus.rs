@@ -1,8 +1,7 @@
-use crate::ONCE;
 use crate::loss_termination::{REPORTS, TOLERANCE};
-use crate::registry::params::{count, default, param, part};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
+use crate::registry::params::{count, param, part};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, GpuCount, Pipeline, Rounds, Seconds};
 use blox_policies::{
     placement::{Consolidated, Resizing},
@@ -14,6 +13,7 @@ const MOST_GPUS: ParamDoc = param(
     "16",
     "most GPUs of a job without a list of GPU counts",
 );
+const PARAMETERS: [ParamDoc; 3] = [MOST_GPUS, TOLERANCE, REPORTS];
 
 /// Configuration of [`optimus`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,12 +31,7 @@ pub struct OptimusParams {
 
 impl Default for OptimusParams {
     fn default() -> Self {
-        OptimusParams {
-            every: Rounds::every(Seconds::new(600.0)).unwrap_or_default(),
-            most: GpuCount(default(&MOST_GPUS) as u32),
-            tolerance: default(&TOLERANCE),
-            reports: default(&REPORTS) as usize,
-        }
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -53,9 +48,9 @@ impl Default for OptimusParams {
 /// servers. Jobs that report no loss are assumed to run to their declared end. Before a job has
 /// run, its speed is assumed to be in proportion to its GPUs.
 ///
-/// **Parameters** (command line): `most_gpus`, for a job without `levels` (default 16);
-/// `tolerance`, the fraction of the largest loss below which a step is flat (default 0.001);
-/// `reports`, the number of flat steps that end a job (default 3).
+/// **Parameters** (command line): `most_gpus`, for a job without `levels`; `tolerance`, the
+/// fraction of the largest loss below which a step is flat; `reports`, the number of flat steps
+/// that end a job.
 ///
 /// **Verified.** Only by its own tests: no released program has the paper's rule.
 ///
@@ -66,19 +61,23 @@ pub fn optimus() -> Pipeline {
 
 /// Returns [`optimus`] with other parameters.
 pub fn optimus_with(params: OptimusParams) -> Pipeline {
-    let policy = Optimus::default()
-        .at_most(params.most)
-        .tolerance(params.tolerance);
+    let policy = Optimus::new(params.most, params.tolerance);
+    let policy = LossTermination::new(policy, params.tolerance, params.reports);
     Composition::new("optimus")
         .trigger(params.every)
-        .scheduling(
-            LossTermination::new(policy)
-                .tolerance(params.tolerance)
-                .reports(params.reports),
-        )
+        .scheduling(policy)
         .placement(Resizing::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+fn read(p: &Params) -> Result<OptimusParams, RegistryError> {
+    Ok(OptimusParams {
+        every: Rounds::every(Seconds::new(600.0)).unwrap_or_default(),
+        most: GpuCount(count(p, &MOST_GPUS)? as u32),
+        tolerance: part(p, &TOLERANCE)?,
+        reports: count(p, &REPORTS)? as usize,
+    })
 }
 
 /// Adds the scheduler to the registry.
@@ -86,14 +85,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "optimus",
         "GPUs to the jobs with the largest gain in training time, from fitted losses and speeds",
-        &[MOST_GPUS, TOLERANCE, REPORTS],
-        |p, _| {
-            Ok(optimus_with(OptimusParams {
-                most: GpuCount(count(p, &MOST_GPUS)? as u32),
-                tolerance: part(p, &TOLERANCE)?,
-                reports: count(p, &REPORTS)? as usize,
-                ..OptimusParams::default()
-            }))
-        },
+        &PARAMETERS,
+        |p, _| Ok(optimus_with(read(p)?)),
     );
 }

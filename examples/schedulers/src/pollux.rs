@@ -1,23 +1,32 @@
-use crate::ONCE;
-use crate::registry::params::{default, not_zero, param, seconds};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
+use crate::registry::params::{not_zero, numeric, param, seconds};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::scheduling::{Autoscale, Pollux, PolluxSettings};
 
-const POWER: ParamDoc = param("power", "-1", "power p of the fairness objective, not 0");
-const POPULATION: ParamDoc = param(
+const SEARCH: PolluxSettings = PolluxSettings::DEFAULT;
+const POWER: ParamDoc = numeric(
+    "power",
+    SEARCH.power,
+    "power p of the fairness objective, not 0",
+);
+const POPULATION: ParamDoc = numeric(
     "population",
-    "100",
+    SEARCH.population as f64,
     "allocations of a generation, from 2 to 10000",
 );
-const GENERATIONS: ParamDoc = param("generations", "100", "most generations of a round");
-const PATIENCE: ParamDoc = param(
+const GENERATIONS: ParamDoc = numeric(
+    "generations",
+    SEARCH.generations as f64,
+    "most generations of a round",
+);
+const PATIENCE: ParamDoc = numeric(
     "patience",
-    "20",
+    SEARCH.patience as f64,
     "generations without improvement that end the search",
 );
 const ROUND: ParamDoc = param("round_s", "60", "seconds of a round");
+const PARAMETERS: [ParamDoc; 5] = [POWER, POPULATION, GENERATIONS, PATIENCE, ROUND];
 
 /// Configuration of [`pollux`].
 #[derive(Clone, Debug, PartialEq)]
@@ -31,25 +40,20 @@ pub struct PolluxParams {
 }
 
 impl Default for PolluxParams {
-    /// Uses the default search settings, rounds of 60 s and a fixed cluster.
     fn default() -> Self {
-        PolluxParams {
-            search: PolluxSettings::default(),
-            round: Seconds::new(default(&ROUND)),
-            autoscale: None,
-        }
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
 /// A genetic search for the allocation with the best fitness (Pollux, OSDI 2021).
 ///
 /// **Rule.** A job's speedup is its goodput on an allocation, divided by its goodput on its fair
-/// share. It is lower if the job would have to restart. The fitness of an allocation is the
-/// harmonic mean of speedups. Two jobs that span nodes never share a node. Jobs tune their batch
-/// sizes themselves. See [`Pollux`](blox_policies::scheduling::Pollux).
+/// share. It is lower if the job would have to restart. The fitness of an allocation is a power
+/// mean of speedups, by default the harmonic mean. Two jobs that span nodes never share a node.
+/// Jobs tune their batch sizes themselves. See [`Pollux`](blox_policies::scheduling::Pollux).
 ///
-/// **Parameters** (command line): `power` (default -1), `population` (100), `generations` (100),
-/// `patience` (20 generations without improvement), `round_s` (60), and the seed.
+/// **Parameters** (command line): `power`, `population`, `generations`, `patience` (generations
+/// without improvement), `round_s`, and the seed.
 ///
 /// **Jobs** that train need a [`TrainingSpec`](blox_core::TrainingSpec), as in workloads of the
 /// format `sia`. Other jobs run on their requested number of GPUs.
@@ -72,25 +76,25 @@ pub fn pollux_with(params: PolluxParams) -> Pipeline {
         .awaiting_growth(grows)
 }
 
+fn read(p: &Params) -> Result<PolluxParams, RegistryError> {
+    Ok(PolluxParams {
+        search: PolluxSettings {
+            power: not_zero(p, &POWER)?,
+            population: p.whole(POPULATION.name, 2..=10_000)? as usize,
+            generations: p.u64(GENERATIONS.name)? as usize,
+            patience: p.u64(PATIENCE.name)? as usize,
+        },
+        round: seconds(p, &ROUND)?,
+        autoscale: None,
+    })
+}
+
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "pollux",
         "genetic search for the allocation with the best mean speed-up",
-        &[POWER, POPULATION, GENERATIONS, PATIENCE, ROUND],
-        |p, _| {
-            let population = p.whole(POPULATION.name, 2..=10_000)?;
-            let count = |doc: &ParamDoc| p.u64(doc.name);
-            Ok(pollux_with(PolluxParams {
-                search: PolluxSettings {
-                    power: not_zero(p, &POWER)?,
-                    population: population as usize,
-                    generations: count(&GENERATIONS)? as usize,
-                    patience: count(&PATIENCE)? as usize,
-                },
-                round: seconds(p, &ROUND)?,
-                autoscale: None,
-            }))
-        },
+        &PARAMETERS,
+        |p, _| Ok(pollux_with(read(p)?)),
     );
 }

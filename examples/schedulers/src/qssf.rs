@@ -17,7 +17,7 @@ use blox_policies::{
 /// **Parameters** (command line): `estimator`, the source of durations, and `backfill`. The
 /// estimators are:
 ///
-/// - `oracle` (default): true durations;
+/// - `oracle`: true durations;
 /// - `user`: estimates of users;
 /// - `noisy` (with `sigma`): true durations with errors;
 /// - `brought`: the job's attribute `estimate_s`, as written by `blox estimate`;
@@ -25,6 +25,7 @@ use blox_policies::{
 ///
 /// Jobs without an estimate come last, in order of submission. If no job has an estimate, the
 /// result is [`fifo`](crate::schedulers::fifo).
+///
 /// **Verified.** Helios' rule as implemented in Lucid's released simulator is
 /// `blox_released::lucid::qssf`. With the given estimates, it equals the original per job on all
 /// golden runs. It differs from this scheduler in one point: in a second in which only new jobs

@@ -1,4 +1,5 @@
-//! The built-in schedulers: a file for each, with paper, rule, parameters and verification.
+//! The built-in schedulers: a file for each, with paper, rule, parameters and verification. The
+//! command `blox policies NAME` prints the defaults of the parameters.
 
 pub use crate::allox::{allox, allox_with};
 pub use crate::bandwidth_placement::bandwidth_placement;

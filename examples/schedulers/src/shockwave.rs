@@ -1,4 +1,4 @@
-use crate::registry::params::{at_least, param, share};
+use crate::registry::params::{at_least, numeric, share};
 use crate::{DEFAULTS, ONCE};
 use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
@@ -6,18 +6,27 @@ use blox_policies::placement::{Consolidated, Leases};
 use blox_policies::scheduling::Shockwave;
 use blox_policies::scheduling::shockwave::Market;
 
-const ROUND: ParamDoc = param("round_s", "120", "seconds of a round");
-const ROUNDS: ParamDoc = param("rounds", "20", "planned rounds, from 1 to 1000");
-const K: ParamDoc = param(
+const MARKET: &Market = &Market::DEFAULT;
+const ROUND: ParamDoc = numeric("round_s", MARKET.round_s, "seconds of a round");
+const ROUNDS: ParamDoc = numeric(
+    "rounds",
+    MARKET.rounds as f64,
+    "planned rounds, from 1 to 1000",
+);
+const K: ParamDoc = numeric(
     "k",
-    "0.001",
+    MARKET.efficiency,
     "weight of the longest remaining time, for each second",
 );
-const LAMBDA: ParamDoc = param("lambda", "12", "exponent of the lateness of a job");
-const RHO_MAX: ParamDoc = param("rho_max", "1", "largest fair lateness, above 0");
-const GAP: ParamDoc = param(
+const LAMBDA: ParamDoc = numeric(
+    "lambda",
+    MARKET.urgency,
+    "exponent of the lateness of a job",
+);
+const RHO_MAX: ParamDoc = numeric("rho_max", MARKET.rho_max, "largest fair lateness, above 0");
+const GAP: ParamDoc = numeric(
     "gap",
-    "0.001",
+    MARKET.gap,
     "fraction of the objective given up for jobs with the most remaining time",
 );
 const PARAMETERS: [ParamDoc; 6] = [ROUND, ROUNDS, K, LAMBDA, RHO_MAX, GAP];
@@ -41,14 +50,14 @@ const PARAMETERS: [ParamDoc; 6] = [ROUND, ROUNDS, K, LAMBDA, RHO_MAX, GAP];
 ///
 /// **Parameters** (command line):
 ///
-/// - `round_s`: default 120;
-/// - `rounds`: the window, default 20;
-/// - `k`: cost of a second of the longest remaining time, default 0.001;
-/// - `lambda`: power of the lateness, default 12;
-/// - `rho_max`: largest lateness that is still fair, default 1;
-/// - `gap`: fraction of the objective given up for jobs with most remaining time, default 0.001.
+/// - `round_s`: length of a round;
+/// - `rounds`: the window;
+/// - `k`: cost of a second of the longest remaining time;
+/// - `lambda`: power of the lateness;
+/// - `rho_max`: largest lateness that is still fair;
+/// - `gap`: fraction of the objective given up for jobs with most remaining time.
 ///
-/// The authors use these for 32 GPUs, and `k=10,lambda=5` for 64 and more.
+/// The authors use the defaults for 32 GPUs, and `k=10,lambda=5` for 64 and more.
 ///
 /// **Not done.** All GPUs count as equal, as in the paper. The paper's jobs change their batch size
 /// themselves; here the jobs bring their regimes.
@@ -79,7 +88,7 @@ fn read(p: &Params) -> Result<Market, RegistryError> {
         urgency: at_least(&LAMBDA, 0.0)?,
         rho_max: at_least(&RHO_MAX, 1e-6)?,
         gap: share(p, &GAP)?,
-        ..Market::default()
+        ..MARKET.clone()
     })
 }
 

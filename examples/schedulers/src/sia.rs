@@ -1,20 +1,24 @@
-use crate::ONCE;
-use crate::registry::params::{at_least, default, not_zero, param, seconds};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
+use crate::registry::params::{at_least, not_zero, numeric, param, seconds};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::KeepNodes,
     scheduling::{Sia, sia::Goodputs},
 };
 
-const POWER: ParamDoc = param("power", "-0.5", "power p of the fairness objective, not 0");
-const LAMBDA: ParamDoc = param(
+const POWER: ParamDoc = numeric(
+    "power",
+    Goodputs::DEFAULT.power,
+    "power p of the fairness objective, not 0",
+);
+const LAMBDA: ParamDoc = numeric(
     "lambda",
-    "1.1",
+    Goodputs::DEFAULT.lambda,
     "penalty lambda for a job without GPUs, at least 0",
 );
 const ROUND: ParamDoc = param("round_s", "60", "seconds of a round");
+const PARAMETERS: [ParamDoc; 3] = [POWER, LAMBDA, ROUND];
 
 /// Configuration of [`sia`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,11 +33,7 @@ pub struct SiaParams {
 
 impl Default for SiaParams {
     fn default() -> Self {
-        SiaParams {
-            power: default(&POWER),
-            lambda: default(&LAMBDA),
-            round: Seconds::new(default(&ROUND)),
-        }
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -45,7 +45,7 @@ impl Default for SiaParams {
 /// sum of values to a power. Jobs tune their batch sizes themselves. See
 /// [`Sia`](blox_policies::scheduling::Sia) and [`KeepNodes`] for the components.
 ///
-/// **Parameters** (command line): `power` (default -0.5), `lambda` (1.1), `round_s` (60).
+/// **Parameters** (command line): `power`, `lambda`, `round_s`.
 ///
 /// **Jobs** that train need a [`TrainingSpec`](blox_core::TrainingSpec), as in workloads of the
 /// format `sia`. Other jobs run on their requested number of GPUs, of any one type.
@@ -69,18 +69,20 @@ pub fn sia_with(params: SiaParams) -> Pipeline {
         .expect(ONCE)
 }
 
+fn read(p: &Params) -> Result<SiaParams, RegistryError> {
+    Ok(SiaParams {
+        power: not_zero(p, &POWER)?,
+        lambda: at_least(p, &LAMBDA, 0.0)?,
+        round: seconds(p, &ROUND)?,
+    })
+}
+
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "sia",
         "best assignment of training jobs to GPU types and counts, by an integer program",
-        &[POWER, LAMBDA, ROUND],
-        |p, _| {
-            Ok(sia_with(SiaParams {
-                power: not_zero(p, &POWER)?,
-                lambda: at_least(p, &LAMBDA, 0.0)?,
-                round: seconds(p, &ROUND)?,
-            }))
-        },
+        &PARAMETERS,
+        |p, _| Ok(sia_with(read(p)?)),
     );
 }

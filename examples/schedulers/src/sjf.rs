@@ -16,7 +16,7 @@ use blox_policies::{
 /// rounds of 300 s.
 ///
 /// **Parameters** (command line): `estimator` and its parameters (see [`crate::schedulers::qssf`]);
-/// `backfill` = `none` (default), `skip` or `easy`.
+/// `backfill` = `none`, `skip` or `easy`.
 pub fn sjf() -> Pipeline {
     sjf_by(Sjf::default())
 }

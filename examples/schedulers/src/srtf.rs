@@ -13,15 +13,14 @@ use blox_policies::{
 /// Shortest remaining time first (Blox, EuroSys 2024).
 ///
 /// **Rule.** Jobs are in ascending order of remaining time. A job preempts running jobs that need
-/// more time, the last in the order first, if that frees enough GPUs. A job that waited 1000 hours
-/// comes before all others from then on, as under [`las`](crate::schedulers::las). The times are
-/// the true ones. For other times, build it with
+/// more time, the last in the order first, if that frees enough GPUs. A job that waited `guard_h`
+/// hours comes before all others from then on, as under [`las`](crate::schedulers::las). The times
+/// are the true ones. For other times, build it with
 /// [`Srtf::with`](blox_policies::scheduling::Srtf::with). Placement is consolidated; decisions fall
 /// in rounds of 300 s.
 ///
 /// **Parameters** (command line): `estimator` and its parameters (see [`crate::schedulers::qssf`]);
-/// `guard_h`, the hours after which a waiting job is promoted (default 1000); `backfill` = `none`
-/// (default) or `skip`.
+/// `guard_h`, the hours after which a waiting job is promoted; `backfill` = `none` or `skip`.
 ///
 /// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::srtf`, which equals the
 /// released program on its golden run. At 8 jobs an hour on 128 GPUs, jobs 3000 to 4000 of Blox's

@@ -64,10 +64,9 @@ impl Default for SynergyParams {
 /// must state their CPUs and memory. Traces of the released program are read with
 /// `--format synergy` and a `profiles.json` beside them, its clusters with `--cluster FILE.ini`.
 ///
-/// **Parameters** (command line): `allocation` = `tune` (default), `proportional` or `greedy`;
-/// `order` = `fifo` (default), `srtf`, `las`, `ftf`, `drf`, `tetris` or `srsf`; `placement` =
-/// `consolidated` (default) or `first-free`; `guard_h`, the hours after which a waiting job is
-/// promoted (default 1000).
+/// **Parameters** (command line): `allocation` = `tune`, `proportional` or `greedy`; `order` =
+/// `fifo`, `srtf`, `las`, `ftf`, `drf`, `tetris` or `srsf`; `placement` = `consolidated` or
+/// `first-free`; `guard_h`, the hours after which a waiting job is promoted.
 ///
 /// **Not here.** `opt`, the paper's mixed-integer program, is a bound in the paper. The released
 /// program ends with an error there, so no result is known. Only `blox_released::synergy` counts

@@ -1,7 +1,6 @@
-use crate::ONCE;
-use crate::registry::params::{default, param, seconds, share};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
+use crate::registry::params::{param, seconds, share};
+use crate::{DEFAULTS, ONCE};
+use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::{
     placement::{Consolidated, Resizing},
@@ -14,6 +13,7 @@ const FAIRNESS: ParamDoc = param(
     "0.8",
     "fairness knob f: the fraction 1 - f of the jobs bids",
 );
+const PARAMETERS: [ParamDoc; 2] = [LEASE, FAIRNESS];
 
 /// Finish-time fairness by auction, with leases (Themis, NSDI 2020).
 ///
@@ -24,8 +24,8 @@ const FAIRNESS: ParamDoc = param(
 /// GPUs than it requests if its profile states the speeds
 /// ([`Extras::levels`](blox_core::Extras::levels)). Placement is consolidated.
 ///
-/// **Parameters** (command line): `lease_s`, the length of a lease and of a round (default 240);
-/// `fairness`, the paper's knob (default 0.8).
+/// **Parameters** (command line): `lease_s`, the length of a lease and of a round; `fairness`, the
+/// paper's knob.
 ///
 /// **Verified.** By tests of literal outcomes of the auction. ElasticFlow's released baseline is
 /// `blox_released::elasticflow::Algorithm::Themis`. It ranks jobs by the shares of a max-min
@@ -47,10 +47,7 @@ pub struct ThemisParams {
 
 impl Default for ThemisParams {
     fn default() -> Self {
-        ThemisParams {
-            lease: Seconds::new(default(&LEASE)),
-            fairness: default(&FAIRNESS),
-        }
+        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
     }
 }
 
@@ -58,10 +55,17 @@ impl Default for ThemisParams {
 pub fn themis_with(params: ThemisParams) -> Pipeline {
     Composition::new("themis")
         .in_rounds(params.lease)
-        .scheduling(Themis::new(params.lease).fairness(params.fairness))
+        .scheduling(Themis::new(params.lease, params.fairness))
         .placement(Resizing::new(Consolidated::default()))
         .build()
         .expect(ONCE)
+}
+
+fn read(p: &Params) -> Result<ThemisParams, RegistryError> {
+    Ok(ThemisParams {
+        lease: seconds(p, &LEASE)?,
+        fairness: share(p, &FAIRNESS)?,
+    })
 }
 
 /// Adds the scheduler to the registry.
@@ -69,12 +73,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "themis",
         "finish-time fairness by auction, with leases",
-        &[LEASE, FAIRNESS],
-        |p, _| {
-            Ok(themis_with(ThemisParams {
-                lease: seconds(p, &LEASE)?,
-                fairness: share(p, &FAIRNESS)?,
-            }))
-        },
+        &PARAMETERS,
+        |p, _| Ok(themis_with(read(p)?)),
     );
 }

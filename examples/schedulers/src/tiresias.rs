@@ -1,6 +1,6 @@
 use crate::estimate::Belief;
 use crate::registry::queues::{PARAMETERS, believed, history, promote, skew, thresholds};
-use crate::{DEFAULTS, ONCE};
+use crate::{CHECKED, DEFAULTS, ONCE};
 use blox_core::registry::{Params, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Seconds};
 use blox_policies::placement::{Blocked, InOrder, Profiled, TensorSkew};
@@ -48,18 +48,17 @@ impl Default for TiresiasParams {
 ///
 /// **Parameters** (command line):
 ///
-/// - `thresholds`: GPU-seconds from first to last with `/` between them. The default `3250` makes
-///   two queues, as in the paper; the value is the first limit of the released simulator.
-/// - `promote`: the promote knob (default `none`, as in the paper).
-/// - `history`: a file with a column `duration` of past GPU-seconds, for 2D-Gittins (default
-///   `none`: 2D-LAS).
-/// - `estimator`: an estimator of durations, for 2D-Gittins by each job's own estimated service
-///   (default `none`). `sigma`, `model` and `origin` are as for `sjf`. The file of `history` then
-///   holds true durations divided by estimates.
-/// - `pack_limit`: the share of a model's largest tensor above which a job is consolidated (default
-///   0.3). The default is between the skewed and the even models of the paper; the paper's limit
-///   depends on its testbed. With 0, all jobs are consolidated; with 1, no job whose model is
-///   known.
+/// - `thresholds`: GPU-seconds from first to last with `/` between them. The default makes two
+///   queues, as in the paper; the value is the first limit of the released simulator.
+/// - `promote`: the promote knob. With `none`, as in the paper, no job is promoted.
+/// - `history`: a file with a column `duration` of past GPU-seconds, for 2D-Gittins. With `none`,
+///   the order is 2D-LAS.
+/// - `estimator`: an estimator of durations, for 2D-Gittins by each job's own estimated service.
+///   `sigma`, `model` and `origin` are as for `sjf`. The file of `history` then holds true durations
+///   divided by estimates.
+/// - `pack_limit`: the share of a model's largest tensor above which a job is consolidated. The
+///   default is between the skewed and the even models of the paper; the paper's limit depends on
+///   its testbed. With 0, all jobs are consolidated; with 1, no job whose model is known.
 ///
 /// A trace names the model of each job in `model`; jobs without it are consolidated.
 ///
@@ -74,23 +73,21 @@ pub fn tiresias() -> Pipeline {
 
 /// Returns [`tiresias`] with other parameters.
 ///
-/// # Errors
-/// The thresholds do not ascend from above 0, or the promote knob is not above 0.
-pub fn tiresias_with(params: TiresiasParams) -> Result<Pipeline, RegistryError> {
+/// Returns `None` unless the thresholds ascend from above 0 and the promote knob is above 0.
+pub fn tiresias_with(params: TiresiasParams) -> Option<Pipeline> {
     let thresholds = &params.thresholds;
     let policy = match (params.belief, params.history) {
         (Some(belief), errors) => {
             let errors = errors.unwrap_or_else(ServiceHistory::exact);
-            TwoDas::gittins_by(thresholds, belief, errors)?
+            TwoDas::gittins_by(thresholds, belief, errors)
         }
-        (None, Some(history)) => TwoDas::gittins(thresholds, history)?,
-        (None, None) => TwoDas::las(thresholds)?,
+        (None, Some(history)) => TwoDas::gittins(thresholds, history),
+        (None, None) => TwoDas::las(thresholds),
     };
-    Ok(Composition::new("tiresias")
-        .scheduling(policy.promoting(params.promote)?)
-        .placement(InOrder::new(Profiled::by(params.skew)).when_blocked(Blocked::Skip))
-        .build()
-        .expect(ONCE))
+    let pipeline = Composition::new("tiresias")
+        .scheduling(policy?.promoting(params.promote)?)
+        .placement(InOrder::new(Profiled::by(params.skew)).when_blocked(Blocked::Skip));
+    Some(pipeline.build().expect(ONCE))
 }
 
 fn read(p: &Params, seed: u64) -> Result<TiresiasParams, RegistryError> {
@@ -109,6 +106,6 @@ pub(crate) fn add(r: &mut Registry) {
         "tiresias",
         "queues by attained GPU-seconds, preemptive; skewed models are consolidated",
         &PARAMETERS,
-        |p, seed| tiresias_with(read(p, seed)?),
+        |p, seed| Ok(tiresias_with(read(p, seed)?).expect(CHECKED)),
     );
 }

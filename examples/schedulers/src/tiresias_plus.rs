@@ -1,8 +1,9 @@
-use crate::ONCE;
 use crate::registry::params::{default, param, share};
+use crate::registry::queues::THRESHOLDS;
+use crate::{DEFAULTS, ONCE};
 use blox_core::registry::ParamDoc;
 use blox_core::registry::Registry;
-use blox_core::{Composition, JobRef, Pipeline};
+use blox_core::{Composition, JobRef, Pipeline, Seconds};
 use blox_policies::{
     placement::{Blocked, InOrder, Profiled},
     scheduling::TwoDas,
@@ -18,13 +19,13 @@ const LIMIT: ParamDoc = param(
 /// of its heuristic of tensor sizes.
 ///
 /// **Rule.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
-/// consolidated if it spends more than a tenth of a step on gradient exchange over the best links.
+/// consolidated if it spends more than `limit` of a step on gradient exchange over the best links.
 /// The attribute `communication` of the job is this profile. Over the network, the exchange takes
 /// many times as long. All other jobs, including those without a profile, take the remaining GPUs.
 /// Decisions fall in rounds of 300 s.
 ///
-/// **Parameters** (command line): `limit`, that fraction of a step (default 0.1; 0 consolidates
-/// every job that communicates, 1 no job).
+/// **Parameters** (command line): `limit`, that fraction of a step (0 consolidates every job that
+/// communicates, 1 no job).
 ///
 /// **Verified.** Only by its own tests: the paper's profiles are not released.
 pub fn tiresias_plus() -> Pipeline {
@@ -35,7 +36,7 @@ pub fn tiresias_plus() -> Pipeline {
 pub fn tiresias_plus_with(limit: f64) -> Pipeline {
     let measured = move |job: &JobRef<'_>| job.spec().extras().communication > limit;
     Composition::new("tiresias-plus")
-        .scheduling(TwoDas::default())
+        .scheduling(TwoDas::las(&[Seconds::new(default(&THRESHOLDS))]).expect(DEFAULTS))
         .placement(InOrder::new(Profiled::by(measured)).when_blocked(Blocked::Skip))
         .build()
         .expect(ONCE)

@@ -18,6 +18,7 @@ use super::message::{AttemptReport, Exit, Final, NodeRequest, Orders, Progress, 
 use super::record::Record;
 pub use super::record::{End, Goal, KnownNode, Launch};
 use super::timers::Timers;
+pub use advance::MAX_RETRIES;
 use blox_core::{
     ActionId, AdmissionDecision, Event, Input, JobId, JobSpec, Name, NodeId, Reason, Seconds, Time,
     View,

@@ -60,17 +60,14 @@ pub struct PolluxSettings {
     pub patience: usize,
 }
 
-impl Default for PolluxSettings {
-    /// Uses power `-1`, 100 allocations, 100 generations, and at most 20 generations without
-    /// improvement.
-    fn default() -> Self {
-        PolluxSettings {
-            power: -1.0,
-            population: 100,
-            generations: 100,
-            patience: 20,
-        }
-    }
+impl PolluxSettings {
+    /// The settings of the scheduler `pollux`.
+    pub const DEFAULT: Self = PolluxSettings {
+        power: -1.0,
+        population: 100,
+        generations: 100,
+        patience: 20,
+    };
 }
 
 /// State of one job.
@@ -83,7 +80,7 @@ struct Known {
 
 impl Default for Pollux {
     fn default() -> Self {
-        Pollux::new(PolluxSettings::default())
+        Pollux::new(PolluxSettings::DEFAULT)
     }
 }
 

@@ -3,6 +3,7 @@
 use blox_core::sort;
 use blox_solve::{Concave, SolveError, Units, User};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A job in the market.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +62,7 @@ pub struct Market {
     /// Relative difference below which the objectives of two plans count as equal, at least 0.
     pub gap: f64,
     /// Progress from 0 to 1 between which the logarithm is linear, ascending from 0 to 1.
-    pub bases: Vec<f64>,
+    pub bases: Cow<'static, [f64]>,
 }
 
 /// Jobs of each round, by their indices among the bidders.
@@ -82,22 +83,18 @@ const LAST_ROUND: f64 = 100.0;
 /// Largest weight of a job.
 const MOST_WEIGHT: f64 = 1e30;
 
-impl Default for Market {
-    /// Uses 20 rounds of 120 s and the parameters for 32 GPUs.
-    fn default() -> Self {
-        Market {
-            rounds: 20,
-            round_s: 120.0,
-            efficiency: 1e-3,
-            urgency: 12.0,
-            rho_max: 1.0,
-            gap: 1e-3,
-            bases: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
-        }
-    }
-}
-
 impl Market {
+    /// The authors' parameters for 32 GPUs.
+    pub const DEFAULT: Self = Market {
+        rounds: 20,
+        round_s: 120.0,
+        efficiency: 1e-3,
+        urgency: 12.0,
+        rho_max: 1.0,
+        gap: 1e-3,
+        bases: Cow::Borrowed(&[0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+    };
+
     /// Plans the next rounds on `gpus` GPUs.
     ///
     /// # Errors

@@ -57,12 +57,6 @@ struct Known {
 /// Relative difference by which a job's speed may deviate from its stated speed.
 const ACCURATE: f64 = 0.4;
 
-impl Default for Shockwave {
-    fn default() -> Self {
-        Shockwave::new(Market::default())
-    }
-}
-
 impl Shockwave {
     /// Creates the policy with a market. The market's rounds should equal the rounds of the
     /// composition.

@@ -84,7 +84,7 @@ struct Known {
 
 impl Default for Sia {
     fn default() -> Self {
-        Sia::new(Goodputs::default())
+        Sia::new(Goodputs::DEFAULT)
     }
 }
 

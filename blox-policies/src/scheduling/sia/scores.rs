@@ -124,14 +124,12 @@ pub struct Goodputs {
     pub lambda: f64,
 }
 
-impl Default for Goodputs {
-    /// Uses power `-0.5` and a cost of `1.1` for leaving a job out.
-    fn default() -> Self {
-        Goodputs {
-            power: -0.5,
-            lambda: 1.1,
-        }
-    }
+impl Goodputs {
+    /// The settings of the paper.
+    pub const DEFAULT: Self = Goodputs {
+        power: -0.5,
+        lambda: 1.1,
+    };
 }
 
 impl Scores for Goodputs {

@@ -1,6 +1,6 @@
 //! Long-running processes: scheduler and node manager.
 
-use super::args::{NodeArgs, SchedulerArgs};
+use super::args::{DaemonArgs, NodeArgs, SchedulerArgs};
 use super::plain;
 use crate::failure::Code;
 use crate::resolve::Experiment;
@@ -73,21 +73,8 @@ pub(super) fn scheduler(
         watch.observers.set_journal(journal(&path)?);
     }
     // Every simulated scheduler can also schedule a real cluster.
-    let pipeline = Experiment::of(config::scheduler(simulate)?, registry)?.pipeline(0)?;
-    let settings = Settings {
-        timers: Timers::default().divided_by(a.faster),
-        limits: NodeLimits {
-            come: Millis::secs(a.resume_limit),
-            go: Millis::secs(a.suspend_limit),
-        },
-        wait_for_nodes: a.wait_for_nodes,
-        ..Settings::default()
-    };
-    let limits = scheduler::Limits {
-        policy: Duration::from_secs(a.policy_limit),
-        log_bytes: a.log_kib.saturating_mul(1024),
-        ended_jobs: a.keep_ended,
-    };
+    let pipeline = Experiment::of(config::scheduler(simulate)?, registry)?.pipeline(0);
+    let (settings, limits) = (settings(&a), limits(&a));
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);
     let listen = runtime.block_on(listen)?;
@@ -148,6 +135,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         text.trim().to_owned()
     };
+    let logs = log_room(&a);
     let name = a.name.unwrap_or_else(host);
     // Lists of nodes are separated by commas or blanks, and a node can also be named by its number.
     let apart = |c: char| c == ',' || c.is_whitespace() || c.is_control();
@@ -189,10 +177,7 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         shim: vec![program.to_string_lossy().into_owned(), "shim".to_owned()],
         devices: found.into_iter().map(|g| g.uuid).collect(),
         token,
-        logs: node::LogRoom {
-            launch: a.launch_logs_mib.saturating_mul(1 << 20),
-            ended: a.ended_logs_mib.saturating_mul(1 << 20),
-        },
+        logs,
     };
     writeln!(terminal.err, "node {name} with {slots} GPU slots")?;
     let err = &mut *terminal.err;
@@ -204,6 +189,35 @@ pub(super) fn node(a: NodeArgs, terminal: &mut Terminal<'_>) -> Result<i32, Fail
         .block_on(node::run(settings, told_to_stop(), trouble))
         .map_err(|e| Failure::of(Code::Daemon, plain(&e.to_string())))?;
     Ok(OK)
+}
+
+/// Returns the settings of a scheduler.
+fn settings(a: &DaemonArgs) -> Settings {
+    Settings {
+        timers: Timers::default().divided_by(a.faster),
+        limits: NodeLimits {
+            come: Millis::secs(a.resume_limit),
+            go: Millis::secs(a.suspend_limit),
+        },
+        wait_for_nodes: a.wait_for_nodes,
+        ..Settings::default()
+    }
+}
+
+/// Returns the limits of a scheduler process.
+fn limits(a: &DaemonArgs) -> scheduler::Limits {
+    scheduler::Limits {
+        policy: Duration::from_secs(a.policy_limit),
+        log_bytes: a.log_kib.saturating_mul(1024),
+        ended_jobs: a.keep_ended,
+    }
+}
+
+fn log_room(a: &NodeArgs) -> node::LogRoom {
+    node::LogRoom {
+        launch: a.launch_logs_mib.saturating_mul(1 << 20),
+        ended: a.ended_logs_mib.saturating_mul(1 << 20),
+    }
 }
 
 /// Runs the processes of one launch, for which the program is started again.
@@ -219,4 +233,37 @@ fn memory_gib() -> f64 {
     let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
     let kib = line.and_then(|l| l.trim().split(' ').next()?.parse::<f64>().ok());
     (kib.unwrap_or(0.0) / 1024.0 / 1024.0).floor()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::SubmitArgs;
+    use super::*;
+    use blox_cluster::protocol::launches::MAX_RETRIES;
+    use clap::{Args, Command};
+
+    fn parsed<A: Args>() -> A {
+        let command = A::augment_args(Command::new("blox"));
+        let matches = command.try_get_matches_from(["blox", "--state-dir", "state"]);
+        A::from_arg_matches(&matches.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn options_have_the_defaults_of_the_cluster() {
+        let (daemon, node) = (parsed::<DaemonArgs>(), parsed::<NodeArgs>());
+        let ours = (settings(&daemon), limits(&daemon), log_room(&node));
+        let theirs = (
+            Settings::default(),
+            scheduler::Limits::default(),
+            node::LogRoom::default(),
+        );
+        assert_eq!(ours, theirs);
+        let submit = SubmitArgs::augment_args(Command::new("blox"));
+        let grace = Timers::default().grace.0 / 1000;
+        for (id, default) in [("grace", grace), ("max_retries", u64::from(MAX_RETRIES))] {
+            let arg = submit.get_arguments().find(|a| a.get_id() == id).unwrap();
+            let help = arg.get_help().unwrap().to_string();
+            assert!(help.ends_with(&format!("[default: {default}]")), "{help}");
+        }
+    }
 }

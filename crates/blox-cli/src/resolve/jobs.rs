@@ -1,7 +1,7 @@
 //! The source of jobs, and the measured jobs.
 
 use super::super::Failure;
-use super::super::args::Options;
+use super::super::args::{Options, WORKLOAD};
 use super::super::config::Given;
 use super::parameters::{OPTIONS, option_of};
 use super::world::built;
@@ -13,9 +13,6 @@ use blox_sim::workload::WorkloadSource;
 use blox_traces::ReadOptions;
 use serde_json::Value;
 use std::path::PathBuf;
-
-/// The workload if no option names one.
-const DEFAULT: &str = "blox";
 
 /// Source of jobs.
 pub(super) enum Source {
@@ -48,7 +45,7 @@ pub(super) fn complete(o: &mut Options, registry: &Registry) {
         return;
     }
     if o.workload.is_none() {
-        o.workload = DEFAULT.parse().ok();
+        o.workload = WORKLOAD.parse().ok();
     }
     let Some(spec) = o.workload.as_deref().cloned() else {
         return;
@@ -61,8 +58,9 @@ pub(super) fn complete(o: &mut Options, registry: &Registry) {
     for param in params.iter().filter(open) {
         let mut all = o.given();
         if let Some(option) = option_of(param).filter(|option| !all.contains_key(*option)) {
-            let number: Option<f64> = param.default.parse().ok();
-            let value = number.map_or_else(|| param.default.into(), Value::from);
+            let text = param.default.to_string();
+            let number: Option<f64> = text.parse().ok();
+            let value = number.map_or_else(|| text.into(), Value::from);
             all.insert(option.to_owned(), value);
             // Some parameters have no default.
             if let Ok(filled) = Options::of(all) {

@@ -11,7 +11,7 @@ pub(super) use contestant::{Contestant, in_paths};
 pub(super) use inputs::{Input, Known};
 
 use super::Failure;
-use super::args::Options;
+use super::args::{CLUSTER, Options, SEED};
 use super::config::Given;
 use super::grid::number_of;
 use super::output::OutputFormat;
@@ -34,7 +34,7 @@ use jobs::Source;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use world::{Parts, Tempo, World};
+use world::{Parts, World};
 
 /// An experiment that has been checked and is ready to run.
 pub(crate) struct Experiment<'r> {
@@ -69,7 +69,8 @@ pub(crate) struct Experiment<'r> {
     /// Published applications, if given.
     applications: Option<Applications>,
     world: World,
-    trigger: Option<Tempo>,
+    /// The scheduler of each contestant, in its initial state.
+    pipelines: Vec<Pipeline>,
     /// Execution and overhead models of each contestant.
     parts: Vec<Parts>,
     /// One line for each model of a scheduler's own world that an option replaces.
@@ -116,7 +117,7 @@ impl<'r> Experiment<'r> {
         let format = given.options.output();
         jobs::complete(&mut given.options, registry);
         let o = &given.options;
-        let cluster_text = o.cluster.clone().unwrap_or_else(|| "32x4".to_owned());
+        let cluster_text = o.cluster.clone().unwrap_or_else(|| CLUSTER.to_owned());
         let cluster = reading::cluster(&cluster_text, &given.name("cluster"))?;
         let cluster = match &o.virtual_cluster {
             Some(name) => virtual_clusters::nodes_of(&cluster, name).map_err(|known| {
@@ -128,7 +129,7 @@ impl<'r> Experiment<'r> {
             })?,
             None => cluster,
         };
-        let seed = o.seed.unwrap_or(1);
+        let seed = o.seed.unwrap_or(SEED);
         let parts: Vec<Parts> = contestants
             .iter()
             .map(|c| Parts::of(o, registry, &c.named))
@@ -162,6 +163,10 @@ impl<'r> Experiment<'r> {
         let throughputs = throughputs.transpose()?;
         let applications = o.data.as_ref().map(blox_traces::applications::read_dir);
         let applications = applications.transpose()?;
+        let pipeline = |c: &Contestant| c.pipeline(registry, &given.options, trigger, seed);
+        let pipelines: Vec<Pipeline> =
+            contestants.iter().map(pipeline).collect::<Result<_, _>>()?;
+        let has_rounds = |pipeline: &Pipeline| pipeline.trigger().period().is_some();
         let mut experiment = Experiment {
             registry,
             compares: given.compares,
@@ -183,29 +188,23 @@ impl<'r> Experiment<'r> {
             throughputs,
             applications,
             world,
-            trigger,
+            has_rounds: pipelines.iter().any(has_rounds),
+            pipelines,
             parts,
             replaced_models,
-            has_rounds: false,
             collectors,
             options: given.options,
         };
         experiment.fill_in();
-        for i in 0..experiment.contestants.len() {
-            let period = experiment.pipeline(i)?.trigger().period();
-            experiment.has_rounds |= period.is_some();
-            if experiment
-                .options
-                .completion
-                .as_ref()
-                .is_some_and(|c| c.text() == "round")
-                && period.is_none()
-            {
-                return Err(Failure::new(format!(
-                    "--completion is `round`, but `{}` has no rounds; give --round S",
-                    experiment.contestants[i].label
-                )));
-            }
+        let completion = experiment.options.completion.as_ref();
+        let mut pipelines = experiment.pipelines.iter();
+        if completion.is_some_and(|c| c.text() == "round")
+            && let Some(i) = pipelines.position(|p| !has_rounds(p))
+        {
+            return Err(Failure::new(format!(
+                "--completion is `round`, but `{}` has no rounds; give --round S",
+                experiment.contestants[i].label
+            )));
         }
         let of_file = experiment.check_workload(known)?;
         experiment.measure_by_ids(known)?;
@@ -356,9 +355,9 @@ impl<'r> Experiment<'r> {
             .collect()
     }
 
-    /// Creates the pipeline of the `i`th scheduler.
-    pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
-        self.contestants[i].pipeline(self.registry, &self.options, self.trigger, self.seed)
+    /// Returns the pipeline of the `i`th scheduler.
+    pub fn pipeline(&self, i: usize) -> Pipeline {
+        self.pipelines[i].clone()
     }
 
     /// Creates the simulation of the `i`th scheduler.

@@ -1,7 +1,7 @@
 //! Simulated environment and decision triggers.
 
 use super::super::Failure;
-use super::super::args::Options;
+use super::super::args::{NODE_MTTR_H, Options};
 use super::super::config::Given;
 use super::super::value::{Duration, Hours, Written};
 use super::parameters::value;
@@ -260,15 +260,16 @@ pub(super) fn world(
     seed: u64,
 ) -> Result<World, Failure> {
     let o = &given.options;
-    let seconds = |cost: Option<Duration>| Seconds::new(cost.map_or(0.0, |cost| cost.0));
+    let free = FixedOverheads::default();
+    let seconds = |cost: Option<Duration>, free| cost.map_or(free, |cost| Seconds::new(cost.0));
     let overheads = FixedOverheads {
-        launch: seconds(o.launch_s),
-        checkpoint: seconds(o.checkpoint_s),
-        restart: seconds(o.restart_s),
-        migration: seconds(o.migration_s),
-        ..FixedOverheads::default()
+        launch: seconds(o.launch_s, free.launch),
+        checkpoint: seconds(o.checkpoint_s, free.checkpoint),
+        restart: seconds(o.restart_s, free.restart),
+        migration: seconds(o.migration_s, free.migration),
+        ..free
     };
-    let charged = overheads != FixedOverheads::default();
+    let charged = overheads != free;
     for (key, beside) in [
         (
             "group-overheads-s",
@@ -297,10 +298,12 @@ pub(super) fn world(
     let faults = Faults {
         seed,
         node_mtbf: hours(o.node_mtbf_h),
-        node_mttr: hours(o.node_mttr_h).unwrap_or(Seconds::from_hours(1.0)),
+        node_mttr: hours(o.node_mttr_h).unwrap_or(Seconds::from_hours(NODE_MTTR_H)),
         job_mtbf: hours(o.job_mtbf_h),
         checkpoint_every: o.checkpoint_every_s.map(|period| Seconds::new(period.0)),
-        launch_failure: o.launch_failure.map_or(0.0, |risk| risk.0),
+        launch_failure: o
+            .launch_failure
+            .map_or(Faults::default().launch_failure, |risk| risk.0),
     };
     let rules = registry.completion_rules();
     let completion = match (component(&o.completion), trigger) {

@@ -74,7 +74,7 @@ fn by_admission<W: Workload + 'static>(
         let (name, las) = match threshold {
             None => ("accept all".to_owned(), blox::las()),
             Some(t) => {
-                let admission = LoadThreshold::new(t)?;
+                let admission = LoadThreshold::new(t).expect("a threshold above 0");
                 let las = blox::las().with_admission(admission);
                 (format!("accept {t:.1}x"), las.expect(crate::ONCE))
             }

@@ -94,7 +94,13 @@ impl Settings {
         let mut scheduler = scheduler.with_trigger(rounds);
         let admission = case.text("admission").unwrap_or("AcceptAll");
         if let Some(threshold) = threshold(admission) {
-            let policy = LoadThreshold::new(threshold).map_err(|e| bad(e.to_string()))?;
+            let policy = LoadThreshold::new(threshold);
+            let policy = policy.ok_or_else(|| {
+                let expected = "expected a number above 0";
+                bad(format!(
+                    "parameter `threshold` is `{threshold}`, {expected}"
+                ))
+            })?;
             scheduler = scheduler.with_admission(policy).expect(crate::ONCE);
         } else if !admission.to_ascii_lowercase().starts_with("accept") {
             return Err(case.wrong("admission", admission, "AcceptAll or LoadBased 1.2x"));

@@ -309,7 +309,7 @@ fn gavels_conform_in(cases: u64) {
         || Arc::new(FifoShares::new(Queue::Plain)),
         || Arc::new(FifoShares::new(Queue::Fastest)),
         || Arc::new(FifoShares::new(Queue::Packed(1.5))),
-        || Arc::new(AlloX::default()),
+        || Arc::new(AlloX::new(1.0)),
         || Arc::new(GandivaPacking::default()),
     ];
     for (i, shares) in all.into_iter().enumerate() {
@@ -341,7 +341,7 @@ fn shockwave_conforms_with_every_market() {
                 rounds,
                 gap,
                 round_s: 360.0,
-                ..Market::default()
+                ..Market::DEFAULT
             };
             Composition::new(format!("shockwave-{i}"))
                 .scheduling(Shockwave::new(market).every(4))
@@ -389,7 +389,7 @@ fn load_thresholds_conform_in(cases: u64) {
     for threshold in [0.3, 1.0, 1.5] {
         let seen = Witness::default();
         let base = || {
-            let Ok(admission) = LoadThreshold::new(threshold) else {
+            let Some(admission) = LoadThreshold::new(threshold) else {
                 unreachable!("the threshold is above 0");
             };
             let composition = Composition::new(format!("load-{threshold}"));
@@ -420,7 +420,7 @@ fn quarantine_conforms_in(cases: u64) {
     let seen = Witness::default();
     let (minute, hour) = (Seconds::new(60.0), Seconds::new(3600.0));
     for manager in [
-        Quarantine::default(),
+        Quarantine::new(hour, minute, minute * 30.0),
         Quarantine::new(hour * 2.0, minute * 20.0, hour * 2.0),
     ] {
         let base = || {

@@ -1,7 +1,6 @@
 //! Components of Tiresias follow the rules that backends rely on.
 
 use blox_core::policy::{AnyPlacement, AnyScheduling};
-use blox_core::registry::RegistryError;
 use blox_core::{Composition, JobRef, OnEvent, Seconds, Time};
 use blox_policies::placement::{
     Balanced, Blocked, Consolidated, FirstFree, InOrder, OnNodes, Profiled, Random, TensorSkew,
@@ -14,7 +13,7 @@ use blox_released::tiresias::quirks::{
 use blox_testing::{Fault, conformance};
 use std::sync::Arc;
 
-fn sound<T>(part: Result<T, RegistryError>) -> T {
+fn sound<T>(part: Option<T>) -> T {
     part.expect("parameters that make sense")
 }
 

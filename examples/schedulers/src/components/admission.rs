@@ -1,9 +1,9 @@
 //! Registry entries of admission policies.
 
-use crate::load_admission::THRESHOLD;
+use crate::load_admission::{THRESHOLD, at_load};
 use crate::registry::params::param;
 use blox_core::registry::{ParamDoc, Registry};
-use blox_policies::admission::{AcceptAll, LoadThreshold, Quota, QuotaBy};
+use blox_policies::admission::{AcceptAll, Quota, QuotaBy};
 use std::sync::Arc;
 
 const GPUS: ParamDoc = param("gpus", "32", "most GPUs of each user or virtual cluster");
@@ -19,8 +19,7 @@ pub(super) fn add(r: &mut Registry) {
         "admits jobs while the admitted jobs request at most threshold x GPUs (Accept-1.2x of Blox)",
         &[THRESHOLD],
         |p, _| {
-            let threshold = p.f64(THRESHOLD.name)?;
-            Ok(Arc::new(LoadThreshold::new(threshold)?))
+            Ok(Arc::new(at_load(p.f64(THRESHOLD.name)?)?))
         },
     );
     r.admission.add(

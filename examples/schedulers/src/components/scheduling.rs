@@ -1,5 +1,6 @@
 //! Registry entries of scheduling policies.
 
+use crate::CHECKED;
 use crate::registry::params::{
     ESTIMATOR, GPU_TIME, GUARD, MODEL, ORIGIN, SIGMA, belief, hours, service,
 };
@@ -72,10 +73,12 @@ pub(super) fn add(r: &mut Registry) {
         |p, _| {
             let thresholds = thresholds(p)?;
             let policy = match history(p)? {
-                Some(history) => TwoDas::gittins(&thresholds, history)?,
-                None => TwoDas::las(&thresholds)?,
+                Some(history) => TwoDas::gittins(&thresholds, history),
+                None => TwoDas::las(&thresholds),
             };
-            Ok(Arc::new(policy.promoting(promote(p)?)?))
+            let knob = promote(p)?;
+            let policy = policy.and_then(|policy| policy.promoting(knob));
+            Ok(Arc::new(policy.expect(CHECKED)))
         },
     );
 }

@@ -50,16 +50,16 @@ fn mix(p: &Params) -> Result<Fgd, RegistryError> {
         let weight: f64 = weight.trim().parse().ok()?;
         Some((gpus.trim().parse().ok()?, weight)).filter(|_| weight > 0.0 && weight.is_finite())
     };
-    match p.text(MIX.name) {
-        "none" => Ok(Fgd::default()),
-        text => {
-            let pairs: Option<Vec<(u32, f64)>> = text.split('/').map(pair).collect();
-            let expected = "GPU counts with weights above 0, such as 1:70/8:30";
-            pairs
-                .map(Fgd::new)
-                .ok_or_else(|| p.wrong(MIX.name, expected))
-        }
-    }
+    let defaults = Params::of(&[MIX]);
+    let text = match p.text(MIX.name) {
+        "none" => defaults.text(MIX.name),
+        text => text,
+    };
+    let pairs: Option<Vec<(u32, f64)>> = text.split('/').map(pair).collect();
+    let expected = "GPU counts with weights above 0, such as 1:70/8:30";
+    pairs
+        .map(Fgd::new)
+        .ok_or_else(|| p.wrong(MIX.name, expected))
 }
 
 pub(super) fn add(r: &mut Registry) {

@@ -1,7 +1,9 @@
 //! Common parameters of registry entries, and their parsers.
 
+use crate::DEFAULTS;
 use crate::estimate::{Belief, Learned, Saved};
 use blox_core::estimate::{Estimator, Oracle, UserEstimate};
+pub(crate) use blox_core::registry::numeric;
 pub use blox_core::registry::param;
 use blox_core::registry::{ParamDoc, Params, RegistryError};
 use blox_core::{AnyPlacement, Pipeline, Seconds};
@@ -68,9 +70,6 @@ pub(crate) fn backfilled(
     estimator: impl Estimator + 'static,
     easy: bool,
 ) -> Result<Pipeline, RegistryError> {
-    if word(p, easy)? == "none" {
-        return Ok(base);
-    }
     let placement = walk(Consolidated::default(), p, estimator, easy)?;
     Ok(base.with_placement(placement)?)
 }
@@ -81,20 +80,15 @@ pub(crate) fn walk(
     estimator: impl Estimator + 'static,
     easy: bool,
 ) -> Result<Arc<dyn AnyPlacement>, RegistryError> {
-    Ok(match word(p, easy)? {
-        "easy" => Arc::new(EasyBackfill::with(rule, estimator)),
-        "skip" => Arc::new(InOrder::new(rule).when_blocked(Blocked::Skip)),
-        _ => Arc::new(InOrder::new(rule)),
-    })
-}
-
-/// Returns the value of `backfill`.
-fn word(p: &Params, easy: bool) -> Result<&'static str, RegistryError> {
     let words: &[&'static str] = match easy {
         true => &["none", "skip", "easy"],
         false => &["none", "skip"],
     };
-    p.choice(BACKFILL.name, words)
+    Ok(match p.choice(BACKFILL.name, words)? {
+        "easy" => Arc::new(EasyBackfill::with(rule, estimator)),
+        "skip" => Arc::new(InOrder::new(rule).when_blocked(Blocked::Skip)),
+        _ => Arc::new(InOrder::new(rule)),
+    })
 }
 
 /// Returns the estimator that the parameters select.
@@ -175,14 +169,9 @@ pub(crate) fn chosen<T: Copy>(
 /// Returns the default of a numeric parameter.
 ///
 /// # Panics
-/// The default text is not a number: a mistake in the description.
+/// The default is not a number: a mistake in the description.
 pub(crate) fn default(doc: &ParamDoc) -> f64 {
-    doc.default.parse().expect("the default is a number")
-}
-
-/// Returns the default of a parameter that is `true` or `false`.
-pub(crate) fn is_set(doc: &ParamDoc) -> bool {
-    doc.default == "true"
+    Params::of(&[*doc]).f64(doc.name).expect(DEFAULTS)
 }
 
 /// Reads a number of hours above 0.

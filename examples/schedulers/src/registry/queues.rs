@@ -1,12 +1,12 @@
 //! Parameters of queues by attained service, and of consolidation by tensor sizes.
 
-use super::params::{MODEL, ORIGIN, SIGMA, belief, only_with, param, share};
+use super::params::{MODEL, ORIGIN, SIGMA, belief, numeric, only_with, param, share};
 use crate::estimate::Belief;
 use blox_core::Seconds;
 use blox_core::registry::{ParamDoc, Params, RegistryError};
 use blox_perf::SkewTable;
 use blox_policies::placement::TensorSkew;
-use blox_policies::scheduling::ServiceHistory;
+use blox_policies::scheduling::{ServiceHistory, TwoDas};
 use blox_traces::formats::tiresias::read_samples;
 
 pub(crate) const THRESHOLDS: ParamDoc = param(
@@ -30,9 +30,9 @@ pub(crate) const ESTIMATOR: ParamDoc = param(
     "none",
     "2D-Gittins by believed durations: oracle, user, noisy, brought, learned; `history` then holds true / believed durations",
 );
-pub(crate) const PACK_LIMIT: ParamDoc = param(
+pub(crate) const PACK_LIMIT: ParamDoc = numeric(
     "pack_limit",
-    "0.3",
+    TensorSkew::LIMIT,
     "jobs of a model are consolidated if its largest tensor exceeds this fraction of the model",
 );
 
@@ -44,21 +44,21 @@ pub(crate) const PARAMETERS: [ParamDoc; 8] = [
 /// Reads the parameter `thresholds`: service between the queues, in GPU-seconds.
 ///
 /// # Errors
-/// The value contains anything but finite numbers with `/` between them.
+/// The value contains anything but finite numbers with `/` between them, or they do not ascend from
+/// above 0.
 pub fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
-    // A single threshold is a number; several are a text.
-    if let Ok(one) = p.f64(THRESHOLDS.name) {
-        return Ok(vec![Seconds::new(one)]);
-    }
-    let numbers = p
-        .text(THRESHOLDS.name)
-        .split('/')
-        .map(|t| t.trim().parse::<f64>());
-    let numbers: Result<Vec<f64>, _> = numbers.collect();
+    let numbers = p.text(THRESHOLDS.name).split('/');
+    let numbers: Result<Vec<f64>, _> = numbers.map(|t| t.trim().parse::<f64>()).collect();
     let numbers = numbers.ok().filter(|n| n.iter().all(|t| t.is_finite()));
     let expected = "ascending numbers of GPU-seconds with / between them";
     let numbers = numbers.ok_or_else(|| p.wrong(THRESHOLDS.name, expected))?;
-    Ok(numbers.into_iter().map(Seconds::new).collect())
+    let thresholds: Vec<Seconds> = numbers.iter().map(|t| Seconds::new(*t)).collect();
+    let ascend = TwoDas::las(&thresholds).map(|_| thresholds);
+    ascend.ok_or_else(|| RegistryError::BadValue {
+        param: THRESHOLDS.name.to_owned(),
+        found: format!("{numbers:?}"),
+        expected: "ascending numbers of GPU-seconds above 0".to_owned(),
+    })
 }
 
 /// Reads the parameter `promote`: a waiting time in multiples of the job's running time.

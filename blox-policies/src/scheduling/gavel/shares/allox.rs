@@ -32,12 +32,6 @@ impl AlloX {
     }
 }
 
-impl Default for AlloX {
-    fn default() -> Self {
-        AlloX::new(1.0)
-    }
-}
-
 impl Policy for AlloX {
     type Memory = Matched;
 

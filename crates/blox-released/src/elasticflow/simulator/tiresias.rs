@@ -4,9 +4,10 @@ use super::buddy::Shape;
 use super::job::{Job, overhead};
 use super::slots::Slots;
 use super::{Program, Step, Times};
+use crate::tiresias::quirks::DlasQueues;
 
 /// GPU-seconds after which a job moves to the next queue.
-const LIMITS: [f64; 2] = [3250.0, 7200.0];
+const LIMITS: [f64; 2] = DlasQueues::LIMITS;
 const NEVER: f64 = i64::MAX as f64;
 
 #[derive(Clone, Copy, Debug, Default)]

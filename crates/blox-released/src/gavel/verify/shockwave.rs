@@ -126,7 +126,7 @@ fn market(case: &Case, round_s: f64) -> Result<Market, VerifyError> {
         urgency: config.lambda,
         rho_max: config.rhomax,
         gap: config.solver_rel_gap,
-        bases: config.log_approximation_bases,
+        bases: config.log_approximation_bases.into(),
     })
 }
 

@@ -92,7 +92,7 @@ struct Did {
 impl Did {
     /// Runs the service on the used and total nodes of each check, and the forecast.
     fn over(nodes: &[(i64, i64)], said: &[f64]) -> Self {
-        let mut plan = PowerPlan::new(PowerRule::default());
+        let mut plan = PowerPlan::new(PowerRule::DEFAULT);
         let mut did = Did::default();
         for (i, (now, total)) in nodes.iter().enumerate() {
             let look = plan.look(*now, *total, &said[i..]);

@@ -4,7 +4,7 @@ use crate::figure::{Figure, Plan, ReproduceError, Run, jct_s};
 use blox_core::{AnyScheduling, ClusterSpec, Composition, Pipeline, Seconds};
 use blox_policies::estimate::NoisyOracle;
 use blox_policies::placement::{Consolidated, InOrder};
-use blox_policies::scheduling::{Fifo, Sjf, Srtf};
+use blox_policies::scheduling::{Fifo, LucidSettings, Sjf, Srtf};
 use blox_schedulers::schedulers::{lucid_with, qssf_with};
 use blox_sim::Simulation;
 use blox_sim::workload::Limited;
@@ -17,7 +17,7 @@ const JOBS: u64 = 3000;
 fn scheduler(name: &str, belief: NoisyOracle) -> Pipeline {
     let policy: Arc<dyn AnyScheduling> = match name {
         "qssf" => return qssf_with(belief),
-        "lucid" => return lucid_with(Default::default(), belief),
+        "lucid" => return lucid_with(LucidSettings::DEFAULT, belief),
         "sjf" => Arc::new(Sjf::with(belief)),
         "srtf" => Arc::new(Srtf::with(belief)),
         _ => Arc::new(Fifo::default()),

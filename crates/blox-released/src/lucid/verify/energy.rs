@@ -22,7 +22,7 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
     let forecast: Vec<f64> = (0..e.rows.len())
         .map(|row| e.number(row, prediction))
         .collect::<Result<_, _>>()?;
-    let mut plan = PowerPlan::new(PowerRule::default());
+    let mut plan = PowerPlan::new(PowerRule::DEFAULT);
     for (i, row) in e.rows.iter().enumerate() {
         let what = format!("look {}", row[time]);
         let (in_use, there) = nodes[i];
