@@ -1,13 +1,14 @@
 //! Formats of workload files: their names, their detection and their readers.
 
 use super::file::Clock;
-use super::formats::{blox_jobs, gavel, sia, synergy, tiresias};
+use super::formats::{blox_jobs, csv, gavel, helios, itp, jsonl, openb, pai, philly, philly_log};
+use super::formats::{sia, slurm, synergy, tiresias};
 use super::guess::{PLACE, map_text};
 use super::map::ColumnMap;
+use super::mapped;
 use super::rows::Opened;
 use super::source::{Source, first_lines};
 use super::table::separator;
-use super::{csv, helios, itp, jsonl, mapped, openb, pai, philly, philly_log, slurm};
 use blox_core::suggest::one_of;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{Notices, WorkloadError};

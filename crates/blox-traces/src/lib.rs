@@ -6,14 +6,7 @@
 //!
 //! | format | content |
 //! |---|---|
-//! | [`csv`] | the toolkit's own CSV |
-//! | [`jsonl`] | JSON lines: every field of a job |
-//! | [`philly`], [`philly_log`] | Microsoft's Philly trace as a table, and as published |
-//! | [`itp`] | Microsoft's ITP traces and ElasticFlow's traces |
-//! | [`helios`] | SenseTime's Helios traces |
-//! | [`pai`], [`openb`] | Alibaba's GPU traces of 2020 and 2023 |
-//! | [`slurm`] | Slurm's accounting |
-//! | [`formats`] | files of other simulators |
+//! | [`formats`] | one module for each format |
 //! | [`map`] | any other table, by its columns |
 //!
 //! | Task | Start with |
@@ -21,7 +14,7 @@
 //! | Read a file of jobs | [`open_file`], [`Trace`] |
 //! | Check a file and count its defects | [`check`], [`Checked`] |
 //! | Read a table with other column names | [`ColumnMap`], [`map`] |
-//! | Write jobs | [`csv`], [`jsonl`] |
+//! | Write jobs | [`formats::csv`], [`formats::jsonl`] |
 //! | Generate jobs | [`generate`] |
 //! | Name generated jobs on a command line | [`registry`] |
 //! | Select a window or a sample of jobs | [`sample`] |
@@ -33,9 +26,9 @@
 #![warn(missing_docs)]
 
 pub mod applications;
+mod cell;
 mod cells;
 pub mod cluster_file;
-pub mod csv;
 mod cursor;
 mod draws;
 mod edited;
@@ -44,23 +37,15 @@ mod format;
 pub mod formats;
 pub mod generate;
 mod guess;
-pub mod helios;
-pub mod itp;
-pub mod jsonl;
 pub(crate) mod line_rows;
 pub mod map;
 mod mapped;
 pub(crate) mod moment;
 mod open;
-pub mod openb;
-pub mod pai;
-pub mod philly;
-pub mod philly_log;
 pub mod registry;
 mod rows;
 pub mod sample;
 pub mod scaling;
-pub mod slurm;
 pub mod source;
 pub mod stats;
 pub mod table;

@@ -124,11 +124,11 @@ use Field::*;
 const NAMED: (Field, &str, &[Unit], &[&str]) = (Attribute, "attributes.NAME", NONE, &[]);
 
 /// Prefix of the fields and columns of attributes.
-pub(super) const ATTRIBUTE: &str = "attributes.";
+pub(crate) const ATTRIBUTE: &str = "attributes.";
 
 /// Returns the value of an attribute's cell: a number, `true`, `false` or a JSON list if it parses
 /// as one, otherwise the text.
-pub(super) fn attribute(text: &str) -> Value {
+pub(crate) fn attribute(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::Array(_))) => value,
         _ => text.into(),

@@ -1,9 +1,9 @@
 //! Reader of comma-separated values with a header.
 
-use super::cursor::{Cursor, wrong_field};
+use super::cell::{Date, Value, fields, is_needed, number, row};
+use super::cursor::Cursor;
 use super::line_rows::LineRows;
 use super::map::ATTRIBUTE;
-use super::moment::parse_date;
 use super::source::{Source, first_line};
 use blox_core::Name;
 use blox_core::suggest::nearest;
@@ -11,6 +11,8 @@ use blox_sim::workload::text::number_of;
 use blox_sim::workload::text::shown;
 use blox_sim::workload::{NoticeKind, Notices, WorkloadError};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
+use serde::de::DeserializeOwned;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 /// A table that is read row by row.
@@ -104,7 +106,7 @@ impl Table {
 
     /// Returns the column of this name, if the table has it.
     pub fn find(&self, name: &str) -> Option<Column> {
-        self.header.iter().position(|n| n == name).map(Column)
+        self.header.iter().position(|n| n == name).map(Column::at)
     }
 
     /// Returns the columns of these names.
@@ -144,21 +146,32 @@ impl Table {
         (only.contains(char::from(other)) && other != self.layout.delimiter).then_some(other)
     }
 
-    /// Returns the columns that a format needs, and the optional ones that the table has. Adds a
-    /// notice for each other column but those to ignore.
+    /// Returns a struct of the columns of a row, each of the name of its field. Adds a notice for
+    /// each other column but those to ignore.
     ///
     /// # Errors
-    /// A needed column is missing.
-    pub fn columns<const N: usize, const M: usize>(
+    /// A needed column is missing: one of a field that is no `Option`.
+    pub(crate) fn bind<R: DeserializeOwned>(
         &self,
-        needed: [&str; N],
-        optional: [&str; M],
         ignored: &[&str],
         notices: &mut Notices,
-    ) -> Result<([Column; N], [Option<Column>; M]), WorkloadError> {
-        let found = self.require(needed)?;
-        self.note_unknown(&[&needed[..], &optional, ignored].concat(), notices);
-        Ok((found, optional.map(|name| self.find(name))))
+    ) -> Result<R, WorkloadError> {
+        let row = self.bind_as(|name| name)?;
+        self.note_unknown(&[fields::<R>(), ignored].concat(), notices);
+        Ok(row)
+    }
+
+    /// Returns a struct of the columns of a row; `named` returns the name of a field's column.
+    pub(crate) fn bind_as<R: DeserializeOwned>(
+        &self,
+        named: impl Fn(&'static str) -> &'static str,
+    ) -> Result<R, WorkloadError> {
+        let names = || fields::<R>().iter().map(|name| named(name));
+        let needed = (0..).zip(names()).filter(|(at, _)| is_needed::<R>(*at));
+        let needed: Vec<_> = needed.map(|(_, name)| name).collect();
+        self.require_all(&needed)?;
+        let columns = names().map(|name| self.find(name).map(|column| column.index));
+        row(columns).map_err(|e| self.row_error(e.to_string()))
     }
 
     /// Adds a notice for each column that is not among `known`.
@@ -194,7 +207,9 @@ impl Table {
         let header = self.header.iter().enumerate();
         let named = header.filter_map(|(at, name)| Some((at, name.strip_prefix(prefix)?)));
         let named = named.filter(|(_, name)| !name.is_empty());
-        named.map(|(at, name)| (name.into(), Column(at))).collect()
+        named
+            .map(|(at, name)| (name.into(), Column::at(at)))
+            .collect()
     }
 
     /// Advances to the next row; returns `false` at the end.
@@ -252,7 +267,7 @@ impl Table {
 
     /// Returns the cell of the row in the column at `index`.
     pub fn field(&self, index: usize) -> &str {
-        self.text(Column(index)).trim()
+        self.text(Column::<()>::at(index)).trim()
     }
 
     /// Returns the path of the table.
@@ -261,54 +276,66 @@ impl Table {
     }
 
     /// Returns the name of a column.
-    pub fn name(&self, column: Column) -> &str {
-        self.header.get(column.0).map_or("", String::as_str)
+    pub fn name<T>(&self, column: Column<T>) -> &str {
+        self.header.get(column.index).map_or("", String::as_str)
     }
 
     /// Returns the cell of the row in a column.
-    pub fn text(&self, column: Column) -> &str {
-        let begin = match column.0.checked_sub(1) {
+    pub fn text<T>(&self, column: Column<T>) -> &str {
+        let begin = match column.index.checked_sub(1) {
             Some(before) => self.ends.get(before),
             None => Some(&0),
         };
-        let cell = begin.zip(self.ends.get(column.0));
+        let cell = begin.zip(self.ends.get(column.index));
         cell.and_then(|(begin, end)| self.row.get(*begin..*end))
             .unwrap_or_default()
     }
 
     /// Returns the cell of the row in a column that may be missing or empty.
-    pub fn optional(&self, column: Option<Column>) -> Option<(Column, &str)> {
+    pub fn optional<T>(&self, column: Option<Column<T>>) -> Option<(Column<T>, &str)> {
         let column = column?;
         Some((column, self.text(column))).filter(|(_, text)| !text.is_empty())
     }
 
-    /// Parses a finite number.
-    pub fn number(
+    /// Parses the value of a cell.
+    pub(crate) fn get<T: Value>(&self, column: Column<T>) -> Result<T, WorkloadError> {
+        T::parse(self.text(column)).map_err(|expected| self.wrong(column, expected))
+    }
+
+    /// Parses the value of a cell; `None` if it [holds none](Table::is_null).
+    pub(crate) fn or_null<T: Value>(&self, column: Column<T>) -> Result<Option<T>, WorkloadError> {
+        (!self.is_null(column))
+            .then(|| self.get(column))
+            .transpose()
+    }
+
+    /// Parses the value of a cell in a column that may be missing or empty.
+    pub(crate) fn value<T: Value>(
         &self,
-        column: Column,
+        column: Option<Column<T>>,
+    ) -> Result<Option<T>, WorkloadError> {
+        let cell = self.optional(column);
+        cell.map(|(column, _)| self.get(column)).transpose()
+    }
+
+    /// Parses a cell.
+    pub(crate) fn parse<T, V>(
+        &self,
+        column: Column<T>,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<V>,
+    ) -> Result<V, WorkloadError> {
+        parse(self.text(column)).ok_or_else(|| self.wrong(column, expected))
+    }
+
+    /// Parses a finite number.
+    pub fn number<T>(
+        &self,
+        column: Column<T>,
         allowed: fn(f64) -> bool,
         expected: &str,
     ) -> Result<f64, WorkloadError> {
-        match self.text(column).trim().parse::<f64>() {
-            Ok(x) if x.is_finite() && allowed(x) => Ok(x),
-            _ => Err(self.wrong(column, expected)),
-        }
-    }
-
-    /// Parses a number of seconds that is not negative.
-    pub fn seconds(&self, column: Column) -> Result<f64, WorkloadError> {
-        self.number(column, |x| x >= 0.0, "a number of seconds, at least 0")
-    }
-
-    /// Parses a number that is not negative.
-    pub fn amount(&self, column: Column) -> Result<f64, WorkloadError> {
-        self.number(column, |x| x >= 0.0, "a number of at least 0")
-    }
-
-    /// Parses a number that is not negative. Returns 0 without the column or a value.
-    pub fn amount_or_none(&self, column: Option<Column>) -> Result<f64, WorkloadError> {
-        self.optional(column)
-            .map_or(Ok(0.0), |(column, _)| self.amount(column))
+        self.parse(column, expected, |text| number(text, allowed))
     }
 
     /// Returns the cell of the row as a name; `None` if it is empty.
@@ -318,48 +345,27 @@ impl Table {
 
     /// Parses a date to seconds since 1970.
     pub fn date(&self, column: Column) -> Result<f64, WorkloadError> {
-        parse_date(self.text(column))
-            .ok_or_else(|| self.wrong(column, "a date such as 2017-10-09 07:01:55"))
+        self.get(column.of::<Date>()).map(|date| date.0)
     }
 
     /// Returns whether the cell holds no value, see [`is_null`].
-    pub fn is_null(&self, column: Column) -> bool {
+    pub fn is_null<T>(&self, column: Column<T>) -> bool {
         is_null(self.text(column))
     }
 
     /// Parses a whole number of at least 0, also written as `4.0`. Returns 0 if there is no value.
     pub fn count_or_none(&self, column: Column) -> Result<u32, WorkloadError> {
-        if self.is_null(column) {
-            return Ok(0);
-        }
-        self.whole(column, 0)
+        self.or_null(column.of()).map(Option::unwrap_or_default)
     }
 
     /// Parses a whole number of at least 1, also written as `4.0`.
     pub fn count(&self, column: Column) -> Result<u32, WorkloadError> {
-        self.whole(column, 1)
-    }
-
-    pub(crate) fn whole(&self, column: Column, least: u32) -> Result<u32, WorkloadError> {
-        let expected = match self.text(column).trim().parse::<f64>() {
-            Ok(x) if x > f64::from(u32::MAX) => {
-                format!("a whole number of at most {}", u32::MAX)
-            }
-            Ok(x) if x >= f64::from(least) && x.fract() == 0.0 => return Ok(x as u32),
-            _ => format!("a whole number of at least {least}"),
-        };
-        Err(self.wrong(column, &expected))
+        self.get(column.of()).map(NonZeroU32::get)
     }
 
     /// Returns the error that a cell of this row does not hold the expected value.
-    pub fn wrong(&self, column: Column, expected: &str) -> WorkloadError {
-        wrong_field(
-            self.path(),
-            self.line(),
-            self.name(column),
-            shown(self.text(column)),
-            expected,
-        )
+    pub fn wrong<T>(&self, column: Column<T>, expected: &str) -> WorkloadError {
+        self.field_error(self.name(column), &shown(self.text(column)), expected)
     }
 }
 
@@ -375,16 +381,6 @@ impl Cursor for Table {
     fn path(&self) -> &Path {
         Table::path(self)
     }
-}
-
-/// Returns whether a text stands for a missing value in logs, such as `nan` or an empty cell.
-pub fn is_null(text: &str) -> bool {
-    const NULLS: [&str; 9] = [
-        "", "nan", "none", "null", "nil", "na", "n/a", "unknown", "\\n",
-    ];
-    NULLS
-        .iter()
-        .any(|null| text.trim().eq_ignore_ascii_case(null))
 }
 
 /// Returns what splits the cells of a header: the comma, semicolon, tab or bar that is most common
@@ -415,9 +411,7 @@ pub fn shown_header(header: &[String]) -> String {
     names.join(", ")
 }
 
-/// Index of a column in a table.
-#[derive(Clone, Copy, Debug)]
-pub struct Column(usize);
+pub use super::cell::{Column, is_null};
 
 #[cfg(test)]
 mod tests {

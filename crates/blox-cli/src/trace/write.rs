@@ -8,8 +8,8 @@ use crate::value::Probability;
 use crate::{Failure, OK, Terminal, config, losses};
 use blox_core::registry::Registry;
 use blox_sim::workload::{Jobs, Limited, Workload, WorkloadError};
-use blox_traces::csv::{Columns, CsvWriter};
-use blox_traces::jsonl::write_jsonl;
+use blox_traces::formats::csv::{Columns, CsvWriter};
+use blox_traces::formats::jsonl::write_jsonl;
 use blox_traces::sample::{choose, thinned, window};
 use std::io::{BufWriter, Write};
 

@@ -6,7 +6,7 @@ use blox_core::{
 };
 use blox_perf::PairTable;
 use blox_sim::workload::{Notices, WorkloadError};
-use blox_traces::helios;
+use blox_traces::formats::helios;
 use blox_traces::source::Source;
 use blox_traces::table::{Column, Table};
 use std::collections::BTreeMap;

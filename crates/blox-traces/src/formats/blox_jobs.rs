@@ -8,39 +8,39 @@
 //! model class. The model class and further columns are left out.
 
 use crate::file::sensible;
-use crate::rows::{Opened, jobs};
+use crate::rows::{NoJob, Opened, jobs};
 use crate::source::Source;
-use crate::table::Table;
+use crate::table::{Column, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time, Work};
 use blox_sim::workload::Notices;
+use serde::Deserialize;
 
-const COLUMNS: [&str; 5] = [
-    "job_id",
-    "arrival_s",
-    "total_iteration",
-    "iteration_time_s",
-    "num_gpus",
-];
+/// A row of the file.
+#[derive(Deserialize)]
+struct Row {
+    job_id: Column,
+    arrival_s: Column<Time>,
+    total_iteration: Column<f64>,
+    iteration_time_s: Column,
+    num_gpus: Column<GpuCount>,
+}
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let (needed, []) = table.columns(COLUMNS, [], &["model_class_id"], notices)?;
-    let [job_id, arrival, total, iteration, gpus] = needed;
-    let job = move |table: &Table, _: &mut Notices| {
-        let positive = "a number of seconds above 0";
-        let submit = table.seconds(arrival)?;
-        let iterations = table.amount(total)?;
-        let each = table.number(iteration, |x| x > 0.0 && (1.0 / x).is_finite(), positive)?;
-        let gpus = GpuCount(table.count(gpus)?);
-        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO);
-        job.work = Work {
-            iterations,
-            rate: 1.0 / each,
-        };
-        job.name = table.own_name(job_id);
-        Ok(job)
-    };
-    jobs(table, sensible, job)
+    let row: Row = table.bind(&["model_class_id"], notices)?;
+    jobs(table, sensible, move |t, _| job(t, &row))
+}
+
+fn job(t: &Table, row: &Row) -> Result<JobSpec, NoJob> {
+    let submit = t.get(row.arrival_s)?;
+    let iterations = t.get(row.total_iteration)?;
+    let positive = "a number of seconds above 0";
+    let fits = |x: f64| x > 0.0 && (1.0 / x).is_finite();
+    let rate = 1.0 / t.number(row.iteration_time_s, fits, positive)?;
+    let mut job = JobSpec::new(submit, t.get(row.num_gpus)?, Seconds::ZERO);
+    job.work = Work { iterations, rate };
+    job.name = t.own_name(row.job_id);
+    Ok(job)
 }
 
 #[cfg(test)]

@@ -12,50 +12,67 @@
 //! The application determines the work and speed of a job: the built-in application of that name
 //! ([`built_in`]), unless other tables are given.
 
+use crate::cell::values;
 use crate::file::{SharedNames, sensible};
-use crate::rows::{Opened, jobs};
+use crate::rows::{NoJob, Opened, jobs};
 use crate::source::Source;
-use crate::table::Table;
+use crate::table::{Column, Table};
 use blox_core::suggest::one_of;
 use blox_core::{Adapts, Extras, GpuCount, JobSpec, Seconds, Time};
-use blox_sim::execution::training::built_in;
+use blox_sim::execution::training::{Applications, built_in};
 use blox_sim::workload::Notices;
+use serde::Deserialize;
+use std::num::NonZeroU32;
 
-const COLUMNS: [&str; 5] = ["name", "time", "application", "num_replicas", "batch_size"];
+/// A row of the file.
+#[derive(Deserialize)]
+struct Row {
+    name: Column,
+    time: Column<Time>,
+    application: Column,
+    num_replicas: Column<GpuCount>,
+    batch_size: Column<NonZeroU32>,
+    category: Option<Column<Adapts>>,
+}
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let (needed, [category]) = table.columns(COLUMNS, ["category"], &[], notices)?;
-    let [name, time, application, replicas, batch] = needed;
+    let row: Row = table.bind(&[], notices)?;
     let (mut models, applications) = (SharedNames::default(), built_in());
-    let job = move |table: &Table, _: &mut Notices| {
-        let submit = table.seconds(time)?;
-        let gpus = GpuCount(table.count(replicas)?);
-        let batch = table.count(batch)?;
-        let adapts = match table.optional(category) {
-            None | Some((_, "adaptive")) => Adapts::All,
-            Some((_, "scale-gpus")) => Adapts::Gpus,
-            Some((_, "rigid")) => Adapts::Nothing,
-            Some((column, _)) => {
-                let expected = "adaptive, scale-gpus or rigid";
-                return Err(table.wrong(column, expected).into());
-            }
-        };
-        let mut job =
-            JobSpec::new(Time::new(submit), gpus, Seconds::new(1.0)).with_extras(Extras {
-                model: Some(models.get(table.text(application))),
-                batch_size: Some(batch),
-                ..Extras::default()
-            });
-        job.name = table.own_name(name);
-        if !applications.describe(&mut job, adapts) {
-            let names = applications.iter().map(|(n, _)| n.as_str());
-            let expected = one_of(table.text(application), names);
-            return Err(table.wrong(application, &expected).into());
-        }
-        Ok(job)
-    };
+    let job = move |t: &Table, _: &mut _| job(t, &row, &mut models, &applications);
     jobs(table, sensible, job)
+}
+
+values! {
+    Adapts: "adaptive, scale-gpus or rigid", |t| match t {
+        "adaptive" => Some(Adapts::All),
+        "scale-gpus" => Some(Adapts::Gpus),
+        "rigid" => Some(Adapts::Nothing),
+        _ => None,
+    };
+}
+
+fn job(
+    t: &Table,
+    row: &Row,
+    models: &mut SharedNames,
+    applications: &Applications,
+) -> Result<JobSpec, NoJob> {
+    let (submit, gpus) = (t.get(row.time)?, t.get(row.num_replicas)?);
+    let batch = t.get(row.batch_size)?.get();
+    let adapts = t.value(row.category)?;
+    let application = t.text(row.application);
+    let mut job = JobSpec::new(submit, gpus, Seconds::new(1.0)).with_extras(Extras {
+        model: Some(models.get(application)),
+        batch_size: Some(batch),
+        ..Extras::default()
+    });
+    job.name = t.own_name(row.name);
+    if !applications.describe(&mut job, adapts.unwrap_or(Adapts::All)) {
+        let names = applications.iter().map(|(n, _)| n.as_str());
+        return Err(t.wrong(row.application, &one_of(application, names)).into());
+    }
+    Ok(job)
 }
 
 #[cfg(test)]

@@ -1,18 +1,27 @@
 //! Jobs to replay: `job_id,model,arrival_s,total_iterations,gpus`, without a header.
 
 use super::profiles::{Model, Profiles};
+use crate::cell::fields;
 use crate::file::sensible;
-use crate::rows::{Opened, all, jobs};
+use crate::rows::{NoJob, Opened, all, jobs};
 use crate::source::Source;
 use crate::table::{Column, Layout, Table};
 use blox_core::SortedMap;
 use blox_core::suggest::one_of;
 use blox_core::{Extras, GpuCount, JobId, JobSpec, Name, Seconds, Time, Work};
 use blox_sim::workload::{Notices, WorkloadError};
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// The columns of a trace, which has no header.
-const COLUMNS: [&str; 5] = ["job_id", "model", "arrival_s", "total_iterations", "gpus"];
+/// A job. The file has these columns and no header.
+#[derive(Deserialize)]
+struct Row {
+    job_id: Column,
+    model: Column,
+    arrival_s: Column<Time>,
+    total_iterations: Column<u32>,
+    gpus: Column<GpuCount>,
+}
 
 /// The jobs of a trace, as the original simulator replays them.
 #[derive(Clone, Debug, Default)]
@@ -71,40 +80,38 @@ fn read(source: &Source, profiles: &Profiles) -> Result<Replay, WorkloadError> {
 
 fn rows(source: &Source, profiles: Profiles) -> Opened {
     let layout = Layout {
-        columns: &COLUMNS,
+        columns: fields::<Row>(),
         ..Layout::CSV
     };
     let table = Table::open_as(source, layout)?;
-    let columns = table.require(COLUMNS)?;
-    let read = move |table: &Table, _: &mut Notices| Ok(job(table, columns, &profiles)?);
-    jobs(table, sensible, read)
+    let row: Row = table.bind_as(|name| name)?;
+    jobs(table, sensible, move |t, _| job(t, &row, &profiles))
 }
 
-fn job(table: &Table, columns: [Column; 5], profiles: &Profiles) -> Result<JobSpec, WorkloadError> {
-    let [id, model, arrival, iterations, gpus] = columns;
-    let arrival = Time::new(table.seconds(arrival)?);
-    let iterations = f64::from(table.whole(iterations, 0)?);
-    let count = table.count(gpus)?;
-    if !matches!(count, 1 | 2 | 4 | 8 | 16) {
-        return Err(table.wrong(gpus, "1, 2, 4, 8 or 16"));
+fn job(t: &Table, row: &Row, profiles: &Profiles) -> Result<JobSpec, NoJob> {
+    let arrival = t.get(row.arrival_s)?;
+    let iterations = f64::from(t.get(row.total_iterations)?);
+    let gpus = t.get(row.gpus)?;
+    if !matches!(gpus.get(), 1 | 2 | 4 | 8 | 16) {
+        return Err(t.wrong(row.gpus, "1, 2, 4, 8 or 16").into());
     }
-    let (gpus, name) = (count, table.text(id).trim());
+    let name = t.text(row.job_id).trim();
     if name.parse::<u64>().is_err() {
-        return Err(table.wrong(id, "a whole number of at least 0"));
+        return Err(t.wrong(row.job_id, "a whole number of at least 0").into());
     }
-    let found = table.text(model).trim();
+    let found = t.text(row.model).trim();
     let Some(profile) = profiles.get(found) else {
-        return Err(table.wrong(model, &one_of(found, profiles.names())));
+        return Err(t.wrong(row.model, &one_of(found, profiles.names())).into());
     };
-    let mut job = JobSpec::new(arrival, GpuCount(gpus), Seconds::ZERO).named(name);
+    let mut job = JobSpec::new(arrival, gpus, Seconds::ZERO).named(name);
     job.work = Work {
         iterations,
         rate: profile.speedup / profile.iteration_s,
     };
     Ok(job.with_extras(Extras {
         model: Some(Name::from(found)),
-        cpus: profile.cpus * f64::from(gpus),
-        memory_gib: profile.memory_gb * f64::from(gpus),
+        cpus: profile.cpus * f64::from(gpus.get()),
+        memory_gib: profile.memory_gb * f64::from(gpus.get()),
         sensitivity: profile.sensitivity.clone(),
         attributes: attributes(profile),
         ..Extras::default()

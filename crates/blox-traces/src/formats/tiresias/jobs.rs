@@ -1,9 +1,10 @@
 use crate::file::{SharedNames, sensible};
-use crate::rows::{Opened, all, jobs};
+use crate::rows::{NoJob, Opened, all, jobs};
 use crate::source::Source;
-use crate::table::Table;
+use crate::table::{Column, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Notices, WorkloadError};
+use serde::Deserialize;
 use std::path::Path;
 
 /// Reads the jobs of a file in the order of its rows.
@@ -16,29 +17,35 @@ pub fn read_rows(path: impl AsRef<Path>) -> Result<Vec<JobSpec>, WorkloadError> 
     all(&mut *rows, &mut notices)
 }
 
-const COLUMNS: [&str; 4] = ["job_id", "num_gpu", "submit_time", "duration"];
+/// A job.
+#[derive(Deserialize)]
+struct Row {
+    job_id: Column,
+    num_gpu: Column<GpuCount>,
+    submit_time: Column<Time>,
+    duration: Column<Seconds>,
+    model_name: Option<Column>,
+}
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = super::open_table(source)?;
-    let ignored = ["iterations", "interval"];
-    let (needed, [model]) = table.columns(COLUMNS, ["model_name"], &ignored, notices)?;
-    let [job_id, gpus, submit, duration] = needed;
+    let row: Row = table.bind(&["iterations", "interval"], notices)?;
     let mut models = SharedNames::default();
-    let job = move |table: &Table, _: &mut Notices| {
-        let submit = table.seconds(submit)?;
-        let duration = table.seconds(duration)?.trunc();
-        let gpus = GpuCount(table.count(gpus)?);
-        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::new(duration));
-        job.name = table.own_name(job_id);
-        if let Some((_, model)) = table.optional(model) {
-            job = job.with_extras(Extras {
-                model: Some(models.get(model)),
-                ..Extras::default()
-            });
-        }
-        Ok(job)
-    };
-    jobs(table, sensible, job)
+    jobs(table, sensible, move |t, _| job(t, &row, &mut models))
+}
+
+fn job(t: &Table, row: &Row, models: &mut SharedNames) -> Result<JobSpec, NoJob> {
+    let submit = t.get(row.submit_time)?;
+    let duration = Seconds::new(t.get(row.duration)?.secs().trunc());
+    let mut job = JobSpec::new(submit, t.get(row.num_gpu)?, duration);
+    job.name = t.own_name(row.job_id);
+    if let Some((_, model)) = t.optional(row.model_name) {
+        job = job.with_extras(Extras {
+            model: Some(models.get(model)),
+            ..Extras::default()
+        });
+    }
+    Ok(job)
 }
 
 #[cfg(test)]

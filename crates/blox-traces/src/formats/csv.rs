@@ -1,331 +1,264 @@
-//! The toolkit's own CSV: one row for each job, columns identified by name.
-//!
-//! | column | meaning |
-//! |---|---|
-//! | `submit_s` | submission, in seconds since the start (needed) |
-//! | `gpus` | requested GPUs, at least 1 (needed) |
-//! | `duration_s` | seconds on these GPUs (needed; empty if `iterations` and `rate_per_s` are given) |
-//! | `job_id` | the job's name |
-//! | `iterations`, `rate_per_s` | work, and iterations per second on these GPUs |
-//! | `user`, `virtual_cluster`, `group`, `model` | names |
-//! | `priority` | a whole number, larger is more urgent |
-//! | `batch_size` | samples in one step over all GPUs |
-//! | `cpus`, `memory_gib` | for all GPUs together |
-//! | `deadline_s` | `600`, or `600:2.5` with the value of meeting it; several separated by `;` |
-//! | `class` | `guaranteed` or `best-effort` |
-//! | `levels` | GPU counts of an elastic job, such as `1;2;4` |
-//! | `rates` | iterations per second at each level, such as `1.5;2.8;5`; on these GPUs equal to `rate_per_s` |
-//! | `gpu_types` | the only GPU types, such as `v100;a100` |
-//! | `user_estimate_s` | the user's estimate of the duration |
-//! | `command`, `attributes` | JSON: an array of strings, an object |
-//! | `attributes.NAME` | an attribute of this name: a number, `true`, `false`, a JSON list or a text |
-//! | `sensitivity` | JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::Sensitivity) |
-//! | `loss` | JSON: its loss curve, see [`LossReports`](blox_core::LossReports) |
-//! | `communication` | share of a step spent on exchange over the best links, from 0 to below 1 |
+//! The toolkit's own CSV: one row for each job, columns identified by name, see [`Columns`].
 //!
 //! A row is one line. An empty cell means that the value is unknown. A list may also be a JSON
 //! array, for names with a semicolon. Other columns are ignored, with a notice.
 
-use super::file::{SharedNames, sensible, work};
-use super::map::{ATTRIBUTE, attribute};
-use super::rows::{Opened, jobs};
-use super::source::Source;
-use super::table::{Column, Table};
-use blox_core::SortedMap;
+use crate::cell::{number, values};
+use crate::file::{SharedNames, sensible, work};
+use crate::map::{ATTRIBUTE, attribute};
+use crate::rows::{Opened, jobs};
+use crate::source::Source;
+use crate::table::{Column, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
+use blox_core::{LossReports, Sensitivity, SortedMap};
 use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Notices, WorkloadError};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::Arc;
 
 mod write;
 
-pub use write::{Columns, CsvWriter};
+pub use write::CsvWriter;
 
-/// Defines the columns in the order in which they are written.
+/// Defines the columns in the order in which they are written: the cells of a row that is read, the
+/// texts of a row that is written, and their documentation.
 macro_rules! columns {
-    ($($column:ident $name:literal)*) => {
-        const COLUMNS: [&str; [$($name),*].len()] = [$($name),*];
+    ($(#[doc = $meaning:literal] $column:ident: $cell:ty,)*) => {
+        /// The columns that a set of jobs needs.
+        ///
+        /// | column | meaning |
+        /// |---|---|
+        $(#[doc = concat!("| `", stringify!($column), "` |", $meaning, " |")])*
+        /// | `attributes.NAME` | an attribute of this name: a number, `true`, `false`, a JSON list or a text |
+        #[derive(Clone, Debug)]
+        pub struct Columns {
+            used: [bool; COLUMNS.len()],
+        }
 
-        /// Index of a column in [`COLUMNS`].
-        #[derive(Clone, Copy)]
-        enum Col {
-            $($column,)*
+        const COLUMNS: [&str; [$(stringify!($column)),*].len()] = [$(stringify!($column)),*];
+
+        #[derive(Deserialize)]
+                struct Row {
+            $($column: $cell,)*
+        }
+
+        #[derive(Default)]
+        struct Texts {
+            $($column: String,)*
+        }
+
+        impl Texts {
+            fn into_array(self) -> [String; COLUMNS.len()] {
+                [$(self.$column),*]
+            }
         }
     };
 }
 
 columns! {
-    JobId "job_id"
-    Submit "submit_s"
-    Gpus "gpus"
-    Duration "duration_s"
-    Iterations "iterations"
-    Rate "rate_per_s"
-    User "user"
-    VirtualCluster "virtual_cluster"
-    Group "group"
-    Priority "priority"
-    Model "model"
-    BatchSize "batch_size"
-    Cpus "cpus"
-    MemoryGib "memory_gib"
-    Deadline "deadline_s"
-    Class "class"
-    Levels "levels"
-    Rates "rates"
-    GpuTypes "gpu_types"
-    UserEstimate "user_estimate_s"
-    Command "command"
-    Attributes "attributes"
-    Sensitivity "sensitivity"
-    Loss "loss"
-    Communication "communication"
-}
-
-const NEEDED: [&str; 3] = ["submit_s", "gpus", "duration_s"];
-
-/// The columns of a file.
-struct Found {
-    needed: [Column; 3],
-    optional: [Option<Column>; COLUMNS.len()],
-    /// Columns of attributes, by attribute name.
-    attributes: Vec<(Name, Column)>,
-}
-
-struct CsvRow<'a> {
-    table: &'a Table,
-    columns: &'a Found,
-    names: &'a mut SharedNames,
+    /// the job's name
+    job_id: Option<Column>,
+    /// submission, in seconds since the start (needed)
+    submit_s: Column<Time>,
+    /// requested GPUs, at least 1 (needed)
+    gpus: Column<GpuCount>,
+    /// seconds on these GPUs (needed; empty if `iterations` and `rate_per_s` are given)
+    duration_s: Column<Seconds>,
+    /// work
+    iterations: Option<Column<f64>>,
+    /// iterations per second on these GPUs
+    rate_per_s: Option<Column<Rate>>,
+    /// name of the user
+    user: Option<Column>,
+    /// name of the virtual cluster
+    virtual_cluster: Option<Column>,
+    /// name of the group
+    group: Option<Column>,
+    /// a whole number, larger is more urgent
+    priority: Option<Column<i32>>,
+    /// name of the model
+    model: Option<Column>,
+    /// samples in one step over all GPUs
+    batch_size: Option<Column<Samples>>,
+    /// for all GPUs together
+    cpus: Option<Column<f64>>,
+    /// for all GPUs together
+    memory_gib: Option<Column<f64>>,
+    /// `600`, or `600:2.5` with the value of meeting it; several separated by `;`
+    deadline_s: Option<Column<Vec<Deadline>>>,
+    /// `guaranteed` or `best-effort`
+    class: Option<Column<ServiceClass>>,
+    /// GPU counts of an elastic job, such as `1;2;4`
+    levels: Option<Column<Vec<GpuCount>>>,
+    /// iterations per second at each level, such as `1.5;2.8;5`; on these GPUs equal to `rate_per_s`
+    rates: Option<Column<Vec<f64>>>,
+    /// the only GPU types, such as `v100;a100`
+    gpu_types: Option<Column<Vec<Name>>>,
+    /// the user's estimate of the duration
+    user_estimate_s: Option<Column<Seconds>>,
+    /// JSON: an array of strings
+    command: Option<Column<Vec<String>>>,
+    /// JSON: an object
+    attributes: Option<Column<SortedMap<Name, Value>>>,
+    /// JSON: speed by CPUs and memory, see [`Sensitivity`](blox_core::Sensitivity)
+    sensitivity: Option<Column<Arc<Sensitivity>>>,
+    /// JSON: its loss curve, see [`LossReports`](blox_core::LossReports)
+    loss: Option<Column<LossReports>>,
+    /// share of a step spent on exchange over the best links, from 0 to below 1
+    communication: Option<Column<Share>>,
 }
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let needed = table.require(NEEDED)?;
-    table.note_unknown(&COLUMNS, notices);
-    let columns = Found {
-        needed,
-        optional: COLUMNS.map(|name| table.find(name)),
-        attributes: table.with_prefix(ATTRIBUTE),
-    };
+    let row: Row = table.bind(&[], notices)?;
+    let attributes = table.with_prefix(ATTRIBUTE);
     let mut names = SharedNames::default();
     let job = move |table: &Table, _: &mut Notices| {
-        let mut row = CsvRow {
-            table,
-            columns: &columns,
-            names: &mut names,
-        };
-        Ok(row.job()?)
+        let mut job = job(table, &row, &mut names)?;
+        // These columns take precedence over the object in `attributes`.
+        for (name, column) in &attributes {
+            if let Some((_, text)) = table.optional(Some(*column)) {
+                let extras = job.extras.get_or_insert_default();
+                extras.attributes.insert(name.clone(), attribute(text));
+            }
+        }
+        Ok(job)
     };
     jobs(table, sensible, job)
 }
 
-impl CsvRow<'_> {
-    fn job(&mut self) -> Result<JobSpec, WorkloadError> {
-        let [submit, gpus, _] = self.columns.needed;
-        let submit = self.table.seconds(submit)?;
-        let gpus = GpuCount(self.table.count(gpus)?);
-        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO);
-        let extras = self.extras()?;
-        job.work = self.work(gpus, &extras)?;
-        job.name = self.cell(Col::JobId).map(|(_, text)| Name::from(text));
-        job.user = self.name(Col::User);
-        job.virtual_cluster = self.name(Col::VirtualCluster);
-        job.priority = self
-            .parse(Col::Priority, "a whole number of 32 bits", |t| {
-                t.trim().parse().ok()
-            })?
-            .unwrap_or(0);
-        if extras != Extras::default() {
-            job = job.with_extras(extras);
+fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, WorkloadError> {
+    let (submit, gpus) = (t.get(row.submit_s)?, t.get(row.gpus)?);
+    let mut job = JobSpec::new(submit, gpus, Seconds::ZERO);
+    let extras = extras(t, row, names)?;
+    job.work = work_of(t, row, gpus, &extras)?;
+    job.name = t.optional(row.job_id).map(|(_, text)| text.into());
+    job.user = name(t, row.user, names);
+    job.virtual_cluster = name(t, row.virtual_cluster, names);
+    job.priority = t.value(row.priority)?.unwrap_or(0);
+    if extras != Extras::default() {
+        job = job.with_extras(extras);
+    }
+    Ok(job)
+}
+
+/// Returns the work. Iterations and rate take precedence; the duration supplies the missing one.
+fn work_of(t: &Table, row: &Row, gpus: GpuCount, extras: &Extras) -> Result<Work, WorkloadError> {
+    let duration = t.value(Some(row.duration_s))?.map(Seconds::secs);
+    let iterations = t.value(row.iterations)?;
+    let rate = t.value(row.rate_per_s)?.map(|Rate(rate)| rate);
+    match (duration, iterations, rate) {
+        (duration, Some(iterations), Some(rate)) => {
+            let told = iterations / rate;
+            if duration.is_some_and(|d| (d - told).abs() > 1e-6 * told.max(1.0)) {
+                let expected = format!("{told} as iterations / rate_per_s, or an empty cell");
+                return Err(t.wrong(row.duration_s, &expected));
+            }
+            Ok(Work { iterations, rate })
         }
-        Ok(job)
-    }
-
-    /// Returns the work. Iterations and rate take precedence; the duration supplies the missing
-    /// one.
-    fn work(&self, gpus: GpuCount, extras: &Extras) -> Result<Work, WorkloadError> {
-        let duration = self.number(Col::Duration, not_negative, SECONDS)?;
-        let iterations = self.number(Col::Iterations, not_negative, "a number of at least 0")?;
-        let rate = self.number(Col::Rate, |x| x > 0.0, "a number above 0")?;
-        let [_, _, duration_column] = self.columns.needed;
-        let work = match (duration, iterations, rate) {
-            (duration, Some(iterations), Some(rate)) => {
-                let told = iterations / rate;
-                if duration.is_some_and(|d| (d - told).abs() > 1e-6 * told.max(1.0)) {
-                    let expected = format!("{told} as iterations / rate_per_s, or an empty cell");
-                    return Err(self.table.wrong(duration_column, &expected));
-                }
-                Work { iterations, rate }
-            }
-            (Some(duration), Some(iterations), None) if iterations / duration > 0.0 => {
-                work(iterations, duration)
-            }
-            (Some(duration), None, rate) => {
-                let rate = match rate {
-                    Some(rate) => rate,
-                    None => self.profiled(gpus, extras)?,
-                };
-                Work {
-                    iterations: duration * rate,
-                    rate,
-                }
-            }
-            (Some(_), Some(_), None) => {
-                let expected = "above 0 and iterations too, or rate_per_s beside them";
-                return Err(self.table.wrong(duration_column, expected));
-            }
-            (None, _, _) => {
-                let expected = "a number of seconds, or iterations and rate_per_s beside it";
-                return Err(self.table.wrong(duration_column, expected));
-            }
-        };
-        Ok(work)
-    }
-
-    /// Returns the rate on the GPUs that the job requests, in the unit of `rates`; 1 if the job has
-    /// no `rates`.
-    fn profiled(&self, gpus: GpuCount, extras: &Extras) -> Result<f64, WorkloadError> {
-        let Some((column, _)) = self.cell(Col::Rates) else {
-            return Ok(1.0);
-        };
-        let mut profile = extras.levels.iter().zip(&extras.rates);
-        match profile.find(|(level, _)| **level == gpus) {
-            Some((_, rate)) if *rate > 0.0 => Ok(*rate),
-            _ => {
-                let own = number_of(u64::from(gpus.get()), "GPU");
-                let expected = format!("one above 0 on {own} too, or rate_per_s beside duration_s");
-                Err(self.table.wrong(column, &expected))
-            }
+        (Some(duration), Some(iterations), None) if iterations / duration > 0.0 => {
+            Ok(work(iterations, duration))
+        }
+        (Some(duration), None, rate) => {
+            let rate = rate.map_or_else(|| profiled(t, row, gpus, extras), Ok)?;
+            let iterations = duration * rate;
+            Ok(Work { iterations, rate })
+        }
+        (Some(_), Some(_), None) => {
+            let expected = "above 0 and iterations too, or rate_per_s beside them";
+            Err(t.wrong(row.duration_s, expected))
+        }
+        (None, _, _) => {
+            let expected = "a number of seconds, or iterations and rate_per_s beside it";
+            Err(t.wrong(row.duration_s, expected))
         }
     }
+}
 
-    fn extras(&mut self) -> Result<Extras, WorkloadError> {
-        let amount = "a number of at least 0";
-        let deadlines = "SECONDS or SECONDS:VALUE, joined by `;`, the earliest first";
-        let levels = "ascending counts of at least 1, joined by `;`";
-        let rates = "a number of at least 0 a level, joined by `;`";
-        let class = |t: &str| match t.trim() {
-            "guaranteed" => Some(ServiceClass::Guaranteed),
-            "best-effort" => Some(ServiceClass::BestEffort),
-            _ => None,
-        };
-        let gpu_types = |t: &str| match t.starts_with('[') {
-            true => serde_json::from_str(t).ok(),
-            false => list(t, |name| Some(Name::from(name))),
-        };
-        let share = |x| (0.0..1.0).contains(&x);
-        Ok(Extras {
-            model: self.name(Col::Model),
-            group: self.name(Col::Group),
-            batch_size: self.parse(Col::BatchSize, "a whole number of at least 0", |t| {
-                t.trim().parse().ok()
-            })?,
-            cpus: self.number(Col::Cpus, not_negative, amount)?.unwrap_or(0.0),
-            memory_gib: self
-                .number(Col::MemoryGib, not_negative, amount)?
-                .unwrap_or(0.0),
-            deadlines: self
-                .parse(Col::Deadline, deadlines, |t| {
-                    list(t, parse_deadline).filter(|all| all.is_sorted_by_key(|d| d.at))
-                })?
-                .unwrap_or_default(),
-            class: self
-                .parse(Col::Class, "guaranteed or best-effort", class)?
-                .unwrap_or_default(),
-            levels: self
-                .parse(Col::Levels, levels, |t| {
-                    list(t, |n| n.parse().ok().map(GpuCount))
-                        .filter(|l| l.is_sorted() && l.first() != Some(&GpuCount::ZERO))
-                })?
-                .unwrap_or_default(),
-            rates: self
-                .parse(Col::Rates, rates, |t| {
-                    list(t, |r| r.parse().ok())
-                        .filter(|all| all.iter().all(|r: &f64| r.is_finite() && *r >= 0.0))
-                })?
-                .unwrap_or_default(),
-            gpu_types: self
-                .parse(
-                    Col::GpuTypes,
-                    "names joined by `;`, or a JSON array",
-                    gpu_types,
-                )?
-                .unwrap_or_default(),
-            user_estimate: self
-                .number(Col::UserEstimate, not_negative, SECONDS)?
-                .map(Seconds::new),
-            command: self
-                .json(Col::Command, "a JSON array of strings")?
-                .unwrap_or_default(),
-            attributes: self.attributes()?,
-            sensitivity: self.json(
-                Col::Sensitivity,
-                "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs",
-            )?,
-            loss: self.json(
-                Col::Loss,
-                "a JSON object of curve, with b0, b1 and b2, and epoch",
-            )?,
-            communication: self
-                .number(Col::Communication, share, "a share of at least 0 and below 1")?
-                .unwrap_or(0.0),
-            ..Extras::default()
-        })
-    }
-
-    /// Returns the attributes: the `attributes.NAME` columns take precedence over the object in
-    /// `attributes`.
-    fn attributes(&self) -> Result<SortedMap<Name, serde_json::Value>, WorkloadError> {
-        let object = self.json(Col::Attributes, "a JSON object")?;
-        let mut all: SortedMap<Name, serde_json::Value> = object.unwrap_or_default();
-        for (name, column) in &self.columns.attributes {
-            if let Some((_, text)) = self.table.optional(Some(*column)) {
-                all.insert(name.clone(), attribute(text));
-            }
+/// Returns the rate on the GPUs that the job requests, in the unit of `rates`; 1 if the job has no
+/// `rates`.
+fn profiled(t: &Table, row: &Row, gpus: GpuCount, extras: &Extras) -> Result<f64, WorkloadError> {
+    let Some((rates, _)) = t.optional(row.rates) else {
+        return Ok(1.0);
+    };
+    let mut profile = extras.levels.iter().zip(&extras.rates);
+    match profile.find(|(level, _)| **level == gpus) {
+        Some((_, rate)) if *rate > 0.0 => Ok(*rate),
+        _ => {
+            let own = number_of(u64::from(gpus.get()), "GPU");
+            let expected = format!("one above 0 on {own} too, or rate_per_s beside duration_s");
+            Err(t.wrong(rates, &expected))
         }
-        Ok(all)
     }
+}
 
-    fn cell(&self, column: Col) -> Option<(Column, &str)> {
-        self.table.optional(self.columns.optional[column as usize])
-    }
+fn extras(t: &Table, row: &Row, names: &mut SharedNames) -> Result<Extras, WorkloadError> {
+    Ok(Extras {
+        model: name(t, row.model, names),
+        group: name(t, row.group, names),
+        batch_size: t.value(row.batch_size)?.map(|Samples(n)| n),
+        cpus: t.value(row.cpus)?.unwrap_or(0.0),
+        memory_gib: t.value(row.memory_gib)?.unwrap_or(0.0),
+        deadlines: t.value(row.deadline_s)?.unwrap_or_default(),
+        class: t.value(row.class)?.unwrap_or_default(),
+        levels: t.value(row.levels)?.unwrap_or_default(),
+        rates: t.value(row.rates)?.unwrap_or_default(),
+        gpu_types: t.value(row.gpu_types)?.unwrap_or_default(),
+        user_estimate: t.value(row.user_estimate_s)?,
+        command: t.value(row.command)?.unwrap_or_default(),
+        attributes: t.value(row.attributes)?.unwrap_or_default(),
+        sensitivity: t.value(row.sensitivity)?,
+        loss: t.value(row.loss)?,
+        communication: t
+            .value(row.communication)?
+            .map_or(0.0, |Share(share)| share),
+        ..Extras::default()
+    })
+}
 
-    fn name(&mut self, column: Col) -> Option<Name> {
-        let (_, text) = self
-            .table
-            .optional(self.columns.optional[column as usize])?;
-        Some(self.names.get(text))
-    }
+/// A number above 0.
+struct Rate(f64);
 
-    fn number(
-        &self,
-        column: Col,
-        allowed: fn(f64) -> bool,
-        expected: &str,
-    ) -> Result<Option<f64>, WorkloadError> {
-        self.cell(column)
-            .map(|(column, _)| self.table.number(column, allowed, expected))
-            .transpose()
-    }
+/// A number of samples.
+struct Samples(u32);
 
-    fn json<T: DeserializeOwned>(
-        &self,
-        column: Col,
-        expected: &str,
-    ) -> Result<Option<T>, WorkloadError> {
-        self.parse(column, expected, |t| serde_json::from_str(t).ok())
-    }
+/// A share of at least 0 and below 1.
+struct Share(f64);
 
-    fn parse<T>(
-        &self,
-        column: Col,
-        expected: &str,
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<Option<T>, WorkloadError> {
-        self.cell(column)
-            .map(|(column, text)| parse(text).ok_or_else(|| self.table.wrong(column, expected)))
-            .transpose()
-    }
+values! {
+    Rate: "a number above 0", |t| number(t, |x| x > 0.0).map(Rate);
+    Samples: "a whole number of at least 0", |t| t.trim().parse().ok().map(Samples);
+    Share: "a share of at least 0 and below 1", |t| number(t, |x| (0.0..1.0).contains(&x)).map(Share);
+    i32: "a whole number of 32 bits", |t| t.trim().parse().ok();
+    ServiceClass: "guaranteed or best-effort", class;
+    Vec<Deadline>: "SECONDS or SECONDS:VALUE, joined by `;`, the earliest first", |t| {
+        list(t, deadline).filter(|all| all.is_sorted_by_key(|d| d.at))
+    };
+    Vec<GpuCount>: "ascending counts of at least 1, joined by `;`", |t| {
+        list(t, |n| n.parse().ok().map(GpuCount))
+            .filter(|l| l.is_sorted() && l.first() != Some(&GpuCount::ZERO))
+    };
+    Vec<f64>: "a number of at least 0 a level, joined by `;`", |t| {
+        list(t, |r| r.parse().ok()).filter(|all| all.iter().all(|r: &f64| r.is_finite() && *r >= 0.0))
+    };
+    Vec<Name>: "names joined by `;`, or a JSON array", |t| match t.starts_with('[') {
+        true => json(t),
+        false => list(t, |name| Some(Name::from(name))),
+    };
+    Vec<String>: "a JSON array of strings", json;
+    SortedMap<Name, Value>: "a JSON object", json;
+    Arc<Sensitivity>: "a JSON object of cpus, memory_gib and speed, with a row of speeds a number of CPUs", json;
+    LossReports: "a JSON object of curve, with b0, b1 and b2, and epoch", json;
+}
+
+fn name(t: &Table, column: Option<Column>, names: &mut SharedNames) -> Option<Name> {
+    t.optional(column).map(|(_, text)| names.get(text))
+}
+
+fn json<T: DeserializeOwned>(text: &str) -> Option<T> {
+    serde_json::from_str(text).ok()
 }
 
 /// Parses a list of values separated by `;`.
@@ -333,13 +266,15 @@ fn list<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     text.split(';').map(|part| parse(part.trim())).collect()
 }
 
-const SECONDS: &str = "a number of seconds, at least 0";
-
-fn not_negative(x: f64) -> bool {
-    x >= 0.0
+fn class(text: &str) -> Option<ServiceClass> {
+    match text.trim() {
+        "guaranteed" => Some(ServiceClass::Guaranteed),
+        "best-effort" => Some(ServiceClass::BestEffort),
+        _ => None,
+    }
 }
 
-fn parse_deadline(text: &str) -> Option<Deadline> {
+fn deadline(text: &str) -> Option<Deadline> {
     let (at, value) = text.split_once(':').unwrap_or((text, "1"));
     let value: f64 = value.trim().parse().ok()?;
     Some(Deadline {
@@ -353,10 +288,9 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format};
-    use blox_core::{LossCurve, LossReports, Sensitivity};
+    use blox_core::LossCurve;
     use blox_sim::workload::{NoticeKind, Workload, collect};
     use proptest::prelude::*;
-    use std::sync::Arc;
 
     fn write_csv(out: impl std::io::Write, jobs: &[JobSpec]) -> Result<(), WorkloadError> {
         let mut columns = Columns::default();
@@ -674,7 +608,7 @@ mod tests {
             prop_assert_eq!(&collect(&mut workload).unwrap(), &jobs);
 
             let mut lines = Vec::new();
-            crate::jsonl::write_jsonl(&mut lines, &jobs).unwrap();
+            crate::formats::jsonl::write_jsonl(&mut lines, &jobs).unwrap();
             let mut workload =
                 read_bytes("x.jsonl", &lines, Format::Jsonl).unwrap();
             prop_assert_eq!(&collect(&mut workload).unwrap(), &jobs);

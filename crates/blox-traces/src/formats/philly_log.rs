@@ -24,12 +24,12 @@
 //!
 //! The array is read job by job. Only the text of one job is held in memory.
 
-use super::cursor::{Cursor, wrong_field};
-use super::file::{SharedNames, makes_sense};
-use super::moment::parse_date;
-use super::rows::{NoJob, Opened, jobs};
-use super::source::{LONGEST_ROW, Source, Text, peek, reading_error};
-use super::table::is_null;
+use crate::cursor::{Cursor, wrong_field};
+use crate::file::{SharedNames, makes_sense};
+use crate::moment::parse_date;
+use crate::rows::{NoJob, Opened, jobs};
+use crate::source::{LONGEST_ROW, Source, Text, peek, reading_error};
+use crate::table::is_null;
 use crate::words::{explained, without_place};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::text::{one_line, shown};

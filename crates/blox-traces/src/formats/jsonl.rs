@@ -5,11 +5,11 @@
 //! {"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}
 //! ```
 
-use super::cursor::Cursor;
-use super::file::sensible;
-use super::line_rows::LineRows;
-use super::rows::{Opened, jobs};
-use super::source::Source;
+use crate::cursor::Cursor;
+use crate::file::sensible;
+use crate::line_rows::LineRows;
+use crate::rows::{Opened, jobs};
+use crate::source::Source;
 use crate::words::{found_and_expected, without_place};
 use blox_core::JobSpec;
 use blox_core::suggest::for_serde;

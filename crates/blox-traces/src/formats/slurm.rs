@@ -26,13 +26,15 @@
 //! Dropped, with a notice: steps (`17.batch`, `17.0`); jobs without GPUs; jobs that never started;
 //! jobs that had not ended.
 
-use super::file::{SharedNames, makes_sense};
-use super::moment::{parse_date, parse_elapsed};
-use super::rows::{Opened, jobs};
-use super::source::Source;
-use super::table::{Column, Layout, Table, is_null};
+use crate::cell::{Date, number, values};
+use crate::file::{SharedNames, makes_sense};
+use crate::moment::{parse_date, parse_elapsed};
+use crate::rows::{NoJob, Opened, jobs};
+use crate::source::Source;
+use crate::table::{Column, Layout, Table, is_null};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
-use blox_sim::workload::{Dropped, Notices, WorkloadError};
+use blox_sim::workload::{Dropped, Notices};
+use serde::Deserialize;
 
 const LAYOUT: Layout = Layout {
     delimiter: b'|',
@@ -40,113 +42,101 @@ const LAYOUT: Layout = Layout {
     columns: &[],
 };
 
+/// An allocation or a step.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Row {
+    #[serde(rename = "JobID")]
+    job_id: Column,
+    elapsed: Column<Elapsed>,
+    submit: Column<Date>,
+    state: Column,
+    #[serde(rename = "AllocTRES")]
+    allocated: Column<Resources>,
+    #[serde(rename = "ReqTRES")]
+    requested: Option<Column<Resources>>,
+    start: Option<Column>,
+    timelimit: Option<Column<Limit>>,
+    user: Option<Column>,
+    partition: Option<Column>,
+    account: Option<Column>,
+}
+
 pub(crate) fn open_rows(source: &Source, _: &mut Notices) -> Opened {
     let table = Table::open_as(source, LAYOUT)?;
-    let either = |a, b| if table.find(a).is_some() { a } else { b };
-    let tres = either("AllocTRES", "ReqTRES");
-    let [id, elapsed, submit, state, _] = table.require([
-        either("JobIDRaw", "JobID"),
-        either("ElapsedRaw", "Elapsed"),
-        "Submit",
-        "State",
-        tres,
-    ])?;
-    // The readable name distinguishes the jobs of an array. It is used unless only the raw name is
-    // there.
-    let id = table.find("JobID").unwrap_or(id);
-    // Columns of allocated and of requested resources.
-    let tres = ["AllocTRES", "ReqTRES"].map(|name| table.find(name));
-    let [begun, limit, user, partition, account] =
-        ["Start", "Timelimit", "User", "Partition", "Account"].map(|name| table.find(name));
+    let has = |name| table.find(name).is_some();
+    let row: Row = table.bind_as(|field| match field {
+        // The readable name distinguishes the jobs of an array. It is used unless only the raw name
+        // is there.
+        "JobID" if has("JobIDRaw") && !has("JobID") => "JobIDRaw",
+        "Elapsed" if has("ElapsedRaw") => "ElapsedRaw",
+        "AllocTRES" if !has("AllocTRES") => "ReqTRES",
+        _ => field,
+    })?;
     let mut names = SharedNames::default();
-    let job = move |table: &Table, _: &mut Notices| {
-        let name = table.text(id).trim();
-        if name.is_empty() {
-            return Err(table.wrong(id, "the number of a job").into());
-        }
-        if name.contains('.') {
-            return Err(Dropped::Step.into());
-        }
-        let had = resources(table, tres[0])?;
-        let asked = resources(table, tres[1])?;
-        let used = if had.gpus > 0 { &had } else { &asked };
-        if used.gpus == 0 {
-            return Err(Dropped::NoGpus.into());
-        }
-        let submit = table.date(submit)?;
-        // `CANCELLED by 1000` is a state too.
-        let how = table.text(state).split_whitespace().next().unwrap_or("");
-        let start = table.optional(begun);
-        if let Some((column, text)) = start
-            && !is_null(text)
-            && parse_date(text).is_none()
-        {
-            let expected = "a date such as 2017-10-09T07:01:55, or Unknown";
-            return Err(table.wrong(column, expected).into());
-        }
-        match how {
-            "PENDING" | "CONFIGURING" | "REQUEUED" => return Err(Dropped::NeverStarted.into()),
-            "RUNNING" | "SUSPENDED" | "COMPLETING" => return Err(Dropped::StillRunning.into()),
-            "" => return Err(table.wrong(state, "a state such as COMPLETED").into()),
-            _ => {}
-        }
-        if start.is_some_and(|(_, text)| is_null(text)) {
-            return Err(Dropped::NeverStarted.into());
-        }
-        let elapsed = elapsed_s(table, elapsed)?;
-        // Without `Start`, an elapsed time of 0 is the only sign that the job never started.
-        if begun.is_none() && how == "CANCELLED" && elapsed == 0.0 {
-            return Err(Dropped::NeverStarted.into());
-        }
-        let limit = match table.optional(limit) {
-            Some((column, text)) => limit_s(table, column, text)?,
-            None => None,
-        };
-        let extras = Extras {
-            gpu_types: asked.types.iter().map(|t| names.get(t)).collect(),
-            cpus: used.cpus,
-            memory_gib: used.memory_gib,
-            group: names.at(table, account),
-            user_estimate: limit.map(Seconds::new),
-            ..Extras::default()
-        };
-        let (gpus, elapsed) = (GpuCount(used.gpus), Seconds::new(elapsed));
-        let mut job = JobSpec::new(Time::new(submit), gpus, elapsed).named(name);
-        job.user = names.at(table, user);
-        job.virtual_cluster = names.at(table, partition);
-        if extras != Extras::default() {
-            job = job.with_extras(extras);
-        }
-        Ok(job)
-    };
-    jobs(table, makes_sense, job)
+    jobs(table, makes_sense, move |t, _| job(t, &row, &mut names))
 }
 
-fn elapsed_s(table: &Table, column: Column) -> Result<f64, WorkloadError> {
-    let text = table.text(column).trim();
-    let number = text.parse::<f64>().ok();
-    let seconds = number.filter(|s| s.is_finite() && *s >= 0.0);
-    seconds
-        .or_else(|| parse_elapsed(text))
-        .ok_or_else(|| table.wrong(column, "a length such as 1-02:03:04, or seconds"))
-}
-
-fn limit_s(table: &Table, column: Column, text: &str) -> Result<Option<f64>, WorkloadError> {
-    let none = ["UNLIMITED", "Partition_Limit"];
-    if is_null(text) || none.iter().any(|n| n.eq_ignore_ascii_case(text.trim())) {
-        return Ok(None);
+fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> {
+    let name = t.text(row.job_id).trim();
+    if name.is_empty() {
+        return Err(t.wrong(row.job_id, "the number of a job").into());
     }
-    let wrong = || table.wrong(column, "a length such as 1-02:03:04, or UNLIMITED");
-    parse_elapsed(text).map(Some).ok_or_else(wrong)
+    if name.contains('.') {
+        return Err(Dropped::Step.into());
+    }
+    let had = t.get(row.allocated)?;
+    let asked = t.value(row.requested)?.unwrap_or_default();
+    let used = if had.gpus > 0 { &had } else { &asked };
+    if used.gpus == 0 {
+        return Err(Dropped::NoGpus.into());
+    }
+    let submit = Time::new(t.get(row.submit)?.0);
+    // `CANCELLED by 1000` is a state too.
+    let how = t.text(row.state).split_whitespace().next().unwrap_or("");
+    let start = t.optional(row.start);
+    if let Some((column, _)) = start.filter(|(_, text)| !is_null(text)) {
+        let expected = "a date such as 2017-10-09T07:01:55, or Unknown";
+        t.parse(column, expected, parse_date)?;
+    }
+    match how {
+        "PENDING" | "CONFIGURING" | "REQUEUED" => return Err(Dropped::NeverStarted.into()),
+        "RUNNING" | "SUSPENDED" | "COMPLETING" => return Err(Dropped::StillRunning.into()),
+        "" => return Err(t.wrong(row.state, "a state such as COMPLETED").into()),
+        _ => {}
+    }
+    if start.is_some_and(|(_, text)| is_null(text)) {
+        return Err(Dropped::NeverStarted.into());
+    }
+    let Elapsed(elapsed) = t.get(row.elapsed)?;
+    // Without `Start`, an elapsed time of 0 is the only sign that the job never started.
+    if row.start.is_none() && how == "CANCELLED" && elapsed == 0.0 {
+        return Err(Dropped::NeverStarted.into());
+    }
+    let limit = t.value(row.timelimit)?.and_then(|limit| limit.0);
+    let extras = Extras {
+        gpu_types: asked.types.iter().map(|t| names.get(t)).collect(),
+        cpus: used.cpus,
+        memory_gib: used.memory_gib,
+        user_estimate: limit.map(Seconds::new),
+        group: names.at(t, row.account),
+        ..Extras::default()
+    };
+    let (gpus, elapsed) = (GpuCount(used.gpus), Seconds::new(elapsed));
+    let mut job = JobSpec::new(submit, gpus, elapsed).named(name);
+    job.user = names.at(t, row.user);
+    job.virtual_cluster = names.at(t, row.partition);
+    if extras != Extras::default() {
+        job = job.with_extras(extras);
+    }
+    Ok(job)
 }
 
-fn resources(table: &Table, column: Option<Column>) -> Result<Resources, WorkloadError> {
-    let Some((column, text)) = table.optional(column) else {
-        return Ok(Resources::default());
-    };
-    let expected = "resources such as cpu=8,mem=64G,gres/gpu=4";
-    Resources::parse(text).ok_or_else(|| table.wrong(column, expected))
-}
+/// A number of seconds.
+struct Elapsed(f64);
+
+/// A number of seconds, if there is a limit.
+struct Limit(Option<f64>);
 
 /// A list of trackable resources.
 #[derive(Debug, Default, PartialEq)]
@@ -155,6 +145,20 @@ struct Resources {
     types: Vec<Name>,
     cpus: f64,
     memory_gib: f64,
+}
+
+values! {
+    Elapsed: "a length such as 1-02:03:04, or seconds", |t| {
+        number(t, |x| x >= 0.0).or_else(|| parse_elapsed(t.trim())).map(Elapsed)
+    };
+    Limit: "a length such as 1-02:03:04, or UNLIMITED", |t| {
+        let none = ["UNLIMITED", "Partition_Limit"];
+        if is_null(t) || none.iter().any(|n| n.eq_ignore_ascii_case(t.trim())) {
+            return Some(Limit(None));
+        }
+        parse_elapsed(t).map(|seconds| Limit(Some(seconds)))
+    };
+    Resources: "resources such as cpu=8,mem=64G,gres/gpu=4", Resources::parse;
 }
 
 impl Resources {
@@ -210,6 +214,7 @@ mod tests {
     use super::*;
     use crate::open::read_bytes;
     use crate::{FileWorkload, Format, told};
+    use blox_sim::workload::WorkloadError;
     use blox_sim::workload::{Workload, collect};
 
     const HEAD: &str =

@@ -22,71 +22,74 @@
 //! submission, GPUs and duration were measured. Their authors drew models, iterations, batch sizes
 //! and deadlines at random.
 
-use super::file::{SharedNames, sensible, work};
-use super::rows::{Opened, jobs};
-use super::source::Source;
-use super::table::Table;
+use crate::cell::{fields, values};
+use crate::file::{SharedNames, sensible, work};
+use crate::rows::{NoJob, Opened, jobs};
+use crate::source::Source;
+use crate::table::{Column, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Seconds, ServiceClass, Time};
 use blox_sim::workload::Notices;
+use serde::Deserialize;
+use std::num::NonZeroU32;
+
+/// A row, with the column names of the ITP traces.
+#[derive(Deserialize)]
+struct Row {
+    job_id: Column,
+    submission_time: Column<Time>,
+    num_iteration: Column<f64>,
+    model_name: Column,
+    deadline: Column<Time>,
+    batch_size: Column<NonZeroU32>,
+    num_gpu: Column<GpuCount>,
+    duration: Column<Seconds>,
+    best_effort: Option<Column<bool>>,
+}
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let [submit, iterations, deadline] = match table.find("submit_time") {
-        Some(_) => ["submit_time", "iteration", "ddl"],
-        None => ["submission_time", "num_iteration", "deadline"],
+    let is_elasticflow = table.find("submit_time").is_some();
+    let named = move |field| match field {
+        "submission_time" if is_elasticflow => "submit_time",
+        "num_iteration" if is_elasticflow => "iteration",
+        "deadline" if is_elasticflow => "ddl",
+        _ => field,
     };
-    let needed = [
-        "job_id",
-        submit,
-        iterations,
-        "model_name",
-        deadline,
-        "batch_size",
-        "num_gpu",
-        "duration",
-    ];
-    let (needed, [best_effort]) = table.columns(needed, ["best_effort"], &[], notices)?;
-    let [
-        id,
-        submit,
-        iterations,
-        model,
-        deadline,
-        batch_size,
-        gpus,
-        duration,
-    ] = needed;
+    let row: Row = table.bind_as(named)?;
+    let known: Vec<_> = fields::<Row>().iter().map(|field| named(field)).collect();
+    table.note_unknown(&known, notices);
     let mut names = SharedNames::default();
-    let job = move |table: &Table, _: &mut Notices| {
-        let submit = table.seconds(submit)?;
-        let gpus = GpuCount(table.count(gpus)?);
-        let duration = table.seconds(duration)?;
-        let iterations = table.amount(iterations)?;
-        let best_effort = match table.optional(best_effort) {
-            Some((_, "1")) => true,
-            Some((_, "0")) | None => false,
-            Some((column, _)) => return Err(table.wrong(column, "0 or 1").into()),
-        };
-        let deadline = table.seconds(deadline)?;
-        let mut extras = Extras {
-            model: names.at(table, Some(model)),
-            batch_size: Some(table.count(batch_size)?),
-            ..Extras::default()
-        };
-        if best_effort {
-            extras.class = ServiceClass::BestEffort;
-        } else {
-            extras.deadlines.push(Deadline {
-                at: Time::new(deadline),
-                value: 1.0,
-            });
-        }
-        let mut job = JobSpec::new(Time::new(submit), gpus, Seconds::ZERO).with_extras(extras);
-        job.work = work(iterations, duration);
-        job.name = table.own_name(id);
-        Ok(job)
+    jobs(table, sensible, move |t, _| job(t, &row, &mut names))
+}
+
+values! {
+    bool: "0 or 1", |t| match t {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
     };
-    jobs(table, sensible, job)
+}
+
+fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> {
+    let (submit, gpus) = (t.get(row.submission_time)?, t.get(row.num_gpu)?);
+    let duration = t.get(row.duration)?;
+    let iterations = t.get(row.num_iteration)?;
+    let best_effort = t.value(row.best_effort)?;
+    let at = t.get(row.deadline)?;
+    let mut extras = Extras {
+        model: names.at(t, Some(row.model_name)),
+        batch_size: Some(t.get(row.batch_size)?.get()),
+        ..Extras::default()
+    };
+    if best_effort == Some(true) {
+        extras.class = ServiceClass::BestEffort;
+    } else {
+        extras.deadlines.push(Deadline { at, value: 1.0 });
+    }
+    let mut job = JobSpec::new(submit, gpus, Seconds::ZERO).with_extras(extras);
+    job.work = work(iterations, duration.secs());
+    job.name = t.own_name(row.job_id);
+    Ok(job)
 }
 
 #[cfg(test)]

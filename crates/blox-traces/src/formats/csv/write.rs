@@ -1,22 +1,17 @@
 //! Writes jobs as CSV.
 
-use super::{COLUMNS, Col, NEEDED};
+use super::{COLUMNS, Columns, Row, Texts};
+use crate::cell::is_needed;
 use blox_core::{Deadline, GpuCount, JobSpec, Name, ServiceClass};
 use blox_sim::workload::WorkloadError;
 use blox_sim::workload::text::shown;
 use std::io::{self, Write};
 
-/// The columns that a set of jobs needs.
-#[derive(Clone, Debug)]
-pub struct Columns {
-    used: [bool; COLUMNS.len()],
-}
-
 impl Default for Columns {
     /// Returns the columns of every file.
     fn default() -> Self {
         Columns {
-            used: COLUMNS.map(|name| NEEDED.contains(&name)),
+            used: std::array::from_fn(is_needed::<Row>),
         }
     }
 }
@@ -24,8 +19,8 @@ impl Default for Columns {
 impl Columns {
     /// Adds the columns that this job needs.
     pub fn include(&mut self, job: &JobSpec) {
-        for (used, cell) in self.used.iter_mut().zip(cells(job)) {
-            *used |= !cell.is_empty();
+        for (used, text) in self.used.iter_mut().zip(texts(job).into_array()) {
+            *used |= !text.is_empty();
         }
     }
 }
@@ -36,7 +31,7 @@ impl Columns {
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
-/// use blox_traces::csv::{Columns, CsvWriter};
+/// use blox_traces::formats::csv::{Columns, CsvWriter};
 /// let job = JobSpec::new(Time::new(5.0), GpuCount(2), Seconds::new(60.0)).owned_by("ada");
 /// let mut columns = Columns::default();
 /// columns.include(&job);
@@ -72,7 +67,7 @@ impl<W: Write> CsvWriter<W> {
     /// # Errors
     /// If the job cannot be written, or has a name with a line break: a row is one line.
     pub fn write(&mut self, job: &JobSpec) -> Result<(), WorkloadError> {
-        let row = cells(job);
+        let row = texts(job).into_array();
         if let Some(&c) = self.columns.iter().find(|&&c| row[c].contains('\n')) {
             let (column, found) = (COLUMNS[c], shown(&row[c]));
             let what = format!(
@@ -106,84 +101,71 @@ fn failed(e: csv::Error) -> WorkloadError {
     }
 }
 
-/// Converts a job to the cells of [`COLUMNS`].
-fn cells(job: &JobSpec) -> [String; COLUMNS.len()] {
-    let mut cells: [String; COLUMNS.len()] = Default::default();
-    let mut put = |column: Col, text: String| cells[column as usize] = text;
+fn texts(job: &JobSpec) -> Texts {
     let name = |name: &Option<Name>| name.as_deref().unwrap_or_default().to_owned();
-    put(Col::JobId, name(&job.name));
-    put(Col::Submit, job.submit.to_string());
-    put(Col::Gpus, job.gpus.to_string());
-    put(Col::Duration, job.duration().to_string());
+    let mut texts = Texts {
+        job_id: name(&job.name),
+        submit_s: job.submit.to_string(),
+        gpus: job.gpus.to_string(),
+        duration_s: job.duration().to_string(),
+        user: name(&job.user),
+        virtual_cluster: name(&job.virtual_cluster),
+        ..Texts::default()
+    };
     // Without these columns, a reader would take the rate from `rates`.
     let profiled = job.extras.as_ref().is_some_and(|e| !e.rates.is_empty());
     if job.work.rate != 1.0 || profiled {
-        put(Col::Iterations, job.work.iterations.to_string());
-        put(Col::Rate, job.work.rate.to_string());
+        texts.iterations = job.work.iterations.to_string();
+        texts.rate_per_s = job.work.rate.to_string();
     }
-    put(Col::User, name(&job.user));
-    put(Col::VirtualCluster, name(&job.virtual_cluster));
     if job.priority != 0 {
-        put(Col::Priority, job.priority.to_string());
+        texts.priority = job.priority.to_string();
     }
     let Some(extras) = &job.extras else {
-        return cells;
+        return texts;
     };
-    put(Col::Model, name(&extras.model));
-    put(Col::Group, name(&extras.group));
-    if let Some(batch_size) = extras.batch_size {
-        put(Col::BatchSize, batch_size.to_string());
-    }
-    for (column, amount) in [
-        (Col::Cpus, extras.cpus),
-        (Col::MemoryGib, extras.memory_gib),
-        (Col::Communication, extras.communication),
-    ] {
-        if amount != 0.0 {
-            put(column, amount.to_string());
-        }
-    }
+    let amount = |amount: f64| match amount {
+        0.0 => String::new(),
+        _ => amount.to_string(),
+    };
     let deadline = |d: &Deadline| match d.value {
         1.0 => d.at.to_string(),
         value => format!("{}:{value}", d.at),
     };
-    put(Col::Deadline, join(extras.deadlines.iter().map(deadline)));
-    if extras.class == ServiceClass::BestEffort {
-        put(Col::Class, "best-effort".to_owned());
-    }
-    put(
-        Col::Levels,
-        join(extras.levels.iter().map(GpuCount::to_string)),
-    );
-    put(Col::Rates, join(extras.rates.iter().map(f64::to_string)));
     let plain = |name: &Name| {
         let trimmed = !name.is_empty() && name.trim() == name.as_str();
         trimmed && !name.contains(';') && !name.starts_with('[')
     };
-    put(
-        Col::GpuTypes,
-        if extras.gpu_types.iter().all(plain) {
-            join(extras.gpu_types.iter().map(Name::to_string))
-        } else {
-            json(&extras.gpu_types)
-        },
-    );
-    if let Some(estimate) = extras.user_estimate {
-        put(Col::UserEstimate, estimate.to_string());
+    texts.model = name(&extras.model);
+    texts.group = name(&extras.group);
+    texts.batch_size = extras.batch_size.map(|n| n.to_string()).unwrap_or_default();
+    texts.cpus = amount(extras.cpus);
+    texts.memory_gib = amount(extras.memory_gib);
+    texts.communication = amount(extras.communication);
+    texts.deadline_s = join(extras.deadlines.iter().map(deadline));
+    if extras.class == ServiceClass::BestEffort {
+        texts.class = "best-effort".to_owned();
     }
+    texts.levels = join(extras.levels.iter().map(GpuCount::to_string));
+    texts.rates = join(extras.rates.iter().map(f64::to_string));
+    texts.gpu_types = if extras.gpu_types.iter().all(plain) {
+        join(extras.gpu_types.iter().map(Name::to_string))
+    } else {
+        json(&extras.gpu_types)
+    };
+    texts.user_estimate_s = extras
+        .user_estimate
+        .map(|s| s.to_string())
+        .unwrap_or_default();
     if !extras.command.is_empty() {
-        put(Col::Command, json(&extras.command));
+        texts.command = json(&extras.command);
     }
     if !extras.attributes.is_empty() {
-        put(Col::Attributes, json(&extras.attributes));
+        texts.attributes = json(&extras.attributes);
     }
-    if let Some(sensitivity) = &extras.sensitivity {
-        put(Col::Sensitivity, json(sensitivity));
-    }
-    if let Some(loss) = &extras.loss {
-        put(Col::Loss, json(loss));
-    }
-    cells
+    texts.sensitivity = extras.sensitivity.as_ref().map(json).unwrap_or_default();
+    texts.loss = extras.loss.as_ref().map(json).unwrap_or_default();
+    texts
 }
 
 fn join(parts: impl Iterator<Item = String>) -> String {

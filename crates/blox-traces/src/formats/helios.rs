@@ -19,26 +19,37 @@
 //! Dropped, with a notice: jobs without GPUs, and jobs that never started. A job never started if
 //! its `start_time` or `duration` is present without a value.
 
-use super::file::{SharedNames, makes_sense};
-use super::rows::{Opened, jobs};
-use super::source::Source;
-use super::table::Table;
-use blox_core::{Extras, GpuCount, JobSpec, Seconds, SortedMap, Time};
+use crate::cell::Date;
+use crate::file::{SharedNames, makes_sense};
+use crate::rows::{NoJob, Opened, jobs};
+use crate::source::Source;
+use crate::table::{Column, Table};
+use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Dropped, Notices};
+use serde::Deserialize;
 
-/// Names of columns that become attributes, and true for a number.
-const ATTRIBUTES: [(&str, bool); 7] = [
-    ("jobname", false),
-    ("dataset", false),
-    ("amp", true),
-    ("speed", true),
-    ("gpu_util", true),
-    ("gmem_util", true),
-    ("gmem", true),
-];
+/// A row of the log.
+#[derive(Deserialize)]
+struct Row {
+    job_id: Column,
+    gpu_num: Column<u32>,
+    submit_time: Column<Date>,
+    duration: Column<Seconds>,
+    user: Option<Column>,
+    vc: Option<Column>,
+    cpu_num: Option<Column<f64>>,
+    start_time: Option<Column>,
+    model: Option<Column>,
+    batchsize: Option<Column<u32>>,
+    jobname: Option<Column>,
+    dataset: Option<Column>,
+    amp: Option<Column>,
+    speed: Option<Column>,
+    gpu_util: Option<Column>,
+    gmem_util: Option<Column>,
+    gmem: Option<Column>,
+}
 
-const NEEDED: [&str; 4] = ["job_id", "gpu_num", "submit_time", "duration"];
-const OPTIONAL: [&str; 6] = ["user", "vc", "cpu_num", "start_time", "model", "batchsize"];
 const LEFT_OUT: [&str; 4] = ["node_num", "state", "end_time", "queue"];
 
 /// Opens a log of Helios row by row.
@@ -47,56 +58,47 @@ const LEFT_OUT: [&str; 4] = ["node_num", "state", "end_time", "queue"];
 /// The source cannot be read or lacks a column.
 pub fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let ignored = [&ATTRIBUTES.map(|(name, _)| name)[..], &LEFT_OUT].concat();
-    let (needed, optional) = table.columns(NEEDED, OPTIONAL, &ignored, notices)?;
-    let [job_id, gpus, submit, duration] = needed;
-    let [user, vc, cpus, start, model, batch_size] = optional;
-    let attributes: Vec<_> = ATTRIBUTES
-        .iter()
-        .filter_map(|(name, number)| Some((*name, table.find(name)?, *number)))
-        .collect();
+    let row: Row = table.bind(&LEFT_OUT, notices)?;
     let mut names = SharedNames::default();
-    let job = move |table: &Table, _: &mut Notices| {
-        let gpus = table.count_or_none(gpus)?;
-        if gpus == 0 {
-            return Err(Dropped::NoGpus.into());
-        }
-        let submit = table.date(submit)?;
-        if start.is_some_and(|start| table.is_null(start)) || table.is_null(duration) {
-            return Err(Dropped::NeverStarted.into());
-        }
-        let duration = table.seconds(duration)?;
-        let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration));
-        job.name = table.own_name(job_id);
-        job.user = names.at(table, user);
-        job.virtual_cluster = names.at(table, vc);
-        let model = names.at(table, model);
-        let batch_size = match batch_size {
-            Some(column) => Some(table.count_or_none(column)?).filter(|n| *n > 0),
-            None => None,
-        };
-        let cpus = table.amount_or_none(cpus)?;
-        let mut values = SortedMap::new();
-        for &(name, column, is_number) in &attributes {
-            if table.is_null(column) {
-                continue;
-            }
-            let value = if is_number {
-                table.number(column, |_| true, "a number")?.into()
-            } else {
-                table.text(column).into()
-            };
-            values.insert(name.into(), value);
-        }
-        Ok(job.with_extras(Extras {
-            model,
-            batch_size,
-            cpus,
-            attributes: values,
-            ..Extras::default()
-        }))
+    jobs(table, makes_sense, move |t, _| job(t, &row, &mut names))
+}
+
+fn job(t: &Table, row: &Row, names: &mut SharedNames) -> Result<JobSpec, NoJob> {
+    let gpus = t.or_null(row.gpu_num)?.unwrap_or(0);
+    if gpus == 0 {
+        return Err(Dropped::NoGpus.into());
+    }
+    let submit = t.get(row.submit_time)?.0;
+    if row.start_time.is_some_and(|start| t.is_null(start)) {
+        return Err(Dropped::NeverStarted.into());
+    }
+    let duration = t.or_null(row.duration)?.ok_or(Dropped::NeverStarted)?;
+    let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), duration);
+    job.name = t.own_name(row.job_id);
+    job.user = names.at(t, row.user);
+    job.virtual_cluster = names.at(t, row.vc);
+    let batch_size = row.batchsize.map(|n| t.or_null(n)).transpose()?;
+    let mut extras = Extras {
+        model: names.at(t, row.model),
+        batch_size: batch_size.flatten().filter(|n| *n > 0),
+        cpus: t.value(row.cpu_num)?.unwrap_or(0.0),
+        ..Extras::default()
     };
-    jobs(table, makes_sense, job)
+    let filled = |column: &Column| !t.is_null(*column);
+    for column in [row.jobname, row.dataset]
+        .into_iter()
+        .flatten()
+        .filter(filled)
+    {
+        let value = t.text(column).into();
+        extras.attributes.insert(t.name(column).into(), value);
+    }
+    let numbers = [row.amp, row.speed, row.gpu_util, row.gmem_util, row.gmem];
+    for column in numbers.into_iter().flatten().filter(filled) {
+        let value = t.number(column, |_| true, "a number")?.into();
+        extras.attributes.insert(t.name(column).into(), value);
+    }
+    Ok(job.with_extras(extras))
 }
 
 #[cfg(test)]

@@ -31,48 +31,51 @@
 //! The rows of a job are neither adjacent nor sorted, so all jobs are held in memory, about 150
 //! bytes each.
 
-use super::cursor::wrong_field;
-use super::file::{Rows, SharedNames, makes_sense};
-use super::rows::{NoJob, Opened};
-use super::source::Source;
-use super::table::{Column, Layout, Table};
+use crate::cell::{Moment, fields};
+use crate::cursor::wrong_field;
+use crate::file::{Rows, SharedNames, makes_sense};
+use crate::rows::{NoJob, Opened};
+use crate::source::Source;
+use crate::table::{Column, Layout, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Seconds by which the trace's local time (UTC+8) is ahead of UTC.
 pub(crate) const AHEAD_OF_UTC_S: f64 = 28_800.0;
 
-const TASKS: Layout = Layout {
-    columns: &[
-        "job_name",
-        "task_name",
-        "inst_num",
-        "status",
-        "start_time",
-        "end_time",
-        "plan_cpu",
-        "plan_mem",
-        "plan_gpu",
-        "gpu_type",
-    ],
-    ..Layout::CSV
-};
-const JOBS: Layout = Layout {
-    columns: &[
-        "job_name",
-        "inst_id",
-        "user",
-        "status",
-        "start_time",
-        "end_time",
-    ],
-    ..Layout::CSV
-};
+/// A row of the table of tasks. Without a header, the table has these columns.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "some columns are ignored")]
+struct Task {
+    job_name: Column,
+    task_name: Option<Column>,
+    inst_num: Column<f64>,
+    status: Column,
+    start_time: Column<Moment>,
+    end_time: Column<Moment>,
+    plan_cpu: Column<f64>,
+    plan_mem: Column<f64>,
+    plan_gpu: Column<f64>,
+    gpu_type: Option<Column>,
+}
+
+/// A row of the table of jobs. Without a header, the table has these columns.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "some columns are ignored")]
+struct Job {
+    job_name: Column,
+    inst_id: Option<Column>,
+    user: Column,
+    status: Option<Column>,
+    start_time: Column<Moment>,
+    end_time: Option<Column>,
+}
 
 /// Sums over the tasks of a job.
-#[derive(Default)]
 struct Sum {
     line: u64,
     /// Hundredths of a GPU.
@@ -91,7 +94,7 @@ struct Sum {
 struct PaiRows {
     path: PathBuf,
     tasks: Table,
-    columns: [Column; 8],
+    row: Task,
     sums: BTreeMap<Name, Sum>,
     /// Submission and user of each job, from the table of jobs.
     owners: Option<BTreeMap<Name, Owner>>,
@@ -99,23 +102,21 @@ struct PaiRows {
     line: u64,
 }
 
+/// Opens a table whose columns are the fields of a row struct if it has no header.
+fn open_table<R: DeserializeOwned>(source: &Source) -> Result<Table, WorkloadError> {
+    let layout = Layout {
+        columns: fields::<R>(),
+        ..Layout::CSV
+    };
+    Table::open_as(source, layout)
+}
+
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
-    let tasks = Table::open_as(source, TASKS)?;
-    let columns = tasks.require([
-        "job_name",
-        "inst_num",
-        "status",
-        "start_time",
-        "end_time",
-        "plan_cpu",
-        "plan_mem",
-        "plan_gpu",
-    ])?;
-    tasks.note_unknown(TASKS.columns, notices);
+    let tasks = open_table::<Task>(source)?;
     Ok(Box::new(PaiRows {
         path: source.path().to_owned(),
+        row: tasks.bind(&[], notices)?,
         tasks,
-        columns,
         sums: BTreeMap::new(),
         owners: job_table_of(source.path())
             .map(|path| owners(&path))
@@ -156,53 +157,63 @@ impl Rows for PaiRows {
     }
 }
 
-impl PaiRows {
-    fn add_task(&mut self) -> Result<(), WorkloadError> {
-        let t = &self.tasks;
-        let [name, instances, status, start, end, cpus, memory, gpus] = self.columns;
-        let amount = |column| match t.is_null(column) {
-            true => Ok(0.0),
-            false => t.amount(column),
-        };
-        let moment = |column| match t.is_null(column) {
-            true => Ok(None),
-            false => t.number(column, |_| true, "a number of seconds").map(Some),
-        };
-        if t.text(name).is_empty() {
-            return Err(t.wrong(name, "the name of a job"));
+impl Task {
+    /// Returns the sum of this task alone.
+    fn sum(&self, t: &Table) -> Result<Sum, WorkloadError> {
+        let amount = |column| t.or_null(column).map(|amount| amount.unwrap_or(0.0));
+        let moment = |column| t.or_null::<Moment>(column).map(|m| m.map(|m| m.0));
+        if t.text(self.job_name).is_empty() {
+            return Err(t.wrong(self.job_name, "the name of a job"));
         }
-        let instances = amount(instances)?;
-        let gpus = amount(gpus)? * instances;
-        let (cpus, memory) = (
-            amount(cpus)? * instances / 100.0,
-            amount(memory)? * instances,
-        );
-        let (started, ended) = (moment(start)?, moment(end)?);
-        if let (Some(started), Some(ended)) = (started, ended)
-            && ended < started
+        let instances = amount(self.inst_num)?;
+        let gpus = amount(self.plan_gpu)? * instances;
+        let cpus = amount(self.plan_cpu)? * instances / 100.0;
+        let memory_gib = amount(self.plan_mem)? * instances;
+        let (first, end) = (moment(self.start_time)?, moment(self.end_time)?);
+        if let (Some(first), Some(end)) = (first, end)
+            && end < first
         {
-            return Err(t.wrong(end, "a moment not before start_time"));
+            return Err(t.wrong(self.end_time, "a moment not before start_time"));
         }
-        let sum = match self.sums.get_mut(t.text(name)) {
-            Some(sum) => sum,
-            None => self.sums.entry(t.text(name).into()).or_insert(Sum {
-                line: self.line,
-                ..Sum::default()
-            }),
-        };
+        let is_open = matches!(t.text(self.status).trim(), "Running" | "Waiting");
+        let has_gpus = gpus > 0.0;
+        Ok(Sum {
+            line: t.line(),
+            gpus,
+            cpus,
+            memory_gib,
+            first,
+            start: first.filter(|_| has_gpus),
+            end: end.filter(|_| has_gpus),
+            unfinished: has_gpus && first.is_some() && (is_open || end.is_none()),
+        })
+    }
+}
+
+impl Sum {
+    /// Adds a task of the same job.
+    fn add(&mut self, task: Sum) {
         let either = |a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64| match (a, b) {
             (Some(a), Some(b)) => Some(of(a, b)),
             (a, b) => a.or(b),
         };
-        sum.gpus += gpus;
-        sum.cpus += cpus;
-        sum.memory_gib += memory;
-        sum.first = either(sum.first, started, f64::min);
-        if gpus > 0.0 {
-            sum.start = either(sum.start, started, f64::min);
-            sum.end = either(sum.end, ended, f64::max);
-            let open = matches!(t.text(status).trim(), "Running" | "Waiting");
-            sum.unfinished |= started.is_some() && (open || ended.is_none());
+        self.gpus += task.gpus;
+        self.cpus += task.cpus;
+        self.memory_gib += task.memory_gib;
+        self.first = either(self.first, task.first, f64::min);
+        self.start = either(self.start, task.start, f64::min);
+        self.end = either(self.end, task.end, f64::max);
+        self.unfinished |= task.unfinished;
+    }
+}
+
+impl PaiRows {
+    fn add_task(&mut self) -> Result<(), WorkloadError> {
+        let part = self.row.sum(&self.tasks)?;
+        let name = self.tasks.text(self.row.job_name);
+        match self.sums.get_mut(name) {
+            Some(sum) => sum.add(part),
+            None => drop(self.sums.insert(name.into(), part)),
         }
         Ok(())
     }
@@ -268,19 +279,19 @@ type Owner = (f64, Option<Name>);
 
 /// Reads the table of jobs.
 fn owners(path: &Path) -> Result<BTreeMap<Name, Owner>, WorkloadError> {
-    let mut table = Table::open_as(&Source::at(path)?, JOBS)?;
-    let [name, user, start] = table.require(["job_name", "user", "start_time"])?;
+    let mut table = open_table::<Job>(&Source::at(path)?)?;
+    let row: Job = table.bind_as(|name| name)?;
     let mut names = SharedNames::default();
     let mut jobs = BTreeMap::new();
     while table.advance()? {
-        if table.is_null(start) {
+        let Some(submit) = table.or_null(row.start_time)? else {
             continue;
-        }
-        let submit = table.number(start, |_| true, "a number of seconds")?;
-        let owner = (submit, names.of_cell(table.text(user)));
-        if jobs.insert(Name::from(table.text(name)), owner).is_some() {
+        };
+        let owner = (submit.0, names.at(&table, Some(row.user)));
+        let name = Name::from(table.text(row.job_name));
+        if jobs.insert(name, owner).is_some() {
             let expected = "a name of its own: a line above has the same";
-            return Err(table.wrong(name, expected));
+            return Err(table.wrong(row.job_name, expected));
         }
     }
     Ok(jobs)

@@ -19,69 +19,74 @@
 //! Dropped, with a notice: pods without GPUs, pods that were never scheduled,
 //! pods without `deletion_time`.
 
-use super::file::{SharedNames, makes_sense};
-use super::rows::{Opened, jobs};
-use super::source::Source;
-use super::table::Table;
+use crate::cell::Moment;
+use crate::file::{SharedNames, makes_sense};
+use crate::rows::{NoJob, Opened, jobs};
+use crate::source::Source;
+use crate::table::{Column, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{Dropped, NoticeKind, Notices};
+use serde::Deserialize;
 
-const NEEDED: [&str; 6] = [
-    "name",
-    "num_gpu",
-    "gpu_milli",
-    "creation_time",
-    "scheduled_time",
-    "deletion_time",
-];
-const OPTIONAL: [&str; 3] = ["gpu_spec", "cpu_milli", "memory_mib"];
+/// A pod.
+#[derive(Deserialize)]
+struct Row {
+    name: Column,
+    num_gpu: Column<u32>,
+    gpu_milli: Column<f64>,
+    creation_time: Column<Moment>,
+    scheduled_time: Column<Moment>,
+    deletion_time: Column<Moment>,
+    gpu_spec: Option<Column>,
+    cpu_milli: Option<Column<f64>>,
+    memory_mib: Option<Column<f64>>,
+}
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let (needed, optional) = table.columns(NEEDED, OPTIONAL, &["qos", "pod_phase"], notices)?;
-    let [name, gpus, gpu_milli, created, scheduled, deleted] = needed;
-    let [spec, cpus, memory] = optional;
+    let row: Row = table.bind(&["qos", "pod_phase"], notices)?;
     let mut names = SharedNames::default();
-    let job = move |table: &Table, notices: &mut Notices| {
-        let gpus = table.count_or_none(gpus)?;
-        if gpus == 0 {
-            return Err(Dropped::NoGpus.into());
-        }
-        let seconds = |column| table.number(column, |_| true, "a number of seconds");
-        let submit = seconds(created)?;
-        if table.is_null(scheduled) {
-            return Err(Dropped::NeverStarted.into());
-        }
-        let start = seconds(scheduled)?;
-        if table.is_null(deleted) {
-            return Err(Dropped::StillRunning.into());
-        }
-        let end = seconds(deleted)?;
-        if end < start {
-            let expected = "a moment not before scheduled_time";
-            return Err(table.wrong(deleted, expected).into());
-        }
-        let milli = table.amount(gpu_milli)?;
-        if gpus == 1 && milli > 0.0 && milli < 1000.0 {
-            notices.add(NoticeKind::PartOfGpu, table.line());
-        }
-        let mut extras = Extras {
-            cpus: table.amount_or_none(cpus)? / 1000.0,
-            memory_gib: table.amount_or_none(memory)? / 1024.0,
-            ..Extras::default()
-        };
-        if let Some(spec) = spec
-            && !table.is_null(spec)
-        {
-            let types = table.text(spec).split('|');
-            extras.gpu_types = types.filter_map(|t| names.of_cell(t)).collect();
-        }
-        let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(end - start))
-            .with_extras(extras);
-        job.name = table.own_name(name);
-        Ok(job)
+    jobs(table, makes_sense, move |t, notices| {
+        job(t, &row, &mut names, notices)
+    })
+}
+
+fn job(
+    t: &Table,
+    row: &Row,
+    names: &mut SharedNames,
+    notices: &mut Notices,
+) -> Result<JobSpec, NoJob> {
+    let gpus = t.or_null(row.num_gpu)?.unwrap_or(0);
+    if gpus == 0 {
+        return Err(Dropped::NoGpus.into());
+    }
+    let submit = Time::new(t.get(row.creation_time)?.0);
+    let start = t
+        .or_null(row.scheduled_time)?
+        .ok_or(Dropped::NeverStarted)?;
+    let end = t.or_null(row.deletion_time)?.ok_or(Dropped::StillRunning)?;
+    if end.0 < start.0 {
+        let expected = "a moment not before scheduled_time";
+        return Err(t.wrong(row.deletion_time, expected).into());
+    }
+    let milli = t.get(row.gpu_milli)?;
+    if gpus == 1 && milli > 0.0 && milli < 1000.0 {
+        notices.add(NoticeKind::PartOfGpu, t.line());
+    }
+    let mut extras = Extras {
+        cpus: t.value(row.cpu_milli)?.unwrap_or(0.0) / 1000.0,
+        memory_gib: t.value(row.memory_mib)?.unwrap_or(0.0) / 1024.0,
+        ..Extras::default()
     };
-    jobs(table, makes_sense, job)
+    if let Some(spec) = row.gpu_spec.filter(|spec| !t.is_null(*spec)) {
+        let types = t.text(spec).split('|');
+        extras.gpu_types = types.filter_map(|t| names.of_cell(t)).collect();
+    }
+    let duration = Seconds::new(end.0 - start.0);
+    let mut job = JobSpec::new(submit, GpuCount(gpus), duration).with_extras(extras);
+    job.name = t.own_name(row.name);
+    Ok(job)
 }
 
 #[cfg(test)]

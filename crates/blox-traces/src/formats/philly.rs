@@ -5,35 +5,52 @@
 //! virtual cluster. Rows are not sorted; the earliest job is submitted at 0. `gpu_time` may be
 //! missing; it is only compared with the product of duration and GPUs.
 
-use super::file::{SharedNames, makes_sense};
-use super::rows::{Opened, jobs};
-use super::source::Source;
-use super::table::Table;
+use crate::cell::Date;
+use crate::file::{SharedNames, makes_sense};
+use crate::rows::{NoJob, Opened, jobs};
+use crate::source::Source;
+use crate::table::{Column, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
 use blox_sim::workload::{NoticeKind, Notices};
+use serde::Deserialize;
+
+/// A row of the trace.
+#[derive(Deserialize)]
+struct Row {
+    timestamp: Column<Date>,
+    duration: Column<Seconds>,
+    num_gpus: Column<GpuCount>,
+    cluster: Column,
+    gpu_time: Option<Column>,
+}
 
 pub(crate) fn open_rows(source: &Source, notices: &mut Notices) -> Opened {
     let table = Table::open(source)?;
-    let needed = ["timestamp", "duration", "num_gpus", "cluster"];
-    let (needed, [gpu_time]) = table.columns(needed, ["gpu_time"], &[], notices)?;
-    let [timestamp, duration, num_gpus, cluster] = needed;
+    let row: Row = table.bind(&[], notices)?;
     let mut names = SharedNames::default();
-    let job = move |table: &Table, notices: &mut Notices| {
-        let submit = table.date(timestamp)?;
-        let seconds = table.seconds(duration)?;
-        let gpus = table.count(num_gpus)?;
-        if let Some(gpu_time) = gpu_time {
-            let product = seconds * f64::from(gpus);
-            let told = table.number(gpu_time, |_| true, "a number of GPU seconds")?;
-            if (told - product).abs() > 1e-6 * product.max(1.0) {
-                notices.add(NoticeKind::GpuTimeDiffers, table.line());
-            }
+    jobs(table, makes_sense, move |t, notices| {
+        job(t, &row, &mut names, notices)
+    })
+}
+
+fn job(
+    t: &Table,
+    row: &Row,
+    names: &mut SharedNames,
+    notices: &mut Notices,
+) -> Result<JobSpec, NoJob> {
+    let submit = Time::new(t.get(row.timestamp)?.0);
+    let (duration, gpus) = (t.get(row.duration)?, t.get(row.num_gpus)?);
+    if let Some(gpu_time) = row.gpu_time {
+        let product = duration.secs() * f64::from(gpus.get());
+        let told = t.number(gpu_time, |_| true, "a number of GPU seconds")?;
+        if (told - product).abs() > 1e-6 * product.max(1.0) {
+            notices.add(NoticeKind::GpuTimeDiffers, t.line());
         }
-        let mut job = JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(seconds));
-        job.virtual_cluster = names.at(table, Some(cluster));
-        Ok(job)
-    };
-    jobs(table, makes_sense, job)
+    }
+    let mut job = JobSpec::new(submit, gpus, duration);
+    job.virtual_cluster = names.at(t, Some(row.cluster));
+    Ok(job)
 }
 
 #[cfg(test)]
