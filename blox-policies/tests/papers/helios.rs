@@ -42,7 +42,7 @@ fn job_waits_for_as_few_nodes_as_possible() {
         ([4, 2, 0], 4, true),
     ] {
         let mut case = qssf(3);
-        let mut fill = |case: &mut Scenario, gpus: u32| {
+        let fill = |case: &mut Scenario, gpus: u32| {
             let filled = (gpus > 0).then(|| case.submit(0.0, job(gpus, 1e6)));
             case.round(0.0);
             filled

@@ -93,7 +93,7 @@ pub(crate) fn row<R: DeserializeOwned>(
     R::deserialize(SeqDeserializer::new(columns.map(Given)))
 }
 
-/// Returns the names of the fields of a row struct, which are those of its columns.
+/// Returns the names of the fields of a row struct. Columns have the same names.
 pub(crate) fn fields<R: DeserializeOwned>() -> &'static [&'static str] {
     let mut names: &[&str] = &[];
     // The names are known before there is a value.

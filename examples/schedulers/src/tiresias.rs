@@ -39,7 +39,7 @@ impl Default for TiresiasParams {
 ///
 /// Within a queue, 2D-LAS orders jobs by their first start. So jobs of one queue do not preempt
 /// each other, and jobs that never ran come by submission. In 2D-Gittins, they come by their
-/// Gittins index over a history of past jobs, with the queue's threshold as look-ahead; the last
+/// Gittins index over a history of past jobs, with the queue's threshold as look-ahead. The last
 /// queue has none and keeps the order of 2D-LAS.
 ///
 /// A job that does not fit is skipped. A job whose model has skewed tensors is consolidated on as

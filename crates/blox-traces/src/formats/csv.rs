@@ -22,8 +22,8 @@ mod write;
 
 pub use write::CsvWriter;
 
-/// Defines the columns in the order in which they are written: the cells of a row that is read, the
-/// texts of a row that is written, and their documentation.
+/// Defines the columns in the order in which they are written: for the reader, the writer and the
+/// documentation.
 macro_rules! columns {
     ($(#[doc = $meaning:literal] $column:ident: $cell:ty,)*) => {
         /// The columns that a set of jobs needs.
