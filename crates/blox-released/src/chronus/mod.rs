@@ -323,8 +323,8 @@ impl Leases {
                     if free.len() < plan.len() {
                         free.resize(plan.len(), i64::from(self.total));
                     }
-                    for (k, _) in plan.iter().enumerate().filter(|(_, on)| **on) {
-                        free[k] -= i64::from(s.gpus);
+                    for (free, on) in free.iter_mut().zip(plan) {
+                        *free -= i64::from(s.gpus) * i64::from(*on);
                     }
                 }
             }
