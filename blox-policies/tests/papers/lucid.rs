@@ -2,15 +2,19 @@
 
 use super::job;
 use blox_core::estimate::Oracle;
-use blox_core::{ClusterSpec, Composition, Extras, JobSpec, SortedMap};
+use blox_core::{ClusterSpec, Composition, Event, Extras, GpuId, JobSpec, SortedMap};
 use blox_policies::placement::{Consolidated, InOrder, Packing, PackingLimits};
 use blox_policies::scheduling::{Fifo, Lucid, LucidSettings};
 use blox_testing::Scenario;
 
 /// A job with a profile: its sharing score, and GPU memory of 4,000 MiB.
 fn profiled(gpus: u32, seconds: f64, score: f64) -> JobSpec {
+    with_memory(4000.0, gpus, seconds, score)
+}
+
+fn with_memory(mib: f64, gpus: u32, seconds: f64, score: f64) -> JobSpec {
     let attributes = SortedMap::from([
-        ("gmem".into(), 4000.0.into()),
+        ("gmem".into(), mib.into()),
         ("sharing_score".into(), score.into()),
     ]);
     job(gpus, seconds).with_extras(Extras {
@@ -85,22 +89,22 @@ fn partners_have_the_same_size_and_are_two() {
 #[test]
 fn partners_fit_the_memory_of_a_gpu() {
     let mut case = lucid(1, 0, 2.0);
-    let mut large = profiled(8, 1000.0, 0.0);
-    large.extras = Some(
-        Extras {
-            attributes: SortedMap::from([
-                ("gmem".into(), 22_000.0.into()),
-                ("sharing_score".into(), 0.0.into()),
-            ]),
-            ..Extras::default()
-        }
-        .into(),
-    );
-    case.submit(0.0, large);
+    case.submit(0.0, with_memory(22_000.0, 8, 1000.0, 0.0));
     case.round(0.0);
     case.submit(60.0, profiled(8, 1000.0, 0.0));
     case.round(60.0);
     assert_eq!(case.gpus(1), None);
+}
+
+#[test]
+fn job_on_a_failed_gpu_gets_no_partner() {
+    let mut case = lucid(1, 0, 2.0);
+    case.submit(0.0, profiled(1, 1000.0, 0.0));
+    case.round(0.0);
+    case.event(10.0, Event::GpuFailed { gpu: GpuId(0) });
+    case.submit(60.0, profiled(1, 1000.0, 0.0));
+    case.round(60.0);
+    assert_eq!((case.phase(0), case.gpus(1)), ("running", Some(vec![1])));
 }
 
 #[test]

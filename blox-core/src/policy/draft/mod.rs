@@ -242,7 +242,7 @@ impl<'a> Draft<'a> {
 
     /// Returns an assignment of the shape on GPUs of the job `host`, shared with all jobs on them.
     /// Prefers the GPUs with the fewest jobs, then the first. Returns `None` if too few of the GPUs
-    /// have room for another job or if the job does not accept one of them. Also returns `None` if
+    /// work and have room for another job or if the job does not accept one of them. Also returns `None` if
     /// too few CPUs or too little memory are left.
     pub fn beside(&self, host: JobId, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         let theirs = self.current(host).filter(|_| host != job.id())?;
@@ -250,7 +250,7 @@ impl<'a> Draft<'a> {
         let mut open: Vec<(usize, usize, GpuId)> = Vec::new();
         for (rank, gpu) in theirs.gpus.iter().enumerate() {
             let jobs = self.owners(*gpu).count();
-            if jobs < cluster.places_on(*gpu) {
+            if jobs < cluster.places_on(*gpu) && self.takes_new(*gpu) {
                 open.push((jobs, rank, *gpu));
             }
         }
