@@ -71,7 +71,7 @@ fn defaults() -> Defaults {
 
 fn with_defaults(mut arg: clap::Arg, defaults: &Defaults) -> clap::Arg {
     for (option, default) in defaults {
-        if arg.get_id() == option {
+        if arg.get_id() == option && arg.get_help().is_some() {
             let fill = |text: &StyledStr| text.to_string().replacen("{}", default, 1);
             let (short, long) = (arg.get_help().map(fill), arg.get_long_help().map(fill));
             arg = arg.help(short.unwrap_or_default());

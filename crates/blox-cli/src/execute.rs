@@ -75,7 +75,7 @@ fn simulate(
     assignments: Option<SharedSink>,
 ) -> Result<Run, Failure> {
     let (experiment, i) = (task.experiment, task.contestant);
-    let scheduler = experiment.pipeline(i);
+    let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.trigger().period().map(|p| p.secs());
     let workload = experiment.workload()?;
     let label = workload.describe();

@@ -25,7 +25,7 @@ pub(super) fn run(
     let path = given.options.journal.take().unwrap_or_default();
     let journal = open(&path)?;
     let experiment = Experiment::of(given, registry)?;
-    let scheduler = experiment.pipeline(0);
+    let scheduler = experiment.pipeline(0)?;
     let name = experiment.contestants[0].label.clone();
     let trigger = scheduler.trigger();
     let replayed = replay(

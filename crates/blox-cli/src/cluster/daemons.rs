@@ -73,7 +73,7 @@ pub(super) fn scheduler(
         watch.observers.set_journal(journal(&path)?);
     }
     // Every simulated scheduler can also schedule a real cluster.
-    let pipeline = Experiment::of(config::scheduler(simulate)?, registry)?.pipeline(0);
+    let pipeline = Experiment::of(config::scheduler(simulate)?, registry)?.pipeline(0)?;
     let (settings, limits) = (settings(&a), limits(&a));
     let runtime = runtime()?;
     let listen = service::Listen::bind(listen, metrics, token);

@@ -34,7 +34,7 @@ use jobs::Source;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use world::{Parts, World};
+use world::{Parts, Tempo, World};
 
 /// An experiment that has been checked and is ready to run.
 pub(crate) struct Experiment<'r> {
@@ -69,8 +69,7 @@ pub(crate) struct Experiment<'r> {
     /// Published applications, if given.
     applications: Option<Applications>,
     world: World,
-    /// The scheduler of each contestant, in its initial state.
-    pipelines: Vec<Pipeline>,
+    trigger: Option<Tempo>,
     /// Execution and overhead models of each contestant.
     parts: Vec<Parts>,
     /// One line for each model of a scheduler's own world that an option replaces.
@@ -163,10 +162,6 @@ impl<'r> Experiment<'r> {
         let throughputs = throughputs.transpose()?;
         let applications = o.data.as_ref().map(blox_traces::applications::read_dir);
         let applications = applications.transpose()?;
-        let pipeline = |c: &Contestant| c.pipeline(registry, &given.options, trigger, seed);
-        let pipelines: Vec<Pipeline> =
-            contestants.iter().map(pipeline).collect::<Result<_, _>>()?;
-        let has_rounds = |pipeline: &Pipeline| pipeline.trigger().period().is_some();
         let mut experiment = Experiment {
             registry,
             compares: given.compares,
@@ -188,23 +183,29 @@ impl<'r> Experiment<'r> {
             throughputs,
             applications,
             world,
-            has_rounds: pipelines.iter().any(has_rounds),
-            pipelines,
+            trigger,
             parts,
             replaced_models,
+            has_rounds: false,
             collectors,
             options: given.options,
         };
         experiment.fill_in();
-        let completion = experiment.options.completion.as_ref();
-        let mut pipelines = experiment.pipelines.iter();
-        if completion.is_some_and(|c| c.text() == "round")
-            && let Some(i) = pipelines.position(|p| !has_rounds(p))
-        {
-            return Err(Failure::new(format!(
-                "--completion is `round`, but `{}` has no rounds; give --round S",
-                experiment.contestants[i].label
-            )));
+        for i in 0..experiment.contestants.len() {
+            let period = experiment.pipeline(i)?.trigger().period();
+            experiment.has_rounds |= period.is_some();
+            if experiment
+                .options
+                .completion
+                .as_ref()
+                .is_some_and(|c| c.text() == "round")
+                && period.is_none()
+            {
+                return Err(Failure::new(format!(
+                    "--completion is `round`, but `{}` has no rounds; give --round S",
+                    experiment.contestants[i].label
+                )));
+            }
         }
         let of_file = experiment.check_workload(known)?;
         experiment.measure_by_ids(known)?;
@@ -355,9 +356,9 @@ impl<'r> Experiment<'r> {
             .collect()
     }
 
-    /// Returns the pipeline of the `i`th scheduler.
-    pub fn pipeline(&self, i: usize) -> Pipeline {
-        self.pipelines[i].clone()
+    /// Creates the pipeline of the `i`th scheduler.
+    pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
+        self.contestants[i].pipeline(self.registry, &self.options, self.trigger, self.seed)
     }
 
     /// Creates the simulation of the `i`th scheduler.

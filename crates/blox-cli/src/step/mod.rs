@@ -46,7 +46,7 @@ pub(super) fn run(
     terminal.notices(first.iter().chain(&losses::of_settings(&experiment)));
     let stepper = Stepper::new(
         &experiment.simulation(0)?,
-        experiment.pipeline(0),
+        experiment.pipeline(0)?,
         &mut workload,
     )?;
     let mut walk = InOrder {
