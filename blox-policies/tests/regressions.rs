@@ -1,13 +1,14 @@
 //! Regression tests of policies, as small cases.
 
+use crate::composed;
 use blox_core::estimate::Oracle;
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, ClusterSpec, Composition, Deadline, Event, Extras,
-    GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Pipeline, Place, PlacementPolicy,
-    Plan, Reason, Request, Scheduler, SchedulingPolicy, Seconds, ServiceClass, Shape, State, Time,
-    TypeSpeeds, Validity, View,
+    GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Pipeline, Place, Plan, Reason,
+    Request, Scheduler, SchedulingPolicy, Seconds, ServiceClass, Shape, State, Time, TypeSpeeds,
+    Validity, View,
 };
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::Quarantine;
@@ -71,14 +72,6 @@ fn list(
         }
         Validity::NextRound
     })
-}
-
-fn composed(
-    scheduling: impl SchedulingPolicy + 'static,
-    placement: impl PlacementPolicy + 'static,
-) -> Pipeline {
-    let composition = Composition::new("composed").scheduling(scheduling);
-    composition.placement(placement).build().unwrap()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use blox_core::{Assignment, Draft, GpuCount, JobRef, NodeId, Shape, Time, View};
 use std::sync::Arc;
 
 /// Limits of [`Packing`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PackingLimits {
     /// Largest sum of two sharing scores on the same GPUs; below 0 disables packing.
     pub scores: f64,

@@ -177,7 +177,7 @@ impl Lucid {
         let profilers = self.profilers(view, memory.grown);
         let aside = self.profilers(view, true);
         let packing = Packing::around(Outside(profilers.clone()))
-            .within(self.settings.packing.clone(), Arc::clone(&self.estimator))
+            .within(self.settings.packing, Arc::clone(&self.estimator))
             .except_on(aside);
         let mut order = std::mem::take(&mut memory.order);
         order.clear();

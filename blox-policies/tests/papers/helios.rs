@@ -1,6 +1,7 @@
 //! Helios: quasi-shortest service first, and the cluster energy saving service (SC 2021).
 
-use super::{composed, job};
+use super::job;
+use crate::composed;
 use blox_core::{ClusterSpec, Composition, NodeStatus, Seconds};
 use blox_policies::cluster::{PowerRule, PowerSaving};
 use blox_policies::placement::{Consolidated, InOrder, Split};

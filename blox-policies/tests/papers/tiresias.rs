@@ -1,6 +1,7 @@
 //! Tiresias (NSDI 2019).
 
-use super::{composed, job};
+use super::job;
+use crate::composed;
 use blox_core::{ClusterSpec, Extras, Seconds};
 use blox_policies::placement::{Blocked, Consolidated, FirstFree, InOrder, Profiled};
 use blox_policies::scheduling::{ServiceHistory, TwoDas};

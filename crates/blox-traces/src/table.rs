@@ -1,5 +1,6 @@
 //! Reader of comma-separated values with a header.
 
+pub use super::cell::{Column, is_null};
 use super::cell::{Date, Value, fields, is_needed, number, row};
 use super::cursor::Cursor;
 use super::line_rows::LineRows;
@@ -410,8 +411,6 @@ pub fn shown_header(header: &[String]) -> String {
     let names: Vec<_> = header.iter().take(40).map(|name| shown(name)).collect();
     names.join(", ")
 }
-
-pub use super::cell::{Column, is_null};
 
 #[cfg(test)]
 mod tests {

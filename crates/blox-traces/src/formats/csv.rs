@@ -40,7 +40,7 @@ macro_rules! columns {
         const COLUMNS: [&str; [$(stringify!($column)),*].len()] = [$(stringify!($column)),*];
 
         #[derive(Deserialize)]
-                struct Row {
+        struct Row {
             $($column: $cell,)*
         }
 
