@@ -4,7 +4,7 @@ use blox_core::order::SortKey;
 use blox_core::policy::{AcceptAll, ByKey, StaticCluster, by_key};
 use blox_core::runtime::Runtime;
 use blox_core::*;
-use blox_testing::{FirstFit, conformance};
+use blox_testing::{FirstFit, StepByStep, conformance};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::{Arc, Mutex};

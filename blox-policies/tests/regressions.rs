@@ -22,7 +22,7 @@ use blox_policies::scheduling::{
     Chronus, Fifo, Gandiva, Lucid, LucidSettings, Pollux, PolluxSettings, Shockwave, Srtf,
     Synthesizer, TimeSlicing,
 };
-use blox_testing::Scenario;
+use blox_testing::{Scenario, StepByStep};
 use std::sync::Arc;
 
 /// Creates one node of 4 GPUs.

@@ -9,8 +9,9 @@ use crate::stall::Stall;
 use crate::workload::Workload;
 use crate::{Ended, Measure, SimError, Watch};
 use blox_core::SortedMap;
+use blox_core::core::Core;
 use blox_core::decision::Command;
-use blox_core::drive::{Backend, Launched};
+use blox_core::drive::Backend;
 use blox_core::input::Input;
 use blox_core::{
     ActionId, AnyMemory, Assignment, DecisionError, Event, EventError, GpuId, JobId, JobRef,
@@ -830,9 +831,10 @@ impl Backend for Simulator<'_> {
         !self.charges && self.faults.launch_failure <= 0.0 && !self.reaches
     }
 
-    fn launched(&mut self, view: View<'_>, launched: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
+    fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
         self.stall.moves();
-        for job in launched.jobs() {
+        let view = core.view();
+        for job in core.launched() {
             if self.is_plain(&job) {
                 self.expect_all(view, &job, true);
                 continue;
@@ -916,8 +918,8 @@ impl<F: FnMut(Input) -> Option<Input>> Backend for Read<'_, '_, F> {
         !self.each && self.simulator.is_instant()
     }
 
-    fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
-        self.simulator.launched(view, jobs, rates);
+    fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
+        self.simulator.launched(core, rates);
     }
 
     fn rated(&mut self, view: View<'_>, rates: &[(JobId, f64)]) {

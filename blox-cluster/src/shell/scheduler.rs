@@ -245,7 +245,7 @@ impl Watch {
             let mut broken = false;
             while let Ok(input) = inputs.recv() {
                 // The copy accepts every input that the core has accepted.
-                let _ = observers.handle(&mut core, None, &input, &mut commands);
+                let _ = observers.handle(&mut core, &mut [], &input, &mut commands);
                 commands.clear();
                 if let Err(why) = observers.flush_journal()
                     && !std::mem::replace(&mut broken, true)

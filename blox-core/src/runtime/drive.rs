@@ -1,6 +1,7 @@
 //! Main loop of simulators: passes a backend's inputs to the core and the core's commands to the
 //! backend.
 
+use crate::core::Core;
 use crate::decide_error::DecisionError;
 use crate::decision::Command;
 use crate::event::Event;
@@ -96,11 +97,11 @@ pub trait Backend {
         false
     }
 
-    /// Called after a plan was applied without commands. `jobs` are the launched jobs in the plan's
-    /// order. The backend adds each job that does not run at its own rate to `rates`, in the same
-    /// order.
-    fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
-        let _ = (view, jobs, rates);
+    /// Called after a plan was applied without commands. [`Core::launched`] returns the launched
+    /// jobs in the plan's order. The backend adds each job that does not run at its own rate to
+    /// `rates`, in the same order.
+    fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
+        let _ = (core, rates);
     }
 
     /// Called after the rates of [`Backend::launched`] were applied. The view shows them.
@@ -119,16 +120,6 @@ pub trait Backend {
     /// Called if the scheduler lost its turn, or panicked while it was notified of an event or
     /// plan. An error ends the loop.
     fn lost_turn(&mut self, at: Time, error: DecisionError) -> Result<(), Self::Error>;
-}
-
-/// Jobs that a plan launched without commands.
-pub struct Launched<'a>(&'a Runtime);
-
-impl<'a> Launched<'a> {
-    /// Returns the jobs in the order of the plan.
-    pub fn jobs(&self) -> impl Iterator<Item = crate::job::JobRef<'a>> + use<'a> {
-        self.0.core().launched()
-    }
 }
 
 /// Runs a scheduler on a backend until the backend ends.
@@ -218,7 +209,7 @@ fn decide<B: Backend>(
     }
     let mut rates = std::mem::take(&mut memory.rates);
     rates.clear();
-    backend.launched(runtime.view(), Launched(runtime), &mut rates);
+    backend.launched(runtime.core(), &mut rates);
     let input = Input::Launched { rates };
     let taken = runtime.take(&input, scheduler);
     if let Input::Launched { rates } = input {

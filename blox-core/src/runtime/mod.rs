@@ -12,9 +12,7 @@ pub mod trigger;
 
 use crate::core::{Core, Observer, guarded};
 use crate::decide_error::DecisionError;
-use crate::decision::{
-    Action, AdmissionDecisions, Command, Decision, NodeActionKinds, NodeActions, Plan, Validity,
-};
+use crate::decision::{Action, Command, Decision, Plan};
 use crate::event::Event;
 use crate::ids::{JobId, Name};
 use crate::input::{Input, Refused};
@@ -22,12 +20,10 @@ use crate::journal::{Journal, Start};
 use crate::lens::Lens;
 use crate::pipeline::Scheduler;
 use crate::policy::{Launches, MemoryError, MetricCollector};
-use crate::queue::Request;
 use crate::state::{EventError, State};
 use crate::trigger::DecisionTrigger;
 use crate::units::Time;
 use crate::view::View;
-use serde_json::Value;
 use std::ops::Deref;
 
 /// Metric collectors and a journal. Their calls and the order of the calls are the same on every
@@ -109,8 +105,9 @@ impl Observers {
         }
     }
 
-    /// Passes an input to a core, and records it in the journal if the core accepts it. `scheduler`
-    /// is notified of plans and of all events except launches, stops and its own decisions.
+    /// Passes an input to a core, and records it in the journal if the core accepts it. The
+    /// `schedulers` are notified of plans and of all events except launches, stops and their own
+    /// decisions.
     ///
     /// # Errors
     /// See [`Core::handle`].
@@ -118,12 +115,12 @@ impl Observers {
     pub fn handle(
         &mut self,
         core: &mut Core,
-        scheduler: Option<&mut dyn Scheduler>,
+        schedulers: &mut [&mut dyn Scheduler],
         input: &Input,
         out: &mut Vec<Command>,
     ) -> Result<(), Refused> {
         let mut all = Hearing {
-            scheduler,
+            schedulers,
             observers: self,
         };
         let result = core.handle(input, &mut all, out);
@@ -162,18 +159,17 @@ impl Observers {
     }
 }
 
-/// The scheduler and the observers of a core.
+/// The schedulers and the observers of a core.
 struct Hearing<'a, 's> {
-    scheduler: Option<&'a mut (dyn Scheduler + 's)>,
+    schedulers: &'a mut [&'s mut (dyn Scheduler + 's)],
     observers: &'a mut Observers,
 }
 
 impl Hearing<'_, '_> {
-    /// Calls the scheduler, and counts a panic. The event is applied in any case.
-    fn tell(&mut self, call: impl FnOnce(&mut dyn Scheduler)) {
-        if let Some(scheduler) = &mut self.scheduler
-            && let Err(error) = guarded(&mut **scheduler, call)
-        {
+    /// Calls the schedulers, and counts a panic. The event is applied in any case.
+    fn tell(&mut self, call: impl Fn(&mut dyn Scheduler)) {
+        let mut schedulers = self.schedulers.iter_mut();
+        if let Err(error) = schedulers.try_for_each(|s| guarded(&mut **s, &call)) {
             self.observers.failed += 1;
             self.observers.missed = Some(Box::new(error));
         }
@@ -333,7 +329,7 @@ impl Runtime {
     pub fn take(&mut self, input: &Input, scheduler: &mut dyn Scheduler) -> Result<(), Refused> {
         let (core, commands) = (&mut self.core, &mut self.commands);
         self.observers
-            .handle(core, Some(scheduler), input, commands)
+            .handle(core, &mut [scheduler], input, commands)
     }
 
     /// Makes a decision for the open question and applies it. Without an open question, it has no
@@ -361,48 +357,6 @@ impl Runtime {
             let _ = self.take(&Input::Lost { at, question, why }, scheduler);
             return Err(error);
         }
-        self.apply_to(question, at, decision, instant, scheduler)
-    }
-
-    /// Returns the scheduler's decision at `at` without applying it. The question stays open until
-    /// [`Runtime::apply`] or [`Input::Lost`].
-    ///
-    /// # Errors
-    /// The scheduler panicked, or its placement policy misused the draft.
-    pub fn consult(
-        &mut self,
-        at: Time,
-        scheduler: &mut dyn Scheduler,
-    ) -> Result<Decision, DecisionError> {
-        let _ = self.take(&Input::Due { at }, scheduler);
-        let mut decision = Decision::default();
-        self.core
-            .decide(scheduler, &mut self.lens, &mut decision)
-            .map(|()| decision)
-    }
-
-    /// Applies a decision for the open question.
-    ///
-    /// # Errors
-    /// The plan contradicts the state that it was made from.
-    pub fn apply(
-        &mut self,
-        at: Time,
-        decision: Decision,
-        scheduler: &mut dyn Scheduler,
-    ) -> Result<(), DecisionError> {
-        let question = self.core.open().map_or(0, |open| open.number);
-        self.apply_to(question, at, Box::new(decision), false, scheduler)
-    }
-
-    fn apply_to(
-        &mut self,
-        question: u64,
-        at: Time,
-        decision: Box<Decision>,
-        instant: bool,
-        scheduler: &mut dyn Scheduler,
-    ) -> Result<(), DecisionError> {
         let input = Input::Decided {
             at,
             question,
@@ -453,106 +407,16 @@ impl Runtime {
     }
 }
 
-/// A scheduler that can withdraw its last decision. If the turn is lost after the decision, the
-/// memory from before the decision is restored. Daemons and replays use it.
-#[derive(Clone)]
-pub struct Tentative {
-    policy: Box<dyn Scheduler>,
-    /// The scheduler with the memory from before the open question.
-    before: Option<Box<dyn Scheduler>>,
-}
-
-impl Tentative {
-    /// Wraps a scheduler.
-    pub fn new(policy: Box<dyn Scheduler>) -> Self {
-        let before = None;
-        Tentative { policy, before }
-    }
-
-    /// Saves the scheduler's memory, and returns the scheduler to make a decision.
-    pub fn ask(&mut self) -> &mut dyn Scheduler {
-        // A scheduler without memory has nothing to restore.
-        self.before = self.policy.remembers().then(|| self.policy.clone());
-        &mut *self.policy
-    }
-
-    /// Keeps the memory of the last decision if `input` applies the decision. Restores the earlier
-    /// memory if `input` is a lost turn.
-    pub fn settle(&mut self, input: &Input) {
-        match input {
-            Input::Decided { .. } => self.before = None,
-            Input::Lost { .. } => {
-                if let Some(before) = self.before.take() {
-                    self.policy = before;
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Scheduler for Tentative {
-    fn name(&self) -> &str {
-        self.policy.name()
-    }
-
-    fn manage(&mut self, view: View<'_>, out: &mut NodeActions) -> Validity {
-        self.policy.manage(view, out)
-    }
-
-    fn actions(&self) -> NodeActionKinds {
-        self.policy.actions()
-    }
-
-    fn admit(
-        &mut self,
-        view: View<'_>,
-        asking: &[JobId],
-        out: &mut AdmissionDecisions,
-    ) -> Validity {
-        self.policy.admit(view, asking, out)
-    }
-
-    fn plan(&mut self, view: View<'_>, out: &mut Plan) -> Result<Validity, DecisionError> {
-        self.policy.plan(view, out)
-    }
-
-    fn on_event(&mut self, view: View<'_>, event: &Event) {
-        if let Some(before) = &mut self.before {
-            before.on_event(view, event);
-        }
-        self.policy.on_event(view, event);
-    }
-
-    fn on_launches(&mut self, view: View<'_>, plan: &Plan) {
-        if let Some(before) = &mut self.before {
-            before.on_launches(view, plan);
-        }
-        self.policy.on_launches(view, plan);
-    }
-
-    fn remembers(&self) -> bool {
-        self.policy.remembers()
-    }
-
-    fn save(&self) -> Result<Option<Value>, MemoryError> {
-        self.policy.save()
-    }
-
-    fn restore(&mut self, saved: Value) -> Result<(), MemoryError> {
-        self.policy.restore(saved)
-    }
-
-    fn requested(&self) -> &[Request] {
-        self.policy.requested()
-    }
-}
-
 /// A copy of a core with its own scheduler. It takes the inputs that the original core accepted, so
 /// both are equal.
+///
+/// The scheduler can withdraw its last decision. If the turn is lost after the decision, the memory
+/// from before the decision is restored.
 pub struct Follower {
     core: Core,
-    scheduler: Tentative,
+    scheduler: Box<dyn Scheduler>,
+    /// The scheduler with the memory from before the open question.
+    before: Option<Box<dyn Scheduler>>,
     /// The observers of this copy.
     pub observers: Observers,
     lens: Lens,
@@ -564,7 +428,8 @@ impl Follower {
     pub fn new(core: Core, scheduler: Box<dyn Scheduler>) -> Self {
         Follower {
             core,
-            scheduler: Tentative::new(scheduler),
+            scheduler,
+            before: None,
             observers: Observers::default(),
             lens: Lens::default(),
             commands: Vec::new(),
@@ -577,11 +442,24 @@ impl Follower {
     /// # Errors
     /// The core refuses the input, as the original core did.
     pub fn follow(&mut self, input: &Input) -> Result<(), Refused> {
-        self.scheduler.settle(input);
+        match input {
+            Input::Decided { .. } => self.before = None,
+            Input::Lost { .. } => {
+                if let Some(before) = self.before.take() {
+                    self.scheduler = before;
+                }
+            }
+            _ => {}
+        }
         self.commands.clear();
         let (core, commands) = (&mut self.core, &mut self.commands);
-        let scheduler = Some(&mut self.scheduler as &mut dyn Scheduler);
-        self.observers.handle(core, scheduler, input, commands)
+        let before = self
+            .before
+            .as_mut()
+            .map(|before| &mut **before as &mut dyn Scheduler);
+        let mut all: Vec<&mut dyn Scheduler> = before.into_iter().collect();
+        all.push(&mut *self.scheduler);
+        self.observers.handle(core, &mut all, input, commands)
     }
 
     /// Makes a decision for the open question. The scheduler's new memory is final when the
@@ -590,8 +468,10 @@ impl Follower {
     /// # Errors
     /// The scheduler panicked, or its placement policy misused the draft.
     pub fn decide(&mut self, mut into: Box<Decision>) -> Result<Box<Decision>, DecisionError> {
+        // A scheduler without memory has nothing to restore.
+        self.before = self.scheduler.remembers().then(|| self.scheduler.clone());
         self.core
-            .decide(self.scheduler.ask(), &mut self.lens, &mut into)?;
+            .decide(&mut *self.scheduler, &mut self.lens, &mut into)?;
         Ok(into)
     }
 
@@ -602,6 +482,6 @@ impl Follower {
 
     /// Returns the scheduler.
     pub fn scheduler(&self) -> &dyn Scheduler {
-        &self.scheduler
+        &*self.scheduler
     }
 }

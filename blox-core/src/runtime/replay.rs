@@ -251,7 +251,7 @@ pub fn watch(
                 continue;
             }
         };
-        match observers.handle(&mut core, None, &input, &mut commands) {
+        match observers.handle(&mut core, &mut [], &input, &mut commands) {
             Ok(()) | Err(Refused::Plan(_)) => {}
             Err(error) => return Err(ReplayError::Refused { line, error }),
         }

@@ -3,7 +3,7 @@
 use super::harness::*;
 use blox_core::input::Input;
 use blox_core::{order::SortKey, policy::by_key, *};
-use blox_testing::FirstFit;
+use blox_testing::{FirstFit, StepByStep};
 
 fn fifo() -> Pipeline {
     Composition::new("fifo")
@@ -632,7 +632,7 @@ fn ask(b: &mut Scenario, at: f64) {
     b.commands.pop();
 }
 
-fn answer(b: &mut Scenario, at: f64, plan: Plan) -> Result<(), DecisionError> {
+fn answer(b: &mut Scenario, at: f64, plan: Plan) -> Result<(), Refused> {
     let decision = Decision {
         version: plan.version,
         validity: Validity::UntilEvent,

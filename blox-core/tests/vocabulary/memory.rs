@@ -7,7 +7,7 @@ use blox_core::journal::JsonLines;
 use blox_core::replay::{ReplayError, inputs, replay};
 use blox_core::runtime::{Observers, Runtime};
 use blox_core::{order::SortKey, policy::by_key, *};
-use blox_testing::FirstFit;
+use blox_testing::{FirstFit, StepByStep};
 use std::sync::{Arc, Mutex};
 
 fn three_jobs(policy: impl Scheduler + 'static) -> Scenario {

@@ -7,8 +7,9 @@ use super::script::{Fault, Outside, Script};
 use super::verify::verify;
 use blox_core::assignment::{Assignment, GpuList};
 use blox_core::cluster::spec::NodeSpec;
+use blox_core::core::Core;
 use blox_core::decision::{Command, NodeAction};
-use blox_core::drive::{Backend, Launched};
+use blox_core::drive::Backend;
 use blox_core::event::{Event, Outcome};
 use blox_core::ids::{ActionId, GpuId, JobId, Name, NodeId};
 use blox_core::input::Input;
@@ -977,7 +978,8 @@ impl Backend for ScriptedCluster {
         self.instant
     }
 
-    fn launched(&mut self, view: View<'_>, jobs: Launched<'_>, rates: &mut Vec<(JobId, f64)>) {
+    fn launched(&mut self, core: &Core, rates: &mut Vec<(JobId, f64)>) {
+        let view = core.view();
         // The jobs that the plan stopped leave first.
         for i in 0..self.jobs.len() {
             let id = JobId(i as u32);
@@ -990,7 +992,7 @@ impl Backend for ScriptedCluster {
                 self.leave(id, Truth::Idle);
             }
         }
-        for job in jobs.jobs() {
+        for job in core.launched() {
             let (id, now) = (job.id(), self.now);
             let gpus = job.bound().map(|a| a.gpus.clone()).unwrap_or_default();
             let its = &mut self.jobs[id.index()];

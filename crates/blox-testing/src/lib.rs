@@ -22,7 +22,7 @@ mod verify;
 
 pub use conformance::{CaseError, Failure, Report, Subject, Suite, conformance};
 pub use problem::Property;
-pub use scenario::Scenario;
+pub use scenario::{Scenario, StepByStep};
 pub use script::Fault;
 
 use blox_core::JobQueue;

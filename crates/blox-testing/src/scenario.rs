@@ -2,10 +2,66 @@
 
 use blox_core::runtime::Runtime;
 use blox_core::{
-    Action, Assignment, ClusterSpec, Command, DecisionError, DecisionTrigger, Event, EventError,
-    GpuId, JobId, JobRef, JobSpec, Outcome, Phase, Rounds, Scheduler, State, Time,
+    Action, Assignment, ClusterSpec, Command, Decision, DecisionError, DecisionTrigger, Event,
+    EventError, GpuId, Input, JobId, JobRef, JobSpec, Lens, Outcome, Phase, Refused, Rounds,
+    Scheduler, State, Time,
 };
 use std::sync::Arc;
+
+/// A question and its answer as two steps, for decisions that are applied late or never.
+pub trait StepByStep {
+    /// Returns the scheduler's decision at `at` without applying it. The question stays open until
+    /// [`StepByStep::apply`] or [`Input::Lost`].
+    ///
+    /// # Errors
+    /// The scheduler panicked, or its placement policy misused the draft.
+    fn consult(
+        &mut self,
+        at: Time,
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<Decision, DecisionError>;
+
+    /// Applies a decision for the open question.
+    ///
+    /// # Errors
+    /// The plan contradicts the state that it was made from.
+    fn apply(
+        &mut self,
+        at: Time,
+        decision: Decision,
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<(), Refused>;
+}
+
+impl StepByStep for Runtime {
+    fn consult(
+        &mut self,
+        at: Time,
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<Decision, DecisionError> {
+        let _ = self.take(&Input::Due { at }, scheduler);
+        let mut decision = Decision::default();
+        let made = self
+            .core()
+            .decide(scheduler, &mut Lens::default(), &mut decision);
+        made.map(|()| decision)
+    }
+
+    fn apply(
+        &mut self,
+        at: Time,
+        decision: Decision,
+        scheduler: &mut dyn Scheduler,
+    ) -> Result<(), Refused> {
+        let answer = Input::Decided {
+            at,
+            question: self.open().map_or(0, |open| open.number),
+            decision: Box::new(decision),
+            instant: false,
+        };
+        self.take(&answer, scheduler)
+    }
+}
 
 /// A cluster driven by hand, for small cases of a scheduler. Times are in seconds.
 ///
