@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Validity of an answer: how long it stays correct if no event occurs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Validity {
     /// Until the next decision moment. Always correct, but costs a decision in each round.
+    #[default]
     NextRound,
     /// Until the first decision moment at or after this time: a policy's timer.
     Until(Time),
@@ -313,33 +314,7 @@ impl NodeActionKinds {
 }
 
 /// Actions of a cluster manager, in order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct NodeActions {
-    pub(crate) list: Vec<NodeAction>,
-}
-
-impl NodeActions {
-    /// Adds an action.
-    pub fn push(&mut self, action: NodeAction) {
-        self.list.push(action);
-    }
-
-    /// Returns the actions so far.
-    pub fn iter(&self) -> impl Iterator<Item = &NodeAction> {
-        self.list.iter()
-    }
-
-    /// Returns whether there are no actions.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    /// Removes all actions.
-    pub fn clear(&mut self) {
-        self.list.clear();
-    }
-}
+pub type NodeActions = Vec<NodeAction>;
 
 /// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -444,7 +419,7 @@ impl Plan {
 }
 
 /// Complete result of one decision of a scheduler.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Version of the state that the decision was made from, before its own changes.
     pub version: u64,
@@ -458,18 +433,6 @@ pub struct Decision {
     pub plan: Plan,
     /// Validity of the decision.
     pub validity: Validity,
-}
-
-impl Default for Decision {
-    fn default() -> Self {
-        Decision {
-            version: 0,
-            actions: NodeActions::default(),
-            admissions: AdmissionDecisions::default(),
-            plan: Plan::default(),
-            validity: Validity::NextRound,
-        }
-    }
 }
 
 impl Decision {

@@ -117,13 +117,16 @@ pub struct Question {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Saved {
     state: State,
+    /// Version of the state at the last event that can change a decision.
     news: u64,
     questions: u64,
     open: Option<Question>,
     last_decision: Option<Time>,
     due: Option<Time>,
     counters: Counters,
+    /// Validity of the last decision.
     validity: Option<Validity>,
+    /// Reasons why jobs wait, from the last decision.
     waits: Vec<(JobId, Reason)>,
     otherwise: Reason,
 }
@@ -170,27 +173,15 @@ impl Saved {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Core {
-    state: State,
+    saved: Saved,
     trigger: Box<dyn DecisionTrigger>,
-    /// Version of the state at the last event that can change a decision.
-    news: u64,
-    questions: u64,
-    open: Option<Question>,
-    last_decision: Option<Time>,
     /// Arguments and result of the last call of the trigger.
     moment: ((Time, Option<Time>), Time),
-    due: Option<Time>,
     visit_every_round: bool,
     /// True if the last decision had steps and they were applied without commands.
     instant: bool,
-    counters: Counters,
     /// First node action without effect.
     stale_action: Option<NodeAction>,
-    /// Validity of the last decision.
-    validity: Validity,
-    /// Reasons why jobs wait, from the last decision.
-    waits: Vec<(JobId, Reason)>,
-    otherwise: Reason,
 }
 
 impl Core {
@@ -212,41 +203,22 @@ impl Core {
     }
 
     /// Restores a core that [`Core::save`] saved. `trigger` determines when decisions are due.
-    pub fn restore(saved: Saved, trigger: Box<dyn DecisionTrigger>) -> Self {
+    pub fn restore(mut saved: Saved, trigger: Box<dyn DecisionTrigger>) -> Self {
+        saved.validity.get_or_insert_default();
         let moment = trigger.first_from(Time::ZERO, None);
         Core {
-            state: saved.state,
+            saved,
             trigger,
-            news: saved.news,
-            questions: saved.questions,
-            open: saved.open,
-            last_decision: saved.last_decision,
             moment: ((Time::ZERO, None), moment),
-            due: saved.due,
             visit_every_round: false,
             instant: false,
-            counters: saved.counters,
             stale_action: None,
-            validity: saved.validity.unwrap_or(Validity::NextRound),
-            waits: saved.waits,
-            otherwise: saved.otherwise,
         }
     }
 
     /// Returns the contents of the core without its trigger.
     pub fn save(&self) -> Saved {
-        Saved {
-            state: self.state.clone(),
-            news: self.news,
-            questions: self.questions,
-            open: self.open,
-            last_decision: self.last_decision,
-            due: self.due,
-            counters: self.counters,
-            validity: Some(self.validity),
-            waits: self.waits.clone(),
-            otherwise: self.otherwise.clone(),
-        }
+        self.saved.clone()
     }
 
     /// Requests a decision at every decision moment, even if the last decision is still valid. The
@@ -282,19 +254,19 @@ impl Core {
             }
             Input::Lost { at, question, .. } => {
                 self.close(*at, *question)?;
-                self.counters.failed_decisions += 1;
-                self.waits.clear();
-                self.otherwise = Reason::NotChosen;
+                self.saved.counters.failed_decisions += 1;
+                self.saved.waits.clear();
+                self.saved.otherwise = Reason::NotChosen;
                 // Touched jobs stay marked, because no decision has considered them.
-                self.state.close_decision(0, false);
-                self.state.next_moment = self.moment_from(self.state.now);
+                self.saved.state.close_decision(0, false);
+                self.saved.state.next_moment = self.moment_from(self.saved.state.now);
                 self.lose_turn();
                 Ok(())
             }
-            Input::Launched { rates } => self.state.set_rates(rates),
+            Input::Launched { rates } => self.saved.state.set_rates(rates),
         };
-        if self.state.has_commands() {
-            self.state.take_commands(out);
+        if self.saved.state.has_commands() {
+            self.saved.state.take_commands(out);
         }
         result
     }
@@ -317,7 +289,7 @@ impl Core {
     ) -> Result<(), DecisionError> {
         out.clear();
         lens.clear();
-        let state = &self.state;
+        let state = &self.saved.state;
         out.version = state.version;
         let mut actions = std::mem::take(&mut out.actions);
         let managed = guarded(scheduler, |s| s.manage(View::of(state), &mut actions));
@@ -370,18 +342,18 @@ impl Core {
     /// Returns the state.
     #[inline]
     pub fn state(&self) -> &State {
-        &self.state
+        &self.saved.state
     }
 
     /// Returns the state as policies see it.
     #[inline]
     pub fn view(&self) -> View<'_> {
-        View::of(&self.state)
+        View::of(&self.saved.state)
     }
 
     /// Returns the counters.
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.saved.counters
     }
 
     /// Returns the first of [`Counters::stale_actions`] since this core was created or restored.
@@ -391,18 +363,18 @@ impl Core {
 
     /// Returns why a job waits, according to the last decision.
     pub fn reason_for(&self, job: JobId) -> &Reason {
-        let its = self.waits.iter().find(|(j, _)| *j == job);
-        its.map_or(&self.otherwise, |(_, why)| why)
+        let its = self.saved.waits.iter().find(|(j, _)| *j == job);
+        its.map_or(&self.saved.otherwise, |(_, why)| why)
     }
 
     /// Returns the time of the last question.
     pub fn last_decision(&self) -> Option<Time> {
-        self.last_decision
+        self.saved.last_decision
     }
 
     /// Returns the question that the scheduler has not answered.
     pub fn open(&self) -> Option<Question> {
-        self.open
+        self.saved.open
     }
 
     /// Returns the trigger, which determines when decisions are due.
@@ -414,7 +386,7 @@ impl Core {
     /// make a decision due, or if a question is open.
     #[inline]
     pub fn due(&self) -> Option<Time> {
-        self.due
+        self.saved.due
     }
 
     /// Returns whether the last decision had steps that were carried out without commands.
@@ -425,7 +397,7 @@ impl Core {
 
     /// Returns the jobs that the last input launched without commands.
     pub fn launched(&self) -> impl Iterator<Item = JobRef<'_>> {
-        self.state.launched()
+        self.saved.state.launched()
     }
 }
 
@@ -503,40 +475,39 @@ fn may_be_asked(state: &State, job: JobId) -> bool {
 
 impl Core {
     fn event(&mut self, at: Time, event: &Event, watch: &mut dyn Observer) -> Result<(), Refused> {
-        self.state.next_moment = self.moment_from(at.max(self.state.now));
-        if let Err(e) = self.state.apply(at, event) {
-            self.counters.refused_events += 1;
+        self.saved.state.next_moment = self.moment_from(at.max(self.saved.state.now));
+        if let Err(e) = self.saved.state.apply(at, event) {
+            self.saved.counters.refused_events += 1;
             return Err(e.into());
         }
-        self.counters.events += 1;
+        self.saved.counters.events += 1;
         if self.is_news(event) {
-            self.news = self.state.version;
+            self.saved.news = self.saved.state.version;
             // While a question is open, no other decision is due.
-            if self.open.is_none() {
-                let due = self.state.next_moment;
-                self.due = Some(self.due.map_or(due, |d| d.min(due)));
+            if self.saved.open.is_none() {
+                self.due_by(self.saved.state.next_moment);
             }
         }
-        watch.on_event(View::of(&self.state), event, false);
+        watch.on_event(View::of(&self.saved.state), event, false);
         if let Event::Ended { job, .. } = event {
-            self.state.retire(*job);
+            self.saved.state.retire(*job);
         }
         Ok(())
     }
 
     /// Opens a question at a decision moment.
     fn ask(&mut self, at: Time) -> Result<(), Refused> {
-        if let Some(open) = self.open {
+        if let Some(open) = self.saved.open {
             return Err(Refused::Open { open: open.number });
         }
-        self.state.advance(at);
-        self.state.next_moment = at;
-        self.last_decision = Some(at);
-        self.due = None;
-        self.counters.decisions += 1;
-        self.questions += 1;
-        self.open = Some(Question {
-            number: self.questions,
+        self.saved.state.advance(at);
+        self.saved.state.next_moment = at;
+        self.saved.last_decision = Some(at);
+        self.saved.due = None;
+        self.saved.counters.decisions += 1;
+        self.saved.questions += 1;
+        self.saved.open = Some(Question {
+            number: self.saved.questions,
             at,
         });
         Ok(())
@@ -544,14 +515,14 @@ impl Core {
 
     /// Closes the open question.
     fn close(&mut self, at: Time, question: u64) -> Result<(), Refused> {
-        let Some(open) = self.open.filter(|open| open.number == question) else {
+        let Some(open) = self.saved.open.filter(|open| open.number == question) else {
             return Err(Refused::NotAsked { found: question });
         };
-        self.open = None;
+        self.saved.open = None;
         if at > open.at {
             self.count_skipped(open.at, at);
         }
-        self.state.advance(at);
+        self.saved.state.advance(at);
         Ok(())
     }
 
@@ -570,7 +541,7 @@ impl Core {
                 moments.take(MOST_COUNTED).count() as u64
             }
         };
-        self.counters.skipped_rounds += skipped;
+        self.saved.counters.skipped_rounds += skipped;
     }
 
     fn decided(
@@ -581,22 +552,22 @@ impl Core {
     ) -> Result<(), Refused> {
         let seen = decision.version;
         // True if the state has not changed since the decision was made.
-        let quiet = self.state.version == seen;
+        let quiet = self.saved.state.version == seen;
         self.own_events(decision, watch);
-        watch.on_decision(View::of(&self.state), &decision.plan);
-        let now = self.state.now;
-        self.validity = decision.validity;
+        watch.on_decision(View::of(&self.saved.state), &decision.plan);
+        let now = self.saved.state.now;
+        self.saved.validity = Some(decision.validity);
         // Jobs that the plan changes are then marked as touched for the next decision.
-        self.state.close_decision(seen, quiet);
-        self.state.next_moment = self.moment_from(now);
-        self.waits.clone_from(&decision.plan.waits);
-        self.otherwise.clone_from(&decision.plan.otherwise);
-        let instant = instant && quiet && !self.state.has_commands();
+        self.saved.state.close_decision(seen, quiet);
+        self.saved.state.next_moment = self.moment_from(now);
+        self.saved.waits.clone_from(&decision.plan.waits);
+        self.saved.otherwise.clone_from(&decision.plan.otherwise);
+        let instant = instant && quiet && !self.saved.state.has_commands();
         self.instant = false;
-        let applied = match self.state.commit(&decision.plan, seen, instant) {
+        let applied = match self.saved.state.commit(&decision.plan, seen, instant) {
             Ok(applied) => applied,
             Err(error) => {
-                self.counters.refused_plans += 1;
+                self.saved.counters.refused_plans += 1;
                 self.lose_turn();
                 return Err(error.into());
             }
@@ -605,24 +576,27 @@ impl Core {
             let reports = applied.stops + applied.placements;
             self.instant = reports > 0;
             // Each stop and launch counts as an event.
-            self.counters.events += u64::from(reports);
+            self.saved.counters.events += u64::from(reports);
         }
-        self.counters.stale_steps += u64::from(applied.stale);
-        self.counters.preemptions += u64::from(applied.stops);
-        self.counters.placements += u64::from(applied.placements);
+        self.saved.counters.stale_steps += u64::from(applied.stale);
+        self.saved.counters.preemptions += u64::from(applied.stops);
+        self.saved.counters.placements += u64::from(applied.placements);
         if !decision.plan.is_empty() {
-            watch.on_launches(View::of(&self.state), &decision.plan);
+            watch.on_launches(View::of(&self.saved.state), &decision.plan);
         }
-        self.due = self.due_after(decision.plan.is_empty());
-        if self.state.cluster.is_draining() && self.instant && self.state.has_drained_node() {
+        self.saved.due = self.due_after(decision.plan.is_empty());
+        if self.saved.state.cluster.is_draining()
+            && self.instant
+            && self.saved.state.has_drained_node()
+        {
             // The stops take no time, so no event follows on which the node takes its next step.
             let due = self.moment_from(now);
-            self.due = Some(self.due.map_or(due, |d| d.min(due)));
+            self.due_by(due);
         }
-        if self.news > seen {
+        if self.saved.news > seen {
             // The decision did not consider events that arrived while it was made.
-            let due = self.moment_from(self.state.now);
-            self.due = Some(self.due.map_or(due, |d| d.min(due)));
+            let due = self.moment_from(self.saved.state.now);
+            self.due_by(due);
         }
         Ok(())
     }
@@ -630,7 +604,7 @@ impl Core {
     /// Applies the node actions and admission decisions of a decision at the time of its question.
     /// Later events may have made them stale.
     fn own_events(&mut self, decision: &Decision, watch: &mut dyn Observer) {
-        let moment = self.last_decision.unwrap_or(self.state.now);
+        let moment = self.saved.last_decision.unwrap_or(self.saved.state.now);
         for action in decision.actions.iter() {
             let event = Event::NodeManaged {
                 action: action.clone(),
@@ -643,37 +617,32 @@ impl Core {
                 admission: admission.clone(),
             };
             self.own_event(&event, decision.version, moment, watch);
-            self.state.retire(*job);
+            self.saved.state.retire(*job);
         }
-        self.state.forget_askers();
+        self.saved.state.forget_askers();
     }
 
     fn own_event(&mut self, event: &Event, seen: u64, moment: Time, watch: &mut dyn Observer) {
-        if self.state.apply_own(event, seen, moment).is_err() {
-            self.counters.stale_steps += 1;
+        if self.saved.state.apply_own(event, seen, moment).is_err() {
+            self.saved.counters.stale_steps += 1;
             if let Event::NodeManaged { action } = event {
-                self.counters.stale_actions += 1;
+                self.saved.counters.stale_actions += 1;
                 self.stale_action.get_or_insert_with(|| action.clone());
             }
             return;
         }
-        self.counters.events += 1;
-        watch.on_event(View::of(&self.state), event, true);
+        self.saved.counters.events += 1;
+        watch.on_event(View::of(&self.saved.state), event, true);
     }
 
     /// Returns the time of the next decision if no event arrives.
     fn due_after(&mut self, nothing_changed: bool) -> Option<Time> {
-        let now = self.state.now;
+        let now = self.saved.state.now;
+        let validity = self.saved.validity.unwrap_or_default();
         // After a plan with steps, the next decision may place more jobs.
-        let next = if !nothing_changed || self.visit_every_round {
-            self.trigger.following(now)
-        } else {
-            match self.validity {
-                Validity::NextRound => self.trigger.following(now),
-                Validity::Until(_) | Validity::UntilEvent => None,
-            }
-        };
-        let timer = match self.validity {
+        let each = !nothing_changed || self.visit_every_round || validity == Validity::NextRound;
+        let next = each.then(|| self.trigger.following(now)).flatten();
+        let timer = match validity {
             // An expired timer must not make decisions due at the same time forever.
             Validity::Until(t) if t <= now => self.trigger.following(now),
             Validity::Until(t) => Some(self.moment_from(t)),
@@ -685,11 +654,16 @@ impl Core {
         }
     }
 
+    /// Makes a decision due at a moment, if none is due before.
+    fn due_by(&mut self, moment: Time) {
+        self.saved.due = Some(self.saved.due.map_or(moment, |due| due.min(moment)));
+    }
+
     /// Makes a decision due at the next decision moment after a lost turn.
     fn lose_turn(&mut self) {
-        self.state.break_continuity();
-        let now = self.state.now;
-        self.due = Some(match self.trigger.following(now) {
+        self.saved.state.break_continuity();
+        let now = self.saved.state.now;
+        self.saved.due = Some(match self.trigger.following(now) {
             Some(t) => t,
             // Without rounds, the core retries after one second.
             None => now + Seconds::new(1.0),
@@ -700,9 +674,9 @@ impl Core {
     #[inline]
     fn moment_from(&mut self, t: Time) -> Time {
         // Most events have the same time as the event before.
-        let asked = (t, self.last_decision);
+        let asked = (t, self.saved.last_decision);
         if self.moment.0 != asked {
-            self.moment = (asked, self.trigger.first_from(t, self.last_decision));
+            self.moment = (asked, self.trigger.first_from(t, self.saved.last_decision));
         }
         self.moment.1
     }
@@ -714,10 +688,10 @@ impl Core {
             Event::Started { .. } => false,
             // With rounds, a valid decision may be based on running time that this event withdraws.
             // Without rounds, each move of a job would cause the next one.
-            Event::Ran { .. } => self.trigger.following(self.state.now).is_some(),
+            Event::Ran { .. } => self.trigger.following(self.saved.state.now).is_some(),
             Event::Stopped { job, .. } => {
-                let awaited = self.state.job(*job).is_some_and(|j| j.is_placed());
-                !awaited && self.last_decision != Some(self.state.now)
+                let awaited = self.saved.state.job(*job).is_some_and(|j| j.is_placed());
+                !awaited && self.saved.last_decision != Some(self.saved.state.now)
             }
             _ => true,
         }

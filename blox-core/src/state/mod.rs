@@ -117,7 +117,7 @@ pub struct Applied {
 }
 
 /// State of all jobs and of the cluster.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     pub(crate) now: Time,
     pub(crate) version: u64,
@@ -148,34 +148,6 @@ pub struct State {
     /// the last plan launched at once.
     #[serde(skip)]
     trial: Option<Box<check::Trial>>,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        State {
-            now: Time::ZERO,
-            version: 0,
-            next_moment: Time::ZERO,
-            decision: 0,
-            slots: live::Slots::default(),
-            records: Vec::new(),
-            vacant: Vec::new(),
-            deferred: live::JobSet::default(),
-            waiting: live::JobSet::default(),
-            placed: live::JobSet::default(),
-            counts: [0; 7],
-            demand: 0,
-            demand_of_vc: Vec::new(),
-            busy: 0,
-            touched: Vec::new(),
-            gone: Vec::new(),
-            asking: Vec::new(),
-            names: Names::default(),
-            cluster: Cluster::default(),
-            commands: Vec::new(),
-            trial: None,
-        }
-    }
 }
 
 impl State {
