@@ -10,7 +10,7 @@ use std::path::Path;
 use tree::{members, sources};
 
 /// Public traits without an example.
-const ERASED: [&str; 9] = [
+const ERASED: [&str; 8] = [
     // Implemented for every type that has the role.
     "AnyPolicy",
     "AnyAdmission",
@@ -20,7 +20,6 @@ const ERASED: [&str; 9] = [
     "AnyExecution",
     "AnyOverheads",
     "AnyShares",
-    "Seeded",
 ];
 /// Traits in private modules.
 const PRIVATE: [&str; 2] = ["Program", "Text"];

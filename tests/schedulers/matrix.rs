@@ -3,7 +3,7 @@
 //! one test on both backends.
 
 use crate::rehearsal;
-use blox::core::registry::{ComponentRegistry, ComponentSpec, Seeded};
+use blox::core::registry::{ComponentRegistry, ComponentSpec};
 use blox::core::{
     ClusterSpec, ComposeError, Composition, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline,
     Seconds, Time,
@@ -240,7 +240,7 @@ fn scheduling_policies() -> Vec<(String, Pipeline)> {
 }
 
 /// Returns `fifo` with each component that `with` adds to it.
-fn fifo_with<T: Seeded>(
+fn fifo_with<T>(
     shelf: &ComponentRegistry<T>,
     with: impl Fn(Pipeline, T) -> Result<Pipeline, ComposeError>,
 ) -> Vec<(String, Pipeline)> {

@@ -497,6 +497,8 @@ impl<T> Clone for Registered<T> {
 pub struct ComponentRegistry<T> {
     kind: &'static str,
     entries: SortedMap<String, Registered<T>>,
+    /// Gives a product its seed, if its `build` does not.
+    seeded: fn(T, u64) -> T,
 }
 
 impl<T> Clone for ComponentRegistry<T> {
@@ -504,36 +506,8 @@ impl<T> Clone for ComponentRegistry<T> {
         ComponentRegistry {
             kind: self.kind,
             entries: self.entries.clone(),
+            seeded: self.seeded,
         }
-    }
-}
-
-/// A registry's product that takes a seed for its random generators.
-///
-/// It is implemented for pipelines and for every `Arc` and `Box`; do not implement it by hand.
-pub trait Seeded {
-    /// Returns the product in its initial state, with a seed.
-    #[must_use]
-    fn seeded(self, seed: u64) -> Self;
-}
-
-impl Seeded for Pipeline {
-    fn seeded(self, seed: u64) -> Self {
-        self.with_seed(seed)
-    }
-}
-
-/// A policy gets its seed from its composition.
-impl<T: ?Sized> Seeded for Arc<T> {
-    fn seeded(self, _: u64) -> Self {
-        self
-    }
-}
-
-/// A component of the world gets its seed from the function that builds it.
-impl<T: ?Sized> Seeded for Box<T> {
-    fn seeded(self, _: u64) -> Self {
-        self
     }
 }
 
@@ -543,6 +517,7 @@ impl<T> ComponentRegistry<T> {
         ComponentRegistry {
             kind,
             entries: SortedMap::new(),
+            seeded: |product, _| product,
         }
     }
 
@@ -609,9 +584,7 @@ impl<T> ComponentRegistry<T> {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Registered<T>)> {
         self.entries.iter().map(|(n, e)| (n.as_str(), e))
     }
-}
 
-impl<T: Seeded> ComponentRegistry<T> {
     /// Builds the entry with this name, with parameters and a seed for its random generators.
     ///
     /// # Errors
@@ -638,7 +611,7 @@ impl<T: Seeded> ComponentRegistry<T> {
             }
         }
         let params = Params::with(named.params.values.clone(), &entry.params);
-        Ok((entry.build)(&params, seed)?.seeded(seed))
+        Ok((self.seeded)((entry.build)(&params, seed)?, seed))
     }
 }
 
@@ -680,7 +653,10 @@ impl<T: 'static> AnyComponents for ComponentRegistry<T> {}
 impl Default for Registry {
     fn default() -> Self {
         Registry {
-            schedulers: ComponentRegistry::new("scheduler"),
+            schedulers: ComponentRegistry {
+                seeded: Pipeline::with_seed,
+                ..ComponentRegistry::new("scheduler")
+            },
             admission: ComponentRegistry::new("admission policy"),
             cluster: ComponentRegistry::new("cluster manager"),
             scheduling: ComponentRegistry::new("scheduling policy"),
@@ -721,12 +697,6 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl Seeded for u32 {
-        fn seeded(self, _: u64) -> Self {
-            self
-        }
-    }
 
     #[test]
     fn unknown_names_list_the_known_ones() {

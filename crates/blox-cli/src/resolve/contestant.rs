@@ -7,7 +7,7 @@ use super::super::failure::Coded;
 use super::super::files::not_taken;
 use super::super::value::Written;
 use super::world::Tempo;
-use blox_core::registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError, Seeded};
+use blox_core::registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError};
 use blox_core::{Composition, Pipeline, Role};
 use blox_policies::placement::{Consolidated, InOrder};
 
@@ -83,7 +83,7 @@ impl Contestant {
 }
 
 /// Builds the component that an option names.
-fn part<T: Seeded>(
+fn part<T>(
     key: &str,
     named: &Option<Written<ComponentSpec>>,
     shelf: &ComponentRegistry<T>,

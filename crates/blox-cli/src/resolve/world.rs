@@ -6,7 +6,7 @@ use super::super::config::Given;
 use super::super::value::{Duration, Hours, Written};
 use super::parameters::value;
 use blox_core::registry::{
-    ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, Seeded, WorldParts,
+    ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, WorldParts,
 };
 use blox_core::{OnEvent, Rounds, Seconds};
 use blox_sim::Simulation;
@@ -175,7 +175,7 @@ pub(super) fn component(option: &Option<Written<ComponentSpec>>) -> Option<Compo
 
 /// Returns a component whose missing parameters are filled from the options. It is checked by
 /// building it once.
-fn filled<T: Seeded>(
+fn filled<T>(
     given: &Given,
     key: &str,
     part: Option<ComponentSpec>,
@@ -188,7 +188,7 @@ fn filled<T: Seeded>(
 
 /// Builds a component whose missing parameters are filled from the options. `option` returns the
 /// option that sets a parameter.
-pub(super) fn built<T: Seeded>(
+pub(super) fn built<T>(
     given: &Given,
     key: &str,
     part: ComponentSpec,
