@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// A [`Policy`] of any type.
 ///
 /// It is implemented for every policy; do not implement it by hand.
-pub trait AnyPolicy: Send + Sync {
+pub trait AnyPolicy: Any + Send + Sync {
     /// See [`Policy::initial`].
     fn any_initial(&self, seed: u64) -> AnyMemory;
 
@@ -33,9 +33,6 @@ pub trait AnyPolicy: Send + Sync {
 
     #[doc(hidden)]
     fn any_listens(&self) -> bool;
-
-    /// Returns the policy for a downcast to its type.
-    fn as_any(&self) -> &dyn Any;
 }
 
 impl<P: Policy> AnyPolicy for P {
@@ -53,10 +50,6 @@ impl<P: Policy> AnyPolicy for P {
 
     fn any_listens(&self) -> bool {
         self.listens()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,6 +1,7 @@
 //! Memories of policies: values that the runtime owns, copies, saves and restores.
 
 use super::Policy;
+use dyn_clone::DynClone;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -116,6 +117,7 @@ impl<Own: Memory, Inner: Memory> Memory for With<Own, Inner> {
 ///
 /// It is restored into the [initial](super::Policy::initial) memory of its policy, so that a value
 /// of another policy is detected immediately.
+#[derive(Clone)]
 pub struct AnyMemory(Box<dyn Live>);
 
 impl AnyMemory {
@@ -126,13 +128,15 @@ impl AnyMemory {
 
     /// Returns the memory as type `M`; `None` if it has another type.
     pub fn get<M: Memory>(&self) -> Option<&M> {
-        self.0.as_any().downcast_ref()
+        let memory: &dyn Any = &*self.0;
+        memory.downcast_ref()
     }
 
     /// Returns the memory as type `M` for modification; `None` if it has another type.
     #[inline]
     pub fn get_mut<M: Memory>(&mut self) -> Option<&mut M> {
-        self.0.as_any_mut().downcast_mut()
+        let memory: &mut dyn Any = &mut *self.0;
+        memory.downcast_mut()
     }
 
     /// Returns the memory as the memory type of a policy.
@@ -154,12 +158,6 @@ impl AnyMemory {
     }
 }
 
-impl Clone for AnyMemory {
-    fn clone(&self) -> Self {
-        AnyMemory(self.0.boxed())
-    }
-}
-
 impl std::fmt::Debug for AnyMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "AnyMemory({:?})", self.0.saved())
@@ -177,34 +175,20 @@ impl Memory for AnyMemory {
 }
 
 /// A memory behind a pointer.
-trait Live: Send + Sync {
-    fn boxed(&self) -> Box<dyn Live>;
+trait Live: Any + DynClone + Send + Sync {
     fn saved(&self) -> Result<Value, MemoryError>;
     fn restored(&mut self, saved: Value) -> Result<(), MemoryError>;
-    fn as_any(&self) -> &dyn Any;
-    fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
-impl<M: Memory> Live for M {
-    fn boxed(&self) -> Box<dyn Live> {
-        Box::new(self.clone())
-    }
+dyn_clone::clone_trait_object!(Live);
 
+impl<M: Memory> Live for M {
     fn saved(&self) -> Result<Value, MemoryError> {
         self.save()
     }
 
     fn restored(&mut self, saved: Value) -> Result<(), MemoryError> {
         self.restore(saved)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    #[inline]
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
     }
 }
 

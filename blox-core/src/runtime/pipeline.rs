@@ -393,56 +393,55 @@ pub struct Joint<P> {
 impl<P: Policy> Joint<P> {
     /// Gives the policy the role of the cluster manager.
     #[must_use]
-    pub fn cluster(mut self) -> Self
+    pub fn cluster(self) -> Self
     where
         P: ClusterManager,
     {
         let policy: Arc<dyn AnyClusterManager> = Arc::clone(&self.policy) as _;
-        let slot = self.slot;
-        let before = self.into.cluster.replace(Taken { policy, slot });
-        self.taken(before.map(|b| b.slot), Role::Cluster)
+        self.take(Role::Cluster, policy, |into| &mut into.cluster)
     }
 
     /// Gives the policy the role of admission.
     #[must_use]
-    pub fn admission(mut self) -> Self
+    pub fn admission(self) -> Self
     where
         P: AdmissionPolicy,
     {
         let policy: Arc<dyn AnyAdmission> = Arc::clone(&self.policy) as _;
-        let slot = self.slot;
-        let before = self.into.admission.replace(Taken { policy, slot });
-        self.taken(before.map(|b| b.slot), Role::Admission)
+        self.take(Role::Admission, policy, |into| &mut into.admission)
     }
 
     /// Gives the policy the role of scheduling.
     #[must_use]
-    pub fn scheduling(mut self) -> Self
+    pub fn scheduling(self) -> Self
     where
         P: SchedulingPolicy,
     {
         let policy: Arc<dyn AnyScheduling> = Arc::clone(&self.policy) as _;
-        let slot = self.slot;
-        let before = self.into.scheduling.replace(Taken { policy, slot });
-        self.taken(before.map(|b| b.slot), Role::Scheduling)
+        self.take(Role::Scheduling, policy, |into| &mut into.scheduling)
     }
 
     /// Gives the policy the role of placement.
     #[must_use]
-    pub fn placement(mut self) -> Self
+    pub fn placement(self) -> Self
     where
         P: PlacementPolicy,
     {
         let policy: Arc<dyn AnyPlacement> = Arc::clone(&self.policy) as _;
-        let slot = self.slot;
-        let before = self.into.placement.replace(Taken { policy, slot });
-        self.taken(before.map(|b| b.slot), Role::Placement)
+        self.take(Role::Placement, policy, |into| &mut into.placement)
     }
 
-    /// Records the role as taken twice if another policy had it. A policy may name a role
-    /// repeatedly.
-    fn taken(mut self, before: Option<usize>, role: Role) -> Self {
-        if before.is_some_and(|slot| slot != self.slot) {
+    /// Gives the policy a role, and records the role as taken twice if another policy had it. A
+    /// policy may name a role repeatedly.
+    fn take<T: ?Sized>(
+        mut self,
+        role: Role,
+        policy: Arc<T>,
+        place: fn(&mut Composition) -> &mut Option<Taken<T>>,
+    ) -> Self {
+        let slot = self.slot;
+        let before = place(&mut self.into).replace(Taken { policy, slot });
+        if before.is_some_and(|before| before.slot != slot) {
             self.into.twice.get_or_insert(role);
         }
         self
@@ -526,7 +525,7 @@ impl Pipeline {
     pub fn policy<P: Policy>(&self) -> Option<(&P, &P::Memory)> {
         let slots = self.slots.iter();
         slots
-            .map(|slot| (slot.policy.as_any(), &slot.memory))
+            .map(|slot| (&*slot.policy as &dyn Any, &slot.memory))
             .find_map(|(policy, memory)| of_type::<P>(policy, memory))
     }
 
@@ -650,10 +649,10 @@ fn of_type<'a, P: Policy>(
         return Some((policy, memory.get()?));
     }
     let pointed = [
-        (policy.downcast_ref::<Arc<dyn AnyClusterManager>>()).map(|p| (**p).as_any()),
-        (policy.downcast_ref::<Arc<dyn AnyAdmission>>()).map(|p| (**p).as_any()),
-        (policy.downcast_ref::<Arc<dyn AnyScheduling>>()).map(|p| (**p).as_any()),
-        (policy.downcast_ref::<Arc<dyn AnyPlacement>>()).map(|p| (**p).as_any()),
+        (policy.downcast_ref::<Arc<dyn AnyClusterManager>>()).map(|p| &**p as &dyn Any),
+        (policy.downcast_ref::<Arc<dyn AnyAdmission>>()).map(|p| &**p as &dyn Any),
+        (policy.downcast_ref::<Arc<dyn AnyScheduling>>()).map(|p| &**p as &dyn Any),
+        (policy.downcast_ref::<Arc<dyn AnyPlacement>>()).map(|p| &**p as &dyn Any),
     ];
     let pointed = pointed.into_iter().flatten().next()?;
     of_type::<P>(pointed, memory.get()?)
