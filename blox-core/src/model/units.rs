@@ -9,6 +9,14 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 
+/// Describes the numbers that [`is_amount`] accepts.
+pub(crate) const AMOUNT: &str = "a finite number that is not negative";
+
+/// Returns whether a number is finite and not negative.
+pub(crate) fn is_amount(number: f64) -> bool {
+    number.is_finite() && number >= 0.0
+}
+
 macro_rules! finite_seconds {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -145,87 +153,6 @@ impl Seconds {
     }
 }
 
-impl Add<Seconds> for Time {
-    type Output = Time;
-    #[inline]
-    fn add(self, rhs: Seconds) -> Time {
-        Time::new(self.0 + rhs.0)
-    }
-}
-impl AddAssign<Seconds> for Time {
-    #[inline]
-    fn add_assign(&mut self, rhs: Seconds) {
-        *self = *self + rhs;
-    }
-}
-impl Sub<Seconds> for Time {
-    type Output = Time;
-    #[inline]
-    fn sub(self, rhs: Seconds) -> Time {
-        Time::new(self.0 - rhs.0)
-    }
-}
-impl Sub for Time {
-    type Output = Seconds;
-    #[inline]
-    fn sub(self, rhs: Time) -> Seconds {
-        self.since(rhs)
-    }
-}
-impl Add for Seconds {
-    type Output = Seconds;
-    #[inline]
-    fn add(self, rhs: Seconds) -> Seconds {
-        Seconds::new(self.0 + rhs.0)
-    }
-}
-impl AddAssign for Seconds {
-    #[inline]
-    fn add_assign(&mut self, rhs: Seconds) {
-        *self = *self + rhs;
-    }
-}
-impl Sub for Seconds {
-    type Output = Seconds;
-    #[inline]
-    fn sub(self, rhs: Seconds) -> Seconds {
-        Seconds::new(self.0 - rhs.0)
-    }
-}
-impl SubAssign for Seconds {
-    #[inline]
-    fn sub_assign(&mut self, rhs: Seconds) {
-        *self = *self - rhs;
-    }
-}
-impl Neg for Seconds {
-    type Output = Seconds;
-    fn neg(self) -> Seconds {
-        Seconds::new(-self.0)
-    }
-}
-impl Mul<f64> for Seconds {
-    type Output = Seconds;
-    #[inline]
-    fn mul(self, rhs: f64) -> Seconds {
-        Seconds::new(self.0 * rhs)
-    }
-}
-impl Div<f64> for Seconds {
-    type Output = Seconds;
-    #[inline]
-    fn div(self, rhs: f64) -> Seconds {
-        Seconds::new(self.0 / rhs)
-    }
-}
-impl Div for Seconds {
-    type Output = f64;
-    #[inline]
-    fn div(self, rhs: Seconds) -> f64 {
-        self.0 / rhs.0
-    }
-}
-
 /// A number of GPUs.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -249,11 +176,63 @@ impl fmt::Display for GpuCount {
         fmt::Display::fmt(&self.0, f)
     }
 }
-impl Add for GpuCount {
-    type Output = GpuCount;
+impl std::iter::Sum for GpuCount {
+    fn sum<I: Iterator<Item = GpuCount>>(iter: I) -> GpuCount {
+        iter.fold(GpuCount::ZERO, Add::add)
+    }
+}
+
+/// Implements binary operators; each row is an operator with its result.
+macro_rules! operators {
+    ($(
+        $(#[$doc:meta])*
+        $operator:ident::$function:ident($a:ident: $left:ty, $b:ident: $right:ty) -> $out:ty {
+            $result:expr
+        }
+    )*) => {$(
+        impl $operator<$right> for $left {
+            type Output = $out;
+            $(#[$doc])*
+            #[inline]
+            fn $function(self, $b: $right) -> $out {
+                let $a = self;
+                $result
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add::add(a: Time, b: Seconds) -> Time { Time::new(a.0 + b.0) }
+    Sub::sub(a: Time, b: Seconds) -> Time { Time::new(a.0 - b.0) }
+    Sub::sub(a: Time, b: Time) -> Seconds { a.since(b) }
+    Add::add(a: Seconds, b: Seconds) -> Seconds { Seconds::new(a.0 + b.0) }
+    Sub::sub(a: Seconds, b: Seconds) -> Seconds { Seconds::new(a.0 - b.0) }
+    Mul::mul(a: Seconds, b: f64) -> Seconds { Seconds::new(a.0 * b) }
+    Div::div(a: Seconds, b: f64) -> Seconds { Seconds::new(a.0 / b) }
+    Div::div(a: Seconds, b: Seconds) -> f64 { a.0 / b.0 }
+    /// Saturates at the largest number.
+    Add::add(a: GpuCount, b: GpuCount) -> GpuCount { GpuCount(a.0.saturating_add(b.0)) }
+    /// Saturates at zero.
+    Sub::sub(a: GpuCount, b: GpuCount) -> GpuCount { GpuCount(a.0.saturating_sub(b.0)) }
+}
+
+impl Neg for Seconds {
+    type Output = Seconds;
+    fn neg(self) -> Seconds {
+        Seconds::new(-self.0)
+    }
+}
+impl AddAssign<Seconds> for Time {
     #[inline]
-    fn add(self, rhs: GpuCount) -> GpuCount {
-        GpuCount(self.0.saturating_add(rhs.0))
+    fn add_assign(&mut self, rhs: Seconds) {
+        *self = *self + rhs;
+    }
+}
+impl AddAssign for Seconds {
+    #[inline]
+    fn add_assign(&mut self, rhs: Seconds) {
+        *self = *self + rhs;
     }
 }
 impl AddAssign for GpuCount {
@@ -262,23 +241,10 @@ impl AddAssign for GpuCount {
         *self = *self + rhs;
     }
 }
-impl Sub for GpuCount {
-    type Output = GpuCount;
-    /// Saturates at zero.
-    #[inline]
-    fn sub(self, rhs: GpuCount) -> GpuCount {
-        GpuCount(self.0.saturating_sub(rhs.0))
-    }
-}
 impl SubAssign for GpuCount {
     #[inline]
     fn sub_assign(&mut self, rhs: GpuCount) {
         *self = *self - rhs;
-    }
-}
-impl std::iter::Sum for GpuCount {
-    fn sum<I: Iterator<Item = GpuCount>>(iter: I) -> GpuCount {
-        iter.fold(GpuCount::ZERO, Add::add)
     }
 }
 

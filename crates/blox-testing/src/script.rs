@@ -850,8 +850,8 @@ fn jobs(
             Seconds::new(length),
         )
         .named(format!("job-{i}"))
-        .owned_by(r.pick(&["ada", "bob", "cyd"]))
-        .with_priority(r.below(3) as i32);
+        .owned_by(r.pick(&["ada", "bob", "cyd"]));
+        spec.priority = r.below(3) as i32;
         spec.work = Work {
             iterations: length * rate,
             rate,

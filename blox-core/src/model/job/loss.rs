@@ -1,5 +1,6 @@
 //! The training loss over time: the curve of Optimus (EuroSys 2018, section 3.1).
 
+use crate::units::is_amount;
 use serde::{Deserialize, Serialize};
 
 /// The loss after `k` epochs: 1 / (b0 k + b1) + b2.
@@ -42,6 +43,6 @@ impl LossCurve {
     /// Returns whether the numbers are within their ranges.
     pub fn is_sound(&self) -> bool {
         let numbers = [self.b0, self.b1, self.b2];
-        numbers.iter().all(|b| b.is_finite() && *b >= 0.0) && self.b1 > 0.0
+        numbers.into_iter().all(is_amount) && self.b1 > 0.0
     }
 }

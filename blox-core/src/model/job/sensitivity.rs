@@ -1,5 +1,6 @@
 //! Speed of a job as a function of CPUs and memory.
 
+use crate::units::is_amount;
 use serde::{Deserialize, Serialize};
 
 /// Speed of a job by the CPU cores and the memory of each of its GPUs: a table of measured points
@@ -86,7 +87,7 @@ impl TryFrom<Points> for Sensitivity {
     fn try_from(points: Points) -> Result<Self, SensitivityError> {
         for (what, list) in [("cpus", &points.cpus), ("memory_gib", &points.memory_gib)] {
             let ascending = list.windows(2).all(|w| w[0] < w[1]);
-            let amounts = list.iter().all(|x| x.is_finite() && *x >= 0.0);
+            let amounts = list.iter().all(|x| is_amount(*x));
             if list.is_empty() || !ascending || !amounts {
                 return Err(SensitivityError::Points(what));
             }
@@ -96,7 +97,7 @@ impl TryFrom<Points> for Sensitivity {
             return Err(SensitivityError::Size { rows, columns });
         }
         let mut all = points.speed.iter().flatten();
-        if let Some(wrong) = all.find(|x| !(x.is_finite() && **x >= 0.0)) {
+        if let Some(wrong) = all.find(|x| !is_amount(**x)) {
             return Err(SensitivityError::Speed(*wrong));
         }
         match points.speed.last().and_then(|row| row.last()) {

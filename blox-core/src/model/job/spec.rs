@@ -5,8 +5,9 @@ use super::sensitivity::Sensitivity;
 use super::speeds::TypeSpeeds;
 use super::training::TrainingSpec;
 use crate::ids::Name;
-use crate::units::{GpuCount, Seconds, Time};
+use crate::units::{AMOUNT, GpuCount, Seconds, Time, is_amount};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 
 /// Amount of work of a job.
@@ -200,13 +201,6 @@ impl JobSpec {
         self
     }
 
-    /// Sets the priority.
-    #[must_use]
-    pub fn with_priority(mut self, priority: i32) -> Self {
-        self.priority = priority;
-        self
-    }
-
     /// Sets the attributes that most jobs do not have.
     #[must_use]
     pub fn with_extras(mut self, extras: Extras) -> Self {
@@ -259,104 +253,80 @@ impl JobSpec {
     /// # Errors
     /// Returns the first invalid field, its value and the expected range.
     pub fn check(&self) -> Result<(), SpecError> {
-        let wrong = |field, found: String, expected| {
-            Err(SpecError {
-                field,
-                found,
-                expected,
-            })
-        };
         if self.gpus == GpuCount::ZERO {
-            return wrong("gpus", "0".into(), "at least 1");
+            return wrong("gpus", 0, "at least 1");
         }
-        if !(self.work.iterations.is_finite() && self.work.iterations >= 0.0) {
-            return wrong(
-                "work.iterations",
-                self.work.iterations.to_string(),
-                "a finite number that is not negative",
-            );
+        if !is_amount(self.work.iterations) {
+            return wrong("work.iterations", self.work.iterations, AMOUNT);
         }
-        if !(self.work.rate.is_finite() && self.work.rate > 0.0) {
-            return wrong(
-                "work.rate",
-                self.work.rate.to_string(),
-                "a finite number above 0",
-            );
+        if !(is_amount(self.work.rate) && self.work.rate > 0.0) {
+            return wrong("work.rate", self.work.rate, "a finite number above 0");
         }
-        if let Some(extras) = &self.extras {
-            if !extras.levels.is_sorted() || extras.levels.first() == Some(&GpuCount::ZERO) {
-                return wrong(
-                    "extras.levels",
-                    format!("{:?}", extras.levels),
-                    "ascending counts of at least 1",
-                );
-            }
-            let measured = extras.rates.iter().all(|r| r.is_finite() && *r >= 0.0);
-            if !(measured && (extras.rates.is_empty() || extras.rates.len() == extras.levels.len()))
-            {
-                return wrong(
-                    "extras.rates",
-                    format!("{:?}", extras.rates),
-                    "a finite number that is not negative for each of the levels",
-                );
-            }
-            if let Some(d) = extras.deadlines.iter().find(|d| !d.value.is_finite()) {
-                return wrong(
-                    "extras.deadlines",
-                    d.value.to_string(),
-                    "values that are finite numbers",
-                );
-            }
-            if !extras.deadlines.is_sorted_by_key(|d| d.at) {
-                let at: Vec<f64> = extras.deadlines.iter().map(|d| d.at.secs()).collect();
-                return wrong("extras.deadlines", format!("{at:?}"), "the earliest first");
-            }
-            if let Some(loss) = &extras.loss
-                && !(loss.curve.is_sound() && loss.epoch.is_finite() && loss.epoch > 0.0)
-            {
-                return wrong(
-                    "extras.loss",
-                    format!("{loss:?}"),
-                    "b0 and b2 of at least 0, b1 and an epoch above 0",
-                );
-            }
-            if !(0.0..1.0).contains(&extras.communication) {
-                return wrong(
-                    "extras.communication",
-                    extras.communication.to_string(),
-                    "a share of at least 0 and below 1",
-                );
-            }
-            if let Some(speeds) = extras.speeds.as_ref().filter(|s| !s.is_sound()) {
-                return wrong(
-                    "extras.speeds",
-                    format!("{speeds:?}"),
-                    "rates that are finite numbers and not negative",
-                );
-            }
-            if let Some(found) = extras.training.as_ref().and_then(|t| t.fault()) {
-                return wrong(
-                    "extras.training",
-                    found,
-                    "batches, passes and stages of at least 1, in order, and rates above 0",
-                );
-            }
-            for (field, amount) in [
-                ("extras.cpus", extras.cpus),
-                ("extras.memory_gib", extras.memory_gib),
-                ("extras.weight", extras.weight),
-            ] {
-                if !(amount.is_finite() && amount >= 0.0) {
-                    return wrong(
-                        field,
-                        amount.to_string(),
-                        "a finite number that is not negative",
-                    );
-                }
+        self.extras.as_ref().map_or(Ok(()), |extras| extras.check())
+    }
+}
+
+impl Extras {
+    fn check(&self) -> Result<(), SpecError> {
+        if !self.levels.is_sorted() || self.levels.first() == Some(&GpuCount::ZERO) {
+            let expected = "ascending counts of at least 1";
+            return wrong("extras.levels", format!("{:?}", self.levels), expected);
+        }
+        let measured = self.rates.iter().all(|rate| is_amount(*rate));
+        let each = self.rates.is_empty() || self.rates.len() == self.levels.len();
+        if !(measured && each) {
+            let expected = "a finite number that is not negative for each of the levels";
+            return wrong("extras.rates", format!("{:?}", self.rates), expected);
+        }
+        if let Some(d) = self.deadlines.iter().find(|d| !d.value.is_finite()) {
+            let expected = "values that are finite numbers";
+            return wrong("extras.deadlines", d.value, expected);
+        }
+        if !self.deadlines.is_sorted_by_key(|d| d.at) {
+            let at: Vec<f64> = self.deadlines.iter().map(|d| d.at.secs()).collect();
+            return wrong("extras.deadlines", format!("{at:?}"), "the earliest first");
+        }
+        if let Some(loss) = &self.loss
+            && !(loss.curve.is_sound() && is_amount(loss.epoch) && loss.epoch > 0.0)
+        {
+            let expected = "b0 and b2 of at least 0, b1 and an epoch above 0";
+            return wrong("extras.loss", format!("{loss:?}"), expected);
+        }
+        if !(0.0..1.0).contains(&self.communication) {
+            let expected = "a share of at least 0 and below 1";
+            return wrong("extras.communication", self.communication, expected);
+        }
+        if let Some(speeds) = self.speeds.as_ref().filter(|s| !s.is_sound()) {
+            let expected = "rates that are finite numbers and not negative";
+            return wrong("extras.speeds", format!("{speeds:?}"), expected);
+        }
+        if let Some(found) = self.training.as_ref().and_then(|t| t.fault()) {
+            let expected = "batches, passes and stages of at least 1, in order, and rates above 0";
+            return wrong("extras.training", found, expected);
+        }
+        for (field, amount) in [
+            ("extras.cpus", self.cpus),
+            ("extras.memory_gib", self.memory_gib),
+            ("extras.weight", self.weight),
+        ] {
+            if !is_amount(amount) {
+                return wrong(field, amount, AMOUNT);
             }
         }
         Ok(())
     }
+}
+
+fn wrong(
+    field: &'static str,
+    found: impl fmt::Display,
+    expected: &'static str,
+) -> Result<(), SpecError> {
+    Err(SpecError {
+        field,
+        found: found.to_string(),
+        expected,
+    })
 }
 
 /// An invalid field of a job specification.

@@ -2,6 +2,7 @@
 
 use crate::ids::Name;
 use crate::sorted::SortedMap;
+use crate::units::is_amount;
 use serde::{Deserialize, Serialize};
 
 /// Iterations a second of a job by GPU type, on its requested number of GPUs. Holds the rates alone
@@ -73,6 +74,6 @@ impl TypeSpeeds {
     pub fn is_sound(&self) -> bool {
         let pairs = self.beside.values().flat_map(SortedMap::values).flatten();
         let mut all = self.alone.values().chain(pairs);
-        all.all(|r| r.is_finite() && *r >= 0.0)
+        all.all(|r| is_amount(*r))
     }
 }
