@@ -1,7 +1,9 @@
 //! Specification of a cluster.
 
+pub use super::layout::links_of;
 pub use super::link::{Link, LinkKind};
 use crate::ids::Name;
+use crate::units::{AMOUNT, is_amount};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -79,6 +81,12 @@ impl NodeSpec {
         }
     }
 
+    /// Checks that all fields are within their ranges, as for a cluster of only this node.
+    pub(crate) fn check(&self) -> Result<(), ClusterSpecError> {
+        let nodes = vec![self.clone()];
+        ClusterSpec { nodes }.check()
+    }
+
     /// Sets the number of jobs that may share a GPU.
     #[must_use]
     pub fn shared_by(mut self, jobs_per_gpu: u32) -> Self {
@@ -104,8 +112,8 @@ impl NodeSpec {
 /// Specification of a cluster: nodes in order of registration.
 ///
 /// Parsed from the shorthand `NODESxGPUS[xJOBS][:TYPE][@LAYOUT]`, joined by commas. JOBS is the
-/// number of jobs that may share a GPU. A [`Layout`](super::topology::Layout) defines the links
-/// between the GPUs of a node:
+/// number of jobs that may share a GPU. A [layout](links_of) defines the links between
+/// the GPUs of a node:
 ///
 /// ```
 /// use blox_core::ClusterSpec;
@@ -137,32 +145,6 @@ impl ClusterSpec {
         }
     }
 
-    /// Returns `nodes` equal nodes of `gpus` GPUs, linked by a [`Layout`](super::topology::Layout).
-    ///
-    /// # Errors
-    /// The layout is for another number of GPUs.
-    pub fn linked(
-        nodes: usize,
-        gpus: u32,
-        layout: super::topology::Layout,
-    ) -> Result<Self, ClusterSpecError> {
-        let wrong = |expected| ClusterSpecError::Node {
-            node: 0,
-            field: "layout",
-            found: format!("{layout:?}"),
-            expected,
-        };
-        let node = NodeSpec {
-            links: layout
-                .links(gpus)
-                .ok_or_else(|| wrong(format!("a layout for {gpus} GPUs")))?,
-            ..NodeSpec::with_gpus(gpus)
-        };
-        Ok(ClusterSpec {
-            nodes: vec![node; nodes],
-        })
-    }
-
     /// Returns the number of GPUs of all nodes.
     pub fn total_gpus(&self) -> u64 {
         self.nodes.iter().map(|n| u64::from(n.gpus)).sum()
@@ -173,14 +155,6 @@ impl ClusterSpec {
     /// # Errors
     /// Names the first invalid field and its node.
     pub fn check(&self) -> Result<(), ClusterSpecError> {
-        let wrong = |node, field, found: String, expected: String| {
-            Err(ClusterSpecError::Node {
-                node,
-                field,
-                found,
-                expected,
-            })
-        };
         if self.total_gpus() == 0 {
             return Err(ClusterSpecError::Empty);
         }
@@ -189,100 +163,59 @@ impl ClusterSpec {
         }
         let mut names = BTreeSet::new();
         for (i, node) in self.nodes.iter().enumerate() {
+            let wrong = |field, found: String, expected: &str| {
+                Err(ClusterSpecError::Node {
+                    node: i,
+                    field,
+                    found,
+                    expected: expected.to_owned(),
+                })
+            };
             for (field, name) in [
                 ("name", &node.name),
                 ("gpu_type", &node.gpu_type),
                 ("partition", &node.partition),
             ] {
                 if name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-                    return wrong(i, field, "empty".into(), "a name, or none said".into());
+                    return wrong(field, "empty".to_owned(), "a name, or none said");
                 }
             }
             if let Some(name) = &node.name
                 && !names.insert(name)
             {
-                return wrong(
-                    i,
-                    "name",
-                    name.to_string(),
-                    "one that no other node has".into(),
-                );
+                return wrong("name", name.to_string(), "one that no other node has");
             }
             if node.gpus > MAX_GPUS_PER_NODE {
-                return wrong(
-                    i,
-                    "gpus",
-                    node.gpus.to_string(),
-                    format!("at most {MAX_GPUS_PER_NODE}"),
-                );
+                let expected = format!("at most {MAX_GPUS_PER_NODE}");
+                return wrong("gpus", node.gpus.to_string(), &expected);
             }
             if !(1..=MAX_JOBS_PER_GPU).contains(&node.jobs_per_gpu) {
-                return wrong(
-                    i,
-                    "jobs_per_gpu",
-                    node.jobs_per_gpu.to_string(),
-                    format!("1 to {MAX_JOBS_PER_GPU}"),
-                );
+                let expected = format!("1 to {MAX_JOBS_PER_GPU}");
+                return wrong("jobs_per_gpu", node.jobs_per_gpu.to_string(), &expected);
             }
-            for (field, v) in [
+            for (field, amount) in [
                 ("cpus", node.cpus),
                 ("memory_gib", node.memory_gib),
                 ("gpu_memory_gib", node.gpu_memory_gib),
             ] {
-                if !(v.is_finite() && v >= 0.0) {
-                    return wrong(
-                        i,
-                        field,
-                        v.to_string(),
-                        "a finite number that is not negative".into(),
-                    );
+                if !is_amount(amount) {
+                    return wrong(field, amount.to_string(), AMOUNT);
                 }
             }
             for link in &node.links {
                 if link.a >= node.gpus || link.b >= node.gpus || link.a == link.b {
-                    return wrong(
-                        i,
-                        "links",
-                        format!("{}-{}", link.a, link.b),
-                        format!("two different GPUs below {}", node.gpus),
-                    );
+                    let found = format!("{}-{}", link.a, link.b);
+                    let expected = format!("two different GPUs below {}", node.gpus);
+                    return wrong("links", found, &expected);
                 }
-                if !(link.gb_per_s.is_finite() && link.gb_per_s > 0.0) {
-                    return wrong(
-                        i,
-                        "links",
-                        link.gb_per_s.to_string(),
-                        "a bandwidth above 0 GB/s".into(),
-                    );
+                if !(is_amount(link.gb_per_s) && link.gb_per_s > 0.0) {
+                    let found = link.gb_per_s.to_string();
+                    return wrong("links", found, "a bandwidth above 0 GB/s");
                 }
             }
         }
         Ok(())
     }
-}
-
-/// Returns the links of a node with `gpus` GPUs and the layout of this name. The error is the
-/// expected value.
-///
-/// # Errors
-/// The name is unknown, or the layout is for another number of GPUs.
-pub fn links_of(layout: &str, gpus: u32) -> Result<Vec<Link>, String> {
-    use super::layout::Layout;
-    let Some(found) = Layout::named(layout) else {
-        let names = Layout::ALL.map(|(name, _)| name);
-        return Err(crate::suggest::one_of(layout, names));
-    };
-    if gpus > MAX_GPUS_PER_NODE {
-        // Another check reports this number; links for all pairs would exhaust memory.
-        return Ok(Vec::new());
-    }
-    let size = match found {
-        Layout::P3Quad => "4",
-        _ => "8",
-    };
-    found
-        .links(gpus)
-        .ok_or_else(|| format!("a layout for {gpus} GPUs; this one is for {size}"))
 }
 
 impl std::str::FromStr for ClusterSpec {

@@ -1,6 +1,6 @@
 //! Links between the GPUs of a node: usual layouts, and the bandwidth of a set of GPUs.
 
-pub use super::layout::{HOST_GB_PER_S, Layout};
+pub use super::layout::HOST_GB_PER_S;
 
 use super::link::Link;
 use super::spec::NodeSpec;
@@ -14,12 +14,7 @@ impl NodeSpec {
             return None;
         }
         let between = |l: &&Link| (l.a, l.b) == (a, b) || (l.b, l.a) == (a, b);
-        let links = self.links.iter().filter(between).map(|l| l.gb_per_s);
-        Some(
-            links
-                .fold(None, |m: Option<f64>, x| Some(m.map_or(x, |m| m.max(x))))
-                .unwrap_or(HOST_GB_PER_S),
-        )
+        Some(fastest(self.links.iter().filter(between)).unwrap_or(HOST_GB_PER_S))
     }
 
     /// Returns the GB/s at which a set of the node's GPUs can reduce gradients. This is the
@@ -27,12 +22,13 @@ impl NodeSpec {
     /// than two GPUs, or if the node does not specify links.
     ///
     /// ```
-    /// use blox_core::{cluster::topology::Layout, NodeSpec};
+    /// use blox_core::{NodeSpec, cluster::spec::links_of};
     /// let mut node = NodeSpec::with_gpus(4);
-    /// node.links = Layout::P3Quad.links(4).unwrap_or_default();
+    /// node.links = links_of("p3.8xlarge", 4)?;
     /// assert_eq!(node.bandwidth_of(&[0, 1]), Some(25.0));
     /// assert_eq!(node.bandwidth_of(&[0, 3]), Some(50.0));
     /// assert_eq!(node.bandwidth_of(&[0, 1, 2, 3]), Some(50.0)); // 0-3, 3-2, 2-1
+    /// # Ok::<(), String>(())
     /// ```
     pub fn bandwidth_of(&self, gpus: &[u32]) -> Option<f64> {
         let (first, rest) = gpus.split_first()?;
@@ -61,19 +57,22 @@ impl NodeSpec {
 
     /// Returns the GB/s of the node's fastest link; `None` if the node does not specify links.
     pub fn best_bandwidth(&self) -> Option<f64> {
-        let all = self.links.iter().map(|l| l.gb_per_s);
-        all.fold(None, |m, x| Some(m.map_or(x, |m: f64| m.max(x))))
+        fastest(self.links.iter())
     }
+}
+
+fn fastest<'a>(links: impl Iterator<Item = &'a Link>) -> Option<f64> {
+    links.map(|link| link.gb_per_s).reduce(f64::max)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::DGX1;
+    use super::super::layout::{DGX1, links_of};
     use super::*;
 
-    fn node(layout: Layout, gpus: u32) -> NodeSpec {
+    fn node(layout: &str, gpus: u32) -> NodeSpec {
         NodeSpec {
-            links: layout.links(gpus).unwrap(),
+            links: links_of(layout, gpus).unwrap(),
             ..NodeSpec::with_gpus(gpus)
         }
     }
@@ -84,7 +83,7 @@ mod tests {
             let of = DGX1.iter().filter(|l| l.0 == gpu || l.1 == gpu);
             assert_eq!(of.map(|l| l.2).sum::<u32>(), 6, "GPU {gpu}");
         }
-        let dgx1 = node(Layout::Dgx1, 8);
+        let dgx1 = node("dgx1", 8);
         assert_eq!(dgx1.bandwidth(0, 4), Some(50.0));
         assert_eq!(dgx1.bandwidth(7, 3), Some(25.0));
         assert_eq!(dgx1.bandwidth(0, 7), Some(9.0));
@@ -93,10 +92,10 @@ mod tests {
 
     #[test]
     fn pairs_are_fast_and_the_rest_goes_over_pcie() {
-        let pairs = node(Layout::NvLinkPairs, 4);
+        let pairs = node("nvlink-pairs", 4);
         assert_eq!(pairs.bandwidth_of(&[0, 1]), Some(50.0));
         assert_eq!(pairs.bandwidth_of(&[1, 2]), Some(9.0));
-        assert_eq!(node(Layout::Pcie, 8).bandwidth_of(&[1, 2, 3]), Some(12.0));
+        assert_eq!(node("pcie", 8).bandwidth_of(&[1, 2, 3]), Some(12.0));
         assert_eq!(pairs.bandwidth_of(&[3]), None);
     }
 
@@ -110,9 +109,13 @@ mod tests {
 
     #[test]
     fn a_layout_is_for_its_number_of_gpus() {
-        assert_eq!(Layout::P3Quad.links(8), None);
-        assert_eq!(Layout::Dgx1.links(4), None);
-        assert_eq!(Layout::named("dgx1"), Some(Layout::Dgx1));
-        assert_eq!(Layout::named("dgx2"), None);
+        let error = |layout, gpus| links_of(layout, gpus).unwrap_err();
+        assert_eq!(
+            error("p3.8xlarge", 8),
+            "a layout for 8 GPUs; this one is for 4"
+        );
+        assert_eq!(error("dgx1", 4), "a layout for 4 GPUs; this one is for 8");
+        assert!(links_of("dgx1", 8).is_ok());
+        assert!(error("dgx2", 8).ends_with("did you mean `dgx1`?"));
     }
 }

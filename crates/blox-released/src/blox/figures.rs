@@ -3,7 +3,7 @@
 use crate::blox::{self, OptimusSpeed};
 use crate::bursty::bursty;
 use crate::figure::{Figure, Numbers, Plan, ReproduceError, Run, jct_s};
-use blox_core::cluster::topology::{HOST_GB_PER_S, Layout};
+use blox_core::cluster::topology::HOST_GB_PER_S;
 use blox_core::{ClusterSpec, Extras, Pipeline, Scheduler, Seconds};
 use blox_policies::admission::LoadThreshold;
 use blox_policies::placement::{Bandwidth, Consolidated, InOrder, Split};
@@ -133,7 +133,7 @@ const BEST: f64 = 50.0;
 
 /// Plans placement by the bandwidth between GPUs of a node, and by the lowest free GPUs.
 pub(crate) fn table4(figure: &'static Figure, _: Option<&Path>) -> Result<Plan, ReproduceError> {
-    let cluster = ClusterSpec::linked(32, 4, Layout::P3Quad)?;
+    let cluster: ClusterSpec = "32x4@p3.8xlarge".parse()?;
     let mean = Seconds::from_hours(4.0);
     let law = DurationLaw::Exponential { mean };
     let load = Load::OfCapacity {
