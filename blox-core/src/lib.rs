@@ -99,70 +99,48 @@ pub use runtime::{
 #[doc(inline)]
 pub use state::{event, input, view};
 
-use model::{decide_error, partners};
+use model::{bits, decide_error, partners};
 use state::lens;
 
 #[doc(inline)]
-pub use assignment::{Assignment, BatchConfig, GpuList};
-#[doc(inline)]
-pub use cluster::spec::{
-    ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU, NodeSpec,
+pub use self::{
+    assignment::{Assignment, BatchConfig, GpuList},
+    cluster::spec::{
+        ClusterSpec, ClusterSpecError, Link, LinkKind, MAX_GPUS_PER_NODE, MAX_JOBS_PER_GPU,
+        NodeSpec,
+    },
+    cluster::{Cluster, Drain, Growth, Node, NodeStatus, Wanted},
+    decide_error::{DecisionError, DraftError},
+    decision::{
+        Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
+        NodeActionKind, NodeActionKinds, NodeActions, Plan, PlanError, Validity,
+    },
+    draft::{Candidate, Draft, Savepoint},
+    event::{Event, Outcome},
+    feasibility::Feasibility,
+    ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId},
+    input::{Input, Refused},
+    job::loss::{LOSS, LossCurve, LossReports},
+    job::sensitivity::{Sensitivity, SensitivityError},
+    job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work},
+    job::speeds::TypeSpeeds,
+    job::throughput::{GradientNoise, ThroughputParams},
+    job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits},
+    job::{JobRef, Phase},
+    lens::Lens,
+    partners::Partners,
+    pipeline::{ComposeError, Composition, Joint, Pipeline, Role, Scheduler},
+    policy::{
+        AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
+        AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector,
+        PlacementPolicy, Policy, SchedulingPolicy, Stateless, With,
+    },
+    queue::{JobQueue, Request, Unlisted},
+    reason::Reason,
+    shape::{Place, Shape},
+    sorted::SortedMap,
+    state::{EventError, State},
+    trigger::{DecisionTrigger, OnEvent, Rounds},
+    units::{GpuCount, Seconds, Time},
+    view::View,
 };
-#[doc(inline)]
-pub use cluster::{Cluster, Drain, Growth, Node, NodeStatus, Wanted};
-pub use decide_error::{DecisionError, DraftError};
-#[doc(inline)]
-pub use decision::{
-    Action, AdmissionDecision, AdmissionDecisions, AfterDrain, Command, Decision, NodeAction,
-    NodeActionKind, NodeActionKinds, NodeActions, Plan, PlanError, Validity,
-};
-#[doc(inline)]
-pub use draft::{Candidate, Draft, Savepoint};
-#[doc(inline)]
-pub use event::{Event, Outcome};
-#[doc(inline)]
-pub use feasibility::Feasibility;
-#[doc(inline)]
-pub use ids::{ActionId, GpuId, GpuTypeId, JobId, Name, NameId, Names, NodeId};
-#[doc(inline)]
-pub use input::{Input, Refused};
-#[doc(inline)]
-pub use job::loss::{LOSS, LossCurve, LossReports};
-#[doc(inline)]
-pub use job::sensitivity::{Sensitivity, SensitivityError};
-#[doc(inline)]
-pub use job::spec::{Deadline, Extras, JobSpec, ServiceClass, SpecError, Work};
-#[doc(inline)]
-pub use job::speeds::TypeSpeeds;
-#[doc(inline)]
-pub use job::throughput::{GradientNoise, ThroughputParams};
-#[doc(inline)]
-pub use job::training::{Adapts, SpeedReport, TrainingReport, TrainingSpec, TypeLimits};
-#[doc(inline)]
-pub use job::{JobRef, Phase};
-pub use lens::Lens;
-pub use partners::Partners;
-#[doc(inline)]
-pub use pipeline::{ComposeError, Composition, Joint, Pipeline, Role, Scheduler};
-#[doc(inline)]
-pub use policy::{
-    AdmissionPolicy, AnyAdmission, AnyClusterManager, AnyMemory, AnyPlacement, AnyPolicy,
-    AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector, PlacementPolicy,
-    Policy, SchedulingPolicy, Stateless, With,
-};
-#[doc(inline)]
-pub use queue::{JobQueue, Request, Unlisted};
-#[doc(inline)]
-pub use reason::Reason;
-#[doc(inline)]
-pub use shape::{Place, Shape};
-#[doc(inline)]
-pub use sorted::SortedMap;
-#[doc(inline)]
-pub use state::{EventError, State};
-#[doc(inline)]
-pub use trigger::{DecisionTrigger, OnEvent, Rounds};
-#[doc(inline)]
-pub use units::{GpuCount, Seconds, Time};
-#[doc(inline)]
-pub use view::View;

@@ -125,6 +125,12 @@ impl Assignment {
         self.partners.is_empty() && !self.has_resources()
     }
 
+    /// Returns the CPU cores and the memory in GiB for each GPU, times `sign`.
+    pub(crate) fn resources_per_gpu(&self, sign: f64) -> [f64; 2] {
+        let share = sign / self.gpus.len() as f64;
+        [self.cpus * share, self.memory_gib * share]
+    }
+
     /// Returns the number of GPUs.
     #[inline]
     pub fn count(&self) -> GpuCount {

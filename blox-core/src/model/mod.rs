@@ -1,6 +1,7 @@
 //! Plain data: jobs, clusters, requests for GPUs, and decisions.
 
 pub mod assignment;
+pub(crate) mod bits;
 pub mod cluster;
 pub mod decide_error;
 pub mod decision;

@@ -1,8 +1,7 @@
 //! Sets of jobs that share GPUs with a job.
 
 use crate::ids::JobId;
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
 
 /// The jobs that run on some of a job's GPUs at the same time, in ascending order.
@@ -15,7 +14,8 @@ use std::fmt;
 /// assert_eq!(partners.iter().collect::<Vec<_>>(), [JobId(3), JobId(7)]);
 /// assert!(partners.contains(JobId(7)) && Partners::default().is_empty());
 /// ```
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Form")]
 pub struct Partners(Option<Box<Members>>);
 
 /// Jobs in ascending order, at least one.
@@ -78,9 +78,7 @@ impl fmt::Debug for Partners {
 impl FromIterator<JobId> for Partners {
     fn from_iter<T: IntoIterator<Item = JobId>>(jobs: T) -> Self {
         let mut set = Partners::NONE;
-        jobs.into_iter().for_each(|job| {
-            set.insert(job);
-        });
+        set.extend(jobs);
         set
     }
 }
@@ -123,42 +121,26 @@ impl Serialize for Partners {
     }
 }
 
-impl<'de> Deserialize<'de> for Partners {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        d.deserialize_any(Form)
+impl From<Form> for Partners {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::None => Partners::NONE,
+            Form::One(job) => job.into(),
+            Form::Several(jobs) => jobs.into_iter().collect(),
+        }
     }
 }
 
-/// Reads any form of the set.
-struct Form;
-
-impl<'de> Visitor<'de> for Form {
-    type Value = Partners;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the number of a job, or a list of such numbers")
-    }
-
-    fn visit_unit<E>(self) -> Result<Partners, E> {
-        Ok(Partners::NONE)
-    }
-
-    fn visit_none<E>(self) -> Result<Partners, E> {
-        Ok(Partners::NONE)
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, job: u64) -> Result<Partners, E> {
-        let job = u32::try_from(job).map_err(|_| E::custom("a number that no job has"))?;
-        Ok(Partners::from(JobId(job)))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut jobs: A) -> Result<Partners, A::Error> {
-        let mut set = Partners::NONE;
-        while let Some(job) = jobs.next_element()? {
-            set.insert(job);
-        }
-        Ok(set)
-    }
+/// Any form of the set in files.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected the number of a job, or a list of such numbers"
+)]
+enum Form {
+    None,
+    One(JobId),
+    Several(Vec<JobId>),
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::cluster::{Cluster, Node, NodeStatus, OnNode, Owners, Passing, is_too_
 use crate::decision::{Action, Plan, PlanError};
 use crate::ids::{GpuId, JobId, Name, NameId};
 use crate::job::{Phase, Record, Wants, accepts, accepts_all};
+use crate::units::is_amount;
 
 /// Effects of a checked plan, in front of the state, which the check leaves unchanged.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +41,8 @@ pub(super) struct Trial {
     owners: Overlay<Owners>,
     /// Number of entries of `placed` that are in `owners`.
     owned: usize,
-    /// Allocated CPUs and memory of each node.
-    resources: Overlay<Resources>,
+    /// Allocated CPU cores and memory in GiB of each node.
+    resources: Overlay<[f64; 2]>,
     /// True if [`Trial::empty_nodes`] was called for this plan.
     emptied: bool,
 }
@@ -88,13 +89,6 @@ pub(super) struct Promoted {
 struct Entry {
     released: u32,
     placed: u32,
-}
-
-/// Allocated resources of a node: CPU cores, and memory in GiB.
-#[derive(Clone, Copy, Debug, Default)]
-struct Resources {
-    cpus: f64,
-    memory_gib: f64,
 }
 
 impl State {
@@ -250,15 +244,13 @@ impl State {
         }
         let before = rec.allocated.as_ref().filter(|_| released != 0);
         for (i, &gpu) in a.gpus.iter().enumerate() {
-            let Some(node) = self.cluster.node_of(gpu).and_then(|n| self.cluster.node(n)) else {
+            let Some(node) = self.cluster.node_with(gpu) else {
                 return Err(PlanError::UnusableGpu { job, gpu });
             };
-            let bit = 1u64 << (gpu.0 - node.first_gpu);
             // A job may keep its GPUs on a node that accepts no new jobs.
             let stays = before.is_some_and(|b| b.gpus.contains(&gpu));
-            if node.status != NodeStatus::Up
-                || (!stays && (node.cordon.is_some() || node.failed & bit != 0))
-            {
+            let open = stays || (node.cordon.is_none() && node.works(gpu));
+            if node.status != NodeStatus::Up || !open {
                 return Err(PlanError::UnusableGpu { job, gpu });
             }
             if !stays
@@ -371,13 +363,13 @@ impl State {
         &self,
         job: JobId,
         a: &Assignment,
-        allocated_of: impl Fn(&Node) -> Resources,
+        allocated_of: impl Fn(&Node) -> [f64; 2],
     ) -> Result<(), PlanError> {
         if !a.has_resources() {
             return Ok(());
         }
         for (what, amount) in [("CPUs", a.cpus), ("memory", a.memory_gib)] {
-            if !(amount.is_finite() && amount >= 0.0) {
+            if !is_amount(amount) {
                 return Err(PlanError::BadAmount {
                     job,
                     what: Name::from(what),
@@ -386,15 +378,10 @@ impl State {
             }
         }
         for (node, share) in self.cluster.shares(&a.gpus) {
-            let (spec, allocated) = (node.spec(), allocated_of(node));
+            let (spec, [cpus, memory]) = (node.spec(), allocated_of(node));
             let parts = [
-                ("CPUs", a.cpus, allocated.cpus, spec.cpus),
-                (
-                    "memory",
-                    a.memory_gib,
-                    allocated.memory_gib,
-                    spec.memory_gib,
-                ),
+                ("CPUs", a.cpus, cpus, spec.cpus),
+                ("memory", a.memory_gib, memory, spec.memory_gib),
             ];
             for (what, amount, allocated, capacity) in parts {
                 if is_too_much(amount * share, capacity - allocated, capacity) {
@@ -413,7 +400,7 @@ impl State {
 
     /// Returns true if the nodes have enough CPUs and memory for an assignment.
     pub(super) fn has_resources(&self, job: JobId, a: &Assignment) -> bool {
-        self.check_resources(job, a, Resources::of).is_ok()
+        self.check_resources(job, a, Node::resources).is_ok()
     }
 
     fn ended_after(&self, job: JobId, version: u64) -> bool {
@@ -429,8 +416,7 @@ impl State {
         let job_changed = |j: JobId| self.record(j).is_some_and(|r| r.changed > version);
         job_changed(job)
             || a.gpus.iter().any(|&g| {
-                let node = self.cluster.node_of(g).and_then(|n| self.cluster.node(n));
-                node.is_some_and(|node| {
+                self.cluster.node_with(g).is_some_and(|node| {
                     node.changed > version || trial.owners(&self.cluster, g).iter().any(job_changed)
                 })
             })
@@ -633,9 +619,9 @@ impl Trial {
         self.owned = self.placed.len();
     }
 
-    fn resources_of(&self, node: &Node) -> Resources {
+    fn resources_of(&self, node: &Node) -> [f64; 2] {
         let planned = self.resources.get(node.id().index());
-        planned.map_or_else(|| Resources::of(node), |resources| *resources)
+        planned.copied().unwrap_or_else(|| node.resources())
     }
 
     /// Removes rounding errors of sums from the nodes that all jobs leave, as the commit does.
@@ -646,7 +632,7 @@ impl Trial {
         for &id in self.passing.nodes() {
             let empty = |node: &&Node| self.passing.kept_on(node) == 0;
             if cluster.node(id).filter(empty).is_some() {
-                *self.resources.of(id.index(), Resources::default) = Resources::default();
+                *self.resources.of(id.index(), Default::default) = [0.0; 2];
             }
         }
     }
@@ -655,14 +641,11 @@ impl Trial {
         if !a.has_resources() {
             return;
         }
-        let share = sign / a.gpus.len() as f64;
-        for &gpu in &a.gpus {
-            let node = cluster.node_of(gpu).and_then(|id| cluster.node(id));
-            if let Some(node) = node {
-                let its = self.resources.of(node.id().index(), || Resources::of(node));
-                its.cpus += a.cpus * share;
-                its.memory_gib += a.memory_gib * share;
-            }
+        let [cpus, memory] = a.resources_per_gpu(sign);
+        for node in a.gpus.iter().filter_map(|gpu| cluster.node_with(*gpu)) {
+            let its = self.resources.of(node.id().index(), || node.resources());
+            its[0] += cpus;
+            its[1] += memory;
         }
     }
 
@@ -675,15 +658,6 @@ impl Trial {
     }
     pub fn is_left_out(&self, i: usize) -> bool {
         !self.left_out.is_empty() && self.left_out.binary_search(&(i as u32)).is_ok()
-    }
-}
-
-impl Resources {
-    fn of(node: &Node) -> Self {
-        Resources {
-            cpus: node.cpus_allocated,
-            memory_gib: node.memory_allocated,
-        }
     }
 }
 

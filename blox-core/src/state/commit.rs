@@ -142,9 +142,8 @@ impl State {
     }
 
     fn commit_stop(&mut self, s: usize, why: &Reason) {
-        let now = self.now;
         let rec = &mut self.records[s];
-        rec.settle(now);
+        rec.settle(self.now);
         rec.reason = why.clone();
         if rec.allocated.is_none() {
             rec.pending = false;
@@ -170,7 +169,6 @@ impl State {
     }
 
     fn commit_place(&mut self, s: usize, trial: &Trial) {
-        let now = self.now;
         let rec = &mut self.records[s];
         let Some(new) = &rec.allocated else { return };
         let goes_on = matches!(rec.phase, Phase::Running | Phase::Starting);
@@ -183,7 +181,7 @@ impl State {
             self.touch_slot(s);
             return;
         }
-        rec.settle(now);
+        rec.settle(self.now);
         rec.pending = true;
         if rec.phase == Phase::Waiting {
             self.set_phase(s, Phase::Starting);
@@ -251,7 +249,6 @@ impl State {
     }
 
     pub(super) fn dispatch_if_clear(&mut self, s: usize) {
-        let now = self.now;
         let rec = &mut self.records[s];
         if !rec.pending || rec.blockers > 0 || rec.phase == Phase::Stopping {
             return;
@@ -260,7 +257,7 @@ impl State {
             return;
         };
         // Until now the job used its bound GPUs.
-        rec.settle(now);
+        rec.settle(self.now);
         rec.pending = false;
         rec.attempt += 1;
         if new.config.is_some() {

@@ -3,7 +3,6 @@
 use super::{EventError, State};
 use crate::assignment::GpuList;
 use crate::cluster::NodeStatus;
-use crate::cluster::spec::ClusterSpec;
 use crate::decision::{AdmissionDecision, Command, NodeAction};
 use crate::event::{Event, Outcome};
 use crate::ids::{GpuId, JobId, Name, NameId, NodeId};
@@ -20,21 +19,17 @@ impl State {
             Event::Started { job, attempt, rate } => {
                 let s = self.current("a start", *job, *attempt, &[Phase::Starting])?;
                 number("a start", *job, *rate)?;
-                let now = self.now;
                 let rec = &mut self.records[s];
                 rec.rate = *rate;
-                rec.since = now;
-                rec.first_start.get_or_insert(now);
-                rec.last_start = Some(now);
+                rec.since = self.now;
+                rec.first_start.get_or_insert(self.now);
+                rec.last_start = Some(self.now);
                 rec.began();
                 self.set_phase(s, Phase::Running);
                 self.count_busy(s, true);
                 // The change is complete, so the previous GPUs are unbound.
-                let (id, left) = (
-                    self.records[s].id,
-                    std::mem::take(&mut self.records[s].leaving),
-                );
-                self.unbind(id, &left);
+                let left = std::mem::take(&mut self.records[s].leaving);
+                self.unbind(*job, &left);
                 Ok(())
             }
             Event::LaunchFailed { job, attempt, why } => {
@@ -48,12 +43,11 @@ impl State {
             Event::Ran { job, attempt, secs } => {
                 let s = self.known("a length", *job)?;
                 number("a length", *job, *secs)?;
-                let now = self.now;
                 let rec = &mut self.records[s];
                 if rec.before.attempt != *attempt {
                     return Err(stale("a length", rec, *attempt));
                 }
-                rec.ran_for(now, *secs);
+                rec.ran_for(self.now, *secs);
                 self.touch_slot(s);
                 Ok(())
             }
@@ -81,9 +75,8 @@ impl State {
                 let running = [Phase::Starting, Phase::Running, Phase::Stopping];
                 let s = self.current("a crash", *job, *attempt, &running)?;
                 number("a crash", *job, *work)?;
-                let now = self.now;
                 let rec = &mut self.records[s];
-                rec.settle(now);
+                rec.settle(self.now);
                 rec.work = *work;
                 rec.crashes += 1;
                 self.fall_back(s, why.clone());
@@ -103,9 +96,8 @@ impl State {
                 let s = self.current("progress", *job, *attempt, &[Phase::Running])?;
                 number("progress", *job, *work)?;
                 number("progress", *job, *rate)?;
-                let now = self.now;
                 let rec = &mut self.records[s];
-                rec.settle(now);
+                rec.settle(self.now);
                 rec.work = *work;
                 rec.rate = *rate;
                 // Assumes that the whole launch ran at this rate.
@@ -129,13 +121,9 @@ impl State {
                         value: *value,
                     });
                 }
-                let now = self.now;
-                self.records[s]
-                    .metrics
-                    .get_or_insert_default()
-                    .entry(name.clone())
-                    .or_default()
-                    .push((now, *value));
+                let metrics = self.records[s].metrics.get_or_insert_default();
+                let series = metrics.entry(name.clone()).or_default();
+                series.push((self.now, *value));
                 self.touch_slot(s);
                 Ok(())
             }
@@ -152,10 +140,8 @@ impl State {
             Event::Hold { job } => {
                 let s = self.known("a hold", *job)?;
                 let rec = &mut self.records[s];
-                if !matches!(
-                    rec.phase,
-                    Phase::Submitted | Phase::Deferred | Phase::Waiting
-                ) {
+                use Phase::{Deferred, Submitted, Waiting};
+                if !matches!(rec.phase, Submitted | Deferred | Waiting) {
                     return Err(stale("a hold", rec, rec.attempt));
                 }
                 rec.held_by_user = true;
@@ -183,11 +169,8 @@ impl State {
                 Ok(())
             }
             Event::NodeJoined { spec } => {
-                ClusterSpec {
-                    nodes: vec![(**spec).clone()],
-                }
-                .check()
-                .map_err(|e| EventError::BadSpec(e.to_string()))?;
+                let checked = spec.check();
+                checked.map_err(|e| EventError::BadSpec(e.to_string()))?;
                 let partition = spec.partition.as_ref().map(|p| self.names.intern(p));
                 self.cluster.fulfil(spec);
                 self.cluster.join((**spec).clone(), partition, self.version);
@@ -209,10 +192,7 @@ impl State {
             Event::NodeActionFailed { id, node, why } => {
                 match self.cluster.fail(self.version, *id, *node, why) {
                     true => Ok(()),
-                    false => Err(EventError::UnknownNode {
-                        event: "a failed action",
-                        what: format!("action {id}"),
-                    }),
+                    false => unknown("a failed action", format!("action {id}")),
                 }
             }
             Event::NodeLeft { node } => self.node_status(
@@ -391,12 +371,9 @@ impl State {
 
     fn managed(&mut self, action: &NodeAction) -> Result<(), EventError> {
         if !self.cluster.manage(&mut self.names, self.version, action) {
-            return Err(EventError::UnknownNode {
-                event: "a cluster manager's action",
-                what: action
-                    .node()
-                    .map_or_else(|| "no node".to_owned(), |id| format!("node {id}")),
-            });
+            let node = action.node().map(|id| format!("node {id}"));
+            let what = node.unwrap_or_else(|| "no node".to_owned());
+            return unknown("a cluster manager's action", what);
         }
         if matches!(
             action,
@@ -426,10 +403,7 @@ impl State {
                 });
                 Ok(())
             }
-            _ => Err(EventError::UnknownNode {
-                event,
-                what: format!("node {node}"),
-            }),
+            _ => unknown(event, format!("node {node}")),
         }
     }
 
@@ -440,10 +414,7 @@ impl State {
         healthy: bool,
     ) -> Result<(), EventError> {
         let Some(node) = self.cluster.node_of(gpu) else {
-            return Err(EventError::UnknownNode {
-                event,
-                what: format!("GPU {gpu}"),
-            });
+            return unknown(event, format!("GPU {gpu}"));
         };
         self.cluster.change_node(node, self.version, |n| {
             let bit = 1u64 << (gpu.0 - n.first_gpu);
@@ -466,11 +437,10 @@ impl State {
     }
 
     fn ended(&mut self, s: usize, outcome: Outcome) {
-        let now = self.now;
-        self.records[s].settle(now);
+        let rec = &mut self.records[s];
+        rec.settle(self.now);
         if outcome == Outcome::Completed {
             // Work computed from the rate may miss the total by a rounding error.
-            let rec = &mut self.records[s];
             rec.work = rec.iterations.max(rec.work);
         }
         self.count_busy(s, false);
@@ -552,6 +522,10 @@ fn number(event: &'static str, job: JobId, value: f64) -> Result<(), EventError>
     } else {
         Err(EventError::BadNumber { event, job, value })
     }
+}
+
+fn unknown(event: &'static str, what: String) -> Result<(), EventError> {
+    Err(EventError::UnknownNode { event, what })
 }
 
 fn stale(event: &'static str, rec: &Record, attempt: u32) -> EventError {

@@ -2,6 +2,7 @@
 //! all jobs ever submitted.
 
 use super::NO_SLOT;
+use crate::bits;
 use crate::ids::JobId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,19 +206,9 @@ impl JobSet {
     /// Iterates over the jobs in order of submission.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = JobId> + use<'_> {
-        let (base, words) = (self.base, &self.recent[..]);
-        let mut next = 0;
-        let mut word = 0u64;
-        let recent = std::iter::from_fn(move || {
-            while word == 0 {
-                word = *words.get(next)?;
-                next += 1;
-            }
-            let bit = word.trailing_zeros();
-            word &= word - 1;
-            Some(JobId(base + (next as u32 - 1) * 64 + bit))
-        });
-        self.old.iter().map(|id| JobId(*id)).chain(recent)
+        let (base, recent) = (self.base, bits::numbers(self.recent.iter().copied()));
+        let old = self.old.iter().map(|id| JobId(*id));
+        old.chain(recent.map(move |member| JobId(base + member)))
     }
 
     /// Moves the members below `base` out of the dense list; see [`Slots::shift`].

@@ -17,7 +17,7 @@ use crate::units::Time;
 pub(crate) use passing::Passing;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
-use spec::{ClusterSpec, MAX_JOBS_PER_GPU, MAX_NODES, NodeSpec};
+use spec::{MAX_JOBS_PER_GPU, MAX_NODES, NodeSpec};
 
 const NOBODY: u32 = u32::MAX;
 
@@ -215,11 +215,6 @@ pub struct Node {
     pub(crate) mixed: u64,
 }
 
-fn is_valid(spec: &NodeSpec) -> bool {
-    let nodes = vec![spec.clone()];
-    ClusterSpec { nodes }.check().is_ok()
-}
-
 /// Returns whether an amount is more than the rest of a capacity. Allows for rounding errors in
 /// sums of shares. A capacity of 0 is unknown.
 pub(crate) fn is_too_much(amount: f64, left: f64, capacity: f64) -> bool {
@@ -297,6 +292,10 @@ impl Node {
     pub fn free_memory_gib(&self) -> f64 {
         self.spec.memory_gib - self.memory_allocated
     }
+    /// Returns the CPU cores and the memory in GiB that are allocated.
+    pub(crate) fn resources(&self) -> [f64; 2] {
+        [self.cpus_allocated, self.memory_allocated]
+    }
     /// Returns whether a GPU of the node works: it is not reported as broken.
     pub fn works(&self, gpu: GpuId) -> bool {
         let local = gpu.0.checked_sub(self.first_gpu);
@@ -310,18 +309,11 @@ impl Node {
     pub fn gpu(&self, local: u32) -> Option<GpuId> {
         (local < self.spec.gpus).then(|| GpuId(self.first_gpu + local))
     }
-    fn all_mask(&self) -> u64 {
-        if self.spec.gpus >= 64 {
-            u64::MAX
-        } else {
-            (1u64 << self.spec.gpus) - 1
-        }
-    }
     fn usable_mask(&self) -> u64 {
-        if self.is_usable() {
-            self.all_mask() & !self.failed
-        } else {
-            0
+        let all = u64::MAX.checked_shr(u64::BITS.saturating_sub(self.spec.gpus));
+        match self.is_usable() {
+            true => all.unwrap_or(0) & !self.failed,
+            false => 0,
         }
     }
 }
@@ -363,6 +355,12 @@ impl Cluster {
     #[inline]
     pub fn node_of(&self, gpu: GpuId) -> Option<NodeId> {
         self.gpu_node.get(gpu.index()).copied()
+    }
+
+    /// Returns the node with a GPU.
+    #[inline]
+    pub(crate) fn node_with(&self, gpu: GpuId) -> Option<&Node> {
+        self.node(self.node_of(gpu)?)
     }
 
     /// Returns the requests for nodes that have not all joined, oldest first.
@@ -429,20 +427,13 @@ impl Cluster {
 
     /// Returns how many jobs may share a GPU; 0 if it does not exist.
     pub fn places_on(&self, gpu: GpuId) -> usize {
-        let node = self.node_of(gpu).and_then(|id| self.node(id));
-        node.map_or(0, |node| node.jobs_per_gpu() as usize)
+        self.node_with(gpu)
+            .map_or(0, |node| node.jobs_per_gpu() as usize)
     }
 
     /// Returns the number of nodes of an assignment's GPUs.
     pub fn nodes_spanned(&self, assignment: &Assignment) -> usize {
-        let mut nodes: smallvec::SmallVec<[NodeId; 8]> = assignment
-            .gpus
-            .iter()
-            .filter_map(|g| self.node_of(*g))
-            .collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes.len()
+        self.shares(&assignment.gpus).len()
     }
 
     pub(crate) fn join(
@@ -453,12 +444,8 @@ impl Cluster {
     ) -> NodeId {
         let id = NodeId(self.nodes.len() as u32);
         let first_gpu = self.gpu_node.len() as u32;
-        let unnamed = Name::from("");
-        let gpu_type = GpuTypeId(
-            self.types
-                .intern(spec.gpu_type.as_ref().unwrap_or(&unnamed))
-                .0,
-        );
+        let gpu_type = spec.gpu_type.clone().unwrap_or_else(|| Name::from(""));
+        let gpu_type = GpuTypeId(self.types.intern(&gpu_type).0);
         for _ in 0..spec.gpus {
             self.gpu_node.push(id);
             self.ledgers.push(Ledgers::both(Owners::NONE));
@@ -575,7 +562,7 @@ impl Cluster {
     /// invalid.
     fn grow(&mut self, spec: &NodeSpec, count: u32) -> bool {
         let all = self.nodes.len() + self.coming() + count as usize;
-        if count == 0 || all > MAX_NODES || !is_valid(spec) {
+        if count == 0 || all > MAX_NODES || spec.check().is_err() {
             return false;
         }
         let id = self.next_action();
@@ -851,11 +838,11 @@ impl Cluster {
         if !a.has_resources() {
             return;
         }
-        let share = sign / a.gpus.len() as f64;
+        let [cpus, memory] = a.resources_per_gpu(sign);
         for &g in &a.gpus {
             let node = &mut self.nodes[self.gpu_node[g.index()].index()];
-            node.cpus_allocated += a.cpus * share;
-            node.memory_allocated += a.memory_gib * share;
+            node.cpus_allocated += cpus;
+            node.memory_allocated += memory;
         }
     }
 }

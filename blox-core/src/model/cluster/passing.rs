@@ -171,8 +171,7 @@ impl Cluster {
     pub(crate) fn counts_resources(&self, passing: &Passing) -> bool {
         passing.nodes.iter().any(|id| {
             let node = &self.nodes[id.index()];
-            let some = node.cpus_allocated != 0.0 || node.memory_allocated != 0.0;
-            some && passing.masks[id.index()].left != 0
+            node.resources() != [0.0; 2] && passing.masks[id.index()].left != 0
         })
     }
 

@@ -563,7 +563,7 @@ pub(crate) fn accepts(spec: &JobSpec, cluster: &Cluster, gpu_type: GpuTypeId) ->
 pub(crate) fn accepts_all(spec: &JobSpec, cluster: &Cluster, gpus: &[GpuId]) -> bool {
     spec.extras().gpu_types.is_empty()
         || gpus.iter().all(|gpu| {
-            let node = cluster.node_of(*gpu).and_then(|node| cluster.node(node));
+            let node = cluster.node_with(*gpu);
             node.is_some_and(|node| accepts(spec, cluster, node.gpu_type()))
         })
 }

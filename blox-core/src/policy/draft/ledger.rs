@@ -1,6 +1,7 @@
 //! Free GPUs of each node in a draft.
 
 use crate::assignment::{Assignment, GpuList, append_run};
+use crate::bits;
 use crate::cluster::{Cluster, Node, OnNode, Owners, is_too_much};
 use crate::ids::{GpuId, JobId, NodeId};
 use crate::sorted::SortedMap;
@@ -232,14 +233,11 @@ impl Ledger {
 
     #[cold]
     fn count_some(&mut self, cluster: &Cluster, a: &Assignment, sign: f64) {
-        let share = sign / a.gpus.len() as f64;
-        for &gpu in &a.gpus {
-            let Some(node) = cluster.node_of(gpu) else {
-                continue;
-            };
+        let [cpus, memory] = a.resources_per_gpu(sign);
+        for node in a.gpus.iter().filter_map(|gpu| cluster.node_of(*gpu)) {
             let given = self.given_back.entry(node).or_default();
-            given[0] += a.cpus * share;
-            given[1] += a.memory_gib * share;
+            given[0] += cpus;
+            given[1] += memory;
         }
     }
 
@@ -406,30 +404,15 @@ impl NodeSets {
     fn of(&self, set: u32) -> impl Iterator<Item = NodeId> + '_ {
         let some = (set as usize) < SETS && self.sizes[set as usize] > 0;
         let rows: &[[u64; SETS]] = if some { &self.words } else { &[] };
-        nodes_in(rows.iter().map(move |row| row[set as usize]))
+        bits::numbers(rows.iter().map(move |row| row[set as usize])).map(NodeId)
     }
 
     /// Returns the nodes of all sets except one. `nodes` is the total number of nodes.
     #[inline]
     fn others(&self, set: usize, nodes: usize) -> impl Iterator<Item = NodeId> + '_ {
-        let all = nodes_in(self.words.iter().map(move |row| !row[set]));
-        all.take_while(move |id| id.index() < nodes)
+        let all = bits::numbers(self.words.iter().map(move |row| !row[set]));
+        all.map(NodeId).take_while(move |id| id.index() < nodes)
     }
-}
-
-/// Returns the nodes whose bits are set.
-#[inline]
-fn nodes_in(mut words: impl Iterator<Item = u64>) -> impl Iterator<Item = NodeId> {
-    let (mut word, mut first) = (0u64, 0u32.wrapping_sub(64));
-    std::iter::from_fn(move || {
-        while word == 0 {
-            word = words.next()?;
-            first = first.wrapping_add(64);
-        }
-        let bit = word.trailing_zeros();
-        word &= word - 1;
-        Some(NodeId(first + bit))
-    })
 }
 
 #[cfg(test)]

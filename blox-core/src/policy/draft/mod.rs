@@ -3,6 +3,7 @@
 pub use crate::decide_error::DraftError;
 
 use crate::assignment::{Assignment, GpuList};
+use crate::bits;
 use crate::cluster::{Node, NodeStatus, OnNode, Owners};
 use crate::decision::{Action, Plan};
 use crate::ids::{GpuId, GpuTypeId, JobId, NodeId};
@@ -111,14 +112,8 @@ impl<'a> Draft<'a> {
     /// Returns the free GPUs of a node, in ascending order.
     pub fn free_gpus_on(&self, node: NodeId) -> impl Iterator<Item = GpuId> + use<> {
         let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
-        let mut mask = self.mask(node);
-        iter::from_fn(move || {
-            (mask != 0).then(|| {
-                let bit = mask.trailing_zeros();
-                mask &= mask - 1;
-                GpuId(first + bit)
-            })
-        })
+        let free = bits::numbers(iter::once(self.mask(node)));
+        free.map(move |local| GpuId(first + local))
     }
 
     /// Returns the nodes in view with a free GPU, in order of registration.
@@ -609,18 +604,9 @@ impl<'a> Draft<'a> {
 
     /// Returns `count` free GPUs of a node, lowest first; `None` if it has fewer.
     pub fn take_from(&self, node: NodeId, count: u32) -> Option<GpuList> {
-        let mut free = self.mask(node);
         // Checked before memory is allocated: `count` may be arbitrarily large.
-        if free.count_ones() < count {
-            return None;
-        }
-        let first = self.view.cluster().node(node).map_or(0, |n| n.first_gpu);
-        let mut gpus = GpuList::with_capacity(count as usize);
-        for _ in 0..count {
-            gpus.push(GpuId(first + free.trailing_zeros()));
-            free &= free - 1;
-        }
-        Some(gpus)
+        let enough = self.free_on(node) >= count;
+        enough.then(|| self.free_gpus_on(node).take(count as usize).collect())
     }
 
     /// Adds the differences from the current state to the plan.
@@ -800,7 +786,7 @@ impl<'a> Draft<'a> {
     fn may_stay(&self, gpu: GpuId, a: &Assignment, was: Option<&Assignment>) -> bool {
         let cluster = self.view.cluster();
         let up = || {
-            let node = cluster.node_of(gpu).and_then(|n| cluster.node(n));
+            let node = cluster.node_with(gpu);
             node.is_some_and(|n| n.status() == NodeStatus::Up)
         };
         was.is_some_and(|w| w.gpus.contains(&gpu) && (w == a || up()))
@@ -809,16 +795,14 @@ impl<'a> Draft<'a> {
     /// Returns whether a GPU is in view and free.
     #[inline]
     fn is_free(&self, gpu: GpuId) -> bool {
-        let cluster = self.view.cluster();
-        let node = cluster.node_of(gpu).and_then(|n| cluster.node(n));
+        let node = self.view.cluster().node_with(gpu);
         node.is_some_and(|n| self.mask(n.id()) >> (gpu.0 - n.first_gpu) & 1 == 1)
     }
 
     #[inline]
     fn takes_new(&self, gpu: GpuId) -> bool {
-        let cluster = self.view.cluster();
-        let node = cluster.node_of(gpu).and_then(|n| cluster.node(n));
-        node.is_some_and(|n| n.is_usable() && n.failed >> (gpu.0 - n.first_gpu) & 1 == 0)
+        let node = self.view.cluster().node_with(gpu);
+        node.is_some_and(|n| n.is_usable() && n.works(gpu))
     }
 
     /// Records the jobs of each GPU from now on if an assignment names partners.

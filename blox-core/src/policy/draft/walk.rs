@@ -192,18 +192,20 @@ impl<'a> Draft<'a> {
     /// candidates in their turn. Victims whose release was undone can be victims again.
     #[inline]
     pub fn candidate_placed(&mut self, queue: &mut JobQueue) {
-        match queue.kept() {
-            Some(kept) => self.settle(kept, true),
-            None => self.settle_listed(queue.list(), true),
-        }
+        self.answer(queue, true);
     }
 
     /// Reports that the candidate could not be placed. Victims whose release was undone can be
     /// victims again.
     pub fn candidate_blocked(&mut self, queue: &mut JobQueue) {
+        self.answer(queue, false);
+    }
+
+    #[inline]
+    fn answer(&mut self, queue: &mut JobQueue, placed: bool) {
         match queue.kept() {
-            Some(kept) => self.settle(kept, false),
-            None => self.settle_listed(queue.list(), false),
+            Some(kept) => self.settle(kept, placed),
+            None => self.settle_listed(queue.list(), placed),
         }
     }
 
@@ -298,31 +300,24 @@ impl<'a> Draft<'a> {
     /// batch, and [`Place::Nodes`] or [`Place::ShareWith`]. The other places are preferences and
     /// always met.
     pub fn meets(&self, has: &Assignment, request: &Request) -> bool {
-        request
-            .shapes
-            .iter()
-            .any(|shape| self.meets_shape(has, shape))
+        let mut shapes = request.shapes.iter();
+        shapes.any(|shape| self.meets_shape(has, shape))
     }
 
     fn meets_shape(&self, has: &Assignment, shape: &Shape) -> bool {
         let cluster = self.view.cluster();
         let of_type = |wanted: GpuTypeId| {
-            let mut nodes = has.gpus.iter().map(|gpu| cluster.node_of(*gpu));
-            nodes.all(|id| {
-                id.and_then(|id| cluster.node(id))
-                    .is_some_and(|n| n.gpu_type() == wanted)
-            })
+            let mut nodes = has.gpus.iter().map(|gpu| cluster.node_with(*gpu));
+            nodes.all(|node| node.is_some_and(|n| n.gpu_type() == wanted))
         };
         let on = |id: NodeId| {
-            has.gpus
-                .iter()
-                .filter(move |gpu| cluster.node_of(**gpu) == Some(id))
+            let gpus = has.gpus.iter();
+            gpus.filter(|gpu| cluster.node_of(**gpu) == Some(id))
+                .count()
         };
         let lies = match &shape.place {
             Place::Any | Place::Consolidated | Place::Near(_) => true,
-            Place::Nodes(nodes) => nodes
-                .iter()
-                .all(|(id, count)| on(*id).count() == *count as usize),
+            Place::Nodes(nodes) => nodes.iter().all(|(id, count)| on(*id) == *count as usize),
             Place::ShareWith(other) => {
                 let its = self.current(*other);
                 its.is_none_or(|its| has.gpus.iter().all(|gpu| its.gpus.contains(gpu)))
