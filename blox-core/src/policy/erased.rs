@@ -91,157 +91,142 @@ macro_rules! erased_policy {
     };
 }
 
-/// An [`AdmissionPolicy`] of any type.
+/// Defines a trait for policies of any type that have a role. A pointer to the trait is itself a
+/// policy with that role.
 ///
-/// It is implemented for every admission policy; do not implement it by hand.
-pub trait AnyAdmission: AnyPolicy {
-    /// See [`AdmissionPolicy::admit`].
-    fn any_admit(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        asking: &[JobId],
-        out: &mut AdmissionDecisions,
-    ) -> Validity;
+/// Each function of the role stands with its name in the trait: first those that take the memory.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! erased {
+    (
+        $(#[$doc:meta])*
+        $visible:vis trait $any:ident for $role:ident in $pointer:ident {
+            with memory { $(
+                $(#[$about:meta])*
+                $function:ident as $any_function:ident($($argument:ident: $kind:ty),*) -> $answer:ty;
+            )* }
+            without { $(
+                $(#[$note:meta])*
+                $plain:ident as $any_plain:ident($($own:ident: $type:ty),*) -> $returned:ty;
+            )* }
+        }
+    ) => {
+        $(#[$doc])*
+        $visible trait $any: $crate::AnyPolicy {
+            $(
+                #[doc = concat!("See [`", stringify!($role), "::", stringify!($function), "`].")]
+                $(#[$about])*
+                fn $any_function(
+                    &self,
+                    memory: &mut $crate::AnyMemory,
+                    $($argument: $kind),*
+                ) -> $answer;
+            )*
+            $(
+                #[doc = concat!("See [`", stringify!($role), "::", stringify!($plain), "`].")]
+                $(#[$note])*
+                fn $any_plain(&self, $($own: $type),*) -> $returned;
+            )*
+        }
+
+        impl<P: $role> $any for P {
+            $(
+                fn $any_function(
+                    &self,
+                    memory: &mut $crate::AnyMemory,
+                    $($argument: $kind),*
+                ) -> $answer {
+                    self.$function(memory.own::<P>(), $($argument),*)
+                }
+            )*
+            $(
+                fn $any_plain(&self, $($own: $type),*) -> $returned {
+                    self.$plain($($own),*)
+                }
+            )*
+        }
+
+        $crate::erased_policy!($pointer<dyn $any>);
+
+        impl $role for $pointer<dyn $any> {
+            $(
+                fn $function(
+                    &self,
+                    memory: &mut $crate::AnyMemory,
+                    $($argument: $kind),*
+                ) -> $answer {
+                    (**self).$any_function(memory, $($argument),*)
+                }
+            )*
+            $(
+                fn $plain(&self, $($own: $type),*) -> $returned {
+                    (**self).$any_plain($($own),*)
+                }
+            )*
+        }
+    };
 }
 
-impl<P: AdmissionPolicy> AnyAdmission for P {
-    fn any_admit(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        asking: &[JobId],
-        out: &mut AdmissionDecisions,
-    ) -> Validity {
-        self.admit(memory.own::<P>(), view, asking, out)
-    }
-}
-
-erased_policy!(Arc<dyn AnyAdmission>);
-
-impl AdmissionPolicy for Arc<dyn AnyAdmission> {
-    fn admit(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        asking: &[JobId],
-        out: &mut AdmissionDecisions,
-    ) -> Validity {
-        (**self).any_admit(memory, view, asking, out)
-    }
-}
-
-/// A [`ClusterManager`] of any type.
-///
-/// It is implemented for every cluster manager; do not implement it by hand.
-pub trait AnyClusterManager: AnyPolicy {
-    /// See [`ClusterManager::manage`].
-    fn any_manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions)
-    -> Validity;
-
-    /// See [`ClusterManager::actions`].
-    fn any_actions(&self) -> NodeActionKinds;
-}
-
-impl<P: ClusterManager> AnyClusterManager for P {
-    fn any_manage(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        out: &mut NodeActions,
-    ) -> Validity {
-        self.manage(memory.own::<P>(), view, out)
-    }
-
-    fn any_actions(&self) -> NodeActionKinds {
-        self.actions()
-    }
-}
-
-erased_policy!(Arc<dyn AnyClusterManager>);
-
-impl ClusterManager for Arc<dyn AnyClusterManager> {
-    fn manage(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut NodeActions) -> Validity {
-        (**self).any_manage(memory, view, out)
-    }
-
-    fn actions(&self) -> NodeActionKinds {
-        (**self).any_actions()
-    }
-}
-
-/// A [`SchedulingPolicy`] of any type.
-///
-/// It is implemented for every scheduling policy; do not implement it by hand.
-pub trait AnyScheduling: AnyPolicy {
-    /// See [`SchedulingPolicy::schedule`].
-    fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity;
-}
-
-impl<P: SchedulingPolicy> AnyScheduling for P {
-    fn any_schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        self.schedule(memory.own::<P>(), view, out)
-    }
-}
-
-erased_policy!(Arc<dyn AnyScheduling>);
-
-impl SchedulingPolicy for Arc<dyn AnyScheduling> {
-    fn schedule(&self, memory: &mut AnyMemory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        (**self).any_schedule(memory, view, out)
-    }
-}
-
-/// A [`PlacementPolicy`] of any type.
-///
-/// It is implemented for every placement policy; do not implement it by hand.
-pub trait AnyPlacement: AnyPolicy {
-    /// See [`PlacementPolicy::place`].
+erased! {
+    /// An [`AdmissionPolicy`] of any type.
     ///
-    /// # Errors
-    /// The same as [`PlacementPolicy::place`].
-    fn any_place(
-        &self,
-        memory: &mut AnyMemory,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError>;
+    /// It is implemented for every admission policy; do not implement it by hand.
+    pub trait AnyAdmission for AdmissionPolicy in Arc {
+        with memory {
+            admit as any_admit(
+                view: View<'_>, asking: &[JobId], out: &mut AdmissionDecisions
+            ) -> Validity;
+        }
+        without {}
+    }
+}
 
-    /// See [`PlacementPolicy::can_ever_place`].
+erased! {
+    /// A [`ClusterManager`] of any type.
     ///
-    /// # Errors
-    /// The same as [`PlacementPolicy::can_ever_place`].
-    fn any_can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason>;
-}
-
-impl<P: PlacementPolicy> AnyPlacement for P {
-    fn any_place(
-        &self,
-        memory: &mut AnyMemory,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
-        self.place(memory.own::<P>(), requests, draft)
-    }
-
-    fn any_can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        self.can_ever_place(view, job)
+    /// It is implemented for every cluster manager; do not implement it by hand.
+    pub trait AnyClusterManager for ClusterManager in Arc {
+        with memory {
+            manage as any_manage(view: View<'_>, out: &mut NodeActions) -> Validity;
+        }
+        without {
+            actions as any_actions() -> NodeActionKinds;
+        }
     }
 }
 
-erased_policy!(Arc<dyn AnyPlacement>);
-
-impl PlacementPolicy for Arc<dyn AnyPlacement> {
-    fn place(
-        &self,
-        memory: &mut AnyMemory,
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
-        (**self).any_place(memory, requests, draft)
+erased! {
+    /// A [`SchedulingPolicy`] of any type.
+    ///
+    /// It is implemented for every scheduling policy; do not implement it by hand.
+    pub trait AnyScheduling for SchedulingPolicy in Arc {
+        with memory {
+            schedule as any_schedule(view: View<'_>, out: &mut JobQueue) -> Validity;
+        }
+        without {}
     }
+}
 
-    fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        (**self).any_can_ever_place(view, job)
+erased! {
+    /// A [`PlacementPolicy`] of any type.
+    ///
+    /// It is implemented for every placement policy; do not implement it by hand.
+    pub trait AnyPlacement for PlacementPolicy in Arc {
+        with memory {
+            ///
+            /// # Errors
+            /// The same as [`PlacementPolicy::place`].
+            place as any_place(
+                requests: &mut JobQueue, draft: &mut Draft<'_>
+            ) -> Result<Validity, DraftError>;
+        }
+        without {
+            ///
+            /// # Errors
+            /// The same as [`PlacementPolicy::can_ever_place`].
+            can_ever_place as any_can_ever_place(
+                view: View<'_>, job: &JobRef<'_>
+            ) -> Result<(), Reason>;
+        }
     }
 }
