@@ -135,7 +135,7 @@ pub use self::{
         AnyScheduling, ClusterManager, Launches, Memory, MemoryError, MetricCollector,
         PlacementPolicy, Policy, SchedulingPolicy, Stateless, With,
     },
-    queue::{JobQueue, Request, Unlisted},
+    queue::{JobQueue, Request},
     reason::Reason,
     shape::{Place, Shape},
     sorted::SortedMap,

@@ -159,10 +159,6 @@ pub(crate) struct KeptQueue {
 }
 
 impl KeptQueue {
-    pub fn clear(&mut self) {
-        *self = KeptQueue::default();
-    }
-
     pub fn len(&self) -> usize {
         self.len
     }
@@ -222,13 +218,11 @@ impl KeptQueue {
         }
     }
 
-    /// Inserts many entries at once.
-    pub fn fill(&mut self, entries: impl Iterator<Item = Entry>) {
-        let mut all: Vec<Entry> = self.chunks.drain(..).flatten().collect();
-        all.append(&mut self.new);
-        all.extend(entries);
-        all.sort_unstable_by(|a, b| b.cmp(a));
-        self.refill(&all);
+    /// Replaces the contents.
+    pub fn fill(&mut self, mut entries: Vec<Entry>) {
+        entries.sort_unstable_by(|a, b| b.cmp(a));
+        self.new.clear();
+        self.refill(&entries);
     }
 
     /// Returns the first entry.

@@ -291,10 +291,8 @@ impl Core {
         lens.clear();
         let state = &self.saved.state;
         out.version = state.version;
-        let mut actions = std::mem::take(&mut out.actions);
-        let managed = guarded(scheduler, |s| s.manage(View::of(state), &mut actions));
-        out.actions = actions;
-        let mut validity = managed?;
+        let manage = |s: &mut dyn Scheduler| s.manage(View::of(state), &mut out.actions);
+        let mut validity = guarded(scheduler, manage)?;
         let undeclared = |action: &NodeAction| {
             let declared = |kind: &NodeActionKind| scheduler.actions().contains(*kind);
             let kind = action.kind().filter(|kind| !declared(kind))?;
@@ -308,34 +306,26 @@ impl Core {
             return Err(DecisionError::Undeclared { policy, action });
         }
         for action in out.actions.iter() {
-            if lens.manage(state, action)
-                && let Some(event) = lens.last_change()
-            {
-                guarded(scheduler, |s| {
-                    s.on_event(View::of_changed(state, lens), event)
-                })?;
+            if lens.manage(state, action) {
+                tell_last(scheduler, state, lens)?;
             }
         }
 
         let mut asking = std::mem::take(&mut lens.asking);
         asking.clear();
-        asking.extend(state.asking.iter().filter(|id| may_be_asked(state, **id)));
+        asking.extend(state.asking.iter().filter(|id| asks(state.job(**id))));
         if !asking.is_empty() || state.count(Phase::Deferred) > 0 {
-            let mut admissions = std::mem::take(&mut out.admissions);
             let view = View::of_changed(state, lens);
-            let admitted = guarded(scheduler, |s| s.admit(view, &asking, &mut admissions));
-            out.admissions = admissions;
-            validity = validity.and(admitted?);
+            let admit = |s: &mut dyn Scheduler| s.admit(view, &asking, &mut out.admissions);
+            validity = validity.and(guarded(scheduler, admit)?);
         }
         judge_all(scheduler, state, lens, &asking, out)?;
         lens.asking = asking;
 
-        let mut plan = std::mem::take(&mut out.plan);
-        plan.version = lens.version(state);
+        out.plan.version = lens.version(state);
         let view = View::of_changed(state, lens);
-        let planned = guarded(scheduler, |s| s.plan(view, &mut plan));
-        out.plan = plan;
-        out.validity = validity.and(planned??);
+        let planned = guarded(scheduler, |s| s.plan(view, &mut out.plan))?;
+        out.validity = validity.and(planned?);
         Ok(())
     }
 
@@ -426,8 +416,7 @@ fn judge_all(
     out.admissions.list = admissions;
     result?;
     for &job in asking {
-        let asks = |j: JobRef<'_>| j.phase() == Phase::Submitted;
-        if View::of_changed(state, lens).job(job).is_some_and(asks) {
+        if asks(View::of_changed(state, lens).job(job)) {
             // A job without an admission decision is deferred, for every core that applies this
             // decision.
             let admission = AdmissionDecision::Defer(Reason::NotYetDecided);
@@ -447,14 +436,23 @@ fn judge(
 ) -> Result<(), DecisionError> {
     // An invalid admission decision is left out and counted when the decision is applied.
     if lens.judge(state, job, admission) {
-        if let Some(event) = lens.last_change() {
-            guarded(scheduler, |s| {
-                s.on_event(View::of_changed(state, lens), event)
-            })?;
-        }
+        tell_last(scheduler, state, lens)?;
         lens.retire();
     }
     Ok(())
+}
+
+/// Notifies the scheduler of the last change of its decision.
+fn tell_last(
+    scheduler: &mut dyn Scheduler,
+    state: &State,
+    lens: &Lens,
+) -> Result<(), DecisionError> {
+    let Some(event) = lens.last_change() else {
+        return Ok(());
+    };
+    let view = View::of_changed(state, lens);
+    guarded(scheduler, |s| s.on_event(view, event))
 }
 
 /// Returns whether the job is already deferred for the reason of the admission decision.
@@ -467,10 +465,8 @@ fn says_so_already(view: View<'_>, job: JobId, admission: &AdmissionDecision) ->
 }
 
 /// Returns whether a job still waits for an admission decision.
-fn may_be_asked(state: &State, job: JobId) -> bool {
-    state
-        .job(job)
-        .is_some_and(|j| j.phase() == Phase::Submitted)
+fn asks(job: Option<JobRef<'_>>) -> bool {
+    job.is_some_and(|job| job.phase() == Phase::Submitted)
 }
 
 impl Core {

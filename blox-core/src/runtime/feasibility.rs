@@ -15,18 +15,11 @@ use std::sync::Arc;
 /// scheduler does when it decides about a submitted job.
 #[derive(Clone)]
 pub struct Feasibility {
-    placement: Arc<dyn AnyPlacement>,
-    may_grow: bool,
+    pub(super) placement: Arc<dyn AnyPlacement>,
+    pub(super) may_grow: bool,
 }
 
 impl Feasibility {
-    pub(crate) fn new(placement: Arc<dyn AnyPlacement>, may_grow: bool) -> Self {
-        Feasibility {
-            placement,
-            may_grow,
-        }
-    }
-
     /// Returns whether the cluster of a state, with all its nodes empty and up, could hold a job.
     ///
     /// A cluster without nodes, and one whose scheduler adds nodes, can hold every job. So does a

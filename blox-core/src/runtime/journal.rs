@@ -78,9 +78,7 @@ impl<W: Write> JsonLines<W> {
     pub fn new(out: W) -> Self {
         JsonLines { out, error: None }
     }
-}
 
-impl<W: Write> JsonLines<W> {
     fn line(&mut self, value: &impl Serialize) {
         if self.error.is_some() {
             return;

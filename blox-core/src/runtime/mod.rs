@@ -73,11 +73,6 @@ impl Observers {
         self.journal = Some(journal);
     }
 
-    /// Returns whether launches and stops must be reported one by one.
-    pub fn hear_each_launch(&self) -> bool {
-        self.each
-    }
-
     /// Returns the collectors.
     pub fn collectors(&self) -> &[Box<dyn MetricCollector>] {
         &self.collectors
@@ -361,7 +356,7 @@ impl Runtime {
             at,
             question,
             decision,
-            instant: instant && !self.observers.hear_each_launch(),
+            instant: instant && !self.observers.each,
         };
         let result = self.take(&input, scheduler);
         if let Input::Decided { decision, .. } = input {

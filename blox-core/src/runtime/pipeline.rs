@@ -17,7 +17,7 @@ use crate::policy::{
     AnyPolicy, AnyScheduling, ClusterManager, Memory, MemoryError, PlacementPolicy, Policy,
     SchedulingPolicy, StaticCluster,
 };
-use crate::queue::{JobQueue, Request, Unlisted};
+use crate::queue::{JobQueue, Request};
 use crate::reason::Reason;
 use crate::trigger::{DecisionTrigger, OnEvent, Rounds};
 use crate::units::Seconds;
@@ -498,7 +498,11 @@ impl Pipeline {
     /// manager is not [`StaticCluster`].
     pub fn feasibility(&self) -> Feasibility {
         let may_grow = self.awaits_growth || self.policy::<StaticCluster>().is_none();
-        Feasibility::new(Arc::clone(&self.placement.policy), may_grow)
+        let placement = Arc::clone(&self.placement.policy);
+        Feasibility {
+            placement,
+            may_grow,
+        }
     }
 
     /// Calls only the scheduling policy.
@@ -531,9 +535,12 @@ impl Pipeline {
 
     /// Returns all roles of the policy that takes `role`.
     pub fn roles_beside(&self, role: Role) -> Vec<Role> {
-        let of = self.slot_of(role);
-        let all = ROLES.into_iter();
-        all.filter(|r| self.slot_of(*r) == of).collect()
+        self.roles_of(self.slot_of(role))
+    }
+
+    fn roles_of(&self, slot: usize) -> Vec<Role> {
+        let here = |role: &Role| self.slot_of(*role) == slot;
+        ROLES.into_iter().filter(here).collect()
     }
 
     /// Returns the trigger, which determines when decisions are due.
@@ -634,9 +641,7 @@ impl Pipeline {
 
     /// Returns the name under which the memory of a slot is saved: the roles of its policy.
     fn saved_as(&self, slot: usize) -> String {
-        let here = |role: &Role| self.slot_of(*role) == slot;
-        let roles: Vec<Role> = ROLES.into_iter().filter(here).collect();
-        joined(&roles)
+        joined(&self.roles_of(slot))
     }
 }
 
@@ -723,12 +728,12 @@ impl Scheduler for Pipeline {
         let validity = (**policy).any_schedule(memory, view, &mut self.requests);
         // Promotion is permanent, so repeating it is no change.
         let fresh = |id: &&JobId| view.job(**id).is_none_or(|j| !j.promoted());
-        for &job in self.requests.promotions().iter().filter(fresh) {
+        for &job in self.requests.promoted.iter().filter(fresh) {
             out.actions.push(Action::Promote { job });
         }
         // Another pipeline may already have planned its part of the cluster.
         let mut draft = Draft::begin(view, &mut self.draft, out);
-        for (job, why) in self.requests.finishes() {
+        for (job, why) in &self.requests.finished {
             draft.finish(*job, why.clone());
         }
         let Taken { policy, slot } = &self.placement;
@@ -862,14 +867,14 @@ fn place(
     view: View<'_>,
     draft: &mut Draft<'_>,
 ) -> Result<Validity, DraftError> {
-    if requests.unlisted() == Unlisted::Preempt {
+    if requests.stops_unlisted {
         for job in requests.unlisted_jobs(view) {
             draft.release(job, Reason::Unlisted)?;
         }
     }
     draft.start_walk(requests);
     // The first reason of a job takes precedence.
-    for (job, why) in requests.take_explained() {
+    for (job, why) in requests.explained.drain(..) {
         draft.explain(job, why);
     }
     let validity = placement.any_place(memory, requests, draft)?;

@@ -55,7 +55,7 @@ impl<'a> Draft<'a> {
             self.settle(kept, false);
         }
         loop {
-            let again = match (kept.first(), self.m.walk.again.last()) {
+            let again = match (kept.queue.peek(), self.m.walk.again.last()) {
                 (Some(q), Some(a)) => a < q,
                 (None, Some(_)) => true,
                 (Some(_), None) => false,
@@ -64,7 +64,7 @@ impl<'a> Draft<'a> {
             let entry = if again {
                 self.m.walk.again.pop()?
             } else {
-                kept.pop()?
+                kept.queue.pop()?
             };
             if !again && !kept.is_queued(&entry) {
                 continue;
@@ -290,7 +290,7 @@ impl<'a> Draft<'a> {
         let walk = &mut self.m.walk;
         // The skipped jobs are in ascending order: taken from the last, each becomes the new first.
         while let Some(entry) = walk.passed.pop() {
-            kept.put_back(entry);
+            kept.queue.push(entry);
         }
         walk.clear();
         kept.tidy();

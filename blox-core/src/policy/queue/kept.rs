@@ -14,7 +14,9 @@ pub(in crate::policy) struct Kept {
     key: KeyFn,
     /// The decision that the order is valid for.
     decision: u64,
-    queue: KeptQueue,
+    /// Waiting jobs. An entry may be stale; see [`Kept::is_queued`]. A job whose entry is removed
+    /// still counts as queued.
+    pub(in crate::policy) queue: KeptQueue,
     queued_count: u32,
     marks: Marks,
     /// Placed jobs in ascending order of their keys if `ranked`.
@@ -27,8 +29,9 @@ pub(in crate::policy) struct Kept {
     /// an arbitrary order. `None` if keys do not change alike: they are then recomputed at each
     /// decision.
     keyed_at: Option<Time>,
-    /// True if the keys of running jobs change alike: their order then stays the same.
-    alike: bool,
+    /// True if the keys of running jobs change alike: their order then stays the same. See
+    /// [`JobQueue::keys_advance_together`](super::JobQueue::keys_advance_together).
+    pub(super) alike: bool,
     /// Placed jobs that were touched since the ranking; each has its mark.
     fresh: Vec<JobId>,
     /// Placed jobs that were not running at the ranking: their keys do not change.
@@ -135,11 +138,6 @@ impl Kept {
         }
     }
 
-    /// See [`JobQueue::keys_advance_together`](super::JobQueue::keys_advance_together).
-    pub(super) fn keys_advance_together(&mut self) {
-        self.alike = true;
-    }
-
     /// Returns placed and waiting jobs in order. A job may occur twice.
     pub(super) fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
         self.rank(view);
@@ -147,26 +145,9 @@ impl Kept {
         // The queue may still contain entries of earlier keys and phases.
         all.retain(|e| self.marks.counts(e, Marks::QUEUED));
         let placed = self.placed.iter().filter(|e| self.is_ranked(e));
-        all.extend(placed.map(|e| self.as_of_now(view, *e)));
+        all.extend(placed.map(|e| self.as_of(view, *e, view.now())));
         all.sort_unstable();
         all.into_iter().map(|e| e.job()).collect()
-    }
-
-    /// Returns the first entry of the queue. It may be stale; see [`Kept::is_queued`].
-    #[inline]
-    pub(in crate::policy) fn first(&mut self) -> Option<&Entry> {
-        self.queue.peek()
-    }
-
-    /// Removes the first entry of the queue. The job still counts as queued.
-    #[inline]
-    pub(in crate::policy) fn pop(&mut self) -> Option<Entry> {
-        self.queue.pop()
-    }
-
-    /// Returns an entry to the queue that [`Kept::pop`] removed.
-    pub(in crate::policy) fn put_back(&mut self, entry: Entry) {
-        self.queue.push(entry);
     }
 
     /// Returns true if an entry of the queue is valid.
@@ -243,7 +224,6 @@ impl Kept {
 
 impl Kept {
     fn rebuild(&mut self, view: View<'_>) {
-        self.queue.clear();
         self.queued_count = 0;
         self.marks.0.clear();
         self.placed.clear();
@@ -258,7 +238,7 @@ impl Kept {
             waiting.push(self.marks.stamp(entry, Marks::QUEUED));
             self.queued_count += 1;
         }
-        self.queue.fill(waiting.into_iter());
+        self.queue.fill(waiting);
         for job in view.placed() {
             self.add(&job);
         }
@@ -352,7 +332,8 @@ impl Kept {
         if moment.is_some() && !self.unsteady.is_empty() {
             moment = None;
             for entry in &mut newcomers {
-                *entry = self.as_of_now(view, *entry).with_stamp(entry.stamp());
+                let key = self.as_of(view, *entry, view.now());
+                *entry = key.with_stamp(entry.stamp());
             }
         }
         let at = moment.unwrap_or(view.now());
@@ -403,11 +384,6 @@ impl Kept {
             self.placed.retain(|e| marks.counts(e, Marks::RANKED));
             self.void = 0;
         }
-    }
-
-    #[inline]
-    fn as_of_now(&self, view: View<'_>, entry: Entry) -> Entry {
-        self.as_of(view, entry, view.now())
     }
 
     #[inline]

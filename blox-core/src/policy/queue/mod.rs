@@ -68,16 +68,6 @@ impl Request {
     }
 }
 
-/// Treatment of running jobs that no request names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unlisted {
-    /// The job continues to run.
-    #[default]
-    Keep,
-    /// The job is stopped.
-    Preempt,
-}
-
 /// Answer of a scheduling policy: either an explicit list, or an order kept from decision to
 /// decision (see [`JobQueue::keep`]).
 ///
@@ -88,11 +78,12 @@ pub struct JobQueue {
     list: Vec<Request>,
     kept: Option<Kept>,
     use_kept: bool,
-    unlisted: Unlisted,
+    /// True to stop running jobs that no request names. Otherwise they continue to run.
+    pub(crate) stops_unlisted: bool,
     preemptive: bool,
-    promoted: Vec<JobId>,
-    finished: Vec<(JobId, Reason)>,
-    explained: Vec<(JobId, Reason)>,
+    pub(crate) promoted: Vec<JobId>,
+    pub(crate) finished: Vec<(JobId, Reason)>,
+    pub(crate) explained: Vec<(JobId, Reason)>,
 }
 
 impl JobQueue {
@@ -120,7 +111,7 @@ impl JobQueue {
     /// time, so that their order stays the same.
     pub fn keys_advance_together(&mut self) {
         if let Some(kept) = &mut self.kept {
-            kept.keys_advance_together();
+            kept.alike = true;
         }
     }
 
@@ -134,14 +125,9 @@ impl JobQueue {
         self.preemptive
     }
 
-    /// Stops running jobs that no request names.
+    /// Stops running jobs that no request names. Otherwise they continue to run.
     pub fn stop_unlisted(&mut self) {
-        self.unlisted = Unlisted::Preempt;
-    }
-
-    /// Returns the treatment of running jobs that no request names.
-    pub fn unlisted(&self) -> Unlisted {
-        self.unlisted
+        self.stops_unlisted = true;
     }
 
     /// Promotes a job: from this decision on it is ordered before all jobs that are not promoted.
@@ -164,16 +150,11 @@ impl JobQueue {
     /// Returns the requests of all jobs in order, placed and waiting ones, from the list or the
     /// kept order. Call it before the first candidate is taken.
     pub fn all(&mut self, view: View<'_>) -> Cow<'_, [Request]> {
-        match &mut self.kept {
-            Some(kept) if self.use_kept => {
-                kept.promote(view, &self.promoted);
-                let jobs = kept.in_order(view).into_iter();
-                jobs.filter_map(|id| view.job(id))
-                    .map(|job| Request::gang(&job))
-                    .collect()
-            }
-            _ => Cow::Borrowed(&self.list),
-        }
+        let Some(jobs) = self.kept_in_order(view) else {
+            return Cow::Borrowed(&self.list);
+        };
+        let jobs = jobs.into_iter().filter_map(|id| view.job(id));
+        jobs.map(|job| Request::gang(&job)).collect()
     }
 
     /// Replaces the list or kept order by a list. Promoted, finished and explained jobs stay.
@@ -192,18 +173,20 @@ impl JobQueue {
     /// Returns all jobs in order, placed and waiting ones, from the list or the kept order. Each
     /// job occurs once.
     pub fn in_order(&mut self, view: View<'_>) -> Vec<JobId> {
-        let mut jobs: Vec<JobId> = match &mut self.kept {
-            Some(kept) if self.use_kept => {
-                kept.promote(view, &self.promoted);
-                kept.in_order(view)
-            }
-            _ => self.list.iter().map(|r| r.job).collect(),
-        };
+        let kept = self.kept_in_order(view);
+        let mut jobs = kept.unwrap_or_else(|| self.list.iter().map(|r| r.job).collect());
         let mut seen = BTreeSet::new();
         // Ignores jobs with a number that was never assigned.
         let next = view.next_job_id();
         jobs.retain(|job| *job < next && seen.insert(*job));
         jobs
+    }
+
+    /// Returns all jobs of the kept order, if it is the answer of this decision.
+    fn kept_in_order(&mut self, view: View<'_>) -> Option<Vec<JobId>> {
+        let kept = self.kept.as_mut().filter(|_| self.use_kept)?;
+        kept.promote(view, &self.promoted);
+        Some(kept.in_order(view))
     }
 
     /// Returns the kept order, if it is the answer of this decision.
@@ -220,7 +203,7 @@ impl JobQueue {
     pub(crate) fn begin(&mut self) {
         self.list.clear();
         self.use_kept = false;
-        self.unlisted = Unlisted::Keep;
+        self.stops_unlisted = false;
         self.preemptive = false;
         self.promoted.clear();
         self.finished.clear();
@@ -229,7 +212,7 @@ impl JobQueue {
 
     /// Moves promoted jobs to the front.
     pub(in crate::policy) fn promote_all(&mut self, view: View<'_>) {
-        if let Some(kept) = self.kept.as_mut().filter(|_| self.use_kept) {
+        if let (Some(kept), true) = (&mut self.kept, self.use_kept) {
             kept.promote(view, &self.promoted);
         } else {
             let now = &self.promoted;
@@ -240,18 +223,6 @@ impl JobQueue {
                 self.list.sort_by_key(last);
             }
         }
-    }
-
-    pub(crate) fn promotions(&self) -> &[JobId] {
-        &self.promoted
-    }
-
-    pub(crate) fn take_explained(&mut self) -> impl Iterator<Item = (JobId, Reason)> + '_ {
-        self.explained.drain(..)
-    }
-
-    pub(crate) fn finishes(&self) -> &[(JobId, Reason)] {
-        &self.finished
     }
 
     /// Returns the jobs of a list with each of their partners.
