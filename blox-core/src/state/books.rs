@@ -121,11 +121,8 @@ impl State {
     fn count_demand(&mut self, gpus: u64, vc: Option<NameId>, more: bool) {
         self.demand = add(self.demand, gpus, more);
         if let Some(vc) = vc {
-            if self.demand_of_vc.len() <= vc.index() {
-                self.demand_of_vc.resize(vc.index() + 1, 0);
-            }
-            let d = &mut self.demand_of_vc[vc.index()];
-            *d = add(*d, gpus, more);
+            let demand = demand_of(&mut self.demand_of_vc, vc);
+            *demand = add(*demand, gpus, more);
         }
     }
 
@@ -168,6 +165,15 @@ impl State {
         let partners = allocated.flat_map(|a| a.partners.iter());
         partners.filter_map(|partner| self.slot(partner)).collect()
     }
+}
+
+/// Returns the demand of a virtual cluster, out of the demand of all.
+pub(super) fn demand_of(all: &mut Vec<u64>, virtual_cluster: NameId) -> &mut u64 {
+    let i = virtual_cluster.index();
+    if all.len() <= i {
+        all.resize(i + 1, 0);
+    }
+    &mut all[i]
 }
 
 #[inline]

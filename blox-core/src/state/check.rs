@@ -205,13 +205,8 @@ impl State {
             return false;
         };
         trial.plain &= taken.mixed == 0;
-        trial.placed.push(Placed {
-            slot,
-            step,
-            left: taken.left != 0,
-            on: taken.on,
-        });
-        trial.note_placed(slot);
+        let left = taken.left != 0;
+        trial.add_placed(slot, step, left, taken.on);
         true
     }
 
@@ -235,12 +230,9 @@ impl State {
             return Err(PlanError::NoGpu { job });
         }
         let Entry { released, placed } = trial.entry(s);
+        let twice = |gpu, owner| Err(PlanError::GpuTwice { job, gpu, owner });
         if placed != 0 {
-            return Err(PlanError::GpuTwice {
-                job,
-                gpu: a.gpus[0],
-                owner: job,
-            });
+            return twice(a.gpus[0], job);
         }
         let before = rec.allocated.as_ref().filter(|_| released != 0);
         for (i, &gpu) in a.gpus.iter().enumerate() {
@@ -260,11 +252,7 @@ impl State {
                 return Err(self.forbidden(s, gpu, node));
             }
             if a.gpus[..i].contains(&gpu) {
-                return Err(PlanError::GpuTwice {
-                    job,
-                    gpu,
-                    owner: job,
-                });
+                return twice(gpu, job);
             }
             let owners = trial.owners(&self.cluster, gpu);
             for owner in owners.iter() {
@@ -272,7 +260,7 @@ impl State {
                 let agreed =
                     a.partners.contains(owner) || theirs.is_some_and(|t| t.partners.contains(job));
                 if !agreed {
-                    return Err(PlanError::GpuTwice { job, gpu, owner });
+                    return twice(gpu, owner);
                 }
             }
             let jobs = node.jobs_per_gpu();
@@ -289,13 +277,7 @@ impl State {
         trial.shared |= !a.partners.is_empty();
         let places = a.gpus.iter().filter_map(|gpu| self.cluster.at(*gpu));
         places.for_each(|on| trial.passing.share(on));
-        trial.placed.push(Placed {
-            slot,
-            step,
-            left: false,
-            on: None,
-        });
-        trial.note_placed(slot);
+        trial.add_placed(slot, step, false, None);
         Ok(())
     }
 
@@ -502,13 +484,7 @@ impl Trial {
             && !rec.pending
             && rec.leaving.is_empty()
             && rec.is_bound_as_allocated();
-        let stopped = true;
-        let released = Released {
-            slot,
-            step,
-            stopped,
-        };
-        self.release(cluster, rec, allocated, released);
+        self.release(cluster, rec, allocated, (slot, step), true);
         true
     }
 
@@ -536,27 +512,37 @@ impl Trial {
         }
         if let Some(allocated) = rec.allocated.as_ref().filter(|_| entry.released == 0) {
             entry.released = self.released.len() as u32 + 1;
-            let stopped = false;
-            let released = Released {
-                slot,
-                step,
-                stopped,
-            };
-            self.release(cluster, rec, allocated, released);
+            self.release(cluster, rec, allocated, (slot, step), false);
         }
         true
     }
 
-    /// Notes the last entry of `placed` for its job.
     #[inline(always)]
-    fn note_placed(&mut self, slot: u32) {
+    fn add_placed(&mut self, slot: u32, step: u32, left: bool, on: Option<OnNode>) {
+        self.placed.push(Placed {
+            slot,
+            step,
+            left,
+            on,
+        });
         self.jobs.of(slot as usize, Entry::default).placed = self.placed.len() as u32;
     }
 
     /// Releases the allocation of a job.
     #[inline(always)]
-    fn release(&mut self, cluster: &Cluster, rec: &Record, old: &Assignment, released: Released) {
-        self.released.push(released);
+    fn release(
+        &mut self,
+        cluster: &Cluster,
+        rec: &Record,
+        old: &Assignment,
+        (slot, step): (u32, u32),
+        stopped: bool,
+    ) {
+        self.released.push(Released {
+            slot,
+            step,
+            stopped,
+        });
         let unmixed = cluster.release(&old.gpus, rec.on, &mut self.passing);
         if !unmixed || !old.is_plain() {
             self.release_shared(cluster, rec.id, old);

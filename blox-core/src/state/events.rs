@@ -15,7 +15,7 @@ use std::sync::Arc;
 impl State {
     pub(super) fn apply_now(&mut self, event: &Event) -> Result<(), EventError> {
         match event {
-            Event::Submitted { job, spec } => self.submitted(*job, spec),
+            Event::Submitted { job, spec } => self.submitted(*job, spec)?,
             Event::Started { job, attempt, rate } => {
                 let s = self.current("a start", *job, *attempt, &[Phase::Starting])?;
                 number("a start", *job, *rate)?;
@@ -30,7 +30,6 @@ impl State {
                 // The change is complete, so the previous GPUs are unbound.
                 let left = std::mem::take(&mut self.records[s].leaving);
                 self.unbind(*job, &left);
-                Ok(())
             }
             Event::LaunchFailed { job, attempt, why } => {
                 // A stop may have been ordered before the failure was reported.
@@ -38,7 +37,6 @@ impl State {
                 let s = self.current("a failed launch", *job, *attempt, &starting)?;
                 self.records[s].failed_launches += 1;
                 self.fall_back(s, Reason::LaunchFailed(why.clone()));
-                Ok(())
             }
             Event::Ran { job, attempt, secs } => {
                 let s = self.known("a length", *job)?;
@@ -49,7 +47,6 @@ impl State {
                 }
                 rec.ran_for(self.now, *secs);
                 self.touch_slot(s);
-                Ok(())
             }
             Event::Stopped { job, attempt, work } => {
                 let s = self.current("a stop", *job, *attempt, &[Phase::Stopping])?;
@@ -64,7 +61,6 @@ impl State {
                 } else {
                     self.let_wait(s);
                 }
-                Ok(())
             }
             Event::Crashed {
                 job,
@@ -80,12 +76,10 @@ impl State {
                 rec.work = *work;
                 rec.crashes += 1;
                 self.fall_back(s, why.clone());
-                Ok(())
             }
             Event::Ended { job, outcome } => {
                 let s = self.known("an end", *job)?;
                 self.ended(s, *outcome);
-                Ok(())
             }
             Event::Progress {
                 job,
@@ -103,13 +97,11 @@ impl State {
                 // Assumes that the whole launch ran at this rate.
                 rec.before.work = *work - *rate * (rec.service - rec.before.service);
                 self.touch_slot(s);
-                Ok(())
             }
             Event::BatchChanged { job, config } => {
                 let s = self.known("a batch change", *job)?;
                 self.records[s].config = Some(*config);
                 self.touch_slot(s);
-                Ok(())
             }
             Event::Metric { job, name, value } => {
                 let s = self.known("a metric", *job)?;
@@ -125,7 +117,6 @@ impl State {
                 let series = metrics.entry(name.clone()).or_default();
                 series.push((self.now, *value));
                 self.touch_slot(s);
-                Ok(())
             }
             Event::Reported { job, report } => {
                 let s = self.known("a report", *job)?;
@@ -135,7 +126,6 @@ impl State {
                 }
                 self.records[s].report = Some(Arc::clone(report));
                 self.touch_slot(s);
-                Ok(())
             }
             Event::Hold { job } => {
                 let s = self.known("a hold", *job)?;
@@ -147,7 +137,6 @@ impl State {
                 rec.held_by_user = true;
                 rec.reason = Reason::HeldByUser;
                 self.set_phase(s, Phase::Deferred);
-                Ok(())
             }
             Event::Release { job } => {
                 let s = self.known("a release", *job)?;
@@ -166,7 +155,6 @@ impl State {
                         self.asking.push(*job);
                     }
                 }
-                Ok(())
             }
             Event::NodeJoined { spec } => {
                 let checked = spec.check();
@@ -174,10 +162,9 @@ impl State {
                 let partition = spec.partition.as_ref().map(|p| self.names.intern(p));
                 self.cluster.fulfil(spec);
                 self.cluster.join((**spec).clone(), partition, self.version);
-                Ok(())
             }
             Event::NodeLost { node } => {
-                self.node_status("a lost node", *node, &[NodeStatus::Up], NodeStatus::Lost)
+                self.node_status("a lost node", *node, &[NodeStatus::Up], NodeStatus::Lost)?;
             }
             Event::NodeReturned { node } => {
                 self.node_status(
@@ -187,12 +174,10 @@ impl State {
                     NodeStatus::Up,
                 )?;
                 self.cluster.came_back(*node);
-                Ok(())
             }
             Event::NodeActionFailed { id, node, why } => {
-                match self.cluster.fail(self.version, *id, *node, why) {
-                    true => Ok(()),
-                    false => unknown("a failed action", format!("action {id}")),
+                if !self.cluster.fail(self.version, *id, *node, why) {
+                    return unknown("a failed action", format!("action {id}"));
                 }
             }
             Event::NodeLeft { node } => self.node_status(
@@ -200,15 +185,16 @@ impl State {
                 *node,
                 &[NodeStatus::Up, NodeStatus::Lost, NodeStatus::Off],
                 NodeStatus::Left,
-            ),
-            Event::GpuFailed { gpu } => self.gpu_health("a failed GPU", *gpu, false),
-            Event::GpuRepaired { gpu } => self.gpu_health("a repaired GPU", *gpu, true),
+            )?,
+            Event::GpuFailed { gpu } => self.gpu_health("a failed GPU", *gpu, false)?,
+            Event::GpuRepaired { gpu } => self.gpu_health("a repaired GPU", *gpu, true)?,
             Event::AdmissionDecided { job, admission } => {
                 let (now, moment) = (self.now, self.next_moment.max(self.now));
-                self.judged(*job, admission, now, moment)
+                self.judged(*job, admission, now, moment)?;
             }
-            Event::NodeManaged { action } => self.managed(action),
+            Event::NodeManaged { action } => self.managed(action)?,
         }
+        Ok(())
     }
 
     fn submitted(&mut self, job: JobId, spec: &Arc<JobSpec>) -> Result<(), EventError> {

@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::ids::{JobId, NameId, Names};
 use crate::job::{Phase, Record};
 use crate::state::State;
+use crate::state::books::demand_of;
 
 /// Overlay on the state with the node actions and admission decisions of an unfinished decision. It
 /// also contains the virtual cluster that a view is restricted to. The state itself does not change
@@ -13,26 +14,26 @@ use crate::state::State;
 #[derive(Clone, Debug, Default)]
 pub struct Lens {
     /// The virtual cluster in view; `None` for all.
-    scope: Option<NameId>,
+    pub(super) scope: Option<NameId>,
     /// Jobs with an admission decision, in order of submission.
     jobs: Vec<(JobId, Record)>,
     /// The job that admission has just rejected. The view shows it until the policies are notified.
     leaving: Option<JobId>,
     /// Jobs in `jobs` that wait now, in order of submission.
-    accepted: Vec<JobId>,
+    pub(super) accepted: Vec<JobId>,
     /// Jobs in `jobs` that are deferred now and were not before, in order of submission.
-    deferred: Vec<JobId>,
+    pub(super) deferred: Vec<JobId>,
     /// Number of jobs in each phase after the changes. Like the demand, it is valid only if `own`
     /// is not empty.
     counts: [u32; 7],
     demand: u64,
     demand_of_vc: Vec<u64>,
     /// Jobs that the changes touched and that were not touched before.
-    touched: Vec<JobId>,
+    pub(super) touched: Vec<JobId>,
     /// Nodes and names, if a node action changed them.
     cluster: Option<Box<(Cluster, Names)>>,
     /// Valid node actions and admission decisions, in order.
-    own: Vec<Event>,
+    pub(super) own: Vec<Event>,
     /// Buffer of [`Core::decide`](crate::core::Core::decide).
     pub(crate) asking: Vec<JobId>,
 }
@@ -122,13 +123,9 @@ impl Lens {
         self.counts[before as usize] -= 1;
         self.counts[after as usize] += 1;
         if after == Phase::Waiting {
-            let gpus = u64::from(rec.gpus);
-            self.demand += gpus;
+            self.demand += u64::from(rec.gpus);
             if let Some(vc) = rec.virtual_cluster {
-                if self.demand_of_vc.len() <= vc.index() {
-                    self.demand_of_vc.resize(vc.index() + 1, 0);
-                }
-                self.demand_of_vc[vc.index()] += gpus;
+                *demand_of(&mut self.demand_of_vc, vc) += u64::from(rec.gpus);
             }
             insert(&mut self.accepted, job);
         }
@@ -153,11 +150,9 @@ impl Lens {
     /// Copies the counts of the state before the first change.
     fn begin(&mut self, state: &State) {
         if self.own.is_empty() {
-            let (counts, demand, of_vc) = state.counted();
-            self.counts = *counts;
-            self.demand = demand;
-            self.demand_of_vc.clear();
-            self.demand_of_vc.extend_from_slice(of_vc);
+            self.counts = state.counts;
+            self.demand = state.demand;
+            self.demand_of_vc.clone_from(&state.demand_of_vc);
         }
     }
 
@@ -169,12 +164,6 @@ impl Lens {
         }
     }
 
-    /// Returns the virtual cluster in view, or `None` for all.
-    #[inline]
-    pub(crate) fn scope(&self) -> Option<NameId> {
-        self.scope
-    }
-
     /// Returns the record of a job with the changes, given its record in the state. Returns `None`
     /// if admission has rejected the job.
     #[inline]
@@ -184,21 +173,6 @@ impl Lens {
         let rec = &self.jobs[i].1;
         let there = rec.phase != Phase::Ended || self.leaving == Some(was.id);
         there.then_some(rec)
-    }
-
-    /// Returns the jobs that wait now and did not before.
-    pub(crate) fn accepted(&self) -> &[JobId] {
-        &self.accepted
-    }
-
-    /// Returns the jobs that are deferred now and were not before.
-    pub(crate) fn deferred(&self) -> &[JobId] {
-        &self.deferred
-    }
-
-    /// Returns the jobs that the changes touched and that were not touched before.
-    pub(crate) fn touched(&self) -> &[JobId] {
-        &self.touched
     }
 
     /// Returns the number of jobs in a phase, or `None` if there are no changes.
@@ -220,11 +194,6 @@ impl Lens {
     #[inline]
     pub(crate) fn cluster(&self) -> Option<&(Cluster, Names)> {
         self.cluster.as_deref()
-    }
-
-    /// Returns the valid node actions and admission decisions in order.
-    pub(crate) fn own(&self) -> &[Event] {
-        &self.own
     }
 }
 

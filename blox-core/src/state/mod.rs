@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::ids::{JobId, Name, NameId, Names};
 use crate::job::spec::JobSpec;
 use crate::job::{JobRef, Phase, Record};
-use crate::units::Time;
+use crate::units::{GpuCount, Seconds, Time};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
@@ -330,12 +330,6 @@ impl State {
         self.asking = asking;
     }
 
-    /// Returns the number of jobs in each phase, the requested GPUs of all jobs, and the requested
-    /// GPUs of each virtual cluster.
-    pub(crate) fn counted(&self) -> (&[u32; 7], u64, &[u64]) {
-        (&self.counts, self.demand, &self.demand_of_vc)
-    }
-
     /// Marks a job as touched, so that kept orders update it.
     pub(crate) fn touch(&mut self, id: JobId) {
         if let Some(s) = self.slot(id) {
@@ -407,13 +401,8 @@ fn records<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Record>, D::Error> {
 /// Returns the specification that replaces the one of a removed job, whose memory is freed.
 fn ended_spec() -> Arc<JobSpec> {
     static NONE: std::sync::OnceLock<Arc<JobSpec>> = std::sync::OnceLock::new();
-    Arc::clone(NONE.get_or_init(|| {
-        Arc::new(JobSpec::new(
-            Time::ZERO,
-            crate::units::GpuCount(1),
-            crate::units::Seconds::ZERO,
-        ))
-    }))
+    let none = || JobSpec::new(Time::ZERO, GpuCount(1), Seconds::ZERO).into();
+    Arc::clone(NONE.get_or_init(none))
 }
 
 #[cfg(test)]

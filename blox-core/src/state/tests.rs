@@ -10,7 +10,6 @@ use crate::ids::{GpuId, NodeId};
 use crate::job::spec::Extras;
 use crate::partners::Partners;
 use crate::reason::Reason;
-use crate::units::{GpuCount, Seconds};
 
 /// Random numbers that are the same in every test run.
 pub(super) struct Random(pub(super) u64);

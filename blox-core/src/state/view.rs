@@ -1,6 +1,6 @@
 //! View: the state as shown to policies.
 
-use crate::cluster::{Cluster, Node, NodeStatus};
+use crate::cluster::{Cluster, Node};
 use crate::event::Event;
 use crate::ids::{JobId, NameId, Names, NodeId};
 use crate::job::{JobRef, Phase, Record};
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
     /// Returns the virtual cluster that the view is narrowed to, if any.
     #[inline]
     pub fn virtual_cluster(&self) -> Option<NameId> {
-        self.lens.and_then(Lens::scope)
+        self.lens.and_then(|lens| lens.scope)
     }
 
     /// Returns the moment of the view.
@@ -112,15 +112,17 @@ impl<'a> View<'a> {
 
     /// Returns the jobs that may run and have no GPUs.
     pub fn waiting(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
-        self.list(&self.state.waiting, self.lens.map_or(&[], Lens::accepted))
+        let accepted = self.lens.map_or(&[][..], |lens| &lens.accepted[..]);
+        self.list(&self.state.waiting, accepted)
     }
 
     /// Returns the jobs that admission or a user holds back. Admission decisions about jobs that a
     /// user holds have no effect.
     pub fn deferred(&self) -> impl Iterator<Item = JobRef<'a>> + use<'a> {
         // Admission may have decided about it in this decision.
-        self.list(&self.state.deferred, self.lens.map_or(&[], Lens::deferred))
-            .filter(|j| j.phase() == Phase::Deferred)
+        let deferred = self.lens.map_or(&[][..], |lens| &lens.deferred[..]);
+        let all = self.list(&self.state.deferred, deferred);
+        all.filter(|j| j.phase() == Phase::Deferred)
     }
 
     /// Returns the deferred jobs that admission may accept: no user holds them back.
@@ -190,7 +192,7 @@ impl<'a> View<'a> {
     /// Returns all jobs touched since the last decision, including ended ones.
     #[inline]
     pub(crate) fn touched_ids(&self) -> impl Iterator<Item = JobId> + use<'a> {
-        let more = self.lens.map_or(&[][..], Lens::touched);
+        let more = self.lens.map_or(&[][..], |lens| &lens.touched[..]);
         self.state.touched.iter().chain(more).copied()
     }
 
@@ -234,31 +236,26 @@ impl<'a> View<'a> {
     /// Returns the number of usable GPUs in view, allocated ones included.
     #[inline]
     pub fn usable_gpus(&self) -> GpuCount {
-        GpuCount(match self.virtual_cluster() {
-            None => self.cluster().usable_gpus(),
-            Some(_) => self.nodes().map(Node::usable_count).sum(),
-        })
+        self.gpus(Cluster::usable_gpus, Node::usable_count)
     }
 
     /// Returns the number of GPUs of all nodes in view that have not left, usable or not.
     #[inline]
     pub fn installed_gpus(&self) -> GpuCount {
-        GpuCount(match self.virtual_cluster() {
-            None => self.cluster().installed_gpus(),
-            Some(_) => self
-                .nodes()
-                .filter(|n| n.status() != NodeStatus::Left)
-                .map(Node::gpu_count)
-                .sum(),
-        })
+        self.gpus(Cluster::installed_gpus, Node::installed)
     }
 
     /// Returns the number of free GPUs in view: usable and not allocated.
     #[inline]
     pub fn free_gpus(&self) -> GpuCount {
+        self.gpus(Cluster::free_gpus, Node::free_count)
+    }
+
+    #[inline]
+    fn gpus(&self, all: fn(&Cluster) -> u32, on: fn(&Node) -> u32) -> GpuCount {
         GpuCount(match self.virtual_cluster() {
-            None => self.cluster().free_gpus(),
-            Some(_) => self.nodes().map(Node::free_count).sum(),
+            None => all(self.cluster()),
+            Some(_) => self.nodes().map(on).sum(),
         })
     }
 
@@ -281,7 +278,7 @@ impl<'a> View<'a> {
     pub fn to_state(&self) -> State {
         let mut state = self.state.clone();
         let moment = state.next_moment.max(state.now);
-        for event in self.lens.map_or(&[][..], Lens::own) {
+        for event in self.lens.map_or(&[][..], |lens| &lens.own[..]) {
             // The lens was made from this state.
             let _ = state.apply_own(event, state.version, moment);
             if let Event::AdmissionDecided { job, .. } = event {

@@ -136,10 +136,11 @@ pub(crate) struct OnNode {
 }
 
 /// Availability of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeStatus {
     /// In service.
+    #[default]
     Up,
     /// Unreachable; may return.
     Lost,
@@ -186,7 +187,7 @@ pub struct Growth {
 }
 
 /// A node in the scheduler's state.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Node {
     pub(crate) id: NodeId,
     pub(crate) spec: NodeSpec,
@@ -274,6 +275,13 @@ impl Node {
     /// Returns the number of GPUs, broken ones included.
     pub fn gpu_count(&self) -> u32 {
         self.spec.gpus
+    }
+    /// Returns the number of GPUs, usable or not; 0 if the node has left.
+    pub(crate) fn installed(&self) -> u32 {
+        match self.status {
+            NodeStatus::Left => 0,
+            _ => self.spec.gpus,
+        }
     }
     /// Returns the number of free GPUs: usable and not allocated.
     #[inline]
@@ -408,21 +416,18 @@ impl Cluster {
 
     /// Returns the jobs that a GPU is allocated to, at most [`Node::jobs_per_gpu`].
     pub fn allocated_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        let its = self.ledgers.get(gpu.index());
-        its.map_or(Owners::NONE, |its| its.allocated).iter()
+        self.allocated_owners(gpu).iter()
     }
 
     /// Returns the jobs that a GPU is bound to now, at most [`Node::jobs_per_gpu`].
     pub fn bound_to(&self, gpu: GpuId) -> impl Iterator<Item = JobId> + use<> {
-        let its = self.ledgers.get(gpu.index());
-        its.map_or(Owners::NONE, |its| its.bound).iter()
+        self.bound_owners(gpu).iter()
     }
 
     /// Returns whether a GPU is bound to several jobs now.
     #[inline]
     pub fn is_shared(&self, gpu: GpuId) -> bool {
-        let its = self.ledgers.get(gpu.index());
-        its.is_some_and(|its| its.bound.0[1] != NOBODY)
+        self.bound_owners(gpu).0[1] != NOBODY
     }
 
     /// Returns how many jobs may share a GPU; 0 if it does not exist.
@@ -456,20 +461,8 @@ impl Cluster {
             first_gpu,
             gpu_type,
             partition,
-            status: NodeStatus::Up,
-            cordon: None,
-            drain: None,
-            wanted: None,
-            failure: None,
-            failed: 0,
-            allocated: 0,
-            usable: 0,
-            free: 0,
-            cpus_allocated: 0.0,
-            memory_allocated: 0.0,
             changed: version,
-            dirty: false,
-            mixed: 0,
+            ..Node::default()
         });
         let n = &mut self.nodes[id.index()];
         n.usable = n.usable_mask();
@@ -648,14 +641,10 @@ impl Cluster {
     /// Changes a node's condition and updates the counts.
     pub(crate) fn change_node(&mut self, id: NodeId, version: u64, change: impl FnOnce(&mut Node)) {
         let node = &mut self.nodes[id.index()];
-        let gpus = |n: &Node| match n.status {
-            NodeStatus::Left => 0,
-            _ => n.spec.gpus,
-        };
-        self.installed -= gpus(node);
+        self.installed -= node.installed();
         self.usable -= node.usable_count();
         change(node);
-        self.installed += gpus(node);
+        self.installed += node.installed();
         node.changed = version;
         node.usable = node.usable_mask();
         self.usable += node.usable_count();
@@ -681,12 +670,14 @@ impl Cluster {
 
     #[inline]
     pub(crate) fn allocated_owners(&self, gpu: GpuId) -> Owners {
-        self.ledgers[gpu.index()].allocated
+        let its = self.ledgers.get(gpu.index());
+        its.map_or(Owners::NONE, |its| its.allocated)
     }
 
     #[inline]
     pub(crate) fn bound_owners(&self, gpu: GpuId) -> Owners {
-        self.ledgers[gpu.index()].bound
+        let its = self.ledgers.get(gpu.index());
+        its.map_or(Owners::NONE, |its| its.bound)
     }
 
     /// Returns the run of neighbouring GPUs at the head of the list, and its length. Returns `None`

@@ -11,8 +11,8 @@ use crate::view::View;
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     nodes: Vec<Free>,
-    by_count: NodeSets,
-    free_total: u32,
+    pub by_count: NodeSets,
+    pub free_total: u32,
     /// Nodes that the draft changed, each marked.
     changed: Vec<NodeId>,
     /// The jobs of each GPU that the draft changed; other GPUs are as in the cluster. `None` until
@@ -61,33 +61,8 @@ impl Ledger {
     }
 
     #[inline]
-    pub fn total(&self) -> u32 {
-        self.free_total
-    }
-
-    #[inline]
     pub fn with_free(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.by_count.others(0, self.nodes.len())
-    }
-
-    #[inline]
-    pub fn with_exactly(&self, count: u32) -> impl Iterator<Item = NodeId> + '_ {
-        self.by_count.of(count)
-    }
-
-    #[inline]
-    pub fn count_from(&self, count: u32) -> Option<u32> {
-        self.by_count.first_from(count)
-    }
-
-    #[inline]
-    pub fn count_to(&self, count: u32) -> Option<u32> {
-        self.by_count.last_to(count)
-    }
-
-    #[inline]
-    pub fn most_free(&self) -> u32 {
-        self.by_count.last_to(u64::BITS).unwrap_or(0)
     }
 
     /// Takes GPUs. Returns false and changes nothing if one of them is not free or is listed twice.
@@ -167,7 +142,7 @@ impl Ledger {
         let jobs = self.jobs.as_ref()?;
         Some(match jobs.get(&gpu) {
             Some(owners) => *owners,
-            None => owners_in(cluster, gpu),
+            None => cluster.allocated_owners(gpu),
         })
     }
 
@@ -183,7 +158,7 @@ impl Ledger {
     fn record_some(&mut self, cluster: &Cluster, job: JobId, gpus: &[GpuId], has: bool) {
         let Some(jobs) = &mut self.jobs else { return };
         for gpu in gpus {
-            let before = || owners_in(cluster, *gpu);
+            let before = || cluster.allocated_owners(*gpu);
             let owners = jobs.entry(*gpu).or_insert_with(before);
             match has {
                 true => owners.add(job),
@@ -319,18 +294,12 @@ impl Ledger {
     }
 }
 
-fn owners_in(cluster: &Cluster, gpu: GpuId) -> Owners {
-    let mut owners = Owners::NONE;
-    cluster.allocated_to(gpu).for_each(|job| owners.add(job));
-    owners
-}
-
 /// A node has 0 to 64 free GPUs.
 const SETS: usize = u64::BITS as usize + 1;
 
 /// Sets of nodes, one for each count, in order of registration.
 #[derive(Clone)]
-struct NodeSets {
+pub(super) struct NodeSets {
     /// One bit for each node, with 64 nodes in a row.
     words: Vec<[u64; SETS]>,
     sizes: [u32; SETS],
@@ -382,7 +351,7 @@ impl NodeSets {
 
     /// Returns the first set, starting at `set`, that is not empty.
     #[inline]
-    fn first_from(&self, set: u32) -> Option<u32> {
+    pub fn first_from(&self, set: u32) -> Option<u32> {
         if set == 0 && self.sizes[0] > 0 {
             return Some(0);
         }
@@ -393,7 +362,7 @@ impl NodeSets {
 
     /// Returns the last set, up to `set` and except set 0, that is not empty.
     #[inline]
-    fn last_to(&self, set: u32) -> Option<u32> {
+    pub fn last_to(&self, set: u32) -> Option<u32> {
         let above = u64::BITS.saturating_sub(set);
         let sets = self.some.checked_shl(above).unwrap_or(0);
         (sets != 0).then(|| u64::BITS - above - sets.leading_zeros())
@@ -401,7 +370,7 @@ impl NodeSets {
 
     /// Returns the nodes of a set.
     #[inline]
-    fn of(&self, set: u32) -> impl Iterator<Item = NodeId> + '_ {
+    pub fn of(&self, set: u32) -> impl Iterator<Item = NodeId> + '_ {
         let some = (set as usize) < SETS && self.sizes[set as usize] > 0;
         let rows: &[[u64; SETS]] = if some { &self.words } else { &[] };
         bits::numbers(rows.iter().map(move |row| row[set as usize])).map(NodeId)
@@ -443,21 +412,21 @@ mod tests {
         assert_eq!(take(&mut ledger, 1, 0), Some(gpus(&[])));
         assert_eq!(take(&mut ledger, 1, 3), Some(gpus(&[4, 6, 7])));
         assert_eq!(
-            (ledger.total(), ledger.mask(NodeId(1))),
+            (ledger.free_total, ledger.mask(NodeId(1))),
             (60, u64::MAX << 4)
         );
         // If a GPU is listed twice or taken, nothing changes.
         for wrong in [&[8, 8][..], &[9, 6], &[8, 68]] {
             assert!(!ledger.take(&cluster, &gpus(wrong)));
             assert_eq!(
-                (ledger.total(), ledger.mask(NodeId(1))),
+                (ledger.free_total, ledger.mask(NodeId(1))),
                 (60, u64::MAX << 4)
             );
         }
         ledger.set_free(&cluster, &gpus(&[4, 5, 6, 7, 1]), true);
         let all: Vec<u32> = (4..68).collect();
         assert_eq!(take(&mut ledger, 1, 64), Some(gpus(&all)));
-        assert_eq!((ledger.total(), ledger.mask(NodeId(0))), (1, 0b10));
+        assert_eq!((ledger.free_total, ledger.mask(NodeId(0))), (1, 0b10));
     }
 
     #[test]

@@ -167,14 +167,8 @@ impl DraftMemory {
         self.entry_of.resize(room, 0);
     }
 
-    /// Assigns GPUs to a job and logs this. `known` is the job's entry, if it has one.
-    #[inline]
-    pub(super) fn give(&mut self, job: JobId, known: Option<usize>, assignment: Assignment) {
-        self.given.push(Action::Place { job, assignment });
-        self.note_given(job, known);
-    }
-
-    /// Records the last assignment in `given` as the job's current one.
+    /// Records the last assignment in `given` as the job's current one, and logs this. `known` is
+    /// the job's entry, if it has one.
     #[inline(always)]
     pub(super) fn note_given(&mut self, job: JobId, known: Option<usize>) {
         let now = self.last_given(false);

@@ -93,7 +93,7 @@ impl<'a> Draft<'a> {
     #[inline]
     pub fn free_gpus(&self) -> u32 {
         match self.view.virtual_cluster() {
-            None => self.m.ledger.total(),
+            None => self.m.ledger.free_total,
             Some(_) => self.free_in_view(),
         }
     }
@@ -129,7 +129,7 @@ impl<'a> Draft<'a> {
     #[inline]
     pub fn nodes_with_exactly(&self, count: u32) -> impl Iterator<Item = &'a Node> + '_ {
         let view = self.view;
-        let nodes = self.m.ledger.with_exactly(count);
+        let nodes = self.m.ledger.by_count.of(count);
         nodes.filter_map(move |id| view.node(id).filter(|node| self.shows(node)))
     }
 
@@ -137,19 +137,19 @@ impl<'a> Draft<'a> {
     /// nodes out of view.
     #[inline]
     pub fn free_count_from(&self, count: u32) -> Option<u32> {
-        self.m.ledger.count_from(count)
+        self.m.ledger.by_count.first_from(count)
     }
 
     /// Returns the largest number of free GPUs on any node that is above 0 and at most `count`.
     /// Includes nodes out of view.
     #[inline]
     pub fn free_count_to(&self, count: u32) -> Option<u32> {
-        self.m.ledger.count_to(count)
+        self.m.ledger.by_count.last_to(count)
     }
 
     /// Returns the largest number of free GPUs on any node, including nodes out of view.
     pub fn most_free(&self) -> u32 {
-        self.m.ledger.most_free()
+        self.m.ledger.by_count.last_to(u64::BITS).unwrap_or(0)
     }
 
     /// Returns a job's assignment in the draft.
@@ -219,7 +219,8 @@ impl<'a> Draft<'a> {
             self.m.ledger.enter(cluster, job, &assignment.gpus);
         }
         self.m.ledger.count_resources(cluster, &assignment, -1.0);
-        self.m.give(job, known, assignment);
+        self.m.given.push(Action::Place { job, assignment });
+        self.m.note_given(job, known);
         Ok(())
     }
 
