@@ -65,13 +65,7 @@ pub struct AdmissionDecisions {
 impl AdmissionDecisions {
     /// Accepts a job.
     pub fn accept(&mut self, job: JobId) {
-        self.list.push((
-            job,
-            AdmissionDecision::Accept {
-                class: None,
-                deadline: None,
-            },
-        ));
+        self.accept_as(job, None, None);
     }
 
     /// Accepts a job with another class or another deadline.

@@ -72,7 +72,8 @@ pub enum Reason {
 }
 
 /// Label of a [`Reason`], for counting. Cloning one copies a pointer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
 pub enum ReasonLabel {
     /// A [kind](Reason::kind) of reason.
     Kind(&'static str),
@@ -97,12 +98,6 @@ impl PartialEq for ReasonLabel {
 }
 
 impl Eq for ReasonLabel {}
-
-impl Serialize for ReasonLabel {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(self.as_str())
-    }
-}
 
 impl Reason {
     /// Creates another reason from a text.

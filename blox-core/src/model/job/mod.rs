@@ -526,11 +526,8 @@ impl<'a> JobRef<'a> {
     }
     /// Returns the reported values of a metric, oldest first; empty if there are none.
     pub fn metric(&self, name: &str) -> &'a [(Time, f64)] {
-        self.rec
-            .metrics
-            .as_ref()
-            .and_then(|m| m.get(name))
-            .map_or(&[], Vec::as_slice)
+        let series = self.rec.metrics.as_ref().and_then(|all| all.get(name));
+        series.map_or(&[], Vec::as_slice)
     }
     /// Returns the job's last training report, if any.
     pub fn report(&self) -> Option<&'a TrainingReport> {
