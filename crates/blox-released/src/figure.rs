@@ -1,22 +1,25 @@
 //! Published figures, each reproduced by one command.
 //!
-//! `figures.toml` describes the numbers, claims and pictures of each figure. A function with the same
-//! name in [`figures`](crate::figures::figures) plans its simulations or released programs.
+//! `figures.toml` describes the numbers, claims and pictures of each figure, and its simulations if
+//! their components are in the registry. Other simulations and released programs are planned by a
+//! function with the name of the figure in [`figures`](crate::figures::figures).
 //!
 //! ```
 //! let fig6 = blox_released::figures::figure("blox-fig6");
 //! assert_eq!(fig6.map(|f| f.data.len()).ok(), Some(0)); // it needs no data
 //! ```
 
+mod simulations;
 mod table;
 
 pub(crate) use table::Numbers;
 
 use blox_core::{Pipeline, sort};
-use blox_sim::workload::{Workload, WorkloadError};
+use blox_sim::workload::{Jobs, Workload, WorkloadError};
 use blox_sim::{Ended, Report, SimError, Simulation, Watch};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 use serde::Deserialize;
+use simulations::Simulations;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,6 +51,7 @@ pub struct Figure {
     order: Order,
     claims: Vec<Statement>,
     pictures: Vec<Drawing>,
+    simulations: Simulations,
     #[serde(skip)]
     pub(crate) plan: Option<Planner>,
 }
@@ -66,7 +70,7 @@ impl Figure {
         }
         match self.plan {
             Some(plan) => plan(self, data),
-            None => Ok(self.measuring(Vec::new(), &[])),
+            None => self.simulated(|| Box::new(Jobs::new(Vec::new()))),
         }
     }
 

@@ -13,14 +13,13 @@
 //! |---|---|
 //! | Compare a case with its recorded result | [`verify::find_cases`], [`verify::compare`] |
 //! | Reproduce a figure | [`figures::figures`] |
-//! | Add a figure | `figures.toml`, and a function in [`figures`] |
+//! | Add a figure | `figures.toml`, and a function in [`figures`] if its components are not in the registry |
 //! | Add the released schedulers to a registry | [`register`] |
 //! | Run a program of Gavel or Shockwave | [`gavel::run`] |
 //! | Read the differences from a paper | [`tiresias::quirks`], [`synergy::quirks`], [`sia`], [`lucid`] |
 
 #![warn(missing_docs)]
 
-mod bursty;
 mod case;
 mod chronus;
 mod clock;

@@ -161,7 +161,7 @@ impl Scale {
 }
 
 /// Returns an entry of a list. The last entry also stands for all further ones.
-fn nth<T>(list: &[T], i: usize) -> Option<&T> {
+pub(super) fn nth<T>(list: &[T], i: usize) -> Option<&T> {
     list.get(i).or(list.last())
 }
 

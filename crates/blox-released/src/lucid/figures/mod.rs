@@ -1,7 +1,6 @@
 //! Lucid's tables and figures: its released simulator and the policies that it ships.
 
 pub(crate) mod energy;
-pub(crate) mod errors;
 mod world;
 
 use crate::figure::{Figure, Numbers, Plan, ReproduceError};
