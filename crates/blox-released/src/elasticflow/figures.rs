@@ -22,43 +22,38 @@ use std::sync::Arc;
 /// Seed of the numbers that the released generator draws from Python's unseeded generator.
 const UNSEEDED: u64 = 12345;
 
-/// A program of the figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Program {
-    algorithm: Algorithm,
-    name: &'static str,
-    /// Name in the `scheduler` column of results. It differs from blox's own `edf` and `themis`.
-    scheduler: &'static str,
-}
+/// A program of the figures: its name there, and its name in the `scheduler` column of results. The
+/// latter differs from blox's own `edf` and `themis`.
+type Program = &'static (&'static str, Algorithm, &'static str);
 
-const fn program(algorithm: Algorithm, name: &'static str, scheduler: &'static str) -> Program {
-    Program {
-        algorithm,
-        name,
-        scheduler,
-    }
-}
+const PROGRAMS: [(&str, Algorithm, &str); 8] = [
+    ("EDF", Algorithm::Edf, "edf-released"),
+    ("Gandiva", Algorithm::Gandiva, "elasticflow-gandiva"),
+    ("Tiresias", Algorithm::Tiresias, "elasticflow-tiresias"),
+    ("Themis", Algorithm::Themis, "elasticflow-themis"),
+    ("Chronus", Algorithm::Chronus, "elasticflow-chronus"),
+    (
+        "ElasticFlow",
+        Algorithm::ElasticFlow,
+        "elasticflow-released",
+    ),
+    (
+        "EDF + elastic scaling",
+        Algorithm::WithoutAdmission,
+        "ef-released",
+    ),
+    (
+        "EDF + admission control",
+        Algorithm::EdfAdmission,
+        "edf-admission-released",
+    ),
+];
 
-const ELASTIC: Program = program(
-    Algorithm::ElasticFlow,
-    "ElasticFlow",
-    "elasticflow-released",
-);
-const WITHOUT_ADMISSION: Program = program(
-    Algorithm::WithoutAdmission,
-    "EDF + elastic scaling",
-    "ef-released",
-);
-const EDF: Program = program(Algorithm::Edf, "EDF", "edf-released");
-const EDF_ADMISSION: Program = program(
-    Algorithm::EdfAdmission,
-    "EDF + admission control",
-    "edf-admission-released",
-);
-const TIRESIAS: Program = program(Algorithm::Tiresias, "Tiresias", "elasticflow-tiresias");
-const GANDIVA: Program = program(Algorithm::Gandiva, "Gandiva", "elasticflow-gandiva");
-const THEMIS: Program = program(Algorithm::Themis, "Themis", "elasticflow-themis");
-const CHRONUS: Program = program(Algorithm::Chronus, "Chronus", "elasticflow-chronus");
+/// Returns the programs of the columns of a figure.
+fn programs(figure: &'static Figure) -> impl Iterator<Item = Program> {
+    let columns = figure.columns(0).iter();
+    columns.filter_map(|name| PROGRAMS.iter().find(|(known, ..)| known == name))
+}
 
 /// A cluster and the slot length of the programs that run on it.
 #[derive(Clone, Copy, Debug)]
@@ -101,15 +96,15 @@ impl World {
         of: &str,
         keep: impl FnOnce(Vec<Bound>) + Send + 'static,
     ) -> Run {
-        let label = format!("{}, {of}", program.name);
+        let (name, algorithm, scheduler) = *program;
+        let label = format!("{name}, {of}");
         let (jobs, table, name) = (Arc::clone(jobs), Arc::clone(table), label.clone());
         Run::new(label, move |watch| {
-            let jobs = profiled(program, &jobs, &table, self.gpu_type);
+            let jobs = profiled(algorithm, &jobs, &table, self.gpu_type);
             let jobs = jobs.map_err(|error| ReproduceError::failed(&name, error))?;
-            let algorithm = program.algorithm;
             let outcome = algorithm.run(self.shape, self.times, &jobs, &watch.stop);
             Ok(outcome.map(|outcome| {
-                let report = report(program, self.shape, &jobs, &outcome);
+                let report = report(scheduler, self.shape, &jobs, &outcome);
                 keep(outcome.bound);
                 report
             }))
@@ -125,14 +120,14 @@ fn in_order(mut jobs: Vec<JobSpec>) -> Arc<[JobSpec]> {
 
 /// Returns the jobs with the profile that a program uses.
 fn profiled(
-    program: Program,
+    algorithm: Algorithm,
     jobs: &[JobSpec],
     table: &ScalingTable,
     gpu_type: &str,
 ) -> Result<Vec<JobSpec>, WorkloadError> {
     let mut jobs = jobs.to_vec();
     for (number, job) in jobs.iter_mut().enumerate() {
-        if !program.algorithm.profile(job, table, gpu_type) {
+        if !algorithm.profile(job, table, gpu_type) {
             let extras = job.extras();
             return Err(WorkloadError::Unprofiled {
                 job: number,
@@ -148,12 +143,7 @@ fn profiled(
 /// Returns the result of a program as a simulation report.
 ///
 /// Ends are the planned ends of the program. Met deadlines follow the program's own count.
-fn report(
-    program: Program,
-    shape: Shape,
-    specs: &[JobSpec],
-    outcome: &released::Outcome,
-) -> Report {
+fn report(scheduler: &str, shape: Shape, specs: &[JobSpec], outcome: &released::Outcome) -> Report {
     let mut jobs: Vec<JobResult> = specs.iter().zip(0..).map(unfinished).collect();
     for bound in &outcome.bound {
         let job = &mut jobs[bound.job as usize];
@@ -187,7 +177,7 @@ fn report(
     let mut counters = Counters::default();
     counters.decisions = outcome.steps;
     let mut summary = Summary::of(
-        program.scheduler,
+        scheduler,
         &jobs,
         counters,
         shape.gpus(),
@@ -231,18 +221,6 @@ fn a100(figure: &'static Figure, data: Option<&Path>) -> Result<Arc<ScalingTable
     Ok(Arc::new(table))
 }
 
-/// The programs of figures 8(a) and 8(b).
-const PROGRAMS: [Program; 8] = [
-    EDF,
-    GANDIVA,
-    TIRESIAS,
-    THEMIS,
-    CHRONUS,
-    ELASTIC,
-    WITHOUT_ADMISSION,
-    EDF_ADMISSION,
-];
-
 /// Plans the workload of the comparison with Pollux, under the programs and under the toolkit's own
 /// schedulers.
 pub(crate) fn fig8a(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
@@ -271,7 +249,8 @@ pub(crate) fn fig8a(figure: &'static Figure, data: Option<&Path>) -> Result<Plan
         gpu_type: "T4",
         ..World::new(1, 16, 4, 60.0)
     };
-    let mut runs: Vec<Run> = PROGRAMS.map(|p| world.run(p, &jobs, &table, trace)).into();
+    let runs = programs(figure).map(|p| world.run(p, &jobs, &table, trace));
+    let mut runs: Vec<Run> = runs.collect();
     runs.extend(own.map(|(name, build)| {
         let simulation = Simulation::new(ClusterSpec::uniform(16, 4));
         let jobs = with_throughputs(Jobs::new(jobs.to_vec()), Arc::clone(&table));
@@ -296,7 +275,7 @@ pub(crate) fn fig8a(figure: &'static Figure, data: Option<&Path>) -> Result<Plan
             .iter()
             .filter_map(|row| Some(row.published?.value));
         let ours = reports.iter().map(ratio);
-        let names = PROGRAMS.map(|p| p.name);
+        let names = PROGRAMS.map(|(name, ..)| name);
         let bars = BarChart::new("ElasticFlow, figure 8(a)", Axis::fraction("deadlines met"))
             .with("published", names.into_iter().zip(published))
             .with("here", names.into_iter().zip(ours.clone()))
@@ -324,9 +303,7 @@ pub(crate) fn fig8b(figure: &'static Figure, data: Option<&Path>) -> Result<Plan
         };
         let jobs = in_order(read_trace(figure.file(data, &trace.path)?)?);
         let world = World::new(switches, nodes, 8, 60.0);
-        for program in PROGRAMS {
-            runs.push(world.run(program, &jobs, &table, &trace.path));
-        }
+        runs.extend(programs(figure).map(|p| world.run(p, &jobs, &table, &trace.path)));
     }
     Ok(figure.measuring(runs, &[ratio]))
 }
@@ -344,9 +321,7 @@ pub(crate) fn fig9(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
     for nodes in [8, 16, 32] {
         let world = World::new(1, nodes, 8, 240.0);
         let of = format!("{} GPUs", nodes * 8);
-        for program in [EDF, EDF_ADMISSION, WITHOUT_ADMISSION, ELASTIC] {
-            runs.push(world.run(program, &jobs, &table, &of));
-        }
+        runs.extend(programs(figure).map(|p| world.run(p, &jobs, &table, &of)));
     }
     Ok(figure.measuring(runs, &[ratio]))
 }

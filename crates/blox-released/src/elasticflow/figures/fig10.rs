@@ -3,7 +3,6 @@ use crate::figure::Numbers;
 use blox_plot::{Chart, Series};
 use std::sync::{Mutex, PoisonError};
 
-const PROGRAMS: [Program; 6] = [EDF, GANDIVA, TIRESIAS, THEMIS, CHRONUS, ELASTIC];
 const GPUS: f64 = 128.0;
 
 /// Times, each with the cluster efficiency until the next one.
@@ -83,14 +82,14 @@ pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
     }
     let profiled: Arc<[JobSpec]> = profiled.into();
     let last = jobs.last().map_or(0.0, |job| job.submit.secs());
-    let steps: Arc<Mutex<[Steps; PROGRAMS.len()]>> = Arc::default();
-    let runs = PROGRAMS.iter().enumerate().map(|(i, program)| {
+    let steps = Arc::new(Mutex::new(vec![Steps::new(); figure.columns(0).len()]));
+    let runs = programs(figure).enumerate().map(|(i, program)| {
         let (all, profiled) = (Arc::clone(&steps), Arc::clone(&profiled));
         let keep = move |bound: Vec<Bound>| {
             let steps = efficiency(&bound, &profiled);
             all.lock().unwrap_or_else(PoisonError::into_inner)[i] = steps;
         };
-        world.run_keeping(*program, &jobs, &table, "100 jobs", keep)
+        world.run_keeping(program, &jobs, &table, "100 jobs", keep)
     });
     Ok(Plan::of(runs.collect(), move |reports| {
         let steps = steps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,8 +100,8 @@ pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
         ]));
         let efficiency = Axis::new("cluster efficiency").from(0.0);
         let chart = Chart::new("ElasticFlow, figure 10", Axis::seconds("time"), efficiency);
-        let lines = PROGRAMS.iter().zip(&*steps);
-        let lines = lines.map(|(program, steps)| Series::steps(program.name, thinned(steps)));
+        let lines = programs(figure).zip(&*steps);
+        let lines = lines.map(|((name, ..), steps)| Series::steps(*name, thinned(steps)));
         findings.picture(&figure.name, chart.with_all(lines).svg());
         findings
     }))

@@ -1,8 +1,6 @@
 use super::*;
 use crate::figure::Numbers;
 
-const PROGRAMS: [Program; 6] = [GANDIVA, EDF, TIRESIAS, THEMIS, CHRONUS, ELASTIC];
-
 /// Returns the fraction of deadlines met, and the mean JCT of best-effort jobs.
 ///
 /// The deadlines are of jobs that are not best-effort.
@@ -22,7 +20,7 @@ fn measured(program: Program, report: &Report, best_effort: &[bool]) -> (f64, f6
             met += u64::from(in_time && job.outcome != Some(Outcome::Rejected));
         }
     }
-    if program != CHRONUS {
+    if program.1 != Algorithm::Chronus {
         met = report.summary.deadlines.unwrap_or_default().met;
     }
     let per = |sum: f64, count: u32| sum / f64::from(count.max(1));
@@ -44,11 +42,11 @@ pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
         };
         let jobs = in_order(recipe.generate(&table)?);
         let of = format!("{:.0} % best effort", share * 100.0);
-        runs.extend(PROGRAMS.map(|p| world.run(p, &jobs, &table, &of)));
+        runs.extend(programs(figure).map(|p| world.run(p, &jobs, &table, &of)));
     }
-    Ok(Plan::of(runs, |reports| {
+    Ok(Plan::of(runs, move |reports| {
         let (mut met, mut speedups) = (Vec::new(), Vec::new());
-        for reports in reports.chunks(PROGRAMS.len()) {
+        for reports in reports.chunks(figure.columns(0).len()) {
             // Jobs without a deadline in the first run (Gandiva).
             let best_effort: Vec<bool> = reports[0]
                 .jobs
@@ -56,7 +54,7 @@ pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
                 .map(|j| j.deadline.is_none())
                 .collect();
             let mut gandiva = None;
-            for (program, report) in PROGRAMS.into_iter().zip(reports) {
+            for (program, report) in programs(figure).zip(reports) {
                 let (ours, took) = measured(program, report, &best_effort);
                 met.push(ours);
                 speedups.push(*gandiva.get_or_insert(took) / took);
