@@ -92,6 +92,16 @@ impl Case {
         columns.iter().all(|c| self.expected.has(c))
     }
 
+    /// Returns the numbers of a column of the expected results.
+    pub(crate) fn numbers(&self, column: &str) -> Result<Vec<f64>, VerifyError> {
+        let e = &self.expected;
+        let column = e.column(column)?;
+        let rows = 0..e.rows.len();
+        Ok(rows
+            .map(|r| e.number(r, column))
+            .collect::<Result<_, _>>()?)
+    }
+
     /// Reads an optional table of the case.
     ///
     /// # Errors

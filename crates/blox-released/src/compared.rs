@@ -4,8 +4,11 @@ pub use crate::case::Case;
 pub(crate) use crate::case::{entries, json, json_lines, option, read};
 pub use crate::verify_error::VerifyError;
 
-use blox_sim::Report;
+use blox_core::Pipeline;
+use blox_core::journal::Journal;
 use blox_sim::results::Fingerprint;
+use blox_sim::workload::Workload;
+use blox_sim::{Report, Simulation};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -44,6 +47,8 @@ pub struct Compared {
     pub fingerprint: Option<String>,
     /// Columns that were compared for jobs.
     pub(crate) columns: BTreeSet<String>,
+    /// True if simulations must visit every round.
+    pub(crate) every_round: bool,
 }
 
 impl Compared {
@@ -61,13 +66,26 @@ impl Compared {
         self.columns.iter().map(String::as_str)
     }
 
-    /// Adds the fingerprint of a run that had a [`Fingerprint`] as a collector.
-    pub(crate) fn ran(&mut self, report: &Report) {
+    /// Runs a simulation of a case and adds its fingerprint.
+    pub(crate) fn run(
+        &mut self,
+        case: &Case,
+        simulation: Simulation,
+        scheduler: Pipeline,
+        jobs: &mut dyn Workload,
+        journal: Option<Box<dyn Journal>>,
+    ) -> Result<Report, VerifyError> {
+        let report = simulation
+            .visiting_every_round(self.every_round)
+            .collector(Fingerprint::default())
+            .run_journaled(scheduler, jobs, journal)
+            .map_err(|e| case.failed(e))?;
         if let Some(run) = report.collected.get::<Fingerprint>() {
             let before = self.fingerprint.take();
             let both = |first: String| format!("{first}-{}", run.value());
             self.fingerprint = Some(before.map_or_else(|| run.value(), both));
         }
+        Ok(report)
     }
 
     pub(crate) fn covers(&mut self, column: &str) {

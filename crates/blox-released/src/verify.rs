@@ -17,8 +17,8 @@ use crate::tiresias::verify as tiresias;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Runs a case and compares it. The flag is true if every round must be visited.
-type Compare = fn(&Case, bool, &mut Compared) -> Result<(), VerifyError>;
+/// Runs a case and compares it.
+type Compare = fn(&Case, &mut Compared) -> Result<(), VerifyError>;
 
 /// One kind of cases: its system, whether the files of a case show that it is of this kind, and the
 /// comparison.
@@ -138,7 +138,8 @@ fn compare_as(
         }
     };
     let mut compared = Compared::of(&case, system);
-    compare(&case, every_round, &mut compared)?;
+    compared.every_round = every_round;
+    compare(&case, &mut compared)?;
     let open = |c: &&String| !KEYS.contains(&c.as_str()) && !compared.columns.contains(*c);
     let rows = !case.expected.rows.is_empty();
     let header = rows.then(|| case.expected.header().iter());

@@ -4,7 +4,6 @@ use crate::blox::{self, OptimusSpeed};
 use crate::compared::{Case, Compared, VerifyError};
 use blox_core::{ClusterSpec, Pipeline, Rounds, Seconds, SortedMap};
 use blox_policies::admission::LoadThreshold;
-use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_sim::workload::whole_ids;
 use blox_sim::{Measure, Report, Simulation};
@@ -17,11 +16,7 @@ pub(crate) fn recognises(case: &Case) -> bool {
         || settings.iter().all(|s| case.summary.get(s).is_some())
 }
 
-pub(crate) fn compare(
-    case: &Case,
-    every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let settings = Settings::of(case)?;
     let path = case.input("jobs.csv")?;
     let jobs = || open_file(&path, Some(Format::BloxJobs));
@@ -37,15 +32,11 @@ pub(crate) fn compare(
     let mut jobs = jobs()?;
     let mut sim = Simulation::new(settings.cluster.clone())
         .measure(measure)
-        .keep_rounds(true)
-        .visiting_every_round(every_round)
-        .collector(Fingerprint::default());
+        .keep_rounds(true);
     if let Some(speed) = settings.speed {
         sim = sim.execution(speed);
     }
-    let report = sim.run(settings.scheduler, &mut jobs);
-    let report = report.map_err(|e| case.failed(e))?;
-    out.ran(&report);
+    let report = out.run(case, sim, settings.scheduler, &mut jobs, None)?;
     compare_jobs(case, &report, ids.as_deref(), settings.round, out)?;
     compare_rounds(case, &report, out)?;
     let responsiveness = report.summary.avg_responsiveness_s + settings.round;
@@ -141,12 +132,13 @@ fn threshold(admission: &str) -> Option<f64> {
 }
 
 fn tracked_rows(case: &Case) -> Result<(u64, u64), VerifyError> {
-    let column = case.expected.column("job_id")?;
-    let mut range: Option<(u64, u64)> = None;
-    for row in 0..case.expected.rows.len() {
-        let id = case.expected.number(row, column)? as u64;
-        range = Some(range.map_or((id, id), |(a, b)| (a.min(id), b.max(id))));
-    }
+    let ids: Vec<u64> = case
+        .numbers("job_id")?
+        .iter()
+        .map(|id| *id as u64)
+        .collect();
+    let range = ids.iter().min().zip(ids.iter().max());
+    let range = range.map(|(first, last)| (*first, *last));
     range.ok_or_else(|| case.bad("summary.json", "`tracked_ids` is missing"))
 }
 

@@ -13,12 +13,7 @@ pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["job_idx", "real_finish", "deadline_met", "last_num_gpu"])
 }
 
-/// Compares the case. The programs run directly and have no rounds to skip.
-pub(crate) fn compare(
-    case: &Case,
-    _every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let run = Run::of(case)?;
     let never = AtomicBool::new(false);
     let outcome = run.algorithm.run(run.shape, run.slot, &run.jobs, &never);

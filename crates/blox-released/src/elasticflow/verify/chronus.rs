@@ -12,7 +12,7 @@ pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["total_executed_time", "gt_miss_ddl", "queue_priority"])
 }
 
-pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let options = case.options()?;
     let number = |name, otherwise| whole(case, &options, name, otherwise);
     let shape = elasticflow::Shape {

@@ -27,12 +27,7 @@ pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["job_type", "scale_factor", "first_scheduled", "rounds"])
 }
 
-/// Compares the case. The program visits its own rounds, so `every_round` has no effect.
-pub(crate) fn compare(
-    case: &Case,
-    _every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let (run, policy) = released(case)?;
     compared::compare(&run, case, policy, true, out)
 }

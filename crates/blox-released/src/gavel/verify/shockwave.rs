@@ -27,12 +27,7 @@ pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["job_type", "mode", "ftf_static", "rounds_scheduled"])
 }
 
-/// Compares the case. The program visits its own rounds, so `every_round` has no effect.
-pub(crate) fn compare(
-    case: &Case,
-    _every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let name = case.text("policy")?;
     let (run, policy) = released(case, name)?;
     // The solver for assignments has changed since the authors ran the program.

@@ -9,9 +9,9 @@ pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["prediction", "powered_on", "change", "lack"])
 }
 
-pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let e = &case.expected;
-    let [time, prediction, _, _] = e.columns(["time", "prediction", "active", "total"])?;
+    let [time, ..] = e.columns(["time", "prediction", "active", "total"])?;
     let Some(first) = e.rows.first() else {
         return Ok(());
     };
@@ -19,9 +19,7 @@ pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), Ve
         .ok_or_else(|| e.wrong(0, time, "a date such as 2017-12-01 00:00:00"))?;
     let path = case.input("philly_node_sequence.csv")?;
     let nodes = files::read_node_sequence(path, from, e.rows.len())?;
-    let forecast: Vec<f64> = (0..e.rows.len())
-        .map(|row| e.number(row, prediction))
-        .collect::<Result<_, _>>()?;
+    let forecast = case.numbers("prediction")?;
     let mut plan = PowerPlan::new(PowerRule::DEFAULT);
     for (i, row) in e.rows.iter().enumerate() {
         let what = format!("look {}", row[time]);

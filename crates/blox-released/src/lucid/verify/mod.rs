@@ -16,8 +16,7 @@ pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["job_id", "vc", "ckpt_times", "nodes", "queue"])
 }
 
-/// Compares the case. These simulators have no rounds, so the last argument is ignored.
-pub(crate) fn compare(case: &Case, _: bool, out: &mut Compared) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let setting = Setting::of(case)?;
     let input = setting.read(case)?;
     let run = lucid::run(

@@ -12,7 +12,6 @@ use crate::sia::{self, pollux};
 use accounts::{Account, Decisions};
 use blox_core::{Pipeline, Seconds};
 use blox_sim::overheads::CheckpointRestart;
-use blox_sim::results::Fingerprint;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
 use input::{Input, Policy, World};
@@ -22,19 +21,15 @@ pub(crate) fn recognises(case: &Case) -> bool {
         || case.has(&["job_id", "first_alloc", "alloc_gpu_s", "epoch"])
 }
 
-pub(crate) fn compare(
-    case: &Case,
-    every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let input = Input::of(case)?;
     let before = out.values;
-    replay::compare(case, &input, every_round, out)?;
+    replay::compare(case, &input, out)?;
     if out.values > before {
         out.notes.push("recorded decisions replayed".to_owned());
     }
     parts::compare(case, &input, out)?;
-    closed_loop(case, &input, every_round, out)
+    closed_loop(case, &input, out)
 }
 
 /// Allowed relative differences of averages if fits that were not recorded are computed here: of the
@@ -50,12 +45,7 @@ const FEW_JOBS: usize = 100;
 const OTHER_CHOICES_FOR_FEW: (f64, f64) = (0.10, 0.30);
 
 /// Runs the policy in a closed loop.
-fn closed_loop(
-    case: &Case,
-    input: &Input,
-    every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+fn closed_loop(case: &Case, input: &Input, out: &mut Compared) -> Result<(), VerifyError> {
     let round = Seconds::new(input.interval);
     let scheduler = match (input.policy, input.world) {
         (Policy::Sia, World::Sia) => sia::sia(round, input.applications.clone()),
@@ -78,13 +68,7 @@ fn closed_loop(
             .execution(input.training())
             .overheads(CheckpointRestart::default()),
     };
-    let (report, decisions) = run(
-        case,
-        input,
-        base.visiting_every_round(every_round),
-        scheduler,
-    )?;
-    out.ran(&report);
+    let (report, decisions) = run(case, input, base, scheduler, out)?;
     let accounts = accounts::of(input, &input.cluster, &decisions, &report);
     let mut closed = Compared::of(case, out.system);
     accounts::compare(case, input, &accounts, &mut closed)?;
@@ -132,17 +116,13 @@ fn run(
     case: &Case,
     input: &Input,
     world: Simulation,
-    mut scheduler: Pipeline,
+    scheduler: Pipeline,
+    out: &mut Compared,
 ) -> Result<(Report, Decisions), VerifyError> {
     let decisions = Log::<Decisions>::default();
-    let report = world
-        .collector(Fingerprint::default())
-        .run_by(
-            &mut scheduler,
-            &mut Jobs::new(input.jobs.clone()),
-            Some(Box::new(decisions.clone())),
-        )
-        .map_err(|error| case.failed(error))?;
+    let journal = Some(Box::new(decisions.clone()) as _);
+    let mut jobs = Jobs::new(input.jobs.clone());
+    let report = out.run(case, world, scheduler, &mut jobs, journal)?;
     Ok((report, decisions.take()))
 }
 

@@ -28,12 +28,7 @@ struct Row {
     accumulation: u32,
 }
 
-pub(super) fn compare(
-    case: &Case,
-    input: &Input,
-    every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+pub(super) fn compare(case: &Case, input: &Input, out: &mut Compared) -> Result<(), VerifyError> {
     let rows = read(case, input)?;
     let (cluster, script) = on_own_nodes(input, &rows);
     let scheduler = in_rounds("recorded", Seconds::new(input.interval))
@@ -43,10 +38,8 @@ pub(super) fn compare(
         .expect(crate::ONCE);
     let world = Simulation::new(cluster.clone())
         .execution(input.training())
-        .overheads(CheckpointRestart::default())
-        .visiting_every_round(every_round);
-    let (report, decisions) = super::run(case, input, world, scheduler)?;
-    out.ran(&report);
+        .overheads(CheckpointRestart::default());
+    let (report, decisions) = super::run(case, input, world, scheduler, out)?;
     let accounts = accounts::of(input, &cluster, &decisions, &report);
     let found = out.differences.len();
     accounts::compare(case, input, &accounts, out)?;

@@ -8,7 +8,6 @@ use crate::log::Log;
 use crate::synergy::quirks::{Demand, ServerSize};
 use crate::synergy::{self, ROUND_S};
 use blox_core::{Outcome, SortedMap, Time};
-use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_sim::workload::Jobs;
 use blox_sim::{Report, Simulation};
@@ -19,34 +18,21 @@ pub(crate) fn recognises(case: &Case) -> bool {
     case.has(&["synergy_speedup", "first_sched", "finish"])
 }
 
-pub(crate) fn compare(
-    case: &Case,
-    every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let input = Input::of(case)?;
-    let sim = Simulation::new(input.cluster.clone())
-        .visiting_every_round(every_round)
-        .collector(Fingerprint::default());
-    let sim = synergy::simulation(sim, input.settings);
+    let sim = synergy::simulation(Simulation::new(input.cluster.clone()), input.settings);
+    let scheduler = synergy::synergy(input.settings, input.replay.arrivals.iter().copied());
     let grants = Log::<Grants>::default();
-    let report = sim
-        .run_journaled(
-            synergy::synergy(input.settings, input.replay.arrivals.iter().copied()),
-            &mut Jobs::new(input.replay.jobs.clone()),
-            Some(Box::new(grants.clone())),
-        )
-        .map_err(|e| case.failed(e))?;
-    out.ran(&report);
+    let journal = Some(Box::new(grants.clone()) as _);
+    let mut jobs = Jobs::new(input.replay.jobs.clone());
+    let report = out.run(case, sim, scheduler, &mut jobs, journal)?;
     if let Some(why) = input.end_of_the_original() {
-        compare_end(case, &why, &report, out)?;
-        return Ok(());
+        return compare_end(case, &why, &report, out);
     }
     let stop = stop(&report, input.settings.first);
     compare_jobs(case, &input, &report, stop, out)?;
     compare_rounds(case, &input, &report, &grants.take().rounds, stop, out)?;
-    compare_figures(case, &report, stop, input.settings.first, out)?;
-    Ok(())
+    compare_figures(case, &report, stop, input.settings.first, out)
 }
 
 /// Compares a run that the original failed to begin: no job has finished.

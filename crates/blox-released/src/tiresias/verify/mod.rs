@@ -8,7 +8,6 @@ use crate::log::Log;
 use crate::tiresias::InstantEndsAreLost;
 use blox_core::SortedMap;
 use blox_sim::Simulation;
-use blox_sim::results::Fingerprint;
 use blox_sim::results::JobResult;
 use blox_traces::{Format, open_file};
 use settings::{Kind, Run, Settings};
@@ -20,11 +19,7 @@ pub(crate) fn recognises(case: &Case) -> bool {
         || case.has(&["time", "1-GPU", "32-GPU"])
 }
 
-pub(crate) fn compare(
-    case: &Case,
-    every_round: bool,
-    out: &mut Compared,
-) -> Result<(), VerifyError> {
+pub(crate) fn compare(case: &Case, out: &mut Compared) -> Result<(), VerifyError> {
     let settings = Settings::of(case)?;
     let Run {
         pipeline,
@@ -33,9 +28,7 @@ pub(crate) fn compare(
         memory,
     } = settings.run(case)?;
     let mut jobs = open_file(&settings.trace, Some(Format::Tiresias))?;
-    let mut sim = Simulation::new(cluster)
-        .visiting_every_round(every_round)
-        .collector(Fingerprint::default());
+    let mut sim = Simulation::new(cluster);
     if let Some(rule) = completion {
         sim = sim.completion(rule);
     }
@@ -43,14 +36,11 @@ pub(crate) fn compare(
         sim = sim.execution(InstantEndsAreLost);
     }
     let tally = Log::<Tally>::default();
-    let report = sim
-        .run_journaled(pipeline, &mut jobs, Some(Box::new(tally.clone())))
-        .map_err(|e| case.failed(e))?;
+    let journal = Some(Box::new(tally.clone()) as _);
+    let report = out.run(case, sim, pipeline, &mut jobs, journal)?;
     let (tally, memory) = (tally.take(), memory.take());
-    out.ran(&report);
     if settings.kind == Kind::Demands {
-        compare_demands(case, &report.jobs, out)?;
-        return Ok(());
+        return compare_demands(case, &report.jobs, out);
     }
     let rows = Rows {
         case,
