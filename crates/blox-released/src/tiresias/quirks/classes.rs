@@ -1,7 +1,6 @@
 //! The schedule `multi-dlas-gpu`: separate queues for each GPU count.
 
-use super::ends::StaleEnds;
-use super::{News, active, repeat, samples::round};
+use super::{Passes, active, repeat, samples::round};
 use blox_core::{
     Event, JobId, JobQueue, Policy, SchedulingPolicy, SortedMap, Time, Validity, View, sort,
 };
@@ -27,11 +26,9 @@ pub struct ClassQueues {
 pub struct ClassState {
     classes: Vec<Class>,
     demoted: SortedMap<JobId, bool>,
-    granted: Vec<JobId>,
-    news: News,
+    passes: Passes,
     reserve_at: f64,
     jump_at: Option<Time>,
-    ends: StaleEnds,
     /// Jobs that one pass stopped and the next pass at the same time resumed.
     blinks: Vec<JobId>,
 }
@@ -109,7 +106,7 @@ impl ClassState {
     ///
     /// The program waits for neither if no job runs and no arrival is left.
     fn validity(&self, more_to_come: bool) -> Validity {
-        if self.demoted.is_empty() || (self.granted.is_empty() && !more_to_come) {
+        if self.demoted.is_empty() || (self.passes.granted.is_empty() && !more_to_come) {
             return Validity::UntilEvent;
         }
         let jump = self.jump_at.map_or(Validity::UntilEvent, Validity::Until);
@@ -190,7 +187,7 @@ impl Policy for ClassQueues {
     }
 
     fn on_event(&self, memory: &mut ClassState, _: View<'_>, event: &Event) {
-        memory.news.hear(event);
+        memory.passes.news.hear(event);
     }
 }
 
@@ -200,18 +197,13 @@ impl SchedulingPolicy for ClassQueues {
         let m = &mut *memory;
         m.blinks.clear();
         let jumps = m.jump_at.is_some_and(|at| at <= now);
-        if !m.news.take() && !jumps && now.secs() < m.reserve_at {
-            repeat(view, &m.granted, out);
-            return m.validity(now < self.last_arrival);
-        }
-        let arrivals: Vec<_> = view
-            .active()
-            .filter(|j| !m.demoted.contains_key(&j.id()))
-            .collect();
-        if !arrivals.is_empty() && m.ends.finish(view, out) {
-            m.news = News::default();
-            return Validity::UntilEvent;
-        }
+        let due = jumps || now.secs() >= m.reserve_at;
+        let valid = m.validity(now < self.last_arrival);
+        let is_known = |id: JobId| m.demoted.contains_key(&id);
+        let arrivals = match m.passes.begin(view, (due, valid), is_known, out) {
+            Ok(arrivals) => arrivals,
+            Err(valid) => return valid,
+        };
         let idle = m.demoted.is_empty();
         let here = |id: &JobId| active(view, *id).is_some();
         let known = m.demoted.len();
@@ -223,7 +215,7 @@ impl SchedulingPolicy for ClassQueues {
             class.free += (before - class.runnable.len()) as u32 * class.gpus;
             class.queues.iter_mut().for_each(|q| q.retain(here));
         }
-        for job in &arrivals {
+        for job in arrivals.iter().filter_map(|id| view.job(*id)) {
             let (id, gpus) = (job.id(), job.gpus().get());
             m.demoted.insert(id, false);
             let c = m.classes.iter().position(|c| c.gpus == gpus);
@@ -269,13 +261,10 @@ impl SchedulingPolicy for ClassQueues {
             }
         }
         repeat(view, &granted, out);
+        m.passes.granted = granted;
         // The program searches the first end by GPU count.
-        let running = m.classes.iter().flat_map(|c| &c.runnable);
-        let running = running
-            .filter(|id| granted.contains(id))
-            .filter_map(|id| view.job(*id));
-        m.ends.note(now, !arrivals.is_empty(), running);
-        m.granted = granted;
+        let all = m.classes.iter().flat_map(|c| &c.runnable);
+        m.passes.end(view, !arrivals.is_empty(), all);
         m.validity(now < self.last_arrival)
     }
 }

@@ -38,8 +38,11 @@ pub use shortest::{InPlace, ShortestBy};
 pub use slicing::{Joined, NodeSets};
 pub use yarn::{Nowhere, Yarn};
 
-use blox_core::{Event, GpuId, JobId, JobQueue, JobRef, Node, Phase, Request, Shape, View, sort};
+use blox_core::{
+    Event, GpuId, JobId, JobQueue, JobRef, Node, Phase, Request, Shape, Validity, View, sort,
+};
 use blox_policies::placement::suits;
+use ends::StaleEnds;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
@@ -64,6 +67,49 @@ impl News {
 
     fn take(&mut self) -> bool {
         std::mem::take(&mut self.0)
+    }
+}
+
+/// State that a schedule which counts GPUs keeps between its passes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Passes {
+    news: News,
+    /// Jobs that run after the last pass.
+    granted: Vec<JobId>,
+    ends: StaleEnds,
+}
+
+impl Passes {
+    /// Begins a pass and returns the jobs that are not yet known.
+    ///
+    /// Without news, and unless a pass is `due`, the decision repeats the last one and is `valid` as
+    /// long. If the program first ends other jobs, the next pass follows at once. In both cases,
+    /// returns the validity of the decision as an error.
+    fn begin(
+        &mut self,
+        view: View<'_>,
+        (due, valid): (bool, Validity),
+        is_known: impl Fn(JobId) -> bool,
+        out: &mut JobQueue,
+    ) -> Result<Vec<JobId>, Validity> {
+        if !self.news.take() && !due {
+            repeat(view, &self.granted, out);
+            return Err(valid);
+        }
+        let ids = view.active().map(|job| job.id());
+        let arrivals: Vec<JobId> = ids.filter(|id| !is_known(*id)).collect();
+        if !arrivals.is_empty() && self.ends.finish(view, out) {
+            self.news = News::default();
+            return Err(Validity::UntilEvent);
+        }
+        Ok(arrivals)
+    }
+
+    /// Ends a pass. The program searches the next end among `all` jobs in this order.
+    fn end<'a>(&mut self, view: View<'_>, arrived: bool, all: impl Iterator<Item = &'a JobId>) {
+        let running = all.filter(|id| self.granted.contains(id));
+        let running = running.filter_map(|id| view.job(*id));
+        self.ends.note(view.now(), arrived, running);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The schedules `dlas`, `dlas-gpu`, `dlas-gpu-N` and `dlas-gpu-gittins`.
 
-use super::ends::StaleEnds;
-use super::{News, Samples, active, allow, repeat};
+use super::{Passes, Samples, active, allow};
 use blox_core::{
     Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, SortedMap, Time, Validity, View, sort,
 };
@@ -35,11 +34,9 @@ pub struct DlasState {
     runnable: Vec<JobId>,
     queues: Vec<Vec<JobId>>,
     jobs: SortedMap<JobId, Account>,
-    granted: Vec<JobId>,
-    news: News,
+    passes: Passes,
     last_pass: Time,
     next_jump: Option<Time>,
-    ends: StaleEnds,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -141,7 +138,7 @@ impl DlasQueues {
                 continue;
             };
             let executed = job.attained_time().secs() - account.forgiven;
-            let wait = if memory.granted.contains(&job.id()) {
+            let wait = if memory.passes.granted.contains(&job.id()) {
                 let Some(limit) = self.limits.get(account.queue) else {
                     continue;
                 };
@@ -174,7 +171,7 @@ impl Policy for DlasQueues {
     }
 
     fn on_event(&self, memory: &mut DlasState, _: View<'_>, event: &Event) {
-        memory.news.hear(event);
+        memory.passes.news.hear(event);
     }
 }
 
@@ -182,19 +179,13 @@ impl SchedulingPolicy for DlasQueues {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let now = view.now();
         let m = &mut *memory;
-        if !m.news.take() && m.next_jump.is_none_or(|at| now < at) {
-            repeat(view, &m.granted, out);
-            return m.next_jump.map_or(Validity::UntilEvent, Validity::Until);
-        }
-        let arrivals: Vec<JobId> = view
-            .active()
-            .map(|j| j.id())
-            .filter(|id| !m.jobs.contains_key(id))
-            .collect();
-        if !arrivals.is_empty() && m.ends.finish(view, out) {
-            m.news = News::default();
-            return Validity::UntilEvent;
-        }
+        let due = m.next_jump.is_some_and(|at| now >= at);
+        let valid = m.next_jump.map_or(Validity::UntilEvent, Validity::Until);
+        let is_known = |id: JobId| m.jobs.contains_key(&id);
+        let arrivals = match m.passes.begin(view, (due, valid), is_known, out) {
+            Ok(arrivals) => arrivals,
+            Err(valid) => return valid,
+        };
         let here = |id: &JobId| active(view, *id).is_some();
         m.runnable.retain(here);
         m.queues.iter_mut().for_each(|q| q.retain(here));
@@ -223,15 +214,13 @@ impl SchedulingPolicy for DlasQueues {
             }
         }
         let in_order = m.queues.iter().flatten().copied();
-        m.granted = allow(view, in_order, out);
-        let runs = |id: &JobId| m.granted.contains(id);
+        m.passes.granted = allow(view, in_order, out);
+        let runs = |id: &JobId| m.passes.granted.contains(id);
         for queue in &mut m.queues {
             // Stable sort: running jobs first, then the others.
             sort::by_key(queue, |id| !runs(id));
         }
-        let running = m.runnable.iter().filter(|id| runs(id));
-        let running = running.filter_map(|id| view.job(*id));
-        m.ends.note(now, !arrivals.is_empty(), running);
+        m.passes.end(view, !arrivals.is_empty(), m.runnable.iter());
         memory.next_jump = self.next_jump(memory, view);
         memory
             .next_jump

@@ -1,7 +1,6 @@
 //! The schedule `gittins`, with the one missing line added.
 
-use super::ends::StaleEnds;
-use super::{News, Samples, active, allow, repeat};
+use super::{Passes, Samples, active, allow};
 use blox_core::{Event, JobId, JobQueue, Policy, SchedulingPolicy, Time, Validity, View, sort};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -18,13 +17,11 @@ pub struct LowestRank {
 }
 
 /// Lists of the program.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RankState {
     runnable: Vec<JobId>,
-    granted: Vec<JobId>,
-    news: News,
+    passes: Passes,
     next_look: f64,
-    ends: StaleEnds,
 }
 
 impl LowestRank {
@@ -39,37 +36,28 @@ impl Policy for LowestRank {
 
     fn initial(&self, _: u64) -> RankState {
         RankState {
-            runnable: Vec::new(),
-            granted: Vec::new(),
-            news: News::default(),
             next_look: Samples::QUANTUM as f64,
-            ends: StaleEnds::default(),
+            ..RankState::default()
         }
     }
 
     fn on_event(&self, memory: &mut RankState, _: View<'_>, event: &Event) {
-        memory.news.hear(event);
+        memory.passes.news.hear(event);
     }
 }
 
 impl SchedulingPolicy for LowestRank {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        let now = view.now();
+        let now = view.now().secs();
         let m = &mut *memory;
-        if !m.news.take() && now.secs() < m.next_look {
-            repeat(view, &m.granted, out);
-            return Validity::Until(Time::new(m.next_look));
-        }
+        let valid = Validity::Until(Time::new(m.next_look));
         let known: BTreeSet<JobId> = m.runnable.iter().copied().collect();
-        let arrivals: Vec<JobId> = view
-            .active()
-            .map(|j| j.id())
-            .filter(|id| !known.contains(id))
-            .collect();
-        if !arrivals.is_empty() && m.ends.finish(view, out) {
-            m.news = News::default();
-            return Validity::UntilEvent;
-        }
+        let is_known = |id: JobId| known.contains(&id);
+        let due = now >= m.next_look;
+        let arrivals = match m.passes.begin(view, (due, valid), is_known, out) {
+            Ok(arrivals) => arrivals,
+            Err(valid) => return valid,
+        };
         m.runnable.retain(|id| active(view, *id).is_some());
         m.runnable.extend(&arrivals);
         let mut ranked: Vec<(f64, JobId)> = Vec::with_capacity(m.runnable.len());
@@ -81,11 +69,9 @@ impl SchedulingPolicy for LowestRank {
         }
         sort::by(&mut ranked, |a, b| a.0.total_cmp(&b.0));
         m.runnable = ranked.into_iter().map(|(_, id)| id).collect();
-        m.granted = allow(view, m.runnable.iter().copied(), out);
-        let running = m.runnable.iter().filter(|id| m.granted.contains(id));
-        let running = running.filter_map(|id| view.job(*id));
-        m.ends.note(now, !arrivals.is_empty(), running);
-        m.next_look += now.secs();
+        m.passes.granted = allow(view, m.runnable.iter().copied(), out);
+        m.passes.end(view, !arrivals.is_empty(), m.runnable.iter());
+        m.next_look += now;
         Validity::Until(Time::new(m.next_look))
     }
 }
