@@ -7,20 +7,16 @@ use blox_traces::cluster_file::read_cluster;
 use blox_traces::formats::synergy::{Profiles, read_trace};
 use std::path::Path;
 
-const MODES: [(Mode, &str); 3] = [
-    (Mode::Fair, "proportional"),
-    (Mode::Greedy, "greedy"),
-    (Mode::Tune, "tune"),
+/// Orders of the figure's groups, and modes of its columns.
+const KEYS: [Key; 6] = [
+    Key::Fifo,
+    Key::Las,
+    Key::Srtf,
+    Key::Ftf,
+    Key::Drf,
+    Key::Tetris,
 ];
-
-const KEYS: [(Key, &str); 6] = [
-    (Key::Fifo, "FIFO"),
-    (Key::Las, "LAS"),
-    (Key::Srtf, "SRTF"),
-    (Key::Ftf, "FTF"),
-    (Key::Drf, "DRF"),
-    (Key::Tetris, "TETRIS"),
-];
+const MODES: [Mode; 3] = [Mode::Fair, Mode::Greedy, Mode::Tune];
 
 /// Plans Synergy's released simulator on its released 100 jobs.
 pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
@@ -28,8 +24,8 @@ pub(crate) fn plan(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
     let profiles = Profiles::read(figure.file(data, "profiles.json")?)?.as_replayed()?;
     let replay = read_trace(figure.file(data, "static_100job_6_3_1100.0")?, &profiles)?;
     let mut runs = Vec::new();
-    for (key, order) in KEYS {
-        for (mode, name) in MODES {
+    for (key, order) in KEYS.into_iter().zip(figure.groups()) {
+        for (mode, name) in MODES.into_iter().zip(figure.columns(0)) {
             let settings = Settings {
                 key,
                 mode,

@@ -29,19 +29,12 @@ impl<P: SharePolicy> SharePolicy for OnEveryType<P> {
         memory: &mut P::Memory,
         instance: &Instance,
     ) -> Result<Allocation, SolveError> {
-        let runs = |rate: &f64| *rate > 0.0;
-        let both = |rates: &[f64; 2]| rates.iter().all(runs);
-        if instance.jobs.iter().all(|j| j.rates.iter().all(runs))
-            && instance.pairs.iter().all(|p| p.rates.iter().all(both))
-        {
-            return self.policy.allocate(memory, instance);
-        }
         let mut everywhere = instance.clone();
         for rate in everywhere.jobs.iter_mut().flat_map(|j| &mut j.rates) {
             *rate = rate.max(f64::MIN_POSITIVE);
         }
         let pairs = everywhere.pairs.iter_mut().flat_map(|p| &mut p.rates);
-        for rates in pairs.filter(|rates| !both(rates)) {
+        for rates in pairs.filter(|rates| rates.iter().any(|rate| *rate <= 0.0)) {
             *rates = [f64::MIN_POSITIVE; 2];
         }
         self.policy.allocate(memory, &everywhere)

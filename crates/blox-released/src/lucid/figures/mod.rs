@@ -6,6 +6,7 @@ mod world;
 use crate::figure::{Figure, Numbers, Plan, ReproduceError};
 use crate::lucid::{Lookup, Placer, Policy, Quirks, Run, run};
 use blox_core::sort;
+use blox_sim::results::statistics;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use world::World;
@@ -57,7 +58,7 @@ struct Times {
 }
 
 fn times(world: &World, run: &Run) -> Vec<Times> {
-    let jobs = world.jobs().iter().zip(&run.outcomes);
+    let jobs = world.plain.jobs.iter().zip(&run.outcomes);
     jobs.filter_map(|(job, outcome)| {
         let record = &outcome.as_ref()?.record;
         Some(Times {
@@ -75,12 +76,8 @@ fn times(world: &World, run: &Run) -> Vec<Times> {
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut n) = (0.0, 0.0);
-    for v in values {
-        sum += v;
-        n += 1.0;
-    }
-    if n > 0.0 { sum / n } else { 0.0 }
+    let values: Vec<f64> = values.collect();
+    statistics::mean(&values).unwrap_or(0.0)
 }
 
 /// Returns a quantile as pandas does, with linear interpolation.
@@ -145,7 +142,11 @@ pub(crate) fn fig8(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
 /// Plans queueing by virtual cluster.
 pub(crate) fn fig9(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
     plan(figure, data, released(), |all, world| {
-        let names = world.clusters().iter().map(|(name, _)| name.to_string());
+        let names = world
+            .plain
+            .clusters
+            .iter()
+            .map(|(name, _)| name.to_string());
         let groups: Vec<String> = names.collect();
         let of = |cluster: &String| {
             each(all, |times| {
@@ -162,41 +163,29 @@ pub(crate) fn fig9(figure: &'static Figure, data: Option<&Path>) -> Result<Plan,
 
 /// Plans the effect of each error of the released simulator.
 pub(crate) fn quirks(figure: &'static Figure, data: Option<&Path>) -> Result<Plan, ReproduceError> {
-    plan(figure, data, cases(), |all, _| Numbers::of(averages(all)))
+    let names = figure.columns(0).iter().map(String::as_str);
+    let cases = names.zip(QUIRKS).map(|(name, quirks)| {
+        let (lookup, free_profiling, found_late) = quirks;
+        let quirks = Quirks {
+            lookup,
+            free_profiling,
+            found_late,
+        };
+        (name, Policy::Lucid, quirks)
+    });
+    plan(figure, data, cases.collect(), |all, _| {
+        Numbers::of(averages(all))
+    })
 }
 
-/// Returns the settings of the released simulator with and without each of its errors.
-fn cases() -> Cases {
-    let released = Quirks::default();
-    let lookup = Lookup::Other;
-    let (free_profiling, found_late) = (false, false);
-    let without = Quirks {
-        lookup,
-        free_profiling,
-        found_late,
-    };
-    [
-        ("as released", released),
-        ("partners found", Quirks { lookup, ..released }),
-        (
-            "profiling takes its time",
-            Quirks {
-                free_profiling,
-                ..released
-            },
-        ),
-        (
-            "ends found in time",
-            Quirks {
-                found_late,
-                ..released
-            },
-        ),
-        ("without all three", without),
-    ]
-    .map(|(name, quirks)| (name, Policy::Lucid, quirks))
-    .into()
-}
+/// The errors of the released simulator by column: all, without each of them, and none.
+const QUIRKS: [(Lookup, bool, bool); 5] = [
+    (Lookup::First, true, true),
+    (Lookup::Other, true, true),
+    (Lookup::First, false, true),
+    (Lookup::First, true, false),
+    (Lookup::Other, false, false),
+];
 
 #[cfg(test)]
 mod tests {

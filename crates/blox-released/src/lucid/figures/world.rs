@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// A workload with all estimates.
 pub(crate) struct World {
-    input: Input,
+    /// Input without estimates.
+    pub plain: Input,
     /// QSSF's estimates by job index. `lucid` has Lucid's.
     qssf: Vec<f64>,
     lucid: Vec<f64>,
@@ -60,7 +61,7 @@ impl World {
                 .map(|e| if e < 0.0 { 1000.0 } else { e })
                 .collect(),
             notes: vec![format!("jobs of {}", log.display())],
-            input: Input {
+            plain: Input {
                 clusters,
                 jobs,
                 pairs: Arc::new(pairs),
@@ -142,7 +143,7 @@ impl World {
             })
         };
         World {
-            input: Input {
+            plain: Input {
                 clusters,
                 jobs,
                 pairs: Arc::new(pairs),
@@ -161,17 +162,9 @@ impl World {
         }
     }
 
-    pub fn jobs(&self) -> &[JobSpec] {
-        &self.input.jobs
-    }
-
-    pub fn clusters(&self) -> &[(Name, u32)] {
-        &self.input.clusters
-    }
-
     /// Returns the input with the estimates of a policy.
     pub fn input(&self, policy: Policy) -> Input {
-        let mut input = self.input.clone();
+        let mut input = self.plain.clone();
         let estimates = match policy {
             Policy::Qssf => &self.qssf,
             Policy::Lucid => &self.lucid,

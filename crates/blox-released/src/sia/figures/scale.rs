@@ -10,6 +10,7 @@ use blox_policies::scheduling::{Pollux, Sia};
 use blox_sim::Watch;
 use blox_sim::execution::Training;
 use blox_sim::execution::training::{Applications, built_in};
+use blox_sim::results::statistics::percentile;
 use blox_sim::workload::Jobs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -131,10 +132,7 @@ fn decisions(
 fn typical(times: &[f64]) -> [f64; 2] {
     let mut sorted = times.to_vec();
     sort::numbers(&mut sorted);
-    [0.5, 0.95].map(|share| {
-        let place = (share * sorted.len() as f64) as usize;
-        sorted.get(place).copied().unwrap_or(f64::NAN)
-    })
+    [0.5, 0.95].map(|share| percentile(&sorted, share).unwrap_or(f64::NAN))
 }
 
 /// Returns jobs of built-in applications in the sizes that users would request.

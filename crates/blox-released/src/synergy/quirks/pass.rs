@@ -91,10 +91,8 @@ fn shortage(wanted: &Amounts, left: &Amounts) -> Amounts {
     std::array::from_fn(|i| (wanted[i] - left[i]).max(0.0))
 }
 
-struct Found {
-    gpus: Vec<GpuId>,
-    parts: Vec<(usize, Amounts)>,
-}
+/// GPUs, and the part on each server.
+type Found = (Vec<GpuId>, Vec<(usize, Amounts)>);
 
 /// State of the servers while a round is planned.
 #[derive(Clone, Debug)]
@@ -210,7 +208,7 @@ impl Pass {
         } else {
             self.find_first(&vector)
         };
-        let Some(Found { gpus, parts }) = found else {
+        let Some((gpus, parts)) = found else {
             return false;
         };
         for (server, part) in &parts {
@@ -235,10 +233,7 @@ impl Pass {
     fn find_first(&self, vector: &Amounts) -> Option<Found> {
         let each = vector.map(|amount| amount / vector[0]);
         let needed = vector[0] as usize;
-        let mut found = Found {
-            gpus: Vec::new(),
-            parts: Vec::new(),
-        };
+        let (mut gpus, mut parts) = (Vec::new(), Vec::new());
         for (s, server) in self.servers.iter().enumerate() {
             let mut hold = [0.0; 5];
             for &gpu in &server.free {
@@ -246,14 +241,14 @@ impl Pass {
                     break;
                 }
                 add(&mut hold, &each, 1.0);
-                found.gpus.push(gpu);
-                if found.gpus.len() == needed {
-                    found.parts.push((s, hold));
-                    return Some(found);
+                gpus.push(gpu);
+                if gpus.len() == needed {
+                    parts.push((s, hold));
+                    return Some((gpus, parts));
                 }
             }
             if hold[0] > 0.0 {
-                found.parts.push((s, hold));
+                parts.push((s, hold));
             }
         }
         None
@@ -269,10 +264,7 @@ impl Pass {
             let servers = self.servers.iter().enumerate();
             let best = servers.filter(has_all).min_by_key(|(_, s)| s.free.len());
             if let Some((s, server)) = best {
-                return Some(Found {
-                    gpus: server.free[..needed].to_vec(),
-                    parts: vec![(s, *vector)],
-                });
+                return Some((server.free[..needed].to_vec(), vec![(s, *vector)]));
             }
         }
         let each = vector.map(|amount| amount / vector[0]);
@@ -284,29 +276,26 @@ impl Pass {
             .filter(|(_, free)| **free > 0)
             .map(|(s, free)| Reverse((*free, s)))
             .collect();
-        let mut found = Found {
-            gpus: Vec::new(),
-            parts: Vec::new(),
-        };
-        while found.gpus.len() < needed {
+        let (mut gpus, mut parts) = (Vec::new(), Vec::new());
+        while gpus.len() < needed {
             let Reverse((_, s)) = queue.pop()?;
             if !self.servers[s].fits(&hold[s], &each) {
                 continue;
             }
             add(&mut hold[s], &each, 1.0);
             left[s] -= 1;
-            found.gpus.push(self.servers[s].free[left[s]]);
-            if !found.parts.iter().any(|(other, _)| *other == s) {
-                found.parts.push((s, none));
+            gpus.push(self.servers[s].free[left[s]]);
+            if !parts.iter().any(|(other, _)| *other == s) {
+                parts.push((s, none));
             }
             if left[s] > 0 {
                 queue.push(Reverse((left[s], s)));
             }
         }
-        for (s, part) in &mut found.parts {
+        for (s, part) in &mut parts {
             *part = hold[*s];
         }
-        Some(found)
+        Some((gpus, parts))
     }
 
     /// Returns servers with free GPUs for a job that lacks another resource, with the number of
