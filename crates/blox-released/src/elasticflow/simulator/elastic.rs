@@ -3,9 +3,7 @@
 use super::buddy::{SIZES, Shape};
 use super::job::Job;
 use super::slots::{Slots, by_deadline};
-use super::standing::{Basis, Change, changes};
 use super::timeline::{Planned, Planner, Timeline, give_back, gpu_time, merge};
-use super::trial::Trials;
 use super::{Program, Step, Times};
 
 /// A wake-up at this time means that there is none.
@@ -22,19 +20,6 @@ pub type ElasticFlow = Elastic<true>;
 /// `ef`: the same algorithm without admission control.
 pub type WithoutAdmission = Elastic<false>;
 
-/// Evaluation of a job's next level.
-#[derive(Clone, Copy, Debug, Default)]
-struct Trial {
-    /// The next level, or the job's current GPU count if it is at the top.
-    level: u32,
-    /// Gain of GPU time per additional GPU.
-    gain: f64,
-    /// GPU time of the current plan.
-    has: f64,
-    /// Conditions under which `gain` stays valid, if known.
-    basis: Option<Basis>,
-}
-
 /// State of the program between its steps.
 pub struct Elastic<const ADMITS: bool> {
     slots: Slots,
@@ -47,9 +32,8 @@ struct Workspace {
     planner: Planner,
     free: Timeline,
     given_back: Timeline,
-    trials: Vec<Trial>,
-    planned: Trials,
-    changes: Vec<Change>,
+    /// Gain of GPU time per additional GPU at each job's next level.
+    gains: Vec<f64>,
 }
 
 impl<const ADMITS: bool> Elastic<ADMITS> {
@@ -80,56 +64,38 @@ impl<const ADMITS: bool> Elastic<ADMITS> {
             return;
         }
         let w = &mut self.work;
-        for &j in &s.runnable {
-            let job = &jobs[j as usize];
-            w.trials[j as usize] = Trial {
-                level: job.next_level(job.num_gpu),
-                has: gpu_time(&job.alloc, job.end),
-                ..Trial::default()
-            };
-            w.try_next(j, job, now, free, total);
-        }
-        let by_gain = |list: &mut Vec<u32>, trials: &[Trial]| {
-            let gain = |j: &u32| trials[*j as usize].gain;
-            list.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
-        };
-        by_gain(&mut s.runnable, &w.trials);
-        while free > 0 {
-            let grows = |j: &&u32| {
-                let (level, has) = (w.trials[**j as usize].level, jobs[**j as usize].num_gpu);
-                level > has && level - has <= free
-            };
-            let picked = s.runnable.iter().find(grows).copied();
-            if let Some(j) = picked {
-                let job = &mut jobs[j as usize];
-                let level = w.trials[j as usize].level;
-                // Rebuilds the timeline of the trial, as storing all timelines would cost more.
-                give_back(&w.free, job, total, &mut w.given_back);
-                let planned = w.planner.elastic(job, now, Some(level), &w.given_back);
-                free -= level - job.num_gpu;
-                job.num_gpu = level;
-                job.old_end = job.end;
-                w.take_over(job, planned);
-                // The planner now has the previous timeline of free GPUs.
-                changes(&w.planner.after, &w.free, &mut w.changes);
-                if s.pending.contains(&j) {
-                    s.start(j);
-                }
-                s.events.move_end(j, job.old_end, job.end);
-                w.trials[j as usize].level = job.next_level(job.num_gpu);
-                w.trials[j as usize].has = gpu_time(&job.alloc, job.end);
-                w.trials[j as usize].basis = None;
-            }
+        let mut first = true;
+        loop {
             for &j in &s.runnable {
                 let job = &jobs[j as usize];
-                if w.trials[j as usize].level > job.num_gpu {
-                    w.try_next(j, job, now, free, total);
+                // A job that has just reached its top keeps its gain.
+                if first || job.next_level(job.num_gpu) > job.num_gpu {
+                    w.gains[j as usize] = w.gain(job, now, free);
                 }
             }
-            by_gain(&mut s.runnable, &w.trials);
-            if picked.is_none() {
-                break;
+            first = false;
+            let gain = |j: &u32| w.gains[*j as usize];
+            s.runnable.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+            let grows = |j: &&u32| {
+                let job = &jobs[**j as usize];
+                let level = job.next_level(job.num_gpu);
+                level > job.num_gpu && level - job.num_gpu <= free
+            };
+            let Some(&j) = s.runnable.iter().find(grows) else {
+                return;
+            };
+            let job = &mut jobs[j as usize];
+            let level = job.next_level(job.num_gpu);
+            // Repeats the plan behind the gain, as storing all timelines would cost more.
+            let planned = w.raise(job, now, level);
+            free -= level - job.num_gpu;
+            job.num_gpu = level;
+            job.old_end = job.end;
+            w.take_over(job, planned);
+            if s.pending.contains(&j) {
+                s.start(j);
             }
+            s.events.move_end(j, job.old_end, job.end);
         }
     }
 
@@ -165,37 +131,26 @@ impl Workspace {
         merge(&mut self.free);
     }
 
-    /// Computes the gain of a job's next level.
-    fn try_next(&mut self, j: u32, job: &Job, now: f64, free: u32, total: u32) {
-        let trial = &mut self.trials[j as usize];
-        let need = trial.level - job.num_gpu;
+    /// Returns the gain of a job's next level.
+    fn gain(&mut self, job: &Job, now: f64, free: u32) -> f64 {
+        let level = job.next_level(job.num_gpu);
+        let need = level - job.num_gpu;
         if need == 0 || need > free {
-            trial.gain = LAST;
-            return;
+            return LAST;
         }
         if job.num_gpu == 0 {
-            trial.gain = FIRST;
-            return;
+            return FIRST;
         }
-        let stands = |basis: &Basis| basis.stands(job, &self.changes, &self.free);
-        if trial.basis.as_ref().is_some_and(stands) {
-            return;
-        }
-        let level = trial.level;
-        let by = (self.planner.slot, total);
-        let time = match self.planned.gpu_time(job, now, level, &self.free, by) {
-            Some(time) => time,
-            None => {
-                give_back(&self.free, job, total, &mut self.given_back);
-                let planned = self
-                    .planner
-                    .elastic(job, now, Some(level), &self.given_back);
-                gpu_time(&self.planner.alloc, planned.end)
-            }
-        };
-        trial.basis = self.planned.basis();
-        let more = time - trial.has;
-        trial.gain = more / f64::from(need);
+        let planned = self.raise(job, now, level);
+        let more = gpu_time(&self.planner.alloc, planned.end) - gpu_time(&job.alloc, job.end);
+        more / f64::from(need)
+    }
+
+    /// Plans a job with a level at once, on the GPUs that are free without the job's own plan.
+    fn raise(&mut self, job: &Job, now: f64, level: u32) -> Planned {
+        give_back(&self.free, job, self.planner.total, &mut self.given_back);
+        self.planner
+            .elastic(job, now, Some(level), &self.given_back)
     }
 }
 
@@ -205,7 +160,7 @@ impl<const ADMITS: bool> Program for Elastic<ADMITS> {
             slots: Slots::new(shape, times.check, jobs),
             work: Workspace {
                 planner: Planner::new(times.check, shape.gpus()),
-                trials: vec![Trial::default(); jobs.len()],
+                gains: vec![0.0; jobs.len()],
                 ..Workspace::default()
             },
         }

@@ -16,11 +16,9 @@ mod gandiva;
 mod job;
 mod shares;
 mod slots;
-mod standing;
 mod themis;
 mod timeline;
 mod tiresias;
-mod trial;
 
 pub use crate::chronus::ChronusRecord;
 pub use buddy::Shape;

@@ -31,7 +31,7 @@ fn value_at(line: &[(f64, i64)], at: f64, otherwise: i64) -> i64 {
 }
 
 /// Rounds `time` up to `start` plus a multiple of `slot`.
-pub(super) fn align(start: f64, time: f64, slot: f64) -> f64 {
+fn align(start: f64, time: f64, slot: f64) -> f64 {
     let slots = ((time - start) / slot).floor();
     let aligned = start + slots * slot;
     if time - start - slots * slot > 0.0 {
