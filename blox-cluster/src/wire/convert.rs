@@ -21,15 +21,20 @@ pub struct WireError {
     pub expected: &'static str,
 }
 
+fn wrong(field: &'static str, found: String, expected: &'static str) -> WireError {
+    WireError {
+        field,
+        found,
+        expected,
+    }
+}
+
 fn finite(field: &'static str, x: f64) -> Result<f64, WireError> {
     if x.is_finite() && x >= 0.0 {
         return Ok(x);
     }
-    Err(WireError {
-        field,
-        found: x.to_string(),
-        expected: "a finite number that is not negative",
-    })
+    let expected = "a finite number that is not negative";
+    Err(wrong(field, x.to_string(), expected))
 }
 
 fn name_of(text: &str) -> Option<Name> {
@@ -43,11 +48,8 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 
 /// Parses a message of another process. Fields that this version does not know have no effect.
 fn parsed<T: DeserializeOwned>(field: &'static str, json: &[u8]) -> Result<T, WireError> {
-    serde_json::from_slice(json).map_err(|e| WireError {
-        field,
-        found: format!("unreadable ({e})"),
-        expected: "JSON of a program of this version",
-    })
+    let expected = "JSON of a program of this version";
+    serde_json::from_slice(json).map_err(|e| wrong(field, format!("unreadable ({e})"), expected))
 }
 
 impl From<AttemptId> for pb::AttemptId {
@@ -107,17 +109,14 @@ const OWN: [&str; 5] = [
 ];
 
 fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireError> {
+    let expected = "what an exit code means";
     let word = |(code, said): (i32, i32)| {
         let known = pb::OnExit::try_from(said).unwrap_or_default();
         match known.as_str_name().strip_prefix("ON_EXIT_") {
             Some(word) if known != pb::OnExit::Unspecified => {
                 Ok((code.to_string(), word.to_lowercase().into()))
             }
-            _ => Err(WireError {
-                field: "on_exit",
-                found: said.to_string(),
-                expected: "what an exit code means",
-            }),
+            _ => Err(wrong("on_exit", said.to_string(), expected)),
         }
     };
     let all = rules.into_iter().map(word);
@@ -130,18 +129,11 @@ fn on_exit_from(rules: BTreeMap<i32, i32>) -> Result<serde_json::Value, WireErro
 /// # Errors
 /// A value would have no effect or is out of range.
 pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
-    let wrong = |field, found, expected| {
-        Err(WireError {
-            field,
-            found,
-            expected,
-        })
-    };
     for (field, text) in [("name", &j.name), ("user", &j.user), ("queue", &j.queue)] {
         let length = text.chars().count();
         if length > LONGEST_NAME {
             let found = format!("{length} characters long");
-            return wrong(field, found, "100 characters at most");
+            return Err(wrong(field, found, "100 characters at most"));
         }
     }
     let complete = i32::from(pb::OnExit::Complete);
@@ -152,24 +144,20 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
         };
         if !is_sound {
             let expected = "an exit code from 1 to 255, or 0=complete";
-            return wrong("on_exit", code.to_string(), expected);
+            return Err(wrong("on_exit", code.to_string(), expected));
         }
     }
     let is_name = |k: &String| !k.is_empty() && !k.contains(['=', '\0']);
+    let pair = "a name, `=` and a value";
     if let Some((name, value)) = j.env.iter().find(|(k, _)| !is_name(k)) {
-        let found = format!("`{name}={value}`");
-        return wrong("env", found, "a name, `=` and a value");
+        return Err(wrong("env", format!("`{name}={value}`"), pair));
     }
     if let Some(value) = j.attributes.get("") {
-        return wrong(
-            "attributes",
-            format!("`={value}`"),
-            "a name, `=` and a value",
-        );
+        return Err(wrong("attributes", format!("`={value}`"), pair));
     }
     if !j.levels.is_sorted() || j.levels.first() == Some(&0) {
         let found = format!("{:?}", j.levels);
-        return wrong("levels", found, "ascending counts of at least 1");
+        return Err(wrong("levels", found, "ascending counts of at least 1"));
     }
     // `job_spec` reports invalid JSON.
     let training = serde_json::from_str::<TrainingSpec>(&j.training).ok();
@@ -177,14 +165,14 @@ pub fn check_new(j: &pb::Job) -> Result<(), WireError> {
         && j.batch_size > 0
     {
         let least = "at least the initial_batch of its training, as its batch stays";
-        return wrong("batch_size", j.batch_size.to_string(), least);
+        return Err(wrong("batch_size", j.batch_size.to_string(), least));
     }
     if j.command.first().is_none_or(String::is_empty) {
-        return wrong("command", "empty".to_owned(), "a program");
+        return Err(wrong("command", "empty".to_owned(), "a program"));
     }
     if let Some(grace_s) = j.grace_s.filter(|s| !(*s > 0.0 && *s <= LONGEST_GRACE_S)) {
-        let found = format!("{grace_s} s");
-        return wrong("grace_s", found, "above 0, and a day (86400 s) at most");
+        let expected = "above 0, and a day (86400 s) at most";
+        return Err(wrong("grace_s", format!("{grace_s} s"), expected));
     }
     Ok(())
 }
@@ -220,19 +208,15 @@ pub fn job_spec(j: pb::Job) -> Result<JobSpec, WireError> {
     for (key, text) in j.attributes {
         let value = serde_json::from_str(&text).ok();
         let value = value.filter(|_| !OWN.contains(&key.as_str()));
-        let value = value.ok_or_else(|| WireError {
-            field: "attributes",
-            found: format!("`{key}` = `{text}`"),
-            expected: "a name of your own and a value in JSON",
-        })?;
+        let expected = "a name of your own and a value in JSON";
+        let found = || format!("`{key}` = `{text}`");
+        let value = value.ok_or_else(|| wrong("attributes", found(), expected))?;
         extras.attributes.insert(key.into(), value);
     }
     if !j.training.is_empty() {
-        let training: TrainingSpec = serde_json::from_str(&j.training).map_err(|e| WireError {
-            field: "training",
-            found: e.to_string(),
-            expected: "what a job that trains says of its batches",
-        })?;
+        let expected = "what a job that trains says of its batches";
+        let training = serde_json::from_str(&j.training);
+        let training = training.map_err(|e| wrong("training", e.to_string(), expected))?;
         extras.training = Some(Arc::new(training));
     }
     if !j.on_exit.is_empty() {
