@@ -55,25 +55,6 @@ pub trait NodeProvider: Send + Sync {
     async fn suspend(&self, request: &NodeRequest) -> Result<(), ProviderError>;
 }
 
-/// Carries out no actions: nodes join and leave by themselves.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoProvider;
-
-#[async_trait]
-impl NodeProvider for NoProvider {
-    fn can(&self) -> NodeActionKinds {
-        NodeActionKinds::NONE
-    }
-
-    async fn resume(&self, _: &NodeRequest) -> Result<(), ProviderError> {
-        Err(ProviderError::Unsupported)
-    }
-
-    async fn suspend(&self, _: &NodeRequest) -> Result<(), ProviderError> {
-        Err(ProviderError::Unsupported)
-    }
-}
-
 /// Reason why a provider did not accept a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

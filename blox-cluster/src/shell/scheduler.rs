@@ -11,14 +11,12 @@ use crate::log::{Log, LogError};
 use crate::protocol::launches::Past;
 use crate::protocol::scheduler::{Controller, Heard, RequestError, Settings};
 use crate::protocol::{ClusterId, Millis, NodeRequest, Orders, Session};
-use crate::provider::{NoProvider, NodeProvider};
+use crate::provider::NodeProvider;
 use crate::wire::pb;
 use blox_core::core::Core;
 use blox_core::runtime::Observers;
 use blox_core::trigger::DecisionTrigger;
-use blox_core::{
-    Decision, DecisionError, Input, JobId, MemoryError, Name, Pipeline, Scheduler, Time,
-};
+use blox_core::{Input, JobId, MemoryError, Name, Pipeline, Scheduler, Time};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -31,12 +29,10 @@ const GROUP: usize = 256;
 
 /// Message to the scheduler's thread.
 pub(super) enum Message {
-    /// Input from a node or a user, with the channel for its reply.
+    /// Input from a node, a user, the policy or the provider, with the channel for its reply.
     Input(Box<Heard>, Option<Reply>),
     /// A node manager's session has opened a stream.
     Linked(Name, Session, ToNode),
-    /// The policy's answer to a question.
-    Answer(u64, Result<Box<Decision>, DecisionError>),
     /// A message for the operator.
     Notice(String),
     /// A read-only access to the state.
@@ -118,24 +114,8 @@ pub struct Running {
     pub thread: std::thread::JoinHandle<Result<(), SchedulerError>>,
 }
 
-/// Starts a scheduler with the log in `dir`, observed by `watch`, on nodes that join and leave by
-/// themselves.
-///
-/// # Errors
-/// The log cannot be used, or its snapshot has the state of another policy. The cluster manager
-/// uses actions that need a provider of nodes.
-pub fn start(
-    dir: &Path,
-    settings: Settings,
-    pipeline: Pipeline,
-    limits: Limits,
-    watch: Watch,
-) -> Result<Running, SchedulerError> {
-    start_with(dir, settings, pipeline, limits, watch, Arc::new(NoProvider))
-}
-
-/// Starts a scheduler like [`start`], with a provider of nodes. The requests wait for no other
-/// thread.
+/// Starts a scheduler with the log in `dir`, observed by `watch`, and with a provider of nodes. The
+/// requests wait for no other thread.
 ///
 /// # Errors
 /// The log cannot be used, or its snapshot has the state of another policy. The cluster manager
@@ -288,7 +268,8 @@ fn policy(
             // The scheduler may have stopped.
             let _ = match result {
                 FromPolicy::Answer(question, answer) => {
-                    answers.send(Message::Answer(question, answer))
+                    let heard = Box::new(Heard::Answer(question, answer));
+                    answers.send(Message::Input(heard, None))
                 }
                 FromPolicy::Notice(text) => answers.send(Message::Notice(text)),
                 FromPolicy::Snapshot(snapshot) => {
@@ -391,9 +372,6 @@ fn serve(
                 Message::Linked(node, session, orders) => {
                     daemon.outputs().link(node, session, orders);
                 }
-                Message::Answer(question, answer) => {
-                    daemon.hear(clock::now(), Heard::Answer(question, answer), None)?;
-                }
                 Message::Look(look) => looks.push(look),
                 Message::Notice(text) => daemon.outputs().notice(text),
                 Message::Compacted => daemon.compacted(),
@@ -417,6 +395,19 @@ fn serve(
             }
         }
     }
+}
+
+/// Starts a scheduler on nodes that join and leave by themselves.
+#[cfg(test)]
+pub(super) fn start(
+    dir: &Path,
+    settings: Settings,
+    pipeline: Pipeline,
+    limits: Limits,
+    watch: Watch,
+) -> Result<Running, SchedulerError> {
+    let nodes = provider::Programs::new(None, None, dir.join("requests"));
+    start_with(dir, settings, pipeline, limits, watch, Arc::new(nodes))
 }
 
 #[cfg(test)]
