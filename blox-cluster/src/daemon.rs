@@ -260,19 +260,20 @@ impl Snapshot {
 
 /// Fields that snapshots have in all formats from 2 on.
 #[derive(Deserialize)]
+#[serde(default)]
 struct Head {
-    #[serde(default = "first_format")]
     format: u32,
-    #[serde(default = "first_program")]
     program: String,
 }
 
-fn first_format() -> u32 {
-    1
-}
-
-fn first_program() -> String {
-    "0.1".to_owned()
+/// The head of a log or a snapshot without one.
+impl Default for Head {
+    fn default() -> Self {
+        Head {
+            format: 1,
+            program: "0.1".to_owned(),
+        }
+    }
 }
 
 impl Head {
@@ -294,9 +295,9 @@ fn records_of(entries: &[Vec<u8>], snapshot: bool) -> Result<Vec<Record>, Schedu
         // A log of format 1 has no header, and may have records that cannot be read.
         if records.is_empty() && !snapshot {
             let first: Vec<serde_json::Value> = serde_json::from_slice(bytes)?;
-            let head = first.first().and_then(|r| r.get("header")).cloned();
-            let head = head.unwrap_or_else(|| serde_json::json!({}));
-            serde_json::from_value::<Head>(head)?.check()?;
+            let head = first.first().and_then(|r| r.get("header"));
+            let head = head.map(Head::deserialize).transpose()?;
+            head.unwrap_or_default().check()?;
         }
         let step: Vec<Record> = serde_json::from_slice(bytes)?;
         for record in &step {
