@@ -215,26 +215,6 @@ impl Node {
         &self.refused
     }
 
-    /// Returns the launches that may have processes.
-    pub fn live(&self) -> impl Iterator<Item = AttemptId> + '_ {
-        self.attempts
-            .iter()
-            .filter(|(_, a)| matches!(a.standing, Standing::Live { .. }))
-            .map(|(id, _)| *id)
-    }
-
-    /// Returns the time of the next timeout.
-    pub fn due(&self) -> Millis {
-        let ends = self.attempts.values().filter_map(|a| match &a.standing {
-            Standing::Prepared => Some(a.lease),
-            Standing::Live {
-                destroying: false, ..
-            } => Some(self.deadline(a)),
-            _ => None,
-        });
-        ends.fold(self.next_report, Millis::min)
-    }
-
     /// Processes an input.
     pub fn step(&mut self, now: Millis, input: NodeInput) -> Vec<NodeEffect> {
         self.leases(now);

@@ -395,11 +395,6 @@ impl Controller {
         self.launches.repeat(now, report, last)
     }
 
-    /// Returns the time of the next decision.
-    pub fn due(&self) -> Option<Time> {
-        self.core.due()
-    }
-
     /// Processes events and commands until no further ones result.
     fn settle(&mut self, now: Millis, at: Time) {
         loop {

@@ -111,15 +111,6 @@ impl Shim {
         self.phase != Phase::Running
     }
 
-    /// Returns the time of the next timeout.
-    pub fn due(&self) -> Option<Millis> {
-        match self.phase {
-            Phase::Running => Some(self.lease - self.timers.margin),
-            Phase::Ending(until) => Some(until.min(self.lease)),
-            Phase::Killing | Phase::Done => None,
-        }
-    }
-
     /// Processes an input.
     pub fn step(&mut self, now: Millis, input: ShimInput) -> Vec<ShimEffect> {
         let mut out = Vec::new();
@@ -385,7 +376,6 @@ mod tests {
         assert_eq!(s.step(Millis(1_000), stop(30_000)), [ShimEffect::Term]);
         assert_eq!(s.step(Millis(2_000), stop(5_000)), []);
         assert_eq!(s.step(Millis(4_000), stop(5_000)), []);
-        assert_eq!(s.due(), Some(Millis(7_000)));
         assert_eq!(
             s.step(Millis(7_000), ShimInput::Tick),
             [ShimEffect::KillAll]
@@ -466,7 +456,6 @@ mod tests {
         // The time limit is the same as after the failure of a rank.
         let mut s = shim(1);
         s.step(Millis(1_000), bad());
-        assert_eq!(s.due(), Some(Millis(1_000) + Timers::default().kill));
     }
 
     #[test]

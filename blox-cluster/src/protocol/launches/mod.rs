@@ -14,7 +14,7 @@ mod tests;
 mod training;
 
 use super::ids::{AttemptId, ClusterId, Epoch, Fence, Millis, PartId, Session};
-use super::message::{AttemptReport, Exit, Final, NodeRequest, Orders, Progress, Said, Status};
+use super::message::{AttemptReport, Exit, Final, NodeRequest, Orders, Progress, Said};
 use super::record::Record;
 pub use super::record::{End, Goal, KnownNode, Launch};
 use super::timers::Timers;
@@ -270,28 +270,16 @@ impl Durable {
                 };
                 self.attempts.insert(*id, attempt);
             }
-            Record::Goal { id, goal } => {
-                if let Some(a) = self.attempts.get_mut(id) {
-                    a.goal = goal.clone();
-                }
-            }
-            Record::Released { id } => {
-                if let Some(a) = self.attempts.get_mut(id) {
-                    a.launch.after = None;
-                }
-            }
-            Record::Started { id } => {
-                if let Some(a) = self.attempts.get_mut(id) {
-                    a.started = true;
-                }
-            }
+            Record::Goal { id, goal } => self.change(*id, |a| a.goal = goal.clone()),
+            Record::Released { id } => self.change(*id, |a| a.launch.after = None),
+            Record::Started { id } => self.change(*id, |a| a.started = true),
             Record::Part { part, end } => {
-                if let Some(a) = self.attempts.get_mut(&part.id) {
+                self.change(part.id, |a| {
                     if let Exit::Failed { code } = end.exit {
                         a.failed.get_or_insert(code);
                     }
                     a.ends.insert(part.node, end.clone());
-                }
+                });
                 self.accounts.insert(*part, end.clone());
             }
             Record::Steps {
@@ -322,14 +310,24 @@ impl Durable {
             }
             Record::Closed { id, failed, done } => {
                 self.attempts.remove(id);
-                if let (Some(brief), Some(done)) = (self.jobs.get_mut(&id.job), done) {
-                    brief.done = Some(*done);
+                if let Some(done) = done {
+                    self.summarize(id.job, |brief| brief.done = Some(*done));
                 }
                 if *failed {
                     *self.failures.entry(id.job).or_default() += 1;
                 }
             }
         }
+    }
+
+    /// Changes a launch that is not over.
+    fn change(&mut self, id: AttemptId, change: impl FnOnce(&mut Attempt)) {
+        self.attempts.get_mut(&id).map(change);
+    }
+
+    /// Changes the summary of a job that is not archived.
+    fn summarize(&mut self, job: JobId, change: impl FnOnce(&mut Brief)) {
+        self.jobs.get_mut(&job).map(change);
     }
 
     fn event(&mut self, at: Time, event: &Event) {
@@ -343,35 +341,28 @@ impl Durable {
                     user: text(&spec.user),
                     gpus: spec.gpus.get(),
                     submit: at,
-                    ended: None,
-                    why: String::new(),
                     sum: sum_of(spec),
                     command: beginning(&extras.command),
                     directory: directory.and_then(|d| d.as_str()).unwrap_or("").to_owned(),
-                    metrics: BTreeMap::new(),
                     iterations: spec.work.iterations,
-                    done: None,
+                    ..Brief::default()
                 };
                 self.jobs.insert(*job, brief);
             }
             Event::Metric { job, name, value } => {
-                if let Some(brief) = self.jobs.get_mut(job) {
+                self.summarize(*job, |brief| {
                     brief.metrics.insert(name.clone(), *value);
-                }
+                });
             }
             Event::Progress { job, work, .. } => {
-                if let Some(brief) = self.jobs.get_mut(job) {
-                    brief.done = Some(*work);
-                }
+                self.summarize(*job, |brief| brief.done = Some(*work));
             }
             Event::Ended { job, outcome } => {
                 self.ended.insert(*job, *outcome);
                 self.failures.remove(job);
                 self.backing_off.remove(job);
                 self.steps.remove(job);
-                if let Some(brief) = self.jobs.get_mut(job) {
-                    brief.ended = Some(at);
-                }
+                self.summarize(*job, |brief| brief.ended = Some(at));
             }
             Event::NodeLeft { node } => {
                 if let Some(known) = self.nodes.remove(node) {
@@ -607,7 +598,7 @@ pub struct Launches {
     /// Time at which each part was first reported as running.
     began: BTreeMap<PartId, Millis>,
     launch_by: BTreeMap<AttemptId, Millis>,
-    /// Launches of which at least one node has reported a state after [`Status::Prepared`].
+    /// Launches of which at least one node has reported a state after [`Status::Prepared`](super::message::Status::Prepared).
     going: BTreeSet<AttemptId>,
     /// Time at which each open request was made in this run of the scheduler.
     asked: BTreeMap<ActionId, Millis>,
@@ -704,19 +695,6 @@ impl Launches {
     /// Discards the volatile state of a removed node.
     pub(super) fn part_with(&mut self, node: NodeId) {
         self.links.remove(&node);
-    }
-
-    /// Returns the address in a node's last report.
-    pub fn address(&self, node: NodeId) -> Option<&Name> {
-        self.links
-            .get(&node)
-            .filter(|l| l.spoke)
-            .map(|l| &l.address)
-    }
-
-    /// Returns the last reported status of a part.
-    pub fn status(&self, part: PartId) -> Option<&Status> {
-        self.seen.get(&part).map(|s| &s.status)
     }
 
     /// Returns the reports of a launch: the largest progress of its nodes, and for each metric the
