@@ -113,14 +113,10 @@ impl Series {
     /// Draws the series as number `i`.
     pub(crate) fn draw(&self, page: &mut Page, frame: &Frame, i: usize) {
         let vertices = self.vertices(frame);
-        polyline(page, &vertices, |page, d| {
-            page.put(format_args!(
-                "<path{} d=\"{d}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"{}/>\n",
-                style::class(i),
-                style::colour(i),
-                style::dash(i)
-            ));
-        });
+        let (colour, dash) = (style::colour(i), style::dash(i));
+        let look =
+            format!("stroke=\"{colour}\" stroke-width=\"1.5\" stroke-linejoin=\"round\"{dash}");
+        polyline(page, &vertices, style::class(i), &look);
         self.draw_intervals(page, frame, i);
         for (x, y) in self.marks(&vertices, i) {
             style::marker(page, i, x, y);
@@ -129,22 +125,15 @@ impl Series {
 
     /// Draws the line without dashes and markers, as number `i`: for a panel.
     pub(crate) fn draw_plain(&self, page: &mut Page, frame: &Frame, i: usize) {
-        polyline(page, &self.vertices(frame), |page, d| {
-            page.put(format_args!(
-                "<path{} d=\"{d}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.3\" stroke-linejoin=\"round\"/>\n",
-                style::class(i),
-                style::colour(i)
-            ));
-        });
+        let colour = style::colour(i);
+        let look = format!("stroke=\"{colour}\" stroke-width=\"1.3\" stroke-linejoin=\"round\"");
+        polyline(page, &self.vertices(frame), style::class(i), &look);
     }
 
     /// Draws the line thin and grey, behind others.
     pub(crate) fn draw_behind(&self, page: &mut Page, frame: &Frame) {
-        polyline(page, &self.vertices(frame), |page, d| {
-            page.put(format_args!(
-                "<path class=\"grid\" d=\"{d}\" fill=\"none\" stroke=\"#dddddd\" stroke-width=\"0.7\"/>\n"
-            ));
-        });
+        let look = "stroke=\"#dddddd\" stroke-width=\"0.7\"";
+        polyline(page, &self.vertices(frame), " class=\"grid\"", look);
     }
 
     fn draw_intervals(&self, page: &mut Page, frame: &Frame, i: usize) {
@@ -211,15 +200,18 @@ pub(crate) fn sample(page: &mut Page, i: usize, left: f64, y: f64) {
     style::marker(page, i, left + SAMPLE / 2.0, y);
 }
 
-fn polyline(page: &mut Page, vertices: &[(f64, f64)], draw: impl Fn(&mut Page, &str)) {
+/// Draws a line; `look` has its attributes.
+fn polyline(page: &mut Page, vertices: &[(f64, f64)], class: &str, look: &str) {
     if vertices.is_empty() {
         return;
     }
-    let list: Vec<String> = vertices
+    let points = vertices
         .iter()
-        .map(|(x, y)| format!("{} {}", Num(*x), Num(*y)))
-        .collect();
-    draw(page, &format!("M{}", list.join("L")));
+        .map(|(x, y)| format!("{} {}", Num(*x), Num(*y)));
+    let d = Vec::from_iter(points).join("L");
+    page.put(format_args!(
+        "<path{class} d=\"M{d}\" fill=\"none\" {look}/>\n"
+    ));
 }
 
 /// Keeps the first, lowest, highest and last vertex of each half pixel of x. The picture does
