@@ -65,7 +65,7 @@ pub struct Simulation {
 }
 
 /// Results of a simulation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// One row for each job, in order of job.
@@ -109,17 +109,10 @@ impl Report {
         Report {
             jobs,
             summary,
-            rounds: Vec::new(),
-            timeline: Vec::new(),
-            waits: Vec::new(),
-            story: Vec::new(),
-            resized: 0,
-            workload_info: WorkloadInfo::default(),
             counters,
-            stale_action: None,
             ended,
             end,
-            collected: Collected::default(),
+            ..Report::default()
         }
     }
 
@@ -502,11 +495,8 @@ impl Simulation {
         } = parts;
         let mut ours = core.take_collectors();
         let theirs = ours.split_off(ours.len() - self.collectors.len());
-        let mut recorder = taken(&mut ours).unwrap_or_else(|| {
-            let measure = self.measure.clone();
-            Recorder::new(measure, false, None, Arc::default())
-        });
-        let waits = taken(&mut ours).unwrap_or_else(|| Waits::new(self.measure.clone()));
+        let mut recorder: Recorder = taken(&mut ours).unwrap_or_default();
+        let waits: Waits = taken(&mut ours).unwrap_or_default();
         let occupancy: Option<Occupancy> = taken(&mut ours);
         let state = core.state();
         for id in (0..state.next_job_id().0).map(JobId) {

@@ -17,9 +17,10 @@ pub struct Watch {
 }
 
 /// The way in which a simulation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ended {
     /// Every measured job has ended.
+    #[default]
     Finished,
     /// Deadlock: nothing will ever start the waiting jobs.
     Standstill,

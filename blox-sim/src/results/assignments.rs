@@ -1,6 +1,6 @@
 //! Assignments of jobs to GPUs over time.
 
-use super::timeline::{Levels, Timeline};
+use super::timeline::Timeline;
 use blox_core::SortedMap;
 use blox_core::{
     Action, AdmissionDecision, Event, GpuId, GpuList, JobId, JobRef, Launches, MetricCollector,
@@ -142,13 +142,13 @@ impl Occupancy {
     #[inline]
     fn note(&mut self, view: View<'_>) {
         let placed_jobs = view.placed_count();
-        let levels = Levels {
-            busy_gpus: view.busy_gpus().get(),
-            usable_gpus: view.cluster().usable_gpus(),
+        let levels = [
+            view.busy_gpus().get(),
+            view.cluster().usable_gpus(),
             placed_jobs,
-            queued_jobs: self.live.saturating_sub(placed_jobs),
-            deferred_jobs: view.deferred_count(),
-        };
+            self.live.saturating_sub(placed_jobs),
+            view.deferred_count(),
+        ];
         self.timeline.set(view.now().secs(), levels);
     }
 }

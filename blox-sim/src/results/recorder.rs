@@ -47,7 +47,7 @@ pub struct Moment {
 }
 
 /// Records results; one for each simulation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Recorder {
     /// Results by job number.
     jobs: Vec<Option<JobResult>>,
@@ -84,22 +84,11 @@ impl Recorder {
         watch: Arc<Watch>,
     ) -> Self {
         Recorder {
-            jobs: Vec::new(),
-            rounds: Vec::new(),
-            story: Vec::new(),
             measure,
             keep_rounds,
             explain,
             watch,
-            last_reason: String::new(),
-            with_extras: false,
-            overheads: SortedMap::new(),
-            given: SortedMap::new(),
-            resized: 0,
-            workload_info: WorkloadInfo::default(),
-            last_end: Time::ZERO,
-            first_submit: None,
-            last_let_in: Time::ZERO,
+            ..Recorder::default()
         }
     }
 

@@ -29,15 +29,8 @@ pub struct TimelineRow {
     pub deferred_jobs: f64,
 }
 
-/// Values of a timeline at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Levels {
-    pub busy_gpus: u32,
-    pub usable_gpus: u32,
-    pub placed_jobs: u32,
-    pub queued_jobs: u32,
-    pub deferred_jobs: u32,
-}
+/// Values of a timeline at one moment, in the order of the fields of a row.
+pub(crate) type Levels = [u32; 5];
 
 /// Sums of values over time.
 #[derive(Clone, Debug)]
@@ -108,13 +101,10 @@ impl Timeline {
             }
             let end = self.row_end.min(to);
             let lasts = end - self.since;
-            let l = &self.now;
             if let Some(sums) = self.sums.last_mut() {
-                sums[0] += lasts * f64::from(l.busy_gpus);
-                sums[1] += lasts * f64::from(l.usable_gpus);
-                sums[2] += lasts * f64::from(l.placed_jobs);
-                sums[3] += lasts * f64::from(l.queued_jobs);
-                sums[4] += lasts * f64::from(l.deferred_jobs);
+                for (sum, level) in sums.iter_mut().zip(self.now) {
+                    *sum += lasts * f64::from(level);
+                }
             }
             self.since = end;
         }
@@ -145,15 +135,15 @@ impl Timeline {
         let row = |(i, sums): (usize, &[f64; 5])| {
             let time_s = origin + i as f64 * self.length;
             let length_s = self.length.min(end - time_s);
-            let mean = |sum: f64| sum / length_s;
+            let mean = |level: usize| sums[level] / length_s;
             TimelineRow {
                 time_s,
                 length_s,
-                busy_gpus: mean(sums[0]),
-                usable_gpus: mean(sums[1]),
-                placed_jobs: mean(sums[2]),
-                queued_jobs: mean(sums[3]),
-                deferred_jobs: mean(sums[4]),
+                busy_gpus: mean(0),
+                usable_gpus: mean(1),
+                placed_jobs: mean(2),
+                queued_jobs: mean(3),
+                deferred_jobs: mean(4),
             }
         };
         let rows = self.sums.iter().enumerate().map(row);
@@ -166,11 +156,7 @@ mod tests {
     use super::*;
 
     fn busy(busy_gpus: u32) -> Levels {
-        Levels {
-            busy_gpus,
-            usable_gpus: 4,
-            ..Levels::default()
-        }
+        [busy_gpus, 4, 0, 0, 0]
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct WaitRow {
 ///
 /// A reason holds from the decision that gives it until the next visited decision: a skipped
 /// decision would have given the same reason.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
     measure: Measure,
     /// Waits by job number; `None` for a job that is not measured or has ended.
@@ -89,8 +89,7 @@ impl Waits {
     pub(crate) fn new(measure: Measure) -> Self {
         Waits {
             measure,
-            jobs: Vec::new(),
-            ended: Vec::new(),
+            ..Waits::default()
         }
     }
 
