@@ -153,7 +153,7 @@ enum After {
     Started(JobId),
     NewRate(JobId),
     Reported(JobId),
-    Left(Vec<JobId>, Vec<JobId>),
+    Left(Vec<JobId>),
     NodeLost(NodeId),
     NodeJoined,
 }
@@ -168,14 +168,8 @@ impl<'w> Simulator<'w> {
         watch: Arc<Watch>,
         nodes: usize,
     ) -> Result<Self, SimError> {
-        let SimulatedWorld {
-            execution,
-            overheads,
-            completion,
-            seed,
-        } = world;
-        let reaches = execution.any_reaches_other_gpus();
-        let plain_rates = execution.any_keeps_plain_rates() && !reaches;
+        let reaches = world.execution.any_reaches_other_gpus();
+        let plain_rates = world.execution.any_keeps_plain_rates() && !reaches;
         let next_job = workload.next_job()?.map(Arc::new);
         let mut sim = Simulator {
             exhausted: next_job.is_none(),
@@ -187,13 +181,13 @@ impl<'w> Simulator<'w> {
             now_events: VecDeque::new(),
             booting: SortedMap::new(),
             boots: 0,
-            execution_listens: execution.any_listens(),
-            overheads_listen: overheads.any_listens(),
-            execution_memory: execution.any_initial(seed),
-            execution,
-            overheads_memory: overheads.any_initial(seed),
-            overheads,
-            completion,
+            execution_listens: world.execution.any_listens(),
+            overheads_listen: world.overheads.any_listens(),
+            execution_memory: world.execution.any_initial(world.seed),
+            execution: world.execution,
+            overheads_memory: world.overheads.any_initial(world.seed),
+            overheads: world.overheads,
+            completion: world.completion,
             faults,
             measure,
             watch,
@@ -349,6 +343,11 @@ impl<'w> Simulator<'w> {
         })
     }
 
+    fn rate(&mut self, view: View<'_>, job: &JobRef<'_>, bound: &Assignment) -> f64 {
+        let memory = &mut self.execution_memory;
+        self.execution.any_rate(memory, view, job, bound)
+    }
+
     fn begin(&mut self, view: View<'_>, id: JobId, attempt: u32) {
         if let Some(job) = view.job(id) {
             self.begun(view, &job, attempt);
@@ -357,9 +356,7 @@ impl<'w> Simulator<'w> {
 
     fn begun(&mut self, view: View<'_>, job: &JobRef<'_>, attempt: u32) {
         let Some(bound) = job.bound() else { return };
-        let rate = self
-            .execution
-            .any_rate(&mut self.execution_memory, view, job, bound);
+        let rate = self.rate(view, job, bound);
         self.now_events.push_back(Event::Started {
             job: job.id(),
             attempt,
@@ -378,9 +375,7 @@ impl<'w> Simulator<'w> {
             return;
         }
         if let (Phase::Running, Some(bound)) = (job.phase(), job.bound()) {
-            let rate = self
-                .execution
-                .any_rate(&mut self.execution_memory, view, &job, bound);
+            let rate = self.rate(view, &job, bound);
             if rate != self.coming_rate(&job) {
                 self.now_events.push_back(Event::Progress {
                     job: job.id(),
@@ -407,12 +402,14 @@ impl<'w> Simulator<'w> {
         last.unwrap_or(job.rate())
     }
 
-    /// Returns the jobs on other GPUs whose rate may change with a job on `gpus`.
-    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        match self.reaches {
-            true => self.execution.any_affected(view, job, gpus),
-            false => Vec::new(),
+    /// Returns the other jobs whose rate may change with a job on `gpus`: first those on the same
+    /// GPUs.
+    fn near(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
+        let mut jobs = beside(view, job, gpus);
+        if self.reaches {
+            jobs.extend(self.execution.any_affected(view, job, gpus));
         }
+        jobs
     }
 
     fn refresh_all(&mut self, view: View<'_>, jobs: Vec<JobId>) {
@@ -612,14 +609,12 @@ impl<'w> Simulator<'w> {
                 let plain = self.is_plain(&job);
                 self.expect_all(view, &job, plain);
                 let bound = job.bound().map_or(&[][..], |bound| &bound.gpus);
-                let (partners, affected) =
-                    (beside(view, id, bound), self.affected(view, id, bound));
-                if !partners.is_empty() || self.reaches {
+                let near = self.near(view, id, bound);
+                if !near.is_empty() || self.reaches {
                     // If jobs start at the same time, none was running when their rates were
                     // computed.
                     self.refresh(view, id);
-                    self.refresh_all(view, partners);
-                    self.refresh_all(view, affected);
+                    self.refresh_all(view, near);
                 }
             }
             After::NewRate(job) => {
@@ -637,10 +632,7 @@ impl<'w> Simulator<'w> {
                     self.expect_report(&job, view.now());
                 }
             }
-            After::Left(partners, affected) => {
-                self.refresh_all(view, partners);
-                self.refresh_all(view, affected);
-            }
+            After::Left(near) => self.refresh_all(view, near),
             After::NodeJoined => {
                 if let Some(node) = view.cluster().nodes().last() {
                     self.expect_failure(node.id(), 1);
@@ -674,22 +666,18 @@ impl<'w> Simulator<'w> {
         let left = |sim: &Self, job: JobId| {
             let bound = view.job(job).and_then(|j| j.bound());
             let gpus = bound.map_or(&[][..], |bound| &bound.gpus);
-            After::Left(beside(view, job, gpus), sim.affected(view, job, gpus))
+            After::Left(sim.near(view, job, gpus))
         };
         self.after = match event {
             Event::Started { job, .. } => After::Started(*job),
             Event::Progress { job, attempt, .. } => {
                 if let Some(its) = view.job(*job) {
-                    let work = self.kept(&its, at);
-                    let (attempt, until) = (*attempt, at);
-                    self.kept.insert(
-                        *job,
-                        Kept {
-                            attempt,
-                            until,
-                            work,
-                        },
-                    );
+                    let kept = Kept {
+                        attempt: *attempt,
+                        until: at,
+                        work: self.kept(&its, at),
+                    };
+                    self.kept.insert(*job, kept);
                 }
                 After::NewRate(*job)
             }
@@ -792,8 +780,7 @@ impl Backend for Simulator<'_> {
                         self.history.insert(*job, bound.clone());
                     }
                     if let Some(bound) = j.bound() {
-                        self.refresh_all(view, beside(view, *job, &bound.gpus));
-                        self.refresh_all(view, self.affected(view, *job, &bound.gpus));
+                        self.refresh_all(view, self.near(view, *job, &bound.gpus));
                     }
                     let takes = self
                         .overheads
@@ -811,8 +798,7 @@ impl Backend for Simulator<'_> {
                 }
                 Command::Start { job, attempt } => self.start(view, *job, *attempt, None),
                 Command::Change { job, attempt, old } => {
-                    self.refresh_all(view, beside(view, *job, &old.gpus));
-                    self.refresh_all(view, self.affected(view, *job, &old.gpus));
+                    self.refresh_all(view, self.near(view, *job, &old.gpus));
                     self.start(view, *job, *attempt, Some(old));
                 }
                 Command::Finish { job } => self.now_events.push_back(Event::Ended {
@@ -840,10 +826,7 @@ impl Backend for Simulator<'_> {
                 continue;
             }
             let rate = match job.bound() {
-                Some(bound) => {
-                    self.execution
-                        .any_rate(&mut self.execution_memory, view, &job, bound)
-                }
+                Some(bound) => self.rate(view, &job, bound),
                 None => 0.0,
             };
             if rate.is_finite() && rate >= 0.0 {
