@@ -1,8 +1,7 @@
 //! Overheads: costs of changes from one assignment to another.
 
-use blox_core::{
-    AnyMemory, AnyPolicy, Assignment, JobRef, JobSpec, NodeSpec, Policy, Seconds, Stateless, View,
-};
+use crate::erased::erased;
+use blox_core::{Assignment, JobRef, JobSpec, NodeSpec, Policy, Seconds, Stateless, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -32,21 +31,6 @@ use std::collections::BTreeSet;
 ///     ) -> Seconds {
 ///         Seconds::new(5.0 * f64::from(now.count().get()))
 ///     }
-///
-///     fn stop(&self, (): &mut (), _: View<'_>, _: &JobRef<'_>) -> Seconds {
-///         Seconds::ZERO
-///     }
-///
-///     fn change(
-///         &self,
-///         (): &mut (),
-///         view: View<'_>,
-///         job: &JobRef<'_>,
-///         before: &Assignment,
-///         now: &Assignment,
-///     ) -> Seconds {
-///         self.start(&mut (), view, job, Some(before), now)
-///     }
 /// }
 ///
 /// # let fifo = Composition::new("fifo")
@@ -73,10 +57,16 @@ pub trait Overheads: Policy {
         now: &Assignment,
     ) -> Seconds;
 
-    /// Returns the time from the stop command until the job has left: its checkpoint.
-    fn stop(&self, memory: &mut Self::Memory, view: View<'_>, job: &JobRef<'_>) -> Seconds;
+    /// Returns the time from the stop command until the job has left: its checkpoint. Zero by
+    /// default.
+    fn stop(&self, memory: &mut Self::Memory, view: View<'_>, job: &JobRef<'_>) -> Seconds {
+        let (_, _, _) = (memory, view, job);
+        Seconds::ZERO
+    }
 
-    /// Returns the time from the command to change in place until the job runs again.
+    /// Returns the time from the command to change in place until the job runs again. By default,
+    /// the job starts anew on other GPUs or with another batch. A change of only CPUs and memory is
+    /// free.
     fn change(
         &self,
         memory: &mut Self::Memory,
@@ -84,7 +74,12 @@ pub trait Overheads: Policy {
         job: &JobRef<'_>,
         before: &Assignment,
         now: &Assignment,
-    ) -> Seconds;
+    ) -> Seconds {
+        match before.same_gpus(now) && before.config == now.config {
+            true => Seconds::ZERO,
+            false => self.start(memory, view, job, Some(before), now),
+        }
+    }
 
     /// Returns the time from the request of a node, or from the command to power it on, until the
     /// node is up. Zero by default.
@@ -101,112 +96,31 @@ pub trait Overheads: Policy {
     }
 }
 
-/// [`Overheads`] of any type.
-///
-/// The trait is implemented for all overheads; do not implement it by hand.
-pub trait AnyOverheads: AnyPolicy {
-    /// See [`Overheads::start`].
-    fn any_start(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        before: Option<&Assignment>,
-        now: &Assignment,
-    ) -> Seconds;
-
-    /// See [`Overheads::stop`].
-    fn any_stop(&self, memory: &mut AnyMemory, view: View<'_>, job: &JobRef<'_>) -> Seconds;
-
-    /// See [`Overheads::change`].
-    fn any_change(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        before: &Assignment,
-        now: &Assignment,
-    ) -> Seconds;
-
-    /// See [`Overheads::boot`].
-    fn any_boot(&self, memory: &mut AnyMemory, view: View<'_>, node: &NodeSpec) -> Seconds;
-
-    /// See [`Overheads::is_free_for`].
-    fn any_is_free_for(&self, job: &JobSpec) -> bool;
-}
-
-impl<O: Overheads> AnyOverheads for O {
-    fn any_start(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        before: Option<&Assignment>,
-        now: &Assignment,
-    ) -> Seconds {
-        self.start(memory.own::<O>(), view, job, before, now)
-    }
-
-    fn any_stop(&self, memory: &mut AnyMemory, view: View<'_>, job: &JobRef<'_>) -> Seconds {
-        self.stop(memory.own::<O>(), view, job)
-    }
-
-    fn any_change(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        before: &Assignment,
-        now: &Assignment,
-    ) -> Seconds {
-        self.change(memory.own::<O>(), view, job, before, now)
-    }
-
-    fn any_boot(&self, memory: &mut AnyMemory, view: View<'_>, node: &NodeSpec) -> Seconds {
-        self.boot(memory.own::<O>(), view, node)
-    }
-
-    fn any_is_free_for(&self, job: &JobSpec) -> bool {
-        self.is_free_for(job)
-    }
-}
-
-blox_core::erased_policy!(Box<dyn AnyOverheads>);
-
-/// A box of overheads has the trait, so that overheads of a registry can be used as any other.
-impl Overheads for Box<dyn AnyOverheads> {
-    fn start(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        before: Option<&Assignment>,
-        now: &Assignment,
-    ) -> Seconds {
-        (**self).any_start(memory, view, job, before, now)
-    }
-
-    fn stop(&self, memory: &mut AnyMemory, view: View<'_>, job: &JobRef<'_>) -> Seconds {
-        (**self).any_stop(memory, view, job)
-    }
-
-    fn change(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        before: &Assignment,
-        now: &Assignment,
-    ) -> Seconds {
-        (**self).any_change(memory, view, job, before, now)
-    }
-
-    fn boot(&self, memory: &mut AnyMemory, view: View<'_>, node: &NodeSpec) -> Seconds {
-        (**self).any_boot(memory, view, node)
-    }
-
-    fn is_free_for(&self, job: &JobSpec) -> bool {
-        (**self).any_is_free_for(job)
+erased! {
+    /// [`Overheads`] of any type.
+    ///
+    /// The trait is implemented for all overheads; do not implement it by hand. A box of it has
+    /// the trait [`Overheads`], so that overheads of a registry can be used as any other.
+    pub trait AnyOverheads for Overheads {
+        with memory {
+            start as any_start(
+                view: View<'_>,
+                job: &JobRef<'_>,
+                before: Option<&Assignment>,
+                now: &Assignment
+            ) -> Seconds;
+            stop as any_stop(view: View<'_>, job: &JobRef<'_>) -> Seconds;
+            change as any_change(
+                view: View<'_>,
+                job: &JobRef<'_>,
+                before: &Assignment,
+                now: &Assignment
+            ) -> Seconds;
+            boot as any_boot(view: View<'_>, node: &NodeSpec) -> Seconds;
+        }
+        without {
+            is_free_for as any_is_free_for(job: &JobSpec) -> bool;
+        }
     }
 }
 
@@ -247,21 +161,6 @@ impl Overheads for FixedOverheads {
         self.checkpoint
     }
 
-    fn change(
-        &self,
-        (): &mut (),
-        _: View<'_>,
-        _: &JobRef<'_>,
-        before: &Assignment,
-        now: &Assignment,
-    ) -> Seconds {
-        match starts_anew(before, now) {
-            false => Seconds::ZERO,
-            true if before.same_gpus(now) => self.restart,
-            true => self.migration,
-        }
-    }
-
     fn boot(&self, (): &mut (), _: View<'_>, _: &NodeSpec) -> Seconds {
         self.boot
     }
@@ -273,11 +172,6 @@ impl Overheads for FixedOverheads {
         };
         of_jobs == FixedOverheads::default()
     }
-}
-
-/// Returns whether a change restarts the job: changes of CPUs and memory do not.
-fn starts_anew(before: &Assignment, now: &Assignment) -> bool {
-    !before.same_gpus(now) || before.config != now.config
 }
 
 /// Training jobs restart from a checkpoint in their specified time
@@ -310,21 +204,6 @@ impl Overheads for CheckpointRestart {
         match job.spec().extras().training {
             Some(_) => Seconds::ZERO,
             None => self.others.stop(&mut (), view, job),
-        }
-    }
-
-    fn change(
-        &self,
-        (): &mut (),
-        view: View<'_>,
-        job: &JobRef<'_>,
-        before: &Assignment,
-        now: &Assignment,
-    ) -> Seconds {
-        match &job.spec().extras().training {
-            Some(training) if starts_anew(before, now) => training.restart,
-            Some(_) => Seconds::ZERO,
-            None => self.others.change(&mut (), view, job, before, now),
         }
     }
 
@@ -397,24 +276,6 @@ impl Overheads for GroupOverheads {
         now: &Assignment,
     ) -> Seconds {
         self.form(groups, now)
-    }
-
-    fn stop(&self, _: &mut Groups, _: View<'_>, _: &JobRef<'_>) -> Seconds {
-        Seconds::ZERO
-    }
-
-    fn change(
-        &self,
-        groups: &mut Groups,
-        _: View<'_>,
-        _: &JobRef<'_>,
-        before: &Assignment,
-        now: &Assignment,
-    ) -> Seconds {
-        match starts_anew(before, now) {
-            true => self.form(groups, now),
-            false => Seconds::ZERO,
-        }
     }
 }
 

@@ -1,92 +1,63 @@
 //! Speed by GPU type and by the other jobs on the same GPUs.
 
-use super::{ExecutionModel, FixedRate, passes_on};
-use blox_core::{Assignment, GpuId, JobId, JobRef, Name, NameId, View, forward_policy};
+use blox_core::{Assignment, GpuId, JobId, JobRef, Name, NameId, TypeSpeeds, View};
 
-/// Wraps another model. A job with [speeds by GPU type](blox_core::Extras::speeds) runs at its
-/// speed on that type, alone or beside another job on the same GPUs. With several other jobs, the
-/// parts of its speed alone that it keeps beside each of them are multiplied. Its slowest GPU
-/// counts. It does not run on a type that was not measured.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ByType<M = FixedRate> {
-    inner: M,
-}
-
-impl<M> ByType<M> {
-    /// Wraps the model for jobs without such speeds.
-    pub fn over(inner: M) -> Self {
-        ByType { inner }
-    }
-}
-
-forward_policy!(ByType<M: ExecutionModel>, inner);
-
-impl<M: ExecutionModel> ExecutionModel for ByType<M> {
-    #[inline]
-    fn rate(
-        &self,
-        memory: &mut M::Memory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        assignment: &Assignment,
-    ) -> f64 {
-        let Some(extras) = &job.spec().extras else {
-            return self.inner.rate(memory, view, job, assignment);
-        };
-        let Some(speeds) = &extras.speeds else {
-            return self.inner.rate(memory, view, job, assignment);
-        };
-        let cluster = view.cluster();
-        let has = |job: &JobRef<'_>, gpu: GpuId| {
-            let its = job.assignment();
-            its.is_some_and(|its| its.gpus.contains(&gpu))
-        };
-        let on = |gpu_type: &Name, partners: &[JobRef<'_>]| -> f64 {
-            let alone = || speeds.alone(gpu_type).unwrap_or(0.0);
-            let beside = |other: &JobRef<'_>| {
-                // The entry of the job that was submitted first gives the speeds of both.
-                let of = |a: &JobRef<'_>, b: &JobRef<'_>| {
-                    let model = b.spec().extras().model.as_ref()?;
-                    a.spec().extras().speeds.as_ref()?.beside(gpu_type, model)
-                };
-                let first = job.id() < other.id();
-                let both = if first {
-                    of(job, other)
-                } else {
-                    of(other, job)
-                };
-                both.map_or(0.0, |both| both[usize::from(!first)])
+/// Returns the rate of a job with [speeds by GPU type](blox_core::Extras::speeds), see
+/// [`Profiled`](super::Profiled).
+pub(super) fn rate(
+    view: View<'_>,
+    job: &JobRef<'_>,
+    assignment: &Assignment,
+    speeds: &TypeSpeeds,
+) -> f64 {
+    let cluster = view.cluster();
+    let has = |job: &JobRef<'_>, gpu: GpuId| {
+        let its = job.assignment();
+        its.is_some_and(|its| its.gpus.contains(&gpu))
+    };
+    let on = |gpu_type: &Name, partners: &[JobRef<'_>]| -> f64 {
+        let alone = || speeds.alone(gpu_type).unwrap_or(0.0);
+        let beside = |other: &JobRef<'_>| {
+            // The entry of the job that was submitted first gives the speeds of both.
+            let of = |a: &JobRef<'_>, b: &JobRef<'_>| {
+                let model = b.spec().extras().model.as_ref()?;
+                a.spec().extras().speeds.as_ref()?.beside(gpu_type, model)
             };
-            match partners {
-                [] => alone(),
-                [other] => beside(other),
-                [first, rest @ ..] => {
-                    let kept = |other| beside(other) / alone().max(f64::MIN_POSITIVE);
-                    rest.iter()
-                        .fold(beside(first), |rate, other| rate * kept(other))
-                }
-            }
+            let first = job.id() < other.id();
+            let both = if first {
+                of(job, other)
+            } else {
+                of(other, job)
+            };
+            both.map_or(0.0, |both| both[usize::from(!first)])
         };
-        let mut last = None;
-        let mut slowest = f64::INFINITY;
-        for gpu in &assignment.gpus {
-            let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
-            let kind = node.map(|n| n.gpu_type());
-            let partners = assignment.partners.iter().filter_map(|p| view.job(p));
-            let partners: Vec<JobRef<'_>> = partners.filter(|p| has(p, *gpu)).collect();
-            let here = Some((
-                kind,
-                partners.iter().map(JobRef::id).collect::<Vec<JobId>>(),
-            ));
-            if kind.is_some() && here == last {
-                continue;
+        match partners {
+            [] => alone(),
+            [other] => beside(other),
+            [first, rest @ ..] => {
+                let kept = |other| beside(other) / alone().max(f64::MIN_POSITIVE);
+                rest.iter()
+                    .fold(beside(first), |rate, other| rate * kept(other))
             }
-            last = here;
-            let name = kind.and_then(|k| cluster.gpu_types().get(NameId(k.0)));
-            slowest = slowest.min(name.map_or(0.0, |name| on(name, &partners)));
         }
-        if slowest.is_finite() { slowest } else { 0.0 }
+    };
+    let mut last = None;
+    let mut slowest = f64::INFINITY;
+    for gpu in &assignment.gpus {
+        let node = cluster.node_of(*gpu).and_then(|n| cluster.node(n));
+        let kind = node.map(|n| n.gpu_type());
+        let partners = assignment.partners.iter().filter_map(|p| view.job(p));
+        let partners: Vec<JobRef<'_>> = partners.filter(|p| has(p, *gpu)).collect();
+        let here = Some((
+            kind,
+            partners.iter().map(JobRef::id).collect::<Vec<JobId>>(),
+        ));
+        if kind.is_some() && here == last {
+            continue;
+        }
+        last = here;
+        let name = kind.and_then(|k| cluster.gpu_types().get(NameId(k.0)));
+        slowest = slowest.min(name.map_or(0.0, |name| on(name, &partners)));
     }
-
-    passes_on!();
+    if slowest.is_finite() { slowest } else { 0.0 }
 }

@@ -9,7 +9,6 @@ mod shared;
 pub mod training;
 mod variability;
 
-pub use by_type::ByType;
 pub use contention::Contention;
 pub use cpu_memory::CpuMemory;
 pub use links::LinkBound;
@@ -41,9 +40,10 @@ macro_rules! passes_on {
 }
 use passes_on;
 
+use crate::erased::erased;
 use blox_core::{
-    AnyMemory, AnyPolicy, Assignment, BatchConfig, GpuId, JobId, JobRef, Phase, Policy, Stateless,
-    Time, TrainingReport, View,
+    Assignment, BatchConfig, GpuId, JobId, JobRef, Phase, Policy, Stateless, Time, TrainingReport,
+    View,
 };
 use std::sync::Arc;
 
@@ -171,127 +171,22 @@ pub struct Turn {
     pub rate: f64,
 }
 
-/// An [`ExecutionModel`] of any type.
-///
-/// It is implemented for every execution model; do not implement it by hand.
-pub trait AnyExecution: AnyPolicy {
-    /// See [`ExecutionModel::rate`].
-    fn any_rate(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        assignment: &Assignment,
-    ) -> f64;
-
-    /// See [`ExecutionModel::stretch`].
-    fn any_stretch(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-    ) -> Option<Stretch>;
-
-    /// See [`ExecutionModel::turn`].
-    fn any_turn(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        at: Time,
-    ) -> Option<Turn>;
-
-    /// See [`ExecutionModel::keeps_plain_rates`].
-    fn any_keeps_plain_rates(&self) -> bool;
-
-    /// See [`ExecutionModel::reaches_other_gpus`].
-    fn any_reaches_other_gpus(&self) -> bool;
-
-    /// See [`ExecutionModel::affected`].
-    fn any_affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId>;
-}
-
-impl<M: ExecutionModel> AnyExecution for M {
-    fn any_rate(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        assignment: &Assignment,
-    ) -> f64 {
-        self.rate(memory.own::<M>(), view, job, assignment)
-    }
-
-    fn any_stretch(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-    ) -> Option<Stretch> {
-        self.stretch(memory.own::<M>(), view, job)
-    }
-
-    fn any_turn(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        at: Time,
-    ) -> Option<Turn> {
-        self.turn(memory.own::<M>(), view, job, at)
-    }
-
-    fn any_keeps_plain_rates(&self) -> bool {
-        self.keeps_plain_rates()
-    }
-
-    fn any_reaches_other_gpus(&self) -> bool {
-        self.reaches_other_gpus()
-    }
-
-    fn any_affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        self.affected(view, job, gpus)
-    }
-}
-
-blox_core::erased_policy!(Box<dyn AnyExecution>);
-
-/// A box of a model is a model, so that one from a registry can be wrapped.
-impl ExecutionModel for Box<dyn AnyExecution> {
-    fn rate(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        assignment: &Assignment,
-    ) -> f64 {
-        (**self).any_rate(memory, view, job, assignment)
-    }
-
-    fn stretch(&self, memory: &mut AnyMemory, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
-        (**self).any_stretch(memory, view, job)
-    }
-
-    fn turn(
-        &self,
-        memory: &mut AnyMemory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        at: Time,
-    ) -> Option<Turn> {
-        (**self).any_turn(memory, view, job, at)
-    }
-
-    fn keeps_plain_rates(&self) -> bool {
-        (**self).any_keeps_plain_rates()
-    }
-
-    fn reaches_other_gpus(&self) -> bool {
-        (**self).any_reaches_other_gpus()
-    }
-
-    fn affected(&self, view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId> {
-        (**self).any_affected(view, job, gpus)
+erased! {
+    /// An [`ExecutionModel`] of any type.
+    ///
+    /// It is implemented for every execution model; do not implement it by hand. A box of it is a
+    /// model, so that one from a registry can be wrapped.
+    pub trait AnyExecution for ExecutionModel {
+        with memory {
+            rate as any_rate(view: View<'_>, job: &JobRef<'_>, assignment: &Assignment) -> f64;
+            stretch as any_stretch(view: View<'_>, job: &JobRef<'_>) -> Option<Stretch>;
+            turn as any_turn(view: View<'_>, job: &JobRef<'_>, at: Time) -> Option<Turn>;
+        }
+        without {
+            keeps_plain_rates as any_keeps_plain_rates() -> bool;
+            reaches_other_gpus as any_reaches_other_gpus() -> bool;
+            affected as any_affected(view: View<'_>, job: JobId, gpus: &[GpuId]) -> Vec<JobId>;
+        }
     }
 }
 
@@ -325,11 +220,10 @@ pub fn as_specified() -> Training {
     Training::of(training::built_in())
 }
 
-/// The model of jobs that do not train: rates [by type](ByType) or as [`Profiled`]. They are
-/// reduced by scarce [CPUs or memory](CpuMemory), slow [links](LinkBound) and [shared](Shared)
-/// GPUs.
+/// The model of jobs that do not train: rates as [`Profiled`]. They are reduced by scarce
+/// [CPUs or memory](CpuMemory), slow [links](LinkBound) and [shared](Shared) GPUs.
 pub fn untrained() -> impl ExecutionModel {
-    Shared::over(LinkBound::over(CpuMemory::over(ByType::over(Profiled))))
+    Shared::over(LinkBound::over(CpuMemory::over(Profiled)))
 }
 
 /// Returns the jobs bound to GPUs on the nodes of `gpus`, in order of job.
