@@ -10,7 +10,6 @@ use blox_core::{
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };
-use blox_perf::PairTable;
 use blox_sim::completion::Exact;
 use blox_sim::execution::{FixedRate, Shared};
 use blox_sim::faults::Faults;
@@ -506,7 +505,7 @@ fn pair(until: f64, next: bool) -> Pipeline {
 fn halved(cluster: ClusterSpec) -> Simulation {
     Simulation::new(cluster)
         .completion(Exact)
-        .execution(Shared::over(FixedRate).measured(PairTable::default(), 0.5))
+        .execution(Shared::over(FixedRate))
 }
 
 #[test]

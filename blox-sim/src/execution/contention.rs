@@ -1,7 +1,7 @@
 //! Contention between jobs on a node.
 
-use super::{ExecutionModel, Stretch, Turn, on_nodes_of};
-use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, Time, View, forward_policy};
+use super::{ExecutionModel, on_nodes_of};
+use blox_core::{Assignment, GpuId, JobId, JobRef, Phase, View, forward_policy};
 
 /// Slows a job by each other job on its nodes: a linear model of contention for CPUs, memory
 /// bandwidth and PCIe links.
@@ -60,20 +60,6 @@ impl<M: ExecutionModel> ExecutionModel for Contention<M> {
         let others = on_nodes_of(view, &assignment.gpus);
         let others = others.iter().filter(|id| **id != job.id() && runs(id));
         rate / (1.0 + self.slowdown * others.count() as f64)
-    }
-
-    fn stretch(&self, memory: &mut M::Memory, view: View<'_>, job: &JobRef<'_>) -> Option<Stretch> {
-        self.inner.stretch(memory, view, job)
-    }
-
-    fn turn(
-        &self,
-        memory: &mut M::Memory,
-        view: View<'_>,
-        job: &JobRef<'_>,
-        at: Time,
-    ) -> Option<Turn> {
-        self.inner.turn(memory, view, job, at)
     }
 
     fn reaches_other_gpus(&self) -> bool {

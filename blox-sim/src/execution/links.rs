@@ -15,8 +15,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug)]
 pub struct LinkBound<M = FixedRate> {
     inner: M,
-    network_gb_per_s: f64,
 }
+
+/// Bandwidth between nodes.
+const NETWORK_GB_PER_S: f64 = 1.25;
 
 /// The best link of the nodes seen so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -50,21 +52,11 @@ impl Default for LinkBound {
 impl<M> LinkBound<M> {
     /// Wraps another model, with a network of 1.25 GB/s (10 Gbit/s) between nodes.
     pub fn over(inner: M) -> Self {
-        LinkBound {
-            inner,
-            network_gb_per_s: 1.25,
-        }
-    }
-
-    /// Sets the bandwidth between nodes, above 0.
-    #[must_use]
-    pub fn network(mut self, gb_per_s: f64) -> Self {
-        self.network_gb_per_s = gb_per_s;
-        self
+        LinkBound { inner }
     }
 
     /// Returns the GB/s between the job's GPUs; `None` if it is irrelevant or unknown.
-    fn bound(&self, view: View<'_>, assignment: &Assignment) -> Option<f64> {
+    fn bound(view: View<'_>, assignment: &Assignment) -> Option<f64> {
         let mut parts: Vec<(NodeId, Vec<u32>)> = Vec::new();
         for gpu in &assignment.gpus {
             let node = view.cluster().node(view.cluster().node_of(*gpu)?)?;
@@ -77,7 +69,7 @@ impl<M> LinkBound<M> {
         let within = parts
             .iter()
             .filter_map(|(id, list)| view.cluster().node(*id)?.spec().bandwidth_of(list));
-        let between = (parts.len() > 1).then_some(self.network_gb_per_s);
+        let between = (parts.len() > 1).then_some(NETWORK_GB_PER_S);
         within.chain(between).reduce(f64::min)
     }
 }
@@ -115,7 +107,7 @@ impl<M: ExecutionModel> ExecutionModel for LinkBound<M> {
             return rate;
         }
         let best = memory.own.update(view);
-        match self.bound(view, assignment) {
+        match Self::bound(view, assignment) {
             Some(bandwidth) if best > 0.0 => {
                 rate / (1.0 - share + share * (best / bandwidth).max(1.0))
             }

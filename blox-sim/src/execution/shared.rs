@@ -2,59 +2,38 @@
 
 use super::{ExecutionModel, passes_on, running_beside};
 use blox_core::{Assignment, GpuId, JobRef, View, forward_policy};
-use blox_perf::{PairTable, Stages, gpu_utilisation, interleaved, stages};
-use std::sync::Arc;
+use blox_perf::{Stages, gpu_utilisation, interleaved, stages};
 
 /// Wraps another model and slows jobs that share GPUs. All run as fast as alone if the sum of
 /// their utilisations ([`gpu_utilisation`]) on each GPU is at most one. Otherwise their rates are
-/// divided by that sum. If pairs were [measured](Shared::measured), the measured speeds apply; with
-/// several other jobs, they are multiplied. The slowest GPU of a job counts. Jobs that
-/// all have [stages] alternate, so all do one iteration in the same [time](interleaved). A job with
-/// [speeds by GPU type](blox_core::Extras::speeds) also has speeds beside other jobs: its rate is
-/// the one of the inner model ([`ByType`](super::ByType)).
+/// divided by that sum. The slowest GPU of a job counts. Jobs that all have [stages] alternate, so
+/// all do one iteration in the same [time](interleaved). A job with [speeds by GPU
+/// type](blox_core::Extras::speeds) also has speeds beside other jobs: its rate is the one of the
+/// inner model ([`Profiled`](super::Profiled)).
 #[derive(Clone, Debug, Default)]
 pub struct Shared<M> {
     inner: M,
-    measured: Option<Arc<(PairTable, f64)>>,
 }
 
 impl<M: ExecutionModel> Shared<M> {
     /// Wraps another model.
     pub fn over(inner: M) -> Self {
-        Shared {
-            inner,
-            measured: None,
+        Shared { inner }
+    }
+}
+
+/// Returns a job's rate on a GPU with these other jobs, given its rate alone.
+fn left(rate: f64, job: &JobRef<'_>, others: &[JobRef<'_>]) -> f64 {
+    if let Some(own) = stages(job.spec()) {
+        let theirs = others.iter().map(|other| stages(other.spec()));
+        let all: Option<Vec<Stages>> = std::iter::once(Some(own)).chain(theirs).collect();
+        if let Some(all) = all {
+            return rate * (interleaved(&[own]) / interleaved(&all));
         }
     }
-
-    /// Uses the speeds of pairs in a table. Other pairs run at the fraction `otherwise` of their
-    /// speeds alone, from 0.01 to 1.
-    #[must_use]
-    pub fn measured(mut self, pairs: PairTable, otherwise: f64) -> Self {
-        self.measured = Some(Arc::new((pairs, otherwise.clamp(0.01, 1.0))));
-        self
-    }
-
-    /// Returns a job's rate on a GPU with these other jobs, given its rate alone.
-    fn left(&self, rate: f64, job: &JobRef<'_>, others: &[JobRef<'_>]) -> f64 {
-        if let Some(own) = stages(job.spec()) {
-            let theirs = others.iter().map(|other| stages(other.spec()));
-            let all: Option<Vec<Stages>> = std::iter::once(Some(own)).chain(theirs).collect();
-            if let Some(all) = all {
-                return rate * (interleaved(&[own]) / interleaved(&all));
-            }
-        }
-        let Some((pairs, otherwise)) = self.measured.as_deref() else {
-            let parts = others.iter().map(|other| gpu_utilisation(other.spec()));
-            let all = parts.fold(gpu_utilisation(job.spec()), |all, part| all + part);
-            return rate / all.max(1.0);
-        };
-        others.iter().fold(rate, |rate, other| {
-            let keys = PairTable::key_of(job.spec()).zip(PairTable::key_of(other.spec()));
-            let speeds = keys.and_then(|(a, b)| pairs.speeds(&a, &b));
-            rate * speeds.map_or(*otherwise, |(ours, _)| ours)
-        })
-    }
+    let parts = others.iter().map(|other| gpu_utilisation(other.spec()));
+    let all = parts.fold(gpu_utilisation(job.spec()), |all, part| all + part);
+    rate / all.max(1.0)
 }
 
 forward_policy!(Shared<M: ExecutionModel>, inner);
@@ -76,7 +55,7 @@ impl<M: ExecutionModel> ExecutionModel for Shared<M> {
             let others: Vec<JobRef<'_>> = running_beside(view, job.id(), *gpu).collect();
             match others.is_empty() {
                 true => rate,
-                false => self.left(rate, job, &others),
+                false => left(rate, job, &others),
             }
         };
         // The replicas of a job wait for each other, so the slowest GPU counts.

@@ -88,18 +88,6 @@ struct Doing {
 }
 
 impl Agent {
-    /// Returns the steps observed on a GPU type, one for each configuration.
-    pub fn observed(&self, gpu_type: &str) -> &[StepTime] {
-        self.profiles
-            .get(gpu_type)
-            .map_or(&[], |p| p.observed.as_slice())
-    }
-
-    /// Returns the current batch.
-    pub fn config(&self) -> Option<BatchConfig> {
-        self.config
-    }
-
     pub(super) fn start(&mut self, gpu_type: Name, placement: Vec<u32>, profiles: Profiles) {
         self.profile = Some(match profiles {
             Profiles::ByType => gpu_type.clone(),

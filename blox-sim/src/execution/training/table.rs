@@ -77,12 +77,7 @@ impl StepTable {
 
     /// Returns the samples a second on one GPU: the largest pass over the longest step.
     pub fn one_gpu_rate(&self) -> Option<f64> {
-        self.rate_of(1)
-    }
-
-    /// Returns the samples a second of `gpus` GPUs of one node, computed in the same way.
-    pub fn rate_of(&self, gpus: u32) -> Option<f64> {
-        let rows = self.placements.get([gpus].as_slice())?;
+        let rows = self.placements.get([1].as_slice())?;
         let longest = rows.iter().map(|r| r.step).fold(0.0, f64::max);
         Some(f64::from(rows.last()?.per_gpu) / longest)
     }
