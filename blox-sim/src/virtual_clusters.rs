@@ -38,7 +38,7 @@
 //! # Ok::<(), blox_sim::virtual_clusters::VirtualClusterError>(())
 //! ```
 
-use crate::workload::{Jobs, Notices, Workload, WorkloadError};
+use crate::workload::Jobs;
 use crate::{Report, SimError, Simulation};
 use blox_core::{ClusterSpec, JobSpec, Name, Pipeline};
 use rayon::prelude::*;
@@ -79,42 +79,6 @@ pub enum VirtualClusterError {
         /// The cause.
         error: Box<SimError>,
     },
-}
-
-/// The jobs of one virtual cluster.
-#[derive(Clone, Debug)]
-pub struct Only<W> {
-    inner: W,
-    name: Name,
-}
-
-impl<W: Workload> Only<W> {
-    /// Selects the jobs of `inner` that were submitted to `name`.
-    pub fn new(inner: W, name: impl Into<Name>) -> Self {
-        Only {
-            inner,
-            name: name.into(),
-        }
-    }
-}
-
-impl<W: Workload> Workload for Only<W> {
-    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        while let Some(job) = self.inner.next_job()? {
-            if job.virtual_cluster.as_ref() == Some(&self.name) {
-                return Ok(Some(job));
-            }
-        }
-        Ok(None)
-    }
-
-    fn notices(&self) -> &Notices {
-        self.inner.notices()
-    }
-
-    fn describe(&self) -> String {
-        format!("{} of {}", self.name, self.inner.describe())
-    }
 }
 
 /// Returns the nodes of one virtual cluster. The error lists all virtual clusters with nodes.

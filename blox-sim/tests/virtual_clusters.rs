@@ -3,8 +3,7 @@
 use crate::by;
 use blox_core::{ClusterSpec, GpuCount, JobSpec, Name, NodeSpec, Pipeline, Seconds, Time};
 use blox_sim::Simulation;
-use blox_sim::virtual_clusters::{Only, nodes_of, simulate};
-use blox_sim::workload::{Jobs, Workload};
+use blox_sim::virtual_clusters::{nodes_of, simulate};
 
 /// The last submitted job comes first: running jobs are preempted for it.
 fn newest_first() -> Pipeline {
@@ -56,16 +55,12 @@ fn results_do_not_depend_on_threads_or_neighbours() {
 }
 
 #[test]
-fn one_of_them_alone_has_its_own_jobs_and_nodes() {
+fn one_of_them_alone_has_its_own_nodes() {
     assert_eq!(nodes_of(&cluster(), "a").unwrap().nodes.len(), 2);
     assert_eq!(
         nodes_of(&cluster(), "d").unwrap_err(),
         ["a", "b", "c"].map(Name::from)
     );
-    let jobs = vec![job(0.0, 1, "a"), job(1.0, 2, "b"), job(2.0, 3, "a")];
-    let mut only = Only::new(Jobs::new(jobs), "a");
-    let gpus = std::iter::from_fn(|| only.next_job().unwrap()).map(|j| j.gpus.get());
-    assert_eq!(gpus.collect::<Vec<_>>(), [1, 3]);
 }
 
 #[test]

@@ -120,21 +120,7 @@ pub enum WorkloadError {
         /// The line, from 1.
         line: u64,
         /// The problem, and what was expected.
-        what: &'static str,
-    },
-    /// A row is too long.
-    #[error(
-        "{}: line {line}: a row is longer than {} bytes, expected its end before",
-        path.display(),
-        longest
-    )]
-    RowTooLong {
-        /// The path.
-        path: PathBuf,
-        /// The line, from 1.
-        line: u64,
-        /// Maximum length of a row in bytes.
-        longest: usize,
+        what: String,
     },
     /// The file changed between two reads.
     #[error("{}: line {line}: the file has changed while it was read", path.display())]
@@ -210,6 +196,15 @@ impl WorkloadError {
     /// Builds an error of a line, counted from 1.
     pub fn line(path: &Path, line: u64, what: impl Into<String>) -> Self {
         WorkloadError::Line {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+        }
+    }
+
+    /// Builds an error of a line, counted from 1, after which nothing can be read.
+    pub fn unreadable(path: &Path, line: u64, what: impl Into<String>) -> Self {
+        WorkloadError::Unreadable {
             path: path.to_owned(),
             line,
             what: what.into(),

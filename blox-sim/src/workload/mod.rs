@@ -21,13 +21,12 @@ use text::number_of;
 ///
 /// ```
 /// use blox_core::{GpuCount, JobSpec, Seconds, Time};
-/// use blox_sim::workload::{Limited, Notices, Workload, WorkloadError, collect};
+/// use blox_sim::workload::{Limited, Workload, WorkloadError, collect};
 ///
 /// /// An endless workload: a job with one GPU every minute.
 /// #[derive(Default)]
 /// struct EachMinute {
 ///     minutes: u32,
-///     notices: Notices,
 /// }
 ///
 /// impl Workload for EachMinute {
@@ -35,10 +34,6 @@ use text::number_of;
 ///         let submit = Time::new(60.0 * f64::from(self.minutes));
 ///         self.minutes += 1;
 ///         Ok(Some(JobSpec::new(submit, GpuCount(1), Seconds::new(600.0))))
-///     }
-///
-///     fn notices(&self) -> &Notices {
-///         &self.notices
 ///     }
 ///
 ///     fn describe(&self) -> String {
@@ -58,8 +53,10 @@ pub trait Workload: Send {
     fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError>;
 
     /// Returns the notices so far: dropped, repaired or remarkable input. A file's notices are
-    /// complete from the start.
-    fn notices(&self) -> &Notices;
+    /// complete from the start. By default, there are none.
+    fn notices(&self) -> &Notices {
+        &notices::NONE
+    }
 
     /// Describes the workload in a few words.
     fn describe(&self) -> String;

@@ -59,6 +59,9 @@ impl Notices {
     }
 }
 
+/// The notices of a workload without any.
+pub(super) static NONE: Notices = Notices { list: Vec::new() };
+
 /// A kind of notice, with its number of occurrences and the first of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -91,17 +94,21 @@ impl fmt::Display for Notice {
 }
 
 /// Kinds of notices.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NoticeKind {
     /// Jobs submitted before the job in the line above; all jobs were sorted.
+    #[error("not in order of submission: sorted")]
     OutOfOrder,
     /// Jobs without work, kept.
+    #[error("no work: kept as a job that ends at once")]
     NoWork,
     /// A column unknown to the format, ignored.
+    #[error("unknown column `{0}`: ignored")]
     IgnoredColumn(Name),
     /// A column that the format does not know, left out, with a name like that of a known one.
+    #[error("unknown column `{column}`: ignored; did you mean `{known}`?")]
     MisspeltColumn {
         /// The column.
         column: Name,
@@ -109,110 +116,66 @@ pub enum NoticeKind {
         known: Name,
     },
     /// A column that `--map` does not name.
+    #[error("column `{0}`: not mapped, ignored; attributes.NAME=COLUMN keeps it")]
     UnmappedColumn(Name),
     /// Rows whose GPU time differs from duration times GPUs; duration and GPUs count.
+    #[error("GPU time differs from duration times GPUs: ignored")]
     GpuTimeDiffers,
     /// Cells of a throughput table without a number, ignored.
+    #[error("no throughput for a GPU count: jobs do not run on it")]
     NoThroughput,
     /// Cells of a throughput table with the value 0.
+    #[error("a throughput of 0: jobs do not run on that GPU count")]
     ZeroThroughput,
     /// Cells of a throughput table with no more than the throughput on fewer GPUs.
+    #[error("no higher throughput than on fewer GPUs: elastic jobs do not run on that GPU count")]
     NoGain,
     /// Jobs without an entry in a table of additional job data.
+    #[error("not in the tables of speeds: the job is as its row says")]
     NoProfile,
     /// Rows of the input that did not become jobs.
+    #[error("dropped: {0}")]
     Dropped(Dropped),
     /// Jobs that request a part of a GPU, rounded up to whole GPUs.
+    #[error("asks for parts of GPUs: rounded up to whole ones")]
     PartOfGpu,
     /// Jobs whose attempts had different numbers of GPUs; the largest counts.
+    #[error("attempts with different numbers of GPUs: the largest taken")]
     GpusDiffer,
     /// Attempts without start or end, ignored in a job with others.
+    #[error("an attempt without start or end: left out of its job")]
     AttemptLeftOut,
     /// Jobs with the name of an earlier job, where the format allows that.
+    #[error("the name of a job above: kept as another job")]
     RepeatedName,
     /// Jobs whose names were not compared because there are too many.
+    #[error("not looked at whether the name is unique, being too many")]
     NamesNotCompared,
     /// Jobs without an entry in the accompanying table.
+    #[error("not in the table of jobs: submission taken from its first task")]
     NotInOtherTable,
 }
 
 /// Reason why a row did not become a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Dropped {
     /// The job requests no GPU.
+    #[error("asks for no GPU")]
     NoGpus,
     /// The job never started: it was cancelled while waiting, or still waits.
+    #[error("never started")]
     NeverStarted,
     /// The job had not ended when the log was taken, so its running time is unknown.
+    #[error("had not ended when the log was taken")]
     StillRunning,
     /// The log lacks the start or end of the job.
+    #[error("the log does not say when it ran")]
     NoTimes,
     /// A step of a job that has its own row.
+    #[error("a step of a job")]
     Step,
-}
-
-impl fmt::Display for NoticeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NoticeKind::OutOfOrder => f.write_str("not in order of submission: sorted"),
-            NoticeKind::NoWork => f.write_str("no work: kept as a job that ends at once"),
-            NoticeKind::IgnoredColumn(name) => write!(f, "unknown column `{name}`: ignored"),
-            NoticeKind::MisspeltColumn { column, known } => write!(
-                f,
-                "unknown column `{column}`: ignored; did you mean `{known}`?"
-            ),
-            NoticeKind::UnmappedColumn(name) => write!(
-                f,
-                "column `{name}`: not mapped, ignored; attributes.NAME=COLUMN keeps it"
-            ),
-            NoticeKind::GpuTimeDiffers => {
-                f.write_str("GPU time differs from duration times GPUs: ignored")
-            }
-            NoticeKind::NoThroughput => {
-                f.write_str("no throughput for a GPU count: jobs do not run on it")
-            }
-            NoticeKind::ZeroThroughput => {
-                f.write_str("a throughput of 0: jobs do not run on that GPU count")
-            }
-            NoticeKind::NoProfile => {
-                f.write_str("not in the tables of speeds: the job is as its row says")
-            }
-            NoticeKind::NoGain => f.write_str(
-                "no higher throughput than on fewer GPUs: elastic jobs do not run on that GPU count",
-            ),
-            NoticeKind::Dropped(why) => write!(f, "dropped: {why}"),
-            NoticeKind::PartOfGpu => {
-                f.write_str("asks for parts of GPUs: rounded up to whole ones")
-            }
-            NoticeKind::GpusDiffer => {
-                f.write_str("attempts with different numbers of GPUs: the largest taken")
-            }
-            NoticeKind::AttemptLeftOut => {
-                f.write_str("an attempt without start or end: left out of its job")
-            }
-            NoticeKind::RepeatedName => f.write_str("the name of a job above: kept as another job"),
-            NoticeKind::NamesNotCompared => {
-                f.write_str("not looked at whether the name is unique, being too many")
-            }
-            NoticeKind::NotInOtherTable => {
-                f.write_str("not in the table of jobs: submission taken from its first task")
-            }
-        }
-    }
-}
-
-impl fmt::Display for Dropped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Dropped::NoGpus => "asks for no GPU",
-            Dropped::NeverStarted => "never started",
-            Dropped::StillRunning => "had not ended when the log was taken",
-            Dropped::NoTimes => "the log does not say when it ran",
-            Dropped::Step => "a step of a job",
-        })
-    }
 }
 
 #[cfg(test)]

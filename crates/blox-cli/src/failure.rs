@@ -212,9 +212,7 @@ impl Coded for blox_sim::workload::WorkloadError {
             | E::Changed { .. } => Code::WorkloadFile,
             E::UnknownFormat { .. } => Code::Format,
             E::Columns { .. } => Code::Columns,
-            E::Field { .. } | E::Line { .. } | E::Unreadable { .. } | E::RowTooLong { .. } => {
-                Code::Row
-            }
+            E::Field { .. } | E::Line { .. } | E::Unreadable { .. } => Code::Row,
             E::Write { .. } => Code::Output,
             _ => Code::Workload,
         }

@@ -1,6 +1,6 @@
 //! A whole table as text.
 
-use super::cursor::wrong_field;
+use super::rows::wrong_field;
 use super::source::Source;
 use super::table::{Table, meant, shown_header};
 use blox_sim::workload::WorkloadError;

@@ -1,9 +1,9 @@
 //! Reads a table with a [`ColumnMap`].
 
-use super::file::{Clock, SharedNames, makes_sense, sensible};
+use super::file::Clock;
 use super::map::{ColumnMap, Field, How, Mapping, attribute};
 use super::moment::{parse_date, parse_elapsed};
-use super::rows::{NoJob, Opened, jobs};
+use super::rows::{NoJob, Opened, SharedNames, jobs, makes_sense, sensible};
 use super::source::Source;
 use super::table::{Column, Table};
 use blox_core::SortedMap;
@@ -75,6 +75,10 @@ impl MappedRow<'_> {
         job.priority = self
             .parse(Field::Priority, "a whole number of 32 bits")?
             .unwrap_or(0);
+        let deadline = |at| Deadline {
+            at: Time::new(at),
+            value: 1.0,
+        };
         let extras = Extras {
             model: self.name(Field::Model),
             group: self.name(Field::Group),
@@ -82,14 +86,7 @@ impl MappedRow<'_> {
             cpus: self.number(Field::Cpus)?.unwrap_or(0.0),
             memory_gib: self.number(Field::Memory)?.unwrap_or(0.0),
             user_estimate: self.number(Field::UserEstimate)?.map(Seconds::new),
-            deadlines: self
-                .number(Field::Deadline)?
-                .map(|at| Deadline {
-                    at: Time::new(at),
-                    value: 1.0,
-                })
-                .into_iter()
-                .collect(),
+            deadlines: Vec::from_iter(self.number(Field::Deadline)?.map(deadline)),
             attributes: self.attributes(),
             ..Extras::default()
         };
@@ -121,20 +118,21 @@ impl MappedRow<'_> {
         Ok(end - start)
     }
 
+    /// Returns the column of a field that is mapped.
+    fn column(&self, field: Field) -> Option<Column> {
+        let at = self.map.columns.iter().position(|m| m.field == field)?;
+        self.columns.get(at).copied()
+    }
+
     /// Returns the cell of a field that is mapped and holds a value.
     fn cell(&self, field: Field) -> Option<(Column, &str)> {
-        let at = self.map.columns.iter().position(|m| m.field == field)?;
-        let column = *self.columns.get(at)?;
+        let column = self.column(field)?;
         let text = self.table.text(column).trim();
         (!self.table.is_null(column)).then_some((column, text))
     }
 
     fn name(&mut self, field: Field) -> Option<Name> {
-        let at = self.map.columns.iter().position(|m| m.field == field)?;
-        let column = *self.columns.get(at)?;
-        if self.table.is_null(column) {
-            return None;
-        }
+        let (column, _) = self.cell(field)?;
         self.names.of_cell(self.table.text(column))
     }
 
@@ -146,10 +144,8 @@ impl MappedRow<'_> {
         let Some((column, text)) = self.cell(field) else {
             return Ok(None);
         };
-        let value = text
-            .parse()
-            .map_err(|_| self.table.wrong(column, expected))?;
-        Ok(Some(value))
+        let value = text.parse().map(Some);
+        value.map_err(|_| self.table.wrong(column, expected))
     }
 
     /// Parses a cell in the unit of the toolkit: seconds, GiB, whole GPUs and cores.
@@ -192,9 +188,8 @@ impl MappedRow<'_> {
     }
 
     fn wrong(&self, field: Field, expected: &str) -> WorkloadError {
-        let at = self.map.columns.iter().position(|m| m.field == field);
-        match at.and_then(|at| self.columns.get(at)) {
-            Some(column) => self.table.wrong(*column, expected),
+        match self.column(field) {
+            Some(column) => self.table.wrong(column, expected),
             None => WorkloadError::line(self.table.path(), self.table.line(), expected),
         }
     }

@@ -1,11 +1,153 @@
-//! Rows of a file that become jobs.
+//! The rows of a file, and how they become jobs.
 
-use super::cursor::Cursor;
-use super::file::{Rows, SharedNames};
+use super::source::{LONGEST_ROW, Source, Text, reading_error, too_long};
 use super::table::{Column, Table};
-use blox_core::{JobSpec, Name};
+use blox_core::{JobSpec, Name, Seconds, Time, Work};
+use blox_sim::workload::text::number_of;
 use blox_sim::workload::{Dropped, NoticeKind, Notices, WorkloadError};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+
+/// Returns the error that a field does not hold the expected value.
+pub(crate) fn wrong_field(
+    path: &Path,
+    line: u64,
+    field: impl Into<String>,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> WorkloadError {
+    WorkloadError::Field {
+        path: path.to_owned(),
+        line,
+        field: field.into(),
+        found: found.into(),
+        expected: expected.into(),
+    }
+}
+
+/// A file that is read row by row.
+pub(crate) trait Cursor: Send {
+    /// Advances to the next row; returns `false` at the end.
+    fn advance(&mut self) -> Result<bool, WorkloadError>;
+
+    /// Returns the line of the row, from 1.
+    fn line(&self) -> u64;
+
+    fn path(&self) -> &Path;
+
+    /// Returns the error that the row is no job.
+    fn row_error(&self, what: impl Into<String>) -> WorkloadError
+    where
+        Self: Sized,
+    {
+        WorkloadError::line(self.path(), self.line(), what)
+    }
+
+    /// Returns the error that a field of the row does not hold the expected value.
+    fn field_error(&self, field: &str, found: &str, expected: &str) -> WorkloadError {
+        wrong_field(self.path(), self.line(), field, found, expected)
+    }
+}
+
+/// Reads the lines of a text one after the other and skips blank lines.
+pub(crate) struct LineRows {
+    path: PathBuf,
+    text: Text,
+    line: u64,
+    buffer: Vec<u8>,
+}
+
+impl LineRows {
+    pub fn open(source: &Source) -> Result<Self, WorkloadError> {
+        Ok(LineRows {
+            path: source.path().to_owned(),
+            text: source.text()?,
+            line: 0,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// The last line read, without its line end.
+    pub fn current(&self) -> &[u8] {
+        self.buffer.trim_ascii_end()
+    }
+
+    /// The last line read, with the line end `\n`.
+    pub fn with_end(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Cursor for LineRows {
+    fn advance(&mut self) -> Result<bool, WorkloadError> {
+        loop {
+            self.buffer.clear();
+            let n = (&mut self.text)
+                .take(LONGEST_ROW as u64 + 1)
+                .read_until(b'\n', &mut self.buffer)
+                .map_err(|e| reading_error(&self.path, e))?;
+            if n == 0 {
+                return Ok(false);
+            }
+            self.line += 1;
+            if n > LONGEST_ROW {
+                return Err(too_long(&self.path, self.line));
+            }
+            for end in [b'\n', b'\r'] {
+                self.buffer.pop_if(|byte| *byte == end);
+            }
+            self.buffer.push(b'\n');
+            if !self.current().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The rows of one format.
+///
+/// After an error in a row, the next call continues with the row below.
+///
+/// ```
+/// use blox_core::{GpuCount, JobSpec, Seconds, Time};
+/// use blox_sim::workload::{Notices, WorkloadError};
+/// use blox_traces::Rows;
+///
+/// /// Lines with a duration in seconds; all jobs arrive at once and need one GPU.
+/// struct Durations(std::vec::IntoIter<f64>, u64);
+///
+/// impl Rows for Durations {
+///     fn next_row(&mut self, _notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError> {
+///         self.1 += 1;
+///         let job = |s| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(s));
+///         Ok(self.0.next().map(job))
+///     }
+///
+///     fn line(&self) -> u64 {
+///         self.1
+///     }
+/// }
+///
+/// let mut rows = Durations(vec![60.0, 90.0].into_iter(), 0);
+/// let job = rows.next_row(&mut Notices::default())?;
+/// assert_eq!((job.unwrap().duration().secs(), rows.line()), (60.0, 1));
+/// # Ok::<(), WorkloadError>(())
+/// ```
+pub trait Rows: Send {
+    /// Returns the next row as a valid job; `None` at the end.
+    fn next_row(&mut self, notices: &mut Notices) -> Result<Option<JobSpec>, WorkloadError>;
+    /// The line of the last row, from 1.
+    fn line(&self) -> u64;
+}
 
 /// Reason for which a row is no job.
 pub(crate) enum NoJob {
@@ -28,7 +170,7 @@ impl From<WorkloadError> for NoJob {
 /// Rows of a file, or the error that it has none.
 pub(crate) type Opened = Result<Box<dyn Rows>, WorkloadError>;
 
-/// Checks a job: [`sensible`](super::file::sensible) or [`makes_sense`](super::file::makes_sense).
+/// Checks a job: [`sensible`] or [`makes_sense`].
 type Check = fn(&Path, u64, JobSpec, &mut Notices) -> Result<JobSpec, WorkloadError>;
 
 /// A file whose rows are jobs.
@@ -78,9 +220,124 @@ pub(crate) fn all(
     std::iter::from_fn(|| rows.next_row(notices).transpose()).collect()
 }
 
+/// Longest duration and latest time, about three hundred years. A larger value is most likely in
+/// another unit, and the simulation would never end.
+pub(crate) const LONGEST_S: f64 = 1e10;
+
+const TOO_LONG: &str = "at most 1e10 seconds, three hundred years: is the unit right?";
+
+/// Returns the job if it is valid, for a format without a time shift.
+pub(crate) fn sensible(
+    path: &Path,
+    line: u64,
+    job: JobSpec,
+    notices: &mut Notices,
+) -> Result<JobSpec, WorkloadError> {
+    let wrong = |expected| wrong_field(path, line, "submit", job.submit.to_string(), expected);
+    if job.submit < Time::ZERO {
+        return Err(wrong("a time that is not negative"));
+    }
+    if job.submit.secs() > LONGEST_S {
+        return Err(wrong(TOO_LONG));
+    }
+    makes_sense(path, line, job, notices)
+}
+
+/// Returns the job if it is valid, at any submission time.
+pub(crate) fn makes_sense(
+    path: &Path,
+    line: u64,
+    job: JobSpec,
+    notices: &mut Notices,
+) -> Result<JobSpec, WorkloadError> {
+    let wrong = |field: &str, found: String, expected: &str| {
+        Err(wrong_field(path, line, field, found, expected))
+    };
+    if let Err(e) = job.check() {
+        return wrong(e.field, e.found, e.expected);
+    }
+    let own = job.work.rate;
+    if let Some(told) = job.rate_at(job.gpus)
+        && (told - own).abs() > 1e-6 * own
+    {
+        let found = format!("{told} on {}", number_of(u64::from(job.gpus.get()), "GPU"));
+        let expected = format!("{own} there, the job's own rate");
+        return wrong("extras.rates", found, &expected);
+    }
+    let duration = job.duration().secs();
+    if duration > LONGEST_S {
+        return wrong("the duration", format!("{duration:e}"), TOO_LONG);
+    }
+    if job.work.iterations == 0.0 {
+        notices.add(NoticeKind::NoWork, line);
+    }
+    Ok(job)
+}
+
+/// Returns the work of a number of iterations in a number of seconds, both at least 0. If the
+/// duration is 0, there is no work.
+pub(crate) fn work(iterations: f64, seconds: f64) -> Work {
+    let rate = iterations / seconds;
+    if !(rate > 0.0 && rate.is_finite()) {
+        return Work::lasting(Seconds::new(seconds));
+    }
+    // The duration should come out exactly as given; the nearest rate may miss its last bit.
+    let exact = |rate: &f64| iterations / rate == seconds;
+    let rate = [rate, rate.next_up(), rate.next_down()]
+        .into_iter()
+        .find(exact)
+        .unwrap_or(rate);
+    Work { iterations, rate }
+}
+
+/// Names that occur in many rows, each stored once.
+#[derive(Debug, Default)]
+pub(crate) struct SharedNames {
+    seen: BTreeSet<Name>,
+}
+
 impl SharedNames {
+    pub(crate) fn get(&mut self, text: &str) -> Name {
+        if let Some(name) = self.seen.get(text) {
+            return name.clone();
+        }
+        let name = Name::from(text);
+        // A column with a new name in every row must not fill the memory of a stream.
+        if self.seen.len() < 1 << 16 {
+            self.seen.insert(name.clone());
+        }
+        name
+    }
+
+    /// Returns the name in a cell; `None` if the cell is empty.
+    pub(crate) fn of_cell(&mut self, text: &str) -> Option<Name> {
+        let text = text.trim();
+        (!text.is_empty()).then(|| self.get(text))
+    }
+
     /// Returns the name in a cell of the row; `None` without the column or a value.
     pub(crate) fn at(&mut self, table: &Table, column: Option<Column>) -> Option<Name> {
         self.of_cell(table.text(column?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_lasts_as_long_as_was_told() {
+        for (iterations, seconds) in [
+            (45_775.0, 2429.0),
+            (1e9, 7.0),
+            (3.0, 1e-3),
+            (11_197.0, 1532.0),
+        ] {
+            let work = work(iterations, seconds);
+            assert_eq!(work.iterations, iterations);
+            assert_eq!(work.duration().secs(), seconds);
+        }
+        assert_eq!(work(5.0, 0.0), Work::lasting(Seconds::ZERO));
+        assert_eq!(work(0.0, 5.0), Work::lasting(Seconds::new(5.0)));
     }
 }

@@ -1,9 +1,9 @@
-//! Parts of a workload: a window of time, a random sample.
+//! Parts of a workload: a window of time, a virtual cluster, a random sample.
 
 use super::edited::{Edit, Edited};
 use super::file::shift;
 use crate::draws::Draws;
-use blox_core::{JobSpec, Time};
+use blox_core::{JobSpec, Name, Time};
 use blox_sim::workload::{Workload, WorkloadError};
 
 /// Returns the jobs that another workload submits in a time window, with times relative to the start of the
@@ -30,6 +30,18 @@ pub fn window<W: Workload>(jobs: W, from: Time, to: Time) -> Edited<W> {
         }
         shift(&mut job, from.since(Time::ZERO));
         Edit::Keep(job)
+    })
+}
+
+/// Returns the jobs of another workload that are submitted to a virtual cluster.
+pub fn in_virtual_cluster<W: Workload>(jobs: W, name: impl Into<Name>) -> Edited<W> {
+    let name = name.into();
+    let label = format!("{name} of {}", jobs.describe());
+    Edited::new(jobs, label, move |job| {
+        match job.virtual_cluster.as_ref() == Some(&name) {
+            true => Edit::Keep(job),
+            false => Edit::Skip,
+        }
     })
 }
 
@@ -99,6 +111,17 @@ mod tests {
         assert_ne!(one, sample(2));
         assert!(collect(&mut thinned(jobs(10), 0.0, 1)).unwrap().is_empty());
         assert_eq!(collect(&mut thinned(jobs(10), 1.0, 1)).unwrap().len(), 10);
+    }
+
+    #[test]
+    fn a_virtual_cluster_has_its_own_jobs() {
+        let job = |gpus, vc: &str| {
+            let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(500.0));
+            job.in_virtual_cluster(vc)
+        };
+        let jobs = Jobs::new(vec![job(1, "a"), job(2, "b"), job(3, "a")]);
+        let only = collect(&mut in_virtual_cluster(jobs, "a")).unwrap();
+        assert_eq!(only, [job(1, "a"), job(3, "a")]);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! A cell is the rate of the whole job, in iterations per second. A cell without a number (empty or
 //! `nan`) was not measured; jobs do not get its GPU count as a level.
 
-use super::cursor::wrong_field;
 use super::edited::Edited;
+use super::rows::wrong_field;
 use super::source::{Source, entries};
 use super::table::Table;
 use blox_core::SortedMap;

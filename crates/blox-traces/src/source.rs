@@ -257,6 +257,12 @@ fn is_device(_: &Metadata) -> bool {
 /// without line ends would be read into memory as a whole.
 pub(crate) const LONGEST_ROW: usize = 1 << 24;
 
+/// Returns the error of a row above this size.
+pub(crate) fn too_long(path: &Path, line: u64) -> WorkloadError {
+    let what = format!("a row is longer than {LONGEST_ROW} bytes, expected its end before");
+    WorkloadError::unreadable(path, line, what)
+}
+
 const BUFFER: usize = 1 << 16;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];

@@ -2,9 +2,8 @@
 
 pub use super::cell::{Column, is_null};
 use super::cell::{Date, Value, fields, is_needed, number, row};
-use super::cursor::Cursor;
-use super::line_rows::LineRows;
 use super::map::ATTRIBUTE;
+use super::rows::{Cursor, LineRows};
 use super::source::{Source, first_line};
 use blox_core::Name;
 use blox_core::suggest::nearest;

@@ -1,9 +1,9 @@
 //! A workload file that is validated once and can be read many times.
 
-use super::cursor::wrong_field;
-use super::file::{Clock, FileWorkload, LONGEST_S, Rest, Stream, label, shift};
+use super::file::{Clock, FileWorkload, Rest, Stream, changed, label, shift};
 use super::format::{ReadOptions, Reader};
 use super::formats::gavel::Oracle;
+use super::rows::{LONGEST_S, wrong_field};
 use super::source::Source;
 use blox_core::{JobSpec, Seconds, Time};
 use blox_sim::workload::text::shown;
@@ -119,7 +119,6 @@ impl Trace {
         };
         Ok(FileWorkload {
             label: self.describe(),
-            jobs: self.scan.jobs,
             rest,
             notices: self.scan.notices.clone(),
         })
@@ -143,10 +142,7 @@ impl Trace {
                 sorted.push(job);
             }
             if sorted.len() as u64 != jobs {
-                return Err(WorkloadError::Changed {
-                    path: self.source.path().to_owned(),
-                    line: rows.line(),
-                });
+                return Err(changed(&self.source, rows.line()));
             }
             sorted.sort_by_cached_key(|job| job.submit);
             Rest::Memory(Arc::new(sorted), 0)
@@ -399,7 +395,10 @@ mod tests {
         };
         std::fs::write(&path, text(HELD + 1000)).unwrap();
         let trace = Trace::open(&path, &ReadOptions::default()).unwrap();
-        assert_eq!(trace.jobs().unwrap().len(), HELD as u64 + 1000);
+        assert_eq!(
+            collect(&mut trace.jobs().unwrap()).unwrap().len(),
+            HELD + 1000
+        );
         std::fs::write(&path, text(HELD + 800)).unwrap();
         let error = trace.jobs().err().unwrap().to_string();
         assert!(error.contains("has changed"), "{error}");

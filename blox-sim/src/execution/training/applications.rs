@@ -1,8 +1,7 @@
-//! Sets of applications, and workloads whose jobs train them.
+//! Sets of applications.
 
 use super::agent::{Agent, PassLimit, Profiles};
 use super::application::Application;
-use crate::workload::{NoticeKind, Notices, Workload, WorkloadError};
 use blox_core::SortedMap;
 use blox_core::{Adapts, Extras, JobSpec, Name, TypeSpeeds, Work};
 use blox_perf::goodput::KnownBatches;
@@ -81,50 +80,5 @@ impl Applications {
             extras.speeds = Some(Arc::new(speeds));
         }
         true
-    }
-}
-
-/// Jobs that train applications of a set. Jobs that name an application are changed by
-/// [`Applications::describe`]; others stay unchanged and are counted.
-#[derive(Clone, Debug)]
-pub struct WithApplications<W> {
-    jobs: W,
-    applications: Applications,
-    notices: Notices,
-    handed_out: u64,
-}
-
-impl<W: Workload> WithApplications<W> {
-    /// Wraps a workload with a set of applications.
-    pub fn new(jobs: W, applications: Applications) -> Self {
-        WithApplications {
-            notices: jobs.notices().clone(),
-            jobs,
-            applications,
-            handed_out: 0,
-        }
-    }
-}
-
-impl<W: Workload> Workload for WithApplications<W> {
-    fn next_job(&mut self) -> Result<Option<JobSpec>, WorkloadError> {
-        let Some(mut job) = self.jobs.next_job()? else {
-            return Ok(None);
-        };
-        self.handed_out += 1;
-        let training = job.extras().training.as_ref();
-        let adapts = training.map_or(Adapts::All, |t| t.adapts);
-        if !self.applications.describe(&mut job, adapts) {
-            self.notices.add(NoticeKind::NoProfile, self.handed_out);
-        }
-        Ok(Some(job))
-    }
-
-    fn notices(&self) -> &Notices {
-        &self.notices
-    }
-
-    fn describe(&self) -> String {
-        format!("{}, with tables of applications", self.jobs.describe())
     }
 }

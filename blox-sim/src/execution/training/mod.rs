@@ -13,7 +13,7 @@ mod triangulated;
 
 pub use agent::{Agent, EpochEnds, PassLimit, Profiles};
 pub use application::{Application, OnType, StepTimes};
-pub use applications::{Applications, WithApplications};
+pub use applications::Applications;
 pub use constants::{Constants, constants};
 pub use curves::{Curves, Epoch};
 pub use fits::{Fitter, LeastSquares};
@@ -44,7 +44,6 @@ use std::sync::Arc;
 pub struct Training {
     applications: Arc<Applications>,
     others: Arc<dyn AnyExecution>,
-    others_listen: bool,
     round: Seconds,
     ends: EpochEnds,
     limit: PassLimit,
@@ -67,11 +66,9 @@ pub struct Agents {
 impl Training {
     /// Creates a model of these applications. Other jobs run at their specified speed.
     pub fn of(applications: Applications) -> Self {
-        let others = untrained();
         Training {
             applications: Arc::new(applications),
-            others_listen: others.listens(),
-            others: Arc::new(others),
+            others: Arc::new(untrained()),
             round: Seconds::new(60.0),
             ends: EpochEnds::Exact,
             limit: PassLimit::Placement,
@@ -180,12 +177,9 @@ impl Policy for Training {
         }
     }
 
-    fn on_event(&self, memory: &mut Self::Memory, view: View<'_>, event: &Event) {
+    fn on_event(&self, memory: &mut Self::Memory, _: View<'_>, event: &Event) {
         if let Event::Ended { job, .. } = event {
             memory.own.by_job.remove(job);
-        }
-        if self.others_listen {
-            self.others.any_event(&mut memory.inner, view, event);
         }
     }
 }

@@ -20,13 +20,15 @@ use blox_core::registry::{ComponentSpec, Registry};
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Pipeline};
 use blox_sim::execution::Training;
-use blox_sim::execution::training::{Applications, WithApplications};
+use blox_sim::execution::training::Applications;
 use blox_sim::registry::World as _;
 use blox_sim::virtual_clusters;
 use blox_sim::workload::{Limited, Workload, WorkloadError, whole_ids};
 use blox_sim::{Measure, Simulation};
+use blox_traces::applications::with_applications;
 use blox_traces::formats::gavel::{Oracle, with_oracle};
 use blox_traces::generate::with_losses;
+use blox_traces::sample::in_virtual_cluster;
 use blox_traces::scaling::{ScalingTable, with_throughputs};
 use blox_traces::{Format, ReadOptions, Trace};
 use inputs::TraceKey;
@@ -252,7 +254,7 @@ impl<'r> Experiment<'r> {
             Source::Registered(_, source) => source.open(&self.cluster)?,
         };
         if let Some(name) = &self.options.virtual_cluster {
-            jobs = Box::new(virtual_clusters::Only::new(jobs, name.as_str()));
+            jobs = Box::new(in_virtual_cluster(jobs, name.as_str()));
         }
         jobs = match &self.throughputs {
             Some(Throughputs::Tables(table)) => Box::new(with_throughputs(jobs, Arc::clone(table))),
@@ -260,7 +262,7 @@ impl<'r> Experiment<'r> {
             None => jobs,
         };
         if let Some(all) = &self.applications {
-            jobs = Box::new(WithApplications::new(jobs, all.clone()));
+            jobs = Box::new(with_applications(jobs, all.clone()));
         }
         if let Some(n) = self.options.jobs {
             jobs = Box::new(Limited::new(jobs, n));
@@ -321,7 +323,7 @@ impl<'r> Experiment<'r> {
         let mut count = trace.len();
         if let Some(name) = &self.options.virtual_cluster {
             let all = trace.jobs()?;
-            let mut ours = virtual_clusters::Only::new(all, name.as_str());
+            let mut ours = in_virtual_cluster(all, name.as_str());
             let mut kept = 0;
             while ours.next_job()?.is_some() {
                 kept += 1;

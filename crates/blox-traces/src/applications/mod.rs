@@ -14,11 +14,12 @@ use blox_sim::execution::training::{
     Application, Applications, Curves, Epoch, Measured, OnType, StepTable, StepTimes, constants,
 };
 mod pandas;
+use crate::edited::Edited;
 use crate::source::{Source, entries};
 use crate::table::{Column, Table};
 use blox_core::SortedMap;
-use blox_core::{GradientNoise, Name, Seconds, TypeLimits};
-use blox_sim::workload::WorkloadError;
+use blox_core::{Adapts, GradientNoise, Name, Seconds, TypeLimits};
+use blox_sim::workload::{Workload, WorkloadError};
 use std::path::{Path, PathBuf};
 
 /// Reads every application of a folder.
@@ -45,6 +46,16 @@ pub fn read_dir(dir: impl AsRef<Path>) -> Result<Applications, WorkloadError> {
         ));
     }
     Ok(applications)
+}
+
+/// Makes jobs that name an application train it, see [`Applications::describe`]. Other jobs are
+/// unchanged and counted in a notice.
+pub fn with_applications<W: Workload>(jobs: W, applications: Applications) -> Edited<W> {
+    Edited::profiled(jobs, "tables of applications", move |job| {
+        let training = job.extras().training.as_ref();
+        let adapts = training.map_or(Adapts::All, |t| t.adapts);
+        applications.describe(job, adapts)
+    })
 }
 
 /// The files of a folder that [`read_dir`] reads, in order of their paths.

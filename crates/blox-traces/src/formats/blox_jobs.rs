@@ -7,8 +7,7 @@
 //! up iterations round by round; its rounding errors are not reproduced. The simulation ignores the
 //! model class. The model class and further columns are left out.
 
-use crate::file::sensible;
-use crate::rows::{NoJob, Opened, jobs};
+use crate::rows::{NoJob, Opened, jobs, sensible};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time, Work};
@@ -56,7 +55,6 @@ mod tests {
                     0,75,35424.3471980879,1,1,0,?\r\n\
                     1,75,4578.832840173429,0.5,4,1,?\r\n";
         let mut workload = read_bytes("jobs.csv", text.as_bytes(), Format::BloxJobs).unwrap();
-        assert_eq!(workload.len(), 2);
         let notices: Vec<_> = workload.notices().iter().map(ToString::to_string).collect();
         assert_eq!(notices, ["unknown column `x`: ignored (once, on line 1)"]);
         let jobs = collect(&mut workload).unwrap();

@@ -4,9 +4,8 @@
 //! array, for names with a semicolon. Other columns are ignored, with a notice.
 
 use crate::cell::{number, values};
-use crate::file::{SharedNames, sensible, work};
 use crate::map::{ATTRIBUTE, attribute};
-use crate::rows::{Opened, jobs};
+use crate::rows::{Opened, SharedNames, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Name, Seconds, ServiceClass, Time, Work};
@@ -488,7 +487,6 @@ mod tests {
     #[test]
     fn a_header_alone_is_an_empty_workload() {
         let mut workload = read_text("submit_s,gpus,duration_s").unwrap();
-        assert!(workload.is_empty());
         assert_eq!(workload.next_job().unwrap(), None);
     }
 

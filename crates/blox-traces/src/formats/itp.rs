@@ -23,8 +23,7 @@
 //! and deadlines at random.
 
 use crate::cell::{fields, values};
-use crate::file::{SharedNames, sensible, work};
-use crate::rows::{NoJob, Opened, jobs};
+use crate::rows::{NoJob, Opened, SharedNames, jobs, sensible, work};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{Deadline, Extras, GpuCount, JobSpec, Seconds, ServiceClass, Time};

@@ -5,10 +5,7 @@
 //! {"submit":0,"gpus":1,"work":{"iterations":3600,"rate":1}}
 //! ```
 
-use crate::cursor::Cursor;
-use crate::file::sensible;
-use crate::line_rows::LineRows;
-use crate::rows::{Opened, jobs};
+use crate::rows::{Cursor, LineRows, Opened, jobs, sensible};
 use crate::source::Source;
 use crate::words::{found_and_expected, without_place};
 use blox_core::JobSpec;

@@ -1,6 +1,6 @@
 //! Virtual clusters in the configuration file of Lucid's simulator.
 
-use crate::cursor::Cursor as _;
+use crate::rows::Cursor as _;
 use crate::source::Source;
 use crate::table::Table;
 use blox_core::{ClusterSpec, Name, NodeSpec};

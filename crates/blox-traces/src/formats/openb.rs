@@ -20,8 +20,7 @@
 //! pods without `deletion_time`.
 
 use crate::cell::Moment;
-use crate::file::{SharedNames, makes_sense};
-use crate::rows::{NoJob, Opened, jobs};
+use crate::rows::{NoJob, Opened, SharedNames, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};

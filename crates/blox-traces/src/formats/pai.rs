@@ -32,9 +32,7 @@
 //! bytes each.
 
 use crate::cell::{Moment, fields};
-use crate::cursor::wrong_field;
-use crate::file::{Rows, SharedNames, makes_sense};
-use crate::rows::{NoJob, Opened};
+use crate::rows::{NoJob, Opened, Rows, SharedNames, makes_sense, wrong_field};
 use crate::source::Source;
 use crate::table::{Column, Layout, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};

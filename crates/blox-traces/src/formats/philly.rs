@@ -6,8 +6,7 @@
 //! missing; it is only compared with the product of duration and GPUs.
 
 use crate::cell::Date;
-use crate::file::{SharedNames, makes_sense};
-use crate::rows::{NoJob, Opened, jobs};
+use crate::rows::{NoJob, Opened, SharedNames, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};

@@ -24,11 +24,9 @@
 //!
 //! The array is read job by job. Only the text of one job is held in memory.
 
-use crate::cursor::{Cursor, wrong_field};
-use crate::file::{SharedNames, makes_sense};
 use crate::moment::parse_date;
-use crate::rows::{NoJob, Opened, jobs};
-use crate::source::{LONGEST_ROW, Source, Text, peek, reading_error};
+use crate::rows::{Cursor, NoJob, Opened, SharedNames, jobs, makes_sense, wrong_field};
+use crate::source::{LONGEST_ROW, Source, Text, peek, reading_error, too_long};
 use crate::table::is_null;
 use crate::words::{explained, without_place};
 use blox_core::{GpuCount, JobSpec, Seconds, Time};
@@ -230,11 +228,7 @@ impl Elements {
                 return Err(self.shape("a job does not end, expected `}`: is the file whole?"));
             };
             if self.buffer.len() == LONGEST_ROW {
-                return Err(WorkloadError::RowTooLong {
-                    path: self.path.clone(),
-                    line: self.begins,
-                    longest: LONGEST_ROW,
-                });
+                return Err(too_long(&self.path, self.begins));
             }
             self.buffer.push(byte);
             match byte {
@@ -259,12 +253,8 @@ impl Elements {
         Ok(byte)
     }
 
-    fn shape(&self, what: &'static str) -> WorkloadError {
-        WorkloadError::Unreadable {
-            path: self.path.clone(),
-            line: self.current,
-            what,
-        }
+    fn shape(&self, what: &str) -> WorkloadError {
+        WorkloadError::unreadable(&self.path, self.current, what)
     }
 }
 
@@ -357,7 +347,7 @@ mod tests {
         );
         assert_eq!(jobs[0].user.as_deref(), Some("u\"1"));
         assert_eq!(jobs[0].virtual_cluster.as_deref(), Some("v{"));
-        assert!(read("[]").unwrap().is_empty());
+        assert!(collect(&mut read("[]").unwrap()).unwrap().is_empty());
     }
 
     #[test]

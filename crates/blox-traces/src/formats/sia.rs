@@ -13,8 +13,7 @@
 //! ([`built_in`]), unless other tables are given.
 
 use crate::cell::values;
-use crate::file::{SharedNames, sensible};
-use crate::rows::{NoJob, Opened, jobs};
+use crate::rows::{NoJob, Opened, SharedNames, jobs, sensible};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::suggest::one_of;

@@ -27,9 +27,8 @@
 //! jobs that had not ended.
 
 use crate::cell::{Date, number, values};
-use crate::file::{SharedNames, makes_sense};
 use crate::moment::{parse_date, parse_elapsed};
-use crate::rows::{NoJob, Opened, jobs};
+use crate::rows::{NoJob, Opened, SharedNames, jobs, makes_sense};
 use crate::source::Source;
 use crate::table::{Column, Layout, Table, is_null};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};

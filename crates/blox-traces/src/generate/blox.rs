@@ -8,7 +8,7 @@ use super::pow10::pow10;
 use blox_core::compat::cpython::Random;
 use blox_core::{ClusterSpec, GpuCount, JobSpec, Seconds, Time};
 use blox_sim::Measure;
-use blox_sim::workload::{Notices, Workload, WorkloadError, WorkloadSource};
+use blox_sim::workload::{Workload, WorkloadError, WorkloadSource};
 
 /// The published workload of Blox: endless, streamed in constant memory.
 ///
@@ -28,7 +28,6 @@ pub struct BloxWorkload {
     durations: Random,
     arrivals: Random,
     now: f64,
-    notices: Notices,
 }
 
 impl BloxWorkload {
@@ -52,7 +51,6 @@ impl BloxWorkload {
             durations: Random::new(1),
             arrivals: Random::new(1),
             now: 0.0,
-            notices: Notices::default(),
         })
     }
 
@@ -85,10 +83,6 @@ impl Workload for BloxWorkload {
             GpuCount(1),
             Seconds::new(duration),
         )))
-    }
-
-    fn notices(&self) -> &Notices {
-        &self.notices
     }
 
     fn describe(&self) -> String {

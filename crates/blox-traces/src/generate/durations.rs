@@ -2,9 +2,8 @@
 
 use super::pow10::pow10;
 use super::{above_zero, check, not_negative};
-use crate::cursor::Cursor as _;
 use crate::draws::Draws;
-use crate::line_rows::LineRows;
+use crate::rows::{Cursor as _, LineRows};
 use crate::source::Source;
 use blox_core::Seconds;
 use blox_sim::workload::text::shown;

@@ -19,7 +19,7 @@ pub use pow10::pow10;
 use crate::draws::Draws;
 use arrivals::{Clock, Shape};
 use blox_core::{Extras, GpuCount, JobSpec, Name, Seconds, Time};
-use blox_sim::workload::{Notices, Workload, WorkloadError};
+use blox_sim::workload::{Workload, WorkloadError};
 use std::fmt;
 
 /// Configuration of a [`Generator`].
@@ -104,7 +104,6 @@ pub struct Generator {
     /// Jobs added by bursts.
     extra: Option<Stream>,
     left: Option<u64>,
-    notices: Notices,
 }
 
 impl Generator {
@@ -138,7 +137,6 @@ impl Generator {
             base,
             extra,
             left: spec.count,
-            notices: Notices::default(),
             spec,
         })
     }
@@ -162,10 +160,6 @@ impl Workload for Generator {
             _ => &mut self.base,
         };
         Ok(Some(stream.take(&self.spec)))
-    }
-
-    fn notices(&self) -> &Notices {
-        &self.notices
     }
 
     fn describe(&self) -> String {

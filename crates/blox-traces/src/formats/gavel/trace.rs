@@ -2,10 +2,7 @@
 
 use super::Oracle;
 use super::adapting::adapt;
-use crate::cursor::Cursor;
-use crate::file::sensible;
-use crate::line_rows::LineRows;
-use crate::rows::{Opened, all, jobs};
+use crate::rows::{Cursor, LineRows, Opened, all, jobs, sensible};
 use crate::source::Source;
 use blox_core::{Extras, GpuCount, JobSpec, Name, Time, Work};
 use blox_sim::workload::{Notices, WorkloadError};

@@ -1,6 +1,6 @@
 //! Measured profiles of models.
 
-use crate::cursor::wrong_field;
+use crate::rows::wrong_field;
 use blox_core::{Sensitivity, SortedMap};
 use blox_sim::workload::WorkloadError;
 use serde::Deserialize;

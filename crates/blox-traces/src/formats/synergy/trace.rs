@@ -2,8 +2,7 @@
 
 use super::profiles::{Model, Profiles};
 use crate::cell::fields;
-use crate::file::sensible;
-use crate::rows::{NoJob, Opened, all, jobs};
+use crate::rows::{NoJob, Opened, all, jobs, sensible};
 use crate::source::Source;
 use crate::table::{Column, Layout, Table};
 use blox_core::SortedMap;

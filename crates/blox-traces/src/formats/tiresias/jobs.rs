@@ -1,5 +1,4 @@
-use crate::file::{SharedNames, sensible};
-use crate::rows::{NoJob, Opened, all, jobs};
+use crate::rows::{NoJob, Opened, SharedNames, all, jobs, sensible};
 use crate::source::Source;
 use crate::table::{Column, Table};
 use blox_core::{Extras, GpuCount, JobSpec, Seconds, Time};
