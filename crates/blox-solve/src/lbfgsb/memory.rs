@@ -9,6 +9,7 @@ type Square = [[f64; M]; M];
 type Pair = [f64; 2 * M];
 type Wide = [[f64; 2 * M]; 2 * M];
 
+#[derive(Default)]
 pub(super) struct Memory<const N: usize> {
     /// Steps and the changes of the gradient along them, oldest first.
     s: Vec<[f64; N]>,
@@ -33,25 +34,14 @@ pub(super) struct Memory<const N: usize> {
     shifted: bool,
 }
 
-impl<const N: usize> Default for Memory<N> {
-    fn default() -> Self {
+impl<const N: usize> Memory<N> {
+    pub(super) fn new() -> Self {
         Memory {
-            s: Vec::new(),
-            y: Vec::new(),
             theta: 1.0,
-            sy: [[0.0; M]; M],
-            ss: [[0.0; M]; M],
-            wt: [[0.0; M]; M],
-            products: [[0.0; 2 * M]; 2 * M],
-            k: [[0.0; 2 * M]; 2 * M],
-            split: None,
-            taken_in: false,
-            shifted: false,
+            ..Memory::default()
         }
     }
-}
 
-impl<const N: usize> Memory<N> {
     pub(super) fn is_empty(&self) -> bool {
         self.s.is_empty()
     }

@@ -80,7 +80,7 @@ pub fn minimise<const N: usize>(
     let f = |x: &[f64; N]| f(&bounds.clip(*x));
     let mut x = bounds.clip(start);
     let (mut value, mut gradient) = f(&x);
-    let mut memory = Memory::<N>::default();
+    let mut memory = Memory::<N>::new();
     let mut iterations = 0;
     let mut steepest = projected(&x, &gradient, bounds);
     while steepest > settings.gradient_tolerance && iterations < settings.max_iterations {
