@@ -100,7 +100,7 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
         ),
         composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes),
         composed(list(on_the_node), OnNodes),
-        composed(list(on_the_node), LocalSearch::default()),
+        composed(list(on_the_node), LocalSearch),
         composed(list(beside), InOrder::new(Consolidated::default())),
     ];
     for policy in policies {
@@ -398,10 +398,7 @@ fn chronus() -> Pipeline {
     let chronus = Chronus::new(Seconds::new(240.0));
     let composition = Composition::new("chronus");
     let composition = composition.joint(chronus, |roles| roles.admission().scheduling());
-    composition
-        .placement(LocalSearch::default())
-        .build()
-        .unwrap()
+    composition.placement(LocalSearch).build().unwrap()
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Helpers of placements that plan every round from an empty cluster.
+//! Helpers of placements that release the GPUs of jobs and place these jobs anew.
 
-use blox_core::{Assignment, Draft, DraftError, JobId, JobQueue, Reason};
+use blox_core::{Assignment, Draft, DraftError, JobId, JobQueue, Reason, Request, Shape};
 
 /// Releases the GPUs of all requested jobs and returns the jobs that may be placed, in order.
 ///
@@ -17,6 +17,28 @@ pub fn release_all(
         }
     }
     Ok(jobs)
+}
+
+/// Returns the requests of jobs that may be placed and whose GPUs meet none of their shapes. These
+/// jobs release their GPUs.
+pub(super) fn unmet<'r>(
+    requests: &'r [Request],
+    draft: &mut Draft<'_>,
+    meets: impl Fn(&Draft<'_>, &Assignment, &Shape) -> bool,
+) -> Result<Vec<&'r Request>, DraftError> {
+    let mut todo = Vec::new();
+    for request in requests {
+        if let Some(has) = draft.current(request.job) {
+            if request.shapes.iter().any(|s| meets(draft, has, s)) {
+                continue;
+            }
+            draft.release(request.job, Reason::other("resized"))?;
+        }
+        if draft.may_place(request.job) {
+            todo.push(request);
+        }
+    }
+    Ok(todo)
 }
 
 /// Gives a job its new assignment.

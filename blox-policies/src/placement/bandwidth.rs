@@ -90,10 +90,9 @@ fn best_set(draft: &Draft<'_>, node: &Node, needed: usize) -> (Worth, GpuList) {
         .filter_map(|g| all.iter().position(|a| *a == g))
         .map(|i| i as u32)
         .collect();
-    let set = if free.len() <= MOST_TRIED {
-        tried(node, &free, needed)
-    } else {
-        grown(node, &free, needed)
+    let set = match free.len() <= MOST_TRIED {
+        true => best_of(node, &free, sets(&free, needed)),
+        false => best_of(node, &free, grown(node, &free, needed)),
     };
     let gpus = set.1.iter().filter_map(|&i| node.gpu(i)).collect();
     (set.0, gpus)
@@ -119,36 +118,41 @@ fn worth(node: &Node, free: &[u32], set: &[u32]) -> Worth {
     }
 }
 
-fn tried(node: &Node, free: &[u32], needed: usize) -> (Worth, Vec<u32>) {
-    // Index sets in lexicographic order.
-    let mut at: Vec<usize> = (0..needed).collect();
+/// Returns the best of these sets; ties go to the first.
+fn best_of(node: &Node, free: &[u32], sets: impl Iterator<Item = Vec<u32>>) -> (Worth, Vec<u32>) {
     let mut best: Option<(Worth, Vec<u32>)> = None;
-    loop {
-        let set: Vec<u32> = at.iter().map(|&i| free[i]).collect();
+    for set in sets {
         let here = worth(node, free, &set);
         if best.as_ref().is_none_or(|(w, _)| here > *w) {
             best = Some((here, set));
-        }
-        let Some(i) = (0..needed).rev().find(|&i| at[i] + needed < free.len() + i) else {
-            break;
-        };
-        at[i] += 1;
-        for j in i + 1..needed {
-            at[j] = at[j - 1] + 1;
         }
     }
     best.unwrap_or((worth(node, free, &[]), Vec::new()))
 }
 
-fn grown(node: &Node, free: &[u32], needed: usize) -> (Worth, Vec<u32>) {
-    let spec = node.spec();
-    let reach = |set: &[u32], gpu: u32| {
-        set.iter()
-            .filter_map(|&s| spec.bandwidth(s, gpu))
-            .fold(0.0, f64::max)
+/// Returns all sets of `needed` GPUs, in lexicographic order of their indices.
+fn sets(free: &[u32], needed: usize) -> impl Iterator<Item = Vec<u32>> {
+    let next = move |at: &Vec<usize>| {
+        let mut at = at.clone();
+        let i = (0..needed)
+            .rev()
+            .find(|&i| at[i] + needed < free.len() + i)?;
+        at[i] += 1;
+        for j in i + 1..needed {
+            at[j] = at[j - 1] + 1;
+        }
+        Some(at)
     };
-    let mut best: Option<(Worth, Vec<u32>)> = None;
-    for &first in free {
+    let all = std::iter::successors(Some((0..needed).collect()), next);
+    all.map(move |at: Vec<usize>| at.iter().map(|&i| free[i]).collect())
+}
+
+fn grown(node: &Node, free: &[u32], needed: usize) -> impl Iterator<Item = Vec<u32>> {
+    let reach = move |set: &[u32], gpu: u32| {
+        let links = set.iter().filter_map(|&s| node.spec().bandwidth(s, gpu));
+        links.fold(0.0, f64::max)
+    };
+    free.iter().map(move |&first| {
         let mut set = vec![first];
         while set.len() < needed {
             let mut next: Option<(f64, u32)> = None;
@@ -162,10 +166,6 @@ fn grown(node: &Node, free: &[u32], needed: usize) -> (Worth, Vec<u32>) {
             set.push(gpu);
         }
         set.sort_unstable();
-        let here = worth(node, free, &set);
-        if best.as_ref().is_none_or(|(w, _)| here > *w) {
-            best = Some((here, set));
-        }
-    }
-    best.unwrap_or((worth(node, free, &[]), Vec::new()))
+        set
+    })
 }

@@ -1,7 +1,8 @@
 //! Buddy placement: powers of two on one node, or on whole nodes.
 
 use super::in_order::{changeable, shortage_of_gpus};
-use super::selector::{most_with_resources, suits};
+use super::resizing::parts;
+use super::selector::{fits_count, most_with_resources, suits};
 use blox_core::{
     Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, Node, NodeId,
     PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
@@ -55,7 +56,7 @@ impl PlacementPolicy for Buddy {
         // An elastic job can run on its smallest level.
         let least = job.spec().extras().levels.first().copied();
         let least = least.unwrap_or(job.gpus()).min(job.gpus());
-        super::selector::fits_count(view, job, least)
+        fits_count(view, job, least)
     }
 }
 
@@ -300,15 +301,7 @@ fn is_free(draft: &Draft<'_>, node: NodeId, gpu: GpuId) -> bool {
 
 /// Returns `count` of these GPUs, on as few nodes as possible.
 fn together(draft: &Draft<'_>, gpus: &[GpuId], count: usize) -> GpuList {
-    let view = draft.view();
-    let mut by_node: Vec<(Option<NodeId>, Vec<GpuId>)> = Vec::new();
-    for &gpu in gpus {
-        let node = on(view, gpu);
-        match by_node.iter_mut().find(|(n, _)| *n == node) {
-            Some((_, list)) => list.push(gpu),
-            None => by_node.push((node, vec![gpu])),
-        }
-    }
+    let mut by_node = parts(draft, gpus);
     sort::by_key(&mut by_node, |(node, list)| {
         (std::cmp::Reverse(list.len()), *node)
     });
@@ -321,15 +314,10 @@ fn together(draft: &Draft<'_>, gpus: &[GpuId], count: usize) -> GpuList {
 /// Returns whether these GPUs are on one node, or are whole nodes.
 fn is_compact(draft: &Draft<'_>, gpus: &[GpuId]) -> bool {
     let view = draft.view();
-    let first = gpus.first().and_then(|g| on(view, *g));
-    if gpus.iter().all(|g| on(view, *g) == first) {
-        return true;
-    }
-    gpus.iter().all(|g| {
-        let node = on(view, *g).and_then(|n| view.node(n));
-        node.is_some_and(|n| {
-            let here = gpus.iter().filter(|o| on(view, **o) == Some(n.id()));
-            here.count() as u32 == n.gpu_count()
-        })
-    })
+    let parts = parts(draft, gpus);
+    let whole = |(node, here): &(NodeId, GpuList)| {
+        let node = view.node(*node);
+        node.is_some_and(|n| here.len() as u32 == n.gpu_count())
+    };
+    parts.len() < 2 || parts.iter().all(whole)
 }

@@ -27,32 +27,26 @@ impl<A: NodeSelector, B: NodeSelector> ByClass<A, B> {
         }
     }
 
-    fn is_named(&self, job: &JobRef<'_>) -> bool {
+    fn rule(&self, job: &JobRef<'_>) -> &dyn NodeSelector {
         let class = job.spec().attribute(&self.attribute);
         let class = class.and_then(|v| v.as_str());
-        class.is_some_and(|class| self.classes.iter().any(|c| c == class))
+        match class.is_some_and(|class| self.classes.iter().any(|c| c == class)) {
+            true => &self.named,
+            false => &self.others,
+        }
     }
 }
 
 impl<A: NodeSelector, B: NodeSelector> NodeSelector for ByClass<A, B> {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        match self.is_named(job) {
-            true => self.named.find(draft, job, shape),
-            false => self.others.find(draft, job, shape),
-        }
+        self.rule(job).find(draft, job, shape)
     }
 
     fn nodes(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Parts> {
-        match self.is_named(job) {
-            true => self.named.nodes(draft, job, shape),
-            false => self.others.nodes(draft, job, shape),
-        }
+        self.rule(job).nodes(draft, job, shape)
     }
 
     fn most_gpus(&self, view: View<'_>, job: &JobRef<'_>) -> GpuCount {
-        match self.is_named(job) {
-            true => self.named.most_gpus(view, job),
-            false => self.others.most_gpus(view, job),
-        }
+        self.rule(job).most_gpus(view, job)
     }
 }

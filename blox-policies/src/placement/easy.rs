@@ -1,6 +1,6 @@
 //! EASY-style backfill.
 
-use super::in_order::{can_ever_place, place_in_free, shortage};
+use super::in_order::{can_ever_place, place_or_explain};
 use super::selector::NodeSelector;
 use blox_core::{
     Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Stateless, Time, Validity, View,
@@ -53,26 +53,20 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for EasyBackfill<R
                 continue;
             };
             let asked = request.shapes.first().map_or(0, |s| s.gpus.get());
-            if let Some((head, at, spare)) = reserved {
-                let ends_before = end_of(&job, now, estimator) <= at;
-                if !ends_before && asked > spare {
-                    draft.explain(request.job, Reason::WouldDelay(head));
-                    draft.candidate_blocked(requests);
-                    continue;
-                }
-                if place_in_free(&self.rule, &request, draft)? {
-                    draft.candidate_placed(requests);
-                    if !ends_before {
-                        reserved = Some((head, at, spare - asked));
-                    }
-                    continue;
-                }
-            } else if place_in_free(&self.rule, &request, draft)? {
-                draft.candidate_placed(requests);
+            let ends_after = |at| end_of(&job, now, estimator) > at;
+            // The reservation, if the job still runs when it begins.
+            let delays = reserved.filter(|(_, at, _)| ends_after(*at));
+            if let Some((head, _, _)) = delays.filter(|(_, _, spare)| asked > *spare) {
+                draft.explain(request.job, Reason::WouldDelay(head));
+                draft.candidate_blocked(requests);
                 continue;
             }
-            let why = shortage(&request, draft);
-            draft.explain(request.job, why);
+            if place_or_explain(&self.rule, &request, draft)? {
+                draft.candidate_placed(requests);
+                let rest = |(head, at, spare)| (head, at, spare - asked);
+                reserved = delays.map(rest).or(reserved);
+                continue;
+            }
             draft.candidate_blocked(requests);
             if reserved.is_none() {
                 let (at, spare) = reservation(asked, draft, estimator);

@@ -1,8 +1,8 @@
 //! Fragmentation gradient descent.
 
 use super::consolidated::{Consolidated, Split};
-use super::selector::{NodeSelector, has_resources, suits};
-use blox_core::{Assignment, Draft, JobRef, Node, Shape};
+use super::selector::{NodeSelector, with_room};
+use blox_core::{Assignment, Draft, JobRef, Shape};
 
 /// Fragmentation gradient descent (FGD, ATC 2023) on whole GPUs.
 ///
@@ -37,13 +37,8 @@ impl Fgd {
 
 impl NodeSelector for Fgd {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        let (view, needed) = (draft.view(), shape.gpus.get());
-        let fits = |node: &&Node| {
-            draft.free_on(node.id()) >= needed
-                && suits(node, job, shape, view)
-                && has_resources(draft, node, shape, needed)
-        };
-        let best = draft.nodes_with_free().filter(fits).min_by(|a, b| {
+        let needed = shape.gpus.get();
+        let best = with_room(draft, job, shape).min_by(|a, b| {
             let (free_a, free_b) = (draft.free_on(a.id()), draft.free_on(b.id()));
             let growth = self.growth(free_a, needed);
             let by_growth = growth.total_cmp(&self.growth(free_b, needed));

@@ -1,7 +1,7 @@
 //! In-order placement: tries jobs one by one with a rule.
 
 use super::near::Near;
-use super::selector::{NodeSelector, on_nodes, shape_of, suits};
+use super::selector::{NodeSelector, enough, on_nodes, shape_of, suits};
 use super::types::{find, most_of_a_type, trains};
 use blox_core::{
     Assignment, Candidate, Draft, DraftError, GpuCount, GpuId, JobId, JobQueue, JobRef, NodeStatus,
@@ -273,6 +273,20 @@ fn place_in_view<R: NodeSelector + ?Sized>(
         }
     }
     Ok(false)
+}
+
+/// Places a request on free GPUs, or states why it cannot.
+pub(super) fn place_or_explain<R: NodeSelector + ?Sized>(
+    rule: &R,
+    request: &Request,
+    draft: &mut Draft<'_>,
+) -> Result<bool, DraftError> {
+    let placed = place_in_free(rule, request, draft)?;
+    if !placed {
+        let why = shortage(request, draft);
+        draft.explain(request.job, why);
+    }
+    Ok(placed)
 }
 
 /// Returns the reason why a request could not be placed.
@@ -654,13 +668,7 @@ pub(crate) fn can_ever_place<R: NodeSelector>(
     if trains(job) {
         possible = possible.min(most_of_a_type(view, job, |_| true));
     }
-    if job.gpus() <= possible {
-        return Ok(());
-    }
-    Err(Reason::NeverFits {
-        asked: job.gpus(),
-        possible,
-    })
+    enough(job.gpus(), possible)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Placement that keeps running jobs on their nodes.
 
+use super::anew::unmet;
 use super::selector::{has_resources, most_with_resources, on_nodes, shape_of, suits};
 use super::types::fits_a_type;
 use blox_core::{
@@ -31,26 +32,13 @@ impl PlacementPolicy for KeepNodes {
     ) -> Result<Validity, DraftError> {
         let view = draft.view();
         let all = requests.all(view);
-        let mut todo: Vec<(JobRef<'_>, &Request)> = Vec::new();
-        for request in all.iter() {
+        let mut todo = unmet(&all, draft, is)?;
+        let size = |r: &Request| r.shapes.first().map_or(0, |s| s.gpus.get());
+        sort::by_key(&mut todo, |r| std::cmp::Reverse(size(r)));
+        for request in todo {
             let Some(job) = view.job(request.job) else {
                 continue;
             };
-            let stays = draft
-                .current(request.job)
-                .map(|has| request.shapes.iter().any(|s| is(draft, has, s)));
-            match stays {
-                Some(true) => continue,
-                Some(false) => draft.release(request.job, Reason::other("resized"))?,
-                None => {}
-            }
-            if draft.may_place(request.job) {
-                todo.push((job, request));
-            }
-        }
-        let size = |r: &Request| r.shapes.first().map_or(0, |s| s.gpus.get());
-        sort::by_key(&mut todo, |(_, r)| std::cmp::Reverse(size(r)));
-        for (job, request) in todo {
             let mut placed = false;
             for shape in &request.shapes {
                 if let Some(assignment) = find(draft, &job, shape)? {

@@ -1,7 +1,7 @@
 //! Lease-based placement in rounds: a job that stays on its GPU type keeps its GPUs.
 
-use super::in_order::{place_in_free, shortage};
-use super::selector::NodeSelector;
+use super::in_order::{can_ever_place, place_or_explain};
+use super::selector::{NodeSelector, enough};
 use super::types::most_of_a_type;
 use blox_core::{
     Draft, DraftError, GpuTypeId, JobId, JobQueue, JobRef, NameId, NodeStatus, PlacementPolicy,
@@ -52,30 +52,20 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Leases<R> {
             std::cmp::Reverse(r.shapes.iter().map(|s| s.gpus).max())
         });
         for request in moved {
-            if !place_in_free(&self.rule, request, draft)? {
-                let why = shortage(request, draft);
-                draft.explain(request.job, why);
-            }
+            place_or_explain(&self.rule, request, draft)?;
         }
         Ok(Validity::UntilEvent)
     }
 
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
-        super::in_order::can_ever_place(&self.rule, view, job)?;
+        can_ever_place(&self.rule, view, job)?;
         // All GPUs must be of one type on which the job runs.
         let runs = |id: GpuTypeId| {
             let name = view.cluster().gpu_types().get(NameId(id.0));
             let speeds = job.spec().extras.as_ref().and_then(|e| e.speeds.as_ref());
             speeds.is_none_or(|s| name.and_then(|n| s.alone(n)).is_some_and(|r| r > 0.0))
         };
-        let possible = most_of_a_type(view, job, runs);
-        if job.gpus() <= possible {
-            return Ok(());
-        }
-        Err(Reason::NeverFits {
-            asked: job.gpus(),
-            possible,
-        })
+        enough(job.gpus(), most_of_a_type(view, job, runs))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Local search over the order in which jobs are placed.
 
 use super::Consolidated;
-use super::in_order::{can_ever_place, place_in_free, shortage};
+use super::in_order::{can_ever_place, place_in_free, place_or_explain};
 use blox_core::{
     Draft, DraftError, JobQueue, JobRef, PlacementPolicy, Reason, Request, Stateless, Validity,
     View, sort,
@@ -24,29 +24,14 @@ use std::cmp::Reverse;
 /// weighted by communication. If the policy's own order places a job, an order that leaves this job
 /// without GPUs is rejected. The search is limited by trials, not by time, so results do not depend
 /// on the machine.
-#[derive(Clone, Copy, Debug)]
-pub struct LocalSearch {
-    trials: u32,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalSearch;
 
-impl Default for LocalSearch {
-    /// Creates a search with 64 trials a decision.
-    fn default() -> Self {
-        LocalSearch::new(64)
-    }
-}
+/// Trials of a decision, in addition to the four orders.
+const TRIALS: usize = 64;
 
 impl LocalSearch {
-    /// Creates a search with `trials` trials a decision, in addition to the four orders.
-    pub fn new(trials: u32) -> Self {
-        LocalSearch { trials }
-    }
-
-    fn best_order(
-        self,
-        listed: Vec<Request>,
-        draft: &mut Draft<'_>,
-    ) -> Result<Vec<Request>, DraftError> {
+    fn best_order(listed: Vec<Request>, draft: &mut Draft<'_>) -> Result<Vec<Request>, DraftError> {
         let own = outcome(&listed, draft, None)?.unwrap_or_default();
         if own.spread == 0.0 || listed.len() < 2 {
             return Ok(listed);
@@ -73,7 +58,7 @@ impl LocalSearch {
             }
         }
         let mut at = 1;
-        for _ in 0..self.trials {
+        for _ in 0..TRIALS {
             if spread == 0.0 || at >= best.len() {
                 break;
             }
@@ -149,11 +134,8 @@ impl PlacementPolicy for LocalSearch {
         let all = requests.all(draft.view());
         let waits = |r: &&Request| draft.current(r.job).is_none() && draft.may_place(r.job);
         let listed: Vec<Request> = all.iter().filter(waits).cloned().collect();
-        for request in self.best_order(listed, draft)? {
-            if !place_in_free(&Consolidated::default(), &request, draft)? {
-                let why = shortage(&request, draft);
-                draft.explain(request.job, why);
-            }
+        for request in Self::best_order(listed, draft)? {
+            place_or_explain(&Consolidated::default(), &request, draft)?;
         }
         Ok(Validity::UntilEvent)
     }

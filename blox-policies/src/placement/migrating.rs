@@ -39,7 +39,7 @@ impl<P: PlacementPolicy> PlacementPolicy for Migrating<P> {
             let Some(here) = changeable(draft, job.id()) else {
                 continue;
             };
-            let parts = parts(draft, &here);
+            let parts = parts(draft, &here.gpus);
             if parts.len() < 2 {
                 continue;
             }

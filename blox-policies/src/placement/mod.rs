@@ -57,6 +57,7 @@ pub use pal::Pal;
 pub use profiled::{Profiled, Sensitivity, TensorSkew};
 pub use random::Random;
 pub use resizing::Resizing;
+pub(crate) use selector::enough;
 pub use selector::{NodeSelector, Parts, node_sizes, suits};
 pub use synergy::{Allocation, Synergy};
 pub(crate) use types::{find as find_alike, most_usable};

@@ -1,9 +1,8 @@
 //! Placement of jobs of one size on the same nodes.
 
 use super::Consolidated;
-use super::selector::{NodeSelector, has_resources, suits};
-use blox_core::SortedMap;
-use blox_core::{Assignment, Draft, GpuCount, JobRef, Node, NodeId, Shape, View};
+use super::selector::{NodeSelector, with_room};
+use blox_core::{Assignment, Draft, GpuCount, JobRef, NodeId, Shape, SortedMap, View};
 use std::cell::LazyCell;
 
 /// Keeps jobs of one size together (Gandiva, OSDI 2018, section 4.1: node affinity).
@@ -17,19 +16,12 @@ pub struct NodeSets;
 
 impl NodeSelector for NodeSets {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-        let view = draft.view();
-        let needed = shape.gpus.get();
-        let fits = |node: &&Node| {
-            draft.free_on(node.id()) >= needed
-                && suits(node, job, shape, view)
-                && has_resources(draft, node, shape, needed)
-        };
-        let nodes = draft.nodes_with_free().filter(fits);
+        let nodes = with_room(draft, job, shape);
         let on = LazyCell::new(|| sizes_on(draft, job.gpus()));
         let best = nodes.min_by_key(|n| (standing(on.get(&n.id())), draft.free_on(n.id()), n.id()));
         match best {
             Some(node) => {
-                let gpus = draft.take_from(node.id(), needed)?;
+                let gpus = draft.take_from(node.id(), shape.gpus.get())?;
                 Some(shape.on(gpus))
             }
             None => Consolidated::default().find(draft, job, shape),

@@ -1,11 +1,12 @@
 //! Placement on the nodes that the scheduling policy names.
 
+use super::anew::unmet;
 use super::consolidated::Consolidated;
 use super::in_order::place_in_free;
+use super::resizing::parts;
 use super::types::fits_a_type;
-use blox_core::SortedMap;
 use blox_core::{
-    Adapts, Assignment, Draft, DraftError, GpuCount, JobQueue, JobRef, NodeId, Place,
+    Adapts, Assignment, Draft, DraftError, GpuCount, GpuList, JobQueue, JobRef, NodeId, Place,
     PlacementPolicy, Reason, Shape, Stateless, TrainingSpec, Validity, View,
 };
 
@@ -27,21 +28,7 @@ impl PlacementPolicy for OnNodes {
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
         let all = requests.all(draft.view());
-        let mut todo = Vec::new();
-        for request in all.iter() {
-            let stays = draft
-                .current(request.job)
-                .map(|has| request.shapes.iter().any(|s| lies(draft, has, s)));
-            match stays {
-                Some(true) => continue,
-                Some(false) => draft.release(request.job, Reason::other("resized"))?,
-                None => {}
-            }
-            if draft.may_place(request.job) {
-                todo.push(request);
-            }
-        }
-        for request in todo {
+        for request in unmet(&all, draft, lies)? {
             if !place_in_free(&Consolidated::default(), request, draft)? {
                 let needed = request.shapes.first().map_or(GpuCount(0), |s| s.gpus);
                 let free = GpuCount(draft.free_gpus());
@@ -68,11 +55,7 @@ fn lies(draft: &Draft<'_>, has: &Assignment, shape: &Shape) -> bool {
     let Some(nodes) = nodes_of(shape) else {
         return has.count() == shape.gpus;
     };
-    let mut counts: SortedMap<NodeId, u32> = SortedMap::new();
-    for gpu in &has.gpus {
-        if let Some(node) = draft.view().cluster().node_of(*gpu) {
-            *counts.entry(node).or_default() += 1;
-        }
-    }
-    counts.len() == nodes.len() && nodes.iter().all(|(n, count)| counts.get(n) == Some(count))
+    let parts = parts(draft, &has.gpus);
+    let named = |(node, gpus): &(NodeId, GpuList)| nodes.contains(&(*node, gpus.len() as u32));
+    parts.len() == nodes.len() && parts.iter().all(named)
 }

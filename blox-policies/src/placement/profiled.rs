@@ -1,8 +1,8 @@
 //! Placement that consolidates only the jobs that need it.
 
 use super::consolidated::{Consolidated, Split};
-use super::selector::{NodeSelector, has_resources, suits};
-use blox_core::{Assignment, Draft, GpuList, JobRef, Shape};
+use super::selector::{NodeSelector, taken_in_order};
+use blox_core::{Assignment, Draft, JobRef, Shape};
 use blox_perf::SkewTable;
 use std::sync::Arc;
 
@@ -88,29 +88,10 @@ impl<S: Sensitivity> Profiled<S> {
 impl<S: Sensitivity> NodeSelector for Profiled<S> {
     fn find(&self, draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
         if self.sensitivity.must_consolidate(job) {
-            Consolidated::new(Split::WholeNodes).find(draft, job, shape)
-        } else {
-            left_over(draft, job, shape)
+            return Consolidated::new(Split::WholeNodes).find(draft, job, shape);
         }
+        let nodes = (1..=draft.most_free()).flat_map(|count| draft.nodes_with_exactly(count));
+        let gpus = taken_in_order(draft, nodes, job, shape, shape.gpus.get())?;
+        Some(shape.on(gpus))
     }
-}
-
-/// Returns free GPUs of the fullest nodes.
-fn left_over(draft: &Draft<'_>, job: &JobRef<'_>, shape: &Shape) -> Option<Assignment> {
-    let view = draft.view();
-    let needed = shape.gpus.get();
-    let mut gpus = GpuList::new();
-    for count in 1..=draft.most_free() {
-        for node in draft.nodes_with_exactly(count) {
-            let here = count.min(needed - gpus.len() as u32);
-            if !suits(node, job, shape, view) || !has_resources(draft, node, shape, here) {
-                continue;
-            }
-            gpus.extend(draft.free_gpus_on(node.id()).take(here as usize));
-            if gpus.len() as u32 == needed {
-                return Some(shape.on(gpus));
-            }
-        }
-    }
-    None
 }

@@ -1,10 +1,10 @@
 //! Placement for jobs whose number of GPUs changes while they run.
 
-use super::in_order::{changeable, place_in_free, shortage};
-use super::selector::NodeSelector;
+use super::in_order::{changeable, place_or_explain};
+use super::selector::{NodeSelector, taken_in_order};
 use super::types::alike;
 use blox_core::{
-    Assignment, Draft, DraftError, GpuCount, GpuList, JobId, JobQueue, JobRef, NodeId,
+    Assignment, Draft, DraftError, GpuId, GpuList, JobId, JobQueue, JobRef, NodeId,
     PlacementPolicy, Reason, Request, Shape, Stateless, Validity, View, sort,
 };
 
@@ -43,12 +43,9 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Resizing<R> {
             shrink(request, draft)?;
         }
         while let Some(request) = draft.next_candidate(requests) {
-            if place_in_free(&self.rule, &request, draft)? {
-                draft.candidate_placed(requests);
-            } else {
-                let why = shortage(&request, draft);
-                draft.explain(request.job, why);
-                draft.candidate_blocked(requests);
+            match place_or_explain(&self.rule, &request, draft)? {
+                true => draft.candidate_placed(requests),
+                false => draft.candidate_blocked(requests),
             }
         }
         for request in &list {
@@ -62,11 +59,11 @@ impl<R: NodeSelector + Send + Sync + 'static> PlacementPolicy for Resizing<R> {
     }
 }
 
-/// Returns the GPUs of an assignment by node, most GPUs first.
-pub(super) fn parts(draft: &Draft<'_>, assignment: &Assignment) -> Vec<(NodeId, GpuList)> {
+/// Returns GPUs by node, most GPUs first.
+pub(super) fn parts(draft: &Draft<'_>, gpus: &[GpuId]) -> Vec<(NodeId, GpuList)> {
     let cluster = draft.view().cluster();
     let mut parts: Vec<(NodeId, GpuList)> = Vec::new();
-    for &gpu in &assignment.gpus {
+    for &gpu in gpus {
         let Some(node) = cluster.node_of(gpu) else {
             continue;
         };
@@ -93,12 +90,12 @@ fn shrink(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
     if shape.gpus == has || most > Some(has) {
         return Ok(());
     }
-    let gpus = parts(draft, &now)
+    let gpus = parts(draft, &now.gpus)
         .into_iter()
         .flat_map(|(_, list)| list)
         .take(shape.gpus.get() as usize)
         .collect();
-    reassign(request.job, gpus, shape, draft)
+    draft.reassign(request.job, shape.on(gpus))
 }
 
 fn grow(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
@@ -114,7 +111,7 @@ fn grow(request: &Request, draft: &mut Draft<'_>) -> Result<(), DraftError> {
         }
         if let Some(extra) = free_for(draft, request.job, &now, shape, more) {
             let gpus = now.gpus.iter().copied().chain(extra).collect();
-            return reassign(request.job, gpus, shape, draft);
+            return draft.reassign(request.job, shape.on(gpus));
         }
     }
     Ok(())
@@ -131,36 +128,12 @@ fn free_for(
     let view = draft.view();
     let job = view.job(job)?;
     let shape = &alike(draft, &job, now, shape);
-    let here = parts(draft, now);
+    let here = parts(draft, &now.gpus);
     let beside = here.iter().filter_map(|(id, _)| view.node(*id));
     let mut elsewhere: Vec<_> = draft
         .nodes_with_free()
         .filter(|n| here.iter().all(|(id, _)| *id != n.id()))
         .collect();
     sort::by_key(&mut elsewhere, |n| std::cmp::Reverse(draft.free_on(n.id())));
-    let mut gpus = GpuList::new();
-    for node in beside.chain(elsewhere) {
-        let left = more - gpus.len() as u32;
-        let count = left.min(draft.free_on(node.id()));
-        if count == 0
-            || !super::selector::suits(node, &job, shape, view)
-            || !super::selector::has_resources(draft, node, shape, count)
-        {
-            continue;
-        }
-        gpus.extend(draft.free_gpus_on(node.id()).take(count as usize));
-        if GpuCount(gpus.len() as u32) == GpuCount(more) {
-            return Some(gpus);
-        }
-    }
-    None
-}
-
-fn reassign(
-    job: JobId,
-    gpus: GpuList,
-    shape: &Shape,
-    draft: &mut Draft<'_>,
-) -> Result<(), DraftError> {
-    draft.reassign(job, shape.on(gpus))
+    taken_in_order(draft, beside.chain(elsewhere), &job, shape, more)
 }

@@ -1,8 +1,8 @@
 //! Selectors that find GPUs for one job, and what they need to know about nodes.
 
 use blox_core::{
-    Assignment, Draft, GpuCount, JobRef, NameId, NodeId, NodeStatus, Reason, Shape, TrainingSpec,
-    View,
+    Assignment, Draft, GpuCount, GpuList, JobRef, NameId, Node, NodeId, NodeStatus, Reason, Shape,
+    TrainingSpec, View,
 };
 use smallvec::SmallVec;
 
@@ -92,7 +92,7 @@ pub(crate) fn on_nodes(
     nodes: &[(NodeId, u32)],
     shape: &Shape,
 ) -> Option<Assignment> {
-    let mut gpus = blox_core::GpuList::new();
+    let mut gpus = GpuList::new();
     for (node, count) in nodes {
         gpus.extend(draft.take_from(*node, *count)?);
     }
@@ -103,14 +103,14 @@ pub(crate) fn on_nodes(
 /// Returns whether a job may use a node in this shape: the GPU type matches, and the job runs on
 /// it.
 #[inline]
-pub fn suits(node: &blox_core::Node, job: &JobRef<'_>, shape: &Shape, view: View<'_>) -> bool {
+pub fn suits(node: &Node, job: &JobRef<'_>, shape: &Shape, view: View<'_>) -> bool {
     if shape.gpu_type.is_some_and(|t| t != node.gpu_type()) {
         return false;
     }
     !job.has_extras() || runs_on(node, job, view)
 }
 
-fn runs_on(node: &blox_core::Node, job: &JobRef<'_>, view: View<'_>) -> bool {
+fn runs_on(node: &Node, job: &JobRef<'_>, view: View<'_>) -> bool {
     let (cluster, gpu_type) = (view.cluster(), node.gpu_type());
     let trains = |training: &TrainingSpec| {
         let name = cluster.gpu_types().get(NameId(gpu_type.0));
@@ -123,12 +123,7 @@ fn runs_on(node: &blox_core::Node, job: &JobRef<'_>, view: View<'_>) -> bool {
 /// Returns whether a node in the draft has CPUs and memory left for `count` of the shape's GPUs. A
 /// node that does not state an amount has enough.
 #[inline]
-pub(crate) fn has_resources(
-    draft: &Draft<'_>,
-    node: &blox_core::Node,
-    shape: &Shape,
-    count: u32,
-) -> bool {
+pub(crate) fn has_resources(draft: &Draft<'_>, node: &Node, shape: &Shape, count: u32) -> bool {
     if !shape.has_resources() {
         return true;
     }
@@ -138,12 +133,7 @@ pub(crate) fn has_resources(
 
 /// Returns for how many of the shape's GPUs, at most `most`, a node in the draft has CPUs and
 /// memory left.
-pub(crate) fn most_with_resources(
-    draft: &Draft<'_>,
-    node: &blox_core::Node,
-    shape: &Shape,
-    most: u32,
-) -> u32 {
+pub(crate) fn most_with_resources(draft: &Draft<'_>, node: &Node, shape: &Shape, most: u32) -> u32 {
     let enough = |count: &u32| has_resources(draft, node, shape, *count);
     (1..=most).rev().find(enough).unwrap_or(0)
 }
@@ -175,9 +165,50 @@ pub fn node_sizes<'a>(
 
 /// Checks whether the job may run on `asked` GPUs of the empty cluster.
 pub(crate) fn fits_count(view: View<'_>, job: &JobRef<'_>, asked: GpuCount) -> Result<(), Reason> {
-    let possible = node_sizes(view, job).sum();
-    if asked <= possible {
-        return Ok(());
+    enough(asked, node_sizes(view, job).sum())
+}
+
+/// Returns the reason why a job never fits if it asks for more GPUs than it could ever get.
+pub(crate) fn enough(asked: GpuCount, possible: GpuCount) -> Result<(), Reason> {
+    match asked <= possible {
+        true => Ok(()),
+        false => Err(Reason::NeverFits { asked, possible }),
     }
-    Err(Reason::NeverFits { asked, possible })
+}
+
+/// Returns the nodes with room for the whole shape.
+pub(crate) fn with_room<'n>(
+    draft: &'n Draft<'_>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+) -> impl Iterator<Item = &'n Node> {
+    let needed = shape.gpus.get();
+    draft.nodes_with_free().filter(move |node| {
+        draft.free_on(node.id()) >= needed
+            && suits(node, job, shape, draft.view())
+            && has_resources(draft, node, shape, needed)
+    })
+}
+
+/// Takes `needed` free GPUs from nodes, in this order. Skips a node that lacks the CPUs and memory
+/// for its part.
+pub(crate) fn taken_in_order<'n>(
+    draft: &Draft<'_>,
+    nodes: impl Iterator<Item = &'n Node>,
+    job: &JobRef<'_>,
+    shape: &Shape,
+    needed: u32,
+) -> Option<GpuList> {
+    let mut gpus = GpuList::new();
+    for node in nodes {
+        let here = draft.free_on(node.id()).min(needed - gpus.len() as u32);
+        if !suits(node, job, shape, draft.view()) || !has_resources(draft, node, shape, here) {
+            continue;
+        }
+        gpus.extend(draft.free_gpus_on(node.id()).take(here as usize));
+        if gpus.len() as u32 == needed {
+            return Some(gpus);
+        }
+    }
+    None
 }

@@ -2,12 +2,12 @@
 
 use super::anew::{release_all, settle};
 use super::in_order::{can_ever_place, shortage_of_gpus};
+use super::resizing::parts;
 use super::selector::NodeSelector;
 use super::share::{Amounts, Shares};
-use blox_core::SortedMap;
 use blox_core::{
     Assignment, Draft, DraftError, GpuCount, JobId, JobQueue, JobRef, NodeId, PlacementPolicy,
-    Reason, Shape, Stateless, Validity, View, sort,
+    Reason, Shape, SortedMap, Stateless, Validity, View, sort,
 };
 
 /// Allocation of CPUs and memory.
@@ -275,13 +275,8 @@ fn shortage(draft: &Draft<'_>, node: NodeId, wanted: &Assignment) -> Option<Amou
 }
 
 fn nodes_of(draft: &Draft<'_>, assignment: &Assignment) -> Vec<NodeId> {
-    let cluster = draft.view().cluster();
-    let mut nodes: Vec<NodeId> = assignment
-        .gpus
-        .iter()
-        .filter_map(|g| cluster.node_of(*g))
-        .collect();
+    let parts = parts(draft, &assignment.gpus).into_iter();
+    let mut nodes: Vec<NodeId> = parts.map(|(node, _)| node).collect();
     nodes.sort_unstable();
-    nodes.dedup();
     nodes
 }

@@ -1,10 +1,9 @@
 //! Placement of training jobs on GPUs of one type.
 
-use super::selector::{NodeSelector, suits};
-use blox_core::SortedMap;
+use super::selector::{NodeSelector, enough, suits};
 use blox_core::{
     Assignment, Draft, GpuCount, GpuId, GpuTypeId, JobRef, NameId, Node, NodeStatus, Reason, Shape,
-    TrainingSpec, View, sort,
+    SortedMap, TrainingSpec, View, sort,
 };
 use std::cmp::Reverse;
 
@@ -119,11 +118,7 @@ pub(super) fn fits_a_type(
     let asked = job.gpus();
     let training = job.spec().extras().training.as_deref();
     let Some(training) = training.filter(|t| adapts(t)) else {
-        let possible = most_of_a_type(view, job, |_| true);
-        return match asked <= possible {
-            true => Ok(()),
-            false => Err(Reason::NeverFits { asked, possible }),
-        };
+        return enough(asked, most_of_a_type(view, job, |_| true));
     };
     let types = view.cluster().gpu_types();
     let replica = |id: GpuTypeId| {
@@ -131,11 +126,6 @@ pub(super) fn fits_a_type(
         training.on(name).map(|l| l.stages)
     };
     let holds = |(id, gpus)| replica(id).is_some_and(|stages| gpus >= stages);
-    match pools(view, job, |_| true).into_iter().any(holds) {
-        true => Ok(()),
-        false => Err(Reason::NeverFits {
-            asked,
-            possible: GpuCount(0),
-        }),
-    }
+    let any = pools(view, job, |_| true).into_iter().any(holds);
+    enough(asked, if any { asked } else { GpuCount(0) })
 }

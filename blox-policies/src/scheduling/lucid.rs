@@ -1,7 +1,7 @@
 //! Lucid: profile, then pack by scores, in order of estimated service.
 
 use crate::placement::{
-    NodeSelector, Packing, PackingLimits, estimated_service, find_alike, most_usable, suits,
+    NodeSelector, Packing, PackingLimits, enough, estimated_service, find_alike, most_usable, suits,
 };
 use blox_core::estimate::Estimator;
 use blox_core::{
@@ -272,12 +272,6 @@ impl PlacementPolicy for Lucid {
     fn can_ever_place(&self, view: View<'_>, job: &JobRef<'_>) -> Result<(), Reason> {
         let aside = self.profilers(view, true);
         let possible = most_usable(view, job, |n| !aside.contains(&n.id()));
-        if job.gpus() <= possible {
-            return Ok(());
-        }
-        Err(Reason::NeverFits {
-            asked: job.gpus(),
-            possible,
-        })
+        enough(job.gpus(), possible)
     }
 }

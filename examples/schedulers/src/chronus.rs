@@ -45,7 +45,7 @@ pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
         .joint(Chronus::new(lease).choosing(choice), |roles| {
             roles.admission().scheduling()
         })
-        .placement(LocalSearch::default())
+        .placement(LocalSearch)
         .build()
         .expect(ONCE)
 }
