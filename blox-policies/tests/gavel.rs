@@ -650,7 +650,7 @@ fn pairs_that_gain_nothing_are_needed_by_no_optimum() {
             asked(FinishTimeShares::new(Knows::Pairs)),
         ];
         for mut policy in policies {
-            let least_gain = policy.policy.any_least_gain();
+            let least_gain = policy.policy.any_usage().least_gain;
             assert_eq!(least_gain, 1.0);
             fewer.pairs = all.pairs.clone();
             fewer.pairs.retain(|p| gains(p) > least_gain);

@@ -2,8 +2,7 @@
 
 use super::colocation::Colocation;
 use super::instance::{Pair, PerType, TypePool};
-use blox_core::SortedMap;
-use blox_core::{Extras, JobRef, JobSpec, Name};
+use blox_core::{Extras, JobRef, JobSpec, Name, SortedMap};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

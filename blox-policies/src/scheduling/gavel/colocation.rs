@@ -1,7 +1,7 @@
 //! Throughput of colocated jobs, when few pairs were measured.
 
-use blox_core::Name;
-use blox_core::SortedMap;
+use super::instance::dot;
+use blox_core::{Name, SortedMap};
 use serde::{Deserialize, Serialize};
 
 /// Fraction of its speed that each model keeps beside another one, estimated for unmeasured pairs
@@ -181,10 +181,6 @@ fn solve(matrix: &mut [f64], right: &mut [f64], n: usize) {
         }
         right[i] /= matrix[i * n + i];
     }
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 fn cosine(a: &[f64], b: &[f64]) -> f64 {

@@ -1,10 +1,9 @@
 //! Input and output of share policies.
 
-use blox_core::{AnyMemory, AnyPolicy, Event, JobId, Name, Plan, Policy, View, sort};
+use blox_core::{AnyMemory, AnyPolicy, JobId, Name, Policy, sort};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// One number for each GPU type, in the order of [`Instance::types`].
 pub type PerType = SmallVec<[f64; 4]>;
@@ -55,7 +54,7 @@ pub struct Instance {
     pub types: Vec<TypePool>,
     /// Jobs, in order of their numbers.
     pub jobs: Vec<Entrant>,
-    /// Pairs, if the policy [wants](SharePolicy::wants_pairs) them, in order of the first, then the
+    /// Pairs, if the policy [uses](Usage::pairs) them, in order of the first, then the
     /// second job.
     pub pairs: Vec<Pair>,
 }
@@ -69,6 +68,13 @@ impl Instance {
     /// Returns the index of a job in the list.
     pub fn position(&self, job: JobId) -> Option<usize> {
         self.jobs.binary_search_by_key(&job, |j| j.id).ok()
+    }
+
+    /// Returns the pair of two jobs, if they may share GPUs.
+    pub fn pair(&self, a: JobId, b: JobId) -> Option<&Pair> {
+        let jobs = [self.position(a.min(b))?, self.position(a.max(b))?];
+        let found = self.pairs.binary_search_by_key(&jobs, |p| p.jobs);
+        Some(&self.pairs[found.ok()?])
     }
 
     /// Returns the row of a pair.
@@ -209,6 +215,34 @@ impl Allocation {
     }
 }
 
+/// Use of the allocation of a [`SharePolicy`] by the rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Usage {
+    /// True if the policy places two jobs on the same GPUs.
+    pub pairs: bool,
+    /// Least useful sum of two normalised speeds on shared GPUs.
+    ///
+    /// Each speed is divided by the job's speed alone. Two jobs with a sum of at most 1 are as fast
+    /// in turns, with less of their time, so no optimum needs them.
+    pub least_gain: f64,
+    /// True if jobs without a share run on GPUs that would otherwise be idle.
+    pub conserves_work: bool,
+    /// True if the policy treats all GPUs as equal. The type that is filled first then rotates each
+    /// round. Otherwise the types on which jobs are fastest are filled first.
+    pub blind: bool,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Usage {
+            pairs: false,
+            least_gain: 0.0,
+            conserves_work: true,
+            blind: false,
+        }
+    }
+}
+
 /// Decides which fraction of its time each job should spend on each GPU type.
 ///
 /// This is the extension point for Gavel's policies. It runs again when jobs, speeds or the cluster
@@ -258,28 +292,9 @@ pub trait SharePolicy: Policy {
         instance: &Instance,
     ) -> Result<Allocation, SolveError>;
 
-    /// Returns whether the policy places two jobs on the same GPUs.
-    fn wants_pairs(&self) -> bool {
-        false
-    }
-
-    /// Returns the least useful sum of two normalised speeds on shared GPUs.
-    ///
-    /// Each speed is divided by the job's speed alone. Two jobs with a sum of at most 1 are as fast
-    /// in turns, with less of their time, so no optimum needs them.
-    fn least_gain(&self) -> f64 {
-        0.0
-    }
-
-    /// Returns whether jobs without a share run on GPUs that would otherwise be idle.
-    fn conserves_work(&self) -> bool {
-        true
-    }
-
-    /// Returns whether the policy treats all GPUs as equal. If so, the type that is filled first
-    /// rotates each round. Otherwise the types on which jobs are fastest are filled first.
-    fn is_blind(&self) -> bool {
-        false
+    /// Returns how the rounds use the allocation.
+    fn usage(&self) -> Usage {
+        Usage::default()
     }
 
     /// Returns the value of an allocation by this policy's objective, to compare optima.
@@ -311,17 +326,8 @@ pub trait AnyShares: AnyPolicy {
         instance: &Instance,
     ) -> Result<Allocation, SolveError>;
 
-    /// See [`SharePolicy::wants_pairs`].
-    fn any_wants_pairs(&self) -> bool;
-
-    /// See [`SharePolicy::least_gain`].
-    fn any_least_gain(&self) -> f64;
-
-    /// See [`SharePolicy::conserves_work`].
-    fn any_conserves_work(&self) -> bool;
-
-    /// See [`SharePolicy::is_blind`].
-    fn any_is_blind(&self) -> bool;
+    /// See [`SharePolicy::usage`].
+    fn any_usage(&self) -> Usage;
 
     /// See [`SharePolicy::objective`].
     fn any_objective(
@@ -341,20 +347,8 @@ impl<P: SharePolicy> AnyShares for P {
         self.allocate(memory.own::<P>(), instance)
     }
 
-    fn any_wants_pairs(&self) -> bool {
-        self.wants_pairs()
-    }
-
-    fn any_least_gain(&self) -> f64 {
-        self.least_gain()
-    }
-
-    fn any_conserves_work(&self) -> bool {
-        self.conserves_work()
-    }
-
-    fn any_is_blind(&self) -> bool {
-        self.is_blind()
+    fn any_usage(&self) -> Usage {
+        self.usage()
     }
 
     fn any_objective(
@@ -364,61 +358,6 @@ impl<P: SharePolicy> AnyShares for P {
         allocation: &Allocation,
     ) -> Option<f64> {
         self.objective(memory.get()?, instance, allocation)
-    }
-}
-
-/// Share policy that wraps a type-erased one.
-#[derive(Clone)]
-pub struct Shares(pub Arc<dyn AnyShares>);
-
-impl Policy for Shares {
-    type Memory = AnyMemory;
-
-    fn initial(&self, seed: u64) -> AnyMemory {
-        self.0.any_initial(seed)
-    }
-
-    fn on_event(&self, memory: &mut AnyMemory, view: View<'_>, event: &Event) {
-        self.0.any_event(memory, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut AnyMemory, view: View<'_>, plan: &Plan) {
-        self.0.any_launches(memory, view, plan);
-    }
-}
-
-impl SharePolicy for Shares {
-    fn allocate(
-        &self,
-        memory: &mut AnyMemory,
-        instance: &Instance,
-    ) -> Result<Allocation, SolveError> {
-        self.0.any_allocate(memory, instance)
-    }
-
-    fn wants_pairs(&self) -> bool {
-        self.0.any_wants_pairs()
-    }
-
-    fn least_gain(&self) -> f64 {
-        self.0.any_least_gain()
-    }
-
-    fn conserves_work(&self) -> bool {
-        self.0.any_conserves_work()
-    }
-
-    fn is_blind(&self) -> bool {
-        self.0.any_is_blind()
-    }
-
-    fn objective(
-        &self,
-        memory: &AnyMemory,
-        instance: &Instance,
-        allocation: &Allocation,
-    ) -> Option<f64> {
-        self.0.any_objective(memory, instance, allocation)
     }
 }
 

@@ -16,8 +16,8 @@ pub mod shares;
 
 pub use colocation::Colocation;
 pub use instance::{
-    Allocation, AnyShares, Combination, Entrant, Instance, Pair, PerType, SharePolicy, Shares,
-    TypePool,
+    Allocation, AnyShares, Combination, Entrant, Instance, Pair, PerType, SharePolicy, TypePool,
+    Usage,
 };
 pub use policy::{Gavel, Rounds};
 pub use rounds::{Chosen, RoundMechanism};

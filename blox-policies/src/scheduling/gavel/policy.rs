@@ -3,10 +3,9 @@ use super::colocation::Colocation;
 use super::instance::{AnyShares, Combination, Entrant, Instance, SharePolicy, TypePool};
 use super::rounds::{Chosen, RoundMechanism};
 use super::shares::Isolated;
-use blox_core::SortedMap;
 use blox_core::{
-    AnyMemory, Event, GpuCount, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase,
-    Plan, Policy, Request, SchedulingPolicy, Seconds, Shape, Time, Validity, View, With, sort,
+    AnyMemory, Event, GpuTypeId, JobId, JobQueue, JobRef, Name, NameId, Node, Phase, Plan, Policy,
+    Request, SchedulingPolicy, Seconds, SortedMap, Time, Validity, View, With, sort,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -18,7 +17,7 @@ use std::sync::Arc;
 /// The share policy runs again when the set of jobs, their speeds or the cluster changed, but at
 /// most once per [`Gavel::at_most_every`]. Until then, a new job runs only on GPUs that would be
 /// idle. Types are filled fastest first, or in rotation if the policy [ignores
-/// types](SharePolicy::is_blind). If the solver fails, all jobs have their [`Isolated`] shares
+/// types](super::Usage::blind). If the solver fails, all jobs have their [`Isolated`] shares
 /// until the share policy runs again. A starting job stays on its type, so that a launch that takes
 /// longer than a round is completed.
 ///
@@ -75,6 +74,9 @@ struct Running {
 }
 
 impl Gavel {
+    /// Default length of rounds.
+    pub const ROUND: Seconds = Seconds::new(360.0);
+
     /// Creates the policy with a share policy.
     pub fn new(shares: impl SharePolicy + 'static) -> Self {
         Gavel::any(Arc::new(shares))
@@ -85,7 +87,7 @@ impl Gavel {
         Gavel {
             shares,
             gap: Seconds::ZERO,
-            round: Seconds::new(360.0),
+            round: Gavel::ROUND,
             prices: SortedMap::new(),
             believed: None,
         }
@@ -98,11 +100,16 @@ impl Gavel {
         self
     }
 
-    /// Sets the length of rounds (default 360 s). A new job starts with a credit of half a round.
+    /// Sets the length of rounds (default [`Gavel::ROUND`]). A new job starts with a credit of half a round.
     #[must_use]
     pub fn in_rounds_of(mut self, round: Seconds) -> Self {
         self.round = round;
         self
+    }
+
+    /// Returns the length of rounds.
+    pub fn round(&self) -> Seconds {
+        self.round
     }
 
     /// Sets the price of a GPU type per hour (default 1).
@@ -176,7 +183,7 @@ impl Gavel {
             types: &memory.types,
             known: &mut memory.known,
             believed: self.believed,
-            least_gain: self.shares.any_least_gain(),
+            least_gain: self.shares.any_usage().least_gain,
         }
     }
 
@@ -203,7 +210,7 @@ impl Gavel {
             }
         }
         let before = std::mem::replace(&mut m.jobs, active);
-        let pairs = self.shares.any_wants_pairs();
+        let pairs = self.shares.any_usage().pairs;
         for at in 0..memory.jobs.len() {
             let id = memory.jobs[at];
             let Some(job) = view.job(id).filter(|_| before.binary_search(&id).is_err()) else {
@@ -233,7 +240,7 @@ impl Gavel {
     fn instance(&self, memory: &mut Rounds, view: View<'_>) -> Instance {
         let jobs = memory.jobs.iter();
         let jobs: Vec<JobRef<'_>> = jobs.filter_map(|id| view.job(*id)).collect();
-        let pairs = match self.shares.any_wants_pairs() {
+        let pairs = match self.shares.any_usage().pairs {
             true => self.beside(memory).pairs(&jobs),
             false => Vec::new(),
         };
@@ -276,7 +283,7 @@ impl Gavel {
     /// Returns the types in the order in which they are filled.
     fn order(&self, memory: &Rounds, view: View<'_>) -> Vec<usize> {
         let m = memory;
-        if self.shares.any_is_blind() {
+        if self.shares.any_usage().blind {
             let count = m.types.len().max(1);
             let first = (m.turn % count as u64) as usize;
             return (0..m.types.len()).map(|i| (first + i) % count).collect();
@@ -340,13 +347,13 @@ impl SchedulingPolicy for Gavel {
             .iter()
             .filter(|(who, kind)| *kind < free.len() && starting(who));
         let kept: Vec<(Combination, usize)> = kept.copied().collect();
-        let (order, conserves) = (self.order(memory, view), self.shares.any_conserves_work());
+        let (order, conserves) = (
+            self.order(memory, view),
+            self.shares.any_usage().conserves_work,
+        );
         let chosen = m.rounds.select_beside(&kept, &order, &free, conserves);
         let mut running = Vec::with_capacity(chosen.len());
-        for Chosen {
-            who, kind, gpus, ..
-        } in chosen
-        {
+        for Chosen { who, kind, .. } in chosen {
             let Some(job) = view.job(who.job) else {
                 continue;
             };
@@ -354,14 +361,8 @@ impl SchedulingPolicy for Gavel {
             let before = now.map(|j| (j.attained_time().secs(), j.work_done()));
             let before = before.collect();
             running.push(Running { who, kind, before });
-            let mut shape = Shape {
-                gpu_type: Some(ids[kind]),
-                ..Shape::gpus(GpuCount(gpus))
-            };
-            if let Some(extras) = &job.spec().extras {
-                (shape.cpus, shape.memory_gib) = (extras.cpus, extras.memory_gib);
-            }
-            let mut request = Request::with_shape(who.job, shape);
+            let mut request = Request::gang(&job);
+            request.shapes[0].gpu_type = Some(ids[kind]);
             request.partners = who.partner.into();
             out.push(request);
         }

@@ -1,7 +1,6 @@
 use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
 use super::assignment::cheapest;
-use blox_core::SortedMap;
-use blox_core::{JobId, Policy, sort};
+use blox_core::{JobId, Policy, SortedMap, sort};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 

@@ -50,11 +50,13 @@ impl GavelPolicy {
             GavelPolicy::FinishTimeFairness => Arc::new(FinishTimeShares::new(knows)),
             GavelPolicy::MinTotalDuration => Arc::new(MinTotalDuration::new(knows)),
             GavelPolicy::MaxSumThroughput => Arc::new(MaxSumThroughput::new(knows)),
-            GavelPolicy::MaxThroughputPerCost { deadlines: false } => {
-                Arc::new(MaxSumThroughput::new(knows).by_cost())
-            }
-            GavelPolicy::MaxThroughputPerCost { deadlines: true } => {
-                Arc::new(MaxSumThroughput::new(knows).by_cost().in_time())
+            GavelPolicy::MaxThroughputPerCost { deadlines } => {
+                let by_cost = MaxSumThroughput::new(knows).by_cost();
+                Arc::new(if deadlines {
+                    by_cost.in_time()
+                } else {
+                    by_cost
+                })
             }
             GavelPolicy::Fifo => Arc::new(FifoShares::new(match knows {
                 Knows::Nothing => Queue::Plain,

@@ -1,6 +1,5 @@
-use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
-use blox_core::SortedMap;
-use blox_core::{JobId, Policy};
+use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy, Usage};
+use blox_core::{JobId, Policy, SortedMap};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 
@@ -112,28 +111,23 @@ impl SharePolicy for FifoShares {
         Ok(Allocation::of(placed.into_iter().map(row).collect()))
     }
 
-    fn is_blind(&self) -> bool {
-        self.queue == Queue::Plain
-    }
-
-    fn wants_pairs(&self) -> bool {
-        matches!(self.queue, Queue::Packed(_))
-    }
-
-    fn least_gain(&self) -> f64 {
-        match self.queue {
-            Queue::Packed(factor) => factor,
-            _ => 0.0,
+    fn usage(&self) -> Usage {
+        let factor = match self.queue {
+            Queue::Packed(factor) => Some(factor),
+            _ => None,
+        };
+        Usage {
+            pairs: factor.is_some(),
+            least_gain: factor.unwrap_or(0.0),
+            conserves_work: false,
+            blind: self.queue == Queue::Plain,
         }
-    }
-
-    fn conserves_work(&self) -> bool {
-        false
     }
 }
 
-/// Pairs waiting jobs with jobs that have a type.
-pub(crate) fn pack(
+/// Pairs waiting jobs with jobs that have a type, each with the job beside which both are fastest
+/// together. Their total gain must exceed `factor`. The first job without a partner ends the packing.
+pub fn pack(
     instance: &Instance,
     factor: f64,
     waiting: &[usize],
@@ -147,10 +141,8 @@ pub(crate) fn pack(
             if who.partner.is_some() {
                 continue;
             }
-            let Some(gain) = gain(instance, Combination::pair(who.job, job.id), *kind) else {
-                continue;
-            };
-            if gain > best {
+            let gain = gain(instance, Combination::pair(who.job, job.id), *kind);
+            if let Some(gain) = gain.filter(|gain| *gain > best) {
                 best = gain;
                 beside = Some(at);
             }
@@ -164,13 +156,7 @@ pub(crate) fn pack(
 /// Returns the sum of the normalised speeds of two colocated jobs on a type, or `None` if they may
 /// not share. Each speed is divided by the job's speed alone.
 pub fn gain(instance: &Instance, who: Combination, kind: usize) -> Option<f64> {
-    let a = instance.position(who.job)?;
-    let b = instance.position(who.partner?)?;
-    let at = instance
-        .pairs
-        .binary_search_by_key(&[a, b], |p| p.jobs)
-        .ok()?;
-    let pair = &instance.pairs[at];
+    let pair = instance.pair(who.job, who.partner?)?;
     let of = |which: usize| {
         let alone = instance.jobs[pair.jobs[which]].rates[kind];
         let beside = pair.rates[kind][which];

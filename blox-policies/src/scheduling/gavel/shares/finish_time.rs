@@ -1,9 +1,8 @@
-use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
+use super::super::instance::{Allocation, Instance, PerType, SharePolicy, Usage};
 use super::super::program::ShareProgram;
 use super::isolated::isolated_throughput;
 use super::{Isolated, Knows};
-use blox_core::SortedMap;
-use blox_core::{JobId, Policy};
+use blox_core::{JobId, Policy, SortedMap};
 use blox_solve::{Program, SolveError};
 use serde::{Deserialize, Serialize};
 
@@ -179,16 +178,8 @@ impl SharePolicy for FinishTimeShares {
         Ok(best)
     }
 
-    fn is_blind(&self) -> bool {
-        self.knows == Knows::Nothing
-    }
-
-    fn wants_pairs(&self) -> bool {
-        self.knows == Knows::Pairs
-    }
-
-    fn least_gain(&self) -> f64 {
-        1.0
+    fn usage(&self) -> Usage {
+        self.knows.usage()
     }
 
     fn objective(
@@ -199,14 +190,7 @@ impl SharePolicy for FinishTimeShares {
     ) -> Option<f64> {
         let rho = |i: usize| {
             let job = &instance.jobs[i];
-            let rate = match self.knows {
-                Knows::Nothing => {
-                    let x = allocation.get(Combination::single(job.id));
-                    let time: f64 = x.map_or(0.0, |x| x.iter().sum());
-                    time * self.knows.rate_as_reference(instance, i, 0)
-                }
-                _ => allocation.throughput(instance, i),
-            };
+            let rate = self.knows.speed(instance, allocation, i);
             let left = job.left * self.weight(instance, i);
             Some((job.age + left / rate) / self.isolated(memory, job.id)?)
         };

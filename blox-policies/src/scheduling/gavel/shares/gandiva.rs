@@ -1,8 +1,9 @@
-use super::super::instance::{Allocation, Combination, Instance, Pair, PerType, SharePolicy};
+use super::super::instance::{
+    Allocation, Combination, Instance, Pair, PerType, SharePolicy, Usage,
+};
 use super::equal_part;
-use blox_core::SortedMap;
 use blox_core::compat::cpython::Random;
-use blox_core::{JobId, Policy};
+use blox_core::{JobId, Policy, SortedMap};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,7 @@ impl GandivaPacking {
                 break;
             };
             let (one, other) = (pool[a], pool[b]);
-            if pair(instance, one, other).is_some() {
+            if instance.pair(one, other).is_some() {
                 memory.with.insert(one, other);
                 memory.with.insert(other, one);
                 pool.remove(a.max(b));
@@ -59,15 +60,10 @@ impl GandivaPacking {
     }
 
     fn keeps(&self, instance: &Instance, a: JobId, b: JobId) -> bool {
-        pair(instance, a, b).is_some_and(|pair| (self.gain)(instance, pair) >= 1.0)
+        instance
+            .pair(a, b)
+            .is_some_and(|pair| (self.gain)(instance, pair) >= 1.0)
     }
-}
-
-/// The pair of two jobs, if they may share.
-fn pair(instance: &Instance, a: JobId, b: JobId) -> Option<&Pair> {
-    let jobs = [instance.position(a.min(b))?, instance.position(a.max(b))?];
-    let found = instance.pairs.binary_search_by_key(&jobs, |p| p.jobs);
-    Some(&instance.pairs[found.ok()?])
 }
 
 /// Returns the mean gain of a pair over the types on which both jobs run; 0 if there is none.
@@ -125,7 +121,10 @@ impl SharePolicy for GandivaPacking {
         Ok(Allocation::of(rows.into_iter().map(part).collect()))
     }
 
-    fn wants_pairs(&self) -> bool {
-        true
+    fn usage(&self) -> Usage {
+        Usage {
+            pairs: true,
+            ..Usage::default()
+        }
     }
 }

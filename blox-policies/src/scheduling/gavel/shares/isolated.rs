@@ -1,4 +1,4 @@
-use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy};
+use super::super::instance::{Allocation, Combination, Instance, PerType, SharePolicy, Usage};
 use blox_core::Stateless;
 use blox_solve::SolveError;
 
@@ -17,8 +17,11 @@ impl SharePolicy for Isolated {
         ))
     }
 
-    fn is_blind(&self) -> bool {
-        true
+    fn usage(&self) -> Usage {
+        Usage {
+            blind: true,
+            ..Usage::default()
+        }
     }
 }
 

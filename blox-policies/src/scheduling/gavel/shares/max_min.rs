@@ -1,4 +1,4 @@
-use super::super::instance::{Allocation, Instance, PerType, SharePolicy, dot};
+use super::super::instance::{Allocation, Instance, PerType, SharePolicy, Usage, dot};
 use super::super::merged::Merged;
 use super::super::program::ShareProgram;
 use super::Knows;
@@ -43,22 +43,12 @@ impl SharePolicy for MaxMinFairness {
         Ok(kinds.spread(instance, lp.read(&solution)))
     }
 
-    fn is_blind(&self) -> bool {
-        self.knows == Knows::Nothing
-    }
-
-    fn wants_pairs(&self) -> bool {
-        self.knows == Knows::Pairs
-    }
-
-    fn least_gain(&self) -> f64 {
-        1.0
+    fn usage(&self) -> Usage {
+        self.knows.usage()
     }
 
     fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        let scale = scales(instance, self.knows);
-        let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);
-        (0..instance.jobs.len()).map(level).reduce(f64::min)
+        lowest_level(self.knows, instance, allocation)
     }
 }
 
@@ -77,6 +67,17 @@ pub(super) fn levels(kinds: &Merged, knows: Knows) -> (ShareProgram<'_>, Var) {
     });
     let least = lp.program.real(1.0, f64::NEG_INFINITY, f64::INFINITY);
     (lp, least)
+}
+
+/// Returns the lowest level under an allocation.
+pub(super) fn lowest_level(
+    knows: Knows,
+    instance: &Instance,
+    allocation: &Allocation,
+) -> Option<f64> {
+    let scale = scales(instance, knows);
+    let level = |i: usize| scale[i] * knows.throughput(instance, allocation, i);
+    (0..instance.jobs.len()).map(level).reduce(f64::min)
 }
 
 /// Returns the factor of each job's throughput in its level.

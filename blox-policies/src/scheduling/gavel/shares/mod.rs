@@ -27,11 +27,11 @@ pub use sum_throughput::MaxSumThroughput;
 pub use total_duration::MinTotalDuration;
 pub use water_filling::WaterFilling;
 
-pub use fifo::gain;
+pub use fifo::{gain, pack};
 pub(crate) use isolated::equal_part;
 pub use max_min::{kinds, scales};
 
-use super::instance::{Allocation, Combination, Instance};
+use super::instance::{Allocation, Combination, Instance, Usage};
 use serde::{Deserialize, Serialize};
 
 /// Knowledge that a policy has of speeds.
@@ -61,6 +61,26 @@ impl Knows {
         match self {
             Knows::Nothing => instance.jobs[job].rates[reference(instance)],
             _ => instance.jobs[job].rates[kind],
+        }
+    }
+
+    /// Returns the use of the shares of a policy with this knowledge.
+    pub fn usage(self) -> Usage {
+        Usage {
+            pairs: self == Knows::Pairs,
+            least_gain: 1.0,
+            blind: self == Knows::Nothing,
+            ..Usage::default()
+        }
+    }
+
+    /// Assumed iterations per second of a job under an allocation, for policies that need absolute
+    /// rates.
+    fn speed(self, instance: &Instance, allocation: &Allocation, job: usize) -> f64 {
+        let throughput = self.throughput(instance, allocation, job);
+        match self {
+            Knows::Nothing => throughput * self.rate_as_reference(instance, job, 0),
+            _ => throughput,
         }
     }
 

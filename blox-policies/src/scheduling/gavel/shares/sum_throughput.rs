@@ -1,4 +1,4 @@
-use super::super::instance::{Allocation, Instance, SharePolicy};
+use super::super::instance::{Allocation, Instance, SharePolicy, Usage};
 use super::super::merged::Merged;
 use super::super::program::ShareProgram;
 use super::Knows;
@@ -51,12 +51,7 @@ impl MaxSumThroughput {
             program.vars().iter().map(|(_, k, v)| (*v, *k)).collect();
         for i in 0..instance.jobs.len() {
             for (var, rate) in program.throughput(i, program.copies(i)) {
-                let kind = on[var.index()].1;
-                let price = if self.costs {
-                    instance.types[kind].price
-                } else {
-                    1.0
-                };
+                let price = self.price(instance, on[var.index()].1);
                 program.program.add_weight(var, rate / price);
             }
         }
@@ -100,12 +95,11 @@ impl SharePolicy for MaxSumThroughput {
         Ok(kinds.spread(instance, lp.read(&solution)))
     }
 
-    fn wants_pairs(&self) -> bool {
-        self.knows == Knows::Pairs
-    }
-
-    fn least_gain(&self) -> f64 {
-        1.0
+    fn usage(&self) -> Usage {
+        Usage {
+            blind: false,
+            ..self.knows.usage()
+        }
     }
 
     fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
@@ -126,17 +120,16 @@ impl SharePolicy for MaxSumThroughput {
 }
 
 impl MaxSumThroughput {
+    fn price(&self, instance: &Instance, kind: usize) -> f64 {
+        match self.costs {
+            true => instance.types[kind].price,
+            false => 1.0,
+        }
+    }
+
     fn worth(&self, instance: &Instance, x: &[f64], rate: impl Fn(usize) -> f64) -> f64 {
-        let price = |k: usize| {
-            if self.costs {
-                instance.types[k].price
-            } else {
-                1.0
-            }
-        };
-        x.iter()
-            .enumerate()
-            .map(|(k, x)| x * rate(k) / price(k))
+        let each = x.iter().enumerate();
+        each.map(|(k, x)| x * rate(k) / self.price(instance, k))
             .sum()
     }
 }

@@ -1,4 +1,4 @@
-use super::super::instance::{Allocation, Instance, SharePolicy};
+use super::super::instance::{Allocation, Instance, SharePolicy, Usage};
 use super::super::program::ShareProgram;
 use super::Knows;
 use blox_core::Stateless;
@@ -59,30 +59,12 @@ impl SharePolicy for MinTotalDuration {
         Ok(lp.read(&solution))
     }
 
-    fn is_blind(&self) -> bool {
-        self.knows == Knows::Nothing
-    }
-
-    fn wants_pairs(&self) -> bool {
-        self.knows == Knows::Pairs
-    }
-
-    fn least_gain(&self) -> f64 {
-        1.0
+    fn usage(&self) -> Usage {
+        self.knows.usage()
     }
 
     fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        let duration = |i: usize| {
-            let job = &instance.jobs[i];
-            let rate = match self.knows {
-                Knows::Nothing => {
-                    let time = self.knows.throughput(instance, allocation, i);
-                    time * self.knows.rate_as_reference(instance, i, 0)
-                }
-                _ => allocation.throughput(instance, i),
-            };
-            job.left / rate
-        };
+        let duration = |i: usize| instance.jobs[i].left / self.knows.speed(instance, allocation, i);
         (0..instance.jobs.len()).map(duration).reduce(f64::max)
     }
 }

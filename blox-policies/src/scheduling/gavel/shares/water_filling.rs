@@ -1,8 +1,9 @@
-use super::super::instance::{Allocation, Instance, SharePolicy};
+use super::super::instance::{Allocation, Instance, SharePolicy, Usage};
+use super::super::program::ShareProgram;
 use super::Knows;
-use super::max_min::{kinds, levels, scales};
+use super::max_min::{kinds, levels, lowest_level, scales};
 use blox_core::Stateless;
-use blox_solve::SolveError;
+use blox_solve::{Solution, SolveError};
 
 /// Complete max-min fairness: maximizes the lowest level, then the second lowest, and so on (Gavel,
 /// section 4.3).
@@ -10,10 +11,13 @@ use blox_solve::SolveError;
 /// Each step maximizes the lowest level of all jobs that can still rise. The interior-point method
 /// returns a strictly complementary solution. A job at the lowest level in this solution is at that
 /// level in every optimum, so its level is fixed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct WaterFilling {
     knows: Knows,
+    solve: Solve,
 }
+
+type Solve = fn(&ShareProgram<'_>) -> Result<Solution, SolveError>;
 
 /// Relative distance above the lowest level from which a job counts as able to rise.
 const RISES: f64 = 1e-5;
@@ -21,7 +25,23 @@ const RISES: f64 = 1e-5;
 impl WaterFilling {
     /// Creates the policy with a knowledge of speeds.
     pub fn new(knows: Knows) -> Self {
-        WaterFilling { knows }
+        WaterFilling {
+            knows,
+            solve: |lp| lp.solve(),
+        }
+    }
+
+    /// Solves the programs by another method. It chooses among allocations with the same levels.
+    #[must_use]
+    pub fn solved_by(mut self, solve: Solve) -> Self {
+        self.solve = solve;
+        self
+    }
+}
+
+impl Default for WaterFilling {
+    fn default() -> Self {
+        WaterFilling::new(Knows::default())
     }
 }
 
@@ -48,15 +68,7 @@ impl SharePolicy for WaterFilling {
                 }
                 lp.own_row(i);
             }
-            // If all GPUs count as equal, a job with all of its time leaves the program no
-            // interior. The end point of an interior-point method then depends on its rounding. The
-            // general solver's fractions are closer to those that the released program recorded
-            // (0.026 and 0.031 at the median of two traces, against 0.030 and 0.059).
-            let solved = match blind {
-                true => lp.solve_generally(),
-                false => lp.solve(),
-            };
-            let solution = match solved {
+            let solution = match (self.solve)(&lp) {
                 Ok(solution) => solution,
                 // Keep the levels found so far.
                 Err(_) if !answer.rows().is_empty() => break,
@@ -83,21 +95,11 @@ impl SharePolicy for WaterFilling {
         Ok(kinds.spread(instance, answer))
     }
 
-    fn is_blind(&self) -> bool {
-        self.knows == Knows::Nothing
-    }
-
-    fn wants_pairs(&self) -> bool {
-        self.knows == Knows::Pairs
-    }
-
-    fn least_gain(&self) -> f64 {
-        1.0
+    fn usage(&self) -> Usage {
+        self.knows.usage()
     }
 
     fn objective(&self, _: &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {
-        let scale = scales(instance, self.knows);
-        let level = |i: usize| scale[i] * self.knows.throughput(instance, allocation, i);
-        (0..instance.jobs.len()).map(level).reduce(f64::min)
+        lowest_level(self.knows, instance, allocation)
     }
 }

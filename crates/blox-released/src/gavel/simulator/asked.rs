@@ -1,7 +1,7 @@
 //! Interface between a program and a share policy.
 
 use blox_core::AnyMemory;
-use blox_policies::scheduling::gavel::{Allocation, AnyShares, Instance, SharePolicy};
+use blox_policies::scheduling::gavel::{Allocation, AnyShares, Instance, SharePolicy, Usage};
 use blox_solve::SolveError;
 use std::sync::Arc;
 
@@ -59,14 +59,9 @@ impl Asked {
             .any_objective(&self.memory, instance, allocation)
     }
 
-    /// Returns the value of [`SharePolicy::wants_pairs`].
-    pub fn wants_pairs(&self) -> bool {
-        self.policy.any_wants_pairs()
-    }
-
-    /// Returns the value of [`SharePolicy::conserves_work`].
-    pub fn conserves_work(&self) -> bool {
-        self.policy.any_conserves_work()
+    /// Returns the value of [`SharePolicy::usage`].
+    pub fn usage(&self) -> Usage {
+        self.policy.any_usage()
     }
 }
 

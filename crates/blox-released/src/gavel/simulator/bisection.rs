@@ -3,7 +3,7 @@
 use blox_core::{Policy, Stateless};
 use blox_policies::scheduling::gavel::program::ShareProgram;
 use blox_policies::scheduling::gavel::shares::{Knows, MinTotalDuration};
-use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
+use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Usage};
 use blox_solve::{Program, SolveError};
 
 /// [`MinTotalDuration`] by bisection.
@@ -79,8 +79,11 @@ impl SharePolicy for BisectedDuration {
         Ok(lp.read(&solution))
     }
 
-    fn wants_pairs(&self) -> bool {
-        self.knows == Knows::Pairs
+    fn usage(&self) -> Usage {
+        Usage {
+            pairs: self.knows == Knows::Pairs,
+            ..Usage::default()
+        }
     }
 
     fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {

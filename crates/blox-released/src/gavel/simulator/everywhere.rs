@@ -1,7 +1,7 @@
 //! Shares on types on which a job does not run.
 
 use blox_core::forward_policy;
-use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
+use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Usage};
 use blox_solve::SolveError;
 
 /// Policy that also has shares on types on which a job or pair does not run.
@@ -40,16 +40,11 @@ impl<P: SharePolicy> SharePolicy for OnEveryType<P> {
         self.policy.allocate(memory, &everywhere)
     }
 
-    fn wants_pairs(&self) -> bool {
-        self.policy.wants_pairs()
-    }
-
-    fn conserves_work(&self) -> bool {
-        self.policy.conserves_work()
-    }
-
-    fn is_blind(&self) -> bool {
-        self.policy.is_blind()
+    fn usage(&self) -> Usage {
+        Usage {
+            least_gain: 0.0,
+            ..self.policy.usage()
+        }
     }
 
     fn objective(

@@ -2,8 +2,10 @@
 
 use blox_core::compat::cpython::Random;
 use blox_core::{JobId, Policy, sort};
-use blox_policies::scheduling::gavel::shares::gain;
-use blox_policies::scheduling::gavel::{Allocation, Combination, Instance, PerType, SharePolicy};
+use blox_policies::scheduling::gavel::shares::pack;
+use blox_policies::scheduling::gavel::{
+    Allocation, Combination, Instance, PerType, SharePolicy, Usage,
+};
 use blox_solve::SolveError;
 use serde::{Deserialize, Serialize};
 
@@ -106,28 +108,6 @@ impl ReleasedFifo {
             }
         }
     }
-
-    fn pack(&self, memory: &mut Given, instance: &Instance, queue: &[usize]) {
-        for &i in queue {
-            let job = &instance.jobs[i];
-            let mut best = THRESHOLD;
-            let mut beside: Option<usize> = None;
-            for (at, (who, kind)) in memory.has.iter().enumerate() {
-                if who.partner.is_some() {
-                    continue;
-                }
-                let gain = gain(instance, Combination::pair(who.job, job.id), *kind);
-                if let Some(gain) = gain.filter(|g| *g > best) {
-                    best = gain;
-                    beside = Some(at);
-                }
-            }
-            let Some(at) = beside else { return };
-            let (who, kind) = memory.has.remove(at);
-            let pair = Combination::pair(who.job, job.id);
-            memory.has.push((pair, kind));
-        }
-    }
 }
 
 impl Policy for ReleasedFifo {
@@ -158,7 +138,7 @@ impl SharePolicy for ReleasedFifo {
         self.inherit(memory, instance, &mut queue, &mut free);
         self.fill(memory, instance, &mut queue, &mut free);
         if self.mode == FifoMode::Packed {
-            self.pack(memory, instance, &queue);
+            pack(instance, THRESHOLD, &queue, &mut memory.has);
         }
         let none = || PerType::from_elem(0.0, instance.types.len());
         let singles = instance.jobs.iter().map(|j| Combination::single(j.id));
@@ -173,11 +153,11 @@ impl SharePolicy for ReleasedFifo {
         Ok(Allocation::of(singles.chain(pairs).map(row).collect()))
     }
 
-    fn wants_pairs(&self) -> bool {
-        self.mode == FifoMode::Packed
-    }
-
-    fn conserves_work(&self) -> bool {
-        false
+    fn usage(&self) -> Usage {
+        Usage {
+            pairs: self.mode == FifoMode::Packed,
+            conserves_work: false,
+            ..Usage::default()
+        }
     }
 }

@@ -3,7 +3,7 @@
 use blox_core::Stateless;
 use blox_policies::scheduling::gavel::program::ShareProgram;
 use blox_policies::scheduling::gavel::shares::{Knows, WaterFilling, kinds, scales};
-use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy};
+use blox_policies::scheduling::gavel::{Allocation, Instance, SharePolicy, Usage};
 use blox_solve::{Program, SolveError};
 
 /// [`WaterFilling`] with the rows of the released program's linear program.
@@ -88,12 +88,11 @@ impl SharePolicy for ReleasedFilling {
         Ok(kinds.spread(instance, answer))
     }
 
-    fn is_blind(&self) -> bool {
-        self.exact.is_blind()
-    }
-
-    fn wants_pairs(&self) -> bool {
-        self.exact.wants_pairs()
+    fn usage(&self) -> Usage {
+        Usage {
+            least_gain: 0.0,
+            ..self.exact.usage()
+        }
     }
 
     fn objective(&self, (): &(), instance: &Instance, allocation: &Allocation) -> Option<f64> {

@@ -137,7 +137,7 @@ impl<'a> Program<'a> {
         Program {
             settings,
             shockwave,
-            pairs: shares.asked().wants_pairs(),
+            pairs: shares.asked().usage().pairs,
             shares,
             order: fixed.iter().filter_map(at).collect(),
             servers,
@@ -330,7 +330,7 @@ impl<'a> Program<'a> {
         if let Some(shuffler) = &mut self.shuffler {
             shuffler.shuffle(&mut order);
         }
-        let conserves = self.shares.asked().conserves_work();
+        let conserves = self.shares.asked().usage().conserves_work;
         let chosen = match planned {
             Some(chosen) => {
                 self.changed = false;

@@ -72,7 +72,12 @@ pub(super) fn by_name(name: &str, seed: u64, alpha: f64) -> Option<Policy> {
         }
         ("max_min_fairness", _) => (everywhere(MaxMinFairness::new(knows), seed), Most),
         ("max_min_fairness_water_filling", Knows::Nothing) => {
-            (everywhere(WaterFilling::new(knows), seed), Most)
+            // If all GPUs count as equal, a job with all of its time leaves the program no interior.
+            // The end point of an interior-point method then depends on its rounding. The general
+            // solver's fractions are closer to those that the released program recorded (0.026 and
+            // 0.031 at the median of two traces, against 0.030 and 0.059).
+            let filling = WaterFilling::new(knows).solved_by(|lp| lp.solve_generally());
+            (everywhere(filling, seed), Most)
         }
         ("max_min_fairness_water_filling", _) => {
             (everywhere(ReleasedFilling::new(knows), seed), Most)
