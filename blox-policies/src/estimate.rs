@@ -3,7 +3,7 @@
 
 use crate::splitmix;
 use blox_core::estimate::Estimator;
-use blox_core::{JobRef, Name, Seconds, Stateless};
+use blox_core::{JobRef, Name, Seconds};
 
 /// Oracle with errors: each job's true duration is multiplied by a log-normal factor of its own.
 ///
@@ -51,8 +51,6 @@ impl NoisyOracle {
     }
 }
 
-impl Stateless for NoisyOracle {}
-
 impl Estimator for NoisyOracle {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
         Some(job.spec().duration() * self.factor(job.id()))
@@ -87,8 +85,6 @@ impl Brought {
         }
     }
 }
-
-impl Stateless for Brought {}
 
 impl Estimator for Brought {
     fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {

@@ -1,5 +1,6 @@
 //! Admission by load (Blox, section 5.2: Accept-1.2x and its variants).
 
+use super::oldest_first;
 use blox_core::{AdmissionDecisions, AdmissionPolicy, JobId, Reason, Stateless, Validity, View};
 
 /// Admits jobs, oldest first, while the requested GPUs of admitted jobs are at most `threshold`
@@ -32,10 +33,7 @@ impl AdmissionPolicy for LoadThreshold {
     ) -> Validity {
         let room = self.threshold * f64::from(view.usable_gpus().get());
         let mut demand = view.demand();
-        let newcomers = asking.iter().filter_map(|id| view.job(*id));
-        // Deferred jobs came before the new ones.
-        let deferred = view.admissible().map(|job| (job, false));
-        for (job, asks) in deferred.chain(newcomers.map(|job| (job, true))) {
+        for (job, asks) in oldest_first(view, asking) {
             if demand as f64 <= room {
                 out.accept(job.id());
                 demand += u64::from(job.gpus().get());

@@ -1,8 +1,9 @@
 //! Quotas by user or virtual cluster.
 
-use blox_core::SortedMap;
+use super::oldest_first;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, JobId, JobRef, NameId, Reason, Stateless, Validity, View,
+    AdmissionDecisions, AdmissionPolicy, JobId, JobRef, NameId, Reason, SortedMap, Stateless,
+    Validity, View,
 };
 
 /// Owner whose jobs are counted together.
@@ -72,9 +73,7 @@ impl AdmissionPolicy for Quota {
         for job in view.active() {
             *used.entry(self.owner(&job)).or_default() += u64::from(job.gpus().get());
         }
-        let newcomers = asking.iter().filter_map(|id| view.job(*id));
-        let deferred = view.admissible().map(|job| (job, false));
-        for (job, asks) in deferred.chain(newcomers.map(|job| (job, true))) {
+        for (job, asks) in oldest_first(view, asking) {
             let owner = self.owner(&job);
             let asked = u64::from(job.gpus().get());
             let limit = self.limit(view, owner);

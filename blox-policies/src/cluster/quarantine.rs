@@ -1,8 +1,8 @@
 //! Quarantine of flapping nodes.
 
-use blox_core::SortedMap;
 use blox_core::{
-    ClusterManager, Event, NodeAction, NodeActions, NodeId, Policy, Seconds, Time, Validity, View,
+    ClusterManager, Event, NodeAction, NodeActions, NodeId, Policy, Seconds, SortedMap, Time,
+    Validity, View,
 };
 use serde::{Deserialize, Serialize};
 

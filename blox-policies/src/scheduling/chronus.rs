@@ -1,13 +1,12 @@
 //! Leases for jobs with deadlines.
 
-use blox_core::SortedMap;
+use super::listed::list_fitting;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, JobId, JobQueue, JobRef, Policy, Request,
-    SchedulingPolicy, Seconds, ServiceClass, Validity, View, sort,
+    AdmissionDecisions, AdmissionPolicy, JobId, JobQueue, JobRef, Policy, SchedulingPolicy,
+    Seconds, ServiceClass, SortedMap, Validity, View, sort,
 };
 use blox_solve::{Program, Solver, Var};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::sync::Arc;
 
 /// Choice among new jobs with deadlines that arrive together.
@@ -21,15 +20,6 @@ pub enum LeaseChoice {
     Optimal(Arc<dyn Solver + Send + Sync>),
 }
 
-impl fmt::Debug for LeaseChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LeaseChoice::Greedy => "Greedy",
-            LeaseChoice::Optimal(_) => "Optimal",
-        })
-    }
-}
-
 /// Leases for jobs with deadlines; best-effort jobs use the rest (Chronus, SoCC 2021).
 ///
 /// Time is divided into leases; decisions should fall on their multiples. A job with a deadline is
@@ -41,7 +31,7 @@ impl fmt::Debug for LeaseChoice {
 /// times are the true values. After a crash or an overhead, an accepted job may have too few leases
 /// left. It then gets more if there are any, and otherwise keeps its leases. Plans are limited to a
 /// million leases ahead: a job that needs more runs as best-effort.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Chronus {
     lease: f64,
     choice: LeaseChoice,
@@ -304,7 +294,7 @@ impl SchedulingPolicy for Chronus {
         self.tidy(memory, view, first);
         // Between two leases, jobs of the current lease continue.
         let between = first as f64 * self.lease != view.now().secs();
-        let mut order: Vec<(u8, f64, JobRef<'_>)> = view
+        let mut order: Vec<(u8, f64, JobId)> = view
             .active()
             .map(|job| {
                 let left = job.work_left() / job.spec().work.rate;
@@ -314,29 +304,14 @@ impl SchedulingPolicy for Chronus {
                     Some(_) => 2,
                     None => 1,
                 };
-                (rank, left, job)
+                (rank, left, job.id())
             })
             .collect();
         order.sort_by(|a, b| {
             let rank = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
-            rank.then(a.2.id().cmp(&b.2.id()))
+            rank.then(a.2.cmp(&b.2))
         });
-        let total = order.len();
-        let mut free = view.usable_gpus().get();
-        let mut listed = 0;
-        for (_, _, job) in order {
-            if job.gpus().get() <= free {
-                free -= job.gpus().get();
-                out.push(Request::gang(&job));
-                listed += 1;
-            }
-        }
-        out.stop_unlisted();
-        if listed == total {
-            Validity::UntilEvent
-        } else {
-            Validity::NextRound
-        }
+        list_fitting(view, out, order.into_iter().map(|(_, _, job)| job))
     }
 }
 

@@ -1,12 +1,42 @@
 //! Helpers of policies whose keys change while jobs wait.
 
-use blox_core::{JobId, JobQueue, JobRef, Request, View};
+use blox_core::{JobId, JobQueue, JobRef, Request, Validity, View};
 
 /// Lists all jobs in ascending order of a key, promoted jobs first; ties go to the job's number.
-/// Earlier jobs may preempt later ones.
-pub(super) fn list_by(view: View<'_>, out: &mut JobQueue, key: impl Fn(&JobRef<'_>) -> f64) {
+/// Earlier jobs may preempt later ones. Returns how long the order stays valid if keys change over
+/// time.
+pub(super) fn list_by(
+    view: View<'_>,
+    out: &mut JobQueue,
+    key: impl Fn(&JobRef<'_>) -> f64,
+) -> Validity {
     let keyed = |job: JobRef<'_>| (!job.promoted(), key(&job), job.id());
     list(view, out, view.active().map(keyed).collect());
+    match view.waiting_count() {
+        0 => Validity::UntilEvent,
+        _ => Validity::NextRound,
+    }
+}
+
+/// Lists the jobs that fit on the usable GPUs together, each in its turn, and stops all others.
+pub(super) fn list_fitting(
+    view: View<'_>,
+    out: &mut JobQueue,
+    order: impl Iterator<Item = JobId>,
+) -> Validity {
+    let mut free = view.usable_gpus().get();
+    let mut validity = Validity::UntilEvent;
+    for job in order.filter_map(|id| view.job(id)) {
+        match free.checked_sub(job.gpus().get()) {
+            Some(rest) => {
+                free = rest;
+                out.push(Request::gang(&job));
+            }
+            None => validity = Validity::NextRound,
+        }
+    }
+    out.stop_unlisted();
+    validity
 }
 
 /// Lists jobs by their keys. Compiled once: the sort of long lists in each round.

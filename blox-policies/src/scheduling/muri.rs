@@ -1,9 +1,9 @@
 //! Groups of jobs that use different resources in turn.
 
-use blox_core::SortedMap;
 use blox_core::estimate::{Estimator, Oracle};
 use blox_core::{
-    JobQueue, JobRef, Name, Node, Request, SchedulingPolicy, Stateless, Validity, View, sort,
+    JobQueue, JobRef, Name, Node, Request, SchedulingPolicy, SortedMap, Stateless, Validity, View,
+    sort,
 };
 use blox_perf::{Stages, gpu_utilisation, interleaving_efficiency, stages};
 use blox_solve::heaviest_matching;

@@ -1,14 +1,13 @@
 //! Optimus: workers where they shorten training most.
 
-use blox_core::SortedMap;
 use blox_core::{
     Event, GpuCount, JobId, JobQueue, JobRef, LOSS, Partners, Phase, Policy, Request,
-    SchedulingPolicy, Shape, Validity, View, sort,
+    SchedulingPolicy, Seconds, Shape, SortedMap, Validity, View, sort,
 };
-use blox_perf::{Linear, Profile, Setting, WorkerModel, fit_loss, flat_from};
+use blox_perf::{WorkerModel, fit_loss, flat_from};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 /// Gives GPUs to the jobs whose training they shorten most (Peng et al., EuroSys 2018).
 ///
@@ -16,9 +15,9 @@ use std::sync::Arc;
 /// expected to end when its loss falls by less than a fraction of its largest value per epoch.
 /// Before that, and at most, it runs for its submitted iterations.
 ///
-/// *Speed.* [`WorkerModel`] is fitted to the speeds at which the job has run so far. For 1, 2, 4,
-/// ... GPUs on which it has not run, a [`Profile`] provides the speed. (The paper runs a job for a
-/// short while before it starts.)
+/// *Speed.* [`WorkerModel`] is fitted to the speeds at which the job has run so far. On 1, 2, 4, ...
+/// GPUs, a job that has not run there counts as fast in proportion to its GPUs. (The paper runs a
+/// job for a short while before it starts.)
 ///
 /// *Number of GPUs.* Every job first gets its smallest number of GPUs, the job with the shortest
 /// remaining time first. Then the job whose remaining time shrinks most per GPU repeatedly gets its
@@ -29,7 +28,6 @@ use std::sync::Arc;
 /// changes the GPUs of running jobs.
 #[derive(Clone)]
 pub struct Optimus {
-    profile: Arc<dyn Profile>,
     most: u32,
     tolerance: f64,
 }
@@ -64,17 +62,9 @@ impl Optimus {
     /// The speed of a job is in proportion to its GPUs until it is measured.
     pub fn new(most: GpuCount, tolerance: f64) -> Self {
         Optimus {
-            profile: Arc::new(Linear),
             most: most.get().max(1),
             tolerance,
         }
-    }
-
-    /// Sets the profile that provides speeds before they are measured.
-    #[must_use]
-    pub fn believing(mut self, profile: impl Profile + 'static) -> Self {
-        self.profile = Arc::new(profile);
-        self
     }
 
     fn candidate(&self, memory: &mut Seen, job: &JobRef<'_>) -> Candidate {
@@ -92,11 +82,8 @@ impl Optimus {
             .collect();
         let mut w = 1;
         while levels.last().is_some_and(|most| w <= *most) {
-            if ran.is_none_or(|ran| !ran.contains_key(&w))
-                && let Some(rate) = self
-                    .profile
-                    .throughput(job.spec(), &Setting::gpus(GpuCount(w)))
-            {
+            if ran.is_none_or(|ran| !ran.contains_key(&w)) {
+                let rate = job.spec().work.rate * f64::from(w) / f64::from(job.gpus().get());
                 steps.push((w, 1.0 / rate));
             }
             w *= 2;
@@ -174,28 +161,6 @@ impl Candidate {
     }
 }
 
-/// Heap entry: the largest gain first; ties go to the older job.
-#[derive(PartialEq)]
-struct Gain {
-    a_gpu: f64,
-    at: usize,
-}
-
-impl Eq for Gain {}
-
-impl PartialOrd for Gain {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Gain {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let by_gain = self.a_gpu.total_cmp(&other.a_gpu);
-        by_gain.then(other.at.cmp(&self.at))
-    }
-}
-
 /// Divides `free` GPUs; the candidates are in job order.
 fn divide(candidates: &mut [Candidate], mut free: u32) {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
@@ -203,7 +168,8 @@ fn divide(candidates: &mut [Candidate], mut free: u32) {
     sort::by(&mut order, |&a, &b| {
         time(&candidates[a]).total_cmp(&time(&candidates[b]))
     });
-    let mut gains = BinaryHeap::new();
+    // The largest gain of seconds first; ties go to the older job.
+    let mut gains: BinaryHeap<(Seconds, Reverse<usize>)> = BinaryHeap::new();
     for i in order {
         let Some(&first) = candidates[i].levels.first() else {
             continue;
@@ -212,11 +178,11 @@ fn divide(candidates: &mut [Candidate], mut free: u32) {
             free -= first;
             candidates[i].level = Some(0);
             if let Some((_, a_gpu)) = candidates[i].gain() {
-                gains.push(Gain { a_gpu, at: i });
+                gains.push((Seconds::new(a_gpu), Reverse(i)));
             }
         }
     }
-    while let Some(Gain { at, .. }) = gains.pop() {
+    while let Some((_, Reverse(at))) = gains.pop() {
         let candidate = &mut candidates[at];
         let Some((more, _)) = candidate.gain().filter(|(more, _)| *more <= free) else {
             continue;
@@ -224,7 +190,7 @@ fn divide(candidates: &mut [Candidate], mut free: u32) {
         free -= more;
         candidate.level = candidate.level.map(|l| l + 1);
         if let Some((_, a_gpu)) = candidate.gain() {
-            gains.push(Gain { a_gpu, at });
+            gains.push((Seconds::new(a_gpu), Reverse(at)));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A tree of queues with quotas, borrowing and reclaim.
 
-use blox_core::SortedMap;
 use blox_core::{
-    JobQueue, JobRef, Reason, Request, SchedulingPolicy, Validity, View, forward_policy, sort,
+    JobQueue, JobRef, Reason, Request, SchedulingPolicy, SortedMap, Validity, View, forward_policy,
+    sort,
 };
 
 /// A queue of a [`QuotaTree`].

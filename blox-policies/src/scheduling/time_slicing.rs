@@ -1,8 +1,8 @@
 //! Time slicing in turn.
 
-use blox_core::SortedMap;
+use super::listed::list_fitting;
 use blox_core::{
-    JobId, JobQueue, JobRef, Policy, Request, SchedulingPolicy, Seconds, Validity, View, sort,
+    JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, SortedMap, Validity, View, sort,
 };
 use serde::{Deserialize, Serialize};
 
@@ -68,21 +68,6 @@ impl Policy for TimeSlicing {
 impl SchedulingPolicy for TimeSlicing {
     fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
         let order = self.in_turn(memory, view);
-        let active = order.len();
-        let mut free = view.usable_gpus().get();
-        let mut chosen = 0;
-        for job in order {
-            if job.gpus().get() <= free {
-                free -= job.gpus().get();
-                out.push(Request::gang(&job));
-                chosen += 1;
-            }
-        }
-        out.stop_unlisted();
-        if chosen == active {
-            Validity::UntilEvent
-        } else {
-            Validity::NextRound
-        }
+        list_fitting(view, out, order.iter().map(JobRef::id))
     }
 }

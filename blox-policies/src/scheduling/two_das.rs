@@ -1,13 +1,11 @@
 //! Discretised two-dimensional attained service: 2D-LAS and 2D-Gittins.
 
-use super::Service;
 use super::gittins::ServiceHistory;
-use blox_core::SortedMap;
 use blox_core::estimate::Estimator;
 use blox_core::policy::KeyFn;
 use blox_core::{
-    Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, Time, Validity, View,
-    order::SortKey,
+    Event, JobId, JobQueue, JobRef, Policy, SchedulingPolicy, Seconds, SortedMap, Time, Validity,
+    View, order::SortKey,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -40,23 +38,17 @@ pub struct TwoDas {
 struct Queues {
     /// Thresholds of all queues but the last, ascending.
     thresholds: Vec<f64>,
-    service: Service,
-    ranks: Ranks,
+    /// For 2D-Gittins; without it, jobs of a queue are by first start.
+    gittins: Option<Gittins>,
 }
 
-/// Order of jobs within a queue.
+/// Order of jobs within a queue by their Gittins index.
 #[derive(Clone)]
-enum Ranks {
-    /// 2D-LAS: by first start.
-    Started,
-    /// 2D-Gittins: by the Gittins index over past jobs.
-    History(Arc<ServiceHistory>),
-    /// 2D-Gittins: by the Gittins index over the estimated service of the job.
-    Believed {
-        estimator: Arc<dyn Estimator + Sync>,
-        /// True durations divided by estimated durations.
-        errors: Arc<ServiceHistory>,
-    },
+struct Gittins {
+    /// Services of past jobs; with an estimator, true durations divided by estimated durations.
+    history: Arc<ServiceHistory>,
+    /// Estimator whose estimates the history multiplies.
+    estimator: Option<Arc<dyn Estimator + Sync>>,
 }
 
 /// Accounts of promoted jobs at their last promotion.
@@ -87,8 +79,7 @@ impl TwoDas {
         ascending.then(|| {
             TwoDas::of(Queues {
                 thresholds,
-                service: Service::GpuTime,
-                ranks: Ranks::Started,
+                gittins: None,
             })
         })
     }
@@ -97,7 +88,10 @@ impl TwoDas {
     /// from above 0.
     pub fn gittins(thresholds: &[Seconds], history: ServiceHistory) -> Option<Self> {
         let TwoDas { mut queues, .. } = TwoDas::las(thresholds)?;
-        queues.ranks = Ranks::History(Arc::new(history));
+        queues.gittins = Some(Gittins {
+            history: Arc::new(history),
+            estimator: None,
+        });
         Some(TwoDas::of(queues))
     }
 
@@ -124,18 +118,11 @@ impl TwoDas {
         errors: ServiceHistory,
     ) -> Option<Self> {
         let TwoDas { mut queues, .. } = TwoDas::las(thresholds)?;
-        queues.ranks = Ranks::Believed {
-            estimator: Arc::new(estimator),
-            errors: Arc::new(errors),
-        };
+        queues.gittins = Some(Gittins {
+            history: Arc::new(errors),
+            estimator: Some(Arc::new(estimator)),
+        });
         Some(TwoDas::of(queues))
-    }
-
-    /// Counts another kind of service: [`Service::Time`] ignores the number of GPUs.
-    #[must_use]
-    pub fn counting(mut self, service: Service) -> Self {
-        self.queues.service = service;
-        self
     }
 
     /// Sets the promote knob. Without one, jobs are never promoted. Returns `None` unless the knob is
@@ -170,7 +157,7 @@ impl TwoDas {
         for job in view.waiting() {
             let since = Self::account(memory, &job);
             let ran = job.attained_time().secs() - since.ran;
-            let service = self.queues.attained(&job);
+            let service = job.attained_gpu_time().secs();
             if ran <= 0.0 || self.queues.level(service - since.service) == 0 {
                 continue;
             }
@@ -197,12 +184,9 @@ impl TwoDas {
     /// Returns when the first running job crosses its threshold.
     fn next_crossing(&self, memory: &Promoted, view: View<'_>) -> Validity {
         let crossing = |job: JobRef<'_>| {
-            let service = self.queues.attained(&job) - Self::account(memory, &job).service;
+            let service = job.attained_gpu_time().secs() - Self::account(memory, &job).service;
             let limit = self.queues.thresholds.get(self.queues.level(service))?;
-            let a_second = match self.queues.service {
-                Service::Time => 1.0,
-                Service::GpuTime => f64::from(job.assignment()?.count().get()),
-            };
+            let a_second = f64::from(job.assignment()?.count().get());
             Some(view.now() + Seconds::new((limit - service) / a_second))
         };
         let next = view.placed().filter_map(crossing).min();
@@ -211,13 +195,6 @@ impl TwoDas {
 }
 
 impl Queues {
-    fn attained(&self, job: &JobRef<'_>) -> f64 {
-        match self.service {
-            Service::Time => job.attained_time().secs(),
-            Service::GpuTime => job.attained_gpu_time().secs(),
-        }
-    }
-
     /// Returns the queue of a job, from 0. Tolerates rounding errors in a sum of times.
     fn level(&self, service: f64) -> usize {
         self.thresholds
@@ -227,24 +204,14 @@ impl Queues {
     fn key(self, promoted: Accounts) -> KeyFn {
         Arc::new(move |job| {
             let before = promoted.get(&job.id()).map_or(0.0, |a| a.service);
-            let service = self.attained(job) - before;
+            let service = job.attained_gpu_time().secs() - before;
             let level = self.level(service);
-            let started = || job.first_start().map_or(f64::INFINITY, Time::secs);
-            let key = match (&self.ranks, self.thresholds.get(level)) {
+            let key = match (&self.gittins, self.thresholds.get(level)) {
+                (Some(gittins), Some(quantum)) => -gittins.index(job, service.max(0.0), *quantum),
                 // The last queue is by first start in both.
-                (Ranks::Started, _) | (_, None) => SortKey::by(started()),
-                (Ranks::History(history), Some(quantum)) => {
-                    let service = Seconds::new(service.max(0.0));
-                    SortKey::by(-history.index(service, Seconds::new(*quantum)))
-                }
-                (Ranks::Believed { estimator, errors }, Some(quantum)) => {
-                    let whole = estimator.duration(job).map_or(0.0, |d| match self.service {
-                        Service::Time => d.secs(),
-                        Service::GpuTime => d.secs() * f64::from(job.spec().gpus.get()),
-                    });
-                    SortKey::by(-index_of(whole, errors, service.max(0.0), *quantum))
-                }
+                _ => job.first_start().map_or(f64::INFINITY, Time::secs),
             };
+            let key = SortKey::by(key);
             key.then(job.submit().secs()).in_class(level as i32)
         })
     }
@@ -276,11 +243,21 @@ impl SchedulingPolicy for TwoDas {
         if view.waiting_count() == 0 {
             return Validity::UntilEvent;
         }
-        match self.queues.ranks {
-            Ranks::Started => promotion.and(self.next_crossing(memory, view)),
+        match self.queues.gittins {
+            None => promotion.and(self.next_crossing(memory, view)),
             // An index changes with every second of service.
-            Ranks::History(_) | Ranks::Believed { .. } => Validity::NextRound,
+            Some(_) => Validity::NextRound,
         }
+    }
+}
+
+impl Gittins {
+    fn index(&self, job: &JobRef<'_>, service: f64, quantum: f64) -> f64 {
+        let whole = self.estimator.as_ref().map_or(1.0, |estimator| {
+            let gpus = f64::from(job.spec().gpus.get());
+            estimator.duration(job).map_or(0.0, |d| d.secs() * gpus)
+        });
+        index_of(whole, &self.history, service, quantum)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Speed of two jobs that share GPUs.
 
-use blox_core::JobSpec;
-use blox_core::SortedMap;
+use blox_core::{JobSpec, SortedMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

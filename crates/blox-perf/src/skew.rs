@@ -1,7 +1,6 @@
 //! Skew of the tensor sizes of models.
 
-use blox_core::SortedMap;
-use blox_core::{JobSpec, Name};
+use blox_core::{JobSpec, Name, SortedMap};
 use serde::{Deserialize, Serialize};
 
 /// Skew of models by name: the fraction, from 0 to 1, of a model's parameters that its largest
@@ -70,15 +69,6 @@ impl SkewTable {
         self
     }
 
-    /// Returns the table with a model's skew computed from its tensor sizes, in any unit. Without
-    /// tensors the skew is 0.
-    #[must_use]
-    pub fn with_tensors(self, model: impl Into<Name>, sizes: &[f64]) -> Self {
-        let all: f64 = sizes.iter().sum();
-        let largest = sizes.iter().copied().fold(0.0, f64::max);
-        self.with(model, largest / all)
-    }
-
     /// Returns the skew of a model; `None` if the table does not list the model.
     pub fn of_model(&self, model: &str) -> Option<f64> {
         self.models.get(model).copied()
@@ -109,18 +99,6 @@ mod tests {
 
     fn job(extras: Extras) -> JobSpec {
         JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(1.0)).with_extras(extras)
-    }
-
-    #[test]
-    fn the_skew_is_the_share_of_the_largest_tensor() {
-        let table = SkewTable::new().with_tensors("mine", &[1.0, 6.0, 1.0]);
-        assert_eq!(table.of_model("mine"), Some(0.75));
-        assert_eq!(
-            SkewTable::new()
-                .with_tensors("empty", &[])
-                .of_model("empty"),
-            Some(0.0)
-        );
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Elastic expansion: distributes the GPUs that deadlines leave, level by level.
 
 use super::plan::{Begun, Grid, Plan, Task, Timeline, add, commit, fill};
-use blox_core::JobId;
-use blox_core::SortedMap;
+use blox_core::{JobId, Seconds, SortedMap};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -10,29 +9,9 @@ use std::collections::BinaryHeap;
 struct Offer {
     gpus: u32,
     /// Additional GPU-seconds of the job in total, for each additional GPU now.
-    waste: f64,
+    waste: Seconds,
     /// Its plan with that level, if it is planned.
     plan: Option<Plan>,
-}
-
-/// Queue entry: less waste first, then older jobs first.
-#[derive(PartialEq)]
-struct Entry {
-    waste: f64,
-    job: usize,
-}
-
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let waste = self.waste.total_cmp(&other.waste);
-        waste.then(self.job.cmp(&other.job))
-    }
 }
 
 /// Period in which no plan changes.
@@ -52,7 +31,8 @@ pub(super) fn expand(
     grow: bool,
 ) -> SortedMap<JobId, u32> {
     let mut spare: SortedMap<JobId, u32> = SortedMap::new();
-    let mut queue = BinaryHeap::new();
+    // Less waste first, then older jobs first.
+    let mut queue: BinaryHeap<Reverse<(Seconds, usize)>> = BinaryHeap::new();
     let mut scratch = Timeline::new();
     for (job, (id, task)) in tasks.iter().enumerate() {
         let has = plans.get(id).map_or(0, |p| p.at(window.now));
@@ -60,36 +40,24 @@ pub(super) fn expand(
             continue;
         }
         if let Some(offer) = offer(window, task, plans.get(id), has, line, &mut scratch) {
-            queue.push(Reverse(Entry {
-                waste: offer.waste,
-                job,
-            }));
+            queue.push(Reverse((offer.waste, job)));
         }
     }
-    while let Some(Reverse(entry)) = queue.pop() {
+    while let Some(Reverse((queued, job))) = queue.pop() {
         let free = line.first().map_or(0, |(_, f)| *f);
         if free <= 0 {
             break;
         }
-        let (id, task) = &tasks[entry.job];
+        let (id, task) = &tasks[job];
         let planned = plans.get(id);
         let has = planned.map_or_else(|| spare.get(id).copied().unwrap_or(0), |p| p.at(window.now));
         // The offer may have become worse since it was queued.
         let Some(offer) = offer(window, task, planned, has, line, &mut scratch) else {
             continue;
         };
-        let behind = queue.peek().is_some_and(|Reverse(next)| {
-            let now = Entry {
-                waste: offer.waste,
-                job: entry.job,
-            };
-            now > *next
-        });
-        if behind {
-            queue.push(Reverse(Entry {
-                waste: offer.waste,
-                job: entry.job,
-            }));
+        let now = Reverse((offer.waste, job));
+        if queue.peek().is_some_and(|next| now < *next) {
+            queue.push(now);
             continue;
         }
         match offer.plan {
@@ -109,10 +77,7 @@ pub(super) fn expand(
         }
         if grow {
             // The job is reconsidered in its turn; its next offer is at most as good.
-            queue.push(Reverse(Entry {
-                waste: entry.waste.max(offer.waste),
-                job: entry.job,
-            }));
+            queue.push(Reverse((queued.max(offer.waste), job)));
         }
     }
     spare
@@ -148,7 +113,7 @@ fn offer(
         return Some(Offer {
             gpus,
             // A job without GPUs comes first.
-            waste: if has == 0 { f64::MIN } else { waste },
+            waste: Seconds::new(if has == 0 { f64::MIN } else { waste }),
             plan: None,
         });
     };
@@ -187,7 +152,7 @@ fn offer(
     let waste = (new.gpu_time(now) - plan.gpu_time(now)) / f64::from(need);
     Some(Offer {
         gpus,
-        waste: if has == 0 { f64::MIN } else { waste },
+        waste: Seconds::new(if has == 0 { f64::MIN } else { waste }),
         plan: Some(new),
     })
 }

@@ -3,10 +3,9 @@
 mod expand;
 mod plan;
 
-use blox_core::SortedMap;
 use blox_core::{
     AdmissionDecisions, AdmissionPolicy, Event, GpuCount, JobId, JobQueue, JobRef, Policy, Reason,
-    Request, SchedulingPolicy, Seconds, ServiceClass, Shape, Time, Validity, View, sort,
+    Request, SchedulingPolicy, Seconds, ServiceClass, Shape, SortedMap, Time, Validity, View, sort,
 };
 use expand::{Window, expand};
 use plan::{Grid, Plan, Task, Timeline, commit, fits, greedy, levels_of, minimum, work_of};

@@ -7,11 +7,10 @@ mod speedup;
 pub use autoscale::Autoscale;
 
 use crate::placement::OnNodes;
-use blox_core::SortedMap;
 use blox_core::{
     ClusterManager, Composition, Event, GpuCount, JobId, JobQueue, JobRef, NodeActionKind,
-    NodeActionKinds, NodeActions, NodeId, Place, Policy, Request, SchedulingPolicy, Seconds, Shape,
-    Validity, View, sort,
+    NodeActionKinds, NodeActions, NodeId, Place, Policy, Request, SchedulingPolicy, Seconds,
+    SortedMap, Validity, View, sort,
 };
 use search::{Population, Problem};
 use serde::{Deserialize, Serialize};
@@ -213,13 +212,14 @@ impl SchedulingPolicy for Pollux {
                 continue;
             }
             let gpus: u32 = nodes.iter().map(|(_, count)| count).sum();
-            let mut shape = Shape::gpus(GpuCount(gpus));
-            let extras = job.spec().extras();
+            let mut request = Request::gang(job);
+            let shape = &mut request.shapes[0];
+            shape.gpus = GpuCount(gpus);
             let share = f64::from(gpus) / f64::from(job.gpus().get().max(1));
-            shape.cpus = extras.cpus * share;
-            shape.memory_gib = extras.memory_gib * share;
+            shape.cpus *= share;
+            shape.memory_gib *= share;
             shape.place = Place::Nodes(nodes);
-            out.push(Request::with_shape(job.id(), shape));
+            out.push(request);
         }
         Validity::NextRound
     }

@@ -3,8 +3,7 @@
 use super::PolluxSettings;
 use super::speedup::{Speedups, Worker};
 use crate::splitmix;
-use blox_core::SortedMap;
-use blox_core::{JobId, NodeId};
+use blox_core::{JobId, NodeId, SortedMap};
 use serde::{Deserialize, Serialize};
 
 /// GPUs of each worker for each job, job by job.

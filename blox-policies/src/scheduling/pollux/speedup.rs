@@ -1,7 +1,6 @@
 //! Speedup of a job over its fair share.
 
-use blox_core::SortedMap;
-use blox_core::{Adapts, JobRef, Name, NameId, NodeId, TrainingSpec, TypeLimits, View};
+use blox_core::{Adapts, JobRef, Name, NameId, NodeId, SortedMap, TrainingSpec, TypeLimits, View};
 use blox_perf::goodput::{BatchLimits, GoodputModel};
 
 /// A usable node.

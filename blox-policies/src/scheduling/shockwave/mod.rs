@@ -9,10 +9,9 @@ pub use fair::FairEnd;
 pub use market::{Bidder, Market, Window};
 pub use regimes::Regimes;
 
-use blox_core::SortedMap;
+use crate::scheduling::listed::list_fitting;
 use blox_core::{
-    GpuCount, JobId, JobQueue, JobRef, Phase, Policy, Request, SchedulingPolicy, Shape, Validity,
-    View,
+    JobId, JobQueue, JobRef, Phase, Policy, SchedulingPolicy, SortedMap, Validity, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -128,34 +127,26 @@ fn bidder(job: &JobRef<'_>, regimes: Option<&Regimes>) -> Bidder {
         true => expected / done,
         false => 1.0,
     };
-    let gpus = job.gpus().get();
-    let age = job.age().secs().max(0.0);
-    match regimes {
+    let (length, done, pace_s, remaining_s) = match regimes {
         Some(regimes) => {
             let epochs = regimes.done_after(regimes.total_s() * (done / all));
-            let remaining = regimes.remaining_s(epochs);
-            Bidder {
-                gpus,
-                length: regimes.epochs() as f64,
-                done: epochs as f64,
-                pace_s: regimes.pace_s(epochs) * scale,
-                remaining_s: remaining * scale,
-                age_s: age,
-                fair_s: 0.0,
-            }
+            let (pace, remaining) = (regimes.pace_s(epochs), regimes.remaining_s(epochs));
+            let length = regimes.epochs() as f64;
+            (length, epochs as f64, pace * scale, remaining * scale)
         }
         None => {
             let pace_s = scale / work.rate.max(f64::MIN_POSITIVE);
-            Bidder {
-                gpus,
-                length: all,
-                done,
-                pace_s,
-                remaining_s: job.work_left() * pace_s,
-                age_s: age,
-                fair_s: 0.0,
-            }
+            (all, done, pace_s, job.work_left() * pace_s)
         }
+    };
+    Bidder {
+        gpus: job.gpus().get(),
+        length,
+        done,
+        pace_s,
+        remaining_s,
+        age_s: job.age().secs().max(0.0),
+        fair_s: 0.0,
     }
 }
 
@@ -192,27 +183,11 @@ impl SchedulingPolicy for Shockwave {
             true => Vec::new(),
             false => memory.plan.remove(0),
         };
-        let mut free = gpus;
-        let mut listed: Vec<JobId> = Vec::new();
         // A launch that takes longer than a round is completed.
         let starting = view.active().filter(|j| j.phase() == Phase::Starting);
-        let all = starting.map(|j| j.id()).chain(planned);
-        for job in all.filter_map(|id| view.job(id)) {
-            let needs = job.gpus().get();
-            if needs <= free && !listed.contains(&job.id()) {
-                free -= needs;
-                listed.push(job.id());
-                out.push(request(&job));
-            }
-        }
+        let starting: Vec<JobId> = starting.map(|j| j.id()).collect();
+        let others = planned.into_iter().filter(|id| !starting.contains(id));
+        list_fitting(view, out, starting.iter().copied().chain(others));
         Validity::NextRound
     }
-}
-
-fn request(job: &JobRef<'_>) -> Request {
-    let mut shape = Shape::gpus(GpuCount(job.gpus().get()));
-    if let Some(extras) = &job.spec().extras {
-        (shape.cpus, shape.memory_gib) = (extras.cpus, extras.memory_gib);
-    }
-    Request::with_shape(job.id(), shape)
 }

@@ -2,8 +2,7 @@
 
 use super::config::Config;
 use super::scores::Applicant;
-use blox_core::SortedMap;
-use blox_core::{Adapts, GpuTypeId, NameId, View};
+use blox_core::{Adapts, GpuTypeId, NameId, SortedMap, View};
 
 /// Configurations and capacities of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

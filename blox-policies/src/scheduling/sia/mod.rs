@@ -12,10 +12,9 @@ pub use scores::{Applicant, Goodputs, Scores, restart_factor};
 pub use ties::{Hashed, Tie, Ties};
 pub use turns::{Turns, turns};
 
-use blox_core::SortedMap;
 use blox_core::{
     Adapts, Event, GpuCount, JobId, JobQueue, JobRef, NameId, Phase, Policy, Request,
-    SchedulingPolicy, Seconds, Shape, TrainingReport, Validity, View,
+    SchedulingPolicy, Seconds, SortedMap, TrainingReport, Validity, View,
 };
 use blox_perf::goodput::KnownBatches;
 use blox_solve::{Alternative, Choices};
@@ -308,11 +307,12 @@ impl SchedulingPolicy for Sia {
 }
 
 fn request(job: &JobRef<'_>, (gpu_type, gpus): (u32, u32)) -> Request {
-    let mut shape = Shape::gpus(GpuCount(gpus));
+    let mut request = Request::gang(job);
+    let shape = &mut request.shapes[0];
+    shape.gpus = GpuCount(gpus);
     shape.gpu_type = Some(blox_core::GpuTypeId(gpu_type));
-    let extras = job.spec().extras();
     let share = f64::from(gpus) / f64::from(job.gpus().get().max(1));
-    shape.cpus = extras.cpus * share;
-    shape.memory_gib = extras.memory_gib * share;
-    Request::with_shape(job.id(), shape)
+    shape.cpus *= share;
+    shape.memory_gib *= share;
+    request
 }

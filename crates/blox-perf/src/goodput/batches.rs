@@ -1,7 +1,6 @@
 //! Batch sizes that a job may choose from.
 
-use blox_core::BatchConfig;
-use blox_core::SortedMap;
+use blox_core::{BatchConfig, SortedMap};
 use std::sync::Arc;
 
 /// Limits on the choice of a batch.

@@ -5,7 +5,7 @@ use blox_core::{Composition, JobRef, OnEvent, Seconds, Time};
 use blox_policies::placement::{
     Balanced, Blocked, Consolidated, FirstFree, InOrder, OnNodes, Profiled, Random, TensorSkew,
 };
-use blox_policies::scheduling::{Fifo, Service, ServiceHistory, Srtf, TwoDas};
+use blox_policies::scheduling::{Fifo, ServiceHistory, Srtf, TwoDas};
 use blox_released::tiresias::quirks::{
     ClassQueues, DlasQueues, EveryOther, InPlace, LowestRank, NodeSets, Nowhere, Pending, Samples,
     ShortestBy, Yarn,
@@ -29,10 +29,7 @@ fn schedulings() -> Vec<(&'static str, Scheduling)> {
     let gittins = sound(TwoDas::gittins(&thresholds, history));
     vec![
         ("2d-las", Arc::new(las())),
-        (
-            "las-promoting",
-            Arc::new(sound(las().promoting(Some(1.5))).counting(Service::Time)),
-        ),
+        ("las-promoting", Arc::new(sound(las().promoting(Some(1.5))))),
         ("2d-gittins", Arc::new(gittins.clone())),
         (
             "gittins-promoting",

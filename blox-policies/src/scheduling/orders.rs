@@ -1,0 +1,311 @@
+//! Orders of jobs by a key.
+
+use super::listed::{list_by, shares, totals};
+use blox_core::estimate::{Estimator, Oracle};
+use blox_core::order::SortKey;
+use blox_core::policy::{ByKey, by_key};
+use blox_core::{JobQueue, JobRef, SchedulingPolicy, Seconds, Stateless, Validity, View};
+use std::sync::Arc;
+
+/// Returns the key of an estimate. Jobs without one come last.
+fn known(estimate: Option<Seconds>) -> SortKey {
+    SortKey::by(estimate.map_or(f64::MAX, Seconds::secs))
+}
+
+/// Returns the GPU time of an estimated time on the requested GPUs.
+fn on_gpus(estimate: Option<Seconds>, job: &JobRef<'_>) -> Option<Seconds> {
+    Some(estimate? * f64::from(job.gpus().get()))
+}
+
+/// Jobs in order of submission, without preemption.
+///
+/// A job of a higher user priority comes before all jobs of a lower priority. Ties are broken by
+/// the job's number.
+#[derive(Clone)]
+pub struct Fifo(ByKey);
+
+impl Default for Fifo {
+    fn default() -> Self {
+        Fifo(
+            by_key(|job| {
+                SortKey::by(job.submit().secs()).in_class(job.spec().priority.saturating_neg())
+            })
+            .valid_until_event(),
+        )
+    }
+}
+
+impl Stateless for Fifo {}
+
+impl SchedulingPolicy for Fifo {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        self.0.schedule(&mut (), view, out)
+    }
+}
+
+/// Jobs in ascending order of estimated total duration, without preemption.
+///
+/// Jobs without an estimate come last. Ties are broken by the job's number.
+#[derive(Clone)]
+pub struct Sjf(ByKey);
+
+impl Default for Sjf {
+    fn default() -> Self {
+        Sjf::with(Oracle)
+    }
+}
+
+impl Sjf {
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
+    pub fn with(estimator: impl Estimator) -> Self {
+        Sjf(by_key(move |job| known(estimator.duration(job))).valid_until_event())
+    }
+}
+
+impl Stateless for Sjf {}
+
+impl SchedulingPolicy for Sjf {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        self.0.schedule(&mut (), view, out)
+    }
+}
+
+/// Jobs in ascending order of estimated GPU time, without preemption (Helios, SC 2021, section
+/// 4.2).
+///
+/// The GPU time is the duration multiplied by the number of GPUs. Jobs without an estimate come
+/// last. Ties are broken by the job's number.
+#[derive(Clone)]
+pub struct Qssf(ByKey);
+
+impl Default for Qssf {
+    fn default() -> Self {
+        Qssf::with(Oracle)
+    }
+}
+
+impl Qssf {
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
+    pub fn with(estimator: impl Estimator) -> Self {
+        Qssf(by_key(move |job| known(on_gpus(estimator.duration(job), job))).valid_until_event())
+    }
+}
+
+impl Stateless for Qssf {}
+
+impl SchedulingPolicy for Qssf {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        self.0.schedule(&mut (), view, out)
+    }
+}
+
+/// Jobs in ascending order of estimated remaining time.
+///
+/// A job with less remaining time preempts a running job. Jobs without an estimate come last. Ties
+/// are broken by the job's number.
+#[derive(Clone)]
+pub struct Srtf(ByKey);
+
+impl Default for Srtf {
+    fn default() -> Self {
+        Srtf::with(Oracle)
+    }
+}
+
+impl Srtf {
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
+    pub fn with(estimator: impl Estimator) -> Self {
+        // The remaining time of a running job shrinks, so it never falls behind a waiting job.
+        let key = by_key(move |job| known(estimator.remaining(job)));
+        Srtf(key.preemptive().valid_until_event())
+    }
+}
+
+impl Stateless for Srtf {}
+
+impl SchedulingPolicy for Srtf {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        self.0.schedule(&mut (), view, out)
+    }
+}
+
+/// Jobs in ascending order of remaining GPU time (Tiresias, NSDI 2019).
+///
+/// The remaining GPU time is the estimated remaining time multiplied by the requested GPUs. A job
+/// with less remaining GPU time preempts a running job. Jobs without an estimate come last. Ties
+/// are broken by the job's number.
+#[derive(Clone)]
+pub struct Srsf(ByKey);
+
+impl Default for Srsf {
+    fn default() -> Self {
+        Srsf::with(Oracle)
+    }
+}
+
+impl Srsf {
+    /// Creates the policy with an estimator. The estimator receives no events, since estimates of
+    /// waiting jobs must not change.
+    pub fn with(estimator: impl Estimator) -> Self {
+        let key = by_key(move |job| known(on_gpus(estimator.remaining(job), job)));
+        Srsf(key.preemptive().valid_until_event())
+    }
+}
+
+impl Stateless for Srsf {}
+
+impl SchedulingPolicy for Srsf {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        self.0.schedule(&mut (), view, out)
+    }
+}
+
+/// Measure of attained service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Service {
+    /// Running time, regardless of the number of GPUs (Blox).
+    #[default]
+    Time,
+    /// GPU-seconds (Tiresias' two-dimensional service).
+    GpuTime,
+}
+
+/// Jobs in ascending order of attained service, with preemption.
+///
+/// A job with less service preempts jobs with more. Ties are broken by the job's number. Durations
+/// need not be known. Long jobs can starve: see [`StarvationGuard`](super::StarvationGuard).
+#[derive(Clone)]
+pub struct Las(ByKey);
+
+impl Default for Las {
+    fn default() -> Self {
+        Las::by(Service::Time)
+    }
+}
+
+impl Las {
+    /// Creates the policy with a measure of service.
+    pub fn by(service: Service) -> Self {
+        Las(match service {
+            Service::Time => {
+                by_key(|job| SortKey::by(job.attained_time().secs())).keys_advance_together()
+            }
+            Service::GpuTime => by_key(|job| SortKey::by(job.attained_gpu_time().secs())),
+        }
+        .preemptive())
+    }
+}
+
+impl Stateless for Las {}
+
+impl SchedulingPolicy for Las {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        // Service grows while a job runs, so the order can change at any round with waiting jobs.
+        self.0.schedule(&mut (), view, out)
+    }
+}
+
+/// Jobs in ascending order of their dominant share (DRF, NSDI 2011).
+///
+/// The dominant share is the largest fraction that a job requests of all GPUs, all CPUs or all
+/// memory. As in Synergy, every job counts as a user with one task. Ties are broken by the job's
+/// number. Large jobs can starve: see [`StarvationGuard`](super::StarvationGuard).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Drf;
+
+impl Stateless for Drf {}
+
+impl SchedulingPolicy for Drf {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        let totals = totals(view);
+        list_by(view, out, |job| {
+            let [gpus, cpus, memory] = shares(job, &totals);
+            gpus.max(cpus).max(memory)
+        });
+        Validity::UntilEvent
+    }
+}
+
+/// Jobs in descending order of finish-time fairness, with preemption.
+///
+/// The key is the job's age plus its remaining time, divided by its total time on dedicated GPUs.
+/// So the job that sharing slowed down most comes first. Themis (NSDI 2020) computes the ratio
+/// against a fair share of the cluster, and uses auctions. This is Synergy's order derived from it,
+/// in the intended direction. Jobs without an estimate come last.
+#[derive(Clone)]
+pub struct FinishTimeFairness {
+    estimator: Arc<dyn Estimator>,
+}
+
+impl Default for FinishTimeFairness {
+    fn default() -> Self {
+        FinishTimeFairness::with(Oracle)
+    }
+}
+
+impl FinishTimeFairness {
+    /// Creates the policy with an estimator.
+    pub fn with(estimator: impl Estimator + 'static) -> Self {
+        FinishTimeFairness {
+            estimator: Arc::new(estimator),
+        }
+    }
+}
+
+impl Stateless for FinishTimeFairness {}
+
+impl SchedulingPolicy for FinishTimeFairness {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        list_by(view, out, |job| {
+            let (whole, left) = (self.estimator.duration(job), self.estimator.remaining(job));
+            match (whole, left) {
+                (Some(whole), Some(left)) if whole > Seconds::ZERO => {
+                    -((job.age() + left).secs() / whole.secs())
+                }
+                // A job without work counts as slowed down most.
+                (Some(_), Some(_)) => f64::MIN,
+                _ => f64::MAX,
+            }
+        })
+    }
+}
+
+/// Jobs in ascending order of remaining resource use (Tetris, SIGCOMM 2014, section 3.2).
+///
+/// The key is the remaining time, times the sum of the fractions that a job requests of all GPUs,
+/// CPUs and memory. This is Tetris's extension of shortest remaining time to several resources;
+/// packing is left to the placement. Jobs without an estimate come last.
+#[derive(Clone)]
+pub struct Tetris {
+    estimator: Arc<dyn Estimator>,
+}
+
+impl Default for Tetris {
+    fn default() -> Self {
+        Tetris::with(Oracle)
+    }
+}
+
+impl Tetris {
+    /// Creates the policy with an estimator.
+    pub fn with(estimator: impl Estimator + 'static) -> Self {
+        Tetris {
+            estimator: Arc::new(estimator),
+        }
+    }
+}
+
+impl Stateless for Tetris {}
+
+impl SchedulingPolicy for Tetris {
+    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+        let totals = totals(view);
+        list_by(view, out, |job| match self.estimator.remaining(job) {
+            Some(left) => left.secs() * shares(job, &totals).iter().sum::<f64>(),
+            None => f64::MAX,
+        })
+    }
+}
