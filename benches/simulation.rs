@@ -5,7 +5,9 @@
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use blox::core::runtime::Runtime;
-use blox::core::{ClusterSpec, Event, JobId, JobSpec, Outcome, Pipeline, Seconds, State, Time};
+use blox::core::{
+    ClusterSpec, Event, JobId, JobSpec, Outcome, Pipeline, Rounds, Seconds, State, Time,
+};
 use blox::core::{Command, GpuCount};
 use blox::sim::{Measure, Simulation};
 use blox::traces::generate::blox::BloxWorkload;
@@ -151,7 +153,7 @@ fn decisions(c: &mut Criterion) {
 /// jobs.
 fn look_ahead(c: &mut Criterion) {
     use blox::core::forecast::Horizon;
-    use blox::schedulers::{SynthesizerParams, synthesizer_candidates};
+    use blox::schedulers::synthesizer_candidates;
     use blox::sim::forecast::{LookAhead, forecaster};
     let mut policy = blox::schedulers::las();
     let mut core = Runtime::new(
@@ -171,11 +173,10 @@ fn look_ahead(c: &mut Criterion) {
             .expect("the next job");
     }
     core.decide(Time::ZERO, &mut policy).expect("a decision");
-    let params = SynthesizerParams::default();
-    let ahead = forecaster(LookAhead::new(params.round));
+    let ahead = forecaster(LookAhead::new(Rounds::default()));
     let horizon = Horizon::For(Seconds::from_hours(4.0));
     let mut group = c.benchmark_group("look ahead, 128 GPUs, 640 jobs, 4 h");
-    for candidate in synthesizer_candidates(&params) {
+    for candidate in synthesizer_candidates(true) {
         let name = blox::core::Scheduler::name(&candidate).to_owned();
         group.bench_function(name, |b| {
             b.iter(|| black_box(ahead.forecast(core.state(), &candidate, horizon)));

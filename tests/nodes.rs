@@ -10,7 +10,7 @@ use blox::core::{
 use blox::policies::cluster::{PowerRule, PowerSaving};
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::{Autoscale, Fifo, PolluxSettings};
-use blox::schedulers::{HeliosCesParams, PolluxParams, helios_ces_with, pollux_with};
+use blox::schedulers::{helios_ces_with, pollux_with};
 use blox::sim::Simulation;
 use blox::sim::collectors::NodeHours;
 use blox::sim::completion::Exact;
@@ -274,10 +274,7 @@ fn at_once() -> PowerRule {
 
 #[test]
 fn idle_nodes_are_powered_off_and_on_again_for_a_job() {
-    let helios = helios_ces_with(HeliosCesParams {
-        rule: at_once(),
-        forecast: Vec::new(),
-    });
+    let helios = helios_ces_with(at_once(), Vec::new());
     run(
         helios,
         &[job(2, 4), job(2, 4)],
@@ -313,15 +310,13 @@ fn idle_nodes_are_powered_off_and_on_again_for_a_job() {
 
 #[test]
 fn node_is_requested_at_high_utility_and_returned_at_low_utility() {
-    let pollux = pollux_with(PolluxParams {
-        search: PolluxSettings {
-            population: 20,
-            generations: 20,
-            ..PolluxSettings::DEFAULT
-        },
-        round: Seconds::new(120.0),
-        autoscale: Autoscale::between((0.3, 0.8), (1, 2)),
-    });
+    let search = PolluxSettings {
+        population: 20,
+        generations: 20,
+        ..PolluxSettings::DEFAULT
+    };
+    let autoscale = Autoscale::between((0.3, 0.8), (1, 2));
+    let pollux = pollux_with(search, Seconds::new(120.0), autoscale);
     // Both GPUs work at full speed. One job on four GPUs is a quarter of that.
     run(
         pollux,
@@ -539,16 +534,14 @@ fn node_hours_of_power_saving_equal_the_simulator() {
 #[ignore = "long: run by name"]
 fn node_hours_of_autoscaling_equal_the_simulator() {
     let pollux = || {
-        pollux_with(PolluxParams {
-            search: PolluxSettings {
-                population: 20,
-                generations: 20,
-                ..PolluxSettings::DEFAULT
-            },
-            round: Seconds::new(5.0),
-            // A rigid job has the speedup 1, whatever the number of its GPUs.
-            autoscale: Autoscale::between((0.1, 0.2), (2, 4)),
-        })
+        let search = PolluxSettings {
+            population: 20,
+            generations: 20,
+            ..PolluxSettings::DEFAULT
+        };
+        // A rigid job has the speedup 1, whatever the number of its GPUs.
+        let autoscale = Autoscale::between((0.1, 0.2), (2, 4));
+        pollux_with(search, Seconds::new(5.0), autoscale)
     };
     node_hours_agree(pollux, "n0,n1", &an_hour_on(8.0));
 }

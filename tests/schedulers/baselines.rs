@@ -1,7 +1,7 @@
 //! Simulations of Gandiva, Themis and Chronus with the behavior of their papers.
 
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Pipeline, Seconds, Time};
-use blox::schedulers::{self as shipped, GandivaParams};
+use blox::schedulers as shipped;
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
 use blox::sim::results::{AssignmentRow, SharedSink};
@@ -30,11 +30,11 @@ fn run(
 }
 
 fn gandiva(packing: bool, growing: bool) -> Pipeline {
-    shipped::gandiva_with(GandivaParams {
-        packing,
-        growing,
-        ..GandivaParams::default()
-    })
+    let named = format!("gandiva{{packing={packing},growing={growing}}}");
+    let built = blox::registry()
+        .schedulers
+        .build(&named.parse().unwrap(), 0);
+    built.unwrap()
 }
 
 #[test]

@@ -133,8 +133,7 @@ fn tiresias_plus_consolidates_who_was_measured_to_need_it() {
 
 #[test]
 fn the_synthesizer_is_as_good_as_the_best_static_composition_with_bursts() {
-    use blox::schedulers::{SynthesizerParams, synthesizer_candidates, synthesizer_with};
-    let params = SynthesizerParams::default();
+    use blox::schedulers::{synthesizer, synthesizer_candidates};
     let average = |scheduler: Pipeline| {
         let report = Simulation::new(ClusterSpec::uniform(16, 4))
             .run(scheduler, &mut bursty(2.0, 600))
@@ -142,14 +141,14 @@ fn the_synthesizer_is_as_good_as_the_best_static_composition_with_bursts() {
         assert_eq!(report.summary.completed, 600);
         report.summary.avg_jct_s
     };
-    let statics: Vec<f64> = synthesizer_candidates(&params)
+    let statics: Vec<f64> = synthesizer_candidates(true)
         .into_iter()
         .map(average)
         .collect();
     let (best, worst) = statics
         .iter()
         .fold((f64::MAX, 0.0_f64), |(a, b), v| (a.min(*v), b.max(*v)));
-    let ours = average(synthesizer_with(params));
+    let ours = average(synthesizer());
     assert!(ours <= best, "{ours}, statics {statics:?}");
     assert!(worst > 1.05 * best, "the choice must matter: {statics:?}");
 }

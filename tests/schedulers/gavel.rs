@@ -3,9 +3,9 @@
 
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time, TypeSpeeds};
 use blox::policies::scheduling::gavel::Gavel;
-use blox::policies::scheduling::gavel::shares::Knows;
+use blox::policies::scheduling::gavel::shares::{Knows, MaxMinFairness};
 use blox::released::verify::{Compared, compare};
-use blox::schedulers::{GavelParams, gavel_with};
+use blox::schedulers::gavel_with;
 use blox::sim::Simulation;
 use blox::sim::workload::Jobs;
 use std::fs;
@@ -32,10 +32,10 @@ fn what_pairs_keep_of_their_speed_is_learned_from_how_they_run() {
         })
         .collect();
     let run = |beside: Option<f64>| {
-        let mut pipeline = gavel_with(GavelParams {
-            knows: Knows::Pairs,
-            beside,
-            ..GavelParams::default()
+        let policy = Gavel::new(MaxMinFairness::new(Knows::Pairs));
+        let mut pipeline = gavel_with(match beside {
+            Some(believed) => policy.learning_pairs(believed),
+            None => policy,
         });
         let cluster: ClusterSpec = "1x4:v100".parse().unwrap();
         let report = Simulation::new(cluster)
@@ -75,10 +75,7 @@ fn jobs_are_as_fast_beside_each_other_as_they_say() {
         ..Extras::default()
     };
     let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(3600.0)).with_extras(extras);
-    let mut pipeline = gavel_with(GavelParams {
-        knows: Knows::Pairs,
-        ..GavelParams::default()
-    });
+    let mut pipeline = gavel_with(Gavel::new(MaxMinFairness::new(Knows::Pairs)));
     let cluster: ClusterSpec = "1x1:v100".parse().unwrap();
     let report = Simulation::new(cluster)
         .run_by(&mut pipeline, &mut Jobs::new(vec![job.clone(), job]), None)

@@ -8,6 +8,7 @@ mod support;
 mod baselines;
 mod compositions;
 mod conformance;
+mod copied;
 mod elasticflow;
 mod gavel;
 mod lessons;

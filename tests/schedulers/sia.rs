@@ -16,7 +16,7 @@ use blox::perf::goodput::{BatchLimits, GoodputModel, StepTime, batch_on, fit};
 use blox::policies::scheduling::PolluxSettings;
 use blox::released::sia::world as files;
 use blox::released::sia::{self as released, pollux};
-use blox::schedulers::{PolluxParams, pollux_with, sia};
+use blox::schedulers::{pollux, pollux_with, sia};
 use blox::sim::Simulation;
 use blox::sim::execution::Training;
 use blox::sim::execution::training::{Applications, built_in};
@@ -62,12 +62,7 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
         // policy may try two.
         (sia(), 2, Adapts::All, None),
         (sia(), 1, Adapts::Gpus, Some(64)),
-        (
-            pollux_with(PolluxParams::default()),
-            1,
-            Adapts::Gpus,
-            Some(64),
-        ),
+        (pollux(), 1, Adapts::Gpus, Some(64)),
     ] {
         let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
         let rounds = Rounds::every(Seconds::new(60.0)).unwrap();
@@ -269,10 +264,7 @@ fn brief_pollux() -> Pipeline {
         patience: 5,
         ..PolluxSettings::DEFAULT
     };
-    pollux_with(PolluxParams {
-        search,
-        ..PolluxParams::default()
-    })
+    pollux_with(search, Seconds::new(60.0), None)
 }
 
 #[test]

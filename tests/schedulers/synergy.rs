@@ -3,9 +3,7 @@
 #![cfg(feature = "released")]
 
 use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Sensitivity, Time};
-use blox::policies::placement::Allocation;
 use blox::released::verify::{compare, compare_visiting_every_round};
-use blox::schedulers::{JobOrder, SynergyParams, synergy_with};
 use blox::sim::{Simulation, workload::Jobs};
 use std::fs;
 use std::path::Path;
@@ -251,7 +249,7 @@ fn the_command_line_reads_its_files() {
 
 /// Runs jobs on a node of 4 GPUs with 8 cores. Three of the four jobs gain nothing from more than
 /// one core.
-fn speeds(allocation: Allocation) -> Vec<f64> {
+fn speeds(allocation: &str) -> Vec<f64> {
     let mut cluster = ClusterSpec::uniform(1, 4);
     cluster.nodes[0].cpus = 8.0;
     let speed = vec![vec![0.5], vec![1.0], vec![2.0]];
@@ -265,13 +263,12 @@ fn speeds(allocation: Allocation) -> Vec<f64> {
         })
     };
     let jobs = vec![job(5.0), job(1.0), job(1.0), job(1.0)];
-    let scheduler = synergy_with(SynergyParams {
-        allocation,
-        order: JobOrder::Srtf,
-        ..SynergyParams::default()
-    });
+    let named = format!("synergy{{allocation={allocation},order=srtf}}");
+    let scheduler = blox::registry()
+        .schedulers
+        .build(&named.parse().unwrap(), 0);
     let report = Simulation::new(cluster)
-        .run(scheduler, &mut Jobs::new(jobs))
+        .run(scheduler.unwrap(), &mut Jobs::new(jobs))
         .unwrap();
     let finish = report.jobs.iter().map(|j| j.finish.unwrap().secs());
     finish.collect()
@@ -279,10 +276,7 @@ fn speeds(allocation: Allocation) -> Vec<f64> {
 
 #[test]
 fn a_job_is_as_fast_as_what_it_holds_allows() {
-    assert_eq!(speeds(Allocation::Tune), [3000.0; 4]);
+    assert_eq!(speeds("tune"), [3000.0; 4]);
     // With its share of 2 cores, the first job runs at half the speed of 5 cores.
-    assert_eq!(
-        speeds(Allocation::Proportional),
-        [6000.0, 3000.0, 3000.0, 3000.0]
-    );
+    assert_eq!(speeds("proportional"), [6000.0, 3000.0, 3000.0, 3000.0]);
 }

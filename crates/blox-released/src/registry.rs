@@ -5,7 +5,7 @@ use crate::lucid::{self, Placer};
 use crate::tiresias::{self, quirks::DlasQueues};
 use blox_core::Pipeline;
 use blox_core::registry::{DefaultValue, ParamDoc, Registry};
-use blox_schedulers::registry::{PROMOTE, param, promote, thresholds};
+use blox_schedulers::parameters::{PROMOTE, param, promote, thresholds};
 use blox_sim::registry::World;
 
 const PLACER: ParamDoc = param(

@@ -1,14 +1,14 @@
-use crate::gavel::{GavelParams, gavel_with};
-use crate::registry::params::default;
-use crate::registry::shares::{ALPHA, alpha};
-use blox_core::Pipeline;
-use blox_core::registry::Registry;
-use blox_policies::scheduling::gavel::shares::GavelPolicy;
+use blox::core::Pipeline;
+use blox::policies::scheduling::gavel::{Gavel, shares::AlloX};
+use blox::schedulers::gavel_with;
+use blox::schedulers::parameters::*;
+
+const PARAMETERS: [ParamDoc; 1] = [ALPHA];
 
 /// AlloX (Le et al., EuroSys 2020): minimizes the average completion time over GPU types.
 ///
 /// It matches jobs with positions in the queues of GPUs; see
-/// [`AlloX`](blox_policies::scheduling::gavel::shares::AlloX).
+/// [`AlloX`](blox::policies::scheduling::gavel::shares::AlloX).
 ///
 /// **Parameters** (command line): `alpha`, the fraction of the waiting jobs, oldest first, that is
 /// matched.
@@ -16,16 +16,12 @@ use blox_policies::scheduling::gavel::shares::GavelPolicy;
 /// **Verified.** Per job, through the same policy in the released programs of Gavel and Shockwave:
 /// `blox_released::gavel`.
 pub fn allox() -> Pipeline {
-    allox_with(default(&ALPHA))
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`allox`] with another fraction of the waiting jobs, above 0 and at most 1.
-pub fn allox_with(alpha: f64) -> Pipeline {
-    let params = GavelParams {
-        policy: GavelPolicy::AlloX(alpha),
-        ..GavelParams::default()
-    };
-    gavel_with(params).renamed("allox")
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let policy = Gavel::new(AlloX::new(part(p, ALPHA.name)?));
+    Ok(gavel_with(policy).renamed("allox"))
 }
 
 /// Adds the scheduler to the registry.
@@ -33,7 +29,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "allox",
         "least average completion time over GPU types, by matching jobs to GPUs",
-        &[ALPHA],
-        |p, _| Ok(allox_with(alpha(p)?)),
+        &PARAMETERS,
+        |p, _| composed(p),
     );
 }

@@ -1,14 +1,11 @@
-use crate::ONCE;
-use blox_core::registry::Registry;
-use blox_core::{Composition, Pipeline};
-use blox_policies::{
-    placement::{Bandwidth, InOrder},
-    scheduling::Fifo,
-};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::{Bandwidth, InOrder};
+use blox::policies::scheduling::Fifo;
+use blox::schedulers::parameters::*;
 
 /// First in, first out on the GPUs with the best links (Blox, EuroSys 2024, table 4: Bebop).
 ///
-/// **Rule.** Like [`fifo`](crate::schedulers::fifo), but a job gets the set of free GPUs on one
+/// **Rule.** Like [`fifo`](blox::schedulers::fifo), but a job gets the set of free GPUs on one
 /// node with the highest bandwidth. The bandwidth of a set is the slowest link in the best tree
 /// over the set. Ties go to the node with the fewest free GPUs, then to the set with the highest
 /// sum of bandwidths. Remaining ties go to the set that leaves the best links to others.
@@ -23,7 +20,7 @@ pub fn bandwidth_placement() -> Pipeline {
         .scheduling(Fifo::default())
         .placement(InOrder::new(Bandwidth::default()))
         .build()
-        .expect(ONCE)
+        .expect("each role is taken once")
 }
 
 /// Adds the scheduler to the registry.

@@ -1,24 +1,13 @@
-use crate::registry::params::{only_with, param, seconds};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::LocalSearch,
-    scheduling::{Chronus, LeaseChoice},
-};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::LocalSearch;
+use blox::policies::scheduling::Chronus;
+use blox::schedulers::parameters::*;
 
-const LEASE: ParamDoc = param("lease_s", "240", "seconds of a lease and round");
-const CHOICE: ParamDoc = param(
-    "choice",
-    "greedy",
-    "choice among jobs submitted together: greedy, optimal",
-);
-const NODES: ParamDoc = param(
-    "nodes",
-    "10000",
-    "for optimal: most nodes of the search tree",
-);
-const PARAMETERS: [ParamDoc; 3] = [LEASE, CHOICE, NODES];
+const PARAMETERS: [ParamDoc; 3] = [
+    param("lease_s", "240", "seconds of a lease and round"),
+    CHOICE,
+    SEARCH_NODES,
+];
 
 /// Leases for jobs with deadlines, the rest for best-effort jobs (Chronus, SoCC 2021).
 ///
@@ -35,29 +24,18 @@ const PARAMETERS: [ParamDoc; 3] = [LEASE, CHOICE, NODES];
 /// **Verified.** `blox_released::elasticflow::chronus` is the program that ElasticFlow released, on
 /// the path without its commercial solver. It equals the original row by row on all golden runs.
 pub fn chronus() -> Pipeline {
-    read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`chronus`] with leases of another length, above 0, and another choice.
-pub fn chronus_with(lease: Seconds, choice: LeaseChoice) -> Pipeline {
-    Composition::new("chronus")
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let choice = lease_choice(p)?;
+    let lease = p.seconds("lease_s")?;
+    let policy = Chronus::new(lease).choosing(choice);
+    let composition = Composition::new("chronus")
         .in_rounds(lease)
-        .joint(Chronus::new(lease).choosing(choice), |roles| {
-            roles.admission().scheduling()
-        })
-        .placement(LocalSearch)
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<Pipeline, RegistryError> {
-    let word = p.choice(CHOICE.name, &["greedy", "optimal"])?;
-    only_with(p, &[NODES.name], word == "optimal", "choice=optimal")?;
-    let choice = match word {
-        "optimal" => optimal(p)?,
-        _ => LeaseChoice::Greedy,
-    };
-    Ok(chronus_with(seconds(p, &LEASE)?, choice))
+        .joint(policy, |roles| roles.admission().scheduling())
+        .placement(LocalSearch);
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -66,19 +44,6 @@ pub(crate) fn add(r: &mut Registry) {
         "chronus",
         "leases for jobs with deadlines; best-effort jobs get the remaining GPUs",
         &PARAMETERS,
-        |p, _| read(p),
+        |p, _| composed(p),
     );
-}
-
-#[cfg(feature = "microlp")]
-fn optimal(p: &Params) -> Result<LeaseChoice, RegistryError> {
-    let limit = Some(p.u64(NODES.name)?);
-    let solver = blox_microlp::BranchAndBound { limit };
-    Ok(LeaseChoice::Optimal(std::sync::Arc::new(solver)))
-}
-
-#[cfg(not(feature = "microlp"))]
-fn optimal(p: &Params) -> Result<LeaseChoice, RegistryError> {
-    let expected = "greedy, or a build with `--features microlp`";
-    Err(p.wrong(CHOICE.name, expected))
 }

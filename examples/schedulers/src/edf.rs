@@ -1,8 +1,9 @@
-use crate::elasticflow::{SLOT, in_slots};
-use crate::registry::params::{default, seconds};
-use blox_core::registry::Registry;
-use blox_core::{Pipeline, Seconds};
-use blox_policies::scheduling::{ElasticFlow, Share};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::Buddy;
+use blox::policies::scheduling::{ElasticFlow, Share};
+use blox::schedulers::parameters::*;
+
+const PARAMETERS: [ParamDoc; 1] = [SLOT];
 
 /// Earliest deadline first for elastic jobs (the baseline of ElasticFlow, ASPLOS 2023).
 ///
@@ -16,13 +17,20 @@ use blox_policies::scheduling::{ElasticFlow, Share};
 /// jobs beyond the count at which they are fastest, and equals the original per job on all golden
 /// runs.
 pub fn edf() -> Pipeline {
-    edf_with(Seconds::new(default(&SLOT)))
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`edf`] with another slot.
-pub fn edf_with(slot: Seconds) -> Pipeline {
-    let policy = ElasticFlow::new(slot).share(Share::Greedy);
-    in_slots("edf", policy.expanding(false).admitting_all(), slot)
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let slot = p.seconds(SLOT.name)?;
+    let policy = ElasticFlow::new(slot)
+        .share(Share::Greedy)
+        .expanding(false)
+        .admitting_all();
+    let composition = Composition::new("edf")
+        .in_rounds(slot)
+        .joint(policy, |roles| roles.admission().scheduling())
+        .placement(Buddy);
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -30,7 +38,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "edf",
         "earliest deadline first, on all GPUs that a job can use",
-        &[SLOT],
-        |p, _| Ok(edf_with(seconds(p, &SLOT)?)),
+        &PARAMETERS,
+        |p, _| composed(p),
     );
 }

@@ -1,12 +1,13 @@
-use crate::elasticflow::{SLOT, in_slots};
-use crate::registry::params::{default, seconds};
-use blox_core::registry::Registry;
-use blox_core::{Pipeline, Seconds};
-use blox_policies::scheduling::ElasticFlow;
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::Buddy;
+use blox::policies::scheduling::ElasticFlow;
+use blox::schedulers::parameters::*;
+
+const PARAMETERS: [ParamDoc; 1] = [SLOT];
 
 /// ElasticFlow without admission control (ASPLOS 2023, section 6: "EDF + elastic scaling").
 ///
-/// **Rule.** Like [`elasticflow`](crate::schedulers::elasticflow()), but every job is admitted, and
+/// **Rule.** Like [`elasticflow`](blox::schedulers::elasticflow()), but every job is admitted, and
 /// jobs are planned strictly in order of deadline. A job that cannot end in time gets all GPUs that
 /// it can use before jobs with later deadlines.
 ///
@@ -16,12 +17,17 @@ use blox_policies::scheduling::ElasticFlow;
 /// `blox_released::elasticflow::Algorithm::WithoutAdmission`; it equals the original per job on all
 /// golden runs.
 pub fn ef() -> Pipeline {
-    ef_with(Seconds::new(default(&SLOT)))
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`ef`] with another slot.
-pub fn ef_with(slot: Seconds) -> Pipeline {
-    in_slots("ef", ElasticFlow::new(slot).admitting_all(), slot)
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let slot = p.seconds(SLOT.name)?;
+    let policy = ElasticFlow::new(slot).admitting_all();
+    let composition = Composition::new("ef")
+        .in_rounds(slot)
+        .joint(policy, |roles| roles.admission().scheduling())
+        .placement(Buddy);
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -29,7 +35,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "ef",
         "ElasticFlow without admission control",
-        &[SLOT],
-        |p, _| Ok(ef_with(seconds(p, &SLOT)?)),
+        &PARAMETERS,
+        |p, _| composed(p),
     );
 }

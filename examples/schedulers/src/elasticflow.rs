@@ -1,16 +1,16 @@
-use crate::registry::params::{flag, param, seconds};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{placement::Buddy, scheduling::ElasticFlow};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::Buddy;
+use blox::policies::scheduling::ElasticFlow;
+use blox::schedulers::parameters::*;
 
-pub(crate) const SLOT: ParamDoc = param("slot_s", "60", "seconds of a slot and round");
-const EXPAND: ParamDoc = param(
-    "expand",
-    "true",
-    "give left-over GPUs to jobs that already meet their deadline",
-);
-const PARAMETERS: [ParamDoc; 2] = [SLOT, EXPAND];
+const PARAMETERS: [ParamDoc; 2] = [
+    SLOT,
+    param(
+        "expand",
+        "true",
+        "give left-over GPUs to jobs that already meet their deadline",
+    ),
+];
 
 /// ElasticFlow (ASPLOS 2023): deadlines guaranteed for elastic jobs.
 ///
@@ -18,8 +18,8 @@ const PARAMETERS: [ParamDoc; 2] = [SLOT, EXPAND];
 /// can end by their deadlines. Each job gets the smallest number of GPUs that suffices (minimum
 /// satisfactory share, progressive filling). The remaining GPUs go to jobs level by level, first to
 /// the job whose GPU time rises least per GPU. Jobs grow and shrink only to GPU counts of their
-/// profile ([`Extras::levels`](blox_core::Extras::levels) with
-/// [`rates`](blox_core::Extras::rates)); a job without a profile is rigid. Best-effort jobs and
+/// profile ([`Extras::levels`](blox::core::Extras::levels) with
+/// [`rates`](blox::core::Extras::rates)); a job without a profile is rigid. Best-effort jobs and
 /// jobs without deadline run on the remaining GPUs. Placement is [`Buddy`]: powers of two, with
 /// migration.
 ///
@@ -38,45 +38,17 @@ const PARAMETERS: [ParamDoc; 2] = [SLOT, EXPAND];
 /// - it decides on all arrivals of a slot together;
 /// - one late job blocks admission.
 pub fn elasticflow() -> Pipeline {
-    elasticflow_with(ElasticFlowParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Configuration of [`elasticflow`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ElasticFlowParams {
-    /// Length of a slot and of a round, above 0.
-    pub slot: Seconds,
-    /// True if remaining GPUs go to jobs that need no more to end in time.
-    pub expand: bool,
-}
-
-impl Default for ElasticFlowParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
-
-/// Returns [`elasticflow`] with other parameters.
-pub fn elasticflow_with(params: ElasticFlowParams) -> Pipeline {
-    let policy = ElasticFlow::new(params.slot).expanding(params.expand);
-    in_slots("elasticflow", policy, params.slot)
-}
-
-/// Builds a deadline scheduler that decides on every multiple of its slot.
-pub(super) fn in_slots(name: &str, policy: ElasticFlow, slot: Seconds) -> Pipeline {
-    Composition::new(name)
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let slot = p.seconds(SLOT.name)?;
+    let policy = ElasticFlow::new(slot).expanding(p.bool("expand")?);
+    let composition = Composition::new("elasticflow")
         .in_rounds(slot)
         .joint(policy, |roles| roles.admission().scheduling())
-        .placement(Buddy)
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<ElasticFlowParams, RegistryError> {
-    Ok(ElasticFlowParams {
-        slot: seconds(p, &SLOT)?,
-        expand: flag(p, &EXPAND)?,
-    })
+        .placement(Buddy);
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -85,6 +57,6 @@ pub(crate) fn add(r: &mut Registry) {
         "elasticflow",
         "deadlines guaranteed at admission, elastic GPU counts",
         &PARAMETERS,
-        |p, _| Ok(elasticflow_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

@@ -1,12 +1,8 @@
-use crate::ONCE;
-use crate::registry::params::{BACKFILL, backfilled};
-use blox_core::estimate::Oracle;
-use blox_core::registry::Registry;
-use blox_core::{Composition, Pipeline};
-use blox_policies::{
-    placement::{Consolidated, InOrder},
-    scheduling::Fifo,
-};
+use blox::core::{Composition, Pipeline, estimate::Oracle};
+use blox::policies::{placement::Consolidated, scheduling::Fifo};
+use blox::schedulers::parameters::*;
+
+const PARAMETERS: [ParamDoc; 1] = [BACKFILL];
 
 /// First in, first out (the base of Blox, EuroSys 2024).
 ///
@@ -19,17 +15,20 @@ use blox_policies::{
 /// **Verified.** On one-GPU jobs equal per job to `blox_released::blox::fifo`, which equals the
 /// released program on all its golden runs.
 pub fn fifo() -> Pipeline {
-    Composition::new("fifo")
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
+}
+
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let composition = Composition::new("fifo")
         .scheduling(Fifo::default())
-        .placement(InOrder::new(Consolidated::default()))
-        .build()
-        .expect(ONCE)
+        .placement(backfilled(Consolidated::default(), p, Oracle)?);
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
 pub(crate) fn add(r: &mut Registry) {
     r.schedulers
-        .add("fifo", "first in, first out", &[BACKFILL], |p, _| {
-            backfilled(fifo(), p, Oracle, true)
+        .add("fifo", "first in, first out", &PARAMETERS, |p, _| {
+            composed(p)
         });
 }

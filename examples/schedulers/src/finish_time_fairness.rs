@@ -1,18 +1,15 @@
-use crate::gavel::{GavelParams, gavel_with};
-use blox_core::Pipeline;
-use blox_core::registry::Registry;
-use blox_policies::scheduling::gavel::shares::GavelPolicy;
+use blox::core::Pipeline;
+use blox::policies::scheduling::gavel::{Gavel, shares::FinishTimeShares};
+use blox::schedulers::gavel_with;
+use blox::schedulers::parameters::*;
 
 /// Finish-time fairness over GPU types: Themis' measure as optimised by Gavel.
 ///
-/// See [`FinishTimeShares`](blox_policies::scheduling::gavel::shares::FinishTimeShares).
-/// [`themis`](crate::schedulers::themis) is the scheduler with leases.
+/// See [`FinishTimeShares`](blox::policies::scheduling::gavel::shares::FinishTimeShares).
+/// [`themis`](blox::schedulers::themis) is the scheduler with leases.
 pub fn finish_time_fairness() -> Pipeline {
-    let params = GavelParams {
-        policy: GavelPolicy::FinishTimeFairness,
-        ..GavelParams::default()
-    };
-    gavel_with(params).renamed("finish-time-fairness")
+    let policy = Gavel::new(FinishTimeShares::default());
+    gavel_with(policy).renamed("finish-time-fairness")
 }
 
 /// Adds the scheduler to the registry.

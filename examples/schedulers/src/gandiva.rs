@@ -1,16 +1,13 @@
-use crate::registry::params::{flag, param, seconds};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::{Migrating, NodeSets, Resizing},
-    scheduling::Gandiva,
-};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::{Migrating, NodeSets, Resizing};
+use blox::policies::scheduling::Gandiva;
+use blox::schedulers::parameters::*;
 
-const SLICE: ParamDoc = param("slice_s", "60", "seconds of a slice and round");
-const PACKING: ParamDoc = param("packing", "true", "two jobs may run on the same GPUs");
-const GROWING: ParamDoc = param("growing", "true", "jobs grow onto idle GPUs");
-const PARAMETERS: [ParamDoc; 3] = [SLICE, PACKING, GROWING];
+const PARAMETERS: [ParamDoc; 3] = [
+    param("slice_s", "60", "seconds of a slice and round"),
+    param("packing", "true", "two jobs may run on the same GPUs"),
+    param("growing", "true", "jobs grow onto idle GPUs"),
+];
 
 /// Time slices, packing, migration, growing and shrinking (Gandiva, OSDI 2018).
 ///
@@ -30,44 +27,19 @@ const PARAMETERS: [ParamDoc; 3] = [SLICE, PACKING, GROWING];
 /// runs. It keeps a set of nodes for each job size, moves nodes between these sets by demand, and
 /// does not pack by utilisation.
 pub fn gandiva() -> Pipeline {
-    gandiva_with(GandivaParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Configuration of [`gandiva`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GandivaParams {
-    /// Length of a slice and of a round, above 0.
-    pub slice: Seconds,
-    /// True if two jobs may run on the same GPUs.
-    pub packing: bool,
-    /// True if jobs grow onto idle GPUs.
-    pub growing: bool,
-}
-
-impl Default for GandivaParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
-
-/// Returns [`gandiva`] with other parameters.
-pub fn gandiva_with(params: GandivaParams) -> Pipeline {
-    let base = Composition::new("gandiva").in_rounds(params.slice);
-    let policy = Gandiva::new(params.slice)
-        .packing(params.packing)
-        .growing(params.growing);
-    base.scheduling(policy)
-        .placement(Migrating::new(Resizing::new(NodeSets)))
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<GandivaParams, RegistryError> {
-    Ok(GandivaParams {
-        slice: seconds(p, &SLICE)?,
-        packing: flag(p, &PACKING)?,
-        growing: flag(p, &GROWING)?,
-    })
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let slice = p.seconds("slice_s")?;
+    let policy = Gandiva::new(slice)
+        .packing(p.bool("packing")?)
+        .growing(p.bool("growing")?);
+    let composition = Composition::new("gandiva")
+        .in_rounds(slice)
+        .scheduling(policy)
+        .placement(Migrating::new(Resizing::new(NodeSets)));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -76,6 +48,6 @@ pub(crate) fn add(r: &mut Registry) {
         "gandiva",
         "time slices, packing, migration, growing and shrinking",
         &PARAMETERS,
-        |p, _| Ok(gandiva_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

@@ -1,46 +1,21 @@
-use crate::registry::params::{at_least, default, param, seconds};
-use crate::registry::shares::{
-    ALPHA, BESIDE, POLICY, PRICES, SPEEDS, beside, knowledge, prices, share_policy,
-};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, DecisionTrigger, Name, Pipeline, Rounds, Seconds};
-use blox_policies::placement::{Consolidated, Leases};
-use blox_policies::scheduling::gavel::Gavel;
-use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
+use blox::core::{Composition, Pipeline, Seconds};
+use blox::policies::placement::{Consolidated, Leases};
+use blox::policies::scheduling::gavel::Gavel;
+use blox::schedulers::parameters::*;
 
-const ROUND: ParamDoc = param("round_s", "360", "seconds of a round");
-const GAP: ParamDoc = param(
-    "gap_s",
-    "0",
-    "least seconds between two allocations; 0 for an allocation after each change",
-);
-const PARAMETERS: [ParamDoc; 7] = [POLICY, SPEEDS, ROUND, GAP, PRICES, BESIDE, ALPHA];
-
-/// Configuration of [`gavel`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct GavelParams {
-    /// Share policy.
-    pub policy: GavelPolicy,
-    /// Knowledge of speeds; with [`Knows::Pairs`], jobs share GPUs.
-    pub knows: Knows,
-    /// Length of a round.
-    pub round: Rounds,
-    /// Minimum time between two allocations; 0 if every change counts.
-    pub gap: Seconds,
-    /// Cost of a GPU type per hour; 1 for a type that is not listed.
-    pub prices: Vec<(Name, f64)>,
-    /// Assumed fraction of its speed, from 0 to 1, that a job keeps in a pair without known speeds.
-    /// Requires [`Knows::Pairs`]. The fraction is then learned from measurements
-    /// ([`Gavel::learning_pairs`]). With `None`, such jobs do not share GPUs.
-    pub beside: Option<f64>,
-}
-
-impl Default for GavelParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
+const PARAMETERS: [ParamDoc; 7] = [
+    POLICY,
+    SPEEDS,
+    numeric("round_s", Gavel::ROUND.secs(), "seconds of a round"),
+    param(
+        "gap_s",
+        "0",
+        "least seconds between two allocations; 0 for an allocation after each change",
+    ),
+    PRICES,
+    BESIDE,
+    ALPHA,
+];
 
 /// Gavel (Narayanan et al., OSDI 2020): max-min fairness over GPU types.
 ///
@@ -49,9 +24,10 @@ impl Default for GavelParams {
 /// on all types in proportion to their numbers. In each round, the jobs that are furthest behind
 /// their share run. All GPUs of a job run at once and are of one type. A job that stays on its type
 /// keeps its GPUs. The program is solved again when jobs, speeds or the cluster changed. See
-/// [`Gavel`] for the rounds, and [`GavelPolicy`] for Gavel's other policies.
+/// [`Gavel`] for the rounds, and [`GavelPolicy`](blox::schedulers::GavelPolicy) for Gavel's other
+/// policies.
 ///
-/// Jobs state their speed on each type ([`Extras::speeds`](blox_core::Extras::speeds)); jobs of
+/// Jobs state their speed on each type ([`Extras::speeds`](blox::core::Extras::speeds)); jobs of
 /// `--format gavel` do. A job without speeds is equally fast on all types.
 ///
 /// **Ties.** Optimal shares are seldom unique: a job that is not the worst off can gain in many
@@ -71,39 +47,31 @@ impl Default for GavelParams {
 /// allocation agrees to one part in a million. `blox_released::gavel` lists the differences of the
 /// released program.
 pub fn gavel() -> Pipeline {
-    gavel_with(GavelParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
 /// Returns [`gavel`] with another policy or other parameters.
-pub fn gavel_with(params: GavelParams) -> Pipeline {
-    let round = params.round.period();
-    let mut policy = Gavel::any(params.policy.shares(params.knows))
-        .at_most_every(params.gap)
-        .in_rounds_of(round.unwrap_or(Seconds::new(default(&ROUND))));
-    for (gpu_type, price) in params.prices {
-        policy = policy.price(gpu_type, price);
-    }
-    if let Some(believed) = params.beside {
-        policy = policy.learning_pairs(believed);
-    }
+pub fn gavel_with(policy: Gavel) -> Pipeline {
     Composition::new("gavel")
-        .trigger(params.round)
+        .in_rounds(policy.round())
         .scheduling(policy)
         .placement(Leases::new(Consolidated::default()))
         .build()
-        .expect(ONCE)
+        .expect("each role is taken once")
 }
 
-fn read(p: &Params) -> Result<GavelParams, RegistryError> {
-    let (policy, knows) = (share_policy(p)?, knowledge(p)?);
-    Ok(GavelParams {
-        policy,
-        knows,
-        round: Rounds::every(seconds(p, &ROUND)?).unwrap_or_default(),
-        gap: Seconds::new(at_least(p, &GAP, 0.0)?),
-        prices: prices(p, policy)?,
-        beside: beside(p, knows)?,
-    })
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let (shares, knows) = (share_policy(p)?, knowledge(p)?);
+    let mut policy = Gavel::any(shares.shares(knows))
+        .in_rounds_of(p.seconds("round_s")?)
+        .at_most_every(Seconds::new(at_least(p, "gap_s", 0.0)?));
+    for (gpu_type, price) in prices(p, shares)? {
+        policy = policy.price(gpu_type, price);
+    }
+    if let Some(believed) = beside(p, knows)? {
+        policy = policy.learning_pairs(believed);
+    }
+    Ok(gavel_with(policy))
 }
 
 /// Adds the scheduler to the registry.
@@ -112,6 +80,6 @@ pub(crate) fn add(r: &mut Registry) {
         "gavel",
         "optimized time shares over GPU types, realized in rounds",
         &PARAMETERS,
-        |p, _| Ok(gavel_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

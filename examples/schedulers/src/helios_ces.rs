@@ -1,45 +1,27 @@
-use crate::estimate::Log;
-use crate::registry::params::{from_zero, numeric, param};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::cluster::{PowerRule, PowerSaving};
-use blox_policies::{
-    placement::{Consolidated, InOrder},
-    scheduling::Fifo,
-};
+use blox::core::{Composition, Pipeline, Seconds};
+use blox::estimate::Log;
+use blox::policies::cluster::{PowerRule, PowerSaving};
+use blox::policies::placement::{Consolidated, InOrder};
+use blox::policies::scheduling::Fifo;
+use blox::schedulers::parameters::*;
 
-const BUFFER: ParamDoc = numeric(
-    "buffer",
-    PowerRule::DEFAULT.buffer as f64,
-    "nodes kept on beyond the nodes in use",
-);
-const KEEP: ParamDoc = numeric(
-    "keep",
-    PowerRule::DEFAULT.keep as f64,
-    "intervals of 10 minutes after switching on in which no node is switched off",
-);
-const FORECAST: ParamDoc = param(
-    "forecast",
-    "none",
-    "a CSV file with a column `prediction`, a row every 10 minutes",
-);
-const PARAMETERS: [ParamDoc; 3] = [BUFFER, KEEP, FORECAST];
-
-/// Configuration of [`helios_ces`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct HeliosCesParams {
-    /// Rule for switching nodes off and on.
-    pub rule: PowerRule,
-    /// Forecast of the nodes in use at each check from the start on; empty for none.
-    pub forecast: Vec<f64>,
-}
-
-impl Default for HeliosCesParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
+const PARAMETERS: [ParamDoc; 3] = [
+    numeric(
+        "buffer",
+        PowerRule::DEFAULT.buffer as f64,
+        "nodes kept on beyond the nodes in use",
+    ),
+    numeric(
+        "keep",
+        PowerRule::DEFAULT.keep as f64,
+        "intervals of 10 minutes after switching on in which no node is switched off",
+    ),
+    param(
+        "forecast",
+        "none",
+        "a CSV file with a column `prediction`, a row every 10 minutes",
+    ),
+];
 
 /// First in, first out on a cluster that switches idle nodes off (Helios, SC 2021, section 4.3: the
 /// cluster energy saving service).
@@ -56,34 +38,35 @@ impl Default for HeliosCesParams {
 /// **Verified.** Given the forecast of Helios' service, its decisions equal that service on
 /// Philly's nodes, at all 2016 checks of two weeks.
 pub fn helios_ces() -> Pipeline {
-    helios_ces_with(HeliosCesParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`helios_ces`] with other parameters.
-pub fn helios_ces_with(params: HeliosCesParams) -> Pipeline {
+/// Returns [`helios_ces`] with another rule, and a forecast of the nodes in use at each check from
+/// the start on; empty for none.
+pub fn helios_ces_with(rule: PowerRule, forecast: Vec<f64>) -> Pipeline {
     let looks = Seconds::new(600.0);
     Composition::new("helios-ces")
         .in_rounds(Seconds::new(60.0))
-        .cluster(PowerSaving::new(params.rule, looks, params.forecast))
+        .cluster(PowerSaving::new(rule, looks, forecast))
         .scheduling(Fifo::default())
         .placement(InOrder::new(Consolidated::default()))
         .build()
-        .expect(ONCE)
+        .expect("each role is taken once")
 }
 
-fn read(p: &Params) -> Result<HeliosCesParams, RegistryError> {
-    let forecast = match p.text(FORECAST.name) {
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let forecast = match p.text("forecast") {
         "none" => Vec::new(),
         path => Log::read(path)
             .and_then(|log| log.numbers("prediction"))
-            .map_err(|e| p.wrong(FORECAST.name, format!("a file of forecasts ({e})")))?,
+            .map_err(|e| p.wrong("forecast", format!("a file of forecasts ({e})")))?,
     };
     let rule = PowerRule {
-        buffer: from_zero(p, &BUFFER)? as i64,
-        keep: from_zero(p, &KEEP)? as usize,
+        buffer: from_zero(p, "buffer")? as i64,
+        keep: from_zero(p, "keep")? as usize,
         ..PowerRule::DEFAULT
     };
-    Ok(HeliosCesParams { rule, forecast })
+    Ok(helios_ces_with(rule, forecast))
 }
 
 /// Adds the scheduler to the registry.
@@ -92,6 +75,6 @@ pub(crate) fn add(r: &mut Registry) {
         "helios-ces",
         "first in, first out; idle nodes are switched off by a forecast of the demand",
         &PARAMETERS,
-        |p, _| Ok(helios_ces_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

@@ -1,29 +1,9 @@
-use crate::registry::params::{GPU_TIME, GUARD, NO_EASY, backfilled, hours, service};
-use crate::{DEFAULTS, ONCE};
-use blox_core::estimate::Oracle;
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::{Consolidated, InOrder},
-    scheduling::{Las, Service, StarvationGuard},
-};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::Consolidated;
+use blox::policies::scheduling::{Las, StarvationGuard};
+use blox::schedulers::parameters::*;
 
 const PARAMETERS: [ParamDoc; 3] = [GPU_TIME, GUARD, NO_EASY];
-
-/// Configuration of [`las`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LasParams {
-    /// Measure of attained service.
-    pub service: Service,
-    /// Waiting time after which a job comes before all others from then on.
-    pub guard: Seconds,
-}
-
-impl Default for LasParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
 
 /// Least attained service (Blox, EuroSys 2024, section 4).
 ///
@@ -40,23 +20,15 @@ impl Default for LasParams {
 /// Blox's workload have an average JCT of 188,995.2 s. This value is behind the authors' published
 /// CDF.
 pub fn las() -> Pipeline {
-    las_with(LasParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`las`] with other parameters.
-pub fn las_with(params: LasParams) -> Pipeline {
-    Composition::new("las")
-        .scheduling(StarvationGuard::new(Las::by(params.service), params.guard))
-        .placement(InOrder::new(Consolidated::default()))
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<LasParams, RegistryError> {
-    Ok(LasParams {
-        service: service(p)?,
-        guard: hours(p, &GUARD)?,
-    })
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let policy = StarvationGuard::new(Las::by(service(p)?), p.hours(GUARD.name)?);
+    let composition = Composition::new("las")
+        .scheduling(policy)
+        .placement(skipping(Consolidated::default(), p)?);
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -65,6 +37,6 @@ pub(crate) fn add(r: &mut Registry) {
         "las",
         "least attained service, preemptive, with a starvation guard",
         &PARAMETERS,
-        |p, _| backfilled(las_with(read(p)?), p, Oracle, false),
+        |p, _| composed(p),
     );
 }

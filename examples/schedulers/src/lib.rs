@@ -18,13 +18,19 @@
 //! |---|---|
 //! | Run a built-in scheduler | [`schedulers`] |
 //! | Build a scheduler from its name and parameters | [`registry()`] |
+//! | Change a built-in scheduler | a copy of its file, [`parameters`] |
 //! | Compose a scheduler of your own | source of [`schedulers::las`], [`blox_core::Composition`] |
 //! | Train an estimator of durations | [`estimate`], [`estimate::Saved`] |
-//! | Use a trained estimator in a scheduler | [`estimate::Learned`], [`estimate::Belief`] |
+//! | Use a trained estimator in a scheduler | [`estimate::Learned`], [`parameters::belief`] |
 
 #![warn(missing_docs)]
 
+// The file of a scheduler names everything as a crate that depends on `blox` does. So a copy of it
+// is a module of such a crate.
+extern crate self as blox;
+
 pub mod estimate;
+pub mod parameters;
 pub mod registry;
 pub mod schedulers;
 
@@ -61,11 +67,6 @@ mod tiresias_plus;
 
 pub use registry::registry;
 
-/// Panic message of compositions: it indicates a mistake in a composition.
-const ONCE: &str = "each role is taken once";
-
-/// Panic message of policies that take the values of checked parameters.
-const CHECKED: &str = "the parameters are checked";
-
-/// Panic message of default parameters: it indicates a mistake in the description of a parameter.
-const DEFAULTS: &str = "the defaults are valid";
+use blox_core as core;
+use blox_policies as policies;
+use blox_sim as sim;

@@ -1,23 +1,16 @@
-use crate::ONCE;
-use crate::registry::params::{GUARD, default, hours, param};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::{Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Scheduler, Seconds};
-use blox_policies::{
-    admission::LoadThreshold,
-    placement::{Consolidated, InOrder},
-    scheduling::{Las, StarvationGuard},
-};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::{Consolidated, InOrder};
+use blox::policies::scheduling::{Las, StarvationGuard};
+use blox::schedulers::parameters::*;
 
-/// The parameter of admission by load.
-pub(crate) const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of the cluster's GPUs");
+const PARAMETERS: [ParamDoc; 2] = [THRESHOLD, GUARD];
 
 /// Least attained service with admission by load (Blox, EuroSys 2024, figures 12 and 13:
 /// "Accept-1.2x").
 ///
 /// **Rule.** Jobs wait for admission, oldest first, while the admitted jobs request more than
 /// `threshold` times the GPUs of the cluster. Admitted jobs are scheduled as in
-/// [`las`](crate::schedulers::las). Under overload, LAS alone serves all jobs a little, and long
+/// [`las`](blox::schedulers::las). Under overload, LAS alone serves all jobs a little, and long
 /// jobs hardly end. The admission queue limits the number of jobs that share the cluster.
 ///
 /// **Parameters** (command line): `threshold`, the multiple of the cluster's GPUs (in the paper 1.0
@@ -28,42 +21,15 @@ pub(crate) const THRESHOLD: ParamDoc = param("threshold", "1.2", "multiple of th
 /// 141,318 and 131,468 s at 1.5, 1.4, 1.2, 1.1 and 1.0: the values of the released rules. With 1.2
 /// that is 18 % less; the paper reports 15 %.
 pub fn load_admission() -> Pipeline {
-    load_admission_with(default(&THRESHOLD), Seconds::from_hours(default(&GUARD)))
-        .expect("a threshold above 0")
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`load_admission`] with another threshold.
-///
-/// # Errors
-/// The threshold is not above 0.
-pub fn load_admission_with(threshold: f64, guard: Seconds) -> Result<Pipeline, RegistryError> {
-    let pipeline = Composition::new("load-admission")
-        .admission(at_load(threshold)?)
-        .scheduling(StarvationGuard::new(Las::default(), guard))
-        .placement(InOrder::new(Consolidated::default()))
-        .build()
-        .expect(ONCE);
-    Ok(pipeline)
-}
-
-/// Creates admission by load.
-///
-/// # Errors
-/// The threshold is not above 0.
-pub(crate) fn at_load(threshold: f64) -> Result<LoadThreshold, RegistryError> {
-    LoadThreshold::new(threshold).ok_or_else(|| RegistryError::BadValue {
-        param: THRESHOLD.name.to_owned(),
-        found: threshold.to_string(),
-        expected: "a number above 0".to_owned(),
-    })
-}
-
-/// Returns a composition behind admission by load. Its name has the threshold.
-pub(crate) fn behind_load(base: &Pipeline, threshold: f64) -> Pipeline {
-    let name = format!("{}+load-{threshold}", base.name());
-    let admission = LoadThreshold::new(threshold).expect("a threshold above 0");
-    let behind = base.clone().with_admission(admission).expect(ONCE);
-    behind.renamed(name)
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let composition = Composition::new("load-admission")
+        .admission(at_load(p)?)
+        .scheduling(StarvationGuard::new(Las::default(), p.hours(GUARD.name)?))
+        .placement(InOrder::new(Consolidated::default()));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -71,7 +37,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "load-admission",
         "LAS behind admission by load (Accept-1.2x of Blox)",
-        &[THRESHOLD, GUARD],
-        |p, _| load_admission_with(p.f64(THRESHOLD.name)?, hours(p, &GUARD)?),
+        &PARAMETERS,
+        |p, _| composed(p),
     );
 }

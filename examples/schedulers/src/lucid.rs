@@ -1,41 +1,40 @@
-use crate::registry::params::{
-    ESTIMATOR, MODEL, ORIGIN, SIGMA, above_zero, belief, from_zero, numeric, seconds,
-};
-use crate::{DEFAULTS, ONCE};
-use blox_core::estimate::{Estimator, Oracle};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::placement::PackingLimits;
-use blox_policies::scheduling::{Lucid, LucidSettings};
+use blox::core::estimate::{Estimator, Oracle};
+use blox::core::{Composition, Pipeline, Seconds};
+use blox::policies::placement::PackingLimits;
+use blox::policies::scheduling::{Lucid, LucidSettings};
+use blox::schedulers::parameters::*;
 
 const SETTINGS: LucidSettings = LucidSettings::DEFAULT;
-const NODES: ParamDoc = numeric(
-    "profiler_nodes",
-    SETTINGS.profiler_nodes as f64,
-    "reserved nodes, at most a quarter of all; 0 disables profiling",
-);
-const LIMIT: ParamDoc = numeric(
-    "limit_s",
-    SETTINGS.limit.secs(),
-    "most seconds of profiling",
-);
-const LARGEST: ParamDoc = numeric(
-    "profiled_gpus",
-    SETTINGS.profiled_gpus as f64,
-    "most GPUs of a job that is profiled",
-);
-const SCORES: ParamDoc = numeric(
-    "scores",
-    SETTINGS.packing.scores,
-    "largest sum of two sharing scores; -1 disables packing",
-);
-const MEMORY: ParamDoc = numeric(
-    "memory_mib",
-    SETTINGS.packing.memory_mib,
-    "memory of a GPU in MiB",
-);
 const PARAMETERS: [ParamDoc; 9] = [
-    ESTIMATOR, SIGMA, MODEL, ORIGIN, NODES, LIMIT, LARGEST, SCORES, MEMORY,
+    ESTIMATOR,
+    SIGMA,
+    MODEL,
+    ORIGIN,
+    numeric(
+        "profiler_nodes",
+        SETTINGS.profiler_nodes as f64,
+        "reserved nodes, at most a quarter of all; 0 disables profiling",
+    ),
+    numeric(
+        "limit_s",
+        SETTINGS.limit.secs(),
+        "most seconds of profiling",
+    ),
+    numeric(
+        "profiled_gpus",
+        SETTINGS.profiled_gpus as f64,
+        "most GPUs of a job that is profiled",
+    ),
+    numeric(
+        "scores",
+        SETTINGS.packing.scores,
+        "largest sum of two sharing scores; -1 disables packing",
+    ),
+    numeric(
+        "memory_mib",
+        SETTINGS.packing.memory_mib,
+        "memory of a GPU in MiB",
+    ),
 ];
 
 /// Lucid (ASPLOS 2023): non-intrusive profiling, packing, and order by estimates.
@@ -47,10 +46,10 @@ const PARAMETERS: [ParamDoc; 9] = [
 /// profiler, no job is stopped. See [`Lucid`] for all rules.
 ///
 /// Scores and memory are the job attributes `sharing_score` and `gmem`. The reader of Helios logs
-/// and `blox estimate` set them. In a simulation, [`blox_sim::execution::Shared`] slows packed jobs
+/// and `blox estimate` set them. In a simulation, [`blox::sim::execution::Shared`] slows packed jobs
 /// down.
 ///
-/// **Parameters** (command line): `estimator` and its parameters (see [`crate::schedulers::qssf`]),
+/// **Parameters** (command line): `estimator` and its parameters (see [`blox::schedulers::qssf`]),
 /// `profiler_nodes`, `limit_s`, `profiled_gpus`, `scores` (-1 disables packing), `memory_mib` of a
 /// GPU.
 ///
@@ -71,7 +70,7 @@ const PARAMETERS: [ParamDoc; 9] = [
 ///
 /// `blox reproduce lucid-quirks` shows the cost of each difference.
 pub fn lucid() -> Pipeline {
-    lucid_with(read(&Params::of(&PARAMETERS)).expect(DEFAULTS), Oracle)
+    lucid_with(SETTINGS, Oracle)
 }
 
 /// Returns [`lucid`] with other parameters and another estimator.
@@ -81,21 +80,20 @@ pub fn lucid_with(settings: LucidSettings, estimator: impl Estimator) -> Pipelin
         .in_rounds(Seconds::new(60.0))
         .joint(policy, |roles| roles.scheduling().placement())
         .build()
-        .expect(ONCE)
+        .expect("each role is taken once")
 }
 
-fn read(p: &Params) -> Result<LucidSettings, RegistryError> {
+fn settings(p: &Params) -> Result<LucidSettings, RegistryError> {
     let scores = "a number of at least 0, or -1";
-    let fits = |x| x >= 0.0 || x == -1.0;
     let packing = PackingLimits {
-        scores: p.number(SCORES.name, scores, fits)?,
-        memory_mib: above_zero(p, &MEMORY)?,
+        scores: p.number("scores", scores, |x| x >= 0.0 || x == -1.0)?,
+        memory_mib: above_zero(p, "memory_mib")?,
         ..SETTINGS.packing
     };
     Ok(LucidSettings {
-        profiler_nodes: from_zero(p, &NODES)? as u32,
-        limit: seconds(p, &LIMIT)?,
-        profiled_gpus: from_zero(p, &LARGEST)? as u32,
+        profiler_nodes: from_zero(p, "profiler_nodes")? as u32,
+        limit: p.seconds("limit_s")?,
+        profiled_gpus: from_zero(p, "profiled_gpus")? as u32,
         packing,
         ..SETTINGS
     })
@@ -107,6 +105,6 @@ pub(crate) fn add(r: &mut Registry) {
         "lucid",
         "profiling on reserved nodes, packing of two jobs by scores, least estimated service first",
         &PARAMETERS,
-        |p, seed| Ok(lucid_with(read(p)?, belief(p, seed)?)),
+        |p, seed| Ok(lucid_with(settings(p)?, belief(p, seed)?)),
     );
 }

@@ -1,19 +1,16 @@
-use crate::registry::params::{flag, param, seconds};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::{Consolidated, Leases},
-    scheduling::Muri,
-};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::{Consolidated, Leases};
+use blox::policies::scheduling::Muri;
+use blox::schedulers::parameters::*;
 
-const ROUND: ParamDoc = param("round_s", "360", "seconds of a round");
-const ATTAINED: ParamDoc = param(
-    "attained",
-    "false",
-    "order by attained instead of remaining GPU time (Muri-L)",
-);
-const PARAMETERS: [ParamDoc; 2] = [ROUND, ATTAINED];
+const PARAMETERS: [ParamDoc; 2] = [
+    param("round_s", "360", "seconds of a round"),
+    param(
+        "attained",
+        "false",
+        "order by attained instead of remaining GPU time (Muri-L)",
+    ),
+];
 
 /// Groups of jobs that use storage, CPUs, GPUs and network in turn (Muri, SIGCOMM 2022).
 ///
@@ -36,43 +33,20 @@ const PARAMETERS: [ParamDoc; 2] = [ROUND, ATTAINED];
 /// Groups have no slowdown beyond their longest stages. The jobs of the built-in
 /// workload have no stages, so they form no groups and run by least remaining GPU time.
 pub fn muri() -> Pipeline {
-    muri_with(MuriParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Configuration of [`muri`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MuriParams {
-    /// Length of a round, above 0.
-    pub round: Seconds,
-    /// True if jobs are ordered by attained instead of remaining GPU time.
-    pub attained: bool,
-}
-
-impl Default for MuriParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
-
-/// Returns [`muri`] with other parameters.
-pub fn muri_with(params: MuriParams) -> Pipeline {
-    let policy = Muri::default();
-    Composition::new("muri")
-        .in_rounds(params.round)
-        .scheduling(match params.attained {
-            true => policy.by_attained_service(),
-            false => policy,
-        })
-        .placement(Leases::new(Consolidated::default()))
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<MuriParams, RegistryError> {
-    Ok(MuriParams {
-        round: seconds(p, &ROUND)?,
-        attained: flag(p, &ATTAINED)?,
-    })
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let round = p.seconds("round_s")?;
+    let policy = match p.bool("attained")? {
+        true => Muri::default().by_attained_service(),
+        false => Muri::default(),
+    };
+    let composition = Composition::new("muri")
+        .in_rounds(round)
+        .scheduling(policy)
+        .placement(Leases::new(Consolidated::default()));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -81,6 +55,6 @@ pub(crate) fn add(r: &mut Registry) {
         "muri",
         "groups of jobs that use different resources in turn",
         &PARAMETERS,
-        |p, _| Ok(muri_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

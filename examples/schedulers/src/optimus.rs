@@ -1,39 +1,17 @@
-use crate::loss_termination::{REPORTS, TOLERANCE};
-use crate::registry::params::{count, param, part};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, GpuCount, Pipeline, Rounds, Seconds};
-use blox_policies::{
-    placement::{Consolidated, Resizing},
-    scheduling::{LossTermination, Optimus},
-};
+use blox::core::{Composition, GpuCount, Pipeline, Seconds};
+use blox::policies::placement::{Consolidated, Resizing};
+use blox::policies::scheduling::{LossTermination, Optimus};
+use blox::schedulers::parameters::*;
 
-const MOST_GPUS: ParamDoc = param(
-    "most_gpus",
-    "16",
-    "most GPUs of a job without a list of GPU counts",
-);
-const PARAMETERS: [ParamDoc; 3] = [MOST_GPUS, TOLERANCE, REPORTS];
-
-/// Configuration of [`optimus`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OptimusParams {
-    /// Time between two divisions of the cluster.
-    pub every: Rounds,
-    /// Maximum number of GPUs of a job without `levels`, at least 1.
-    pub most: GpuCount,
-    /// A step of the loss is flat if it falls by less than this fraction of the largest reported
-    /// loss; above 0.
-    pub tolerance: f64,
-    /// Number of consecutive flat steps after which a job ends, at least 1.
-    pub reports: usize,
-}
-
-impl Default for OptimusParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
+const PARAMETERS: [ParamDoc; 3] = [
+    param(
+        "most_gpus",
+        "16",
+        "most GPUs of a job without a list of GPU counts",
+    ),
+    TOLERANCE,
+    REPORTS,
+];
 
 /// Optimus (Peng et al., EuroSys 2018).
 ///
@@ -56,28 +34,18 @@ impl Default for OptimusParams {
 ///
 /// The released program of Blox has another rule under this name: `blox_released::blox::optimus`.
 pub fn optimus() -> Pipeline {
-    optimus_with(OptimusParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`optimus`] with other parameters.
-pub fn optimus_with(params: OptimusParams) -> Pipeline {
-    let policy = Optimus::new(params.most, params.tolerance);
-    let policy = LossTermination::new(policy, params.tolerance, params.reports);
-    Composition::new("optimus")
-        .trigger(params.every)
-        .scheduling(policy)
-        .placement(Resizing::new(Consolidated::default()))
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<OptimusParams, RegistryError> {
-    Ok(OptimusParams {
-        every: Rounds::every(Seconds::new(600.0)).unwrap_or_default(),
-        most: GpuCount(count(p, &MOST_GPUS)? as u32),
-        tolerance: part(p, &TOLERANCE)?,
-        reports: count(p, &REPORTS)? as usize,
-    })
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let most = GpuCount(count(p, "most_gpus")? as u32);
+    let (tolerance, reports) = flat(p)?;
+    let policy = Optimus::new(most, tolerance);
+    let composition = Composition::new("optimus")
+        .in_rounds(Seconds::new(600.0))
+        .scheduling(LossTermination::new(policy, tolerance, reports))
+        .placement(Resizing::new(Consolidated::default()));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -86,6 +54,6 @@ pub(crate) fn add(r: &mut Registry) {
         "optimus",
         "GPUs to the jobs with the largest gain in training time, from fitted losses and speeds",
         &PARAMETERS,
-        |p, _| Ok(optimus_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

@@ -1,12 +1,8 @@
-use crate::ONCE;
-use crate::registry::params::{BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief};
-use blox_core::estimate::Estimator;
-use blox_core::registry::Registry;
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::{Consolidated, InOrder, Split},
-    scheduling::Qssf,
-};
+use blox::core::estimate::{Estimator, Oracle};
+use blox::core::{Composition, Pipeline, Seconds};
+use blox::policies::placement::{Consolidated, InOrder, Split};
+use blox::policies::scheduling::Qssf;
+use blox::schedulers::parameters::*;
 
 /// Quasi-shortest service first (Helios, SC 2021, section 4.2).
 ///
@@ -24,14 +20,14 @@ use blox_policies::{
 /// - `learned` (with `model` and `origin`): a trained model.
 ///
 /// Jobs without an estimate come last, in order of submission. If no job has an estimate, the
-/// result is [`fifo`](crate::schedulers::fifo).
+/// result is [`fifo`](blox::schedulers::fifo).
 ///
 /// **Verified.** Helios' rule as implemented in Lucid's released simulator is
 /// `blox_released::lucid::qssf`. With the given estimates, it equals the original per job on all
 /// golden runs. It differs from this scheduler in one point: in a second in which only new jobs
 /// wait, it orders by GPUs alone.
 pub fn qssf() -> Pipeline {
-    qssf_with(blox_core::estimate::Oracle)
+    qssf_with(Oracle)
 }
 
 /// Returns [`qssf`] with another estimator.
@@ -41,7 +37,7 @@ pub fn qssf_with(estimator: impl Estimator) -> Pipeline {
         .scheduling(Qssf::with(estimator))
         .placement(InOrder::new(Consolidated::new(Split::WholeNodes)))
         .build()
-        .expect(ONCE)
+        .expect("each role is taken once")
 }
 
 /// Adds the scheduler to the registry.
@@ -52,7 +48,8 @@ pub(crate) fn add(r: &mut Registry) {
         &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
         |p, seed| {
             let belief = belief(p, seed)?;
-            backfilled(qssf_with(belief.clone()), p, belief, true)
+            let placement = backfilled(Consolidated::default(), p, belief.clone())?;
+            Ok(qssf_with(belief).with_placement(placement)?)
         },
     );
 }

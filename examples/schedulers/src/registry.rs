@@ -1,21 +1,9 @@
 //! Registry of all built-in components by name.
 //!
 //! The file of a scheduler has its own entry; the entries of single policies are in `components`.
-//! This module holds the list of all entries, and the parameters that several entries have.
+//! This module holds the list of all entries.
 
-pub(crate) mod params;
-pub(crate) mod queues;
-pub(crate) mod shares;
-
-pub use params::param;
-pub use queues::{PROMOTE, promote, thresholds};
-
-use crate::{
-    allox, bandwidth_placement, chronus, components, edf, edf_admission, ef, elasticflow, fifo,
-    finish_time_fairness, gandiva, gavel, helios_ces, las, load_admission, loss_termination, lucid,
-    muri, optimus, pollux, qssf, shockwave, sia, sjf, srtf, synergy, synthesizer, themis, tiresias,
-    tiresias_plus,
-};
+use crate::*;
 use blox_core::registry::Registry;
 
 /// Returns all built-in schedulers, policies and placements. Add your own, and pass the registry to

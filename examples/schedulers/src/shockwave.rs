@@ -1,35 +1,33 @@
-use crate::registry::params::{at_least, numeric, share};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::placement::{Consolidated, Leases};
-use blox_policies::scheduling::Shockwave;
-use blox_policies::scheduling::shockwave::Market;
+use blox::core::{Composition, Pipeline, Seconds};
+use blox::policies::placement::{Consolidated, Leases};
+use blox::policies::scheduling::{Shockwave, shockwave::Market};
+use blox::schedulers::parameters::*;
 
 const MARKET: &Market = &Market::DEFAULT;
-const ROUND: ParamDoc = numeric("round_s", MARKET.round_s, "seconds of a round");
-const ROUNDS: ParamDoc = numeric(
-    "rounds",
-    MARKET.rounds as f64,
-    "planned rounds, from 1 to 1000",
-);
-const K: ParamDoc = numeric(
-    "k",
-    MARKET.efficiency,
-    "weight of the longest remaining time, for each second",
-);
-const LAMBDA: ParamDoc = numeric(
-    "lambda",
-    MARKET.urgency,
-    "exponent of the lateness of a job",
-);
-const RHO_MAX: ParamDoc = numeric("rho_max", MARKET.rho_max, "largest fair lateness, above 0");
-const GAP: ParamDoc = numeric(
-    "gap",
-    MARKET.gap,
-    "fraction of the objective given up for jobs with the most remaining time",
-);
-const PARAMETERS: [ParamDoc; 6] = [ROUND, ROUNDS, K, LAMBDA, RHO_MAX, GAP];
+const PARAMETERS: [ParamDoc; 6] = [
+    numeric("round_s", MARKET.round_s, "seconds of a round"),
+    numeric(
+        "rounds",
+        MARKET.rounds as f64,
+        "planned rounds, from 1 to 1000",
+    ),
+    numeric(
+        "k",
+        MARKET.efficiency,
+        "weight of the longest remaining time, for each second",
+    ),
+    numeric(
+        "lambda",
+        MARKET.urgency,
+        "exponent of the lateness of a job",
+    ),
+    numeric("rho_max", MARKET.rho_max, "largest fair lateness, above 0"),
+    numeric(
+        "gap",
+        MARKET.gap,
+        "fraction of the objective given up for jobs with the most remaining time",
+    ),
+];
 
 /// Efficiency and fairness over future rounds, for jobs that change their batch size (Shockwave,
 /// NSDI 2023).
@@ -66,30 +64,24 @@ const PARAMETERS: [ParamDoc; 6] = [ROUND, ROUNDS, K, LAMBDA, RHO_MAX, GAP];
 /// Its averages are compared in `blox_released::gavel`, which copies its rounds, overheads and
 /// changes of batch size.
 pub fn shockwave() -> Pipeline {
-    shockwave_with(read(&Params::of(&PARAMETERS)).expect(DEFAULTS))
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`shockwave`] with another market.
-pub fn shockwave_with(market: Market) -> Pipeline {
-    Composition::new("shockwave")
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let market = Market {
+        rounds: p.whole("rounds", 1..=1000)? as u32,
+        round_s: at_least(p, "round_s", 1.0)?,
+        efficiency: at_least(p, "k", 0.0)?,
+        urgency: at_least(p, "lambda", 0.0)?,
+        rho_max: at_least(p, "rho_max", 1e-6)?,
+        gap: share(p, "gap")?,
+        ..MARKET.clone()
+    };
+    let composition = Composition::new("shockwave")
         .in_rounds(Seconds::new(market.round_s))
         .scheduling(Shockwave::new(market))
-        .placement(Leases::new(Consolidated::default()))
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<Market, RegistryError> {
-    let at_least = |doc: &ParamDoc, least: f64| at_least(p, doc, least);
-    Ok(Market {
-        rounds: p.whole(ROUNDS.name, 1..=1000)? as u32,
-        round_s: at_least(&ROUND, 1.0)?,
-        efficiency: at_least(&K, 0.0)?,
-        urgency: at_least(&LAMBDA, 0.0)?,
-        rho_max: at_least(&RHO_MAX, 1e-6)?,
-        gap: share(p, &GAP)?,
-        ..MARKET.clone()
-    })
+        .placement(Leases::new(Consolidated::default()));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -98,6 +90,6 @@ pub(crate) fn add(r: &mut Registry) {
         "shockwave",
         "market over future rounds for jobs that change their batch: progress, makespan, fairness",
         &PARAMETERS,
-        |p, _| Ok(shockwave_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

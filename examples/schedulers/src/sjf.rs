@@ -1,32 +1,29 @@
-use crate::ONCE;
-use crate::registry::params::{BACKFILL, ESTIMATOR, MODEL, ORIGIN, SIGMA, backfilled, belief};
-use blox_core::registry::Registry;
-use blox_core::{Composition, Pipeline};
-use blox_policies::{
-    placement::{Consolidated, InOrder},
-    scheduling::Sjf,
-};
+use blox::core::{Composition, Pipeline};
+use blox::policies::{placement::Consolidated, scheduling::Sjf};
+use blox::schedulers::parameters::*;
+
+const PARAMETERS: [ParamDoc; 5] = [ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL];
 
 /// Shortest job first.
 ///
 /// **Rule.** Jobs are in ascending order of total duration, without preemption. The first job that
 /// does not fit blocks all later ones. The durations are the true ones. For other durations, build
-/// it with [`Sjf::with`](blox_policies::scheduling::Sjf::with) and an
-/// [`Estimator`](blox_core::estimate::Estimator). Placement is consolidated; decisions fall in
+/// it with [`Sjf::with`](blox::policies::scheduling::Sjf::with) and an
+/// [`Estimator`](blox::core::estimate::Estimator). Placement is consolidated; decisions fall in
 /// rounds of 300 s.
 ///
-/// **Parameters** (command line): `estimator` and its parameters (see [`crate::schedulers::qssf`]);
+/// **Parameters** (command line): `estimator` and its parameters (see [`blox::schedulers::qssf`]);
 /// `backfill` = `none`, `skip` or `easy`.
 pub fn sjf() -> Pipeline {
-    sjf_by(Sjf::default())
+    composed(&Params::of(&PARAMETERS), 0).expect("the defaults are valid")
 }
 
-fn sjf_by(policy: Sjf) -> Pipeline {
-    Composition::new("sjf")
-        .scheduling(policy)
-        .placement(InOrder::new(Consolidated::default()))
-        .build()
-        .expect(ONCE)
+fn composed(p: &Params, seed: u64) -> Result<Pipeline, RegistryError> {
+    let belief = belief(p, seed)?;
+    let composition = Composition::new("sjf")
+        .scheduling(Sjf::with(belief.clone()))
+        .placement(backfilled(Consolidated::default(), p, belief)?);
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -34,10 +31,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "sjf",
         "shortest job first, no preemption",
-        &[ESTIMATOR, SIGMA, MODEL, ORIGIN, BACKFILL],
-        |p, seed| {
-            let belief = belief(p, seed)?;
-            backfilled(sjf_by(Sjf::with(belief.clone())), p, belief, true)
-        },
+        &PARAMETERS,
+        composed,
     );
 }

@@ -1,53 +1,26 @@
-use crate::registry::params::{ALLOCATION, GUARD, allocation, chosen, hours, param};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::placement::{Allocation, Synergy, Where};
-use blox_policies::scheduling::JobOrder;
+use blox::core::{AnyPlacement, AnyScheduling, Composition, Pipeline};
+use blox::policies::placement::{Consolidated, FirstFree, Synergy};
+use blox::policies::scheduling::{
+    Drf, Fifo, FinishTimeFairness, Las, Service, Srsf, Srtf, StarvationGuard, Tetris,
+};
+use blox::schedulers::parameters::*;
+use std::sync::Arc;
 
-const ORDER: ParamDoc = param(
-    "order",
-    "fifo",
-    "order of jobs: fifo, srtf, las, ftf, drf, tetris, srsf",
-);
-const ORDERS: [(&str, JobOrder); 7] = [
-    ("fifo", JobOrder::Fifo),
-    ("srtf", JobOrder::Srtf),
-    ("las", JobOrder::Las),
-    ("ftf", JobOrder::Ftf),
-    ("drf", JobOrder::Drf),
-    ("tetris", JobOrder::Tetris),
-    ("srsf", JobOrder::Srsf),
+const ORDERS: [&str; 7] = ["fifo", "srtf", "las", "ftf", "drf", "tetris", "srsf"];
+const PARAMETERS: [ParamDoc; 4] = [
+    ALLOCATION,
+    param(
+        "order",
+        "fifo",
+        "order of jobs: fifo, srtf, las, ftf, drf, tetris, srsf",
+    ),
+    param(
+        "placement",
+        "consolidated",
+        "placement on GPUs: consolidated, first-free",
+    ),
+    GUARD,
 ];
-const WHERE: ParamDoc = param(
-    "placement",
-    "consolidated",
-    "placement on GPUs: consolidated, first-free",
-);
-const PLACES: [(&str, Where); 2] = [
-    ("consolidated", Where::Consolidated),
-    ("first-free", Where::FirstFree),
-];
-const PARAMETERS: [ParamDoc; 4] = [ALLOCATION, ORDER, WHERE, GUARD];
-
-/// Configuration of [`synergy`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SynergyParams {
-    /// Allocation of CPUs and memory.
-    pub allocation: Allocation,
-    /// Order of jobs.
-    pub order: JobOrder,
-    /// Choice of GPUs.
-    pub placement: Where,
-    /// Waiting time after which a job comes before all others from then on.
-    pub guard: Seconds,
-}
-
-impl Default for SynergyParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
 
 /// Synergy (OSDI 2022): CPUs and memory allocated by their value for each job.
 ///
@@ -60,7 +33,7 @@ impl Default for SynergyParams {
 /// share, `greedy` the full demand or nothing.
 ///
 /// **Jobs** demand the CPUs and memory that they request (`cpus`, `memory_gib`). A `sensitivity`
-/// states how fast they are with less, see [`Sensitivity`](blox_core::Sensitivity). Nodes
+/// states how fast they are with less, see [`Sensitivity`](blox::core::Sensitivity). Nodes
 /// must state their CPUs and memory. Traces of the released program are read with
 /// `--format synergy` and a `profiles.json` beside them, its clusters with `--cluster FILE.ini`.
 ///
@@ -78,25 +51,29 @@ impl Default for SynergyParams {
 /// program in all its golden runs (`blox verify`: FIFO, LAS, SRTF, FTF, DRF, TETRIS under all three
 /// allocations, with and without its placement option).
 pub fn synergy() -> Pipeline {
-    synergy_with(SynergyParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`synergy`] with other parameters.
-pub fn synergy_with(params: SynergyParams) -> Pipeline {
-    Composition::new("synergy")
-        .scheduling(params.order.guarded(params.guard))
-        .placement(Synergy::new(params.placement).with(params.allocation))
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<SynergyParams, RegistryError> {
-    Ok(SynergyParams {
-        allocation: allocation(p)?,
-        order: chosen(p, &ORDER, &ORDERS)?,
-        placement: chosen(p, &WHERE, &PLACES)?,
-        guard: hours(p, &GUARD)?,
-    })
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let allocation = allocation(p)?;
+    let order: Arc<dyn AnyScheduling> = match p.choice("order", &ORDERS)? {
+        "srtf" => Arc::new(Srtf::default()),
+        "las" => Arc::new(Las::by(Service::GpuTime)),
+        "ftf" => Arc::new(FinishTimeFairness::default()),
+        "drf" => Arc::new(Drf),
+        "tetris" => Arc::new(Tetris::default()),
+        "srsf" => Arc::new(Srsf::default()),
+        _ => Arc::new(Fifo::default()),
+    };
+    let places = ["consolidated", "first-free"];
+    let placement: Arc<dyn AnyPlacement> = match p.choice("placement", &places)? {
+        "first-free" => Arc::new(Synergy::new(FirstFree).with(allocation)),
+        _ => Arc::new(Synergy::new(Consolidated::default()).with(allocation)),
+    };
+    let composition = Composition::new("synergy")
+        .scheduling(StarvationGuard::new(order, p.hours(GUARD.name)?))
+        .placement(placement);
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -105,6 +82,6 @@ pub(crate) fn add(r: &mut Registry) {
         "synergy",
         "CPUs and memory by each job's sensitivity, GPUs in a selectable order",
         &PARAMETERS,
-        |p, _| Ok(synergy_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

@@ -1,42 +1,20 @@
-use crate::load_admission::behind_load;
-use crate::registry::params::{above_zero, at_least, count, flag, param};
-use crate::schedulers::{fifo, las, srtf};
-use crate::{DEFAULTS, ONCE};
-use blox_core::forecast::{Forecaster, Horizon};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Rounds, Seconds};
-use blox_policies::scheduling::Synthesizer;
-use blox_sim::forecast::{LookAhead, forecaster};
-use std::sync::Arc;
+use blox::core::forecast::Horizon;
+use blox::core::{Composition, Pipeline, Rounds, Seconds};
+use blox::policies::scheduling::Synthesizer;
+use blox::schedulers::parameters::*;
+use blox::schedulers::{fifo, las, srtf};
+use blox::sim::forecast::{LookAhead, forecaster};
 
-const EVERY_ROUNDS: ParamDoc = param("every_rounds", "10", "rounds between two choices");
-const HORIZON: ParamDoc = param(
-    "horizon_h",
-    "4",
-    "hours of the look-ahead; 0 continues it until all jobs have ended",
-);
-const ROUND: ParamDoc = param("round_s", "300", "length of a round in seconds");
-const SRTF: ParamDoc = param("srtf", "true", "SRTF is one of the candidates");
-const PARAMETERS: [ParamDoc; 4] = [EVERY_ROUNDS, HORIZON, ROUND, SRTF];
-
-/// Configuration of [`synthesizer`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SynthesizerParams {
-    /// Time between two choices.
-    pub every: Seconds,
-    /// Horizon of the look-ahead.
-    pub horizon: Horizon,
-    /// Length of rounds, including those of the look-ahead.
-    pub round: Rounds,
-    /// True if [`srtf`] is among the candidates.
-    pub srtf: bool,
-}
-
-impl Default for SynthesizerParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
+const PARAMETERS: [ParamDoc; 4] = [
+    param("every_rounds", "10", "rounds between two choices"),
+    param(
+        "horizon_h",
+        "4",
+        "hours of the look-ahead; 0 continues it until all jobs have ended",
+    ),
+    param("round_s", "300", "length of a round in seconds"),
+    param("srtf", "true", "SRTF is one of the candidates"),
+];
 
 /// The automatic synthesizer (Blox, EuroSys 2024, figures 14 and 15).
 ///
@@ -59,34 +37,12 @@ impl Default for SynthesizerParams {
 /// composition has 36,922 s. A look-ahead of four hours on 128 GPUs takes 0.1 to 0.4 ms per
 /// candidate, with up to thousands of waiting jobs.
 pub fn synthesizer() -> Pipeline {
-    synthesizer_with(SynthesizerParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`synthesizer`] with other parameters.
-pub fn synthesizer_with(params: SynthesizerParams) -> Pipeline {
-    let ahead = forecaster(LookAhead::new(params.round));
-    synthesizer_over(candidates(&params), ahead, params)
-}
-
-/// Returns [`synthesizer`] with other candidates, in order, or another look-ahead.
-pub fn synthesizer_over(
-    candidates: Vec<Pipeline>,
-    forecaster: Arc<dyn Forecaster>,
-    params: SynthesizerParams,
-) -> Pipeline {
-    let mut candidates = candidates.into_iter();
-    let first = candidates.next().unwrap_or_else(las);
-    let policy = candidates
-        .fold(Synthesizer::new(first, forecaster), Synthesizer::or)
-        .every(params.every)
-        .looking(params.horizon);
-    let composition = Composition::new("synthesizer").trigger(params.round);
-    policy.compose(composition).build().expect(ONCE)
-}
-
-/// Returns the compositions that [`synthesizer`] chooses from.
-pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
-    let bases = params.srtf.then(srtf).into_iter().chain([las(), fifo()]);
+/// Returns the compositions that [`synthesizer`] chooses from, with [`srtf`] or without.
+pub fn candidates(with_srtf: bool) -> Vec<Pipeline> {
+    let bases = with_srtf.then(srtf).into_iter().chain([las(), fifo()]);
     let each = bases.flat_map(|base| {
         let [low, high] = [1.2, 1.4].map(|threshold| behind_load(&base, threshold));
         [base, low, high]
@@ -94,17 +50,21 @@ pub fn candidates(params: &SynthesizerParams) -> Vec<Pipeline> {
     each.collect()
 }
 
-fn read(p: &Params) -> Result<SynthesizerParams, RegistryError> {
-    let round = Seconds::new(above_zero(p, &ROUND)?);
-    Ok(SynthesizerParams {
-        every: round * count(p, &EVERY_ROUNDS)? as f64,
-        horizon: match at_least(p, &HORIZON, 0.0)? {
-            0.0 => Horizon::UntilDrained,
-            hours => Horizon::For(Seconds::from_hours(hours)),
-        },
-        round: Rounds::every(round).unwrap_or_default(),
-        srtf: flag(p, &SRTF)?,
-    })
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let round = Seconds::new(above_zero(p, "round_s")?);
+    let every = round * count(p, "every_rounds")? as f64;
+    let horizon = match at_least(p, "horizon_h", 0.0)? {
+        0.0 => Horizon::UntilDrained,
+        hours => Horizon::For(Seconds::from_hours(hours)),
+    };
+    let rounds = Rounds::every(round).unwrap_or_default();
+    let mut candidates = candidates(p.bool("srtf")?).into_iter();
+    let first = candidates.next().unwrap_or_else(las);
+    let policy = Synthesizer::new(first, forecaster(LookAhead::new(rounds)));
+    let policy = candidates.fold(policy, Synthesizer::or);
+    let composition = Composition::new("synthesizer").trigger(rounds);
+    let policy = policy.every(every).looking(horizon);
+    Ok(policy.compose(composition).build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -113,6 +73,6 @@ pub(crate) fn add(r: &mut Registry) {
         "synthesizer",
         "best of LAS, FIFO and SRTF, with and without admission by load, by simulated look-ahead",
         &PARAMETERS,
-        |p, _| Ok(synthesizer_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

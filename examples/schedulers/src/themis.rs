@@ -1,19 +1,16 @@
-use crate::registry::params::{param, seconds, share};
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::{
-    placement::{Consolidated, Resizing},
-    scheduling::Themis,
-};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::{Consolidated, Resizing};
+use blox::policies::scheduling::Themis;
+use blox::schedulers::parameters::*;
 
-const LEASE: ParamDoc = param("lease_s", "240", "seconds of a lease and round");
-const FAIRNESS: ParamDoc = param(
-    "fairness",
-    "0.8",
-    "fairness knob f: the fraction 1 - f of the jobs bids",
-);
-const PARAMETERS: [ParamDoc; 2] = [LEASE, FAIRNESS];
+const PARAMETERS: [ParamDoc; 2] = [
+    param("lease_s", "240", "seconds of a lease and round"),
+    param(
+        "fairness",
+        "0.8",
+        "fairness knob f: the fraction 1 - f of the jobs bids",
+    ),
+];
 
 /// Finish-time fairness by auction, with leases (Themis, NSDI 2020).
 ///
@@ -22,7 +19,7 @@ const PARAMETERS: [ParamDoc; 2] = [LEASE, FAIRNESS];
 /// it would have with each number of GPUs. A partial-allocation auction maximizes the product of
 /// the bids and charges hidden payments. Other jobs get the remaining GPUs. A job may run on fewer
 /// GPUs than it requests if its profile states the speeds
-/// ([`Extras::levels`](blox_core::Extras::levels)). Placement is consolidated.
+/// ([`Extras::levels`](blox::core::Extras::levels)). Placement is consolidated.
 ///
 /// **Parameters** (command line): `lease_s`, the length of a lease and of a round; `fairness`, the
 /// paper's knob.
@@ -33,39 +30,16 @@ const PARAMETERS: [ParamDoc; 2] = [LEASE, FAIRNESS];
 /// unique. The original's solver stops at the center of the set of optima. With these shares, it
 /// equals the original per job on the golden run of Figure 10.
 pub fn themis() -> Pipeline {
-    themis_with(ThemisParams::default())
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Configuration of [`themis`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ThemisParams {
-    /// Length of a lease and of a round, above 0.
-    pub lease: Seconds,
-    /// Fairness knob, from 0 (all jobs bid) to 1 (only the worst-off job bids).
-    pub fairness: f64,
-}
-
-impl Default for ThemisParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS)).expect(DEFAULTS)
-    }
-}
-
-/// Returns [`themis`] with other parameters.
-pub fn themis_with(params: ThemisParams) -> Pipeline {
-    Composition::new("themis")
-        .in_rounds(params.lease)
-        .scheduling(Themis::new(params.lease, params.fairness))
-        .placement(Resizing::new(Consolidated::default()))
-        .build()
-        .expect(ONCE)
-}
-
-fn read(p: &Params) -> Result<ThemisParams, RegistryError> {
-    Ok(ThemisParams {
-        lease: seconds(p, &LEASE)?,
-        fairness: share(p, &FAIRNESS)?,
-    })
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let lease = p.seconds("lease_s")?;
+    let composition = Composition::new("themis")
+        .in_rounds(lease)
+        .scheduling(Themis::new(lease, share(p, "fairness")?))
+        .placement(Resizing::new(Consolidated::default()));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -74,6 +48,6 @@ pub(crate) fn add(r: &mut Registry) {
         "themis",
         "finish-time fairness by auction, with leases",
         &PARAMETERS,
-        |p, _| Ok(themis_with(read(p)?)),
+        |p, _| composed(p),
     );
 }

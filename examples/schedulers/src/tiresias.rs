@@ -1,35 +1,10 @@
-use crate::estimate::Belief;
-use crate::registry::queues::{PARAMETERS, believed, history, promote, skew, thresholds};
-use crate::{CHECKED, DEFAULTS, ONCE};
-use blox_core::registry::{Params, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Seconds};
-use blox_policies::placement::{Blocked, InOrder, Profiled, TensorSkew};
-use blox_policies::scheduling::{ServiceHistory, TwoDas};
+use blox::core::{Composition, Pipeline};
+use blox::policies::placement::{Blocked, InOrder, Profiled};
+use blox::schedulers::parameters::*;
 
-/// Configuration of [`tiresias`].
-#[derive(Clone, Debug)]
-pub struct TiresiasParams {
-    /// Thresholds between the queues in GPU-seconds, ascending: one fewer than queues.
-    pub thresholds: Vec<Seconds>,
-    /// Promote knob: a job that waited this many times as long as it ran returns to the first
-    /// queue. `None` never promotes.
-    pub promote: Option<f64>,
-    /// Services of past jobs. With them, jobs of a queue are ordered by their Gittins index
-    /// (2D-Gittins); without them, by their first start (2D-LAS).
-    pub history: Option<ServiceHistory>,
-    /// Estimator of durations. With it, jobs of a queue are ordered by the Gittins index of their
-    /// own estimated service. Then `history` holds true durations divided by estimates; without a
-    /// history, estimates are trusted.
-    pub belief: Option<Belief>,
-    /// Predicate for jobs that must be consolidated.
-    pub skew: TensorSkew,
-}
-
-impl Default for TiresiasParams {
-    fn default() -> Self {
-        read(&Params::of(&PARAMETERS), 0).expect(DEFAULTS)
-    }
-}
+const PARAMETERS: [ParamDoc; 8] = [
+    THRESHOLDS, PROMOTE, HISTORY, GITTINS, SIGMA, MODEL, ORIGIN, PACK_LIMIT,
+];
 
 /// Tiresias (Gu et al., NSDI 2019): discretised two-dimensional attained service, and consolidation
 /// only for skewed models.
@@ -68,36 +43,14 @@ impl Default for TiresiasParams {
 /// `blox_released::tiresias` states. The simulator has no placement by skew, nor speeds that depend
 /// on it. That part has only its own tests, and the default limits above are this toolkit's choice.
 pub fn tiresias() -> Pipeline {
-    tiresias_with(TiresiasParams::default()).expect(DEFAULTS)
+    composed(&Params::of(&PARAMETERS), 0).expect("the defaults are valid")
 }
 
-/// Returns [`tiresias`] with other parameters.
-///
-/// Returns `None` unless the thresholds ascend from above 0 and the promote knob is above 0.
-pub fn tiresias_with(params: TiresiasParams) -> Option<Pipeline> {
-    let thresholds = &params.thresholds;
-    let policy = match (params.belief, params.history) {
-        (Some(belief), errors) => {
-            let errors = errors.unwrap_or_else(ServiceHistory::exact);
-            TwoDas::gittins_by(thresholds, belief, errors)
-        }
-        (None, Some(history)) => TwoDas::gittins(thresholds, history),
-        (None, None) => TwoDas::las(thresholds),
-    };
-    let pipeline = Composition::new("tiresias")
-        .scheduling(policy?.promoting(params.promote)?)
-        .placement(InOrder::new(Profiled::by(params.skew)).when_blocked(Blocked::Skip));
-    Some(pipeline.build().expect(ONCE))
-}
-
-fn read(p: &Params, seed: u64) -> Result<TiresiasParams, RegistryError> {
-    Ok(TiresiasParams {
-        thresholds: thresholds(p)?,
-        promote: promote(p)?,
-        history: history(p)?,
-        belief: believed(p, seed)?,
-        skew: skew(p)?,
-    })
+fn composed(p: &Params, seed: u64) -> Result<Pipeline, RegistryError> {
+    let composition = Composition::new("tiresias")
+        .scheduling(two_das(p, believed(p, seed)?)?)
+        .placement(InOrder::new(Profiled::by(skew(p)?)).when_blocked(Blocked::Skip));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -106,6 +59,6 @@ pub(crate) fn add(r: &mut Registry) {
         "tiresias",
         "queues by attained GPU-seconds, preemptive; skewed models are consolidated",
         &PARAMETERS,
-        |p, seed| Ok(tiresias_with(read(p, seed)?).expect(CHECKED)),
+        composed,
     );
 }

@@ -1,24 +1,17 @@
-use crate::registry::params::{default, param, share};
-use crate::registry::queues::THRESHOLDS;
-use crate::{DEFAULTS, ONCE};
-use blox_core::registry::ParamDoc;
-use blox_core::registry::Registry;
-use blox_core::{Composition, JobRef, Pipeline, Seconds};
-use blox_policies::{
-    placement::{Blocked, InOrder, Profiled},
-    scheduling::TwoDas,
-};
+use blox::core::{Composition, JobRef, Pipeline};
+use blox::policies::placement::{Blocked, InOrder, Profiled};
+use blox::schedulers::parameters::*;
 
-const LIMIT: ParamDoc = param(
+const PARAMETERS: [ParamDoc; 1] = [param(
     "limit",
     "0.1",
     "jobs are consolidated if they spend more than this fraction of a step on communication",
-);
+)];
 
 /// Tiresias+ (Blox, EuroSys 2024, figures 10 and 11): Tiresias with a profile of each job in place
 /// of its heuristic of tensor sizes.
 ///
-/// **Rule.** The queues are those of [`tiresias`](crate::schedulers::tiresias). A job is
+/// **Rule.** The queues are those of [`tiresias`](blox::schedulers::tiresias). A job is
 /// consolidated if it spends more than `limit` of a step on gradient exchange over the best links.
 /// The attribute `communication` of the job is this profile. Over the network, the exchange takes
 /// many times as long. All other jobs, including those without a profile, take the remaining GPUs.
@@ -29,17 +22,16 @@ const LIMIT: ParamDoc = param(
 ///
 /// **Verified.** Only by its own tests: the paper's profiles are not released.
 pub fn tiresias_plus() -> Pipeline {
-    tiresias_plus_with(default(&LIMIT))
+    composed(&Params::of(&PARAMETERS)).expect("the defaults are valid")
 }
 
-/// Returns [`tiresias_plus`] with another limit.
-pub fn tiresias_plus_with(limit: f64) -> Pipeline {
+fn composed(p: &Params) -> Result<Pipeline, RegistryError> {
+    let limit = share(p, "limit")?;
     let measured = move |job: &JobRef<'_>| job.spec().extras().communication > limit;
-    Composition::new("tiresias-plus")
-        .scheduling(TwoDas::las(&[Seconds::new(default(&THRESHOLDS))]).expect(DEFAULTS))
-        .placement(InOrder::new(Profiled::by(measured)).when_blocked(Blocked::Skip))
-        .build()
-        .expect(ONCE)
+    let composition = Composition::new("tiresias-plus")
+        .scheduling(two_das(&Params::of(&[THRESHOLDS, PROMOTE, HISTORY]), None)?)
+        .placement(InOrder::new(Profiled::by(measured)).when_blocked(Blocked::Skip));
+    Ok(composition.build()?)
 }
 
 /// Adds the scheduler to the registry.
@@ -47,7 +39,7 @@ pub(crate) fn add(r: &mut Registry) {
     r.schedulers.add(
         "tiresias-plus",
         "Tiresias that consolidates jobs by their measured communication",
-        &[LIMIT],
-        |p, _| Ok(tiresias_plus_with(share(p, &LIMIT)?)),
+        &PARAMETERS,
+        |p, _| composed(p),
     );
 }

@@ -1,8 +1,6 @@
 //! Registry entries of admission policies.
 
-use crate::load_admission::{THRESHOLD, at_load};
-use crate::registry::params::param;
-use blox_core::registry::{ParamDoc, Registry};
+use crate::parameters::*;
 use blox_policies::admission::{AcceptAll, Quota, QuotaBy};
 use std::sync::Arc;
 
@@ -18,9 +16,7 @@ pub(super) fn add(r: &mut Registry) {
         "load",
         "admits jobs while the admitted jobs request at most threshold x GPUs (Accept-1.2x of Blox)",
         &[THRESHOLD],
-        |p, _| {
-            Ok(Arc::new(at_load(p.f64(THRESHOLD.name)?)?))
-        },
+        |p, _| Ok(Arc::new(at_load(p)?)),
     );
     r.admission.add(
         "quota",

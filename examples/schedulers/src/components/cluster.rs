@@ -1,7 +1,6 @@
 //! Registry entries of cluster managers.
 
-use crate::registry::params::{at_least, hours, only_with, param};
-use blox_core::registry::{ParamDoc, Params, Registry, RegistryError};
+use crate::parameters::*;
 use blox_core::{NodeId, Seconds, Time};
 use blox_policies::cluster::{Loans, Maintenance, Quarantine, StaticCluster, Window};
 use std::sync::Arc;
@@ -43,9 +42,9 @@ pub(super) fn add(r: &mut Registry) {
         &[WINDOW, FIRST, MOST],
         |p, _| {
             Ok(Arc::new(Quarantine::new(
-                hours(p, &WINDOW)?,
-                Seconds::new(at_least(p, &FIRST, 0.0)?),
-                Seconds::new(at_least(p, &MOST, 0.0)?),
+                p.hours(WINDOW.name)?,
+                Seconds::new(at_least(p, FIRST.name, 0.0)?),
+                Seconds::new(at_least(p, MOST.name, 0.0)?),
             )))
         },
     );
@@ -71,8 +70,7 @@ fn windows(p: &Params) -> Result<Vec<Window>, RegistryError> {
         text != NODES.default,
         "nodes=NUMBERS",
     )?;
-    let hours = |doc: &ParamDoc| p.f64(doc.name);
-    let (from_h, until_h) = (hours(&FROM)?, hours(&UNTIL)?);
+    let (from_h, until_h) = (p.f64(FROM.name)?, p.f64(UNTIL.name)?);
     let moment = |hours: f64| Time::try_new(hours * 3600.0).filter(|t| *t >= Time::ZERO);
     let from = moment(from_h).ok_or_else(|| p.wrong(FROM.name, "a number of hours, at least 0"))?;
     let until = moment(until_h).filter(|until| *until > from);
@@ -102,8 +100,8 @@ fn loans(p: &Params) -> Result<Loans, RegistryError> {
     let nodes = nodes(p)?;
     let others = [NEEDS.name, DAY.name, GRACE.name];
     only_with(p, &others, !nodes.is_empty(), "nodes=NUMBERS")?;
-    let day = hours(p, &DAY)?;
-    let grace = Seconds::new(at_least(p, &GRACE, 0.0)?);
+    let day = p.hours(DAY.name)?;
+    let grace = Seconds::new(at_least(p, GRACE.name, 0.0)?);
     let need = |pair: &str| {
         let (hour, nodes) = pair.split_once(':')?;
         let hour: f64 = hour.trim().parse().ok().filter(|h: &f64| h.is_finite())?;

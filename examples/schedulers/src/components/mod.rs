@@ -3,9 +3,7 @@
 mod admission;
 mod cluster;
 mod placement;
-mod quota_tree;
 mod scheduling;
-mod scored;
 
 use blox_core::registry::Registry;
 
@@ -14,7 +12,5 @@ pub(crate) fn add(r: &mut Registry) {
     admission::add(r);
     cluster::add(r);
     scheduling::add(r);
-    quota_tree::add(r);
     placement::add(r);
-    scored::add(r);
 }

@@ -1,13 +1,65 @@
 //! Registry entries of placement policies.
 
-use crate::registry::params::{ALLOCATION, BACKFILL, NO_EASY, SPLIT, allocation, split, walk};
-use crate::registry::queues::{PACK_LIMIT, skew};
-use blox_core::estimate::Oracle;
-use blox_core::registry::Registry;
+use crate::parameters::*;
+use blox_core::{AnyPlacement, estimate::Oracle};
 use blox_policies::placement::{
-    Balanced, Bandwidth, Buddy, Consolidated, FirstFree, Profiled, Random, Synergy,
+    Balanced, Bandwidth, Buddy, ByClass, Consolidated, Fgd, FirstFree, InOrder, NonSticky, Pal,
+    Profiled, Random, Split, Synergy,
 };
 use std::sync::Arc;
+
+const STICKY: ParamDoc = param(
+    "sticky",
+    "true",
+    "running jobs keep their GPUs; false places all jobs again in each round",
+);
+
+const LOCALITY: ParamDoc = param(
+    "locality",
+    "1.7",
+    "factor by which a step takes longer across nodes",
+);
+const MIX: ParamDoc = param(
+    "mix",
+    "1:70/2:10/4:10/8:10",
+    "GPU counts of the target workload with weights, joined by /",
+);
+const ATTRIBUTE: ParamDoc = param(
+    "attribute",
+    "app_class",
+    "attribute with the class of a job",
+);
+const CLASSES: ParamDoc = param(
+    "classes",
+    "none",
+    "classes that are consolidated, joined by /",
+);
+
+fn scored(rule: Pal, p: &Params) -> Result<Arc<dyn AnyPlacement>, RegistryError> {
+    Ok(match p.bool(STICKY.name)? {
+        true => Arc::new(InOrder::new(rule)),
+        false => Arc::new(NonSticky::new(rule)),
+    })
+}
+
+/// Parses a mix such as `1:70/8:30`: GPU counts with weights.
+fn mix(p: &Params) -> Result<Fgd, RegistryError> {
+    let pair = |text: &str| {
+        let (gpus, weight) = text.split_once(':')?;
+        let weight: f64 = weight.trim().parse().ok()?;
+        Some((gpus.trim().parse().ok()?, weight)).filter(|_| weight > 0.0 && weight.is_finite())
+    };
+    let defaults = Params::of(&[MIX]);
+    let text = match p.text(MIX.name) {
+        "none" => defaults.text(MIX.name),
+        text => text,
+    };
+    let pairs: Option<Vec<(u32, f64)>> = text.split('/').map(pair).collect();
+    let expected = "GPU counts with weights above 0, such as 1:70/8:30";
+    pairs
+        .map(Fgd::new)
+        .ok_or_else(|| p.wrong(MIX.name, expected))
+}
 
 pub(super) fn add(r: &mut Registry) {
     let s = &mut r.placement;
@@ -15,19 +67,19 @@ pub(super) fn add(r: &mut Registry) {
         "first-free",
         "the first free GPUs, on any nodes",
         &[NO_EASY],
-        |p, _| walk(FirstFree, p, Oracle, false),
+        |p, _| skipping(FirstFree, p),
     );
     s.add(
         "consolidated",
         "exact fit, best fit, else as few nodes as possible",
         &[SPLIT, BACKFILL],
-        |p, _| walk(Consolidated::new(split(p)?), p, Oracle, true),
+        |p, _| backfilled(Consolidated::new(split(p)?), p, Oracle),
     );
     s.add(
         "bandwidth",
         "GPUs of one node with the fastest links (Bebop of Blox), else as few nodes as possible",
         &[BACKFILL],
-        |p, _| walk(Bandwidth::default(), p, Oracle, true),
+        |p, _| backfilled(Bandwidth::default(), p, Oracle),
     );
     s.add(
         "synergy",
@@ -48,15 +100,48 @@ pub(super) fn add(r: &mut Registry) {
         "profiled",
         "jobs of skewed models consolidated on whole nodes, other jobs on left-over GPUs",
         &[PACK_LIMIT, NO_EASY],
-        |p, _| walk(Profiled::by(skew(p)?), p, Oracle, false),
+        |p, _| skipping(Profiled::by(skew(p)?), p),
     );
     s.add(
         "balanced",
         "each GPU on the node with the most free GPUs",
         &[NO_EASY],
-        |p, _| walk(Balanced, p, Oracle, false),
+        |p, _| skipping(Balanced, p),
     );
     s.add("random", "random free GPUs", &[NO_EASY], |p, seed| {
-        walk(Random::new(seed), p, Oracle, false)
+        skipping(Random::new(seed), p)
     });
+    s.add(
+        "pal",
+        "PAL: scores of GPUs for the job's class, weighed against spanning nodes",
+        &[LOCALITY, STICKY],
+        |p, _| {
+            let locality = at_least(p, LOCALITY.name, 1.0)?;
+            scored(Pal::with_locality(locality), p)
+        },
+    );
+    s.add(
+        "pm-first",
+        "PM-First: the GPUs with the best scores for the job's class",
+        &[STICKY],
+        |p, _| scored(Pal::pm_first(), p),
+    );
+    s.add(
+        "fgd",
+        "fragmentation gradient descent on whole GPUs: the node that strands fewest GPUs",
+        &[MIX, NO_EASY],
+        |p, _| skipping(mix(p)?, p),
+    );
+    s.add(
+        "by-class",
+        "jobs of some classes on one node or whole nodes, other jobs on the first free GPUs",
+        &[ATTRIBUTE, CLASSES, NO_EASY],
+        |p, _| {
+            let classes = p.text(CLASSES.name).split('/').map(str::to_owned);
+            let together = Consolidated::new(Split::WholeNodes);
+            let attribute = p.text(ATTRIBUTE.name);
+            let rule = ByClass::new(attribute, classes.collect(), together, FirstFree);
+            skipping(rule, p)
+        },
+    );
 }

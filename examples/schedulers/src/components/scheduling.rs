@@ -1,34 +1,97 @@
 //! Registry entries of scheduling policies.
 
-use crate::CHECKED;
-use crate::registry::params::{
-    ESTIMATOR, GPU_TIME, GUARD, MODEL, ORIGIN, SIGMA, belief, hours, service,
-};
-use crate::registry::queues::{HISTORY, PROMOTE, THRESHOLDS, history, promote, thresholds};
+use crate::parameters::*;
 use blox_core::AnyScheduling;
-use blox_core::registry::Registry;
+use blox_core::estimate::{Estimator, Oracle};
 use blox_policies::scheduling::{
-    Drf, Fifo, FinishTimeFairness, Las, Sjf, Srsf, Srtf, StarvationGuard, Tetris, TwoDas,
+    Drf, Fifo, FinishTimeFairness, Las, Queue, QuotaTree, Sjf, Srsf, Srtf, StarvationGuard, Tetris,
 };
 use std::sync::Arc;
 
+type ByDuration = fn(Arc<dyn Estimator>) -> Arc<dyn AnyScheduling>;
+
+/// Policies that need durations.
+const BY_DURATION: [(&str, &str, ByDuration); 5] = [
+    ("sjf", "in order of duration", |belief| {
+        Arc::new(Sjf::with(belief))
+    }),
+    ("srtf", "in order of remaining time, preemptive", |belief| {
+        Arc::new(Srtf::with(belief))
+    }),
+    (
+        "srsf",
+        "in order of remaining GPU time, preemptive",
+        |belief| Arc::new(Srsf::with(belief)),
+    ),
+    (
+        "ftf",
+        "in order of finish-time fairness, the largest rho first, preemptive",
+        |belief| Arc::new(FinishTimeFairness::with(belief)),
+    ),
+    (
+        "tetris",
+        "in order of remaining time on all resources, preemptive",
+        |belief| Arc::new(Tetris::with(belief)),
+    ),
+];
+
+const QUEUES: ParamDoc = param(
+    "queues",
+    "none",
+    "NAME:QUOTA[:MOST][@PARENT] for each virtual cluster, joined by /",
+);
+const ORDER: ParamDoc = param(
+    "order",
+    "fifo",
+    "order within a level: fifo, sjf, srtf, las",
+);
+
+/// Parses queues `NAME:QUOTA[:MOST][@PARENT]`, joined by `/`.
+fn queues(p: &Params) -> Result<Vec<Queue>, RegistryError> {
+    let mut list: Vec<Queue> = Vec::new();
+    let text = p.text(QUEUES.name);
+    for part in text.split('/').filter(|_| text != QUEUES.default) {
+        let queue = queue(part, &list).ok_or_else(|| {
+            let expected = "NAME:QUOTA or NAME:QUOTA:MOST, with @PARENT behind it for a queue \
+                            below one that comes before, joined by /";
+            p.wrong(QUEUES.name, expected)
+        })?;
+        list.push(queue);
+    }
+    Ok(list)
+}
+
+fn queue(text: &str, before: &[Queue]) -> Option<Queue> {
+    let place = |name: &str| before.iter().position(|q| q.name == name);
+    let (own, parent) = match text.split_once('@') {
+        Some((own, parent)) => (own, Some(place(parent.trim())?)),
+        None => (text, None),
+    };
+    let mut words = own.split(':').map(str::trim);
+    let (name, quota) = (words.next()?, words.next()?.parse().ok()?);
+    let most = words.next().map(str::parse).transpose().ok()?;
+    let new = !name.is_empty() && place(name).is_none() && words.next().is_none();
+    new.then(|| Queue {
+        name: name.to_owned(),
+        quota,
+        most: most.unwrap_or(u32::MAX),
+        parent,
+    })
+}
+
 pub(super) fn add(r: &mut Registry) {
     let s = &mut r.scheduling;
+    for (name, about, policy) in BY_DURATION {
+        s.add(
+            name,
+            about,
+            &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
+            move |p, seed| Ok(policy(belief(p, seed)?)),
+        );
+    }
     s.add("fifo", "in order of submission", &[], |_, _| {
         Ok(Arc::new(Fifo::default()))
     });
-    s.add(
-        "sjf",
-        "in order of duration",
-        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Arc::new(Sjf::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>),
-    );
-    s.add(
-        "srtf",
-        "in order of remaining time, preemptive",
-        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Arc::new(Srtf::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>),
-    );
     s.add(
         "las",
         "in order of attained service, preemptive, with a starvation guard",
@@ -36,22 +99,8 @@ pub(super) fn add(r: &mut Registry) {
         |p, _| {
             Ok(Arc::new(StarvationGuard::new(
                 Las::by(service(p)?),
-                hours(p, &GUARD)?,
+                p.hours(GUARD.name)?,
             )))
-        },
-    );
-    s.add(
-        "srsf",
-        "in order of remaining GPU time, preemptive",
-        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Arc::new(Srsf::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>),
-    );
-    s.add(
-        "ftf",
-        "in order of finish-time fairness, the largest rho first, preemptive",
-        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| {
-            Ok(Arc::new(FinishTimeFairness::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>)
         },
     );
     s.add(
@@ -61,24 +110,24 @@ pub(super) fn add(r: &mut Registry) {
         |_, _| Ok(Arc::new(Drf)),
     );
     s.add(
-        "tetris",
-        "in order of remaining time on all resources, preemptive",
-        &[ESTIMATOR, SIGMA, MODEL, ORIGIN],
-        |p, seed| Ok(Arc::new(Tetris::with(belief(p, seed)?)) as Arc<dyn AnyScheduling>),
-    );
-    s.add(
         "2das",
         "queues by attained GPU-seconds, preemptive: 2D-LAS or 2D-Gittins",
         &[THRESHOLDS, PROMOTE, HISTORY],
+        |p, _| Ok(Arc::new(two_das(p, None)?)),
+    );
+    s.add(
+        "quota-tree",
+        "a tree of queues with quotas; idle GPUs are lent, and reclaimed by preemption",
+        &[QUEUES, ORDER],
         |p, _| {
-            let thresholds = thresholds(p)?;
-            let policy = match history(p)? {
-                Some(history) => TwoDas::gittins(&thresholds, history),
-                None => TwoDas::las(&thresholds),
-            };
-            let knob = promote(p)?;
-            let policy = policy.and_then(|policy| policy.promoting(knob));
-            Ok(Arc::new(policy.expect(CHECKED)))
+            let inner: Arc<dyn AnyScheduling> =
+                match p.choice(ORDER.name, &["fifo", "sjf", "srtf", "las"])? {
+                    "sjf" => Arc::new(Sjf::with(Oracle)),
+                    "srtf" => Arc::new(Srtf::with(Oracle)),
+                    "las" => Arc::new(Las::default()),
+                    _ => Arc::new(Fifo::default()),
+                };
+            Ok(Arc::new(QuotaTree::new(inner, queues(p)?)))
         },
     );
 }

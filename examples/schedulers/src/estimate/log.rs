@@ -193,17 +193,11 @@ impl Recipe {
         }
         if let Some(date) = &self.date {
             let times = log.dates(date)?;
-            let values: Vec<Vec<f64>> = self
-                .series
-                .iter()
-                .map(|s| log.numbers(s))
-                .collect::<Result<_, _>>()?;
-            let series: Vec<(&str, &[f64])> = self
-                .series
-                .iter()
-                .zip(&values)
-                .map(|(name, v)| (name.as_str(), v.as_slice()))
-                .collect();
+            let mut values = Vec::new();
+            for name in &self.series {
+                values.push((name.as_str(), log.numbers(name)?));
+            }
+            let series: Vec<_> = values.iter().map(|(name, v)| (*name, &v[..])).collect();
             columns.extend(dated(&times, &series).map_err(|e| log.wrong(e))?);
         }
         Frame::new(columns).map_err(|e| log.wrong(e))

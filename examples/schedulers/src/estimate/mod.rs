@@ -1,14 +1,13 @@
 //! Estimators of durations and load: models trained from logs, and their users.
 //!
 //! A [`Saved`] model knows the columns of the log on which it was trained ([`Recipe`]). It can
-//! therefore be applied to other logs, or to jobs by [`Learned`]. [`Belief`] is the estimator that
-//! a name on the command line selects.
+//! therefore be applied to other logs, or to jobs by [`Learned`].
 
-mod belief;
+mod learned;
 mod log;
 
-pub use belief::{Belief, Learned};
 pub use blox_learn as learn;
+pub use learned::Learned;
 pub use log::{EstimateError, Log, Recipe, Split};
 
 use blox_learn::{

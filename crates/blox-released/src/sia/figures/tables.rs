@@ -1,9 +1,9 @@
 use super::{THREE_TYPES, workload, world};
 use crate::figure::{Figure, Numbers, Plan, ReproduceError, Run};
 use blox_core::{Adapts, ClusterSpec, JobSpec, Pipeline, sort};
+use blox_policies::scheduling::gavel::{Gavel, shares::MaxSumThroughput};
 use blox_schedulers::schedulers::{
-    GavelParams, GavelPolicy, finish_time_fairness, gavel_with, optimus, pollux, shockwave, sia,
-    tiresias,
+    finish_time_fairness, gavel_with, optimus, pollux, shockwave, sia, tiresias,
 };
 use blox_sim::execution::Training;
 use blox_sim::fairness::FairTimes;
@@ -38,10 +38,7 @@ const SCHEDULERS: [(fn() -> Pipeline, Adapts); 7] = [
 
 /// Gavel with the policy that the paper compares: the sum of throughputs.
 fn gavel() -> Pipeline {
-    gavel_with(GavelParams {
-        policy: GavelPolicy::MaxSumThroughput,
-        ..GavelParams::default()
-    })
+    gavel_with(Gavel::new(MaxSumThroughput::default()))
 }
 
 /// Plans a run for each scheduler and workload. `counts` has the number of workloads in each folder

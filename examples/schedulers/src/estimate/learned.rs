@@ -1,49 +1,11 @@
-//! Estimators by name, and estimators that use a trained model.
+//! Estimators that use a trained model.
 
 use super::Saved;
 use super::log::dated;
-use blox_core::estimate::{Estimator, Oracle, UserEstimate};
+use blox_core::estimate::Estimator;
 use blox_core::{JobRef, Name, Seconds};
 use blox_learn::{Cell, Column, Frame, LearnError};
-use blox_policies::estimate::{Brought, NoisyOracle};
 use std::sync::Arc;
-
-/// Estimator selected by name on the command line. All policies that need durations accept it.
-#[derive(Clone, Debug)]
-pub enum Belief {
-    /// True durations.
-    Oracle(Oracle),
-    /// Estimates of users.
-    User(UserEstimate),
-    /// True durations with errors.
-    Noisy(NoisyOracle),
-    /// Estimates that jobs bring.
-    Brought(Brought),
-    /// Predictions of a trained model.
-    Learned(Learned),
-}
-
-impl Estimator for Belief {
-    fn duration(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        match self {
-            Belief::Oracle(e) => e.duration(job),
-            Belief::User(e) => e.duration(job),
-            Belief::Noisy(e) => e.duration(job),
-            Belief::Brought(e) => e.duration(job),
-            Belief::Learned(e) => e.duration(job),
-        }
-    }
-
-    fn remaining(&self, job: &JobRef<'_>) -> Option<Seconds> {
-        match self {
-            Belief::Oracle(e) => e.remaining(job),
-            Belief::User(e) => e.remaining(job),
-            Belief::Noisy(e) => e.remaining(job),
-            Belief::Brought(e) => e.remaining(job),
-            Belief::Learned(e) => e.remaining(job),
-        }
-    }
-}
 
 /// Estimator that uses a trained model. The estimate of a job never changes.
 ///

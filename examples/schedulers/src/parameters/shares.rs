@@ -1,11 +1,12 @@
 //! Parameters of policies that share time over GPU types.
 
-use super::params::{chosen, default, only_with, param, part};
+use super::{chosen, only_with, part};
 use blox_core::Name;
-use blox_core::registry::{ParamDoc, Params, RegistryError};
+use blox_core::registry::{ParamDoc, Params, RegistryError, param};
 use blox_policies::scheduling::gavel::shares::{GavelPolicy, Knows};
 
-pub(crate) const POLICY: ParamDoc = param(
+/// The first parameter of [`share_policy`].
+pub const POLICY: ParamDoc = param(
     "policy",
     "max-min-fairness",
     "objective of the shares: max-min-fairness, water-filling, strategy-proof, \
@@ -35,7 +36,8 @@ const POLICIES: [(&str, Build); 13] = [
     ("gandiva-packing", |_| GavelPolicy::GandivaPacking),
 ];
 
-pub(crate) const SPEEDS: ParamDoc = param(
+/// The parameter of [`knowledge`].
+pub const SPEEDS: ParamDoc = param(
     "speeds",
     "types",
     "known speeds: types, pairs (two jobs may share a GPU), nothing (all GPU types equal)",
@@ -47,43 +49,41 @@ const KNOWLEDGE: [(&str, Knows); 3] = [
     ("nothing", Knows::Nothing),
 ];
 
-pub(crate) const PRICES: ParamDoc = param(
+/// The parameter of [`prices`].
+pub const PRICES: ParamDoc = param(
     "prices",
     "1",
     "for policies by cost: price of a GPU hour by type, such as v100:2.48+k80:0.45; 1 for other types",
 );
-pub(crate) const BESIDE: ParamDoc = param(
+/// The parameter of [`beside`].
+pub const BESIDE: ParamDoc = param(
     "beside",
     "apart",
     "with speeds=pairs: fraction of its speed that a job keeps beside a job without measured \
      speeds, until it is learned; apart: such jobs share no GPU",
 );
-pub(crate) const ALPHA: ParamDoc = param(
+/// The second parameter of [`share_policy`].
+pub const ALPHA: ParamDoc = param(
     "alpha",
     "1",
     "for allox: fraction of the waiting jobs that is matched, oldest first",
 );
 
 /// Reads the parameters `policy` and `alpha`.
-pub(crate) fn share_policy(p: &Params) -> Result<GavelPolicy, RegistryError> {
-    let build = chosen(p, &POLICY, &POLICIES)?;
-    let allox = matches!(build(default(&ALPHA)), GavelPolicy::AlloX(_));
+pub fn share_policy(p: &Params) -> Result<GavelPolicy, RegistryError> {
+    let build = chosen(p, POLICY.name, &POLICIES)?;
+    let allox = p.text(POLICY.name) == "allox";
     only_with(p, &[ALPHA.name], allox, "policy=allox")?;
-    alpha(p).map(build)
-}
-
-/// Reads the parameter `alpha`: the fraction of the waiting jobs that AlloX matches.
-pub(crate) fn alpha(p: &Params) -> Result<f64, RegistryError> {
-    part(p, &ALPHA)
+    part(p, ALPHA.name).map(build)
 }
 
 /// Reads the parameter `speeds`: the knowledge of speeds.
-pub(crate) fn knowledge(p: &Params) -> Result<Knows, RegistryError> {
-    chosen(p, &SPEEDS, &KNOWLEDGE)
+pub fn knowledge(p: &Params) -> Result<Knows, RegistryError> {
+    chosen(p, SPEEDS.name, &KNOWLEDGE)
 }
 
 /// Reads the parameter `prices`, such as `v100:2.48+k80:0.45`. Only policies by cost use them.
-pub(crate) fn prices(p: &Params, policy: GavelPolicy) -> Result<Vec<(Name, f64)>, RegistryError> {
+pub fn prices(p: &Params, policy: GavelPolicy) -> Result<Vec<(Name, f64)>, RegistryError> {
     let costs = matches!(policy, GavelPolicy::MaxThroughputPerCost { .. });
     only_with(p, &[PRICES.name], costs, "policy=max-throughput-per-cost")?;
     let text = p.text(PRICES.name);
@@ -101,7 +101,7 @@ pub(crate) fn prices(p: &Params, policy: GavelPolicy) -> Result<Vec<(Name, f64)>
 }
 
 /// Reads the parameter `beside`: a fraction of a speed, or `apart`.
-pub(crate) fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
+pub fn beside(p: &Params, knows: Knows) -> Result<Option<f64>, RegistryError> {
     if p.text(BESIDE.name) == BESIDE.default {
         return Ok(None);
     }

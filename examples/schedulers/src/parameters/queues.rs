@@ -1,15 +1,17 @@
 //! Parameters of queues by attained service, and of consolidation by tensor sizes.
 
-use super::params::{MODEL, ORIGIN, SIGMA, belief, numeric, only_with, param, share};
-use crate::estimate::Belief;
+use super::{MODEL, ORIGIN, SIGMA, belief, only_with, share};
 use blox_core::Seconds;
-use blox_core::registry::{ParamDoc, Params, RegistryError};
+use blox_core::estimate::Estimator;
+use blox_core::registry::{ParamDoc, Params, RegistryError, numeric, param};
 use blox_perf::SkewTable;
 use blox_policies::placement::TensorSkew;
 use blox_policies::scheduling::{ServiceHistory, TwoDas};
 use blox_traces::formats::tiresias::read_samples;
+use std::sync::Arc;
 
-pub(crate) const THRESHOLDS: ParamDoc = param(
+/// The parameter of [`thresholds`].
+pub const THRESHOLDS: ParamDoc = param(
     "thresholds",
     "3250",
     "limits of the queues in GPU-seconds, such as 3250/7200",
@@ -20,26 +22,24 @@ pub const PROMOTE: ParamDoc = param(
     "none",
     "a job returns to the first queue when waiting / running time reaches this ratio; none disables it",
 );
-pub(crate) const HISTORY: ParamDoc = param(
+/// The parameter of [`history`].
+pub const HISTORY: ParamDoc = param(
     "history",
     "none",
     "file with a column `duration` of past GPU-seconds; selects 2D-Gittins instead of 2D-LAS",
 );
-pub(crate) const ESTIMATOR: ParamDoc = param(
+/// The parameter of [`believed`]. [`SIGMA`], [`MODEL`] and [`ORIGIN`] belong to it.
+pub const GITTINS: ParamDoc = param(
     "estimator",
     "none",
     "2D-Gittins by believed durations: oracle, user, noisy, brought, learned; `history` then holds true / believed durations",
 );
-pub(crate) const PACK_LIMIT: ParamDoc = numeric(
+/// The parameter of [`skew`].
+pub const PACK_LIMIT: ParamDoc = numeric(
     "pack_limit",
     TensorSkew::LIMIT,
     "jobs of a model are consolidated if its largest tensor exceeds this fraction of the model",
 );
-
-/// All parameters of this module.
-pub(crate) const PARAMETERS: [ParamDoc; 8] = [
-    THRESHOLDS, PROMOTE, HISTORY, ESTIMATOR, SIGMA, MODEL, ORIGIN, PACK_LIMIT,
-];
 
 /// Reads the parameter `thresholds`: service between the queues, in GPU-seconds.
 ///
@@ -74,7 +74,7 @@ pub fn promote(p: &Params) -> Result<Option<f64>, RegistryError> {
 }
 
 /// Reads the parameter `history`: a file of the GPU-seconds of past jobs.
-pub(crate) fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
+pub fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryError> {
     let path = p.text(HISTORY.name);
     if path == HISTORY.default {
         return Ok(None);
@@ -86,21 +86,34 @@ pub(crate) fn history(p: &Params) -> Result<Option<ServiceHistory>, RegistryErro
     history.map(Some).ok_or_else(|| wrong("no samples".into()))
 }
 
-/// Reads the parameter `estimator` of 2D-Gittins, and those that belong to it.
-pub(crate) fn believed(p: &Params, seed: u64) -> Result<Option<Belief>, RegistryError> {
-    if p.text(ESTIMATOR.name) != ESTIMATOR.default {
+/// Reads the parameter [`GITTINS`]: the estimator of 2D-Gittins, if any.
+pub fn believed(p: &Params, seed: u64) -> Result<Option<Arc<dyn Estimator>>, RegistryError> {
+    if p.text(GITTINS.name) != GITTINS.default {
         return belief(p, seed).map(Some);
     }
-    let (names, chosen) = (
-        [SIGMA, MODEL, ORIGIN].map(|doc| doc.name),
-        "estimator=noisy or learned",
-    );
-    only_with(p, &names, false, chosen)?;
+    let names = [SIGMA, MODEL, ORIGIN].map(|doc| doc.name);
+    only_with(p, &names, false, "estimator=noisy or learned")?;
     Ok(None)
 }
 
+/// Reads the parameters [`THRESHOLDS`], [`PROMOTE`] and [`HISTORY`]: returns 2D-LAS, or 2D-Gittins
+/// with a history or an estimator.
+pub fn two_das(p: &Params, belief: Option<Arc<dyn Estimator>>) -> Result<TwoDas, RegistryError> {
+    let (thresholds, knob) = (thresholds(p)?, promote(p)?);
+    let policy = match (belief, history(p)?) {
+        (Some(belief), errors) => {
+            let errors = errors.unwrap_or_else(ServiceHistory::exact);
+            TwoDas::gittins_by(&thresholds, belief, errors)
+        }
+        (None, Some(history)) => TwoDas::gittins(&thresholds, history),
+        (None, None) => TwoDas::las(&thresholds),
+    };
+    let policy = policy.and_then(|policy| policy.promoting(knob));
+    policy.ok_or_else(|| p.wrong(THRESHOLDS.name, "ascending numbers of GPU-seconds above 0"))
+}
+
 /// Reads the parameter `pack_limit`: the limit of [`TensorSkew`].
-pub(crate) fn skew(p: &Params) -> Result<TensorSkew, RegistryError> {
-    let limit = share(p, &PACK_LIMIT)?;
+pub fn skew(p: &Params) -> Result<TensorSkew, RegistryError> {
+    let limit = share(p, PACK_LIMIT.name)?;
     Ok(TensorSkew::new(SkewTable::image_models(), limit))
 }
