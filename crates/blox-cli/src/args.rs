@@ -1,7 +1,7 @@
 //! Definition of the command line.
 
 use super::output::OutputFormat;
-use super::sweep::values::{Loads, Seeds};
+use super::plan::values::{Axis, Loads, Seeds};
 use super::value::{Duration, Group, Hours, Measured, Number, Period, Risk, Written, parser};
 use blox_core::registry::{ComponentSpec, Registry};
 use blox_sim::faults::Faults;
@@ -239,7 +239,7 @@ pub(super) struct SweepArgs {
     pub seeds: Option<Written<Seeds>>,
     /// Any other option, by its long name; may be given more than once
     #[arg(long, value_name = "OPTION=VALUE|VALUE")]
-    pub vary: Vec<String>,
+    pub vary: Vec<Axis>,
     /// Number of simultaneous simulations [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = parser::<NonZeroUsize>("a whole number, at least 1"))]
     pub threads: Option<NonZeroUsize>,
@@ -703,7 +703,7 @@ mod tests {
             Command::Sweep(a) => {
                 let threads = a.threads.map(|n| n.to_string());
                 let schedulers = a.schedulers.into_iter().map(Some).collect();
-                let vary = Some(a.vary.join(" "));
+                let vary = Some(format!("{:?}", a.vary));
                 (
                     "sweep",
                     schedulers,

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::args::{CompareArgs, Options, ReplayArgs, SimulateArgs, SweepArgs, is_result_option};
 use super::failure::Coded;
+use super::plan::values::Axis;
 use super::reading;
 use blox_core::ClusterSpec;
 use blox_core::suggest::{for_serde, one_of};
@@ -217,32 +218,21 @@ pub(super) fn sweep(args: SweepArgs) -> Result<Given, Failure> {
         .schedulers
         .into_iter()
         .partition(|s| s.ends_with(".toml"));
-    match (files.as_slice(), &options.config) {
-        ([], _) => {}
-        ([file], None) => options.config = Some(PathBuf::from(file)),
-        _ => {
-            return Err(Failure::new(
-                "more than one TOML file is given, expected one",
-            ));
-        }
+    let mut files = options
+        .config
+        .take()
+        .into_iter()
+        .chain(files.into_iter().map(PathBuf::from));
+    options.config = files.next();
+    if files.next().is_some() {
+        return Err(Failure::new(
+            "more than one TOML file is given, expected one",
+        ));
     }
     options.seeds = args.seeds;
     options.loads = args.loads;
-    for text in &args.vary {
-        let Some((key, values)) = text.split_once('=') else {
-            return Err(Failure::new(format!(
-                "--vary is `{text}`, expected OPTION=VALUE|VALUE"
-            )));
-        };
-        let values = values.split('|').map(|v| {
-            let v = v.trim();
-            serde_json::from_str(v)
-                .ok()
-                .filter(|v: &Value| v.is_number() || v.is_boolean())
-                .unwrap_or_else(|| Value::String(v.to_owned()))
-        });
-        let key = key.trim().trim_start_matches("--").to_owned();
-        if options.vary.insert(key.clone(), values.collect()).is_some() {
+    for Axis { key, values } in args.vary {
+        if options.vary.insert(key.clone(), values).is_some() {
             return Err(Failure::new(format!("--vary {key} is given twice")));
         }
     }

@@ -3,32 +3,27 @@
 use super::failure::Coded;
 use super::losses::Lost;
 use super::output::SharedJournal;
+use super::plan::Plan;
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
-use super::resolve::Experiment;
 use super::result::Run;
 use super::{Failure, Terminal, pool};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::ComponentSpec;
 use blox_sim::fairness::FairTimes;
-use blox_sim::results::{Fairness, SharedSink};
+use blox_sim::results::Fairness;
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Ended, SimError, Watch};
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// One run: a scheduler of an experiment.
-pub(super) struct Task<'a> {
-    pub experiment: &'a Experiment<'a>,
-    /// Index of the scheduler in the experiment.
-    pub contestant: usize,
-    /// Folder for the file of assignments.
-    pub assignments: Option<PathBuf>,
-    pub journal: Option<SharedJournal>,
+/// What is recorded of runs beside their results.
+#[derive(Default)]
+pub(super) struct Records {
+    /// A journal for each run of the plan; empty without journals.
+    pub journals: Vec<SharedJournal>,
     /// Job whose history is recorded.
     pub explained: Option<JobId>,
 }
@@ -36,51 +31,79 @@ pub(super) struct Task<'a> {
 /// A run, with its open file of assignments.
 pub(super) type Done = (Run, Option<Assignments>);
 
-/// Executes all tasks. Passes the result of each to `finish`, and returns its values. The value is
-/// `None` for a task that an interruption prevented.
+/// Executes some runs of a plan. Passes the result of each to `finish`, and returns its values. The
+/// value is `None` for a run that an interruption prevented.
 pub(super) fn execute<T: Send>(
-    tasks: &[Task<'_>],
-    threads: Option<NonZeroUsize>,
-    shows: Shows,
+    plan: &Plan<'_>,
+    todo: &[usize],
+    records: &Records,
     interactive: bool,
     finish: impl Fn(usize, Result<Done, Failure>) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<Option<T>>, Failure> {
-    let watches: Vec<Arc<Watch>> = tasks.iter().map(|_| Arc::default()).collect();
-    let counted = match &shows {
-        Shows::Runs { done, .. } => Some(Arc::clone(done)),
-        _ => None,
+    let watches: Vec<Arc<Watch>> = todo.iter().map(|_| Arc::default()).collect();
+    let done = Arc::default();
+    let shows = match plan.cells.as_slice() {
+        [cell] if !plan.several => Shows::Jobs {
+            labels: plan.schedulers.clone(),
+            total: cell.experiment.expected_jobs,
+        },
+        _ => Shows::runs(&done, todo.len()),
     };
+    let shows = Some(shows).filter(|_| !plan.base.quiet);
     let progress = Progress::start(shows, &watches, interactive);
-    let results = pool::each(&watches, threads, |i, watch| {
-        let result = finish(i, run(&tasks[i], watch))?;
-        if let Some(done) = &counted {
-            done.fetch_add(1, Ordering::Relaxed);
-        }
+    let results = pool::each(&watches, plan.threads, |i, watch| {
+        let result = finish(todo[i], run(plan, todo[i], records, watch))?;
+        done.fetch_add(1, Ordering::Relaxed);
         Ok(result)
     });
     progress.finish();
     results
 }
 
-fn run(task: &Task<'_>, watch: &Arc<Watch>) -> Result<Done, Failure> {
-    let assignments = task.assignments.as_deref().map(Assignments::create);
-    let assignments = assignments.transpose()?;
-    let sink = assignments.as_ref().map(Assignments::sink);
-    Ok((simulate(task, watch, sink)?, assignments))
+/// Executes some runs of a plan as [`execute`] does. `finish` gets the results of each run, or an
+/// error message. The value is `None` for an interrupted run.
+pub(super) fn run_several<T: Send>(
+    plan: &Plan<'_>,
+    todo: &[usize],
+    interactive: bool,
+    finish: impl Fn(usize, Result<Run, String>) -> Result<T, Failure> + Sync,
+) -> Result<Vec<Option<T>>, Failure> {
+    let records = Records::default();
+    let results = execute(plan, todo, &records, interactive, |i, done| {
+        let result = match done {
+            Ok((run, assignments)) if run.report.ended == Ended::Interrupted => {
+                assignments.into_iter().for_each(Assignments::discard);
+                return Ok(None);
+            }
+            Ok((run, assignments)) => {
+                assignments.map_or(Ok(()), Assignments::close)?;
+                Ok(run)
+            }
+            Err(Failure::Message { text, code }) => Err(format!("{text} [{code}]")),
+            Err(other) => return Err(other),
+        };
+        finish(i, result).map(Some)
+    })?;
+    Ok(results.into_iter().map(Option::flatten).collect())
 }
 
-fn simulate(
-    task: &Task<'_>,
+fn run(
+    plan: &Plan<'_>,
+    number: usize,
+    records: &Records,
     watch: &Arc<Watch>,
-    assignments: Option<SharedSink>,
-) -> Result<Run, Failure> {
-    let (experiment, i) = (task.experiment, task.contestant);
+) -> Result<Done, Failure> {
+    let planned = &plan.runs[number];
+    let (experiment, i) = (plan.experiment(planned), planned.contestant);
+    let o = &experiment.options;
+    let dir = plan.folder(planned).filter(|_| o.assignments || o.plots);
+    let assignments = dir.as_deref().map(Assignments::create).transpose()?;
     let scheduler = experiment.pipeline(i)?;
     let period_s = scheduler.trigger().period().map(|p| p.secs());
     let workload = experiment.workload()?;
     let label = workload.describe();
     let mut workload = Limited::new(workload, experiment.arrivals_end.unwrap_or(u64::MAX));
-    let journal = task.journal.clone();
+    let journal = records.journals.get(number).cloned();
     let journal = journal.map(|j| Box::new(j) as Box<dyn Journal>);
     let fair = experiment.options.fairness.then(|| {
         let simulation = experiment.simulation(i)?;
@@ -93,8 +116,8 @@ fn simulate(
     };
     let mut report = experiment
         .simulation(i)?
-        .assignments_to(assignments)
-        .explain(task.explained)
+        .assignments_to(assignments.as_ref().map(Assignments::sink))
+        .explain(records.explained)
         .watched_by(Arc::clone(watch))
         .run_journaled(scheduler, &mut workload, journal)
         .map_err(failed)?;
@@ -107,14 +130,15 @@ fn simulate(
         }
     }
     let names = experiment.collectors.iter().map(ComponentSpec::to_string);
-    Ok(Run {
+    let run = Run {
         collected: names.zip(report.collected.figures()).collect(),
         notices: workload.notices().iter().map(|n| n.to_string()).collect(),
         lost: Lost::of(&report, workload.notices()),
         report,
         workload: label,
         period_s,
-    })
+    };
+    Ok((run, assignments))
 }
 
 #[allow(

@@ -40,6 +40,7 @@ mod losses;
 mod man;
 mod new;
 mod output;
+mod plan;
 mod plot;
 mod policies;
 mod pool;

@@ -14,28 +14,21 @@ static CTRL_C: AtomicBool = AtomicBool::new(false);
 
 /// Progress display of running simulations.
 pub(super) enum Shows {
-    Nothing,
     /// One bar for each simulation, with its name and the expected number of jobs.
     Jobs {
         labels: Vec<String>,
         total: Option<u64>,
     },
     /// One bar for all runs: the number done, and the total.
-    Runs {
-        done: Arc<AtomicU64>,
-        total: u64,
-    },
+    Runs { done: Arc<AtomicU64>, total: u64 },
 }
 
 impl Shows {
-    /// Returns the display of `total` runs; nothing if `quiet`.
-    pub fn runs(done: &Arc<AtomicU64>, total: usize, quiet: bool) -> Self {
-        match quiet {
-            true => Shows::Nothing,
-            false => Shows::Runs {
-                done: Arc::clone(done),
-                total: total as u64,
-            },
+    /// Returns the display of `total` runs.
+    pub fn runs(done: &Arc<AtomicU64>, total: usize) -> Self {
+        Shows::Runs {
+            done: Arc::clone(done),
+            total: total as u64,
         }
     }
 }
@@ -47,15 +40,12 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Starts the display. Only an interactive process shows progress and handles Ctrl-C.
-    pub fn start(shows: Shows, watches: &[Arc<Watch>], interactive: bool) -> Self {
+    pub fn start(shows: Option<Shows>, watches: &[Arc<Watch>], interactive: bool) -> Self {
         if !interactive {
             return Progress { end: None };
         }
         take_ctrl_c();
-        let shows = match std::io::stderr().is_terminal() {
-            true => shows,
-            false => Shows::Nothing,
-        };
+        let shows = shows.filter(|_| std::io::stderr().is_terminal());
         let watches = watches.to_vec();
         let (sender, end) = channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -70,11 +60,13 @@ impl Progress {
                 ticks += 1;
                 // Short simulations need no bar.
                 if ticks == 10 {
-                    bars = make_bars(&shows);
+                    bars = shows.as_ref().map(make_bars).unwrap_or_default();
                 }
                 for (bar, watch) in bars.iter().zip(&watches) {
                     match &shows {
-                        Shows::Runs { done, .. } => bar.set_position(done.load(Ordering::Relaxed)),
+                        Some(Shows::Runs { done, .. }) => {
+                            bar.set_position(done.load(Ordering::Relaxed))
+                        }
                         _ => update(bar, watch),
                     }
                 }
@@ -113,7 +105,6 @@ fn take_ctrl_c() {
 
 fn make_bars(shows: &Shows) -> Vec<ProgressBar> {
     let (labels, total) = match shows {
-        Shows::Nothing => return Vec::new(),
         Shows::Jobs { labels, total } => (labels, *total),
         Shows::Runs { total, .. } => {
             let template = "[{bar:30}] {human_pos} of {human_len} runs, {eta} left";

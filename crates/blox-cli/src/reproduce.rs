@@ -35,7 +35,7 @@ pub(super) fn run(
     let all = 0..plan.runs().max(1);
     let watches: Vec<Arc<Watch>> = all.map(|_| Arc::default()).collect();
     let done = Arc::new(AtomicU64::new(0));
-    let shows = Shows::runs(&done, plan.runs(), args.quiet);
+    let shows = (!args.quiet).then(|| Shows::runs(&done, plan.runs()));
     let progress = Progress::start(shows, &watches, terminal.interactive);
     let reproduced = plan.reproduce(&watches, &done);
     progress.finish();

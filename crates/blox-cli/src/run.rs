@@ -1,13 +1,12 @@
 //! `simulate` and `compare`: runs all schedulers on the same jobs.
 
 use super::config::Given;
-use super::execute::{Task, execute, now, tell_time};
+use super::execute::{Records, execute, now, tell_time};
 use super::grid::Form;
-use super::output::{self, OutputFormat, SharedJournal};
+use super::output::{self, OutputFormat};
+use super::plan::Plan;
 use super::plot::Drawing;
-use super::progress::Shows;
 use super::recording::Assignments;
-use super::resolve::Experiment;
 use super::result::Run;
 use super::{Failure, INTERRUPTED, OK, Terminal, plot, table};
 use blox_core::JobId;
@@ -23,49 +22,48 @@ pub(super) fn simulate(
     args: &[OsString],
     terminal: &mut Terminal<'_>,
 ) -> Result<i32, Failure> {
-    let mut experiment = Experiment::of(given, registry)?;
+    let mut plan = Plan::of(given, registry)?;
+    let experiment = &mut plan.cells[0].experiment;
     let explained = experiment.explained()?.map(JobId);
-    let drawings = output::drawings(&experiment)?;
+    let drawings = output::drawings(experiment)?;
     output::folder(&experiment.options)?;
-    let kept_nowhere = experiment.options.output_dir.is_none();
+    let o = &mut experiment.options;
+    let kept_nowhere = o.output_dir.is_none();
     // Pictures are drawn from result files, which a temporary folder holds if no other does.
     let scratch = match kept_nowhere && !drawings.is_empty() {
         true => Some(output::scratch()?),
         false => None,
     };
-    let o = &mut experiment.options;
     if let Some(scratch) = &scratch {
         o.output_dir = Some(scratch.path().to_owned());
     }
     o.assignments |= drawings.iter().any(Drawing::needs_assignments);
+    let experiment = &plan.cells[0].experiment;
     let o = &experiment.options;
-    let journals = output::journals(&experiment)?;
-    let _lock = match output::folder(o)? {
+    let journals = output::journals(experiment)?;
+    let _lock = match &o.output_dir {
         Some(dir) => {
-            let folders = experiment.contestants.iter().map(|c| dir.join(&c.folder));
-            output::spare(&experiment.files, dir, folders, o.force)?;
+            output::spare(plan.files(), dir, plan.folders(), o.force)?;
             Some(output::prepare(dir, o.force)?)
         }
         None => None,
     };
-    let journals = output::open_journals(journals)?;
-    let start = now();
-    let runs = run_all(
-        &experiment,
-        journals.clone(),
+    let records = Records {
+        journals: output::open_journals(journals)?,
         explained,
-        terminal.interactive,
-    )?;
+    };
+    let start = now();
+    let runs = run_all(&plan, &records, terminal.interactive)?;
     // After an interruption, some runs may not have started.
     let done: Vec<&Run> = runs.iter().flatten().map(|(run, _)| run).collect();
     let interrupted =
         done.len() < runs.len() || done.iter().any(|r| r.report.ended == Ended::Interrupted);
     let keep = || {
-        for journal in journals.iter().flatten() {
+        for journal in &records.journals {
             journal.close()?;
         }
         if let Some(dir) = &o.output_dir {
-            output::write_manifest(dir, &experiment, &done, args, interrupted)?;
+            output::write_manifest(dir, experiment, &done, args, interrupted)?;
             // Plots are not drawn after an interruption, so that the command returns at once. They
             // can be drawn later.
             if !interrupted {
@@ -78,12 +76,12 @@ pub(super) fn simulate(
     // Results are printed before the error of a full disk is reported.
     let mut written = runs.iter().flatten().map(|(_, written)| written.clone());
     let kept = written.find(Result::is_err).unwrap_or_else(keep);
-    let format = experiment.format;
+    let format = o.output();
     let text = match format {
-        OutputFormat::Json => output::json(&experiment, &done, explained)?,
-        OutputFormat::Csv => output::csv(&experiment, &done)?,
-        OutputFormat::Table => table::render(&experiment, &done, explained, terminal.form),
-        OutputFormat::Markdown => table::render(&experiment, &done, explained, Form::Markdown),
+        OutputFormat::Json => output::json(experiment, &done, explained)?,
+        OutputFormat::Csv => output::csv(experiment, &done)?,
+        OutputFormat::Table => table::render(experiment, &done, explained, terminal.form),
+        OutputFormat::Markdown => table::render(experiment, &done, explained, Form::Markdown),
     };
     terminal.print(&text)?;
     if let (OutputFormat::Csv, Some(id)) = (format, explained) {
@@ -91,8 +89,8 @@ pub(super) fn simulate(
         let _ = terminal.err.write_all(table::stories(id, &done).as_bytes());
     }
     let notices = match (o.quiet, format.is_data()) {
-        (true, _) => table::losses(&experiment, &done),
-        (false, true) => table::notices(&experiment, &done),
+        (true, _) => table::losses(experiment, &done),
+        (false, true) => table::notices(experiment, &done),
         (false, false) => Vec::new(),
     };
     terminal.notices(&notices);
@@ -155,40 +153,24 @@ type Written = (Run, Result<(), Failure>);
 /// Runs all schedulers, and writes the files of each. Returns `None` for runs that an interruption
 /// prevented.
 fn run_all(
-    experiment: &Experiment<'_>,
-    journals: Vec<Option<SharedJournal>>,
-    explained: Option<JobId>,
+    plan: &Plan<'_>,
+    records: &Records,
     interactive: bool,
 ) -> Result<Vec<Option<Written>>, Failure> {
-    let o = &experiment.options;
-    let contestants = &experiment.contestants;
-    let recorded = o.output_dir.as_ref().filter(|_| o.assignments || o.plots);
-    let task = |(contestant, journal): (usize, Option<SharedJournal>)| Task {
-        experiment,
-        contestant,
-        assignments: recorded.map(|dir| dir.join(&contestants[contestant].folder)),
-        journal,
-        explained,
-    };
-    let tasks: Vec<Task<'_>> = journals.into_iter().enumerate().map(task).collect();
-    let shows = match o.quiet {
-        true => Shows::Nothing,
-        false => Shows::Jobs {
-            labels: contestants.iter().map(|c| c.label.clone()).collect(),
-            total: experiment.expected_jobs,
-        },
-    };
-    execute(&tasks, experiment.threads, shows, interactive, |i, done| {
+    let all: Vec<usize> = (0..plan.runs.len()).collect();
+    execute(plan, &all, records, interactive, |i, done| {
         let (run, assignments) = done?;
+        let planned = &plan.runs[i];
+        let experiment = plan.experiment(planned);
         if let Some(why) = run.nothing_measured(experiment) {
             return Err(Failure::new(why));
         }
-        let write = |dir: &PathBuf| {
+        let write = |dir: PathBuf| {
             // Written immediately, because a long comparison may be interrupted.
-            output::write_run(dir, &contestants[i].folder, &run, experiment)?;
+            output::write_run(&dir, &run, experiment)?;
             assignments.map_or(Ok(()), Assignments::close)
         };
-        let written = o.output_dir.as_ref().map_or(Ok(()), write);
+        let written = plan.folder(planned).map_or(Ok(()), write);
         Ok((run, written))
     })
 }

@@ -5,14 +5,13 @@
 //! over seeds). Differences between seeds alone, such as a heavier load, do not widen them.
 
 use super::config::Given;
-use super::execute::{now, tell_time};
+use super::execute::{now, run_several, tell_time};
 use super::grid::{self, Form, Grid, decimal, number_of, percent, ratio};
 use super::losses::{self, Lost};
 use super::output::{self, OutputFormat};
+use super::plan::Plan;
 use super::resolve::Experiment;
 use super::result::Run;
-use super::sweep;
-use super::sweep::plan::Plan;
 use super::table::{self, About};
 use super::{Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
@@ -74,9 +73,9 @@ pub(super) fn compare(
             given.name("seeds")
         )));
     }
-    let plan = Plan::of(given, registry)?;
+    let plan = Plan::of_lists(given, registry)?;
     let todo: Vec<usize> = (0..plan.runs.len()).collect();
-    let kept = sweep::run_all(&plan, &todo, terminal.interactive, |i, result| {
+    let kept = run_several(&plan, &todo, terminal.interactive, |i, result| {
         let experiment = plan.experiment(&plan.runs[i]);
         Ok(result.map(|run| Kept::of(run, experiment)))
     })?;

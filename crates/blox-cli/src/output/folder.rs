@@ -153,14 +153,8 @@ pub(crate) fn clear(dir: &Path, force: bool) -> Result<(), Failure> {
 }
 
 /// Writes the results of one scheduler into its folder.
-pub(crate) fn write_run(
-    dir: &Path,
-    folder: &str,
-    run: &Run,
-    experiment: &Experiment<'_>,
-) -> Result<(), Failure> {
-    let dir = dir.join(folder);
-    std::fs::create_dir_all(&dir).map_err(|e| Failure::at(&dir, format!("cannot be made: {e}")))?;
+pub(crate) fn write_run(dir: &Path, run: &Run, experiment: &Experiment<'_>) -> Result<(), Failure> {
+    std::fs::create_dir_all(dir).map_err(|e| Failure::at(dir, format!("cannot be made: {e}")))?;
     let o = &experiment.options;
     // A file of an earlier run must not be mistaken for a new one.
     for (file, asked) in [

@@ -51,27 +51,23 @@ impl Journal for SharedJournal {
     }
 }
 
-/// Returns the path of each scheduler's journal, if any. With several schedulers, the path contains
-/// the scheduler's name. An existing file is an error unless `--force` is given.
-pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf>>, Failure> {
-    let alone = experiment.contestants.len() == 1;
+/// Returns the path of each scheduler's journal, if journals are written. With several schedulers,
+/// the path contains the scheduler's name. An existing file is an error unless `--force` is given.
+pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<PathBuf>, Failure> {
     let o = &experiment.options;
-    let path_of = |folder: &str| {
-        let path = o.journal.as_ref()?;
-        if alone {
-            return Some(path.clone());
-        }
-        let ending = path.extension().map(|e| e.to_string_lossy().into_owned());
-        let ending = ending.map_or(folder.to_owned(), |e| format!("{folder}.{e}"));
-        Some(path.with_extension(ending))
+    let Some(path) = &o.journal else {
+        return Ok(Vec::new());
     };
-    let list: Vec<Option<PathBuf>> = experiment
-        .contestants
-        .iter()
-        .map(|c| path_of(&c.folder))
-        .collect();
+    let path_of = |folder: &str| match path.extension() {
+        Some(ending) => path.with_extension(format!("{folder}.{}", ending.to_string_lossy())),
+        None => path.with_extension(folder),
+    };
+    let list: Vec<PathBuf> = match experiment.contestants.as_slice() {
+        [_] => vec![path.clone()],
+        several => several.iter().map(|c| path_of(&c.folder)).collect(),
+    };
     let files = resolved(&experiment.files);
-    for path in list.iter().flatten() {
+    for path in &list {
         if path.canonicalize().is_ok_and(|p| files.contains_key(&p)) {
             let text = "is read, and the journal would replace it, expected another --journal";
             return Err(Failure::at(path, text));
@@ -85,9 +81,6 @@ pub(crate) fn journals(experiment: &Experiment<'_>) -> Result<Vec<Option<PathBuf
 }
 
 /// Opens one journal for each scheduler.
-pub(crate) fn open_journals(
-    paths: Vec<Option<PathBuf>>,
-) -> Result<Vec<Option<SharedJournal>>, Failure> {
-    let open = |path: Option<PathBuf>| path.map(SharedJournal::create).transpose();
-    paths.into_iter().map(open).collect()
+pub(crate) fn open_journals(paths: Vec<PathBuf>) -> Result<Vec<SharedJournal>, Failure> {
+    paths.into_iter().map(SharedJournal::create).collect()
 }

@@ -14,7 +14,6 @@ use super::Failure;
 use super::args::{CLUSTER, Options, SEED};
 use super::config::Given;
 use super::grid::number_of;
-use super::output::OutputFormat;
 use super::reading;
 use blox_core::registry::{ComponentSpec, Registry};
 use blox_core::suggest::one_of;
@@ -33,7 +32,6 @@ use blox_traces::scaling::{ScalingTable, with_throughputs};
 use blox_traces::{Format, ReadOptions, Trace};
 use inputs::TraceKey;
 use jobs::Source;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::{Parts, Tempo, World};
@@ -45,8 +43,6 @@ pub(crate) struct Experiment<'r> {
     pub compares: bool,
     /// Index of the contestant with which the others are compared.
     pub baseline: usize,
-    pub threads: Option<NonZeroUsize>,
-    pub format: OutputFormat,
     pub contestants: Vec<Contestant>,
     pub cluster: ClusterSpec,
     pub cluster_text: String,
@@ -115,7 +111,6 @@ impl<'r> Experiment<'r> {
     ) -> Result<Self, Failure> {
         let contestants = contestant::contestants(&given.schedulers)?;
         let baseline = contestant::baseline(&given, &contestants)?;
-        let format = given.options.output();
         jobs::complete(&mut given.options, registry);
         let o = &given.options;
         let cluster_text = o.cluster.clone().unwrap_or_else(|| CLUSTER.to_owned());
@@ -168,8 +163,6 @@ impl<'r> Experiment<'r> {
             registry,
             compares: given.compares,
             baseline,
-            threads: given.threads,
-            format,
             contestants,
             cluster,
             cluster_text,

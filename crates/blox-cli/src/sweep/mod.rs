@@ -1,26 +1,21 @@
 //! `blox sweep`: runs schedulers over loads, seeds and other options.
 
-pub(super) mod plan;
 mod store;
-pub(super) mod values;
 
 use super::config::Given;
-use super::execute::{Task, execute, now, tell_time};
+use super::execute::{now, run_several, tell_time};
 use super::grid::{Form, Grid, decimal, percent, whole};
 use super::losses;
 use super::output::{self, OutputFormat};
-use super::progress::Shows;
-use super::recording::Assignments;
+use super::plan::{Plan, Planned, shown};
 use super::result::Run;
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
 use blox_results::{estimate, in_groups};
-use blox_sim::Ended;
-use plan::{Plan, Planned, shown};
 use serde_json::{Map, Value};
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use store::{Finished, Row, Store, finished_rows};
 pub(super) use store::{INDEX, TABLE};
@@ -36,7 +31,8 @@ pub(super) fn sweep(
 ) -> Result<i32, Failure> {
     let start = now();
     let format = given.options.output();
-    let plan = Plan::of(given, registry)?;
+    let (plots, report) = (given.options.plots, given.options.report);
+    let plan = Plan::of_lists(given, registry)?;
     let store = match &plan.base.output_dir {
         Some(dir) => Some(Store::open(dir, &plan, args)?),
         None => None,
@@ -56,14 +52,11 @@ pub(super) fn sweep(
     }
     let todo: Vec<usize> = (0..rows.len()).filter(|i| rows[*i].is_none()).collect();
     let shared = Mutex::new((&mut rows, now()));
-    run_all(&plan, &todo, terminal.interactive, |i, result| {
+    run_several(&plan, &todo, terminal.interactive, |i, result| {
         let run = &plan.runs[i];
         let experiment = plan.experiment(run);
-        let done = result.and_then(|done| match done.nothing_measured(experiment) {
-            Some(why) => Err(why),
-            None => Ok(done),
-        });
-        let row = match done {
+        let measured = |done: &Run| done.nothing_measured(experiment).map_or(Ok(()), Err);
+        let row = match result.and_then(|done| measured(&done).map(|()| done)) {
             Ok(done) => {
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
@@ -96,7 +89,7 @@ pub(super) fn sweep(
         // Plots are not drawn after an interruption, so that the command returns at once. They can
         // be drawn later.
         if missing == 0 && failed < rows.len() {
-            store.draw(plan.plots, plan.report)?;
+            output::draw(&store.dir, plots, report)?;
         }
     }
     let text = match format {
@@ -106,7 +99,7 @@ pub(super) fn sweep(
         OutputFormat::Markdown => render(&plan, &rows, Form::Markdown),
     };
     terminal.print(&text)?;
-    report(&plan, &rows, start, terminal);
+    finish(&plan, &rows, start, plots || report, terminal);
     Ok(match (missing, failed) {
         (0, 0) => OK,
         (0, _) => BAD_INPUT,
@@ -114,48 +107,14 @@ pub(super) fn sweep(
     })
 }
 
-/// Executes the given runs, and returns the values of `finish`. It gets the results of each run, or
-/// an error message. The value is `None` for an interrupted run.
-pub(super) fn run_all<T: Send>(
-    plan: &Plan<'_>,
-    todo: &[usize],
-    interactive: bool,
-    finish: impl Fn(usize, Result<Run, String>) -> Result<T, Failure> + Sync,
-) -> Result<Vec<Option<T>>, Failure> {
-    let task = |i: &usize| {
-        let planned = &plan.runs[*i];
-        Task {
-            experiment: plan.experiment(planned),
-            contestant: planned.contestant,
-            assignments: plan.folder(planned).filter(|_| plan.base.assignments),
-            journal: None,
-            explained: None,
-        }
-    };
-    let tasks: Vec<Task<'_>> = todo.iter().map(task).collect();
-    let shows = Shows::runs(&Arc::default(), todo.len(), plan.base.quiet);
-    let results = execute(&tasks, plan.threads, shows, interactive, |i, done| {
-        let result = match done {
-            Ok((run, assignments)) if run.report.ended == Ended::Interrupted => {
-                if let Some(assignments) = assignments {
-                    assignments.discard();
-                }
-                return Ok(None);
-            }
-            Ok((run, assignments)) => {
-                assignments.map_or(Ok(()), Assignments::close)?;
-                Ok(run)
-            }
-            Err(Failure::Message { text, code }) => Err(format!("{text} [{code}]")),
-            Err(other) => return Err(other),
-        };
-        finish(todo[i], result).map(Some)
-    })?;
-    Ok(results.into_iter().map(Option::flatten).collect())
-}
-
 /// Prints notes about the whole sweep for users.
-fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut Terminal<'_>) {
+fn finish(
+    plan: &Plan<'_>,
+    rows: &[Option<Row>],
+    start: Instant,
+    draws: bool,
+    terminal: &mut Terminal<'_>,
+) {
     for (run, row) in plan.runs.iter().zip(rows) {
         if let Some(Err(why)) = row {
             let _ = writeln!(terminal.err, "error: run {}: {why}", run.name);
@@ -172,7 +131,7 @@ fn report(plan: &Plan<'_>, rows: &[Option<Row>], start: Instant, terminal: &mut 
             terminal.err,
             "interrupted: {finished} of {} runs are finished{again}{}",
             rows.len(),
-            output::drawn_later(plan.plots || plan.report)
+            output::drawn_later(draws)
         );
     } else if !plan.base.quiet {
         if seeds_are_alike(&groups(plan, rows)) {

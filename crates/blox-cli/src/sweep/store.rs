@@ -40,9 +40,9 @@ use super::super::grid;
 use super::super::lock::Lock;
 use super::super::losses::Lost;
 use super::super::output::{self, MANIFEST, RUN_FILES, pretty};
+use super::super::plan::{Plan, Planned};
 use super::super::result::Run;
 use super::super::table;
-use super::plan::{Plan, Planned};
 use blox_results::collected_columns;
 use blox_sim::results::COLUMNS;
 use serde_json::{Map, Value, json};
@@ -65,7 +65,7 @@ pub(super) type Row = Result<Finished, String>;
 
 /// The folder of a sweep.
 pub(super) struct Store {
-    dir: PathBuf,
+    pub dir: PathBuf,
     settings: Value,
     command_line: Vec<String>,
     _lock: Lock,
@@ -74,13 +74,8 @@ pub(super) struct Store {
 impl Store {
     /// Creates the folder, or opens one in which the same sweep was started.
     pub fn open(dir: &Path, plan: &Plan<'_>, args: &[OsString]) -> Result<Self, Failure> {
-        let files: BTreeSet<&PathBuf> = plan
-            .cells
-            .iter()
-            .flat_map(|c| &c.experiment.files)
-            .collect();
-        let (force, folders) = (plan.base.force, plan.runs.iter());
-        output::spare(files, dir, folders.filter_map(|r| plan.folder(r)), force)?;
+        let force = plan.base.force;
+        output::spare(plan.files(), dir, plan.folders(), force)?;
         let lock = Lock::take(dir)?;
         let index = dir.join(INDEX);
         if force || !index.exists() {
@@ -127,14 +122,10 @@ impl Store {
         }
     }
 
-    fn folder(&self, run: &Planned) -> PathBuf {
-        self.dir.join("runs").join(&run.name)
-    }
-
     /// Returns a run that is already finished. Its manifest must have these settings, and its files
     /// the recorded sizes.
     pub fn finished(&self, plan: &Plan<'_>, run: &Planned) -> Option<Finished> {
-        let dir = self.folder(run);
+        let dir = plan.folder(run)?;
         let read = |name: &str| -> Option<Value> {
             serde_json::from_str(&std::fs::read_to_string(dir.join(name)).ok()?).ok()
         };
@@ -162,8 +153,8 @@ impl Store {
     /// Writes a run, with its manifest last.
     pub fn write(&self, plan: &Plan<'_>, planned: &Planned, run: &Run) -> Result<(), Failure> {
         let experiment = plan.experiment(planned);
-        output::write_run(&self.dir.join("runs"), &planned.name, run, experiment)?;
-        let dir = self.folder(planned);
+        let dir = plan.folder(planned).unwrap_or_default();
+        output::write_run(&dir, run, experiment)?;
         let size = |name: &&str| Some(std::fs::metadata(dir.join(name)).ok()?.len());
         // Without the manifest of an earlier run.
         let files = RUN_FILES.iter().filter(|name| **name != MANIFEST);
@@ -182,11 +173,6 @@ impl Store {
             "lost": run.lost,
         });
         write_whole(&dir.join(MANIFEST), |out| pretty(out, &manifest))
-    }
-
-    /// Draws pictures and the report of the results so far.
-    pub fn draw(&self, plots: bool, report: bool) -> Result<(), Failure> {
-        output::draw(&self.dir, plots, report)
     }
 
     /// Writes the index and the table of the results so far.

@@ -1,21 +1,24 @@
-//! Expands lists of values to the runs of a sweep.
+//! Expands lists of values to runs.
 
-use super::super::Failure;
-use super::super::args::Options;
-use super::super::config::{Given, is_among};
-use super::super::failure::wrong_value;
-use super::super::files::not_taken;
-use super::super::grid::whole;
-use super::super::output;
-use super::super::resolve::{Experiment, Known};
-use super::values;
+pub(crate) mod values;
+
+use super::Failure;
+use super::args::Options;
+use super::config::{Given, is_among};
+use super::failure::wrong_value;
+use super::files::not_taken;
+use super::grid::whole;
+use super::output;
+use super::resolve::{Experiment, Known};
 use blox_core::registry::Registry;
 use blox_core::suggest::one_of;
 use blox_results::in_paths;
 use clap::Args;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use values::Axis;
 
 /// Largest number of runs; a larger number is most likely an error.
 const MOST_RUNS: usize = 100_000;
@@ -33,13 +36,6 @@ const LISTS: [&str; 6] = [
 /// Settings of a simulation that have their own list options.
 const LISTED: [&str; 2] = ["seed", "load"];
 
-/// An option with its values.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Axis {
-    pub key: String,
-    pub values: Vec<Value>,
-}
-
 /// One combination of values, the same for all schedulers.
 pub(crate) struct Cell<'r> {
     pub experiment: Experiment<'r>,
@@ -51,28 +47,33 @@ pub(crate) struct Cell<'r> {
 pub(crate) struct Planned {
     pub cell: usize,
     pub contestant: usize,
-    /// Name that is unique in the sweep and valid in a path.
+    /// Name that is unique in the plan and valid in a path.
     pub name: String,
 }
 
-/// All runs of a sweep. Seeds are the outermost axis and schedulers the innermost, so an
-/// interrupted sweep has complete comparisons for its first seeds.
+/// All runs of a command. `simulate` and `compare` have one cell. Seeds are the outermost axis and
+/// schedulers the innermost, so an interrupted sweep has complete comparisons for its first seeds.
 pub(crate) struct Plan<'r> {
     /// Options that are the same for all runs.
     pub base: Options,
     pub schedulers: Vec<String>,
+    /// True if each run has a folder of its own below `runs`, as those of a sweep.
+    pub several: bool,
     pub axes: Vec<Axis>,
     pub cells: Vec<Cell<'r>>,
     pub runs: Vec<Planned>,
     pub threads: Option<NonZeroUsize>,
     pub file: Option<PathBuf>,
-    /// True if plots are drawn. Plots and reports cover the whole sweep and do not change its runs.
-    pub plots: bool,
-    pub report: bool,
 }
 
 impl<'r> Plan<'r> {
+    /// Creates a plan of one cell.
     pub fn of(given: Given, registry: &'r Registry) -> Result<Self, Failure> {
+        Self::with(given, None, registry)
+    }
+
+    /// Creates a plan of all combinations of the lists that are given.
+    pub fn of_lists(mut given: Given, registry: &'r Registry) -> Result<Self, Failure> {
         if let Some(name) = given.first_of(&["explain", "journal"]) {
             return Err(Failure::new(format!(
                 "{name} has no meaning with several runs, only with one a scheduler"
@@ -87,58 +88,61 @@ impl<'r> Plan<'r> {
             }
         }
         let axes = axes(&given)?;
-        let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
-        for axis in &axes {
-            let longer = combinations.iter().flat_map(|before| {
-                axis.values.iter().map(|value| {
-                    let mut list = before.clone();
-                    list.push(value.clone());
-                    list
-                })
-            });
-            combinations = longer.take(MOST_RUNS + 1).collect();
-        }
-        let mut given = given;
         given.schedulers = given
             .schedulers
             .iter()
             .flat_map(|s| values::alternatives(s))
             .collect();
-        let count = combinations.len().saturating_mul(given.schedulers.len());
-        if count > MOST_RUNS {
+        let o = &mut given.options;
+        (o.seeds, o.loads) = (None, None);
+        o.vary.clear();
+        // Plots and reports cover the whole sweep and do not change its runs.
+        (o.plots, o.report) = (false, false);
+        Self::with(given, Some(axes), registry)
+    }
+
+    fn with(
+        given: Given,
+        axes: Option<Vec<Axis>>,
+        registry: &'r Registry,
+    ) -> Result<Self, Failure> {
+        let several = axes.is_some();
+        let axes = axes.unwrap_or_default();
+        let mut combinations: Vec<Vec<Value>> = vec![Vec::new()];
+        for axis in &axes {
+            let longer = combinations.iter().flat_map(|before| {
+                let values = axis.values.iter().cloned();
+                values.map(|value| [&before[..], &[value][..]].concat())
+            });
+            combinations = longer.take(MOST_RUNS + 1).collect();
+        }
+        if combinations.len().saturating_mul(given.schedulers.len()) > MOST_RUNS {
             return Err(Failure::new(format!(
                 "there are more than {} runs, expected fewer",
                 whole(MOST_RUNS as u64)
             )));
         }
-        given.options.seeds = None;
-        given.options.loads = None;
-        given.options.vary.clear();
-        let plots = std::mem::take(&mut given.options.plots);
-        let report = std::mem::take(&mut given.options.report);
         let mut known = Known::default();
         let mut cells = Vec::new();
         for varied in combinations {
             let mut of_cell = given.clone();
-            of_cell.options = with(&given, &axes, &varied)?;
+            of_cell.options = options_with(&given, &axes, &varied)?;
             cells.push(Cell {
                 experiment: Experiment::knowing(of_cell, registry, &mut known)?,
                 varied,
             });
         }
-        let mut plan = Plan {
-            base: given.options.clone(),
-            schedulers: Vec::new(),
+        let labels = cells.iter().take(1).flat_map(|c| &c.experiment.contestants);
+        Ok(Plan {
+            schedulers: labels.map(|c| c.label.clone()).collect(),
+            runs: named_runs(several, &axes, &cells),
+            several,
             axes,
-            runs: Vec::new(),
+            cells,
             threads: given.threads,
             file: given.file().map(PathBuf::from),
-            cells,
-            plots,
-            report,
-        };
-        plan.name_runs();
-        Ok(plan)
+            base: given.options,
+        })
     }
 
     /// Returns the experiment of a run.
@@ -153,33 +157,48 @@ impl<'r> Plan<'r> {
 
     /// Returns the result folder of a run.
     pub fn folder(&self, run: &Planned) -> Option<PathBuf> {
-        let dir = self.base.output_dir.as_ref()?;
-        Some(dir.join("runs").join(&run.name))
+        let dir = self.experiment(run).options.output_dir.as_ref()?;
+        Some(match self.several {
+            true => dir.join("runs").join(&run.name),
+            false => dir.join(&run.name),
+        })
     }
 
-    fn name_runs(&mut self) {
-        let mut taken = std::collections::BTreeSet::new();
-        for (cell, c) in self.cells.iter().enumerate() {
-            for (contestant, s) in c.experiment.contestants.iter().enumerate() {
-                let mut name = s.folder.clone();
-                for (axis, value) in self.axes.iter().zip(&c.varied) {
-                    name.push_str(&format!("_{}={}", axis.key, shown(value)));
-                }
-                let plain: String = in_paths(&name).chars().take(150).collect();
-                let name = not_taken(plain, |name| taken.contains(name));
-                taken.insert(name.clone());
-                self.runs.push(Planned {
-                    cell,
-                    contestant,
-                    name,
-                });
+    /// Returns the result folders of all runs.
+    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.runs.iter().filter_map(|run| self.folder(run))
+    }
+
+    /// Returns the files that the runs read.
+    pub fn files(&self) -> BTreeSet<&PathBuf> {
+        let cells = self.cells.iter();
+        cells.flat_map(|cell| &cell.experiment.files).collect()
+    }
+}
+
+/// Returns the runs of all cells, each with its name.
+fn named_runs(several: bool, axes: &[Axis], cells: &[Cell<'_>]) -> Vec<Planned> {
+    let mut taken = BTreeSet::new();
+    let mut runs = Vec::new();
+    for (cell, c) in cells.iter().enumerate() {
+        for (contestant, s) in c.experiment.contestants.iter().enumerate() {
+            let mut name = s.folder.clone();
+            for (axis, value) in axes.iter().zip(&c.varied) {
+                name.push_str(&format!("_{}={}", axis.key, shown(value)));
             }
-        }
-        if let Some(first) = self.cells.first() {
-            let labels = first.experiment.contestants.iter();
-            self.schedulers = labels.map(|c| c.label.clone()).collect();
+            if several {
+                let plain: String = in_paths(&name).chars().take(150).collect();
+                name = not_taken(plain, |name| taken.contains(name));
+                taken.insert(name.clone());
+            }
+            runs.push(Planned {
+                cell,
+                contestant,
+                name,
+            });
         }
     }
+    runs
 }
 
 fn axes(given: &Given) -> Result<Vec<Axis>, Failure> {
@@ -279,7 +298,7 @@ fn whole_or_not(v: f64) -> Value {
 }
 
 /// Returns the options of a cell.
-fn with(given: &Given, axes: &[Axis], varied: &[Value]) -> Result<Options, Failure> {
+fn options_with(given: &Given, axes: &[Axis], varied: &[Value]) -> Result<Options, Failure> {
     let mut all = given.options.given();
     let mut options = given.options.clone();
     for (axis, value) in axes.iter().zip(varied) {

@@ -1,6 +1,7 @@
 //! Lists of values in one text.
 
 use crate::value::Expected;
+use serde_json::Value;
 use std::str::FromStr;
 
 /// Largest number of values; a larger number is most likely an error.
@@ -59,6 +60,31 @@ impl FromStr for Seeds {
         seeds.map(Seeds).ok_or(Expected(
             "at most 100,000 different whole numbers, such as 0..9 or 1,2,5",
         ))
+    }
+}
+
+/// An option with its values.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Axis {
+    pub key: String,
+    pub values: Vec<Value>,
+}
+
+impl FromStr for Axis {
+    type Err = Expected;
+
+    fn from_str(text: &str) -> Result<Self, Expected> {
+        let (key, values) = text.split_once('=').ok_or(Expected("OPTION=VALUE|VALUE"))?;
+        let value = |text: &str| {
+            let text = text.trim();
+            let read: Option<Value> = serde_json::from_str(text).ok();
+            let read = read.filter(|v| v.is_number() || v.is_boolean());
+            read.unwrap_or_else(|| Value::from(text))
+        };
+        Ok(Axis {
+            key: key.trim().trim_start_matches("--").to_owned(),
+            values: values.split('|').map(value).collect(),
+        })
     }
 }
 
