@@ -23,11 +23,15 @@
 
 use crate::collectors::{NodeHours, QueueLength};
 use crate::completion::{CompletionRule, Exact};
-use crate::execution::{AnyExecution, Contention, FixedRate, Variability, as_specified, untrained};
+use crate::execution::{
+    AnyExecution, Contention, FixedRate, LOCALITY, Variability, as_specified, untrained,
+};
 use crate::overheads::{AnyOverheads, CheckpointRestart, FixedOverheads, GroupOverheads};
 use crate::workload::WorkloadSource;
 use blox_core::Seconds;
-use blox_core::registry::{ComponentRegistry, ParamDoc, Params, Registry, RegistryError, param};
+use blox_core::registry::{
+    ComponentRegistry, ParamDoc, Params, Registry, RegistryError, numeric, param,
+};
 
 /// Execution models by name.
 pub type ExecutionModels = ComponentRegistry<Box<dyn AnyExecution>>;
@@ -184,9 +188,9 @@ pub fn register(mut registry: Registry) -> Registry {
     models.add(
         "variability",
         "as-specified, but single GPUs have scores for the job's class (PAL, SC 2024)",
-        &[param(
+        &[numeric(
             "locality",
-            "1.7",
+            LOCALITY,
             "factor by which a step takes longer across nodes",
         )],
         |p, _| {

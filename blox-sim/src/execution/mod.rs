@@ -15,7 +15,7 @@ pub use links::LinkBound;
 pub use profiled::Profiled;
 pub use shared::Shared;
 pub use training::Training;
-pub use variability::Variability;
+pub use variability::{LOCALITY, Variability};
 
 /// Forwards the remaining methods of a wrapping model to the inner model.
 macro_rules! passes_on {

@@ -4,6 +4,9 @@ use super::ExecutionModel;
 use blox_core::{Assignment, GpuId, JobId, JobRef, View, forward_policy};
 use blox_perf::{app_class, gpu_scores};
 
+/// Default of the locality penalty: the factor by which a step takes longer across nodes.
+pub const LOCALITY: f64 = 1.7;
+
 /// Slows a job to the [score](gpu_scores) of its slowest GPU: the workers of a step wait for that
 /// GPU (PAL, SC 2024).
 ///

@@ -6,6 +6,7 @@ use blox_policies::placement::{
     Balanced, Bandwidth, Buddy, ByClass, Consolidated, Fgd, FirstFree, InOrder, NonSticky, Pal,
     Profiled, Random, Split, Synergy,
 };
+use blox_sim::execution;
 use std::sync::Arc;
 
 const STICKY: ParamDoc = param(
@@ -14,9 +15,9 @@ const STICKY: ParamDoc = param(
     "running jobs keep their GPUs; false places all jobs again in each round",
 );
 
-const LOCALITY: ParamDoc = param(
+const LOCALITY: ParamDoc = numeric(
     "locality",
-    "1.7",
+    execution::LOCALITY,
     "factor by which a step takes longer across nodes",
 );
 const MIX: ParamDoc = param(
