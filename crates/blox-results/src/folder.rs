@@ -1,7 +1,7 @@
 //! Reads result folders of `simulate`, `compare` and `sweep`.
 
 use super::error::FolderError;
-use super::run::{RunResults, json};
+use super::run::{RunResults, json, optional_json};
 use super::sweep::{RUNS, Run, Sweep};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -29,18 +29,13 @@ impl Folder {
             path: path.to_owned(),
             what,
         };
-        let file = path.join("manifest.json");
-        let sweep = match Sweep::lies_in(path) {
-            true => Some(Sweep::open(path)?),
-            false => None,
-        };
-        if !file.is_file() && sweep.is_none() {
+        let sweep = Sweep::lies_in(path).then(|| Sweep::open(path));
+        let sweep = sweep.transpose()?;
+        let manifest = optional_json(&path.join("manifest.json"))?;
+        if manifest.is_none() && sweep.is_none() {
             return Err(missing("manifest.json"));
         }
-        let manifest = match file.is_file() {
-            true => json(&file)?,
-            false => Value::Null,
-        };
+        let manifest = manifest.unwrap_or_default();
         let mut runs = Vec::new();
         for entry in manifest["schedulers"].as_array().into_iter().flatten() {
             let (Some(name), Some(folder)) = (entry["name"].as_str(), entry["folder"].as_str())

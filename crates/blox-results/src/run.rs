@@ -80,19 +80,23 @@ pub(super) fn json(path: &Path) -> Result<Value, FolderError> {
     serde_json::from_str(&text).map_err(|e| FolderError::unreadable(path, &e))
 }
 
+/// Reads a file, if it exists.
+pub(super) fn optional_json(path: &Path) -> Result<Option<Value>, FolderError> {
+    path.is_file().then(|| json(path)).transpose()
+}
+
 impl RunResults {
     pub(super) fn read(base: &Path, name: &str, folder: &str) -> Result<Self, FolderError> {
         let dir = base.join(folder);
         let timeline = dir.join("timeline.csv");
+        let timeline = timeline.is_file().then(|| read_timeline(&timeline));
+        let timeline = timeline.transpose()?;
         Ok(RunResults {
             name: name.to_owned(),
             folder: folder.to_owned(),
             summary: json(&dir.join("summary.json"))?,
             jobs: read_jobs(&dir.join("jobs.csv"))?,
-            timeline: match timeline.is_file() {
-                true => read_timeline(&timeline)?,
-                false => Vec::new(),
-            },
+            timeline: timeline.unwrap_or_default(),
             dir,
         })
     }

@@ -85,13 +85,9 @@ pub(super) fn of(all: &[Contestant<'_>]) -> Result<(String, String), FolderError
     let mut words = Words::default();
     let mut rules = Vec::new();
     let mut runs = Vec::new();
-    let mut rects = Vec::new();
-    for c in all {
-        rects.push(match c.run.has_assignments() {
-            true => Some(read_rects(c.run)?),
-            false => None,
-        });
-    }
+    let read = |run: &RunResults| run.has_assignments().then(|| read_rects(run));
+    let rects = all.iter().map(|c| read(c.run).transpose());
+    let rects: Vec<Option<Vec<Rect>>> = rects.collect::<Result<_, _>>()?;
     let counts: Vec<usize> = rects.iter().flatten().map(Vec::len).collect();
     let most = fair_part(&counts, BARS);
     for (c, rects) in all.iter().zip(rects) {

@@ -7,11 +7,12 @@ pub(super) use pictures::pictures;
 use super::error::FolderError;
 use super::figures::CONFIDENCE;
 use super::in_groups;
-use super::run::{RunResults, json};
+use super::run::{RunResults, optional_json};
 use super::table::{ColumnAt, Table};
 use blox_sim::results::COLUMNS;
 use blox_sim::results::statistics::Estimate;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const TABLE: &str = "sweep.csv";
@@ -38,8 +39,8 @@ pub(super) struct Run {
     pub seed: String,
     /// A value for each setting that varies.
     pub settings: Vec<String>,
-    /// In order of [`COLUMNS`].
-    figures: Vec<Option<f64>>,
+    /// By column of [`COLUMNS`].
+    figures: BTreeMap<&'static str, f64>,
 }
 
 /// Runs that differ only in their seeds.
@@ -52,8 +53,7 @@ pub(super) struct Group<'a> {
 impl Run {
     /// Returns the figure of a column of [`COLUMNS`].
     pub fn figure(&self, name: &str) -> Option<f64> {
-        let at = COLUMNS.iter().position(|c| c.name == name)?;
-        self.figures.get(at).copied().flatten()
+        self.figures.get(name).copied()
     }
 }
 
@@ -76,7 +76,6 @@ impl Sweep {
     /// # Errors
     /// A file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, FolderError> {
-        let index = dir.join(INDEX);
         let (settings, mut runs) = read(&dir.join(TABLE))?;
         let differs = |k: &usize| runs.iter().any(|r| r.settings[*k] != runs[0].settings[*k]);
         let varied: Vec<usize> = (0..settings.len()).filter(differs).collect();
@@ -85,10 +84,7 @@ impl Sweep {
         }
         Ok(Sweep {
             path: dir.to_owned(),
-            index: match index.is_file() {
-                true => json(&index)?,
-                false => Value::Null,
-            },
+            index: optional_json(&dir.join(INDEX))?.unwrap_or_default(),
             varied: varied.iter().map(|k| settings[*k].clone()).collect(),
             runs,
         })
@@ -147,29 +143,25 @@ fn read(path: &Path) -> Result<(Vec<String>, Vec<Run>), FolderError> {
         .filter(|(name, _)| !no_setting(name))
         .map(|(name, column)| (name.to_owned(), column))
         .unzip();
-    let figures: Vec<Option<ColumnAt>> = COLUMNS
-        .iter()
-        .map(|c| match c.name {
-            "scheduler" => None,
-            name => table.find(name),
-        })
-        .collect();
+    let figures = COLUMNS.iter().filter(|c| c.name != "scheduler");
+    let figures = figures.filter_map(|c| Some((c.name, table.find(c.name)?)));
+    let figures: Vec<(&str, ColumnAt)> = figures.collect();
     let mut runs = Vec::new();
     while table.advance()? {
         if table.maybe(jct)?.is_none() {
             continue;
         }
         let text = |column: Option<ColumnAt>| column.map_or("", |c| table.text(c)).to_owned();
-        let figure = |column: &Option<ColumnAt>| match column {
-            Some(column) => table.maybe(*column),
-            None => Ok(None),
-        };
+        let mut found = BTreeMap::new();
+        for (name, column) in &figures {
+            found.extend(table.maybe(*column)?.map(|value| (*name, value)));
+        }
         runs.push(Run {
             name: text(name),
             scheduler: text(Some(scheduler)),
             seed: text(seed),
             settings: columns.iter().map(|c| text(Some(*c))).collect(),
-            figures: figures.iter().map(figure).collect::<Result<_, _>>()?,
+            figures: found,
         });
     }
     Ok((names, runs))
