@@ -1,11 +1,12 @@
 //! Definition of the command line.
 
-use super::output::OutputFormat;
 use super::plan::values::{Axis, Loads, Seeds};
 use super::value::{Duration, Group, Hours, Measured, Number, Period, Risk, Written, parser};
 use blox_core::registry::{ComponentSpec, Registry};
+use blox_sim::Measure;
 use blox_sim::faults::Faults;
 use blox_sim::registry::World as _;
+use blox_traces::generate::{DurationLaw, GeneratorSpec, Load};
 use blox_traces::{ColumnMap, Format};
 use clap::builder::StyledStr;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -59,12 +60,27 @@ fn defaults() -> Defaults {
     let described = workloads.chain(costs).filter(|p| p.option().is_none());
     let described = described.map(|p| (p.name, p.default.to_string()));
     let risk = Faults::default().launch_failure;
+    let generated = GeneratorSpec::new(Load::PerHour(1.0), DurationLaw::BloxLaw).gpus;
+    let mix = generated
+        .iter()
+        .map(|(gpus, weight)| format!("{gpus}:{weight}"));
+    let blox = registry
+        .workloads()
+        .build(&ComponentSpec::plain(WORKLOAD), SEED);
+    let measured = match blox.map(|jobs| jobs.measured()) {
+        Ok(Measure::Ids(first, last)) => format!("{first}..{last}"),
+        _ => "all".to_owned(),
+    };
+    let format = OutputFormat::default();
     let others = [
         ("workload", WORKLOAD.to_owned()),
         ("seed", SEED.to_string()),
         ("cluster", CLUSTER.to_owned()),
         ("node_mttr_h", NODE_MTTR_H.to_string()),
         ("launch_failure", risk.to_string()),
+        ("gpu_mix", mix.collect::<Vec<_>>().join(",")),
+        ("measure", measured),
+        ("output_format", format!("{format:?}").to_lowercase()),
     ];
     described.chain(others).collect()
 }
@@ -345,6 +361,24 @@ pub(super) struct ReproduceArgs {
     pub quiet: bool,
 }
 
+/// Output format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OutputFormat {
+    #[default]
+    Table,
+    Markdown,
+    Csv,
+    Json,
+}
+
+impl OutputFormat {
+    /// Returns true for machine-readable formats; notices then go to standard error.
+    pub fn is_data(self) -> bool {
+        matches!(self, OutputFormat::Csv | OutputFormat::Json)
+    }
+}
+
 /// All options of a simulation. The keys of a configuration file are the long names of these
 /// options.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
@@ -413,7 +447,7 @@ pub(super) struct Options {
     /// [default: {}]
     #[arg(long, value_name = "LAW", help_heading = "Workload")]
     pub durations: Option<String>,
-    /// GPU counts of generated jobs with weights, such as 1:70,2:10,8:20 [default: 1:1]
+    /// GPU counts of generated jobs with weights, such as 1:70,2:10,8:20 [default: {}]
     #[arg(long, value_name = "MIX", help_heading = "Workload")]
     pub gpu_mix: Option<String>,
     /// Models of generated jobs with weights, such as resnet50:70,bert:30 [default: none]
@@ -528,7 +562,7 @@ pub(super) struct Options {
     ///
     /// The simulation ends when they have ended. Numbers are the trace's own ids if all of these
     /// are whole numbers. Otherwise jobs are numbered from 0 in order of submission. Default: all
-    /// jobs; 3000..4000 for the endless workload of Blox.
+    /// jobs; {} for the endless workload of Blox.
     #[arg(long, value_name = "A..B", help_heading = "Results")]
     pub measure: Option<Written<Measured>>,
     /// Write jobs.csv, timeline.csv and summary.json for each scheduler, and manifest.json, below
@@ -579,7 +613,7 @@ pub(super) struct Options {
     /// Write every event and decision as a line of JSON
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub journal: Option<PathBuf>,
-    /// Format of standard output: table, markdown, csv or json [default: table]
+    /// Format of standard output: table, markdown, csv or json [default: {}]
     #[arg(
         long,
         value_name = "FORMAT",
@@ -624,7 +658,7 @@ impl Options {
     /// Returns the format of standard output.
     pub fn output(&self) -> OutputFormat {
         let json = self.json.then_some(OutputFormat::Json);
-        self.output_format.or(json).unwrap_or(OutputFormat::Table)
+        self.output_format.or(json).unwrap_or_default()
     }
 
     /// Returns the options with these values.

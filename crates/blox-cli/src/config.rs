@@ -182,17 +182,15 @@ pub(super) fn scheduler(args: SimulateArgs) -> Result<Given, Failure> {
 
 /// Merges the options of a command that takes any number of schedulers.
 fn several_schedulers(
-    options: Options,
+    mut options: Options,
     on_command_line: Vec<String>,
     threads: Option<NonZeroUsize>,
 ) -> Result<Given, Failure> {
+    options.schedulers = Some(on_command_line).filter(|list| !list.is_empty());
     let mut given = merge(options)?;
     let o = &given.options;
-    given.schedulers = match (&o.schedulers, &o.scheduler) {
-        _ if !on_command_line.is_empty() => on_command_line,
-        (Some(list), _) => list.clone(),
-        (None, one) => Vec::from_iter(one.clone()),
-    };
+    let one = || Vec::from_iter(o.scheduler.clone());
+    given.schedulers = o.schedulers.clone().unwrap_or_else(one);
     if given.schedulers.is_empty() {
         return Err(Failure::new(
             "no scheduler, expected names such as fifo srtf las; `blox policies` lists them",
@@ -315,10 +313,7 @@ fn merge(cli: Options) -> Result<Given, Failure> {
     all.insert("vary".to_owned(), vary.into());
     let options = Options::of(all).map_err(|e| Failure::new(format!("an option: {e}")))?;
     Ok(Given {
-        options: Options {
-            config: path.clone(),
-            ..options
-        },
+        options,
         schedulers: Vec::new(),
         compares: false,
         threads: None,

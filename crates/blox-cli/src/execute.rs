@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::progress::{Progress, Shows};
 use super::recording::Assignments;
 use super::result::Run;
-use super::{Failure, Terminal, pool};
+use super::{Failure, Terminal};
 use blox_core::JobId;
 use blox_core::journal::Journal;
 use blox_core::registry::ComponentSpec;
@@ -15,6 +15,8 @@ use blox_sim::fairness::FairTimes;
 use blox_sim::results::Fairness;
 use blox_sim::workload::{Limited, Workload};
 use blox_sim::{Ended, SimError, Watch};
+use rayon::iter::{ParallelBridge, ParallelIterator};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -51,7 +53,7 @@ pub(super) fn execute<T: Send>(
     };
     let shows = Some(shows).filter(|_| !plan.base.quiet);
     let progress = Progress::start(shows, &watches, interactive);
-    let results = pool::each(&watches, plan.threads, |i, watch| {
+    let results = each(&watches, plan.threads, |i, watch| {
         let result = finish(todo[i], run(plan, todo[i], records, watch))?;
         done.fetch_add(1, Ordering::Relaxed);
         Ok(result)
@@ -141,6 +143,48 @@ fn run(
     Ok((run, assignments))
 }
 
+/// Calls `work` for each watch in this order, with at most `threads` calls at a time. Returns
+/// `None` for a call that would have started after its watch was stopped. The first error stops all
+/// others.
+///
+/// The calls share nothing, so the results are the same for any number of threads.
+fn each<T: Send>(
+    watches: &[Arc<Watch>],
+    threads: Option<NonZeroUsize>,
+    work: impl Fn(usize, &Arc<Watch>) -> Result<T, Failure> + Sync,
+) -> Result<Vec<Option<T>>, Failure> {
+    let one = |(i, watch): (usize, &Arc<Watch>)| {
+        if watch.stop.load(Ordering::Relaxed) {
+            return (i, Ok(None));
+        }
+        let result = work(i, watch);
+        if result.is_err() {
+            for w in watches {
+                w.stop.store(true, Ordering::Relaxed);
+            }
+        }
+        (i, result.map(Some))
+    };
+    let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = threads
+        .map_or_else(cores, NonZeroUsize::get)
+        .min(watches.len());
+    let mut results: Vec<(usize, Result<Option<T>, Failure>)> = match threads {
+        // No thread pool is needed.
+        0 | 1 => watches.iter().enumerate().map(one).collect(),
+        _ => {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .map_err(|e| Failure::new(format!("no threads can be started: {e}")))?;
+            // A bridge distributes them one by one, in order.
+            pool.install(|| watches.iter().enumerate().par_bridge().map(one).collect())
+        }
+    };
+    results.sort_by_key(|(i, _)| *i);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "wall time for the user, never for a decision"
@@ -175,5 +219,25 @@ mod tests {
         assert_eq!(text(59.996), "1 min 0 s");
         assert_eq!(text(60.2), "1 min 0 s");
         assert_eq!(text(119.7), "2 min 0 s");
+    }
+
+    #[test]
+    fn results_are_in_order_and_the_first_error_counts() {
+        let watches: Vec<Arc<Watch>> = (0..50).map(|_| Arc::default()).collect();
+        let squares = each(&watches, NonZeroUsize::new(3), |i, _| Ok(i * i)).unwrap();
+        assert_eq!(squares[7], Some(49));
+        assert_eq!(squares.len(), 50);
+        let error = each(&watches, NonZeroUsize::new(1), |i, _| match i {
+            3 => Err(Failure::new("three")),
+            i => Ok(i),
+        });
+        assert!(matches!(error, Err(Failure::Message { text, .. }) if text == "three"));
+        // The error stopped all other watches.
+        assert!(
+            each(&watches, None, |i, _| Ok(i))
+                .unwrap()
+                .iter()
+                .all(Option::is_none)
+        );
     }
 }

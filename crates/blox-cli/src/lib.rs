@@ -43,12 +43,10 @@ mod output;
 mod plan;
 mod plot;
 mod policies;
-mod pool;
 mod progress;
 mod reading;
 mod recording;
 mod replay;
-mod report;
 #[cfg(feature = "released")]
 mod reproduce;
 mod resolve;
@@ -229,7 +227,7 @@ fn execute_command(
         Command::Step(a) => step::run(registry, config::step(a)?, terminal),
         Command::Replay(a) => replay::run(registry, a, terminal),
         Command::Plot(a) => plot::run(&a, terminal),
-        Command::Report(a) => report::run(&a, terminal),
+        Command::Report(a) => plot::report(&a, terminal),
         Command::Trace(a) => trace::run(registry, a, terminal),
         #[cfg(feature = "released")]
         Command::Reproduce(a) => reproduce::run(&a, args, terminal),

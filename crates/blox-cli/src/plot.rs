@@ -1,6 +1,6 @@
-//! `blox plot`: plots of result folders.
+//! `blox plot` and `blox report`: plots and a page of result folders.
 
-use super::args::PlotArgs;
+use super::args::{PlotArgs, ReportArgs};
 use super::files::{not_taken, write_whole};
 use super::{Failure, OK, Terminal};
 use blox_core::suggest::{did_you_mean, one_of};
@@ -35,6 +35,28 @@ pub(super) fn run(args: &PlotArgs, terminal: &mut Terminal<'_>) -> Result<i32, F
         writeln!(terminal.out, "{}  {}", path.display(), picture.title)?;
     }
     Ok(OK)
+}
+
+/// Writes one HTML page of result folders.
+pub(super) fn report(args: &ReportArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
+    let out = match (&args.output, args.dirs.as_slice()) {
+        (Some(out), _) => out.clone(),
+        (None, [dir]) => dir.join("report.html"),
+        (None, _) => {
+            return Err(Failure::new(
+                "several folders, expected --output FILE.html to say where the page goes",
+            ));
+        }
+    };
+    write_page(&args.dirs, &out)?;
+    writeln!(terminal.out, "{}", out.display())?;
+    Ok(OK)
+}
+
+/// Writes a page of result folders.
+pub(super) fn write_page(dirs: &[PathBuf], out: &Path) -> Result<(), Failure> {
+    let page = blox_results::report(&open(dirs)?)?;
+    write_whole(out, |f| f.write_all(page.as_bytes()))
 }
 
 /// The format of a file with a picture.

@@ -15,6 +15,11 @@ pub(super) fn cluster(text: &str, name: &str) -> Result<ClusterSpec, Failure> {
     })
 }
 
+/// Reads the cluster of `--cluster`. Returns it with its text.
+pub(super) fn cluster_of(text: &str) -> Result<(&str, ClusterSpec), Failure> {
+    Ok((text, cluster(text, "--cluster")?))
+}
+
 /// Returns the file from which a duration distribution is read, if any.
 pub(super) fn file_of(law: &str) -> Option<&str> {
     match law.split_once(':') {

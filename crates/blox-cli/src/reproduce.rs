@@ -11,7 +11,7 @@ use blox_released::figures::{figure, figures};
 use blox_sim::Watch;
 use blox_sim::results::COLUMNS;
 use blox_traces::fingerprint;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -137,10 +137,8 @@ fn interrupted(
             .out
             .write_all(simulations(reproduced)?.as_bytes())?;
     }
-    let kept = match &args.output_dir {
-        Some(dir) => format!(", kept in {}", dir.display()),
-        None => String::new(),
-    };
+    let kept = args.output_dir.as_ref();
+    let kept = kept.map_or_else(String::new, |dir| format!(", kept in {}", dir.display()));
     let what = match reproduced.labels.len() {
         0 => "nothing came of it yet".to_owned(),
         all => format!("figures of {ended} of {all} simulations{kept}"),
@@ -156,10 +154,8 @@ fn simulations(reproduced: &Reproduced) -> Result<String, Failure> {
     let mut rows = Vec::new();
     for (label, report) in reproduced.labels.iter().zip(&reproduced.reports) {
         let Some(report) = report else { continue };
-        let figures = serde_json::to_value(&report.summary)?;
-        let mut row = match figures {
-            Value::Object(figures) => figures,
-            _ => Map::new(),
+        let Value::Object(mut row) = serde_json::to_value(&report.summary)? else {
+            continue;
         };
         row.insert("simulation".to_owned(), json!(label));
         rows.push(row);
@@ -213,10 +209,8 @@ fn write_files(dir: &Path, name: &str, reproduced: &Reproduced) -> Result<(), Fa
     write_whole(&dir.join(format!("{name}-simulations.csv")), |out| {
         out.write_all(text.as_bytes())
     })?;
-    match &reproduced.findings {
-        Some(findings) => write_findings(dir, name, findings),
-        None => Ok(()),
-    }
+    let mut findings = reproduced.findings.iter();
+    findings.try_for_each(|findings| write_findings(dir, name, findings))
 }
 
 fn write_findings(dir: &Path, name: &str, findings: &Findings) -> Result<(), Failure> {

@@ -1,9 +1,10 @@
 //! `simulate` and `compare`: runs all schedulers on the same jobs.
 
+use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{Records, execute, now, tell_time};
 use super::grid::Form;
-use super::output::{self, OutputFormat};
+use super::output;
 use super::plan::Plan;
 use super::plot::Drawing;
 use super::recording::Assignments;
@@ -28,12 +29,9 @@ pub(super) fn simulate(
     let drawings = output::drawings(experiment)?;
     output::folder(&experiment.options)?;
     let o = &mut experiment.options;
-    let kept_nowhere = o.output_dir.is_none();
     // Pictures are drawn from result files, which a temporary folder holds if no other does.
-    let scratch = match kept_nowhere && !drawings.is_empty() {
-        true => Some(output::scratch()?),
-        false => None,
-    };
+    let only_drawn = o.output_dir.is_none() && !drawings.is_empty();
+    let scratch = only_drawn.then(output::scratch).transpose()?;
     if let Some(scratch) = &scratch {
         o.output_dir = Some(scratch.path().to_owned());
     }
@@ -41,13 +39,11 @@ pub(super) fn simulate(
     let experiment = &plan.cells[0].experiment;
     let o = &experiment.options;
     let journals = output::journals(experiment)?;
-    let _lock = match &o.output_dir {
-        Some(dir) => {
-            output::spare(plan.files(), dir, plan.folders(), o.force)?;
-            Some(output::prepare(dir, o.force)?)
-        }
-        None => None,
+    let lock = |dir: &PathBuf| {
+        output::spare(plan.files(), dir, plan.folders(), o.force)?;
+        output::prepare(dir, o.force)
     };
+    let _lock = o.output_dir.as_ref().map(lock).transpose()?;
     let records = Records {
         journals: output::open_journals(journals)?,
         explained,

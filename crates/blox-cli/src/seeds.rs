@@ -4,11 +4,12 @@
 //! difference over jobs and one ratio of averages. The intervals are over these values (Student's t
 //! over seeds). Differences between seeds alone, such as a heavier load, do not widen them.
 
+use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{now, run_several, tell_time};
 use super::grid::{self, Form, Grid, decimal, number_of, percent, ratio};
 use super::losses::{self, Lost};
-use super::output::{self, OutputFormat};
+use super::output;
 use super::plan::Plan;
 use super::resolve::Experiment;
 use super::result::Run;
@@ -79,18 +80,13 @@ pub(super) fn compare(
         let experiment = plan.experiment(&plan.runs[i]);
         Ok(result.map(|run| Kept::of(run, experiment)))
     })?;
-    if let Some(why) = kept.iter().flatten().find_map(|k| k.as_ref().err()) {
-        return Err(Failure::new(why));
-    }
-    let kept: Vec<Option<&Kept>> = kept
-        .iter()
-        .map(|k| k.as_ref().and_then(|k| k.as_ref().ok()))
-        .collect();
+    let kept = kept.into_iter().map(Option::transpose);
+    let kept: Vec<Option<Kept>> = kept.collect::<Result<_, String>>()?;
     // Only seeds with runs of all schedulers; an interruption may leave others incomplete.
     let width = plan.schedulers.len();
     let whole_seeds: Vec<Vec<&Kept>> = kept
         .chunks(width)
-        .filter_map(|seed| seed.iter().copied().collect())
+        .filter_map(|seed| seed.iter().map(Option::as_ref).collect())
         .collect();
     let whole = whole_seeds.len();
     let interrupted = whole < plan.cells.len();
@@ -98,9 +94,9 @@ pub(super) fn compare(
         .into_iter()
         .partition(|runs| runs.iter().all(|k| k.nothing_measured.is_none()));
     let mut why = left_out.iter().flatten();
-    if measured.is_empty()
+    if let Some(why) = why.find_map(|kept| kept.nothing_measured.as_ref())
+        && measured.is_empty()
         && !interrupted
-        && let Some(why) = why.find_map(|k| k.nothing_measured.as_ref())
     {
         return Err(Failure::new(why));
     }

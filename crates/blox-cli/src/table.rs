@@ -182,9 +182,19 @@ fn about(experiment: &Experiment<'_>, runs: &[&Run]) -> About {
         if experiment.options.baseline.is_some() {
             for run in others {
                 let p = Paired::of(&base.report.jobs, &run.report.jobs);
-                for (what, line) in paired(&p) {
-                    about.say(what, format!("{}: {line}", name(run)));
-                }
+                let share = |n: u64| percent(n as f64 / p.pairs.max(1) as f64);
+                let (name, jobs) = (name(run), number_of(p.pairs, "job"));
+                let (faster, slower) = (share(p.faster), share(p.slower));
+                about.say(
+                    "paired",
+                    format!("{name}: {faster} of {jobs} faster, {slower} slower"),
+                );
+                let mean = decimal(p.mean_s, 1);
+                let [p10, median, p90] = [p.p10_s, p.median_s, p.p90_s].map(|s| decimal(s, 0));
+                about.say(
+                    "diff.",
+                    format!("{name}: JCT {mean} s on average; p10 {p10} s, median {median} s, p90 {p90} s"),
+                );
             }
         }
     }
@@ -273,32 +283,6 @@ fn because(causes: &MissCauses) -> String {
     let some = counts.iter().filter(|(n, _)| *n > 0);
     let parts = some.map(|(n, why)| format!("{} {why}", whole(*n)));
     in_brackets("", &parts.collect::<Vec<_>>())
-}
-
-/// Formats the paired comparison of the same jobs under two schedulers.
-fn paired(p: &Paired) -> [(&'static str, String); 2] {
-    let share = |n: u64| percent(n as f64 / p.pairs.max(1) as f64);
-    [
-        (
-            "paired",
-            format!(
-                "{} of {} faster, {} slower",
-                share(p.faster),
-                number_of(p.pairs, "job"),
-                share(p.slower)
-            ),
-        ),
-        (
-            "diff.",
-            format!(
-                "JCT {} s on average; p10 {} s, median {} s, p90 {} s",
-                decimal(p.mean_s, 1),
-                decimal(p.p10_s, 0),
-                decimal(p.median_s, 0),
-                decimal(p.p90_s, 0)
-            ),
-        ),
-    ]
 }
 
 /// Describes the measured jobs and their number.

@@ -8,7 +8,7 @@ use super::super::lock::{LOCK, Lock};
 use super::super::plot::Drawing;
 use super::super::resolve::Experiment;
 use super::super::result::Run;
-use super::super::{Failure, plot, report};
+use super::super::{Failure, plot};
 use super::manifest::RUN_FILES;
 use super::printed::pretty;
 use blox_sim::results::{write_jobs, write_rounds, write_timeline};
@@ -48,7 +48,7 @@ pub(crate) fn draw(dir: &Path, plots: bool, report: bool) -> Result<(), Failure>
         plot::draw(&dirs, &dir.join("plots"), &[], &[plot::Format::Svg])?;
     }
     if report {
-        report::write(&dirs, &dir.join("report.html"))?;
+        plot::write_page(&dirs, &dir.join("report.html"))?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Result folders, JSON and journals.
 
 mod folder;
-mod format;
 mod journals;
 mod manifest;
 mod printed;
@@ -9,7 +8,6 @@ mod printed;
 pub(super) use folder::{
     clear, draw, drawings, drawn_later, folder, nowhere, prepare, scratch, spare, write_run,
 };
-pub(super) use format::OutputFormat;
 pub(super) use journals::{SharedJournal, journals, open_journals};
 pub(super) use manifest::{
     MANIFEST, RUN_FILES, cluster, command_line, configuration, inputs, write_manifest,

@@ -9,7 +9,7 @@ use super::failure::wrong_value;
 use super::files::not_taken;
 use super::grid::whole;
 use super::output;
-use super::resolve::{Experiment, Known};
+use super::resolve::{Contestant, Experiment, Known};
 use blox_core::registry::Registry;
 use blox_core::suggest::one_of;
 use blox_results::in_paths;
@@ -150,9 +150,14 @@ impl<'r> Plan<'r> {
         &self.cells[run.cell].experiment
     }
 
+    /// Returns the scheduler of a run.
+    pub fn contestant(&self, run: &Planned) -> &Contestant {
+        &self.experiment(run).contestants[run.contestant]
+    }
+
     /// Returns the scheduler of a run, with its parameters.
     pub fn label(&self, run: &Planned) -> &str {
-        &self.experiment(run).contestants[run.contestant].label
+        &self.contestant(run).label
     }
 
     /// Returns the result folder of a run.
@@ -308,7 +313,5 @@ fn options_with(given: &Given, axes: &[Axis], varied: &[Value]) -> Result<Option
             Failure::new(wrong_value(&option, &shown(value), &e.to_string()))
         })?;
     }
-    // Not a setting, and lost in the conversion.
-    options.config = given.options.config.clone();
     Ok(options)
 }

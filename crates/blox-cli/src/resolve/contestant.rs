@@ -6,9 +6,8 @@ use super::super::config::Given;
 use super::super::failure::Coded;
 use super::super::files::not_taken;
 use super::super::value::Written;
-use super::world::Tempo;
 use blox_core::registry::{ComponentRegistry, ComponentSpec, Registry, RegistryError};
-use blox_core::{Composition, Pipeline, Role};
+use blox_core::{Composition, OnEvent, Pipeline, Role, Rounds, Seconds};
 use blox_policies::placement::{Consolidated, InOrder};
 
 /// One scheduler of an experiment.
@@ -26,7 +25,6 @@ impl Contestant {
         &self,
         r: &Registry,
         o: &Options,
-        trigger: Option<Tempo>,
         seed: u64,
     ) -> Result<Pipeline, Failure> {
         let Contestant { named, label, .. } = self;
@@ -73,11 +71,15 @@ impl Contestant {
         if let Some(part) = part("cluster-manager", &o.cluster_manager, &r.cluster, seed)? {
             pipeline = pipeline.with_cluster(part)?;
         }
-        pipeline = match trigger {
-            Some(Tempo::Rounds(rounds)) => pipeline.with_trigger(rounds),
-            Some(Tempo::OnEvent(on_event)) => pipeline.with_trigger(on_event),
-            None => pipeline,
-        };
+        if let Some(rounds) = o
+            .round
+            .and_then(|round| Rounds::every(Seconds::new(round.0)))
+        {
+            pipeline = pipeline.with_trigger(rounds);
+        }
+        if let Some(gap) = o.on_event {
+            pipeline = pipeline.with_trigger(OnEvent::with_gap(Seconds::new(gap.0)));
+        }
         Ok(pipeline.renamed(label.as_str()))
     }
 }

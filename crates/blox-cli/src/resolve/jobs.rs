@@ -3,8 +3,7 @@
 use super::super::Failure;
 use super::super::args::{Options, WORKLOAD};
 use super::super::config::Given;
-use super::parameters::{OPTIONS, option_of};
-use super::world::built;
+use super::world::{OPTIONS, built, option_of};
 use blox_core::ClusterSpec;
 use blox_core::registry::{ComponentSpec, ParamDoc, Registered, Registry};
 use blox_sim::Measure;
@@ -64,10 +63,7 @@ pub(super) fn complete(o: &mut Options, registry: &Registry) {
             all.insert(option.to_owned(), value);
             // Some parameters have no default.
             if let Ok(filled) = Options::of(all) {
-                *o = Options {
-                    config: o.config.take(),
-                    ..filled
-                };
+                *o = filled;
             }
         }
     }

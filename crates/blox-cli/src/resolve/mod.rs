@@ -4,7 +4,6 @@
 mod contestant;
 mod inputs;
 mod jobs;
-mod parameters;
 mod world;
 
 pub(super) use contestant::{Contestant, in_paths};
@@ -15,7 +14,7 @@ use super::args::{CLUSTER, Options, SEED};
 use super::config::Given;
 use super::grid::number_of;
 use super::reading;
-use blox_core::registry::{ComponentSpec, Registry};
+use blox_core::registry::{ComponentSpec, Registry, WorldParts};
 use blox_core::suggest::one_of;
 use blox_core::{ClusterSpec, Pipeline};
 use blox_sim::execution::Training;
@@ -34,7 +33,7 @@ use inputs::TraceKey;
 use jobs::Source;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use world::{Parts, Tempo, World};
+use world::World;
 
 /// An experiment that has been checked and is ready to run.
 pub(crate) struct Experiment<'r> {
@@ -67,9 +66,8 @@ pub(crate) struct Experiment<'r> {
     /// Published applications, if given.
     applications: Option<Applications>,
     world: World,
-    trigger: Option<Tempo>,
     /// Execution and overhead models of each contestant.
-    parts: Vec<Parts>,
+    parts: Vec<WorldParts>,
     /// One line for each model of a scheduler's own world that an option replaces.
     pub replaced_models: Vec<String>,
     /// True if a scheduler decides in rounds.
@@ -126,28 +124,27 @@ impl<'r> Experiment<'r> {
             None => cluster,
         };
         let seed = o.seed.unwrap_or(SEED);
-        let parts: Vec<Parts> = contestants
-            .iter()
-            .map(|c| Parts::of(o, registry, &c.named))
-            .collect();
+        let parts = contestants.iter();
+        let parts = parts.map(|c| world::models(o, registry, &c.named));
+        let parts: Vec<WorldParts> = parts.collect();
         let replaced_models = contestants
             .iter()
             .zip(&parts)
-            .flat_map(|(c, parts)| parts.replaced(o, registry, &c.named, &c.label));
+            .flat_map(|(c, parts)| world::replaced(parts, o, registry, c));
         let replaced_models = replaced_models.collect();
-        let reads_load = parts.iter().any(|p| p.reads(registry, "load"));
+        let reads_load = parts.iter().any(|p| world::reads(p, registry, "load"));
         let source = jobs::source(&given, registry, seed, reads_load)?;
         let measure = jobs::measure(&given, &source, &cluster)?;
         let arrivals_end = jobs::arrivals_end(&source, &cluster, &measure, o.jobs);
-        let checked = |p: Parts| p.checked(&given, registry, seed);
-        let parts: Vec<Parts> = parts.into_iter().map(checked).collect::<Result<_, _>>()?;
+        let checked = |p: WorldParts| world::checked(p, &given, registry, seed);
+        let parts = parts.into_iter().map(checked);
+        let parts: Vec<WorldParts> = parts.collect::<Result<_, _>>()?;
         let collectors = world::collectors(&given, registry, seed)?;
-        let trigger = world::trigger(&given)?;
         let overrides = [&o.admission, &o.placement, &o.cluster_manager];
         let overrides = overrides.into_iter().flatten().map(|given| &**given);
-        let world = world::world(&given, registry, trigger, seed)?;
+        let world = world::world(&given, registry, seed)?;
         let named = contestants.iter().map(|c| &c.named).chain(overrides);
-        let named = named.chain(parts.iter().flat_map(Parts::iter));
+        let named = named.chain(parts.iter().flat_map(world::each));
         let named = named.chain(&world.completion).chain(&collectors);
         let named = named.chain(source.component());
         let files = inputs::other_files(&given, &cluster_text, named)?;
@@ -159,6 +156,15 @@ impl<'r> Experiment<'r> {
         let throughputs = throughputs.transpose()?;
         let applications = o.data.as_ref().map(blox_traces::applications::read_dir);
         let applications = applications.transpose()?;
+        // The manifest states the defaults in use.
+        let o = &mut given.options;
+        o.scheduler = None;
+        o.schedulers = Some(contestants.iter().map(|c| c.label.clone()).collect());
+        o.seed = Some(seed);
+        o.cluster = Some(cluster_text.clone());
+        if let (None, Measure::Ids(a, b)) = (&o.measure, &measure) {
+            o.measure = format!("{a}..{b}").parse().ok();
+        }
         let mut experiment = Experiment {
             registry,
             compares: given.compares,
@@ -178,24 +184,18 @@ impl<'r> Experiment<'r> {
             throughputs,
             applications,
             world,
-            trigger,
             parts,
             replaced_models,
             has_rounds: false,
             collectors,
             options: given.options,
         };
-        experiment.fill_in();
+        let completion = experiment.options.completion.as_ref();
+        let at_rounds = completion.is_some_and(|rule| rule.text() == "round");
         for i in 0..experiment.contestants.len() {
             let period = experiment.pipeline(i)?.trigger().period();
             experiment.has_rounds |= period.is_some();
-            if experiment
-                .options
-                .completion
-                .as_ref()
-                .is_some_and(|c| c.text() == "round")
-                && period.is_none()
-            {
+            if at_rounds && period.is_none() {
                 return Err(Failure::new(format!(
                     "--completion is `round`, but `{}` has no rounds; give --round S",
                     experiment.contestants[i].label
@@ -210,18 +210,6 @@ impl<'r> Experiment<'r> {
             .flatten()
             .min();
         Ok(experiment)
-    }
-
-    /// Fills in the defaults in use, for the manifest.
-    fn fill_in(&mut self) {
-        let o = &mut self.options;
-        o.scheduler = None;
-        o.schedulers = Some(self.contestants.iter().map(|c| c.label.clone()).collect());
-        o.seed = Some(self.seed);
-        o.cluster = Some(self.cluster_text.clone());
-        if let (None, Measure::Ids(a, b)) = (&o.measure, &self.measure) {
-            o.measure = format!("{a}..{b}").parse().ok();
-        }
     }
 
     /// Describes the cluster.
@@ -334,8 +322,8 @@ impl<'r> Experiment<'r> {
         if self.parts.windows(2).all(|pair| pair[0] == pair[1]) {
             return Vec::new();
         }
-        let line = |(contestant, parts): (&Contestant, &Parts)| {
-            let models: Vec<String> = parts.iter().map(|model| format!("`{model}`")).collect();
+        let line = |(contestant, parts): (&Contestant, &WorldParts)| {
+            let models: Vec<String> = world::each(parts).map(|m| format!("`{m}`")).collect();
             (!models.is_empty()).then(|| {
                 format!(
                     "{}: jobs run under its own {}, unlike those of other schedulers; --execution or --overheads sets one for all",
@@ -353,7 +341,7 @@ impl<'r> Experiment<'r> {
 
     /// Creates the pipeline of the `i`th scheduler.
     pub fn pipeline(&self, i: usize) -> Result<Pipeline, Failure> {
-        self.contestants[i].pipeline(self.registry, &self.options, self.trigger, self.seed)
+        self.contestants[i].pipeline(self.registry, &self.options, self.seed)
     }
 
     /// Creates the simulation of the `i`th scheduler.
@@ -378,7 +366,7 @@ impl<'r> Experiment<'r> {
             let collector = self.registry.collectors.build(named, self.seed);
             simulation = simulation.collector(collector?);
         }
-        self.parts[i].put_into(simulation, self.registry, self.seed)
+        world::put_into(simulation, &self.parts[i], self.registry, self.seed)
     }
 
     /// If all jobs of a trace have whole numbers as ids, applies `--measure A..B` to these ids.

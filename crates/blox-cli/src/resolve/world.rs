@@ -4,22 +4,16 @@ use super::super::Failure;
 use super::super::args::{NODE_MTTR_H, Options};
 use super::super::config::Given;
 use super::super::value::{Duration, Hours, Written};
-use super::parameters::value;
+use super::contestant::Contestant;
+use blox_core::Seconds;
 use blox_core::registry::{
     ComponentRegistry, ComponentSpec, ParamDoc, Registry, RegistryError, WorldParts,
 };
-use blox_core::{OnEvent, Rounds, Seconds};
 use blox_sim::Simulation;
 use blox_sim::faults::Faults;
 use blox_sim::overheads::{CheckpointRestart, FixedOverheads, GroupOverheads};
 use blox_sim::registry::World as _;
-
-/// Decision trigger that replaces the scheduler's own.
-#[derive(Clone, Copy)]
-pub(super) enum Tempo {
-    Rounds(Rounds),
-    OnEvent(OnEvent),
-}
+use serde_json::{Map, Value};
 
 /// Simulated environment, the same for all schedulers.
 pub(super) struct World {
@@ -43,6 +37,39 @@ impl World {
     }
 }
 
+/// Options that set the parameter of a workload with the same name.
+pub(super) const OPTIONS: [&str; 11] = [
+    "load",
+    "load-of-capacity",
+    "durations",
+    "gpu-mix",
+    "models",
+    "users",
+    "quiet-h",
+    "burst-h",
+    "burst-factor",
+    "burst-durations",
+    "diurnal",
+];
+
+/// Returns the option that sets a parameter of a workload: the option that its default names, or
+/// the option with its name.
+pub(super) fn option_of(param: &ParamDoc) -> Option<&'static str> {
+    let same = |name: &&str| name.split('-').eq(param.name.split('_'));
+    let by_name = || OPTIONS.into_iter().find(same);
+    param.option().or_else(by_name)
+}
+
+/// Returns the value of an option for a parameter, from the given options; whole numbers have no
+/// decimal point.
+fn value(given: &Map<String, Value>, option: &str) -> Option<Value> {
+    let value = given.get(option)?;
+    Some(match value.as_f64() {
+        Some(v) if v.fract() == 0.0 && v.abs() < 9e15 => (v as i64).into(),
+        _ => value.clone(),
+    })
+}
+
 /// Options of overheads, which replace the overheads of every scheduler.
 const CHARGES: [&str; 6] = [
     "overheads",
@@ -53,112 +80,103 @@ const CHARGES: [&str; 6] = [
     "migration-s",
 ];
 
-/// Models of the environment that depend on the scheduler.
-#[derive(Clone, Default, PartialEq)]
-pub(super) struct Parts {
-    execution: Option<ComponentSpec>,
-    overheads: Option<ComponentSpec>,
+/// Returns the models that options name. Otherwise returns the defaults of the scheduler.
+pub(super) fn models(o: &Options, registry: &Registry, scheduler: &ComponentSpec) -> WorldParts {
+    let mut models = own_world(registry, scheduler).cloned().unwrap_or_default();
+    // Options in seconds replace the overheads of every scheduler.
+    let given = o.given();
+    if CHARGES[1..].iter().any(|key| given.contains_key(*key)) {
+        models.overheads = None;
+    }
+    models.execution = component(&o.execution).or(models.execution);
+    models.overheads = component(&o.overheads).or(models.overheads);
+    models
 }
 
-impl Parts {
-    /// Returns the models that options name. Otherwise returns the defaults of the scheduler.
-    pub fn of(o: &Options, registry: &Registry, scheduler: &ComponentSpec) -> Self {
-        let own = own_world(registry, scheduler);
-        // Options in seconds replace the overheads of every scheduler.
-        let given = o.given();
-        let charged = CHARGES[1..].iter().any(|key| given.contains_key(*key));
-        let own_overheads = own.filter(|_| !charged).and_then(|w| w.overheads.clone());
-        Parts {
-            execution: component(&o.execution).or(own.and_then(|w| w.execution.clone())),
-            overheads: component(&o.overheads).or(own_overheads),
-        }
-    }
+/// Returns the execution model and the overheads.
+pub(super) fn each(models: &WorldParts) -> impl Iterator<Item = &ComponentSpec> {
+    models.execution.iter().chain(&models.overheads)
+}
 
-    /// Returns a line for each model of the scheduler's own world that an option replaces. `self`
-    /// holds the models of [`Parts::of`].
-    pub fn replaced(
-        &self,
-        o: &Options,
-        registry: &Registry,
-        scheduler: &ComponentSpec,
-        label: &str,
-    ) -> Vec<String> {
-        let Some(own) = own_world(registry, scheduler) else {
-            return Vec::new();
-        };
-        let given = o.given();
-        let first = |keys: &[&str]| {
-            keys.iter().find_map(|key| {
-                let value = given.get(*key)?;
-                let number = value.as_f64().map(|v| v.to_string());
-                let text = number.or_else(|| Some(value.as_str()?.to_owned()));
-                Some(format!("--{key} {}", text?))
-            })
-        };
-        let of = |keys, what, own: &Option<ComponentSpec>, now: &Option<ComponentSpec>| {
-            let own = own.as_ref().filter(|own| Some(*own) != now.as_ref())?;
-            Some(format!(
-                "{} replaces {label}'s own {what} `{own}`",
-                first(keys)?
-            ))
-        };
-        let lines = [
-            of(
-                &["execution"],
-                "execution model",
-                &own.execution,
-                &self.execution,
-            ),
-            of(&CHARGES, "overheads", &own.overheads, &self.overheads),
-        ];
-        lines.into_iter().flatten().collect()
-    }
-
-    /// Returns whether a model takes a parameter from a command-line option.
-    pub fn reads(&self, registry: &Registry, option: &str) -> bool {
-        let reads = |params: Option<&[ParamDoc]>| {
-            params.is_some_and(|params| params.iter().any(|p| p.option() == Some(option)))
-        };
-        let models = registry.execution_models();
-        let model = self.execution.as_ref().and_then(|n| models.get(&n.name));
-        let overheads = registry.overhead_models();
-        let costs = self.overheads.as_ref().and_then(|n| overheads.get(&n.name));
-        reads(model.map(|m| &*m.params)) || reads(costs.map(|m| &*m.params))
-    }
-
-    /// Fills parameters from the options, and checks each model by building it once.
-    pub fn checked(self, given: &Given, registry: &Registry, seed: u64) -> Result<Self, Failure> {
-        let shelf = registry.execution_models();
-        let execution = filled(given, "execution", self.execution, &shelf, seed)?;
-        let shelf = registry.overhead_models();
-        let overheads = filled(given, "overheads", self.overheads, &shelf, seed)?;
-        Ok(Parts {
-            execution,
-            overheads,
+/// Returns a line for each model of the scheduler's own world that an option replaces. `models` are
+/// those of [`models`].
+pub(super) fn replaced(
+    models: &WorldParts,
+    o: &Options,
+    registry: &Registry,
+    Contestant { named, label, .. }: &Contestant,
+) -> Vec<String> {
+    let Some(own) = own_world(registry, named) else {
+        return Vec::new();
+    };
+    let given = o.given();
+    let first = |keys: &[&str]| {
+        keys.iter().find_map(|key| {
+            let value = given.get(*key)?;
+            let number = value.as_f64().map(|v| v.to_string());
+            let text = number.or_else(|| Some(value.as_str()?.to_owned()));
+            Some(format!("--{key} {}", text?))
         })
-    }
+    };
+    let of = |keys, what, own: &Option<ComponentSpec>, now: &Option<ComponentSpec>| {
+        let own = own.as_ref().filter(|own| Some(*own) != now.as_ref())?;
+        Some(format!(
+            "{} replaces {label}'s own {what} `{own}`",
+            first(keys)?
+        ))
+    };
+    let lines = [
+        of(
+            &["execution"],
+            "execution model",
+            &own.execution,
+            &models.execution,
+        ),
+        of(&CHARGES, "overheads", &own.overheads, &models.overheads),
+    ];
+    lines.into_iter().flatten().collect()
+}
 
-    pub fn iter(&self) -> impl Iterator<Item = &ComponentSpec> {
-        [&self.execution, &self.overheads].into_iter().flatten()
-    }
+/// Returns whether a model takes a parameter from a command-line option.
+pub(super) fn reads(models: &WorldParts, registry: &Registry, option: &str) -> bool {
+    let (known, costs) = (registry.execution_models(), registry.overhead_models());
+    let model = models.execution.iter().flat_map(|m| known.get(&m.name));
+    let costs = models.overheads.iter().flat_map(|m| costs.get(&m.name));
+    let params = model.flat_map(|m| &m.params);
+    let mut params = params.chain(costs.flat_map(|m| &m.params));
+    params.any(|param| param.option() == Some(option))
+}
 
-    /// Adds these models to the simulation.
-    pub fn put_into(
-        &self,
-        mut simulation: Simulation,
-        registry: &Registry,
-        seed: u64,
-    ) -> Result<Simulation, Failure> {
-        if let Some(named) = &self.execution {
-            let model = registry.execution_models().build(named, seed);
-            simulation = simulation.execution(model?);
-        }
-        if let Some(named) = &self.overheads {
-            let overheads = registry.overhead_models().build(named, seed);
-            simulation = simulation.overheads(overheads?);
-        }
-        Ok(simulation)
+/// Fills parameters from the options, and checks each model by building it once.
+pub(super) fn checked(
+    mut models: WorldParts,
+    given: &Given,
+    registry: &Registry,
+    seed: u64,
+) -> Result<WorldParts, Failure> {
+    let shelf = registry.execution_models();
+    models.execution = filled(given, "execution", models.execution, &shelf, seed)?;
+    let shelf = registry.overhead_models();
+    models.overheads = filled(given, "overheads", models.overheads, &shelf, seed)?;
+    Ok(models)
+}
+
+/// Adds models to a simulation.
+pub(super) fn put_into(
+    mut simulation: Simulation,
+    models: &WorldParts,
+    registry: &Registry,
+    seed: u64,
+) -> Result<Simulation, Failure> {
+    if let Some(named) = &models.execution {
+        let model = registry.execution_models().build(named, seed);
+        simulation = simulation.execution(model?);
     }
+    if let Some(named) = &models.overheads {
+        let overheads = registry.overhead_models().build(named, seed);
+        simulation = simulation.overheads(overheads?);
+    }
+    Ok(simulation)
 }
 
 /// Returns the simulated world that a scheduler brings.
@@ -240,26 +258,11 @@ pub(super) fn collectors(
     Ok(list)
 }
 
-pub(super) fn trigger(given: &Given) -> Result<Option<Tempo>, Failure> {
+pub(super) fn world(given: &Given, registry: &Registry, seed: u64) -> Result<World, Failure> {
     let o = &given.options;
-    match (o.round, o.on_event) {
-        (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(given.both("round", "on-event")),
-        (Some(period), None) => Ok(Rounds::every(Seconds::new(period.0)).map(Tempo::Rounds)),
-        (None, Some(gap)) => {
-            let trigger = OnEvent::with_gap(Seconds::new(gap.0));
-            Ok(Some(Tempo::OnEvent(trigger)))
-        }
+    if o.round.is_some() && o.on_event.is_some() {
+        return Err(given.both("round", "on-event"));
     }
-}
-
-pub(super) fn world(
-    given: &Given,
-    registry: &Registry,
-    trigger: Option<Tempo>,
-    seed: u64,
-) -> Result<World, Failure> {
-    let o = &given.options;
     let free = FixedOverheads::default();
     let seconds = |cost: Option<Duration>, free| cost.map_or(free, |cost| Seconds::new(cost.0));
     let overheads = FixedOverheads {
@@ -306,20 +309,20 @@ pub(super) fn world(
             .map_or(Faults::default().launch_failure, |risk| risk.0),
     };
     let rules = registry.completion_rules();
-    let completion = match (component(&o.completion), trigger) {
-        (Some(rule), Some(Tempo::OnEvent(_))) if rule.name == "round" => {
+    let completion = match component(&o.completion) {
+        Some(rule) if rule.name == "round" && o.on_event.is_some() => {
             return Err(Failure::new(format!(
                 "{} is `round`, which has no meaning with {}",
                 given.name("completion"),
                 given.name("on-event")
             )));
         }
-        (Some(rule), _) if rule == ComponentSpec::plain("round") => None,
-        (Some(rule), _) if rules.get(&rule.name).is_none() => {
+        Some(rule) if rule == ComponentSpec::plain("round") => None,
+        Some(rule) if rules.get(&rule.name).is_none() => {
             let known = std::iter::once("round").chain(rules.names());
             return Err(given.unknown("completion", &rule.to_string(), known));
         }
-        (rule, _) => filled(given, "completion", rule, &rules, seed)?,
+        rule => filled(given, "completion", rule, &rules, seed)?,
     };
     Ok(World {
         overheads,

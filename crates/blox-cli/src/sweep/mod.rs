@@ -2,11 +2,12 @@
 
 mod store;
 
+use super::args::OutputFormat;
 use super::config::Given;
 use super::execute::{now, run_several, tell_time};
 use super::grid::{Form, Grid, decimal, percent, whole};
 use super::losses;
-use super::output::{self, OutputFormat};
+use super::output;
 use super::plan::{Plan, Planned, shown};
 use super::result::Run;
 use super::table::{self, About};
@@ -33,10 +34,8 @@ pub(super) fn sweep(
     let format = given.options.output();
     let (plots, report) = (given.options.plots, given.options.report);
     let plan = Plan::of_lists(given, registry)?;
-    let store = match &plan.base.output_dir {
-        Some(dir) => Some(Store::open(dir, &plan, args)?),
-        None => None,
-    };
+    let dir = plan.base.output_dir.as_deref();
+    let store = dir.map(|dir| Store::open(dir, &plan, args)).transpose()?;
     let finished = |run| Some(Ok(store.as_ref()?.finished(&plan, run)?));
     let mut rows: Vec<Option<Row>> = plan.runs.iter().map(finished).collect();
     let found = rows.iter().flatten().count();

@@ -210,7 +210,8 @@ impl Store {
 pub(super) fn table_of(plan: &Plan<'_>, rows: &[Option<Row>]) -> Result<String, Failure> {
     let (mut params, mut options) = (BTreeSet::new(), BTreeSet::new());
     for run in &plan.runs {
-        params.extend(parameters(plan.label(run)).map(|(key, _)| format!("param_{key}")));
+        let set = plan.contestant(run).named.params.names();
+        params.extend(set.map(|name| format!("param_{name}")));
         options.extend(of_options(plan, run).into_iter().map(|(key, _)| key));
     }
     let mut head: Vec<String> = ["run", "scheduler", "policy"].map(str::to_owned).to_vec();
@@ -235,13 +236,13 @@ pub(super) fn row(
     figures: Map<String, Value>,
 ) -> Map<String, Value> {
     let experiment = plan.experiment(run);
-    let contestant = &experiment.contestants[run.contestant];
+    let spec = &plan.contestant(run).named;
     let mut row = of_options(plan, run);
-    for (key, value) in parameters(&contestant.label) {
-        row.insert(format!("param_{key}"), json!(value));
+    for name in spec.params.names() {
+        row.insert(format!("param_{name}"), json!(spec.params.text(name)));
     }
     row.insert("run".to_owned(), json!(run.name));
-    row.insert("policy".to_owned(), json!(contestant.named.name));
+    row.insert("policy".to_owned(), json!(spec.name));
     row.insert("nodes".to_owned(), json!(experiment.cluster.nodes.len()));
     row.insert("gpus".to_owned(), json!(experiment.cluster.total_gpus()));
     // Lists, such as counts of reasons, are only in summary.json.
@@ -251,15 +252,6 @@ pub(super) fn row(
             .filter(|(k, v)| k == "collected" || !v.is_object() && !v.is_array()),
     );
     row
-}
-
-/// Returns the parameters in `NAME{A=1,B=2}`.
-fn parameters(label: &str) -> impl Iterator<Item = (&str, &str)> {
-    let inside = label.split_once('{').map_or("", |(_, rest)| rest);
-    inside
-        .trim_end_matches('}')
-        .split(',')
-        .filter_map(|p| p.split_once('='))
 }
 
 /// Returns the options of a run by column.

@@ -2,7 +2,7 @@
 
 use super::CheckArgs;
 use crate::grid::{number_of, whole};
-use crate::reading::cluster;
+use crate::reading::cluster_of;
 use crate::{BAD_INPUT, Failure, OK, Terminal};
 use blox_core::{ClusterSpec, JobSpec};
 use blox_traces::check;
@@ -11,10 +11,7 @@ use blox_traces::source::Source;
 pub(super) fn run(args: &CheckArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
     let path = args.file.file.display();
     let options = args.file.options()?;
-    let cluster = match &args.cluster {
-        Some(text) => Some((text, cluster(text, "--cluster")?)),
-        None => None,
-    };
+    let cluster = args.cluster.as_deref().map(cluster_of).transpose()?;
     let mut too_large = Vec::new();
     let mut too_large_count = 0;
     let mut each = |job: &JobSpec, line: u64| {

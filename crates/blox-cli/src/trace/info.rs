@@ -4,7 +4,7 @@ use super::InfoArgs;
 use super::plot::{bar, sparkline};
 use crate::grid::{Form, decimal, number_of, whole};
 use crate::output::pretty_text;
-use crate::reading::cluster;
+use crate::reading::cluster_of;
 use crate::table::About;
 use crate::{Failure, OK, Terminal};
 use blox_core::ClusterSpec;
@@ -15,10 +15,7 @@ use serde::Serialize;
 use std::fmt::Write;
 
 pub(super) fn run(args: &InfoArgs, terminal: &mut Terminal<'_>) -> Result<i32, Failure> {
-    let cluster = match &args.cluster {
-        Some(text) => Some((text.as_str(), cluster(text, "--cluster")?)),
-        None => None,
-    };
+    let cluster = args.cluster.as_deref().map(cluster_of).transpose()?;
     let trace = args.file.open()?;
     let mut jobs = trace.jobs()?;
     let stats = Statistics::of(&mut jobs, trace.wall_clock_origin())?;
