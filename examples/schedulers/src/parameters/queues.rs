@@ -48,15 +48,15 @@ pub const PACK_LIMIT: ParamDoc = numeric(
 /// above 0.
 pub fn thresholds(p: &Params) -> Result<Vec<Seconds>, RegistryError> {
     let numbers = p.text(THRESHOLDS.name).split('/');
-    let numbers: Result<Vec<f64>, _> = numbers.map(|t| t.trim().parse::<f64>()).collect();
-    let numbers = numbers.ok().filter(|n| n.iter().all(|t| t.is_finite()));
+    let numbers = numbers.map(|text| Seconds::try_new(text.trim().parse().ok()?));
+    let thresholds: Option<Vec<Seconds>> = numbers.collect();
     let expected = "ascending numbers of GPU-seconds with / between them";
-    let numbers = numbers.ok_or_else(|| p.wrong(THRESHOLDS.name, expected))?;
-    let thresholds: Vec<Seconds> = numbers.iter().map(|t| Seconds::new(*t)).collect();
+    let thresholds = thresholds.ok_or_else(|| p.wrong(THRESHOLDS.name, expected))?;
+    let seconds: Vec<f64> = thresholds.iter().map(|t| t.secs()).collect();
     let ascend = TwoDas::las(&thresholds).map(|_| thresholds);
     ascend.ok_or_else(|| RegistryError::BadValue {
         param: THRESHOLDS.name.to_owned(),
-        found: format!("{numbers:?}"),
+        found: format!("{seconds:?}"),
         expected: "ascending numbers of GPU-seconds above 0".to_owned(),
     })
 }
