@@ -26,17 +26,18 @@ impl Run {
         Figures::of(&self.report, &self.collected, experiment.options.why)
     }
 
-    /// Returns the reason if no job was measured; `None` otherwise, and for interrupted runs.
-    pub fn nothing_measured(&self, experiment: &Experiment<'_>) -> Option<String> {
+    /// Fails with the reason if no job was measured, unless the run was interrupted.
+    pub fn measured(&self, experiment: &Experiment<'_>) -> Result<(), String> {
         let s = &self.report.summary;
-        if s.measured > 0 || self.report.ended == Ended::Interrupted {
-            return None;
-        }
-        let wanted = experiment.options.measure.as_ref()?;
         let came = match s.jobs {
             0 => "there is no job".to_owned(),
             n => format!("selects none of the {}", number_of(n, "job")),
         };
-        Some(format!("--measure is `{wanted}`, but {came}"))
+        match &experiment.options.measure {
+            Some(wanted) if s.measured == 0 && self.report.ended != Ended::Interrupted => {
+                Err(format!("--measure is `{wanted}`, but {came}"))
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -158,9 +158,7 @@ fn run_all(
         let (run, assignments) = done?;
         let planned = &plan.runs[i];
         let experiment = plan.experiment(planned);
-        if let Some(why) = run.nothing_measured(experiment) {
-            return Err(Failure::new(why));
-        }
+        run.measured(experiment)?;
         let write = |dir: PathBuf| {
             // Written immediately, because a long comparison may be interrupted.
             output::write_run(&dir, &run, experiment)?;

@@ -37,7 +37,7 @@ impl Kept {
             seed: experiment.seed,
             run: SeedRun::of(&run.figures(experiment)),
             notices: table::about_runs(experiment, &[&run]),
-            nothing_measured: run.nothing_measured(experiment),
+            nothing_measured: run.measured(experiment).err(),
             lost: run.lost,
             workload: run.workload,
         }

@@ -9,7 +9,6 @@ use super::grid::{Form, Grid, decimal, percent, whole};
 use super::losses;
 use super::output;
 use super::plan::{Plan, Planned, shown};
-use super::result::Run;
 use super::table::{self, About};
 use super::{BAD_INPUT, Failure, INTERRUPTED, OK, Terminal};
 use blox_core::registry::Registry;
@@ -54,8 +53,8 @@ pub(super) fn sweep(
     run_several(&plan, &todo, terminal.interactive, |i, result| {
         let run = &plan.runs[i];
         let experiment = plan.experiment(run);
-        let measured = |done: &Run| done.nothing_measured(experiment).map_or(Ok(()), Err);
-        let row = match result.and_then(|done| measured(&done).map(|()| done)) {
+        let result = result.and_then(|run| run.measured(experiment).map(|()| run));
+        let row = match result {
             Ok(done) => {
                 if let Some(store) = &store {
                     store.write(&plan, run, &done)?;
