@@ -80,11 +80,10 @@ pub(crate) fn cluster(spec: &ClusterSpec) -> Vec<Value> {
 /// Returns the options on which results depend, by their long names.
 pub(crate) fn configuration(options: &Options) -> Map<String, Value> {
     let mut all = options.given();
-    let about_output = |key: &str| {
-        let option = format!("--{key}");
-        LEFT_OUT.contains(&&*option) || FLAGS_LEFT_OUT.contains(&&*option) || key == "report"
-    };
-    all.retain(|key, _| !about_output(key));
+    let mut about_output = LEFT_OUT.to_vec();
+    about_output.extend(FLAGS_LEFT_OUT);
+    about_output.push("report");
+    all.retain(|key, _| !about_output.contains(&key.as_str()));
     all
 }
 
@@ -93,15 +92,9 @@ pub(crate) fn inputs(inputs: &[Input]) -> Vec<Value> {
     inputs.iter().map(one).collect()
 }
 
-const LEFT_OUT: [&str; 5] = [
-    "--output-dir",
-    "--journal",
-    "--plot",
-    "--threads",
-    "--output-format",
-];
+const LEFT_OUT: [&str; 5] = ["output-dir", "journal", "plot", "threads", "output-format"];
 
-const FLAGS_LEFT_OUT: [&str; 4] = ["--force", "--quiet", "-q", "--json"];
+const FLAGS_LEFT_OUT: [&str; 3] = ["force", "quiet", "json"];
 
 /// Removes options about the output and the number of threads, which do not change the results.
 pub(crate) fn command_line(args: &[OsString]) -> Vec<String> {
@@ -111,12 +104,11 @@ pub(crate) fn command_line(args: &[OsString]) -> Vec<String> {
         .skip(1)
         .map(|a| a.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {
-        match arg.as_str() {
-            a if LEFT_OUT.contains(&a) => drop(args.next()),
-            a if FLAGS_LEFT_OUT.contains(&a) => {}
-            a if LEFT_OUT
-                .iter()
-                .any(|option| a.starts_with(&format!("{option}="))) => {}
+        let option = arg.strip_prefix("--").unwrap_or_default();
+        match option.split_once('=').map_or(option, |(name, _)| name) {
+            name if LEFT_OUT.contains(&name) && name == option => drop(args.next()),
+            name if LEFT_OUT.contains(&name) || FLAGS_LEFT_OUT.contains(&option) => {}
+            _ if arg == "-q" => {}
             _ => kept.push(arg),
         }
     }
