@@ -2,8 +2,6 @@
 
 use super::grid::{number_of, whole};
 use super::resolve::Experiment;
-use super::value::Written;
-use blox_core::registry::ComponentSpec;
 use blox_results::in_groups;
 use blox_sim::Report;
 use blox_sim::workload::{NoticeKind, Notices};
@@ -169,46 +167,13 @@ pub(super) fn shown(notices: &Notices, quiet: bool) -> Vec<String> {
     }
 }
 
-/// Returns a line for each part of schedulers that an option replaces, and one for each scheduler
-/// with a simulated world of its own.
-pub(super) fn of_settings(experiment: &Experiment<'_>) -> Vec<String> {
-    let options = &experiment.options;
-    let parts = [
-        (
-            "placement",
-            "placement policy and rule for blocked jobs",
-            &options.placement,
-        ),
-        ("admission", "admission policy", &options.admission),
-        (
-            "cluster-manager",
-            "cluster manager",
-            &options.cluster_manager,
-        ),
-    ];
-    let line = |(key, part, given): (&str, &str, &Option<Written<ComponentSpec>>)| {
-        let name = given.as_ref()?;
-        Some(format!(
-            "--{key} {name} replaces each scheduler's own {part}"
-        ))
-    };
-    let mut lines: Vec<String> = parts.into_iter().filter_map(line).collect();
-    lines.extend(experiment.replaced_models.iter().cloned());
-    lines.extend(experiment.own_worlds());
-    lines
-}
-
-/// Returns the lines of [`of_settings`] of several experiments, each once.
+/// Returns the lines about the settings of several experiments, each once.
 pub(super) fn of_all_settings<'a, 'r: 'a>(
     experiments: impl Iterator<Item = &'a Experiment<'r>>,
 ) -> Vec<String> {
-    let mut lines = Vec::new();
-    for line in experiments.flat_map(of_settings) {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
+    let lines = experiments.flat_map(|e| &e.settings).map(|line| (line, ()));
+    let lines = in_groups(lines).into_iter();
+    lines.map(|(line, _)| line.clone()).collect()
 }
 
 /// Returns a line for the measured jobs of several runs that did not complete, from the figures

@@ -408,7 +408,7 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
             lines.push(format!("{}: {line}", run.report.summary.scheduler));
         }
     }
-    lines.extend(losses::of_settings(experiment));
+    lines.extend(experiment.settings.iter().cloned());
     lines.extend(losses::of_runs(lost(runs), true));
     lines
 }
@@ -416,7 +416,7 @@ pub(super) fn losses(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> 
 /// Returns notices that affect the interpretation of the figures.
 pub(super) fn notices(experiment: &Experiment<'_>, runs: &[&Run]) -> Vec<String> {
     let mut list = about_runs(experiment, runs);
-    list.extend(losses::of_settings(experiment));
+    list.extend(experiment.settings.iter().cloned());
     list.extend(losses::of_runs(lost(runs), false));
     list
 }

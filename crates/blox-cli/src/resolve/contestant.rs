@@ -98,6 +98,27 @@ fn part<T>(
     })
 }
 
+/// Returns a line for each policy that an option sets in place of the schedulers' own.
+pub(super) fn replaced(o: &Options) -> Vec<String> {
+    let parts = [
+        (
+            "placement",
+            "placement policy and rule for blocked jobs",
+            &o.placement,
+        ),
+        ("admission", "admission policy", &o.admission),
+        ("cluster-manager", "cluster manager", &o.cluster_manager),
+    ];
+    let mut lines = Vec::new();
+    for (key, part, given) in parts {
+        let line = |name: &Written<ComponentSpec>| {
+            format!("--{key} {name} replaces each scheduler's own {part}")
+        };
+        lines.extend(given.as_ref().map(line));
+    }
+    lines
+}
+
 fn has<T>(shelf: &ComponentRegistry<T>, name: &str) -> bool {
     shelf.iter().any(|(n, _)| n == name)
 }

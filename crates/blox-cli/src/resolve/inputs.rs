@@ -16,20 +16,20 @@ pub(crate) struct Input {
     pub sha256: String,
 }
 
-/// Identifies a trace and how it is read: path, format, map and throughputs.
-pub(super) type TraceKey = (PathBuf, Option<String>, Option<String>, Option<PathBuf>);
-
-/// Identifies the jobs of a trace: its key, the virtual cluster, and the maximum number of jobs.
-pub(super) type JobsKey = (TraceKey, Option<String>, Option<u64>);
+/// Options that identify a trace and how it is read.
+pub(super) const OF_TRACE: [&str; 4] = ["trace", "format", "map", "throughputs"];
+/// Options that, with those of the trace, identify its jobs.
+pub(super) const OF_JOBS: [&str; 2] = ["virtual-cluster", "jobs"];
 
 /// Cache of facts about files, shared by the experiments of a sweep.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(super) hashes: BTreeMap<PathBuf, String>,
-    /// Opened traces by path, format, map and throughputs.
-    pub(super) traces: BTreeMap<TraceKey, Trace>,
-    /// Ids of a trace's jobs, if all are whole numbers.
-    pub(super) ids: BTreeMap<JobsKey, Option<Vec<u64>>>,
+    /// Opened traces, by the values of [`OF_TRACE`].
+    pub(super) traces: BTreeMap<String, Trace>,
+    /// Ids of a trace's jobs, if all are whole numbers, by the values of [`OF_TRACE`] and
+    /// [`OF_JOBS`].
+    pub(super) ids: BTreeMap<String, Option<Vec<u64>>>,
 }
 
 /// Returns true if the path is one JSON file with throughputs, false for a folder of tables.

@@ -29,8 +29,9 @@ use blox_traces::generate::with_losses;
 use blox_traces::sample::in_virtual_cluster;
 use blox_traces::scaling::{ScalingTable, with_throughputs};
 use blox_traces::{Format, ReadOptions, Trace};
-use inputs::TraceKey;
+use inputs::{OF_JOBS, OF_TRACE};
 use jobs::Source;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::World;
@@ -68,8 +69,9 @@ pub(crate) struct Experiment<'r> {
     world: World,
     /// Execution and overhead models of each contestant.
     parts: Vec<WorldParts>,
-    /// One line for each model of a scheduler's own world that an option replaces.
-    pub replaced_models: Vec<String>,
+    /// A line for each part of schedulers that an option replaces, and one for each scheduler with
+    /// a simulated world of its own.
+    pub settings: Vec<String>,
     /// True if a scheduler decides in rounds.
     pub has_rounds: bool,
     /// Collectors whose figures are shown.
@@ -127,11 +129,10 @@ impl<'r> Experiment<'r> {
         let parts = contestants.iter();
         let parts = parts.map(|c| world::models(o, registry, &c.named));
         let parts: Vec<WorldParts> = parts.collect();
-        let replaced_models = contestants
-            .iter()
-            .zip(&parts)
-            .flat_map(|(c, parts)| world::replaced(parts, o, registry, c));
-        let replaced_models = replaced_models.collect();
+        let mut settings = contestant::replaced(o);
+        for (contestant, parts) in contestants.iter().zip(&parts) {
+            settings.extend(world::replaced(parts, o, registry, contestant));
+        }
         let reads_load = parts.iter().any(|p| world::reads(p, registry, "load"));
         let source = jobs::source(&given, registry, seed, reads_load)?;
         let measure = jobs::measure(&given, &source, &cluster)?;
@@ -139,6 +140,7 @@ impl<'r> Experiment<'r> {
         let checked = |p: WorldParts| world::checked(p, &given, registry, seed);
         let parts = parts.into_iter().map(checked);
         let parts: Vec<WorldParts> = parts.collect::<Result<_, _>>()?;
+        settings.extend(world::differing(&contestants, &parts));
         let collectors = world::collectors(&given, registry, seed)?;
         let overrides = [&o.admission, &o.placement, &o.cluster_manager];
         let overrides = overrides.into_iter().flatten().map(|given| &**given);
@@ -185,7 +187,7 @@ impl<'r> Experiment<'r> {
             applications,
             world,
             parts,
-            replaced_models,
+            settings,
             has_rounds: false,
             collectors,
             options: given.options,
@@ -264,26 +266,20 @@ impl<'r> Experiment<'r> {
         }
     }
 
-    /// Returns the cache key of the trace; `None` for generated jobs.
-    fn trace_key(&self) -> Option<TraceKey> {
-        let Source::Trace(path, _) = &self.source else {
-            return None;
-        };
-        let o = &self.options;
-        Some((
-            path.clone(),
-            o.format.as_ref().map(ToString::to_string),
-            o.map.as_ref().map(ToString::to_string),
-            o.throughputs.clone(),
-        ))
+    /// Returns a cache key: the values of these options.
+    fn key(&self, options: &[&str]) -> String {
+        let mut all = self.options.given();
+        all.retain(|key, _| options.contains(&key.as_str()));
+        Value::from(all).to_string()
     }
 
     /// Reads the workload once, so that an invalid line is reported before anything runs. Returns
     /// the number of jobs in a file.
     fn check_workload(&mut self, known: &mut Known) -> Result<Option<u64>, Failure> {
-        let (Source::Trace(path, options), Some(key)) = (&self.source, self.trace_key()) else {
+        let Source::Trace(path, options) = &self.source else {
             return self.workload().map(|_| None);
         };
+        let key = self.key(&OF_TRACE);
         let trace = match known.traces.get(&key) {
             Some(trace) => trace.clone(),
             None => self.open(path, options)?,
@@ -314,29 +310,6 @@ impl<'r> Experiment<'r> {
         }
         self.trace = Some(trace);
         Ok(Some(count))
-    }
-
-    /// Returns a line for each scheduler with models of the world of its own, if the worlds of the
-    /// schedulers differ.
-    pub fn own_worlds(&self) -> Vec<String> {
-        if self.parts.windows(2).all(|pair| pair[0] == pair[1]) {
-            return Vec::new();
-        }
-        let line = |(contestant, parts): (&Contestant, &WorldParts)| {
-            let models: Vec<String> = world::each(parts).map(|m| format!("`{m}`")).collect();
-            (!models.is_empty()).then(|| {
-                format!(
-                    "{}: jobs run under its own {}, unlike those of other schedulers; --execution or --overheads sets one for all",
-                    contestant.label,
-                    models.join(" and ")
-                )
-            })
-        };
-        self.contestants
-            .iter()
-            .zip(&self.parts)
-            .filter_map(line)
-            .collect()
     }
 
     /// Creates the pipeline of the `i`th scheduler.
@@ -371,12 +344,11 @@ impl<'r> Experiment<'r> {
 
     /// If all jobs of a trace have whole numbers as ids, applies `--measure A..B` to these ids.
     fn measure_by_ids(&mut self, known: &mut Known) -> Result<(), Failure> {
-        let (Some(trace), Measure::Ids(a, b)) = (self.trace_key(), &self.measure) else {
+        let (Source::Trace(..), Measure::Ids(a, b)) = (&self.source, &self.measure) else {
             return Ok(());
         };
         let wanted = u64::from(*a)..=u64::from(*b);
-        let o = &self.options;
-        let key = (trace, o.virtual_cluster.clone(), o.jobs);
+        let key = self.key(&[&OF_TRACE[..], &OF_JOBS].concat());
         let ids = match known.ids.get(&key) {
             Some(ids) => ids.clone(),
             None => whole_ids(&mut *self.workload()?)?,

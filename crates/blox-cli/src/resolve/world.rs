@@ -137,6 +137,26 @@ pub(super) fn replaced(
     lines.into_iter().flatten().collect()
 }
 
+/// Returns a line for each scheduler with models of its own, if the models of the schedulers
+/// differ.
+pub(super) fn differing(contestants: &[Contestant], all: &[WorldParts]) -> Vec<String> {
+    if all.windows(2).all(|pair| pair[0] == pair[1]) {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    for (contestant, models) in contestants.iter().zip(all) {
+        let models: Vec<String> = each(models).map(|model| format!("`{model}`")).collect();
+        if !models.is_empty() {
+            lines.push(format!(
+                "{}: jobs run under its own {}, unlike those of other schedulers; --execution or --overheads sets one for all",
+                contestant.label,
+                models.join(" and ")
+            ));
+        }
+    }
+    lines
+}
+
 /// Returns whether a model takes a parameter from a command-line option.
 pub(super) fn reads(models: &WorldParts, registry: &Registry, option: &str) -> bool {
     let (known, costs) = (registry.execution_models(), registry.overhead_models());

@@ -43,7 +43,7 @@ pub(super) fn run(
     let quiet = experiment.options.quiet;
     // A trace is already checked. Other notices follow at the end.
     let first = losses::shown(workload.notices(), quiet);
-    terminal.notices(first.iter().chain(&losses::of_settings(&experiment)));
+    terminal.notices(first.iter().chain(&experiment.settings));
     let stepper = Stepper::new(
         &experiment.simulation(0)?,
         experiment.pipeline(0)?,
