@@ -105,6 +105,16 @@ impl Cluster {
         self.scheduler = Some(Daemon(child));
     }
 
+    /// Kills the scheduler, and starts it again.
+    fn restart_scheduler(&mut self, scheduler: &str) {
+        self.kill_scheduler();
+        self.start_scheduler(scheduler);
+    }
+
+    fn kill_scheduler(&mut self) {
+        self.scheduler.as_mut().unwrap().kill();
+    }
+
     /// Starts a scheduler and a node without `--faster`, with the rounds of a real cluster.
     fn at_its_own_pace() -> Self {
         let cluster = Cluster {
@@ -131,6 +141,12 @@ impl Cluster {
             .spawn()
             .unwrap();
         self.nodes[i] = Some(Daemon(child));
+    }
+
+    /// Kills a node manager, and starts it again.
+    fn restart_node(&mut self, i: usize, gpus: u32) {
+        self.nodes[i].as_mut().unwrap().kill();
+        self.start_node(i, gpus);
     }
 
     fn node_dir(&self, i: usize) -> PathBuf {
@@ -163,6 +179,13 @@ impl Cluster {
         let mut all = vec!["submit"];
         all.extend(args);
         self.run(&all).unwrap().trim().parse().unwrap()
+    }
+
+    /// Submits a job, and waits until it has a phase.
+    fn submit_until(&self, phase: &str, args: &[&str]) -> u64 {
+        let job = self.submit(args);
+        self.until_phase(job, phase);
+        job
     }
 
     fn job(&self, job: u64) -> Value {
@@ -250,30 +273,21 @@ fn a_gang_runs_on_two_nodes_and_its_ranks_know_each_other() {
             "2 3 0 0 127.0.0.1 0\n"
         ]
     );
-    let accounts = c.job(job)["accounts"].clone();
-    let exits: Vec<&str> = accounts
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|a| a["exit"].as_str().unwrap())
-        .collect();
-    assert_eq!(exits, ["Completed", "Completed"]);
+    assert_eq!(c.exits(job), ["Completed", "Completed"]);
 }
 
 #[test]
 fn ranks_of_a_gang_may_end_far_apart() {
     let c = Cluster::start("fifo", &[2, 2]);
     let script = "[ $RANK = 2 ] || sleep 12";
-    let job = c.submit(&["--gpus", "3", "--", "sh", "-c", script]);
-    c.until_phase(job, "completed");
+    let job = c.submit_until("completed", &["--gpus", "3", "--", "sh", "-c", script]);
     assert_eq!(c.exits(job), ["Completed", "Completed"]);
 }
 
 #[test]
 fn work_that_was_done_while_its_node_was_out_of_reach_is_not_done_again() {
     let c = Cluster::start("fifo", &[1]);
-    let job = c.submit(&["--", "sleep", "2"]);
-    c.until_phase(job, "running");
+    let job = c.submit_until("running", &["--", "sleep", "2"]);
     // The fence time is 4 s here.
     let manager = c.nodes[0].as_ref().unwrap().0.id();
     stop_for(manager, 7_000);
@@ -284,17 +298,12 @@ fn work_that_was_done_while_its_node_was_out_of_reach_is_not_done_again() {
 #[test]
 fn a_job_that_fails_is_tried_again_and_then_has_failed() {
     let c = Cluster::start("fifo", &[1]);
-    let job = c.submit(&["--max-retries", "1", "--", "sh", "-c", "exit 3"]);
-    c.until_phase(job, "failed");
+    let job = c.submit_until(
+        "failed",
+        &["--max-retries", "1", "--", "sh", "-c", "exit 3"],
+    );
     assert_eq!(c.job(job)["preemptions"], 0);
-    let accounts = c.job(job)["accounts"].clone();
-    let exits: Vec<&str> = accounts
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|a| a["exit"].as_str().unwrap())
-        .collect();
-    assert_eq!(exits, ["Failed with 3", "Failed with 3"]);
+    assert_eq!(c.exits(job), ["Failed with 3", "Failed with 3"]);
     // The job has already ended, and cancelling it is not an error.
     assert_eq!(c.run(&["cancel", "0"]).unwrap(), "job 0 is failed\n");
     let no = c.run(&["hold", "0"]).unwrap_err();
@@ -316,8 +325,7 @@ fn a_key_never_stands_for_another_job() {
         assert_eq!(submit(&c, "true").unwrap(), "0\n");
         let other = submit(&c, "false").unwrap_err();
         assert!(other.contains("was used for job 0"), "{other}");
-        c.scheduler.as_mut().unwrap().kill();
-        c.start_scheduler("fifo");
+        c.restart_scheduler("fifo");
     }
 }
 
@@ -367,30 +375,24 @@ fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
     let c = Cluster::start("fifo", &[1]);
     // The job has a grandchild in a separate session.
     let script = "setsid sleep 600 & exec sleep 600";
-    let job = c.submit(&["--", "sh", "-c", script]);
-    c.until_phase(job, "running");
-    assert!(
-        c.run(&["hold", "0"])
-            .unwrap_err()
-            .contains("requeue it first")
-    );
+    let job = c.submit_until("running", &["--", "sh", "-c", script]);
+    let no = c.run(&["hold", "0"]).unwrap_err();
+    assert!(no.contains("requeue it first"), "{no}");
     c.run(&["requeue", "0"]).unwrap();
     c.until("it runs again", |c| {
         let j = c.job(job);
         j["phase"] == "running" && j["launch"] == 2
     });
     let second = c.submit(&["--", "true"]);
-    c.run(&["hold", &second.to_string()]).unwrap();
-    assert!(
-        c.run(&["why", &second.to_string()])
-            .unwrap()
-            .contains("held")
-    );
+    let number = second.to_string();
+    c.run(&["hold", &number]).unwrap();
+    let why = c.run(&["why", &number]).unwrap();
+    assert!(why.contains("held"), "{why}");
     c.run(&["drain", "n0", "--why", "a fan is broken"]).unwrap();
     c.run(&["cancel", &job.to_string()]).unwrap();
     c.until_phase(job, "cancelled");
     c.until("no process is left", |c| c.processes() == 0);
-    c.run(&["release", &second.to_string()]).unwrap();
+    c.run(&["release", &number]).unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(c.phase(second), "waiting");
     assert!(c.run(&["drain", "n0", "--why", ""]).is_err());
@@ -402,8 +404,7 @@ fn cancel_requeue_hold_and_drain_do_what_they_say_and_leave_no_process() {
 #[test]
 fn drain_with_eviction_moves_a_job_to_another_node() {
     let c = Cluster::start("fifo", &[1, 1]);
-    let job = c.submit(&["--", "sleep", "600"]);
-    c.until_phase(job, "running");
+    let job = c.submit_until("running", &["--", "sleep", "600"]);
     let nodes = |c: &Cluster| c.job(job)["nodes"].clone();
     let first = nodes(&c)[0].as_str().unwrap().to_owned();
     let drain = ["drain", &first, "--why", "upgrade", "--evict-after"];
@@ -421,8 +422,7 @@ fn drain_with_eviction_moves_a_job_to_another_node() {
 #[test]
 fn who_waits_says_why_and_who_runs_for_how_long() {
     let c = Cluster::start("fifo", &[1]);
-    let job = c.submit(&["--", "sleep", "600"]);
-    c.until_phase(job, "running");
+    let job = c.submit_until("running", &["--", "sleep", "600"]);
     for _ in 0..2 {
         c.submit(&["--", "true"]);
     }
@@ -452,11 +452,9 @@ fn is_resumed_after_preemption(trap: &str, step: &str, options: &[&str]) {
         while [ $n -lt 40 ]; do n=$((n+1)); echo $n > $SAVED; {step} sleep 0.1; done"
     );
     let command = ["--env", &env, "--", "sh", "-c", &script];
-    let long = c.submit(&[options, &command].concat());
-    c.until_phase(long, "running");
+    let long = c.submit_until("running", &[options, &command].concat());
     std::thread::sleep(Duration::from_secs(1));
-    let short = c.submit(&["--", "true"]);
-    c.until_phase(short, "completed");
+    c.submit_until("completed", &["--", "true"]);
     c.until_phase(long, "completed");
     assert_eq!(read(&saved), "40\n");
     let exits = c.exits(long);
@@ -508,86 +506,75 @@ fn stopped_job_that_reports_all_work_is_completed() {
     for job in [all, some, silent] {
         assert_eq!(c.exits(job), ["Yielded"]);
     }
-    let wrong = c.run(&["submit", "--on-exit", "0=fail", "--", "true"]);
-    let wrong = wrong.unwrap_err();
-    assert!(
-        wrong.contains("on_exit is 0, expected an exit code"),
-        "{wrong}"
-    );
 }
 
 #[test]
 fn bad_files_of_jobs_end_their_launches_alone() {
     let c = Cluster::start("fifo", &[16]);
     let go_on = "while [ ! -e stop ]; do sleep 0.1; done";
-    let steady = c.submit(&["--", "sh", "-c", go_on]);
-    c.until_phase(steady, "running");
+    let steady = c.submit_until("running", &["--", "sh", "-c", go_on]);
     let regular = "expected a regular file";
     let parsed = "cannot be parsed: ";
-    let bad = [
+    // Scripts that spoil a file, by the file, each with its error.
+    let bad: [(&str, &[(&str, &str)]); 3] = [
         (
-            "printf '\\377\\376\\000' > progress",
             "progress",
-            "expected text in UTF-8",
+            &[
+                ("printf '\\377\\376\\000' >", "expected text in UTF-8"),
+                ("echo hello >", "has the line `hello`, expected two numbers"),
+                (
+                    "echo nan 1 >",
+                    "has the line `nan 1`, expected finite numbers",
+                ),
+                ("truncate -s 2G", "has 2147483648 bytes, expected at most"),
+                ("mkdir", regular),
+                ("mkfifo", regular),
+                ("ln -s progress", "cannot be read: "),
+            ],
         ),
         (
-            "echo hello > progress",
-            "progress",
-            "has the line `hello`, expected two numbers",
-        ),
-        (
-            "echo nan 1 > progress",
-            "progress",
-            "has the line `nan 1`, expected finite numbers",
-        ),
-        (
-            "truncate -s 2G progress",
-            "progress",
-            "has 2147483648 bytes, expected at most",
-        ),
-        ("mkdir progress", "progress", regular),
-        ("mkfifo progress", "progress", regular),
-        ("ln -s progress progress", "progress", "cannot be read: "),
-        ("printf '\\377\\376' > final.json", "final.json", parsed),
-        (
-            r#"echo '{"exit":"Completed","ran":NaN}' > final.json"#,
             "final.json",
-            parsed,
-        ),
-        ("echo 7 > final.json", "final.json", parsed),
-        (
-            "truncate -s 1M final.json",
-            "final.json",
-            "has 1048576 bytes, expected at most 65536",
-        ),
-        ("mkdir -p final.json/within", "final.json", regular),
-        ("mkfifo final.json", "final.json", regular),
-        (
-            "ln -s final.json final.json",
-            "final.json",
-            "cannot be read: ",
+            &[
+                ("printf '\\377\\376' >", parsed),
+                (r#"echo '{"exit":"Completed","ran":NaN}' >"#, parsed),
+                ("echo 7 >", parsed),
+                (
+                    "truncate -s 1M",
+                    "has 1048576 bytes, expected at most 65536",
+                ),
+                ("mkdir -p final.json/within", regular),
+                ("mkfifo", regular),
+                ("ln -s final.json", "cannot be read: "),
+            ],
         ),
         (
-            "until mkdir status.json; do rm -f status.json; done",
             "status.json",
-            regular,
+            &[(
+                "until mkdir status.json; do rm -f status.json; done; :",
+                regular,
+            )],
         ),
     ];
-    let jobs = bad.map(|(script, ..)| {
-        // The job ignores SIGTERM.
-        let script = format!("trap '' TERM; cd $(dirname $BLOX_PROGRESS_FILE); {script}; sleep 60");
-        c.submit(&["--max-retries", "0", "--", "sh", "-c", &script])
-    });
-    for (job, (script, file, why)) in jobs.into_iter().zip(bad) {
+    let each = bad
+        .iter()
+        .flat_map(|(file, all)| all.iter().map(move |(script, why)| (file, script, why)));
+    let jobs: Vec<u64> = each
+        .clone()
+        .map(|(file, script, _)| {
+            // The job ignores SIGTERM.
+            let script = format!(
+                "trap '' TERM; cd $(dirname $BLOX_PROGRESS_FILE); {script} {file}; sleep 60"
+            );
+            c.submit(&["--max-retries", "0", "--", "sh", "-c", &script])
+        })
+        .collect();
+    for (job, (file, script, why)) in jobs.into_iter().zip(each) {
         c.until_phase(job, "failed");
-        assert_eq!(c.exits(job), ["BadFile"], "{script}");
+        assert_eq!(c.exits(job), ["BadFile"], "{script} {file}");
         let reason = c.job(job)["reason"].as_str().unwrap_or("").to_owned();
         let path = c.node_dir(0).join(format!("attempts/{job}.1/{file} "));
-        let begin = path.to_string_lossy().into_owned();
-        assert!(
-            reason.starts_with(&begin) && reason.contains(why),
-            "{reason}"
-        );
+        let as_expected = reason.starts_with(&*path.to_string_lossy()) && reason.contains(why);
+        assert!(as_expected, "{reason}");
     }
     c.until("nothing of them is left", |c| {
         c.json(&["nodes"])[0]["free"] == 15
@@ -604,8 +591,7 @@ fn bad_files_of_jobs_end_their_launches_alone() {
 fn what_a_job_saves_as_it_leaves_counts() {
     let c = Cluster::start("las", &[1]);
     let script = "trap 'echo 7 7 > $BLOX_PROGRESS_FILE; exit 75' TERM; while :; do sleep 0.1; done";
-    let job = c.submit(&["--", "sh", "-c", script]);
-    c.until_phase(job, "running");
+    let job = c.submit_until("running", &["--", "sh", "-c", script]);
     // Wait until the trap is set.
     std::thread::sleep(Duration::from_secs(1));
     c.run(&["drain", "n0", "--why", "a fan"]).unwrap();
@@ -657,8 +643,7 @@ fn what_jobs_report_reaches_the_policy_and_whoever_asks() {
     c.until_phase(steep, "cancelled");
     // The job counts in another unit than in its specification, and `show` prints a note.
     let script = "echo 300 0 > $BLOX_PROGRESS_FILE; sleep 1";
-    let odd = c.submit(&["--duration", "60", "--", "sh", "-c", script]);
-    c.until_phase(odd, "completed");
+    let odd = c.submit_until("completed", &["--duration", "60", "--", "sh", "-c", script]);
     let shown = c.run(&["show", &odd.to_string()]).unwrap();
     let told = "\nwork       300 of 60 iterations\nnote       submitted as 60 ";
     assert!(shown.contains(told), "{shown}");
@@ -703,12 +688,9 @@ fn a_job_that_reports_its_steps_is_given_more_gpus_and_a_larger_batch() {
 #[test]
 fn daemons_that_are_killed_and_started_again_find_what_runs() {
     let mut c = Cluster::start("fifo", &[1, 1]);
-    let job = c.submit(&["--gpus", "2", "--", "sleep", "6"]);
-    c.until_phase(job, "running");
-    c.scheduler.as_mut().unwrap().kill();
-    c.start_scheduler("fifo");
-    c.nodes[0].as_mut().unwrap().kill();
-    c.start_node(0, 1);
+    let job = c.submit_until("running", &["--gpus", "2", "--", "sleep", "6"]);
+    c.restart_scheduler("fifo");
+    c.restart_node(0, 1);
     c.until_phase(job, "completed");
     // The job was neither restarted nor lost.
     let accounts = c.job(job)["accounts"].clone();
@@ -724,9 +706,8 @@ fn daemons_that_are_killed_and_started_again_find_what_runs() {
 #[test]
 fn a_scheduler_whose_log_is_lost_does_not_take_old_processes_for_new_jobs() {
     let mut c = Cluster::start("fifo", &[1]);
-    let job = c.submit(&["--", "sh", "-c", "sleep 3; echo old"]);
-    c.until_phase(job, "running");
-    c.scheduler.as_mut().unwrap().kill();
+    let job = c.submit_until("running", &["--", "sh", "-c", "sleep 3; echo old"]);
+    c.kill_scheduler();
     std::fs::remove_dir_all(c.dir.path().join("scheduler")).unwrap();
     c.start_scheduler("fifo");
     let again = c.submit(&["--", "sh", "-c", "echo new"]);
@@ -736,17 +717,23 @@ fn a_scheduler_whose_log_is_lost_does_not_take_old_processes_for_new_jobs() {
     assert_eq!(c.exits(again), ["Completed"]);
 }
 
+/// Starts a job that notes the begin and the end of each launch in a file. Returns the file.
+fn with_ledger(c: &Cluster) -> (u64, PathBuf) {
+    let ledger = c.dir.path().join("ledger");
+    let env = format!("LEDGER={}", ledger.display());
+    // A concurrent second launch would find the lock held.
+    let script = "exec 9>$LEDGER.lock; flock -n 9 || { echo twice >> $LEDGER; exit 9; }; \
+        echo begin >> $LEDGER; sleep 5; echo end >> $LEDGER";
+    let job = c.submit_until("running", &["--env", &env, "--", "sh", "-c", script]);
+    (job, ledger)
+}
+
 #[test]
 fn a_node_that_comes_back_with_an_old_copy_of_its_state_runs_nothing_twice() {
     let mut c = Cluster::start("fifo", &[1]);
     let (dir, old) = (c.node_dir(0), c.dir.path().join("old"));
     copy(&dir, &old);
-    let ledger = c.dir.path().join("ledger");
-    let env = format!("LEDGER={}", ledger.display());
-    let script = "exec 9>$LEDGER.lock; flock -n 9 || { echo twice >> $LEDGER; exit 9; }; \
-        echo begin >> $LEDGER; sleep 5; echo end >> $LEDGER";
-    let job = c.submit(&["--env", &env, "--", "sh", "-c", script]);
-    c.until_phase(job, "running");
+    let (job, ledger) = with_ledger(&c);
     c.nodes[0].as_mut().unwrap().kill();
     std::fs::remove_dir_all(&dir).unwrap();
     copy(&old, &dir);
@@ -759,8 +746,7 @@ fn a_node_that_comes_back_with_an_old_copy_of_its_state_runs_nothing_twice() {
 #[test]
 fn processes_do_not_outlive_the_folder_of_their_launch() {
     let mut c = Cluster::at_its_own_pace();
-    let job = c.submit(&["--", "sleep", "600"]);
-    c.until_phase(job, "running");
+    c.submit_until("running", &["--", "sleep", "600"]);
     c.nodes[0].as_mut().unwrap().kill();
     std::fs::remove_dir_all(c.node_dir(0)).unwrap();
     // The lease would last at least 10 s.
@@ -770,13 +756,7 @@ fn processes_do_not_outlive_the_folder_of_their_launch() {
 #[test]
 fn a_job_of_a_lost_node_runs_elsewhere_and_never_twice_at_once() {
     let mut c = Cluster::start("fifo", &[1, 1]);
-    let ledger = c.dir.path().join("ledger");
-    let env = format!("LEDGER={}", ledger.display());
-    // A concurrent second launch would find the lock held.
-    let script = "exec 9>$LEDGER.lock; flock -n 9 || { echo twice >> $LEDGER; exit 9; }; \
-        echo begin >> $LEDGER; sleep 5; echo end >> $LEDGER";
-    let job = c.submit(&["--env", &env, "--", "sh", "-c", script]);
-    c.until_phase(job, "running");
+    let (job, ledger) = with_ledger(&c);
     let on = c.job(job)["nodes"][0].as_str().unwrap().to_owned();
     let i: usize = on[1..].parse().unwrap();
     // The node manager does not return; the shim enforces the lease.
@@ -797,8 +777,7 @@ fn kill_after_submit(times: u32) {
         }
         // From 0 to 50 ms, evenly.
         std::thread::sleep(Duration::from_micros(u64::from(i * 7919 % 50_000)));
-        c.scheduler.as_mut().unwrap().kill();
-        c.start_scheduler("fifo");
+        c.restart_scheduler("fifo");
     }
     let mut distinct = told.clone();
     distinct.sort_unstable();
@@ -892,7 +871,7 @@ fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
         while !text.ends_with(line) {
             assert!(out.read_line(&mut text).unwrap() > 0, "{text}");
         }
-        c.scheduler.as_mut().unwrap().kill();
+        c.kill_scheduler();
         std::thread::sleep(Duration::from_millis(away_ms));
         c.start_scheduler("las");
     }
@@ -906,7 +885,7 @@ fn who_follows_a_log_goes_on_where_it_was_when_the_scheduler_is_back() {
     assert!(said.ends_with("the scheduler answers again\n"), "{said}");
     assert_eq!(c.exits(job), ["Completed"]);
     // A reader does not wait for a scheduler that it never reached.
-    c.scheduler.as_mut().unwrap().kill();
+    c.kill_scheduler();
     let said = c.run(&["logs", "-f", "0"]).unwrap_err();
     assert!(said.contains("does not answer"), "{said}");
 }
@@ -930,17 +909,9 @@ fn names_and_messages_of_others_do_nothing_to_a_terminal() {
     let c = Cluster::start("fifo", &[1]);
     let red = "a\u{1b}[31mb\nc\u{9b}2J\u{202e}";
     let shown = "a\\u{1b}[31mb\\nc\\u{9b}2J\\u{202e}";
-    let job = c.submit(&[
-        "--name",
-        red,
-        "--user",
-        red,
-        "--max-retries",
-        "0",
-        "--",
-        red,
-    ]);
-    c.until_phase(job, "failed");
+    let names = ["--name", red, "--user", red];
+    let fails = ["--max-retries", "0", "--", red];
+    let job = c.submit_until("failed", &[names, fails].concat());
     c.run(&["drain", "n0", "--why", red]).unwrap();
     let no = c.run(&["drain", red]).unwrap_err();
     for args in [
@@ -1064,26 +1035,21 @@ fn exit_codes_mean_what_a_job_says() {
     assert_eq!(shown["gpus"], 1);
     assert!(shown["reason"].as_str().unwrap().contains("ended with 7"));
     let shown = c.run(&["show", &hopeless.to_string()]).unwrap();
-    assert!(shown.contains("\nGPUs       1\n"), "{shown}");
-    assert!(
-        shown.contains("\nlaunch 1   node n0: Failed with 7, "),
-        "{shown}"
-    );
-    assert!(shown.contains("\ncommand    sh -c 'exit 7'\n"), "{shown}");
     let folder = c.dir.path().canonicalize().unwrap();
-    assert!(
-        shown.contains(&format!("\nfolder     {}\n", folder.display())),
-        "{shown}"
-    );
-    for line in ["\nsubmitted  20", "\nended      20"] {
+    for line in [
+        "\nGPUs       1\n",
+        "\nlaunch 1   node n0: Failed with 7, ",
+        "\ncommand    sh -c 'exit 7'\n",
+        &format!("\nfolder     {}\n", folder.display()),
+        "\nsubmitted  20",
+        "\nended      20",
+    ] {
         assert!(shown.contains(line), "{shown}");
     }
     let long = submit(&"x".repeat(2_000));
     let command = c.job(long)["command"].clone();
     assert_eq!(command, serde_json::json!(["sh", "-c", "…"]));
     c.run(&["cancel", &long.to_string()]).unwrap();
-    let wrong = c.run(&["submit", "--on-exit", "7=stop", "--", "true"]);
-    assert!(wrong.unwrap_err().contains("expected CODE=MEANING"));
     for (option, value) in [
         ("--duration", "nan"),
         ("--grace", "0"),
@@ -1096,25 +1062,26 @@ fn exit_codes_mean_what_a_job_says() {
         let begin = format!("error: {option} is `{found}`, expected ");
         assert!(wrong.starts_with(&begin), "{wrong}");
     }
-    let wrong = c.run(&["submit", "--levels", "4,2", "--", "true"]);
-    assert!(
-        wrong
-            .unwrap_err()
-            .contains("levels is [4, 2], expected ascending")
-    );
-    let wrong = c.run(&["submit", "--env", "A=1", "--env", "A=2", "--", "true"]);
-    assert!(wrong.unwrap_err().contains("--env: `A` is given twice"));
-    for (option, value, said) in [
+    for (options, expected) in [
+        (&["--on-exit", "7=stop"][..], "expected CODE=MEANING"),
+        (&["--levels", "4,2"], "levels is [4, 2], expected ascending"),
         (
-            "--on-exit",
-            "300=fail",
+            &["--env", "A=1", "--env", "A=2"],
+            "--env: `A` is given twice",
+        ),
+        (
+            &["--on-exit", "300=fail"],
             "on_exit is 300, expected an exit code",
         ),
-        ("--env", "=X", "env is `=X`, expected a name"),
+        (
+            &["--on-exit", "0=fail"],
+            "on_exit is 0, expected an exit code",
+        ),
+        (&["--env", "=X"], "env is `=X`, expected a name"),
     ] {
-        let wrong = c.run(&["submit", option, value, "--", "true"]);
+        let wrong = c.run(&[&["submit"], options, &["--", "true"]].concat());
         let wrong = wrong.unwrap_err();
-        assert!(wrong.contains(said), "{wrong}");
+        assert!(wrong.contains(expected), "{wrong}");
     }
 }
 
@@ -1135,8 +1102,7 @@ fn the_log_is_compacted_while_the_scheduler_runs() {
     };
     assert!(files("snapshot-").len() == 2, "{:?}", files("snapshot-"));
     assert!(!files("segment-").contains(&1), "the first segment is left");
-    c.scheduler.as_mut().unwrap().kill();
-    c.start_scheduler("fifo");
+    c.restart_scheduler("fifo");
     assert!(c.all_are("completed", 30));
     assert_eq!(c.submit(&["--", "true"]), 30);
 }
@@ -1153,9 +1119,8 @@ fn room(pid: u32, bytes: &str) -> bool {
 #[test]
 fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_on() {
     let mut c = Cluster::start("fifo", &[2]);
-    let job = c.submit(&["--", "sleep", "600"]);
-    c.until_phase(job, "running");
-    c.scheduler.as_mut().unwrap().kill();
+    let job = c.submit_until("running", &["--", "sleep", "600"]);
+    c.kill_scheduler();
     // With SIGXFSZ ignored, a file that is too large causes an error instead of the end of the
     // process.
     let child = Command::new("sh")
@@ -1170,16 +1135,10 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
         .unwrap();
     let pid = child.id();
     c.scheduler = Some(Daemon(child));
-    let err = c.scheduler.as_mut().unwrap().0.stderr.take().unwrap();
-    let (tx, lines) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let lines = BufReader::new(err).lines().map_while(Result::ok);
-        lines.for_each(|line| drop(tx.send(line)));
-    });
+    let lines = lines_of(&mut c.scheduler.as_mut().unwrap().0);
     hears(&lines, "listening on");
     // The node is up, and the first job continued during the restart.
-    let first = c.submit(&["--", "true"]);
-    c.until_phase(first, "completed");
+    let first = c.submit_until("completed", &["--", "true"]);
     assert_eq!(c.processes(), 1);
     let log = std::fs::read_dir(c.dir.path().join("scheduler")).unwrap();
     let paths = log.map(|entry| entry.unwrap().path());
@@ -1225,7 +1184,7 @@ fn a_scheduler_without_room_for_its_log_says_so_costs_no_job_anything_and_goes_o
         .spawn()
         .unwrap();
     hears(&lines, "free space for the log");
-    c.scheduler.as_mut().unwrap().kill();
+    c.kill_scheduler();
     assert!(!drain.wait().unwrap().success());
     c.start_scheduler("fifo");
     c.until("both are known", |c| {
@@ -1285,20 +1244,24 @@ fn who_has_no_token_is_turned_away_and_who_says_nothing_too() {
     assert!(!ended.is_err_and(|e| late(&e)), "it is still open");
 }
 
+/// Returns an address at which no server listens.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
 #[test]
 fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
     let dir = tempfile::tempdir().unwrap();
-    let out = blox()
-        .args(["scheduler", "--listen", "0.0.0.0:0", "--state-dir"])
-        .arg(dir.path())
-        .output()
-        .unwrap();
-    assert_eq!(out.status.code(), Some(2));
-    let said = codes::without(&out.stderr);
+    let scheduler = |args: &[&str], state_dir: &Path| {
+        let scheduler = ["scheduler", "--state-dir", state_dir.to_str().unwrap()];
+        let out = blox().args(scheduler).args(args).output().unwrap();
+        (out.status.code(), codes::without(&out.stderr))
+    };
+    let (code, said) = scheduler(&["--listen", "0.0.0.0:0"], dir.path());
+    assert_eq!(code, Some(2));
     assert!(said.contains("give --token-file, or --insecure"), "{said}");
-    let at = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = at.local_addr().unwrap().to_string();
-    drop(at);
+    let address = free_address();
     let queue = |at: &str| {
         let out = blox().args(["queue", "--at", at]).output().unwrap();
         let said = codes::without(&out.stderr);
@@ -1306,29 +1269,17 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
     };
     let said = format!("error: the scheduler at {address} does not answer: Connection refused\n");
     assert_eq!(queue(&address), (Some(3), said));
-    let out = blox()
-        .args(["scheduler", "las", "--explain", "3", "--state-dir"])
-        .arg(dir.path())
-        .output()
-        .unwrap();
-    let said = codes::without(&out.stderr);
+    let said = scheduler(&["las", "--explain", "3"], dir.path());
     let meaningless = "error: --explain has no meaning with `blox scheduler`\n";
-    assert_eq!((out.status.code(), said.as_str()), (Some(2), meaningless));
+    assert_eq!(said, (Some(2), meaningless.to_owned()));
     // An address in use is an error before the log is opened.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
     let never = dir.path().join("never");
-    let out = blox()
-        .args(["scheduler", "las", "--listen", &taken, "--state-dir"])
-        .arg(&never)
-        .output()
-        .unwrap();
-    let said = codes::without(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains(&format!("{taken}: Address already in use")),
-        "{said}"
-    );
+    let (code, said) = scheduler(&["las", "--listen", &taken], &never);
+    assert_eq!(code, Some(2), "{said}");
+    let in_use = format!("{taken}: Address already in use");
+    assert!(said.contains(&in_use), "{said}");
     assert!(!never.exists());
     drop(other);
     // Another server listens at the address.
@@ -1355,12 +1306,9 @@ fn an_open_address_takes_a_token_and_nobody_there_is_exit_code_3() {
 
 #[test]
 fn numbers_are_there_for_prometheus() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = port.local_addr().unwrap().to_string();
-    drop(port);
+    let address = free_address();
     let mut c = Cluster::start_with("fifo", &[3], &["--metrics", &address]);
-    let job = c.submit(&["--gpus", "2", "--", "true"]);
-    c.until_phase(job, "completed");
+    c.submit_until("completed", &["--gpus", "2", "--", "true"]);
     let get = |path: &str| {
         use std::io::{Read, Write};
         let mut tcp = std::net::TcpStream::connect(&address).unwrap();
@@ -1405,16 +1353,19 @@ fn saying(c: &Cluster, dir: &str, more: &[&str]) -> (Daemon, std::sync::mpsc::Re
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
+    let lines = lines_of(&mut child);
+    (Daemon(child), lines)
+}
+
+/// Returns the lines that a process writes to its standard error.
+fn lines_of(child: &mut Child) -> std::sync::mpsc::Receiver<String> {
     let err = BufReader::new(child.stderr.take().unwrap());
     let (tx, rx) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        for line in err.lines().map_while(Result::ok) {
-            if tx.send(line).is_err() {
-                return;
-            }
-        }
+        let lines = err.lines().map_while(Result::ok);
+        lines.for_each(|line| drop(tx.send(line)));
     });
-    (Daemon(child), rx)
+    rx
 }
 
 /// Returns the next line that contains `part`.
@@ -1438,11 +1389,9 @@ fn a_node_comes_back_as_another_and_is_removed_for_good() {
         all.len() == 1 && all[0]["gpus"] == gpus && all[0]["status"] == "up"
     };
     for gpus in [1, 3] {
-        c.nodes[0].as_mut().unwrap().kill();
-        c.start_node(0, gpus);
+        c.restart_node(0, gpus);
         c.until("it has as many GPUs as it says", |c| one(c, gpus.into()));
-        let job = c.submit(&["--gpus", &gpus.to_string(), "--", "true"]);
-        c.until_phase(job, "completed");
+        c.submit_until("completed", &["--gpus", &gpus.to_string(), "--", "true"]);
     }
     assert!(c.run(&["logs", "0"]).is_ok(), "what the old one wrote");
     let at = c.at.clone();
@@ -1455,8 +1404,7 @@ fn a_node_comes_back_as_another_and_is_removed_for_good() {
     c.run(&["remove", "n0"]).unwrap();
     let none = |c: &Cluster| c.json(&["nodes"]).as_array().is_some_and(Vec::is_empty);
     assert!(none(&c));
-    c.scheduler.as_mut().unwrap().kill();
-    c.start_scheduler("fifo");
+    c.restart_scheduler("fifo");
     assert!(none(&c));
     let (mut old, said) = saying(&c, "n0", &["--at", &at, "--name", "n0", "--gpus", "3"]);
     hears(&said, "this node was removed");
@@ -1476,10 +1424,8 @@ fn old_copies_of_a_state_folder_are_told_so() {
     copy(&path(&c, "n0"), &path(&c, "old-n0"));
     copy(&path(&c, "scheduler"), &path(&c, "old-scheduler"));
     let again = |c: &mut Cluster| {
-        c.nodes[0].as_mut().unwrap().kill();
-        c.start_node(0, 1);
-        let job = c.submit(&["--", "true"]);
-        c.until_phase(job, "completed");
+        c.restart_node(0, 1);
+        c.submit_until("completed", &["--", "true"]);
     };
     again(&mut c);
     again(&mut c);
@@ -1488,17 +1434,14 @@ fn old_copies_of_a_state_folder_are_told_so() {
     let (mut old, said) = saying(&c, "old-n0", &["--at", &at, "--name", "n0", "--gpus", "1"]);
     hears(&said, "another manager of this node");
     assert_eq!(old.0.wait().unwrap().code(), Some(2));
-    let job = c.submit(&["--", "echo", "there"]);
-    c.until_phase(job, "completed");
+    let job = c.submit_until("completed", &["--", "echo", "there"]);
     assert_eq!(c.run(&["logs", &job.to_string()]).unwrap(), "there\n");
     // An old copy of the scheduler's log.
     for _ in 0..2 {
-        c.scheduler.as_mut().unwrap().kill();
-        c.start_scheduler("fifo");
+        c.restart_scheduler("fifo");
     }
-    let job = c.submit(&["--", "true"]);
-    c.until_phase(job, "completed");
-    c.scheduler.as_mut().unwrap().kill();
+    c.submit_until("completed", &["--", "true"]);
+    c.kill_scheduler();
     c.nodes[0].as_mut().unwrap().kill();
     std::fs::remove_dir_all(path(&c, "scheduler")).unwrap();
     copy(&path(&c, "old-scheduler"), &path(&c, "scheduler"));
@@ -1515,14 +1458,13 @@ fn paths_that_jobs_are_told_hold_in_every_folder() {
     let (node, _said) = saying(&c, "relative", &["--at", &at, "--gpus", "1"]);
     c.nodes.push(Some(node));
     let test = "case \"$BLOX_PROGRESS_FILE\" in /*) exit 0;; *) exit 1;; esac";
-    let job = c.submit(&["--max-retries", "0", "--", "sh", "-c", test]);
-    c.until_phase(job, "completed");
+    c.submit_until("completed", &["--max-retries", "0", "--", "sh", "-c", test]);
 }
 
 #[test]
 fn a_node_says_that_its_scheduler_does_not_answer_and_that_it_does() {
     let mut c = Cluster::start("fifo", &[]);
-    c.scheduler.as_mut().unwrap().kill();
+    c.kill_scheduler();
     let at = c.at.clone();
     let (_node, said) = saying(&c, "n0", &["--at", &at, "--gpus", "1"]);
     let line = hears(&said, "does not answer");
@@ -1542,64 +1484,37 @@ fn a_node_says_that_its_scheduler_does_not_answer_and_that_it_does() {
     }
 }
 
-/// FIFO order with long decisions once a job runs.
-struct Sleepy;
-
-/// Duration of a decision, more than two leases.
-const LONG: Duration = Duration::from_secs(8);
-
-impl blox::core::Stateless for Sleepy {}
-
-impl blox::core::SchedulingPolicy for Sleepy {
-    fn schedule(
-        &self,
-        (): &mut (),
-        view: blox::core::View<'_>,
-        out: &mut blox::core::JobQueue,
-    ) -> blox::core::Validity {
-        if view.running().next().is_some() {
-            std::thread::sleep(LONG);
-        }
-        for job in view.active() {
-            out.push(blox::core::Request::gang(&job));
-        }
-        blox::core::Validity::UntilEvent
-    }
-}
-
 #[test]
 fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
+    use blox::core::{Composition, Request, Validity, policy::scheduling_fn};
     use blox::policies::placement::{Consolidated, InOrder};
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut c = Cluster::without_daemons(&[]);
-    c.at = free.local_addr().unwrap().to_string();
+    c.at = free_address();
     c.nodes = vec![None];
-    drop(free);
     let (at, dir) = (c.at.clone(), c.dir.path().join("scheduler"));
     // The thread ends with the test process.
     std::thread::spawn(move || {
         let mut registry = blox::registry();
         registry.schedulers.add("sleepy", "sleeps", &[], |_, _| {
-            Ok(blox::core::Composition::new("sleepy")
-                .scheduling(Sleepy)
+            // FIFO order with decisions longer than two leases once a job runs.
+            let sleepy = scheduling_fn(|view, out| {
+                if view.running().next().is_some() {
+                    std::thread::sleep(Duration::from_secs(8));
+                }
+                for job in view.active() {
+                    out.push(Request::gang(&job));
+                }
+                Validity::UntilEvent
+            });
+            Ok(Composition::new("sleepy")
+                .scheduling(sleepy)
                 .placement(InOrder::new(Consolidated::default()))
                 .build()?)
         });
-        let dir = dir.to_str().unwrap().to_owned();
-        let args = [
-            "blox",
-            "scheduler",
-            "--scheduler",
-            "sleepy",
-            "--round",
-            "0.5",
-            "--faster",
-            "5",
-            "--listen",
-            &at,
-            "--state-dir",
-            &dir,
-        ];
+        let line = "blox scheduler --scheduler sleepy --round 0.5 --faster 5 --listen";
+        let dir = dir.to_str().unwrap();
+        let args = line.split(' ').chain([&*at, "--state-dir", dir]);
+        let args = args.map(str::to_owned);
         let (mut out, mut err) = (Vec::new(), Vec::new());
         blox::cli::run_with(&registry, args, &mut out, &mut err);
     });
@@ -1607,16 +1522,12 @@ fn a_policy_that_sleeps_costs_no_job_its_lease_and_nobody_an_answer() {
     c.until("the node is up", |c| {
         c.json(&["nodes"])[0]["status"] == "up"
     });
-    let job = c.submit(&["--", "sleep", "6"]);
-    c.until_phase(job, "running");
+    let job = c.submit_until("running", &["--", "sleep", "6"]);
     // The submission causes a decision.
     let begin = Instant::now();
     let other = c.submit(&["--", "true"]);
-    assert!(
-        begin.elapsed() < Duration::from_secs(4),
-        "the answer took {:?}",
-        begin.elapsed()
-    );
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(4), "the answer took {took:?}");
     c.until_phase(job, "completed");
     assert_eq!(c.exits(job), ["Completed"]);
     c.until_phase(other, "completed");
@@ -1688,14 +1599,12 @@ fn nothing_is_lost_and_nothing_runs_twice(jobs: u64, seed: u64) {
         let alone = spared.is_some_and(|(n, at)| n == node && at.elapsed().as_secs() < 3);
         match rng.random_range(0..4) {
             0 if kill => {
-                c.scheduler.as_mut().unwrap().kill();
-                c.start_scheduler("fifo");
+                c.restart_scheduler("fifo");
             }
             0 => stop_for(c.scheduler.as_ref().unwrap().0.id(), stop_ms),
             1 if alone => {}
             1 if kill => {
-                c.nodes[node].as_mut().unwrap().kill();
-                c.start_node(node, gpus[node]);
+                c.restart_node(node, gpus[node]);
             }
             1 => stop_for(c.nodes[node].as_ref().unwrap().0.id(), stop_ms),
             _ => {
@@ -1773,8 +1682,7 @@ fn idle_daemons_use_less_than_one_percent_of_a_core() {
     let secs = 60;
     // The protocol's own timers, and the rounds of a real cluster.
     let c = Cluster::at_its_own_pace();
-    let job = c.submit(&["--", "sleep", "600"]);
-    c.until_phase(job, "running");
+    let job = c.submit_until("running", &["--", "sleep", "600"]);
     let shim = pids(&c.node_dir(0).join("attempts").to_string_lossy())[0];
     let all = [
         ("scheduler", c.scheduler.as_ref().unwrap().0.id()),
@@ -1793,89 +1701,77 @@ fn idle_daemons_use_less_than_one_percent_of_a_core() {
     c.until_phase(job, "cancelled");
 }
 
-/// Runs tiny jobs under each of these schedulers, several schedulers at a time.
-fn tiny_jobs_complete_under(names: Vec<String>) {
-    let next = std::sync::Mutex::new(names.into_iter());
+/// Checks all items, several at a time. Lists all errors.
+fn each_in_parallel<T: Send>(
+    threads: usize,
+    items: Vec<T>,
+    check: impl Fn(T) -> Result<(), String> + Sync,
+) {
+    let next = std::sync::Mutex::new(items.into_iter());
     let wrong = std::sync::Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let item = next.lock().unwrap().next();
+            let Some(item) = item else { return };
+            if let Err(why) = check(item) {
+                wrong.lock().unwrap().push(why);
+            }
+        }
+    };
     std::thread::scope(|scope| {
-        for _ in 0..6 {
-            scope.spawn(|| {
-                loop {
-                    let name = next.lock().unwrap().next();
-                    let Some(name) = name else { return };
-                    if let Err(why) = tiny_jobs(&name) {
-                        wrong.lock().unwrap().push(format!("{name}: {why}"));
-                    }
-                }
-            });
+        for _ in 0..threads {
+            scope.spawn(work);
         }
     });
     let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Runs tiny jobs under each of these schedulers.
+fn tiny_jobs_complete_under(names: Vec<String>) {
+    each_in_parallel(6, names, |name| {
+        tiny_jobs(&name).map_err(|why| format!("{name}: {why}"))
+    });
+}
+
 fn tiny_jobs(name: &str) -> Result<(), String> {
     let c = Cluster::start(name, &[4]);
     let elastic = ["--levels", "1,2,4", "--rates", "1,1.8,3"];
-    let measured = [
-        "--model",
-        "ResNet-18",
-        "--batch-size",
-        "64",
-        "--duration",
-        "2",
-        "--deadline",
-        "600",
-    ];
+    let measured = "--model ResNet-18 --batch-size 64 --duration 2 --deadline 600";
     for (gpus, more, secs) in [
         ("1", &[][..], "0"),
         ("2", &[], "0.1"),
         ("1", &elastic, "0.3"),
     ] {
         let mut all = vec!["--gpus", gpus];
-        all.extend(measured);
+        all.extend(measured.split(' '));
         all.extend(more);
         all.extend(["--", "sleep", secs]);
         c.submit(&all);
     }
     let begin = Instant::now();
-    loop {
-        let jobs = c.json(&["queue", "--all"]);
-        let jobs = jobs.as_array().cloned().unwrap_or_default();
-        if jobs.len() == 3 && jobs.iter().all(|j| j["phase"] == "completed") {
-            return Ok(());
-        }
+    while !c.all_are("completed", 3) {
         if begin.elapsed() > Duration::from_secs(60) {
             let text = c.run(&["queue", "--all"]).unwrap_or_default();
             return Err(format!("not over after a minute\n{text}"));
         }
         std::thread::sleep(Duration::from_millis(100));
     }
+    Ok(())
 }
 
 fn registered() -> Vec<String> {
-    let registry = blox::registry();
-    registry
-        .schedulers
-        .iter()
-        .map(|(name, _)| name.to_owned())
-        .collect()
+    let schedulers = blox::registry().schedulers;
+    schedulers.iter().map(|(name, _)| name.to_owned()).collect()
 }
 
 #[test]
 fn several_schedulers_run_on_real_processes() {
-    let some = [
-        "srtf",
-        "gavel",
-        "tiresias",
-        "elasticflow",
-        "synergy",
-        "lucid",
-    ];
+    let some = "srtf gavel tiresias elasticflow synergy lucid";
+    let some: Vec<String> = some.split(' ').map(str::to_owned).collect();
     let names = registered();
-    let some = some.map(str::to_owned);
     assert!(some.iter().all(|s| names.contains(s)), "{names:?}");
-    tiny_jobs_complete_under(some.to_vec());
+    tiny_jobs_complete_under(some);
 }
 
 #[test]
@@ -1905,29 +1801,19 @@ fn examples() -> Vec<PathBuf> {
 fn every_example_runs_on_real_processes() {
     let all = examples();
     assert!(!all.is_empty());
-    let next = std::sync::Mutex::new(all.into_iter());
-    let wrong = std::sync::Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                loop {
-                    let Some(program) = next.lock().unwrap().next() else {
-                        return;
-                    };
-                    let out = Command::new(&program)
-                        .args(["--backend", "cluster"])
-                        .output();
-                    let out = out.unwrap_or_else(|e| panic!("{}: {e}", program.display()));
-                    print!("{}", String::from_utf8_lossy(&out.stdout));
-                    if !out.status.success() {
-                        let said = codes::without(&out.stderr);
-                        let name = program.file_name().unwrap().to_string_lossy().into_owned();
-                        wrong.lock().unwrap().push(format!("{name}: {said}"));
-                    }
-                }
-            });
+    each_in_parallel(4, all, |program| {
+        let out = Command::new(&program)
+            .args(["--backend", "cluster"])
+            .output();
+        let out = out.unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+        print!("{}", String::from_utf8_lossy(&out.stdout));
+        match out.status.success() {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: {}",
+                program.display(),
+                codes::without(&out.stderr)
+            )),
         }
     });
-    let wrong = wrong.into_inner().unwrap();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,17 +1,13 @@
 //! Invalid compositions, and memories of the policies of a composition.
 
-use blox_core::order::SortKey;
-use blox_core::policy::{AcceptAll, ByKey, StaticCluster, by_key};
+use crate::functions::{by_submission, composed, list_all};
+use blox_core::policy::{AcceptAll, StaticCluster};
 use blox_core::runtime::Runtime;
 use blox_core::*;
 use blox_testing::{FirstFit, StepByStep, conformance};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
-
-fn fifo() -> ByKey {
-    by_key(|job| SortKey::by(job.submit().secs())).valid_until_event()
-}
 
 /// A cluster of one node with two GPUs.
 fn world() -> Runtime {
@@ -107,7 +103,7 @@ impl SchedulingPolicy for Gate {
     fn schedule(&self, counts: &mut Counts, view: View<'_>, out: &mut JobQueue) -> Validity {
         counts.schedules += 1;
         assert_eq!(counts.admissions, counts.schedules);
-        fifo().schedule(&mut (), view, out)
+        by_submission().schedule(&mut (), view, out)
     }
 }
 
@@ -138,7 +134,7 @@ fn two_parts_for_one_role_are_refused() {
         Composition::new("both")
             .cluster(StaticCluster)
             .admission(AcceptAll)
-            .scheduling(fifo())
+            .scheduling(by_submission())
             .placement(FirstFit)
     };
     assert!(complete().build().is_ok());
@@ -150,7 +146,7 @@ fn two_parts_for_one_role_are_refused() {
     assert_eq!(error(second), twice(Role::Cluster));
     let second = complete().admission(AcceptAll);
     assert_eq!(error(second), twice(Role::Admission));
-    let second = complete().scheduling(fifo());
+    let second = complete().scheduling(by_submission());
     assert_eq!(error(second), twice(Role::Scheduling));
     let second = complete().placement(FirstFit);
     assert_eq!(error(second), twice(Role::Placement));
@@ -175,7 +171,7 @@ fn a_role_of_a_joint_part_is_taken() {
     let before = before.joint(Gate, |roles| roles.scheduling().admission());
     assert_eq!(error(before.placement(FirstFit)), twice(Role::Admission));
     // If there are several errors, the first is reported.
-    let several = gated().scheduling(fifo()).admission(AcceptAll);
+    let several = gated().scheduling(by_submission()).admission(AcceptAll);
     assert_eq!(error(several), twice(Role::Scheduling));
 }
 
@@ -187,7 +183,7 @@ fn a_role_without_a_default_is_missed() {
     };
     let unordered = Composition::new("part").placement(FirstFit);
     assert_eq!(error(unordered), missing(Role::Scheduling));
-    let unplaced = Composition::new("part").scheduling(fifo());
+    let unplaced = Composition::new("part").scheduling(by_submission());
     assert_eq!(error(unplaced), missing(Role::Placement));
     assert_eq!(
         missing(Role::Scheduling).to_string(),
@@ -275,7 +271,7 @@ fn a_joint_part_has_one_memory() {
 
     let two = Composition::new("two")
         .admission(Gate)
-        .scheduling(fifo())
+        .scheduling(by_submission())
         .placement(FirstFit);
     let error = two.build().unwrap().restore(saved.unwrap()).unwrap_err();
     assert_eq!(
@@ -298,8 +294,7 @@ fn seeds_reach_the_memories() {
     let start = Gate.initial(9);
     assert_eq!(policy.policy::<Gate>().unwrap().1, &start);
     // A policy that is added later also gets the seed.
-    let plain = Composition::new("plain").scheduling(fifo());
-    let plain = plain.placement(FirstFit).seed(10).build().unwrap();
+    let plain = composed("plain", by_submission(), FirstFit).with_seed(10);
     assert!(plain.policy::<Gate>().is_none());
     assert_eq!(seed(&plain.with_admission(Gate).unwrap()), 10);
 }
@@ -322,11 +317,7 @@ impl Policy for Moody {
 
 impl SchedulingPolicy for Moody {
     fn schedule(&self, ended: &mut u32, view: View<'_>, out: &mut JobQueue) -> Validity {
-        let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-        if *ended % 2 == 1 {
-            jobs.reverse();
-        }
-        jobs.into_iter().for_each(|j| out.push(j));
+        list_all(view, *ended % 2 == 1, out);
         Validity::UntilEvent
     }
 }
@@ -364,8 +355,7 @@ impl<P: SchedulingPolicy> SchedulingPolicy for Pausing<P> {
 }
 
 fn moody(part: impl SchedulingPolicy) -> Pipeline {
-    let moody = Composition::new("moody").scheduling(part);
-    moody.placement(FirstFit).seed(5).build().unwrap()
+    composed("moody", part, FirstFit).with_seed(5)
 }
 
 #[test]
@@ -499,35 +489,21 @@ fn policies_hear_of_launches_once_a_plan() {
         }
     }
     let heard = Arc::<Mutex<Vec<String>>>::default();
-    let mut policy = Composition::new("listener")
-        .cluster(Listener(Arc::clone(&heard)))
-        .scheduling(fifo())
-        .placement(FirstFit)
-        .build()
-        .unwrap();
+    let policy = composed("listener", by_submission(), FirstFit);
+    let mut policy = policy.with_cluster(Listener(Arc::clone(&heard))).unwrap();
     let mut core = world();
     round(&mut core, 0, &mut policy);
     // A decision without a plan is not reported.
     core.decide(Time::new(1.0), &mut policy).unwrap();
     assert!(core.plan().is_empty());
     round(&mut core, 1, &mut policy);
-    let so_far = || {
-        heard
-            .lock()
-            .unwrap()
-            .drain(..)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let so_far = || std::mem::take(&mut *heard.lock().unwrap()).join(", ");
     assert_eq!(so_far(), "plan 0 1, end 0, end 1, plan 2 3");
 
     // If it decides beside the loop, the plan is reported when it is applied.
     let mut core = world();
-    let (job, spec) = (
-        JobId(0),
-        JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1e4)),
-    );
-    let spec = Arc::new(spec);
+    let spec = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1e4));
+    let (job, spec) = (JobId(0), Arc::new(spec));
     let submitted = Event::Submitted { job, spec };
     core.event(Time::ZERO, &submitted, &mut policy).unwrap();
     let decision = core.consult(Time::ZERO, &mut policy).unwrap();
@@ -538,11 +514,7 @@ fn policies_hear_of_launches_once_a_plan() {
 
 #[test]
 fn a_scheduler_without_memory_saves_none_and_restores_none() {
-    let mut plain = Composition::new("plain")
-        .scheduling(fifo())
-        .placement(FirstFit)
-        .build()
-        .unwrap();
+    let mut plain = composed("plain", by_submission(), FirstFit);
     assert_eq!(plain.save().unwrap(), None);
     let error = plain.restore(json!({ "cluster+placement": 1 }));
     assert_eq!(
@@ -568,10 +540,7 @@ fn check_too_large_job_is_refused_unless_it_grows() {
         }
     }
 
-    let pipeline = || {
-        let composition = Composition::new("fifo").scheduling(fifo());
-        composition.placement(FirstFit).build().unwrap()
-    };
+    let pipeline = || composed("fifo", by_submission(), FirstFit);
     let job = |gpus| {
         let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1.0));
         Arc::new(job.owned_by("ada"))

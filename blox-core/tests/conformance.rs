@@ -1,5 +1,8 @@
 //! The conformance suite accepts correct schedulers and finds errors.
 
+use crate::functions::{
+    Hooked, admission_fn, by_submission, composed, free_for, list, list_all, placement_fn,
+};
 use blox_core::order::SortKey;
 use blox_core::policy::{ByKey, by_key, scheduling_fn};
 use blox_core::{
@@ -8,17 +11,6 @@ use blox_core::{
 };
 use blox_testing::{Failure, Fault, FirstFit, Property, Report, Suite, conformance};
 use serde::{Deserialize, Serialize};
-
-/// Returns the free GPUs of the types that a job accepts.
-fn free_for(job: JobId, draft: &mut Draft<'_>) -> Vec<GpuId> {
-    if let Some(job) = draft.view().job(job) {
-        draft.narrow_to(&job);
-    }
-    let nodes = draft.nodes_with_free();
-    let free = nodes.flat_map(|n| draft.free_gpus_on(n.id())).collect();
-    draft.widen();
-    free
-}
 
 /// Takes free GPUs, then those of the last jobs in order. If there are still too few, changes
 /// nothing.
@@ -58,10 +50,6 @@ impl PlacementPolicy for Preempting {
     }
 }
 
-fn fifo() -> Composition {
-    Composition::new("fifo")
-}
-
 fn submit(job: &JobRef<'_>) -> SortKey {
     SortKey::by(job.submit().secs())
 }
@@ -99,34 +87,24 @@ fn caught(suite: Suite<'_>, property: Property) -> Failure {
 
 #[test]
 fn fifo_conforms() {
-    passes(conformance(|_| {
-        fifo()
-            .scheduling(by_key(submit).valid_until_event())
-            .placement(FirstFit)
-            .build()
-            .unwrap()
-    }));
+    passes(conformance(|_| composed("fifo", by_submission(), FirstFit)));
 }
 
 #[test]
 fn shortest_first_conforms() {
     passes(conformance(|_| {
-        Composition::new("sjf")
-            .scheduling(by_key(length).valid_until_event())
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        composed("sjf", by_key(length).valid_until_event(), FirstFit)
     }));
 }
 
 #[test]
 fn preemptive_shortest_first_conforms() {
     let report = passes(conformance(|_| {
-        Composition::new("sjf-preemptive")
-            .scheduling(by_key(length).preemptive().valid_until_event())
-            .placement(Preempting)
-            .build()
-            .unwrap()
+        composed(
+            "sjf-preemptive",
+            by_key(length).preemptive().valid_until_event(),
+            Preempting,
+        )
     }));
     assert!(report.preemptions > 15, "{report:?}");
 }
@@ -138,27 +116,18 @@ fn noise_by_job_number_conforms() {
         let mixed = job.id().0.wrapping_mul(0x9e37_79b9) >> 16;
         SortKey::by(f64::from(mixed))
     };
-    let build = || fifo().scheduling(by_key(noise).valid_until_event());
     passes(conformance(|_| {
-        build().placement(FirstFit).build().unwrap()
+        composed("noise", by_key(noise).valid_until_event(), FirstFit)
     }));
 }
 
 #[test]
 fn least_attained_service_conforms() {
     passes(conformance(|_| {
-        Composition::new("las")
-            .scheduling(by_key(attained).preemptive())
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        composed("las", by_key(attained).preemptive(), FirstFit)
     }));
     let report = passes(conformance(|_| {
-        Composition::new("las-preempting")
-            .scheduling(by_key(attained).preemptive())
-            .placement(Preempting)
-            .build()
-            .unwrap()
+        composed("las-preempting", by_key(attained).preemptive(), Preempting)
     }));
     assert!(report.preemptions > 100, "{report:?}");
 }
@@ -199,11 +168,7 @@ fn listed() -> Pipeline {
         out.allow_preemption();
         Validity::UntilEvent
     });
-    Composition::new("listed")
-        .scheduling(policy)
-        .placement(Preempting)
-        .build()
-        .unwrap()
+    composed("listed", policy, Preempting)
 }
 
 #[test]
@@ -233,19 +198,11 @@ fn chance_from_outside_is_caught() {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let suite = conformance(|_| {
         let policy = scheduling_fn(|view, out: &mut JobQueue| {
-            let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
             let n = COUNTER.fetch_add(1, Ordering::Relaxed);
-            if n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0 {
-                jobs.reverse();
-            }
-            jobs.into_iter().for_each(|j| out.push(j));
+            list_all(view, n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0, out);
             Validity::NextRound
         });
-        Composition::new("chance")
-            .scheduling(policy)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        composed("chance", policy, FirstFit)
     });
     caught(suite, Property::Determinism);
 }
@@ -368,11 +325,7 @@ fn a_request_for_an_unknown_job_is_caught() {
                 }
                 Validity::NextRound
             });
-            Composition::new("dreaming")
-                .scheduling(policy)
-                .placement(FirstFit)
-                .build()
-                .unwrap()
+            composed("dreaming", policy, FirstFit)
         })
     };
     for beside in [false, true] {
@@ -387,31 +340,19 @@ fn a_request_for_an_unknown_job_is_caught() {
     );
 }
 
+/// First in, first out, with an admission policy.
+fn answers<'a>(admit: fn(View<'_>, &[JobId], &mut AdmissionDecisions)) -> Suite<'a> {
+    conformance(move |_| {
+        let fifo = composed("fifo", by_submission(), FirstFit);
+        fifo.with_admission(admission_fn(admit)).unwrap()
+    })
+}
+
 #[test]
 fn a_verdict_about_an_unknown_job_is_caught() {
-    #[derive(Clone)]
-    struct Babbling;
-    impl Stateless for Babbling {}
-    impl AdmissionPolicy for Babbling {
-        fn admit(
-            &self,
-            (): &mut (),
-            view: View<'_>,
-            asking: &[JobId],
-            out: &mut AdmissionDecisions,
-        ) -> Validity {
-            asking.iter().for_each(|&job| out.accept(job));
-            out.accept(view.next_job_id());
-            Validity::UntilEvent
-        }
-    }
-    let suite = conformance(|_| {
-        Composition::new("babbling")
-            .admission(Babbling)
-            .scheduling(by_key(submit).valid_until_event())
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+    let suite = answers(|view, asking, out| {
+        asking.iter().for_each(|&job| out.accept(job));
+        out.accept(view.next_job_id());
     });
     let failure = caught(suite, Property::Answers);
     let found = "`accept` for job 1, which does not exist";
@@ -429,11 +370,8 @@ fn a_verdict_about_an_unknown_job_is_caught() {
         }
     }
     let suite = conformance(|_| {
-        Composition::new("lost")
-            .cluster(Lost)
-            .scheduling(by_key(submit).valid_until_event())
-            .placement(FirstFit)
-            .build()
+        composed("lost", by_submission(), FirstFit)
+            .with_cluster(Lost)
             .unwrap()
     });
     let failure = caught(suite, Property::Answers);
@@ -442,31 +380,11 @@ fn a_verdict_about_an_unknown_job_is_caught() {
 
 #[test]
 fn a_verdict_given_twice_is_caught() {
-    #[derive(Clone)]
-    struct Stammering;
-    impl Stateless for Stammering {}
-    impl AdmissionPolicy for Stammering {
-        fn admit(
-            &self,
-            (): &mut (),
-            _: View<'_>,
-            asking: &[JobId],
-            out: &mut AdmissionDecisions,
-        ) -> Validity {
-            asking.iter().for_each(|&job| out.accept(job));
-            if let Some(&job) = asking.first() {
-                out.defer(job, Reason::QuotaReached);
-            }
-            Validity::UntilEvent
+    let suite = answers(|_, asking, out| {
+        asking.iter().for_each(|&job| out.accept(job));
+        if let Some(&job) = asking.first() {
+            out.defer(job, Reason::QuotaReached);
         }
-    }
-    let suite = conformance(|_| {
-        Composition::new("stammering")
-            .admission(Stammering)
-            .scheduling(by_key(submit).valid_until_event())
-            .placement(FirstFit)
-            .build()
-            .unwrap()
     });
     let failure = caught(suite, Property::Answers);
     let found = "`defer (quota reached)` for job 0, which is waiting";
@@ -476,11 +394,11 @@ fn a_verdict_given_twice_is_caught() {
 #[test]
 fn an_untrue_outlook_is_caught() {
     let suite = conformance(|_| {
-        Composition::new("las-stable")
-            .scheduling(by_key(attained).preemptive().valid_until_event())
-            .placement(Preempting)
-            .build()
-            .unwrap()
+        composed(
+            "las-stable",
+            by_key(attained).preemptive().valid_until_event(),
+            Preempting,
+        )
     });
     let failure = caught(suite, Property::Validity);
     let moment = format!("nothing to do at {} s, as of ", failure.at);
@@ -493,37 +411,13 @@ fn an_untrue_outlook_is_caught() {
 
 #[test]
 fn an_outlook_of_who_counts_rounds_is_caught_where_the_runs_part() {
-    /// Reverses its order at every call.
-    struct Counting;
-    impl Policy for Counting {
-        type Memory = u64;
-
-        fn initial(&self, _: u64) -> u64 {
-            0
-        }
-    }
-    impl SchedulingPolicy for Counting {
-        fn schedule(
-            &self,
-            memory: &mut Self::Memory,
-            view: View<'_>,
-            out: &mut JobQueue,
-        ) -> Validity {
-            *memory += 1;
-            let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-            if memory.is_multiple_of(2) {
-                jobs.reverse();
-            }
-            jobs.into_iter().for_each(|j| out.push(j));
-            Validity::UntilEvent
-        }
-    }
     let suite = conformance(|_| {
-        Composition::new("counting")
-            .scheduling(Counting)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        let counting = Hooked::new(|calls: &mut u64, view, out| {
+            *calls += 1;
+            list_all(view, calls.is_multiple_of(2), out);
+            Validity::UntilEvent
+        });
+        composed("counting", counting, FirstFit)
     });
     let failure = caught(suite, Property::Validity);
     assert!(
@@ -533,53 +427,38 @@ fn an_outlook_of_who_counts_rounds_is_caught_where_the_runs_part() {
     assert!(failure.found.contains("when no moment is skipped; for job"));
 }
 
-/// First in, first out; in reverse order after every other end.
-struct Moody {
-    saves: bool,
-}
-
-/// Number of ended jobs: in a field that is saved, or in one that is not.
+/// A count in a field that is saved, or in one that is not.
 #[derive(Clone, Default, Serialize, Deserialize)]
-struct Ends {
+struct Count {
     saved: u64,
     #[serde(skip)]
     hidden: u64,
 }
 
-impl Policy for Moody {
-    type Memory = Ends;
-
-    fn initial(&self, _: u64) -> Ends {
-        Ends::default()
-    }
-
-    fn on_event(&self, memory: &mut Ends, _: View<'_>, event: &Event) {
-        let ended = u64::from(matches!(event, Event::Ended { .. }));
-        match self.saves {
-            true => memory.saved += ended,
-            false => memory.hidden += ended,
+impl Count {
+    fn add(&mut self, saves: bool, n: u64) {
+        match saves {
+            true => self.saved += n,
+            false => self.hidden += n,
         }
     }
 }
 
-impl SchedulingPolicy for Moody {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-        if (memory.saved + memory.hidden) % 2 == 1 {
-            jobs.reverse();
-        }
-        jobs.into_iter().for_each(|j| out.push(j));
+/// First in, first out; in reverse order while the count is odd.
+fn by_count() -> Hooked<Count> {
+    Hooked::new(|count: &mut Count, view, out| {
+        list_all(view, (count.saved + count.hidden) % 2 == 1, out);
         Validity::UntilEvent
-    }
+    })
 }
 
+/// Counts ended jobs.
 fn moody<'a>(saves: bool) -> Suite<'a> {
     conformance(move |_| {
-        Composition::new("moody")
-            .scheduling(Moody { saves })
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        let moody = by_count().on_event(move |count, _, event| {
+            count.add(saves, u64::from(matches!(event, Event::Ended { .. })));
+        });
+        composed("moody", moody, FirstFit)
     })
 }
 
@@ -601,34 +480,6 @@ fn memory_that_is_not_saved_is_caught() {
     assert_ne!(quoted(&failure.expected), quoted(&failure.found));
 }
 
-/// Reverses its order after every other event of a kind, and never saves its count.
-struct Forgetful {
-    counts: fn(&Event) -> bool,
-}
-
-impl Policy for Forgetful {
-    type Memory = Ends;
-
-    fn initial(&self, _: u64) -> Ends {
-        Ends::default()
-    }
-
-    fn on_event(&self, memory: &mut Ends, _: View<'_>, event: &Event) {
-        memory.hidden += u64::from((self.counts)(event));
-    }
-}
-
-impl SchedulingPolicy for Forgetful {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-        if memory.hidden % 2 == 1 {
-            jobs.reverse();
-        }
-        jobs.into_iter().for_each(|j| out.push(j));
-        Validity::UntilEvent
-    }
-}
-
 #[test]
 fn memory_of_what_jobs_report_is_tested() {
     let kinds: [fn(&Event) -> bool; 2] = [
@@ -638,11 +489,10 @@ fn memory_of_what_jobs_report_is_tested() {
     for counts in kinds {
         let suite = || {
             conformance(move |_| {
-                Composition::new("forgetful")
-                    .scheduling(Forgetful { counts })
-                    .placement(FirstFit)
-                    .build()
-                    .unwrap()
+                let forgetful = by_count().on_event(move |count, _, event| {
+                    count.add(false, u64::from(counts(event)));
+                });
+                composed("forgetful", forgetful, FirstFit)
             })
         };
         caught(suite(), Property::Restore);
@@ -650,47 +500,15 @@ fn memory_of_what_jobs_report_is_tested() {
     }
 }
 
-/// Reverses its order after every other plan with changes.
-struct PlanCounting {
-    saves: bool,
-}
-
-impl Policy for PlanCounting {
-    type Memory = Ends;
-
-    fn initial(&self, _: u64) -> Ends {
-        Ends::default()
-    }
-
-    fn on_launches(&self, memory: &mut Ends, _: View<'_>, plan: &Plan) {
-        assert!(!plan.is_empty(), "an empty plan was reported");
-        match self.saves {
-            true => memory.saved += 1,
-            false => memory.hidden += 1,
-        }
-    }
-}
-
-impl SchedulingPolicy for PlanCounting {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-        if (memory.saved + memory.hidden) % 2 == 1 {
-            jobs.reverse();
-        }
-        jobs.into_iter().for_each(|j| out.push(j));
-        Validity::UntilEvent
-    }
-}
-
 #[test]
 fn memory_of_launches_is_tested() {
     let suite = |saves| {
         conformance(move |_| {
-            Composition::new("plan-counting")
-                .scheduling(PlanCounting { saves })
-                .placement(FirstFit)
-                .build()
-                .unwrap()
+            let counting = by_count().on_launches(move |count, _, plan| {
+                assert!(!plan.is_empty(), "an empty plan was reported");
+                count.add(saves, 1);
+            });
+            composed("plan-counting", counting, FirstFit)
         })
     };
     passes(suite(true));
@@ -699,36 +517,18 @@ fn memory_of_launches_is_tested() {
 
 #[test]
 fn a_memory_that_json_cannot_hold_is_named() {
-    /// Remembers pairs of jobs that ran at the same time.
-    struct Pairing;
-    impl Policy for Pairing {
-        type Memory = BTreeMap<(JobId, JobId), u32>;
-
-        fn initial(&self, _: u64) -> Self::Memory {
-            BTreeMap::new()
-        }
-    }
-    impl SchedulingPolicy for Pairing {
-        fn schedule(
-            &self,
-            memory: &mut Self::Memory,
-            view: View<'_>,
-            out: &mut JobQueue,
-        ) -> Validity {
+    // Remembers pairs of jobs that ran at the same time.
+    type Pairs = BTreeMap<(JobId, JobId), u32>;
+    let suite = conformance(|_| {
+        let pairing = Hooked::new(|pairs: &mut Pairs, view, out| {
             let jobs: Vec<JobId> = view.active().map(|j| j.id()).collect();
             for pair in jobs.windows(2) {
-                *memory.entry((pair[0], pair[1])).or_default() += 1;
+                *pairs.entry((pair[0], pair[1])).or_default() += 1;
             }
-            view.active().for_each(|j| out.push(Request::gang(&j)));
+            list(view.active(), out);
             Validity::NextRound
-        }
-    }
-    let suite = conformance(|_| {
-        Composition::new("pairing")
-            .scheduling(Pairing)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        });
+        composed("pairing", pairing, FirstFit)
     });
     let failure = caught(suite, Property::Restore);
     let expected = "scheduling: cannot save the memory of a policy: key must be a string";
@@ -737,29 +537,14 @@ fn a_memory_that_json_cannot_hold_is_named() {
 
 #[test]
 fn a_memory_that_cannot_be_restored_is_named() {
-    /// Remembers a bound that JSON represents as `null`.
-    struct Unbounded;
-    impl Policy for Unbounded {
-        type Memory = f64;
-
-        fn initial(&self, _: u64) -> f64 {
-            f64::INFINITY
-        }
-    }
-    impl SchedulingPolicy for Unbounded {
-        fn schedule(&self, bound: &mut f64, view: View<'_>, out: &mut JobQueue) -> Validity {
-            let all = view.active();
-            let short = all.filter(|j| j.spec().duration().secs() <= *bound);
-            short.for_each(|j| out.push(Request::gang(&j)));
-            Validity::UntilEvent
-        }
-    }
+    // Remembers a bound that JSON represents as `null`.
     let suite = conformance(|_| {
-        Composition::new("unbounded")
-            .scheduling(Unbounded)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        let unbounded = Hooked::new(|bound: &mut f64, view, out| {
+            let all = view.active();
+            list(all.filter(|j| j.spec().duration().secs() <= *bound), out);
+            Validity::UntilEvent
+        });
+        composed("unbounded", unbounded.from(|_| f64::INFINITY), FirstFit)
     });
     let failure = caught(suite, Property::Restore);
     let expected = "scheduling: cannot restore the memory of a policy: invalid type: null";
@@ -774,118 +559,58 @@ fn a_clone_that_shares_is_caught() {
         let policy = scheduling_fn(move |view, out: &mut JobQueue| {
             let mut calls = calls.lock().unwrap();
             *calls += 1;
-            let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-            if calls.is_multiple_of(3) {
-                jobs.reverse();
-            }
-            jobs.into_iter().for_each(|j| out.push(j));
+            list_all(view, calls.is_multiple_of(3), out);
             Validity::NextRound
         });
-        Composition::new("sharing")
-            .scheduling(policy)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        composed("sharing", policy, FirstFit)
     });
     // It saves nothing either, but the suite compares clones first.
     caught(suite, Property::Clone);
 
-    /// Shares its memory among clones, and saves it. Cloning is its only error.
-    struct Sharing;
-
+    /// A memory that clones share, and that is saved. Cloning is its only error.
     #[derive(Clone, Default, Serialize, Deserialize)]
     struct Calls(Arc<Mutex<u64>>);
 
-    impl Policy for Sharing {
-        type Memory = Calls;
-
-        fn initial(&self, _: u64) -> Calls {
-            Calls::default()
-        }
-    }
-
-    impl SchedulingPolicy for Sharing {
-        fn schedule(
-            &self,
-            memory: &mut Self::Memory,
-            view: View<'_>,
-            out: &mut JobQueue,
-        ) -> Validity {
-            let mut calls = memory.0.lock().unwrap();
-            *calls += 1;
-            let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-            if calls.is_multiple_of(3) {
-                jobs.reverse();
-            }
-            jobs.into_iter().for_each(|j| out.push(j));
-            Validity::NextRound
-        }
-    }
     let suite = conformance(|_| {
-        Composition::new("sharing")
-            .scheduling(Sharing)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        let sharing = Hooked::new(|calls: &mut Calls, view, out| {
+            let mut calls = calls.0.lock().unwrap();
+            *calls += 1;
+            list_all(view, calls.is_multiple_of(3), out);
+            Validity::NextRound
+        });
+        composed("sharing", sharing, FirstFit)
     });
     caught(suite, Property::Clone);
 }
 
 #[test]
 fn a_policy_that_changes_itself_is_caught() {
-    /// Counts its calls in the policy itself: clones of the scheduler share the count.
-    struct Counter(AtomicU32);
-    impl Stateless for Counter {}
-    impl SchedulingPolicy for Counter {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-            let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-            if self.0.fetch_add(1, Ordering::Relaxed) % 3 == 2 {
-                jobs.reverse();
-            }
-            jobs.into_iter().for_each(|j| out.push(j));
-            Validity::NextRound
-        }
-    }
+    // Counts its calls in the policy itself: clones of the scheduler share the count.
     let suite = conformance(|_| {
-        Composition::new("counter")
-            .scheduling(Counter(AtomicU32::new(0)))
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        let calls = AtomicU32::new(0);
+        let counter = scheduling_fn(move |view, out| {
+            list_all(view, calls.fetch_add(1, Ordering::Relaxed) % 3 == 2, out);
+            Validity::NextRound
+        });
+        composed("counter", counter, FirstFit)
     });
     caught(suite, Property::Clone);
 
-    /// Keeps the ended jobs in the policy itself. A clone adds the same jobs again without effect;
-    /// a restored instance lacks them.
-    #[derive(Default)]
-    struct Ended(Mutex<BTreeSet<JobId>>);
-    impl Policy for Ended {
-        type Memory = ();
-
-        fn initial(&self, _: u64) {}
-
-        fn on_event(&self, (): &mut (), _: View<'_>, event: &Event) {
-            if let Event::Ended { job, .. } = event {
-                self.0.lock().unwrap().insert(*job);
-            }
-        }
-    }
-    impl SchedulingPolicy for Ended {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-            let mut jobs: Vec<_> = view.active().map(|j| Request::gang(&j)).collect();
-            if self.0.lock().unwrap().len() % 2 == 1 {
-                jobs.reverse();
-            }
-            jobs.into_iter().for_each(|j| out.push(j));
-            Validity::UntilEvent
-        }
-    }
+    // Keeps the ended jobs in the policy itself. A clone adds the same jobs again without effect;
+    // a restored instance lacks them.
     let suite = conformance(|_| {
-        Composition::new("ended")
-            .scheduling(Ended::default())
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        let ended = Arc::new(Mutex::new(BTreeSet::<JobId>::new()));
+        let seen = Arc::clone(&ended);
+        let policy = Hooked::new(move |(): &mut (), view, out| {
+            list_all(view, seen.lock().unwrap().len() % 2 == 1, out);
+            Validity::UntilEvent
+        });
+        let policy = policy.on_event(move |(), _, event| {
+            if let Event::Ended { job, .. } = event {
+                ended.lock().unwrap().insert(*job);
+            }
+        });
+        composed("ended", policy, FirstFit)
     });
     caught(suite, Property::Restore);
 }
@@ -900,102 +625,56 @@ fn a_panic_is_caught() {
             }
             Validity::NextRound
         });
-        Composition::new("panicking")
-            .scheduling(policy)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        composed("panicking", policy, FirstFit)
     });
     let failure = caught(suite, Property::Panic);
     assert!(failure.found.contains("no crash was expected"), "{failure}");
 
-    /// Panics while it processes an event: the core continues without the event's effect on it.
-    struct Startled;
-    impl Policy for Startled {
-        type Memory = ();
-
-        fn initial(&self, _: u64) {}
-
-        fn on_event(&self, (): &mut (), _: View<'_>, event: &Event) {
+    // Panics while it processes an event: the core continues without the event's effect on it.
+    let suite = conformance(|_| {
+        let startled = Hooked::new(|(): &mut (), view, out| {
+            list(view.active(), out);
+            Validity::NextRound
+        });
+        let startled = startled.on_event(|(), _, event| {
             let completed = Outcome::Completed;
             assert!(!matches!(event, Event::Ended { outcome, .. } if *outcome == completed));
-        }
-    }
-    impl SchedulingPolicy for Startled {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-            view.active().for_each(|j| out.push(Request::gang(&j)));
-            Validity::NextRound
-        }
-    }
-    let suite = conformance(|_| {
-        Composition::new("startled")
-            .scheduling(Startled)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        });
+        composed("startled", startled, FirstFit)
     });
     let failure = caught(suite, Property::Panic);
     assert!(failure.found.contains("Event::Ended"), "{failure}");
 
-    /// Panics after a plan with a stop was applied: the core continues.
-    struct Stopped;
-    impl Policy for Stopped {
-        type Memory = ();
-
-        fn initial(&self, _: u64) {}
-
-        fn on_launches(&self, (): &mut (), _: View<'_>, plan: &Plan) {
-            assert_eq!(plan.stops(), 0, "no stop was expected");
-        }
-    }
-    impl SchedulingPolicy for Stopped {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-            by_key(attained).preemptive().schedule(&mut (), view, out)
-        }
-    }
+    // Panics after a plan with a stop was applied: the core continues.
     let suite = conformance(|_| {
-        Composition::new("stopped")
-            .scheduling(Stopped)
-            .placement(Preempting)
-            .build()
-            .unwrap()
+        let stopped = Hooked::new(|(): &mut (), view, out| {
+            by_key(attained).preemptive().schedule(&mut (), view, out)
+        });
+        let stopped = stopped.on_launches(|(), _, plan| {
+            assert_eq!(plan.stops(), 0, "no stop was expected");
+        });
+        composed("stopped", stopped, Preempting)
     });
     let failure = caught(suite, Property::Panic);
     assert!(failure.found.contains("no stop was expected"), "{failure}");
 }
 
-/// Counts the seconds that each job has run since the last decision.
-struct Metering;
-
-impl Policy for Metering {
-    type Memory = BTreeMap<JobId, f64>;
-
-    fn initial(&self, _: u64) -> Self::Memory {
-        BTreeMap::new()
-    }
-}
-
-impl SchedulingPolicy for Metering {
-    fn schedule(&self, memory: &mut Self::Memory, view: View<'_>, out: &mut JobQueue) -> Validity {
-        for job in view.active() {
-            let now = job.attained_time().secs();
-            let before = memory.insert(job.id(), now).unwrap_or(0.0);
-            assert!(now >= before - 1e-6, "service only grows");
-            out.push(Request::gang(&job));
-        }
-        Validity::NextRound
-    }
-}
-
 #[test]
 fn who_takes_it_that_service_only_grows_is_caught() {
+    // Counts the seconds that each job has run since the last decision.
+    type Times = BTreeMap<JobId, f64>;
     let suite = || {
         conformance(|_| {
-            Composition::new("metering")
-                .scheduling(Metering)
-                .placement(FirstFit)
-                .build()
-                .unwrap()
+            let metering = Hooked::new(|memory: &mut Times, view, out| {
+                for job in view.active() {
+                    let now = job.attained_time().secs();
+                    let before = memory.insert(job.id(), now).unwrap_or(0.0);
+                    assert!(now >= before - 1e-6, "service only grows");
+                    out.push(Request::gang(&job));
+                }
+                Validity::NextRound
+            });
+            composed("metering", metering, FirstFit)
         })
     };
     let failure = caught(suite(), Property::Panic);
@@ -1016,14 +695,10 @@ fn a_policy_that_never_answers_is_named_and_left_behind() {
                 while view.waiting_count() > 2 && !ENOUGH.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                view.active().for_each(|j| out.push(Request::gang(&j)));
+                list(view.active(), out);
                 Validity::UntilEvent
             });
-            Composition::new(&*borrowed)
-                .scheduling(policy)
-                .placement(FirstFit)
-                .build()
-                .unwrap()
+            composed(&borrowed, policy, FirstFit)
         })
     };
     let failure = suite().patience(Duration::from_secs(1)).check();
@@ -1049,11 +724,7 @@ fn single_gpu_only<'a>() -> Suite<'a> {
             }
             Validity::NextRound
         });
-        Composition::new("single-gpu-only")
-            .scheduling(policy)
-            .placement(FirstFit)
-            .build()
-            .unwrap()
+        composed("single-gpu-only", policy, FirstFit)
     })
 }
 
@@ -1100,14 +771,10 @@ fn every_case_survives_its_text() {
         conformance(|_| {
             let policy = scheduling_fn(|view, out: &mut JobQueue| {
                 assert!(view.now().secs() < 3000.0, "it is late");
-                view.active().for_each(|j| out.push(Request::gang(&j)));
+                list(view.active(), out);
                 Validity::NextRound
             });
-            Composition::new("late")
-                .scheduling(policy)
-                .placement(FirstFit)
-                .build()
-                .unwrap()
+            composed("late", policy, FirstFit)
         })
         .with_attribute("level")
         .with_label("rack")
@@ -1140,17 +807,9 @@ fn case_that_cannot_be_read_is_refused() {
 
 #[test]
 fn restarting_for_ever_is_caught() {
-    /// Restarts every job at every decision.
-    #[derive(Clone)]
-    struct Restless;
-    impl Stateless for Restless {}
-    impl PlacementPolicy for Restless {
-        fn place(
-            &self,
-            (): &mut (),
-            requests: &mut JobQueue,
-            draft: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
+    // Restarts every job at every decision.
+    let suite = conformance(|_| {
+        let restless = placement_fn(|requests, draft| {
             let placed: Vec<_> = draft.view().placed().filter(|j| j.is_placed()).collect();
             for job in placed {
                 let same = job.assignment().cloned().unwrap_or_default();
@@ -1159,14 +818,8 @@ fn restarting_for_ever_is_caught() {
                 let _ = draft.assign(job.id(), Assignment::of(same.gpus));
             }
             FirstFit.place(&mut (), requests, draft)
-        }
-    }
-    let suite = conformance(|_| {
-        Composition::new("restless")
-            .scheduling(by_key(submit))
-            .placement(Restless)
-            .build()
-            .unwrap()
+        });
+        composed("restless", by_key(submit), restless)
     });
     caught(suite, Property::Liveness);
 }
@@ -1296,27 +949,14 @@ impl PlacementPolicy for Monkey {
     }
 }
 
-/// An order whose placement must run in every round.
-#[derive(Clone)]
-struct EveryRound(ByKey);
-
-impl Stateless for EveryRound {}
-
-impl SchedulingPolicy for EveryRound {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-        self.0.schedule(&mut (), view, out);
-        Validity::NextRound
-    }
-}
-
 fn monkey<'a>(pairs: bool, reassigns: bool) -> Suite<'a> {
     conformance(move |seed| {
-        Composition::new("monkey")
-            .seed(seed)
-            .scheduling(EveryRound(by_key(submit)))
-            .placement(Monkey { pairs, reassigns })
-            .build()
-            .unwrap()
+        // The placement must run in every round.
+        let every_round = scheduling_fn(|view, out| {
+            by_submission().schedule(&mut (), view, out);
+            Validity::NextRound
+        });
+        composed("monkey", every_round, Monkey { pairs, reassigns }).with_seed(seed)
     })
 }
 
@@ -1341,27 +981,15 @@ fn pairs_that_change_in_place_conform() {
     passes(monkey(true, true));
 }
 
-/// Backfill: later jobs pass those that do not fit.
-#[derive(Clone)]
-struct Passing {
-    /// Victims of a job that still does not fit continue to run.
-    preempting: bool,
-}
-
-impl Stateless for Passing {}
-
-impl PlacementPolicy for Passing {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+/// Backfill: later jobs pass those that do not fit. If it is preemptive, victims of a job that still
+/// does not fit continue to run.
+fn passing(preempting: bool) -> impl PlacementPolicy {
+    placement_fn(move |requests, draft| {
         while let Some(request) = draft.next_candidate(requests) {
             let needed = request.shapes[0].gpus.get() as usize;
             let mut victims = Vec::new();
             let mut gpus = free_for(request.job, draft);
-            while self.preempting && gpus.len() < needed {
+            while preempting && gpus.len() < needed {
                 let Some(victim) = draft.next_victim(requests) else {
                     break;
                 };
@@ -1380,7 +1008,7 @@ impl PlacementPolicy for Passing {
             }
         }
         Ok(Validity::UntilEvent)
-    }
+    })
 }
 
 #[test]
@@ -1388,11 +1016,7 @@ fn letting_jobs_pass_conforms() {
     for preempting in [false, true] {
         for key in [submit, length, attained] {
             passes(conformance(|_| {
-                Composition::new("passing")
-                    .scheduling(by_key(key).preemptive())
-                    .placement(Passing { preempting })
-                    .build()
-                    .unwrap()
+                composed("passing", by_key(key).preemptive(), passing(preempting))
             }));
         }
     }
@@ -1507,9 +1131,7 @@ fn meddling_conforms() {
         Composition::new("meddler")
             .seed(seed)
             .joint(meddler, |roles| roles.cluster().admission().scheduling())
-            .placement(Passing {
-                preempting: seed % 2 == 0,
-            })
+            .placement(passing(seed % 2 == 0))
             .build()
             .unwrap()
     })

@@ -2,6 +2,7 @@
 
 mod composition;
 mod conformance;
+mod functions;
 mod planted;
 mod regressions;
 mod vocabulary;

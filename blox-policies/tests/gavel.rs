@@ -58,25 +58,46 @@ impl Draw {
     }
 }
 
+fn pool(name: &str, gpus: u32) -> TypePool {
+    let (name, price) = (name.into(), 1.0);
+    TypePool { name, gpus, price }
+}
+
+/// A new job of one GPU with its rate on each type.
+fn entrant(id: u32, rates: &[f64]) -> Entrant {
+    Entrant {
+        id: JobId(id),
+        gpus: 1,
+        weight: 1.0,
+        age: 0.0,
+        left: 1000.0,
+        due: None,
+        rates: PerType::from_slice(rates),
+    }
+}
+
+/// Draws the rates of a job on a K80, a P100 and a V100.
+fn rates(draw: &mut Draw) -> [f64; 3] {
+    let base = draw.between(0.1, 50.0);
+    let (p100, v100) = (draw.between(1.0, 4.0), draw.between(1.0, 10.0));
+    [base, base * p100, base * v100]
+}
+
 fn instance(seed: u64, most_gpus: u32, pairs: bool) -> Instance {
     let mut draw = Draw(seed);
-    let types = ["k80", "p100", "v100"].map(|name| TypePool {
-        name: name.into(),
-        gpus: 1 + draw.below(4),
-        price: draw.between(0.2, 2.0),
+    let types = ["k80", "p100", "v100"].map(|name| {
+        let mut pool = pool(name, 1 + draw.below(4));
+        pool.price = draw.between(0.2, 2.0);
+        pool
     });
     let count = 2 + draw.below(9) as usize;
     let jobs = (0..count).map(|i| {
-        let base = draw.between(0.1, 50.0);
-        let (p100, v100) = (draw.between(1.0, 4.0), draw.between(1.0, 10.0));
+        let rates = rates(&mut draw);
         Entrant {
-            id: JobId(3 * i as u32),
             gpus: 1 << draw.below(most_gpus.ilog2() + 1),
-            weight: 1.0,
             age: draw.between(0.0, 9000.0),
             left: draw.between(100.0, 90_000.0),
-            due: None,
-            rates: PerType::from_slice(&[base, base * p100, base * v100]),
+            ..entrant(3 * i as u32, &rates)
         }
     });
     let jobs: Vec<Entrant> = jobs.collect();
@@ -86,11 +107,8 @@ fn instance(seed: u64, most_gpus: u32, pairs: bool) -> Instance {
             if pairs && jobs[a].gpus == jobs[b].gpus {
                 let (x, y) = (draw.between(0.2, 1.0), draw.between(0.2, 1.0));
                 let both = |k: usize| [jobs[a].rates[k] * x, jobs[b].rates[k] * y];
-                let rates: SmallVec<[[f64; 2]; 4]> = (0..3).map(both).collect();
-                all.push(Pair {
-                    jobs: [a, b],
-                    rates,
-                });
+                let (jobs, rates) = ([a, b], (0..3).map(both).collect());
+                all.push(Pair { jobs, rates });
             }
         }
     }
@@ -149,23 +167,25 @@ fn what_is_given_out_is_there() {
     }
 }
 
-fn isolated_throughput(instance: &Instance, job: usize) -> f64 {
+/// Checks that each job has at least this part of the throughput of an isolated share.
+fn shares_well(case: &str, instance: &Instance, allocation: &Allocation, part: f64) {
     let isolated = asked(Isolated).allocate(instance).unwrap();
-    isolated.throughput(instance, job)
+    for i in 0..instance.jobs.len() {
+        let [has, alone] = [allocation, &isolated].map(|a| a.throughput(instance, i));
+        assert!(has >= alone * part, "{case}: {has} < {alone}");
+    }
 }
 
 #[test]
-fn max_min_fairness_gives_an_incentive_to_share() {
+fn fair_shares_give_an_incentive_to_share() {
     for seed in 0..60 {
         let instance = instance(seed, 1, false);
-        let mut policy = asked(MaxMinFairness::default());
-        let allocation = policy.allocate(&instance).unwrap();
-        for i in 0..instance.jobs.len() {
-            let (has, alone) = (
-                allocation.throughput(&instance, i),
-                isolated_throughput(&instance, i),
-            );
-            assert!(has >= alone * (1.0 - 1e-5), "seed {seed}: {has} < {alone}");
+        let fair = asked(MaxMinFairness::default());
+        let filled = asked(WaterFilling::default());
+        for (name, mut policy) in [("max-min", fair), ("water filling", filled)] {
+            let allocation = policy.allocate(&instance).unwrap();
+            let case = format!("{name}, seed {seed}");
+            shares_well(&case, &instance, &allocation, 1.0 - 1e-5);
         }
     }
 }
@@ -196,25 +216,8 @@ fn fairness_without_knowing_types_gives_everybody_the_time_of_an_equal_part() {
             // have all their time, or all GPUs are allocated.
             let given: f64 = instance.jobs.iter().map(|j| time(&allocation, j)).sum();
             let most = instance.gpus().min(instance.jobs.len() as f64);
-            assert!(
-                (given / most - 1.0).abs() < 1e-6,
-                "seed {seed}: {given} of {most}"
-            );
-        }
-    }
-}
-
-#[test]
-fn water_filling_gives_an_incentive_to_share() {
-    for seed in 0..60 {
-        let instance = instance(seed, 1, false);
-        let allocation = asked(WaterFilling::default()).allocate(&instance).unwrap();
-        for i in 0..instance.jobs.len() {
-            let (has, alone) = (
-                allocation.throughput(&instance, i),
-                isolated_throughput(&instance, i),
-            );
-            assert!(has >= alone * (1.0 - 1e-5), "seed {seed}: {has} < {alone}");
+            let all = (given / most - 1.0).abs() < 1e-6;
+            assert!(all, "seed {seed}: {given} of {most}");
         }
     }
 }
@@ -261,14 +264,8 @@ fn paying_for_honesty_leaves_a_third_of_an_equal_part() {
         let mut instance = instance(seed, 1, false);
         instance.jobs.truncate(4);
         let allocation = asked(StrategyProof).allocate(&instance).unwrap();
-        for i in 0..instance.jobs.len() {
-            let (has, alone) = (
-                allocation.throughput(&instance, i),
-                isolated_throughput(&instance, i),
-            );
-            let least = alone / std::f64::consts::E;
-            assert!(has >= least * (1.0 - 1e-4), "seed {seed}: {has} < {least}");
-        }
+        let third = (1.0 - 1e-4) / std::f64::consts::E;
+        shares_well(&format!("seed {seed}"), &instance, &allocation, third);
     }
 }
 
@@ -388,10 +385,8 @@ fn water_filling_leaves_nothing_that_helps_one_and_hurts_nobody() {
         let best = max_min.allocate(&instance).unwrap();
         let best = max_min.objective(&instance, &best).unwrap();
         let least = max_min.objective(&instance, &allocation).unwrap();
-        assert!(
-            (least / best - 1.0).abs() < 1e-6,
-            "seed {seed}: {least} {best}"
-        );
+        let equal = (least / best - 1.0).abs() < 1e-6;
+        assert!(equal, "seed {seed}: {least} {best}");
     }
 }
 
@@ -454,14 +449,9 @@ fn nobody_gains_by_claiming_other_speeds() {
             let mut lie = instance.clone();
             lie.jobs[0].rates[kind] *= factor;
             let lied = asked(StrategyProof).allocate(&lie).unwrap();
-            let (truth, gained) = (
-                honest.throughput(&instance, 0),
-                lied.throughput(&instance, 0),
-            );
-            assert!(
-                gained <= truth * (1.0 + 1e-3),
-                "seed {seed}: {gained} > {truth}"
-            );
+            let [truth, gained] = [&honest, &lied].map(|a| a.throughput(&instance, 0));
+            let fair = gained <= truth * (1.0 + 1e-3);
+            assert!(fair, "seed {seed}: {gained} > {truth}");
         }
     }
 }
@@ -472,10 +462,8 @@ fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
         let mut instance = instance(seed, 1, false);
         let mut policy = asked(AlloX::new(1.0));
         let first = policy.allocate(&instance).unwrap();
-        let whole = first
-            .rows()
-            .iter()
-            .filter(|(_, x)| x.iter().sum::<f64>() == 1.0);
+        let rows = first.rows().iter();
+        let whole = rows.filter(|(_, x)| x.iter().sum::<f64>() == 1.0);
         let count = whole.clone().count();
         // A slow GPU stays idle if waiting for a fast one is cheaper.
         let most = instance.jobs.len().min(instance.gpus() as usize);
@@ -483,44 +471,24 @@ fn allox_gives_each_gpu_one_job_and_lets_it_finish() {
         let running: Vec<Combination> = whole.map(|(who, _)| *who).collect();
         instance.jobs.iter_mut().for_each(|j| j.left *= 0.5);
         let second = policy.allocate(&instance).unwrap();
-        assert!(
-            running
-                .iter()
-                .all(|who| second.get(*who) == first.get(*who))
-        );
+        let stays = |who: &Combination| second.get(*who) == first.get(*who);
+        assert!(running.iter().all(stays));
     }
 }
 
 #[test]
 fn two_jobs_trade_the_types_that_they_value_differently() {
     // Gavel's argument in small: one job is ten times faster on the V100, the other is not faster.
-    let job = |id, rates: [f64; 2]| Entrant {
-        id: JobId(id),
-        gpus: 1,
-        weight: 1.0,
-        age: 0.0,
-        left: 100.0,
-        due: None,
-        rates: PerType::from_slice(&rates),
-    };
-    let pool = |name: &str| TypePool {
-        name: name.into(),
-        gpus: 1,
-        price: 1.0,
-    };
     let instance = Instance {
-        types: vec![pool("k80"), pool("v100")],
-        jobs: vec![job(0, [1.0, 10.0]), job(1, [1.0, 1.0])],
+        types: vec![pool("k80", 1), pool("v100", 1)],
+        jobs: vec![entrant(0, &[1.0, 10.0]), entrant(1, &[1.0, 1.0])],
         pairs: Vec::new(),
     };
-    let allocation = asked(MaxMinFairness::default())
-        .allocate(&instance)
-        .unwrap();
+    let mut policy = asked(MaxMinFairness::default());
+    let allocation = policy.allocate(&instance).unwrap();
     let x = allocation.get(Combination::single(JobId(0))).unwrap();
     assert!(x[1] > 0.5, "{x:?}");
-    let least = asked(MaxMinFairness::default())
-        .objective(&instance, &allocation)
-        .unwrap();
+    let least = policy.objective(&instance, &allocation).unwrap();
     // Job 1 has all its time, and no more than its fair share of it.
     assert!((least - 1.0).abs() < 1e-6, "{least}");
 }
@@ -528,26 +496,12 @@ fn two_jobs_trade_the_types_that_they_value_differently() {
 /// Creates `jobs` jobs of `kinds` kinds on three types, with one GPU for every two jobs.
 fn many(jobs: usize, kinds: usize) -> Instance {
     let mut draw = Draw(jobs as u64);
-    let rates: Vec<PerType> = (0..kinds)
-        .map(|_| {
-            let base = draw.between(0.1, 50.0);
-            let (p100, v100) = (draw.between(1.0, 4.0), draw.between(1.0, 10.0));
-            PerType::from_slice(&[base, base * p100, base * v100])
-        })
-        .collect();
-    let types = ["k80", "p100", "v100"].map(|name| TypePool {
-        name: name.into(),
-        gpus: jobs as u32 / 6,
-        price: 1.0,
-    });
+    let rates: Vec<_> = (0..kinds).map(|_| rates(&mut draw)).collect();
+    let types = ["k80", "p100", "v100"].map(|name| pool(name, jobs as u32 / 6));
     let job = |i: usize| Entrant {
-        id: JobId(i as u32),
-        gpus: 1,
-        weight: 1.0,
         age: draw.between(0.0, 9000.0),
         left: draw.between(100.0, 90_000.0),
-        due: None,
-        rates: rates[i % kinds].clone(),
+        ..entrant(i as u32, &rates[i % kinds])
     };
     Instance {
         types: types.into(),
@@ -565,18 +519,23 @@ fn told_apart(instance: &Instance) -> Instance {
     apart
 }
 
+/// Checks that an allocation is possible, with the objective of one that distinguishes equal jobs.
+fn is_optimal(policy: &mut Asked, instance: &Instance) -> Allocation {
+    let together = policy.allocate(instance).unwrap();
+    is_possible(instance, &together);
+    let each = policy.allocate(&told_apart(instance)).unwrap();
+    let [a, b] = [&together, &each].map(|x| policy.objective(instance, x).unwrap());
+    assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
+    together
+}
+
 #[test]
 fn jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
     let instance = many(120, 5);
     for knows in [Knows::Types, Knows::Nothing] {
-        let mut merged = asked(MaxMinFairness::new(knows));
-        let together = merged.allocate(&instance).unwrap();
-        is_possible(&instance, &together);
+        let together = is_optimal(&mut asked(MaxMinFairness::new(knows)), &instance);
         let row = |i: u32| together.get(Combination::single(JobId(i)));
         assert_eq!(row(3), row(8));
-        let each = merged.allocate(&told_apart(&instance)).unwrap();
-        let [a, b] = [&together, &each].map(|x| merged.objective(&instance, x).unwrap());
-        assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
     }
 }
 
@@ -590,17 +549,10 @@ fn in_pairs(jobs: usize, kinds: usize) -> Instance {
     for a in 0..jobs {
         for b in a + 1..jobs {
             let slower = [beside[a % kinds][b % kinds], beside[b % kinds][a % kinds]];
-            let both = |k: usize| {
-                [
-                    instance.jobs[a].rates[k] * slower[0],
-                    instance.jobs[b].rates[k] * slower[1],
-                ]
-            };
-            let rates = (0..3).map(both).collect();
-            instance.pairs.push(Pair {
-                jobs: [a, b],
-                rates,
-            });
+            let [x, y] = [a, b].map(|job| &instance.jobs[job].rates);
+            let both = |k: usize| [x[k] * slower[0], y[k] * slower[1]];
+            let (jobs, rates) = ([a, b], (0..3).map(both).collect());
+            instance.pairs.push(Pair { jobs, rates });
         }
     }
     instance
@@ -610,14 +562,10 @@ fn in_pairs(jobs: usize, kinds: usize) -> Instance {
 fn pairs_of_jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
     let instance = in_pairs(18, 4);
     let mut merged = asked(MaxMinFairness::new(Knows::Pairs));
-    let together = merged.allocate(&instance).unwrap();
-    is_possible(&instance, &together);
+    let together = is_optimal(&mut merged, &instance);
     let row = |a: u32, b: u32| together.get(Combination::pair(JobId(a), JobId(b)));
     assert_eq!(row(3, 8), row(7, 12));
     assert!(row(3, 8).is_some());
-    let each = merged.allocate(&told_apart(&instance)).unwrap();
-    let [a, b] = [&together, &each].map(|x| merged.objective(&instance, x).unwrap());
-    assert!((a / b - 1.0).abs() < 1e-6, "{a} {b}");
     // A job that is slower beside others than its equals is a kind of its own.
     let mut other = instance.clone();
     for pair in &mut other.pairs {
@@ -625,12 +573,7 @@ fn pairs_of_jobs_that_are_alike_get_equal_shares_of_the_same_optimum() {
             pair.rates.iter_mut().for_each(|r| r[own] *= 0.9);
         }
     }
-    let allocation = merged.allocate(&other).unwrap();
-    is_possible(&other, &allocation);
-    let least = merged.objective(&other, &allocation).unwrap();
-    let each = merged.allocate(&told_apart(&other)).unwrap();
-    let best = merged.objective(&other, &each).unwrap();
-    assert!((least / best - 1.0).abs() < 1e-6, "{least} {best}");
+    is_optimal(&mut merged, &other);
 }
 
 #[test]
@@ -685,23 +628,12 @@ fn within_what_there_is_nobody_gets_more_and_all_get_some() {
 
 /// Jobs of one GPU each with these rates.
 fn narrow(types: &[(&str, u32)], rates: &[(u32, &[f64])]) -> Instance {
-    let pool = |&(name, gpus): &(&str, u32)| TypePool {
-        name: name.into(),
-        gpus,
-        price: 1.0,
-    };
-    let job = |&(id, rates): &(u32, &[f64])| Entrant {
-        id: JobId(id),
-        gpus: 1,
-        weight: 1.0,
-        age: 0.0,
-        left: 1000.0,
-        due: None,
-        rates: PerType::from_slice(rates),
-    };
     Instance {
-        types: types.iter().map(pool).collect(),
-        jobs: rates.iter().map(job).collect(),
+        types: types.iter().map(|(name, gpus)| pool(name, *gpus)).collect(),
+        jobs: rates
+            .iter()
+            .map(|(id, rates)| entrant(*id, rates))
+            .collect(),
         pairs: Vec::new(),
     }
 }
@@ -731,9 +663,8 @@ fn only_jobs_that_may_share_are_paired_by_chance() {
         rates: SmallVec::from_slice(&[[0.8, 0.8]]),
     });
     for seed in 0..20 {
-        let allocation = seeded(GandivaPacking::default(), seed)
-            .allocate(&instance)
-            .unwrap();
+        let mut policy = seeded(GandivaPacking::default(), seed);
+        let allocation = policy.allocate(&instance).unwrap();
         let allocation = allocation.completed(&instance);
         for job in 0..3 {
             let has = allocation.throughput(&instance, job);

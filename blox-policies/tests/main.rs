@@ -5,7 +5,7 @@ mod papers;
 mod regressions;
 mod shockwave;
 
-use blox_core::{Composition, Pipeline, PlacementPolicy, SchedulingPolicy};
+use blox_core::{Composition, Extras, JobSpec, Pipeline, PlacementPolicy, SchedulingPolicy};
 
 fn composed(
     scheduling: impl SchedulingPolicy + 'static,
@@ -13,4 +13,11 @@ fn composed(
 ) -> Pipeline {
     let composition = Composition::new("composed").scheduling(scheduling);
     composition.placement(placement).build().unwrap()
+}
+
+/// Sets further fields of a job.
+fn with(job: JobSpec, set: impl FnOnce(&mut Extras)) -> JobSpec {
+    let mut extras = job.extras().clone();
+    set(&mut extras);
+    job.with_extras(extras)
 }

@@ -1,14 +1,13 @@
 //! Regression tests of policies, as small cases.
 
-use crate::composed;
+use crate::{composed, with};
 use blox_core::estimate::Oracle;
 use blox_core::forecast::{Forecast, Forecaster, Horizon};
 use blox_core::policy::scheduling_fn;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, ClusterSpec, Composition, Deadline, Event, Extras,
-    GpuCount, JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Pipeline, Place, Plan, Reason,
-    Request, Scheduler, SchedulingPolicy, Seconds, ServiceClass, Shape, State, Time, TypeSpeeds,
-    Validity, View,
+    AdmissionDecisions, AdmissionPolicy, ClusterSpec, Composition, Deadline, Event, GpuCount,
+    JobId, JobQueue, JobSpec, Name, NodeAction, NodeId, Pipeline, Place, Plan, Request, Scheduler,
+    SchedulingPolicy, Seconds, ServiceClass, Shape, State, Time, TypeSpeeds, Validity, View,
 };
 use blox_policies::admission::{Quota, QuotaBy};
 use blox_policies::cluster::Quarantine;
@@ -33,20 +32,20 @@ fn node(cpus: f64) -> ClusterSpec {
 }
 
 fn job(gpus: u32, cpus: f64, duration: f64) -> JobSpec {
-    let extras = Extras {
-        cpus,
-        ..Extras::default()
-    };
-    JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration)).with_extras(extras)
+    let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration));
+    with(job, |extras| extras.cpus = cpus)
+}
+
+/// A job of these GPUs, of one type.
+fn bound(gpus: u32, to: &str, duration: f64) -> JobSpec {
+    with(job(gpus, 0.0, duration), |extras| {
+        extras.gpu_types = vec![to.into()]
+    })
 }
 
 #[test]
 fn a_victim_whose_cpus_are_needed_is_not_spared() {
-    let policy = Composition::new("srtf")
-        .scheduling(Srtf::default())
-        .placement(InOrder::new(Consolidated::default()))
-        .build()
-        .unwrap();
+    let policy = composed(Srtf::default(), InOrder::new(Consolidated::default()));
     let mut run = Scenario::new(&node(8.0), policy);
     for n in 0..4 {
         let cpus = if n < 2 { 0.0 } else { 4.0 };
@@ -76,28 +75,24 @@ fn list(
 
 #[test]
 fn no_placement_gives_out_more_cpus_than_there_are() {
-    let on_the_node = |_: View<'_>, _| Shape {
+    let anywhere = |_: View<'_>, _| Shape {
         cpus: 4.0,
-        place: Place::Nodes(vec![(NodeId(0), 1)]),
         ..Shape::gpus(GpuCount(1))
     };
-    let beside = |_: View<'_>, job: JobId| Shape {
-        cpus: 4.0,
+    let on_the_node = move |view: View<'_>, job| Shape {
+        place: Place::Nodes(vec![(NodeId(0), 1)]),
+        ..anywhere(view, job)
+    };
+    let beside = move |view: View<'_>, job: JobId| Shape {
         place: match job.0 {
             0 => Place::Any,
             _ => Place::ShareWith(JobId(0)),
         },
-        ..Shape::gpus(GpuCount(1))
+        ..anywhere(view, job)
     };
     let policies = [
         composed(Fifo::default(), Buddy),
-        composed(
-            list(|_, _| Shape {
-                cpus: 4.0,
-                ..Shape::gpus(GpuCount(1))
-            }),
-            Buddy,
-        ),
+        composed(list(anywhere), Buddy),
         composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes),
         composed(list(on_the_node), OnNodes),
         composed(list(on_the_node), LocalSearch),
@@ -105,9 +100,7 @@ fn no_placement_gives_out_more_cpus_than_there_are() {
     ];
     for policy in policies {
         let mut run = Scenario::new(&node(4.0), policy);
-        for _ in 0..2 {
-            run.submit(0.0, job(1, 4.0, 10_000.0));
-        }
+        run.submit_all(0.0, vec![job(1, 4.0, 10_000.0); 2]);
         run.round(0.0);
         assert_eq!([run.gpus(0), run.gpus(1)], [Some(vec![0]), None]);
     }
@@ -125,8 +118,7 @@ fn a_partner_that_asks_for_more_gpus_is_not_placed_beside() {
         });
         let policy = composed(pair, InOrder::new(Consolidated::default()));
         let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
-        run.submit(0.0, job(2, 0.0, 10_000.0));
-        run.submit(0.0, job(gpus, 0.0, 10_000.0));
+        run.submit_all(0.0, [job(2, 0.0, 10_000.0), job(gpus, 0.0, 10_000.0)]);
         run.round(0.0);
         assert_eq!(run.gpus(0), Some(vec![0, 1]));
         assert_eq!(run.gpus(1), expected, "of {gpus} GPUs");
@@ -170,12 +162,9 @@ fn a_job_on_a_lost_node_is_not_made_smaller_there() {
 #[test]
 fn a_quarantine_leaves_the_cordons_of_others_alone() {
     let (minute, hour) = (Seconds::new(60.0), Seconds::new(3600.0));
-    let policy = Composition::new("quarantine")
-        .cluster(Quarantine::new(hour, minute, minute * 30.0))
-        .scheduling(Fifo::default())
-        .placement(InOrder::new(Consolidated::default()))
-        .build()
-        .unwrap();
+    let policy = composed(Fifo::default(), InOrder::new(Consolidated::default()));
+    let quarantine = Quarantine::new(hour, minute, minute * 30.0);
+    let policy = policy.with_cluster(quarantine).unwrap();
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
     let id = NodeId(0);
     let cordon = |run: &Scenario| {
@@ -211,18 +200,10 @@ fn a_quarantine_leaves_the_cordons_of_others_alone() {
 #[test]
 fn who_makes_room_stays_on_the_types_that_it_runs_on() {
     let cluster = "1x2:v100,1x2:k80".parse().unwrap();
-    let mut run = Scenario::new(
-        &cluster,
-        composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes),
-    );
-    let job = |gpus| JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6));
-    let bound = job(1).with_extras(Extras {
-        gpu_types: vec!["v100".into()],
-        ..Extras::default()
-    });
-    for spec in [bound, job(1), job(1)] {
-        run.submit(0.0, spec);
-    }
+    let policy = composed(TimeSlicing::new(Seconds::new(60.0)), KeepNodes);
+    let mut run = Scenario::new(&cluster, policy);
+    let job = |gpus| job(gpus, 0.0, 1e6);
+    run.submit_all(0.0, [bound(1, "v100", 1e6), job(1), job(1)]);
     run.round(0.0);
     run.ended(10.0, 1);
     run.submit(20.0, job(2));
@@ -235,15 +216,10 @@ fn who_makes_room_stays_on_the_types_that_it_runs_on() {
 
 #[test]
 fn a_shape_near_a_job_lies_on_its_nodes_then_in_its_rack() {
-    let racks = [
-        ["row-1", "a"],
-        ["row-2", "a"],
-        ["row-1", "b"],
-        ["row-1", "a"],
-    ];
+    let racks = ["row-1 a", "row-2 a", "row-1 b", "row-1 a"];
     let mut cluster = ClusterSpec::uniform(4, 2);
     for (node, rack) in cluster.nodes.iter_mut().zip(racks) {
-        node.location = rack.map(Name::from).to_vec();
+        node.location = rack.split(' ').map(Name::from).collect();
     }
     let near = |_: View<'_>, job: JobId| Shape {
         place: match job.0 {
@@ -254,10 +230,7 @@ fn a_shape_near_a_job_lies_on_its_nodes_then_in_its_rack() {
     };
     let policy = composed(list(near), InOrder::new(Consolidated::default()));
     let mut run = Scenario::new(&cluster, policy);
-    for _ in 0..3 {
-        let spec = JobSpec::new(Time::ZERO, GpuCount(3), Seconds::new(1e6));
-        run.submit(0.0, spec);
-    }
+    run.submit_all(0.0, vec![job(3, 0.0, 1e6); 3]);
     run.round(0.0);
     assert_eq!(run.gpus(0), Some(vec![0]));
     assert_eq!(run.gpus(1), Some(vec![1, 6]));
@@ -273,20 +246,16 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
         (x >> 16) % below
     };
     for _ in 0..300 {
-        let policy = Composition::new("fifo")
-            .scheduling(Fifo::default())
-            .placement(InOrder::new(Consolidated::default()))
-            .build()
-            .unwrap();
+        let policy = composed(Fifo::default(), InOrder::new(Consolidated::default()));
         let mut run = Scenario::new(&ClusterSpec::uniform(5, 4), policy);
         let sizes: Vec<u32> = (0..7).map(|_| 1 + random(9)).collect();
         let mut free = [4u32; 5];
-        for (job, &size) in sizes.iter().enumerate() {
+        for (n, &size) in sizes.iter().enumerate() {
             if size > free.iter().sum() {
                 break;
             }
-            let spec = JobSpec::new(Time::ZERO, GpuCount(size), Seconds::new(1e6));
-            let now = 300.0 * job as f64;
+            let spec = job(size, 0.0, 1e6);
+            let now = 300.0 * n as f64;
             run.submit(now, spec);
             run.round(now);
             let mut before = free;
@@ -297,11 +266,11 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
             });
             let least = sums.take_while(|sum| *sum < size).count() + 1;
             let mut nodes = std::collections::BTreeSet::new();
-            for gpu in run.gpus(job as u32).unwrap() {
+            for gpu in run.gpus(n as u32).unwrap() {
                 free[gpu as usize / 4] -= 1;
                 nodes.insert(gpu / 4);
             }
-            assert_eq!(nodes.len(), least, "job {job} of {sizes:?}");
+            assert_eq!(nodes.len(), least, "job {n} of {sizes:?}");
         }
     }
 }
@@ -310,9 +279,7 @@ fn a_job_over_several_nodes_touches_as_few_as_can_be() {
 fn jobs_of_one_size_lie_together_when_one_decision_places_them() {
     let policy = composed(Fifo::default(), InOrder::new(NodeSets));
     let mut run = Scenario::new(&ClusterSpec::uniform(2, 4), policy);
-    for gpus in [1, 2, 1, 2] {
-        run.submit(0.0, job(gpus, 0.0, 10_000.0));
-    }
+    run.submit_all(0.0, [1, 2, 1, 2].map(|gpus| job(gpus, 0.0, 10_000.0)));
     run.round(0.0);
     assert_eq!(run.gpus(0), Some(vec![0]));
     assert_eq!(run.gpus(1), Some(vec![4, 5]));
@@ -345,67 +312,43 @@ fn a_round_that_a_job_did_not_run_is_none_that_it_received() {
     let gavel = Gavel::new(shares::Proportional);
     let policy = composed(gavel, Leases::new(Consolidated::default()));
     let mut run = Scenario::new(&"1x3".parse().unwrap(), policy);
-    for _ in 0..4 {
-        run.submit(0.0, job(1, 0.0, 1e6));
-    }
+    run.submit_all(0.0, vec![job(1, 0.0, 1e6); 4]);
     let mut turns = Vec::new();
     for round in 0..6 {
         let at = 300.0 * f64::from(round);
         if round == 2 {
-            let (job, attempt) = (JobId(1), 1);
-            let (secs, work, why) = (10.0, 10.0, Reason::Crashed);
+            let (job, attempt, secs) = (JobId(1), 1, 10.0);
             run.event(at - 100.0, Event::Ran { job, attempt, secs });
-            let crashed = Event::Crashed {
-                job,
-                attempt,
-                work,
-                why,
-            };
-            run.event(at - 100.0, crashed);
+            run.crashed(at - 100.0, 1, 1, 10.0);
         }
         run.round(at);
-        turns.push(
-            (0..4)
-                .filter(|n| run.gpus(*n).is_some())
-                .collect::<Vec<_>>(),
-        );
+        let runs = (0..4).filter(|n| run.gpus(*n).is_some());
+        turns.push(runs.map(|n| n.to_string()).collect::<String>());
     }
     // In the first two rounds, job 1 received almost nothing.
-    let expected = [
-        [0, 1, 2],
-        [0, 1, 3],
-        [1, 2, 3],
-        [0, 1, 2],
-        [0, 1, 3],
-        [1, 2, 3],
-    ];
+    let expected = ["012", "013", "123", "012", "013", "123"];
     assert_eq!(turns, expected);
 }
 
 fn due(gpus: u32, duration: f64, at: f64) -> JobSpec {
-    let deadline = Deadline {
-        at: Time::new(at),
-        value: 1.0,
-    };
-    let extras = Extras {
-        deadlines: vec![deadline],
-        ..Extras::default()
-    };
-    JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration)).with_extras(extras)
+    let (at, value) = (Time::new(at), 1.0);
+    let deadlines = vec![Deadline { at, value }];
+    with(job(gpus, 0.0, duration), |extras| {
+        extras.deadlines = deadlines
+    })
 }
 
 fn chronus() -> Pipeline {
     let chronus = Chronus::new(Seconds::new(240.0));
-    let composition = Composition::new("chronus");
+    let composition = Composition::new("chronus").placement(LocalSearch);
     let composition = composition.joint(chronus, |roles| roles.admission().scheduling());
-    composition.placement(LocalSearch).build().unwrap()
+    composition.build().unwrap()
 }
 
 #[test]
 fn a_far_deadline_makes_no_long_plan() {
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), chronus());
-    run.submit(0.0, due(2, 1000.0, f64::MAX));
-    run.submit(0.0, job(4, 0.0, 1e9));
+    run.submit_all(0.0, [due(2, 1000.0, f64::MAX), job(4, 0.0, 1e9)]);
     run.round(0.0);
     assert_eq!(run.gpus(0), None);
     // Its first lease is over, and the job has done no work.
@@ -416,9 +359,14 @@ fn a_far_deadline_makes_no_long_plan() {
 #[test]
 fn a_job_that_needs_too_many_leases_runs_as_best_effort() {
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), chronus());
-    run.submit(0.0, due(2, 1e12, 2e12));
-    run.submit(0.0, due(2, f64::MAX, f64::MAX));
-    run.submit(0.0, due(2, 1000.0, 1e12));
+    run.submit_all(
+        0.0,
+        [
+            due(2, 1e12, 2e12),
+            due(2, f64::MAX, f64::MAX),
+            due(2, 1000.0, 1e12),
+        ],
+    );
     run.round(0.0);
     let classes = [0, 1, 2].map(|n| run.core.state().job(JobId(n)).unwrap().class());
     let (rest, allocated) = (ServiceClass::BestEffort, ServiceClass::Guaranteed);
@@ -429,11 +377,9 @@ fn a_job_that_needs_too_many_leases_runs_as_best_effort() {
 fn those_for_whom_there_are_gpus_come_before_a_wide_one() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let mut run = Scenario::new(&ClusterSpec::uniform(2, 8), composed(first, Buddy));
-    run.submit(0.0, job(2, 0.0, 10_000.0));
-    run.submit(0.0, job(2, 0.0, 10_000.0));
+    run.submit_all(0.0, vec![job(2, 0.0, 10_000.0); 2]);
     run.round(0.0);
-    run.submit(10.0, job(16, 0.0, 10_000.0));
-    run.submit(10.0, job(8, 0.0, 10_000.0));
+    run.submit_all(10.0, [job(16, 0.0, 10_000.0), job(8, 0.0, 10_000.0)]);
     run.round(300.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
     assert_eq!(run.gpus(1), Some(vec![2, 3]));
@@ -447,15 +393,10 @@ fn gpus_that_a_wide_job_cannot_use_are_for_those_behind_it() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let cluster = "1x8:k80,1x8:v100".parse().unwrap();
     let mut run = Scenario::new(&cluster, composed(first, Buddy));
-    let job = || JobSpec::new(Time::ZERO, GpuCount(8), Seconds::new(1e6));
-    let bound = Extras {
-        gpu_types: vec!["k80".into()],
-        ..Extras::default()
-    };
-    for _ in 0..2 {
-        run.submit(0.0, job().with_extras(bound.clone()));
-    }
-    run.submit(0.0, job());
+    run.submit_all(
+        0.0,
+        [bound(8, "k80", 1e6), bound(8, "k80", 1e6), job(8, 0.0, 1e6)],
+    );
     run.round(0.0);
     assert_eq!(run.gpus(0), Some((0..8).collect()));
     assert_eq!(run.gpus(1), None);
@@ -487,9 +428,7 @@ fn who_grows_leaves_others_what_they_have_where_nobody_may_be_preempted() {
         _ => Shape::gpus(GpuCount(2)),
     });
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), composed(growing, Buddy));
-    for _ in 0..2 {
-        run.submit(0.0, job(2, 0.0, 1e6));
-    }
+    run.submit_all(0.0, vec![job(2, 0.0, 1e6); 2]);
     run.round(0.0);
     run.round(300.0);
     assert_eq!(run.gpus(0), Some(vec![0, 1]));
@@ -505,19 +444,10 @@ fn nobody_is_moved_out_for_a_wide_job_where_nobody_may_be_preempted() {
     let first = list(|view, job| Shape::gpus(view.job(job).map_or(GpuCount(1), |j| j.gpus())));
     let cluster = "1x8:k80,1x8:v100".parse().unwrap();
     let mut run = Scenario::new(&cluster, composed(first, Buddy));
-    let bound = |gpus: u32, to: &str| {
-        let extras = Extras {
-            gpu_types: vec![to.into()],
-            ..Extras::default()
-        };
-        JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1e6)).with_extras(extras)
-    };
-    run.submit(0.0, bound(4, "k80"));
-    run.submit(0.0, bound(1, "v100"));
+    run.submit_all(0.0, [bound(4, "k80", 1e6), bound(1, "v100", 1e6)]);
     run.round(0.0);
     // By count there is room for the job, but not on one node.
-    run.submit(10.0, job(8, 0.0, 1e6));
-    run.submit(10.0, job(8, 0.0, 1e6));
+    run.submit_all(10.0, vec![job(8, 0.0, 1e6); 2]);
     run.round(300.0);
     assert_eq!(run.gpus(0), Some((0..4).collect()));
     assert_eq!(run.gpus(1), Some(vec![8]));
@@ -585,9 +515,7 @@ fn who_wraps_a_placement_says_how_long_it_stays_right() {
     ];
     for policy in policies {
         let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), policy);
-        for gpus in [2, 4] {
-            run.submit(0.0, job(gpus, 0.0, 10_000.0));
-        }
+        run.submit_all(0.0, [2, 4].map(|gpus| job(gpus, 0.0, 10_000.0)));
         run.round(0.0);
         let validity = run.policy.plan(run.core.view(), &mut Plan::default());
         // The second job has a reservation.
@@ -597,65 +525,49 @@ fn who_wraps_a_placement_says_how_long_it_stays_right() {
 
 /// Creates a job that leaves room for another one like it.
 fn half_busy(speeds: Option<TypeSpeeds>) -> JobSpec {
-    let attributes = [("gpu_utilisation".into(), 0.4.into())];
-    let extras = Extras {
-        attributes: attributes.into(),
-        speeds: speeds.map(Arc::new),
-        ..Extras::default()
-    };
-    JobSpec::new(Time::ZERO, GpuCount(2), Seconds::new(1e6)).with_extras(extras)
+    with(job(2, 0.0, 1e6), |extras| {
+        extras.attributes = [("gpu_utilisation".into(), 0.4.into())].into();
+        extras.speeds = speeds.map(Arc::new);
+    })
+}
+
+/// Both jobs on both GPUs.
+fn both() -> (Option<Vec<u32>>, Option<Vec<u32>>) {
+    (Some(vec![0, 1]), Some(vec![0, 1]))
+}
+
+/// Time slices of a minute that pack jobs.
+fn gandiva() -> Pipeline {
+    let gandiva = Gandiva::new(Seconds::new(60.0));
+    composed(gandiva, InOrder::new(Consolidated::default()))
 }
 
 #[test]
 fn a_pair_on_slow_gpus_is_not_taken_for_a_slow_pair() {
-    let policy = composed(
-        Gandiva::new(Seconds::new(60.0)),
-        InOrder::new(Consolidated::default()),
-    );
-    let mut run = Scenario::new(&"1x2:k80".parse().unwrap(), policy);
+    let mut run = Scenario::new(&"1x2:k80".parse().unwrap(), gandiva());
     let mut speeds = TypeSpeeds::default();
     speeds.set("k80", 0.3);
-    for _ in 0..2 {
-        run.submit(0.0, half_busy(Some(speeds.clone())));
-    }
+    run.submit_all(0.0, vec![half_busy(Some(speeds)); 2]);
     run.rate = |_| 0.27;
     run.round(0.0);
     for at in [60.0, 120.0] {
         run.round(at);
-        assert_eq!(
-            [0, 1].map(|n| run.gpus(n)),
-            [(); 2].map(|()| Some(vec![0, 1]))
-        );
+        assert_eq!((run.gpus(0), run.gpus(1)), both());
     }
 }
 
 #[test]
 fn a_pair_of_which_one_still_starts_is_not_taken_for_a_slow_pair() {
-    let policy = composed(
-        Gandiva::new(Seconds::new(60.0)),
-        InOrder::new(Consolidated::default()),
-    );
-    let mut run = Scenario::new(&ClusterSpec::uniform(1, 2), policy);
-    for _ in 0..2 {
-        run.submit(0.0, half_busy(None));
-    }
+    let mut run = Scenario::new(&ClusterSpec::uniform(1, 2), gandiva());
+    run.submit_all(0.0, vec![half_busy(None); 2]);
     run.rate = |_| 0.9;
     run.round(0.0);
-    let crashed = Event::Crashed {
-        job: JobId(1),
-        attempt: 1,
-        work: 0.0,
-        why: Reason::Crashed,
-    };
-    run.event(10.0, crashed);
+    run.crashed(10.0, 1, 1, 0.0);
     run.decide(60.0);
     run.decide(120.0);
     run.settle(120.0);
     run.round(180.0);
-    assert_eq!(
-        [0, 1].map(|n| run.gpus(n)),
-        [(); 2].map(|()| Some(vec![0, 1]))
-    );
+    assert_eq!((run.gpus(0), run.gpus(1)), both());
 }
 
 #[test]
@@ -672,14 +584,7 @@ fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
     };
     // The last node profiles; the node before it would profile, too, if more jobs waited.
     let mut run = Scenario::new(&"7x4:v100,1x4:k80".parse().unwrap(), lucid());
-    let bound = Extras {
-        gpu_types: vec!["v100".into()],
-        ..Extras::default()
-    };
-    for _ in 0..7 {
-        let spec = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(10_000.0));
-        run.submit(0.0, spec.with_extras(bound.clone()));
-    }
+    run.submit_all(0.0, vec![bound(4, "v100", 10_000.0); 7]);
     run.submit(0.0, job(1, 0.0, 10_000.0));
     run.round(0.0);
     assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));
@@ -688,9 +593,8 @@ fn only_who_was_placed_to_be_profiled_leaves_at_the_limit() {
     run.policy = Box::new(lucid());
     run.policy.restore(saved).unwrap();
     // A plan that is not applied takes no job off the profiler; the next plan does.
-    run.core
-        .consult(Time::new(300.0), &mut *run.policy)
-        .unwrap();
+    let later = Time::new(300.0);
+    run.core.consult(later, &mut *run.policy).unwrap();
     run.round(300.0);
     assert_eq!(run.gpus(6), Some(vec![24, 25, 26, 27]));
     assert_eq!(run.gpus(7), None);
@@ -704,16 +608,9 @@ fn pollux_searches_with_the_smallest_population() {
             population,
             ..PolluxSettings::DEFAULT
         };
-        let mut run = Scenario::new(
-            &ClusterSpec::uniform(1, 4),
-            Pollux::new(settings)
-                .compose(Composition::new("pollux"))
-                .build()
-                .unwrap(),
-        );
-        for _ in 0..2 {
-            run.submit(0.0, job(2, 0.0, 10_000.0));
-        }
+        let pollux = Pollux::new(settings).compose(Composition::new("pollux"));
+        let mut run = Scenario::new(&ClusterSpec::uniform(1, 4), pollux.build().unwrap());
+        run.submit_all(0.0, vec![job(2, 0.0, 10_000.0); 2]);
         run.round(0.0);
         assert_eq!(run.gpus(0), Some(vec![0, 1]));
         assert_eq!(run.gpus(1), Some(vec![2, 3]));
@@ -760,16 +657,10 @@ fn non_sticky_without_preemption_places_running_jobs_first() {
 #[test]
 fn a_job_over_its_quota_is_deferred_once() {
     let quota = Quota::new(QuotaBy::User, 4);
-    let policy = Composition::new("quota")
-        .admission(quota.clone())
-        .scheduling(Fifo::default())
-        .placement(InOrder::new(Consolidated::default()))
-        .build()
-        .unwrap();
+    let policy = composed(Fifo::default(), InOrder::new(Consolidated::default()));
+    let policy = policy.with_admission(quota.clone()).unwrap();
     let mut run = Scenario::new(&ClusterSpec::uniform(1, 8), policy);
-    for _ in 0..3 {
-        run.submit(0.0, job(3, 0.0, 10_000.0));
-    }
+    run.submit_all(0.0, vec![job(3, 0.0, 10_000.0); 3]);
     run.round(0.0);
     let answers = |run: &Scenario| {
         let mut admissions = AdmissionDecisions::default();

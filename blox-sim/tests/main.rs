@@ -10,16 +10,38 @@ mod simulation;
 mod virtual_clusters;
 
 use blox_core::policy::by_key;
-use blox_core::{Composition, JobRef, OnEvent, Pipeline, Seconds, order::SortKey};
+use blox_core::{
+    ClusterSpec, Composition, JobRef, JobSpec, OnEvent, Pipeline, PlacementPolicy,
+    SchedulingPolicy, Seconds, order::SortKey,
+};
+use blox_sim::workload::Jobs;
+use blox_sim::{Report, Simulation};
 use blox_testing::FirstFit;
+
+fn composed(
+    name: &str,
+    scheduling: impl SchedulingPolicy,
+    placement: impl PlacementPolicy,
+) -> Pipeline {
+    let composition = Composition::new(name).scheduling(scheduling);
+    composition.placement(placement).build().unwrap()
+}
+
+/// A simulation of one node.
+fn node(gpus: u32) -> Simulation {
+    Simulation::new(ClusterSpec::uniform(1, gpus))
+}
+
+/// Runs jobs to the end of the simulation.
+fn run(simulation: &Simulation, scheduler: Pipeline, jobs: &[JobSpec]) -> Report {
+    let mut jobs = Jobs::new(jobs.to_vec());
+    simulation.run(scheduler, &mut jobs).unwrap()
+}
 
 /// Jobs in ascending order of `key`, at the first free GPUs.
 fn by(key: fn(&JobRef<'_>) -> f64) -> Pipeline {
-    Composition::new("by-key")
-        .scheduling(by_key(move |job| SortKey::by(key(job))).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap()
+    let order = by_key(move |job| SortKey::by(key(job))).valid_until_event();
+    composed("by-key", order, FirstFit)
 }
 
 fn fifo() -> Pipeline {

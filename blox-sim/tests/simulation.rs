@@ -1,12 +1,12 @@
 //! Simulations as a whole.
 
-use crate::fifo;
+use crate::{composed, fifo, node, run};
 use blox_core::{
-    Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, ClusterSpec, Composition, Deadline,
-    DecisionError, Draft, DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec,
-    LossCurve, LossReports, MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, Outcome,
-    Pipeline, PlacementPolicy, Plan, Policy, Reason, Request, Scheduler, Seconds, Stateless, Time,
-    TrainingSpec, Validity, View,
+    Adapts, AdmissionDecisions, AdmissionPolicy, Assignment, Deadline, DecisionError, Draft,
+    DraftError, Event, Extras, GpuCount, GpuId, JobId, JobQueue, JobSpec, LossCurve, LossReports,
+    MetricCollector, NodeAction, NodeActions, NodeId, NodeSpec, Outcome, Pipeline, PlacementPolicy,
+    Plan, Policy, Reason, Request, Scheduler, Seconds, Stateless, Time, TrainingSpec, Validity,
+    View,
     order::SortKey,
     policy::{by_key, scheduling_fn},
 };
@@ -53,26 +53,24 @@ impl AdmissionPolicy for Falls {
 fn a_policy_that_panics_when_it_is_told_of_an_event_ends_the_run() {
     let falls = fifo().with_admission(Falls).unwrap();
     let jobs = || Jobs::new(vec![job(0.0, 400.0), job(0.0, 100.0)]);
-    let run = Simulation::new(ClusterSpec::uniform(1, 2)).run(falls.clone(), &mut jobs());
+    let run = node(2).run(falls.clone(), &mut jobs());
     let error = run.unwrap_err().to_string();
     assert!(
         error.contains("policy `by-key` panicked: notified of an end"),
         "{error}"
     );
     // If jobs end one after another, the first end ends the run.
-    let run = Simulation::new(ClusterSpec::uniform(1, 1)).run(falls, &mut jobs());
+    let run = node(1).run(falls, &mut jobs());
     assert!(run.is_err());
 }
 
 #[test]
 fn a_rejected_job_stretches_no_makespan() {
     let wide = |submit| JobSpec::new(Time::new(submit), GpuCount(2), Seconds::new(1.0));
-    let mut jobs = Jobs::new(vec![wide(0.0), job(100.0, 400.0), wide(1e6)]);
+    let jobs = [wide(0.0), job(100.0, 400.0), wide(1e6)];
     let watch = Arc::new(Watch::default());
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
-        .watched_by(Arc::clone(&watch))
-        .run(fifo(), &mut jobs)
-        .unwrap();
+    let simulation = node(1).watched_by(Arc::clone(&watch));
+    let report = run(&simulation, fifo(), &jobs);
     assert_eq!(report.summary.rejected, 2);
     assert_eq!(watch.ended.load(std::sync::atomic::Ordering::Relaxed), 3);
     // Accepted at 300 s; the end was seen at 900 s.
@@ -83,11 +81,9 @@ fn a_rejected_job_stretches_no_makespan() {
 #[test]
 fn jobs_that_are_measured_one_by_one_end_the_run_among_others() {
     let durations = [300.0, 9e3, 600.0, 300.0, 9e3];
-    let mut jobs = Jobs::new(durations.map(|d| job(0.0, d)).to_vec());
-    let report = Simulation::new(ClusterSpec::uniform(1, 2))
-        .measure(Measure::of_ids(&[4, 9, 5, 8, 7], 3..=5))
-        .run(fifo(), &mut jobs)
-        .unwrap();
+    let jobs = durations.map(|d| job(0.0, d));
+    let simulation = node(2).measure(Measure::of_ids(&[4, 9, 5, 8, 7], 3..=5));
+    let report = run(&simulation, fifo(), &jobs);
     let measured: Vec<bool> = report.jobs.iter().map(|j| j.measured).collect();
     assert_eq!(measured, [true, false, true, false, false]);
     assert_eq!(report.ended, Ended::Finished);
@@ -97,16 +93,9 @@ fn jobs_that_are_measured_one_by_one_end_the_run_among_others() {
 
 #[test]
 fn what_runs_at_the_end_is_said_to_run_and_what_waits_not_to_be_chosen() {
-    let mut jobs = Jobs::new(vec![
-        job(0.0, 300.0),
-        job(0.0, 9e3),
-        job(0.0, 9e3),
-        job(1.0, 9e3),
-    ]);
-    let report = Simulation::new(ClusterSpec::uniform(1, 2))
-        .measure(Measure::Ids(0, 0))
-        .run(fifo(), &mut jobs)
-        .unwrap();
+    let jobs = [job(0.0, 300.0), job(0.0, 9e3), job(0.0, 9e3), job(1.0, 9e3)];
+    let simulation = node(2).measure(Measure::Ids(0, 0));
+    let report = run(&simulation, fifo(), &jobs);
     let reasons = report.jobs.iter().map(|j| j.reason.as_deref());
     assert_eq!(
         reasons.collect::<Vec<_>>(),
@@ -147,7 +136,7 @@ fn what_decides_as_a_whole_runs_as_the_composition_in_it() {
     let mut lazy = Lazy(fifo(), 0);
     let rounds = fifo().trigger();
     let mut jobs = Jobs::new(vec![job(0.0, 400.0), job(0.0, 300.0)]);
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+    let report = node(1)
         .run_whole(&mut lazy, rounds, &mut jobs, None)
         .unwrap();
     let starts = report.jobs.iter().map(|j| j.first_start.unwrap().secs());
@@ -158,23 +147,18 @@ fn what_decides_as_a_whole_runs_as_the_composition_in_it() {
 
 #[test]
 fn a_job_that_is_ended_twice_by_one_decision_ends_once() {
-    let twice = Composition::new("twice")
-        .scheduling(scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
-            for job in view.placed().chain(view.waiting()) {
-                out.push(Request::gang(&job));
-            }
-            for job in view.placed() {
-                out.finish(job.id(), Reason::GoalReached);
-                out.finish(job.id(), Reason::GoalReached);
-            }
-            Validity::NextRound
-        }))
-        .placement(FirstFit)
-        .build()
-        .unwrap();
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
-        .run(twice, &mut Jobs::new(vec![job(0.0, 9e3), job(0.0, 9e3)]))
-        .unwrap();
+    let twice = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
+        for job in view.placed().chain(view.waiting()) {
+            out.push(Request::gang(&job));
+        }
+        for job in view.placed() {
+            out.finish(job.id(), Reason::GoalReached);
+            out.finish(job.id(), Reason::GoalReached);
+        }
+        Validity::NextRound
+    });
+    let twice = composed("twice", twice, FirstFit);
+    let report = run(&node(1), twice, &[job(0.0, 9e3), job(0.0, 9e3)]);
     assert_eq!(finishes(&report), [Some(300.0), Some(900.0)]);
 }
 
@@ -183,35 +167,29 @@ fn job(submit: f64, duration: f64) -> JobSpec {
 }
 
 fn finishes(report: &Report) -> Vec<Option<f64>> {
-    report
-        .jobs
-        .iter()
-        .map(|j| j.finish.map(|t| t.secs()))
-        .collect()
+    let jobs = report.jobs.iter();
+    jobs.map(|j| j.finish.map(|t| t.secs())).collect()
 }
 
 #[test]
 fn deadlines_are_counted_by_fate() {
     let due = |gpus, duration, at| {
+        let (at, value) = (Time::new(at), 1.0);
         let extras = Extras {
-            deadlines: vec![Deadline {
-                at: Time::new(at),
-                value: 1.0,
-            }],
+            deadlines: vec![Deadline { at, value }],
             ..Extras::default()
         };
         let job = JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(duration));
         job.with_extras(extras)
     };
     // The last job is too wide for the cluster.
-    let mut jobs = Jobs::new(vec![
+    let jobs = [
         due(1, 300.0, 300.0),
         due(1, 300.0, 400.0),
         due(1, 600.0, 400.0),
         due(4, 300.0, 400.0),
-    ]);
-    let simulation = Simulation::new(ClusterSpec::uniform(1, 3));
-    let report = simulation.run(fifo(), &mut jobs).unwrap();
+    ];
+    let report = run(&node(3), fifo(), &jobs);
     let count = report.summary.deadlines.unwrap();
     assert_eq!((count.met, count.missed, count.declined), (2, 1, 1));
 }
@@ -236,10 +214,8 @@ fn run_with_loss(epoch: f64) -> Report {
         loss: Some(LossReports { curve, epoch }),
         ..Extras::default()
     };
-    let mut jobs = Jobs::new(vec![job(0.0, 500.0).with_extras(extras)]);
-    let simulation = Simulation::new(ClusterSpec::uniform(1, 1));
-    let simulation = simulation.collector(Losses::default());
-    simulation.run(fifo(), &mut jobs).unwrap()
+    let jobs = [job(0.0, 500.0).with_extras(extras)];
+    run(&node(1).collector(Losses::default()), fifo(), &jobs)
 }
 
 #[test]
@@ -256,19 +232,18 @@ fn workload_info_counts_losses_before_a_report() {
     assert_eq!(report.workload_info.losses, 1);
 }
 
+fn joined() -> Event {
+    let spec = Box::new(NodeSpec::with_gpus(1));
+    Event::NodeJoined { spec }
+}
+
 #[test]
 fn a_node_that_joins_is_used_and_one_that_leaves_loses_its_jobs() {
-    let mut jobs = Jobs::new(vec![job(0.0, 3000.0), job(0.0, 3000.0)]);
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
-        .happening(
-            Time::new(500.0),
-            Event::NodeJoined {
-                spec: Box::new(NodeSpec::with_gpus(1)),
-            },
-        )
-        .happening(Time::new(1000.0), Event::NodeLeft { node: NodeId(0) })
-        .run(fifo(), &mut jobs)
-        .unwrap();
+    let jobs = [job(0.0, 3000.0), job(0.0, 3000.0)];
+    let simulation = node(1)
+        .happening(Time::new(500.0), joined())
+        .happening(Time::new(1000.0), Event::NodeLeft { node: NodeId(0) });
+    let report = run(&simulation, fifo(), &jobs);
     // The second job starts on the new node at 600 s. The first has lost everything at 1000 s
     // and starts there after it.
     assert_eq!(finishes(&report), [Some(6600.0), Some(3600.0)]);
@@ -277,15 +252,13 @@ fn a_node_that_joins_is_used_and_one_that_leaves_loses_its_jobs() {
 
 #[test]
 fn a_cancelled_job_frees_its_gpu() {
-    let mut jobs = Jobs::new(vec![job(0.0, 3000.0), job(0.0, 300.0)]);
+    let jobs = [job(0.0, 3000.0), job(0.0, 300.0)];
     let cancel = Event::Ended {
         job: JobId(0),
         outcome: Outcome::Cancelled,
     };
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
-        .happening(Time::new(450.0), cancel)
-        .run(fifo(), &mut jobs)
-        .unwrap();
+    let simulation = node(1).happening(Time::new(450.0), cancel);
+    let report = run(&simulation, fifo(), &jobs);
     assert_eq!(finishes(&report), [Some(450.0), Some(900.0)]);
     assert_eq!(report.jobs[0].outcome, Some(Outcome::Cancelled));
     assert_eq!(report.summary.failed, 1);
@@ -295,7 +268,7 @@ fn a_cancelled_job_frees_its_gpu() {
 fn all_of_the_time_that_is_not_run_has_a_reason() {
     let specs = vec![job(0.0, 700.0), job(10.0, 400.0), job(310.0, 100.0)];
     let run = |visit| {
-        Simulation::new(ClusterSpec::uniform(1, 1))
+        node(1)
             .overheads(FixedOverheads {
                 launch: Seconds::new(20.0),
                 ..FixedOverheads::default()
@@ -306,16 +279,12 @@ fn all_of_the_time_that_is_not_run_has_a_reason() {
             .unwrap()
     };
     let report = run(false);
-    let waits: Vec<_> = report
-        .waits
-        .iter()
+    let waits = report.waits.iter();
+    let waits: Vec<_> = waits
         .map(|w| (w.reason.as_str(), w.jobs, w.total.secs()))
         .collect();
-    let queued: f64 = report
-        .jobs
-        .iter()
-        .map(|j| j.queueing().unwrap().secs())
-        .sum();
+    let queued = report.jobs.iter().map(|j| j.queueing().unwrap().secs());
+    let queued: f64 = queued.sum();
     assert_eq!(waits.iter().map(|w| w.2).sum::<f64>(), queued);
     // The first runs from 20 to 720 s, seen at 900 s; the second from 920 to 1320 s, seen at
     // 1500 s. The others are undecided until the first round after their submission: 290 s
@@ -343,22 +312,19 @@ fn training(duration: f64) -> JobSpec {
 
 #[test]
 fn training_jobs_are_charged_their_restarts_beside_jobs_that_start_free() {
-    let mut jobs = Jobs::new(vec![training(600.0), job(0.0, 600.0)]);
-    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+    let jobs = [training(600.0), job(0.0, 600.0)];
+    let simulation = node(2)
         .overheads(CheckpointRestart::default())
-        .completion(Exact)
-        .run(fifo(), &mut jobs)
-        .unwrap();
+        .completion(Exact);
+    let report = run(&simulation, fifo(), &jobs);
     assert_eq!(finishes(&report), [Some(640.0), Some(600.0)]);
 }
 
 #[test]
 fn jobs_that_nothing_will_start_end_the_simulation() {
-    let mut jobs = Jobs::new(vec![job(0.0, 300.0)]);
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
-        .happening(Time::ZERO, Event::NodeLeft { node: NodeId(0) })
-        .run(fifo().awaiting_growth(true), &mut jobs)
-        .unwrap();
+    let jobs = [job(0.0, 300.0)];
+    let simulation = node(1).happening(Time::ZERO, Event::NodeLeft { node: NodeId(0) });
+    let report = run(&simulation, fifo().awaiting_growth(true), &jobs);
     assert_eq!(report.ended, Ended::Standstill);
     assert_eq!(finishes(&report), [None]);
     assert_eq!(report.summary.unfinished, 1);
@@ -366,16 +332,15 @@ fn jobs_that_nothing_will_start_end_the_simulation() {
 
 #[test]
 fn a_job_that_never_keeps_any_of_its_work_ends_the_simulation() {
-    let run = |faults: Faults| {
-        let mut jobs = Jobs::new(vec![job(0.0, 60.0), job(0.0, 1e6)]);
-        let simulation = Simulation::new(ClusterSpec::uniform(1, 2)).faults(faults);
-        simulation.run(fifo(), &mut jobs).unwrap()
+    let under = |faults: Faults| {
+        let jobs = [job(0.0, 60.0), job(0.0, 1e6)];
+        run(&node(2).faults(faults), fifo(), &jobs)
     };
     let crashing = Faults {
         job_mtbf: Some(Seconds::from_hours(1.0)),
         ..Faults::default()
     };
-    let report = run(crashing);
+    let report = under(crashing);
     assert_eq!(report.ended, Ended::InVain);
     assert_eq!(report.jobs[1].crashes, 1_000_000);
     assert_eq!(
@@ -386,61 +351,54 @@ fn a_job_that_never_keeps_any_of_its_work_ends_the_simulation() {
         checkpoint_every: Some(Seconds::new(600.0)),
         ..crashing
     };
-    assert_eq!(run(saving).ended, Ended::Finished);
+    assert_eq!(under(saving).ended, Ended::Finished);
     let unlaunched = Faults {
         launch_failure: 1.0,
         ..Faults::default()
     };
-    assert_eq!(run(unlaunched).ended, Ended::InVain);
+    assert_eq!(under(unlaunched).ended, Ended::InVain);
 }
 
 #[test]
 fn nodes_that_have_left_or_are_switched_off_do_not_fail_for_ever() {
-    let off = Event::NodeManaged {
-        action: NodeAction::Power {
-            node: NodeId(0),
-            on: false,
-        },
-    };
-    for gone in [Event::NodeLeft { node: NodeId(0) }, off] {
-        let report = Simulation::new(ClusterSpec::uniform(1, 1))
+    let (node_0, on) = (NodeId(0), false);
+    let action = NodeAction::Power { node: node_0, on };
+    for gone in [
+        Event::NodeLeft { node: node_0 },
+        Event::NodeManaged { action },
+    ] {
+        let simulation = node(1)
             .faults(Faults {
                 node_mtbf: Some(Seconds::from_hours(100.0)),
                 ..Faults::default()
             })
-            .happening(Time::ZERO, gone)
-            .run(
-                fifo().awaiting_growth(true),
-                &mut Jobs::new(vec![job(0.0, 300.0)]),
-            )
-            .unwrap();
+            .happening(Time::ZERO, gone);
+        let report = run(
+            &simulation,
+            fifo().awaiting_growth(true),
+            &[job(0.0, 300.0)],
+        );
         assert_eq!(report.ended, Ended::Standstill);
     }
 }
 
 #[test]
 fn a_node_that_joins_can_fail() {
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+    let simulation = node(1)
         .faults(Faults {
             node_mtbf: Some(Seconds::new(1000.0)),
             checkpoint_every: Some(Seconds::new(100.0)),
             ..Faults::default()
         })
-        .happening(
-            Time::ZERO,
-            Event::NodeJoined {
-                spec: Box::new(NodeSpec::with_gpus(1)),
-            },
-        )
-        .happening(Time::ZERO, Event::NodeLeft { node: NodeId(0) })
-        .run(fifo(), &mut Jobs::new(vec![job(0.0, 30_000.0)]))
-        .unwrap();
+        .happening(Time::ZERO, joined())
+        .happening(Time::ZERO, Event::NodeLeft { node: NodeId(0) });
+    let report = run(&simulation, fifo(), &[job(0.0, 30_000.0)]);
     assert!(report.jobs[0].crashes > 0);
 }
 
 #[test]
 fn injected_event_that_cannot_happen_is_not_the_simulators_error() {
-    let error = Simulation::new(ClusterSpec::uniform(1, 1))
+    let error = node(1)
         .happening(Time::new(5.0), Event::NodeReturned { node: NodeId(0) })
         .run(fifo(), &mut Jobs::new(vec![job(0.0, 300.0)]))
         .unwrap_err()
@@ -448,23 +406,38 @@ fn injected_event_that_cannot_happen_is_not_the_simulators_error() {
     assert!(error.contains("injected at this time"), "{error}");
 }
 
-/// Two jobs, the second on the first one's GPU until a moment. Then the second waits, or moves
-/// to the next GPU.
-#[derive(Clone)]
-struct Pair {
-    until: Time,
-    next: bool,
-}
+/// A placement policy without memory, made of a function.
+struct Placing<F>(F);
 
-impl Stateless for Pair {}
+impl<F: Send + Sync + 'static> Stateless for Placing<F> {}
 
-impl PlacementPolicy for Pair {
+impl<F> PlacementPolicy for Placing<F>
+where
+    F: Fn(&mut Draft<'_>) -> Result<Validity, DraftError> + Send + Sync + 'static,
+{
     fn place(
         &self,
         (): &mut (),
         _: &mut JobQueue,
         draft: &mut Draft<'_>,
     ) -> Result<Validity, DraftError> {
+        (self.0)(draft)
+    }
+}
+
+/// Places jobs by a function, in order of their submission.
+fn placing(
+    place: impl Fn(&mut Draft<'_>) -> Result<Validity, DraftError> + Send + Sync + 'static,
+) -> Pipeline {
+    let order = by_key(|job| SortKey::by(job.submit().secs()));
+    composed("placing", order, Placing(place))
+}
+
+/// Two jobs, the second on the first one's GPU until a moment. Then the second waits, or moves
+/// to the next GPU.
+fn pair(until: f64, next: bool) -> Pipeline {
+    let until = Time::new(until);
+    placing(move |draft| {
         let [first, second] = [JobId(0), JobId(1)];
         let goes = |job, draft: &Draft<'_>| draft.may_place(job) && draft.current(job).is_none();
         let beside = Assignment {
@@ -474,36 +447,25 @@ impl PlacementPolicy for Pair {
         if goes(first, draft) && draft.free_on(NodeId(0)) > 0 {
             draft.assign(first, Assignment::of([GpuId(0)]))?;
         }
-        let together = draft.view().now() < self.until;
+        let together = draft.view().now() < until;
         if together && goes(second, draft) && draft.current(first).is_some() {
-            draft.assign(second, beside.clone())?;
+            draft.assign(second, beside)?;
         } else if !together && draft.current(second).is_some_and(|a| a.gpus[0] == GpuId(0)) {
-            match self.next {
+            match next {
                 true => draft.reassign(second, Assignment::of([GpuId(1)]))?,
                 false => draft.release(second, Reason::NotChosen)?,
             }
         }
-        Ok(match self.until < Time::new(f64::MAX) {
-            true => Validity::Until(self.until),
+        Ok(match until < Time::new(f64::MAX) {
+            true => Validity::Until(until),
             false => Validity::UntilEvent,
         })
-    }
-}
-
-fn pair(until: f64, next: bool) -> Pipeline {
-    Composition::new("pair")
-        .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
-        .placement(Pair {
-            until: Time::new(until),
-            next,
-        })
-        .build()
-        .unwrap()
+    })
 }
 
 /// A simulation in which each of two jobs on one GPU runs at half its rate.
-fn halved(cluster: ClusterSpec) -> Simulation {
-    Simulation::new(cluster)
+fn halved(gpus: u32) -> Simulation {
+    node(gpus)
         .completion(Exact)
         .execution(Shared::over(FixedRate))
 }
@@ -511,32 +473,22 @@ fn halved(cluster: ClusterSpec) -> Simulation {
 #[test]
 fn a_job_is_alone_as_soon_as_its_partner_stops_or_moves() {
     for next in [false, true] {
-        let report = halved(ClusterSpec::uniform(1, 2))
-            .measure(Measure::Ids(0, 0))
-            .run(
-                pair(600.0, next),
-                &mut Jobs::new(vec![job(0.0, 1000.0), job(0.0, 5000.0)]),
-            )
-            .unwrap();
+        let simulation = halved(2).measure(Measure::Ids(0, 0));
+        let report = run(
+            &simulation,
+            pair(600.0, next),
+            &[job(0.0, 1000.0), job(0.0, 5000.0)],
+        );
         // Half of 600 s, then 700 s.
         assert_eq!(finishes(&report)[0], Some(1300.0), "{next}");
     }
 }
 
-/// Two jobs on one GPU and a third on the next. At 600 s the first is assigned the third's GPU,
-/// and one more.
-#[derive(Clone)]
-struct TakesOver;
-
-impl Stateless for TakesOver {}
-
-impl PlacementPolicy for TakesOver {
-    fn place(
-        &self,
-        (): &mut (),
-        _: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+#[test]
+fn a_job_whose_change_waits_is_as_fast_as_what_it_holds_allows() {
+    // Two jobs on one GPU and a third on the next. At 600 s the first is assigned the third's GPU,
+    // and one more.
+    let takes_over = placing(|draft| {
         let [first, second, third] = [0, 1, 2].map(JobId);
         let there = |job| draft.current(job).map(|a| a.gpus[0]);
         if draft.view().now() == Time::ZERO {
@@ -552,27 +504,18 @@ impl PlacementPolicy for TakesOver {
             draft.reassign(first, Assignment::of([GpuId(1), GpuId(2)]))?;
         }
         Ok(Validity::NextRound)
-    }
-}
-
-#[test]
-fn a_job_whose_change_waits_is_as_fast_as_what_it_holds_allows() {
-    let takes_over = Composition::new("takes-over")
-        .scheduling(by_key(|job| SortKey::by(job.submit().secs())))
-        .placement(TakesOver)
-        .build()
-        .unwrap();
-    let report = halved(ClusterSpec::uniform(1, 3))
+    });
+    let simulation = halved(3)
         .overheads(FixedOverheads {
             checkpoint: Seconds::new(100.0),
             ..FixedOverheads::default()
         })
-        .measure(Measure::Ids(0, 1))
-        .run(
-            takes_over,
-            &mut Jobs::new(vec![job(0.0, 1000.0), job(0.0, 325.0), job(0.0, 5000.0)]),
-        )
-        .unwrap();
+        .measure(Measure::Ids(0, 1));
+    let report = run(
+        &simulation,
+        takes_over,
+        &[job(0.0, 1000.0), job(0.0, 325.0), job(0.0, 5000.0)],
+    );
     // The second leaves the first's GPU at 650 s, the third leaves the allocated GPU at 700 s.
     // In between, the first is alone on its GPU. It has done 375 s of work at that time, and
     // continues twice as fast.
@@ -583,19 +526,19 @@ fn a_job_whose_change_waits_is_as_fast_as_what_it_holds_allows() {
 fn a_crash_keeps_what_was_saved_whatever_the_rate_was_since() {
     let finish = |every: Option<f64>| {
         let node = NodeId(0);
-        let report = halved(ClusterSpec::uniform(1, 1))
+        let simulation = halved(1)
             .measure(Measure::Ids(0, 0))
             .faults(Faults {
                 checkpoint_every: every.map(Seconds::new),
                 ..Faults::default()
             })
             .happening(Time::new(2000.0), Event::NodeLost { node })
-            .happening(Time::new(2050.0), Event::NodeReturned { node })
-            .run(
-                pair(f64::MAX, false),
-                &mut Jobs::new(vec![job(0.0, 3000.0), job(1000.0, 1e5)]),
-            )
-            .unwrap();
+            .happening(Time::new(2050.0), Event::NodeReturned { node });
+        let report = run(
+            &simulation,
+            pair(f64::MAX, false),
+            &[job(0.0, 3000.0), job(1000.0, 1e5)],
+        );
         assert_eq!(report.jobs[0].crashes, 1);
         finishes(&report)[0]
     };
@@ -607,17 +550,16 @@ fn a_crash_keeps_what_was_saved_whatever_the_rate_was_since() {
 
 #[test]
 fn a_crash_after_the_work_is_done_takes_nothing_of_what_was_saved() {
-    let node = NodeId(0);
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
+    let node_0 = NodeId(0);
+    let simulation = node(1)
         .faults(Faults {
             checkpoint_every: Some(Seconds::new(100.0)),
             ..Faults::default()
         })
-        .happening(Time::new(550.0), Event::NodeLost { node })
-        .happening(Time::new(560.0), Event::NodeReturned { node })
-        .explain(Some(JobId(0)))
-        .run(fifo(), &mut Jobs::new(vec![job(0.0, 310.0)]))
-        .unwrap();
+        .happening(Time::new(550.0), Event::NodeLost { node: node_0 })
+        .happening(Time::new(560.0), Event::NodeReturned { node: node_0 })
+        .explain(Some(JobId(0)));
+    let report = run(&simulation, fifo(), &[job(0.0, 310.0)]);
     // Done at 310 s and saved at 400 s, which would be seen at 600 s.
     let crash = report.story.iter().find(|m| m.what.starts_with("crashed"));
     assert_eq!(
@@ -629,19 +571,18 @@ fn a_crash_after_the_work_is_done_takes_nothing_of_what_was_saved() {
 #[test]
 fn two_jobs_on_one_gpu_lose_their_node_together() {
     for seed in 0..8 {
-        let report = halved(ClusterSpec::uniform(1, 1))
-            .faults(Faults {
-                seed,
-                node_mtbf: Some(Seconds::from_hours(2.0)),
-                node_mttr: Seconds::from_hours(0.2),
-                checkpoint_every: Some(Seconds::new(60.0)),
-                ..Faults::default()
-            })
-            .run(
-                pair(f64::MAX, false),
-                &mut Jobs::new(vec![job(0.0, 30_000.0), job(500.0, 30_000.0)]),
-            )
-            .unwrap();
+        let simulation = halved(1).faults(Faults {
+            seed,
+            node_mtbf: Some(Seconds::from_hours(2.0)),
+            node_mttr: Seconds::from_hours(0.2),
+            checkpoint_every: Some(Seconds::new(60.0)),
+            ..Faults::default()
+        });
+        let report = run(
+            &simulation,
+            pair(f64::MAX, false),
+            &[job(0.0, 30_000.0), job(500.0, 30_000.0)],
+        );
         assert!(report.jobs.iter().all(|j| j.crashes > 0), "{seed}");
     }
 }
@@ -649,31 +590,27 @@ fn two_jobs_on_one_gpu_lose_their_node_together() {
 #[test]
 fn a_change_in_place_that_fails_leaves_what_the_job_had() {
     let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
-    let why = "no".into();
-    let (job_1, attempt) = (JobId(1), 2);
-    let report = Simulation::new(ClusterSpec::uniform(1, 2))
+    let failed = Event::LaunchFailed {
+        job: JobId(1),
+        attempt: 2,
+        why: "no".into(),
+    };
+    let simulation = node(2)
         .completion(Exact)
         .overheads(FixedOverheads {
             migration: Seconds::new(100.0),
             ..FixedOverheads::default()
         })
         .assignments_to(Some(rows.clone()))
-        .happening(
-            Time::new(650.0),
-            Event::LaunchFailed {
-                job: job_1,
-                attempt,
-                why,
-            },
-        )
-        .measure(Measure::Ids(0, 0))
-        .run(
-            pair(600.0, true),
-            &mut Jobs::new(vec![job(0.0, 2000.0), training(2000.0)]),
-        )
-        .unwrap();
+        .happening(Time::new(650.0), failed)
+        .measure(Measure::Ids(0, 0));
+    let report = run(
+        &simulation,
+        pair(600.0, true),
+        &[job(0.0, 2000.0), training(2000.0)],
+    );
     let rows = rows.lock().unwrap();
-    let row = rows.iter().find(|r| r.job == job_1).unwrap();
+    let row = rows.iter().find(|r| r.job == JobId(1)).unwrap();
     assert_eq!((row.end.secs(), row.why), (650.0, "launch failed"));
     // On its GPU until 600 s, allocated the other until 650 s, and then without one.
     let given = report.jobs[1].given.as_deref().unwrap();
@@ -683,13 +620,8 @@ fn a_change_in_place_that_fails_leaves_what_the_job_had() {
 #[test]
 fn figures_sum_in_order_of_job_whatever_the_order_of_ends() {
     let durations = [0.3, 0.2, 0.1];
-    let report = Simulation::new(ClusterSpec::uniform(1, 3))
-        .completion(Exact)
-        .run(
-            fifo(),
-            &mut Jobs::new(durations.map(|d| job(0.0, d)).to_vec()),
-        )
-        .unwrap();
+    let simulation = node(3).completion(Exact);
+    let report = run(&simulation, fifo(), &durations.map(|d| job(0.0, d)));
     let sum: f64 = durations.iter().sum();
     // The jobs end in the opposite order, which has a different sum.
     assert_eq!(finishes(&report), durations.map(Some));

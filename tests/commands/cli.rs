@@ -1,7 +1,7 @@
 //! Tests of the command line through the real binary.
 
 use crate::support;
-use crate::support::{Seen, at, blox, bytes};
+use crate::support::{Seen, at, blox, bytes, run_with, start};
 use blox::core::{
     ClusterManager, Composition, NodeAction, NodeActionKind, NodeActionKinds, NodeActions, NodeId,
     Stateless, Validity, View,
@@ -27,6 +27,10 @@ fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("jobs.csv"), TRACE).unwrap();
     dir
+}
+
+fn json(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 /// A line of a table, or a notice on standard error.
@@ -78,15 +82,8 @@ fn node_actions_without_effect_are_counted() {
     ] {
         for quiet in ["", " -q"] {
             let line = format!("blox {command} {rest}{quiet}");
-            let (mut out, mut err) = (Vec::new(), Vec::new());
-            let code = blox::cli::run_with(&registry, line.split_whitespace(), &mut out, &mut err);
-            let text = |bytes| String::from_utf8(bytes).unwrap();
-            let seen = Seen {
-                code: Some(code),
-                out: text(out),
-                err: text(err),
-            };
-            assert_eq!(code, 0, "{}", seen.err);
+            let seen = run_with(&registry, &line);
+            assert_eq!(seen.code, Some(0), "{}", seen.err);
             let notice = format!(
                 "fifo: {count} node actions had no effect (first: `shrink` of node 0): \
                  the node was busy, unknown or in the wrong state"
@@ -121,21 +118,9 @@ fn a_compressed_trace_of_another_system_gives_the_same() {
     let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
     gz.write_all(text.as_bytes()).unwrap();
     gz.finish().unwrap();
-    let table = |trace| {
-        at(
-            dir.path(),
-            [
-                "simulate",
-                "-q",
-                "-s",
-                "las",
-                "--trace",
-                trace,
-                "--cluster",
-                "1x4",
-            ],
-        )
-        .out
+    let table = |trace: &str| {
+        let line = format!("simulate -q -s las --trace {trace} --cluster 1x4");
+        support::good(dir.path(), &line).out
     };
     assert_eq!(table("jobs.csv.gz"), table("jobs.csv"));
     assert!(table("jobs.csv").contains("las"));
@@ -146,22 +131,10 @@ fn equal_runs_give_equal_bytes_in_folders_with_spaces() {
     let dir = folder();
     fs::rename(dir.path().join("jobs.csv"), dir.path().join("my jobs.csv")).unwrap();
     let go = |out: &str, more: &[&str]| {
-        let mut args = vec![
-            "compare",
-            "fifo",
-            "las{guard_h=500,gpu_time=true}",
-            "--trace",
-            "my jobs.csv",
-        ];
-        args.extend([
-            "--cluster",
-            "2x4",
-            "--rounds",
-            "--node-mtbf-h",
-            "0.2",
-            "--output-dir",
-            out,
-        ]);
+        let line =
+            "compare fifo las{guard_h=500,gpu_time=true} --cluster 2x4 --rounds --node-mtbf-h 0.2";
+        let mut args: Vec<&str> = line.split(' ').collect();
+        args.extend(["--trace", "my jobs.csv", "--output-dir", out]);
         args.extend(more);
         at(dir.path(), args)
     };
@@ -169,10 +142,7 @@ fn equal_runs_give_equal_bytes_in_folders_with_spaces() {
         let seen = go(out, &[]);
         assert_eq!(seen.code, Some(0), "{}", seen.err);
     }
-    let (one, two) = (
-        bytes(&dir.path().join("a b/one")),
-        bytes(&dir.path().join("a b/two")),
-    );
+    let [one, two] = ["a b/one", "a b/two"].map(|name| bytes(&dir.path().join(name)));
     let names: Vec<&str> = one.iter().map(|(n, _)| n.as_str()).collect();
     assert_eq!(
         names,
@@ -192,10 +162,8 @@ fn equal_runs_give_equal_bytes_in_folders_with_spaces() {
     let manifest: serde_json::Value = serde_json::from_slice(&one[8].1).unwrap();
     assert_eq!(manifest["status"], "complete");
     assert_eq!(manifest["inputs"][0]["path"], "my jobs.csv");
-    assert_eq!(
-        manifest["inputs"][0]["sha256"].as_str().map(str::len),
-        Some(64)
-    );
+    let hash = manifest["inputs"][0]["sha256"].as_str();
+    assert_eq!(hash.map(str::len), Some(64));
     assert_eq!(manifest["configuration"]["cluster"], "2x4");
     assert_eq!(go("a b/one", &[]).code, Some(2));
     assert_eq!(go("a b/one", &["--force"]).code, Some(0));
@@ -205,10 +173,8 @@ fn equal_runs_give_equal_bytes_in_folders_with_spaces() {
 #[test]
 fn a_visited_round_changes_nothing() {
     let line = "compare -q fifo srtf las --jobs 60 --cluster 2x4 --load 4";
-    assert_eq!(
-        run(line).out,
-        run(&format!("{line} --visit-every-round")).out
-    );
+    let visited = run(&format!("{line} --visit-every-round"));
+    assert_eq!(run(line).out, visited.out);
 }
 
 #[test]
@@ -270,13 +236,7 @@ fn nobody_reading_is_no_error() {
 /// Runs a command line that ends with an output folder, and sends Ctrl-C once the folder exists.
 #[cfg(unix)]
 fn interrupted(line: &str, out: &Path) -> Seen {
-    let child = blox()
-        .args(line.split(' '))
-        .arg(out)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = start(Path::new("."), &format!("{line} {}", out.display()));
     while !out.exists() {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -317,22 +277,12 @@ fn ctrl_c_leaves_what_there_is() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let seen = interrupted("simulate -s las --load 7 --jobs 4000000 --output-dir", &out);
-    assert!(
-        seen.out.contains("notice     las: interrupted at "),
-        "{}",
-        seen.out
-    );
-    assert!(
-        seen.err
-            .contains("interrupted: results so far of 1 of 1 schedulers"),
-        "{}",
-        seen.err
-    );
-    let json = |name: &str| -> serde_json::Value {
-        serde_json::from_slice(&fs::read(out.join(name)).unwrap()).unwrap()
-    };
-    assert_eq!(json("manifest.json")["status"], "interrupted");
-    assert_eq!(json("las/summary.json")["ended"], "interrupted");
+    let notice = "notice     las: interrupted at ";
+    assert!(seen.out.contains(notice), "{}", seen.out);
+    let results = "interrupted: results so far of 1 of 1 schedulers";
+    assert!(seen.err.contains(results), "{}", seen.err);
+    assert_eq!(json(&out.join("manifest.json"))["status"], "interrupted");
+    assert_eq!(json(&out.join("las/summary.json"))["ended"], "interrupted");
     let jobs = fs::read_to_string(out.join("las/jobs.csv")).unwrap();
     assert!(jobs.lines().count() > 2);
 }
@@ -342,17 +292,12 @@ fn ctrl_c_leaves_what_there_is() {
 #[test]
 fn a_comparison_over_seeds_that_is_interrupted_says_how_many_it_has() {
     let line = "compare fifo las --seeds 1..2000 --jobs 6000 --load 7 --output-format csv";
-    let mut compare = blox();
-    let compare = compare.args(line.split(' '));
-    let compare = compare.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let seen = stopped(compare.spawn().unwrap(), Duration::from_millis(1500));
+    let compare = start(Path::new("."), line);
+    let seen = stopped(compare, Duration::from_millis(1500));
     let said = seen.err.lines().last().unwrap();
     let count = said.strip_prefix("interrupted: results of ").unwrap();
-    let count: u32 = count
-        .strip_suffix(" of 2000 seeds")
-        .unwrap()
-        .parse()
-        .unwrap();
+    let count = count.strip_suffix(" of 2000 seeds").unwrap();
+    let count: u32 = count.parse().unwrap();
     assert!(count < 2000);
     let mut rows = csv::Reader::from_reader(seen.out.as_bytes());
     let head = rows.headers().unwrap().clone();
@@ -370,19 +315,13 @@ fn a_figure_that_is_interrupted_says_what_there_is() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let seen = interrupted("reproduce blox-fig14 --output-dir", &out);
-    assert!(
-        seen.err.starts_with("interrupted: figures of "),
-        "{}",
-        seen.err
-    );
-    let manifest = fs::read(out.join("manifest.json")).unwrap();
-    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let begin = "interrupted: figures of ";
+    assert!(seen.err.starts_with(begin), "{}", seen.err);
+    let manifest = json(&out.join("manifest.json"));
     assert_eq!(manifest["status"], "interrupted");
     let simulations = manifest["simulations"].as_array().unwrap();
-    let finished = simulations
-        .iter()
-        .filter(|s| s["status"] == "finished")
-        .count();
+    let finished = simulations.iter().filter(|s| s["status"] == "finished");
+    let finished = finished.count();
     assert!(finished < simulations.len());
     let table = fs::read_to_string(out.join("blox-fig14-simulations.csv")).unwrap();
     assert!(table.starts_with("simulation,scheduler,jobs,"), "{table}");
@@ -399,7 +338,5 @@ fn a_figure_without_runs_can_be_interrupted() {
     let out = dir.path().join("out");
     let seen = interrupted("reproduce sia-scale --output-dir", &out);
     assert_eq!(seen.err, "interrupted: nothing came of it yet\n");
-    let manifest = fs::read(out.join("manifest.json")).unwrap();
-    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
-    assert_eq!(manifest["status"], "interrupted");
+    assert_eq!(json(&out.join("manifest.json"))["status"], "interrupted");
 }

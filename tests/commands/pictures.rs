@@ -29,10 +29,8 @@ fn number(row: &[String], column: usize) -> f64 {
 fn records_add_up() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
-    done(
-        d,
-        &format!("simulate -s las {WORKLOAD} --output-dir r --assignments"),
-    );
+    let line = format!("simulate -s las {WORKLOAD} --output-dir r --assignments");
+    done(d, &line);
     let jobs = rows(d.join("r/las/jobs.csv"));
     // attained_s x gpus; all jobs ask for the GPUs that they get.
     let ran: f64 = jobs.iter().map(|r| number(r, 7) * number(r, 8)).sum();
@@ -40,11 +38,7 @@ fn records_add_up() {
     let assignments = rows(d.join("r/las/assignments.csv"));
     assert!(assignments.len() > 2 * jobs.len(), "{}", assignments.len());
     for a in &assignments {
-        assert!(
-            number(a, 2) <= number(a, 3)
-                && number(a, 3) <= number(a, 4)
-                && number(a, 4) <= number(a, 5)
-        );
+        assert!((2..5).all(|column| number(a, column) <= number(a, column + 1)));
         per_job[number(a, 0) as usize] += number(a, 4) - number(a, 3);
     }
     for (row, sum) in jobs.iter().zip(&per_job) {
@@ -55,11 +49,8 @@ fn records_add_up() {
     assert!((busy - ran).abs() < 1e-6 * ran, "{busy} {ran}");
     // Queueing according to the timeline: in the system without GPUs.
     assert!(timeline.len() > 1024 && timeline.len() <= 2048);
-    assert!(
-        timeline
-            .iter()
-            .all(|r| number(r, 2) <= 16.0 && number(r, 3) == 16.0)
-    );
+    let within = |r: &Vec<String>| number(r, 2) <= 16.0 && number(r, 3) == 16.0;
+    assert!(timeline.iter().all(within));
     let summary = fs::read_to_string(d.join("r/las/summary.json")).unwrap();
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
     let share = busy / 16.0 / summary["makespan_s"].as_f64().unwrap();
@@ -83,10 +74,8 @@ fn rounds_that_are_skipped_leave_no_trace_in_records() {
 fn one_command_gives_a_table_and_its_pictures() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
-    let out = done(
-        d,
-        &format!("compare fifo las {WORKLOAD} --output-dir r --plots"),
-    );
+    let line = format!("compare fifo las {WORKLOAD} --output-dir r --plots");
+    let out = done(d, &line);
     assert!(out.starts_with("scheduler"));
     let names = [
         "avg-jct",
@@ -100,10 +89,8 @@ fn one_command_gives_a_table_and_its_pictures() {
     ];
     for name in names {
         let svg = fs::read_to_string(d.join(format!("r/plots/{name}.svg"))).unwrap();
-        assert!(
-            svg.starts_with("<svg") && svg.ends_with("</svg>\n"),
-            "{name}"
-        );
+        let whole = svg.starts_with("<svg") && svg.ends_with("</svg>\n");
+        assert!(whole, "{name}");
         assert!(svg.contains("las") || name == "gantt-fifo", "{name}");
     }
     // Plotting again from the files gives the same plots.
@@ -114,10 +101,8 @@ fn one_command_gives_a_table_and_its_pictures() {
         assert!(read("r/plots") == read("again"), "{name}");
     }
     let one = done(d, "plot r --only jct-cdf --output-dir one");
-    assert!(
-        one.starts_with("one/jct-cdf.svg  Job completion time"),
-        "{one}"
-    );
+    let begin = "one/jct-cdf.svg  Job completion time";
+    assert!(one.starts_with(begin), "{one}");
     // A plot of two folders distinguishes their schedulers.
     fs::rename(d.join("again"), d.join("old")).unwrap();
     done(d, &format!("simulate -s las {WORKLOAD} --output-dir s"));
@@ -127,10 +112,8 @@ fn one_command_gives_a_table_and_its_pictures() {
         assert!(svg.contains(name), "{name}");
     }
     // A later run without a record does not show the record of an earlier one.
-    done(
-        d,
-        &format!("compare fifo las {WORKLOAD} --output-dir r --force"),
-    );
+    let line = format!("compare fifo las {WORKLOAD} --output-dir r --force");
+    done(d, &line);
     assert!(!done(d, "plot r --output-dir late").contains("gantt"));
 }
 
@@ -140,10 +123,9 @@ fn twenty_schedulers_are_drawn() {
     let d = dir.path();
     let names: Vec<String> = (1..=20).map(|i| format!("las{{guard_h={i}}}")).collect();
     let schedulers = names.join(" ");
-    done(
-        d,
-        &format!("compare {schedulers} --load 8 --jobs 60 --cluster 2x4 --output-dir r --plots"),
-    );
+    let line =
+        format!("compare {schedulers} --load 8 --jobs 60 --cluster 2x4 --output-dir r --plots");
+    done(d, &line);
     let svg = fs::read_to_string(d.join("r/plots/queue-length.svg")).unwrap();
     assert_eq!(svg.matches("<use ").count(), 19);
     let svg = fs::read_to_string(d.join("r/plots/jct-cdf.svg")).unwrap();
@@ -159,10 +141,8 @@ fn plot_option_draws_one_picture_without_a_folder() {
     let drawn = |name: &str| fs::read(d.join(format!("r/plots/{name}.svg"))).unwrap();
     let plots = "--plot a.svg --plot utilisation=b.svg --plot gantt-las=c.svg";
     let err = good(d, &format!("{line} {plots}")).err;
-    assert!(
-        err.contains(", picture in a.svg, picture in b.svg, picture in c.svg"),
-        "{err}"
-    );
+    let pictures = ", picture in a.svg, picture in b.svg, picture in c.svg";
+    assert!(err.contains(pictures), "{err}");
     for (file, name) in [("a", "jct-cdf"), ("b", "utilisation"), ("c", "gantt-las")] {
         let one = fs::read(d.join(format!("{file}.svg"))).unwrap();
         assert!(one == drawn(name), "{name}");
@@ -238,10 +218,8 @@ fn a_page_of_many_jobs_stays_small_and_says_what_it_leaves_out() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
     large_trace(&d.join("jobs.csv"), 100_000);
-    done(
-        d,
-        "compare fifo sjf --trace jobs.csv --cluster 16x4 --output-dir r --assignments",
-    );
+    let line = "compare fifo sjf --trace jobs.csv --cluster 16x4 --output-dir r --assignments";
+    done(d, line);
     assert_eq!(done(d, "report r"), "r/report.html\n");
     let page = fs::read_to_string(d.join("r/report.html")).unwrap();
     assert!(page.len() < 40 << 20, "{}", page.len());
@@ -297,10 +275,8 @@ fn a_reader_can_use_the_page() {
     };
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path();
-    done(
-        d,
-        &format!("compare fifo las {WORKLOAD} --output-dir r --assignments"),
-    );
+    let line = format!("compare fifo las {WORKLOAD} --output-dir r --assignments");
+    done(d, &line);
     done(d, "report r --output page.html");
     let page = fs::read_to_string(d.join("page.html")).unwrap();
     let page = page.replace("</body>", &format!("<script>{READER}</script></body>"));
@@ -320,22 +296,13 @@ fn a_reader_can_use_the_page() {
     assert_eq!(seen["sorted"], serde_json::json!(["las", "fifo"]));
     assert_eq!(seen["jobs"], "250 jobs, page 1 of 3");
     let jobs = rows(d.join("r/fifo/jobs.csv"));
-    let longest = jobs
-        .iter()
-        .max_by(|a, b| number(a, 5).total_cmp(&number(b, 5)))
-        .unwrap();
+    let by_jct = |a: &&Vec<String>, b: &&Vec<String>| number(a, 5).total_cmp(&number(b, 5));
+    let longest = jobs.iter().max_by(by_jct).unwrap();
     assert_eq!(seen["longest"][0], longest[0].as_str());
     assert_eq!(seen["found"], "1 job, page 1 of 1");
-    assert!(
-        seen["marked"]
-            .as_str()
-            .unwrap()
-            .ends_with("job 17 is marked")
-    );
-    assert_eq!(
-        seen["tip"].as_str().unwrap().split(',').next(),
-        Some("job 17")
-    );
+    let text = |what: &str| seen[what].as_str().unwrap();
+    assert!(text("marked").ends_with("job 17 is marked"));
+    assert_eq!(text("tip").split(',').next(), Some("job 17"));
     for what in ["zoomed", "dark", "canvas"] {
         assert_eq!(seen[what], true, "{what}");
     }

@@ -1,10 +1,9 @@
 //! Tests of sweeps and of comparisons over seeds, through the real binary.
 
-use crate::support::{Seen, at, blox, bytes, good};
+use crate::support::{Seen, blox, bytes, failed, good, run_with, start};
 use blox::core::{
     Draft, DraftError, JobId, JobQueue, PlacementPolicy, Reason, Stateless, Validity,
 };
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -46,19 +45,11 @@ fn any_number_of_threads_gives_the_same_bytes() {
         "sweep fifo las{guard_h=1|500}",
         "simulate -s las{guard_h=500}",
     );
-    let line = line.replace(
-        "--loads 4,9 --seeds 0..1",
-        "--load 9 --seed 1 --output-dir one",
-    );
-    good(dir.path(), &line);
-    assert_eq!(
-        fs::read(dir.path().join("one/las_guard_h=500/jobs.csv")).unwrap(),
-        fs::read(
-            dir.path()
-                .join("out1/runs/las_guard_h=500_seed=1_load=9/jobs.csv")
-        )
-        .unwrap()
-    );
+    let one = "--load 9 --seed 1 --output-dir one";
+    good(dir.path(), &line.replace("--loads 4,9 --seeds 0..1", one));
+    let jobs = |path: &str| fs::read(dir.path().join(path).join("jobs.csv")).unwrap();
+    let run = jobs("out1/runs/las_guard_h=500_seed=1_load=9");
+    assert_eq!(jobs("one/las_guard_h=500"), run);
 }
 
 #[test]
@@ -78,35 +69,22 @@ fn a_sweep_goes_on_where_it_was() {
     fs::write(&foreign, text.replace("exponential:3600", "exponential:60")).unwrap();
     fs::remove_file(out.join("sweep.csv")).unwrap();
     let seen = good(dir.path(), &line);
-    assert!(
-        seen.err
-            .starts_with("resumed: 8 of 12 runs were finished before\n"),
-        "{}",
-        seen.err
-    );
+    let resumed = "resumed: 8 of 12 runs were finished before\n";
+    assert!(seen.err.starts_with(resumed), "{}", seen.err);
     assert_eq!(bytes(&out), whole);
 
-    let refused = at(
-        dir.path(),
-        line.replace("--loads 4,9", "--loads 4,8")
-            .split_whitespace(),
-    );
     assert_eq!(
-        (refused.code, refused.err.as_str()),
-        (
-            Some(2),
-            "error: out: a sweep with other settings was begun here (varied.load was [4,9], now it is \
-             [4,8]), expected the same settings, another --output-dir, or --force to begin anew\n"
-        )
+        failed(dir.path(), &line.replace("--loads 4,9", "--loads 4,8")),
+        "error: out: a sweep with other settings was begun here (varied.load was [4,9], now it is \
+         [4,8]), expected the same settings, another --output-dir, or --force to begin anew\n"
     );
     assert_eq!(bytes(&out), whole);
     let anew = good(dir.path(), &format!("{line} --force"));
     assert!(!anew.err.contains("resumed"), "{}", anew.err);
     assert_eq!(bytes(&out), whole);
     fs::write(out.join("sweep.json"), "{}").unwrap();
-    let seen = at(dir.path(), line.split_whitespace());
     assert_eq!(
-        seen.err,
+        failed(dir.path(), &line),
         "error: out/sweep.json: is no index of a sweep, expected one, another --output-dir, or --force to begin anew\n"
     );
 }
@@ -135,61 +113,35 @@ fn one_command_runs_draws_and_reports() {
         "jct-cdf_load=9",
     ] {
         let svg = find(&format!("plots/{name}.svg"));
-        assert!(
-            svg.starts_with("<svg") && svg.ends_with("</svg>\n"),
-            "{name}"
-        );
-        assert!(
-            ["fifo", "srtf", "las"]
-                .iter()
-                .all(|s| svg.contains(&format!(">{s}<")))
-        );
+        let whole = svg.starts_with("<svg") && svg.ends_with("</svg>\n");
+        assert!(whole, "{name}");
+        let named = |s| svg.contains(&format!(">{s}<"));
+        assert!(["fifo", "srtf", "las"].into_iter().all(named));
     }
-    assert_eq!(
-        whole
-            .iter()
-            .filter(|(n, _)| n.starts_with("plots/"))
-            .count(),
-        7
-    );
+    let count = |is: fn(&str) -> bool| whole.iter().filter(|(n, _)| is(n)).count();
+    assert_eq!(count(|n| n.starts_with("plots/")), 7);
     let page = find("report.html");
     assert!(page.contains("<title>Sweep of 27 runs</title>"));
     assert!(page.contains("Each of the 27 runs") && page.contains("fifo, load 4"));
     assert!(page.contains("the first 9 runs with the seed 0"), "{page}");
-    assert_eq!(
-        whole
-            .iter()
-            .filter(|(n, _)| n.ends_with("assignments.csv"))
-            .count(),
-        27
-    );
+    assert_eq!(count(|n| n.ends_with("assignments.csv")), 27);
     // If plots and the page are requested later, finished runs are kept and the bytes are the same.
     good(dir.path(), &format!("{line} --output-dir late"));
-    fs::remove_file(
-        dir.path()
-            .join("late/runs/las_seed=2_load=9/assignments.csv"),
-    )
-    .unwrap();
-    let seen = good(
-        dir.path(),
-        &format!("{line} --output-dir late --plots --report"),
-    );
+    let lost = "late/runs/las_seed=2_load=9/assignments.csv";
+    fs::remove_file(dir.path().join(lost)).unwrap();
+    let late = format!("{line} --output-dir late --plots --report");
+    let seen = good(dir.path(), &late);
     assert!(seen.err.starts_with("resumed: 26 of 27"), "{}", seen.err);
     let late = bytes(&dir.path().join("late"));
     for ((name, a), (other, b)) in whole.iter().zip(&late) {
         // The page names its folder.
-        assert!(
-            name == other && (a == b || name == "report.html"),
-            "{name} {other}"
-        );
+        let equal = a == b || name == "report.html";
+        assert!(name == other && equal, "{name} {other}");
     }
     assert_eq!(whole.len(), late.len());
     good(dir.path(), "plot late --output-dir again");
     for (name, svg) in whole.iter().filter(|(n, _)| n.starts_with("plots/")) {
-        let again = dir
-            .path()
-            .join("again")
-            .join(name.trim_start_matches("plots/"));
+        let again = dir.path().join(name.replace("plots/", "again/"));
         assert!(fs::read(again).unwrap() == *svg, "{name}");
     }
 }
@@ -210,16 +162,9 @@ fn a_folder_in_use_is_refused() {
         "compare fifo las --jobs 5 --output-dir out --force",
         "reproduce blox-fig6 --output-dir out --force",
     ] {
-        let seen = at(dir.path(), line.split_whitespace());
-        assert_eq!(
-            (seen.code, seen.err.as_str()),
-            (
-                Some(2),
-                "error: out: another process writes here, expected another --output-dir, or to \
-                 wait for its end\n"
-            ),
-            "{line}"
-        );
+        let used = "error: out: another process writes here, expected another --output-dir, or to \
+                    wait for its end\n";
+        assert_eq!(failed(dir.path(), line), used, "{line}");
     }
     drop(lock);
     good(dir.path(), &line);
@@ -252,18 +197,16 @@ fn a_file_that_is_not_named_by_an_option_is_known_as_well() {
         let inputs: Vec<_> = inputs.iter().map(|i| i["path"].as_str().unwrap()).collect();
         assert_eq!(inputs, ["f.csv", "jobs/a.trace", "throughputs.json"]);
         fs::write(d.join(name), other).unwrap();
-        let seen = at(d, line.split_whitespace());
-        assert_eq!(seen.code, Some(2), "{name}");
+        let err = failed(d, &line);
         let why = "a sweep with other settings was begun here (inputs was";
-        assert!(seen.err.contains(why), "{}", seen.err);
+        assert!(err.contains(why), "{name}: {err}");
         fs::write(d.join(name), text).unwrap();
     }
     // These input files are not overwritten either.
     let over = "simulate fifo --trace jobs/a.trace --format gavel --cluster 1x1:v100 --force \
                 --journal throughputs.json";
-    let seen = at(d, over.split_whitespace());
-    assert_eq!(seen.code, Some(2), "{}", seen.out);
-    assert!(seen.err.contains("throughputs.json"), "{}", seen.err);
+    let err = failed(d, over);
+    assert!(err.contains("throughputs.json"), "{err}");
 }
 
 #[test]
@@ -314,27 +257,21 @@ fn a_failed_run_is_told_and_the_others_stay() {
     let out_dir = dir.path().join("out");
     let line = "blox sweep fifo broken --workload poisson --load 5 --jobs 30 --cluster 1x4 --seeds 0..1 \
                 --output-format csv --output-dir";
-    let go = || {
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let args = line.split_whitespace().map(OsString::from);
-        let args = args.chain([out_dir.clone().into_os_string()]);
-        let code = blox::cli::run_with(&registry, args, &mut out, &mut err);
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (code, text(out), text(err))
-    };
-    let (code, out, err) = go();
-    assert_eq!(code, 2);
-    assert_eq!(out.lines().count(), 3, "{out}");
+    let line = format!("{line} {}", out_dir.display());
+    let go = || run_with(&registry, &line);
+    let seen = go();
+    assert_eq!(seen.code, Some(2));
+    assert_eq!(seen.out.lines().count(), 3, "{}", seen.out);
     let told = "error: run broken_seed=0: broken: ";
-    assert_eq!(err.matches(told).count(), 1, "{err}");
+    assert_eq!(seen.err.matches(told).count(), 1, "{}", seen.err);
     let index = json(&out_dir.join("sweep.json"));
     assert_eq!(index["status"], "failed");
     let status = |i: usize| index["runs"][i]["status"].clone();
     assert_eq!([status(0), status(1)], ["finished", "failed"]);
     // Failed runs are repeated, and finished runs are not.
-    let (code, _, err) = go();
-    assert_eq!(code, 2);
-    assert!(err.starts_with("resumed: 2 of 4 runs"), "{err}");
+    let seen = go();
+    assert_eq!(seen.code, Some(2));
+    assert!(seen.err.starts_with("resumed: 2 of 4 runs"), "{}", seen.err);
 }
 
 #[cfg(unix)]
@@ -348,15 +285,8 @@ fn signal(name: &str, id: u32) {
 /// Starts a sweep of several seconds, and signals it when some of its runs are finished.
 #[cfg(unix)]
 fn interrupted(dir: &Path, line: &str, name: &str) -> Seen {
-    let child = blox()
-        .current_dir(dir)
-        .args(line.split_whitespace())
-        // Slow enough to be interrupted.
-        .args(["--threads", "1"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    // Slow enough to be interrupted.
+    let child = start(dir, &format!("{line} --threads 1"));
     let third = dir.join("out/runs/fifo_seed=2/manifest.json");
     while !third.exists() {
         std::thread::sleep(Duration::from_millis(1));
@@ -377,14 +307,9 @@ fn a_signal_keeps_what_is_finished_and_the_rest_follows() {
         let dir = tempfile::tempdir().unwrap();
         let seen = interrupted(dir.path(), line, name);
         assert_eq!(seen.code, Some(130), "{}", seen.err);
-        assert!(
-            seen.err.starts_with("interrupted: ")
-                && seen
-                    .err
-                    .ends_with("; the same command continues the sweep\n"),
-            "{}",
-            seen.err
-        );
+        let begins = seen.err.starts_with("interrupted: ");
+        let hint = "; the same command continues the sweep\n";
+        assert!(begins && seen.err.ends_with(hint), "{}", seen.err);
         // The output is usable: it has one row for each finished run.
         let out = dir.path().join("out");
         let index = json(&out.join("sweep.json"));
@@ -394,14 +319,12 @@ fn a_signal_keeps_what_is_finished_and_the_rest_follows() {
         assert!((3..120).contains(&finished), "{finished}");
         let table = fs::read_to_string(out.join("sweep.csv")).unwrap();
         assert_eq!(table.lines().count(), 1 + finished);
-        assert!(
-            seen.out.contains(&format!("\nfifo       {finished:>5}"))
-                && seen
-                    .out
-                    .contains(&format!("\nruns       {finished} of 120\n")),
-            "{}",
-            seen.out
-        );
+        for line in [
+            format!("\nfifo       {finished:>5}"),
+            format!("\nruns       {finished} of 120\n"),
+        ] {
+            assert!(seen.out.contains(&line), "{}", seen.out);
+        }
         let seen = good(dir.path(), line);
         let resumed = format!("resumed: {finished} of 120 runs were finished before\n");
         assert!(seen.err.starts_with(&resumed), "{}", seen.err);
@@ -416,13 +339,7 @@ fn a_second_signal_ends_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let line = "sweep fifo --workload poisson --load 7 --jobs 5 --cluster 2x4 --seeds 0..299 \
                 --output-format json --output-dir out";
-    let mut child = blox()
-        .current_dir(dir.path())
-        .args(line.split_whitespace())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = start(dir.path(), line);
     // All runs are finished, but the output exceeds the pipe buffer and is not read.
     let index = dir.path().join("out/sweep.json");
     let done = || fs::read_to_string(&index).is_ok_and(|t| t.contains("\"status\": \"complete\""));
@@ -465,15 +382,17 @@ fn a_killed_sweep_goes_on() {
 fn a_full_disk_is_one_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let full = "No space left on device (os error 28)";
-    let full_out = |line: &str| -> Seen {
-        let file = fs::OpenOptions::new()
+    let file = || {
+        fs::OpenOptions::new()
             .write(true)
             .open("/dev/full")
-            .unwrap();
+            .unwrap()
+    };
+    let full_out = |line: &str| -> Seen {
         let child = blox()
             .current_dir(dir.path())
             .args(line.split_whitespace())
-            .stdout(file)
+            .stdout(file())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -489,29 +408,16 @@ fn a_full_disk_is_one_sentence() {
     ] {
         let seen = full_out(line);
         assert_eq!(seen.code, Some(2), "{line}");
-        assert_eq!(
-            seen.err,
-            format!("error: the output cannot be written: {full}\n"),
-            "{line}"
-        );
+        let error = format!("error: the output cannot be written: {full}\n");
+        assert_eq!(seen.err, error, "{line}");
     }
-    let seen = at(
-        dir.path(),
-        "simulate -s fifo --jobs 5 --journal /dev/full".split(' '),
-    );
+    let err = failed(dir.path(), "simulate -s fifo --jobs 5 --journal /dev/full");
     assert_eq!(
-        (seen.code, seen.err),
-        (
-            Some(2),
-            format!("error: /dev/full: cannot be written: {full}\n")
-        )
+        err,
+        format!("error: /dev/full: cannot be written: {full}\n")
     );
     // If the error cannot be written either, the exit code shows it.
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    let status = blox().arg("nope").stderr(file).status().unwrap();
+    let status = blox().arg("nope").stderr(file()).status().unwrap();
     assert_eq!(status.code(), Some(2));
 }
 
@@ -545,13 +451,9 @@ fn a_file_that_cannot_be_finished_is_not_there() {
             format!("error: {file}: cannot be written: File too large (os error 27)\n")
         );
         assert_eq!(seen.code, Some(2));
-        assert!(!dir.path().join(file).exists());
-        assert!(
-            !dir.path()
-                .join(file)
-                .with_file_name("manifest.json")
-                .exists()
-        );
+        let file = dir.path().join(file);
+        assert!(!file.exists());
+        assert!(!file.with_file_name("manifest.json").exists());
         if line.starts_with("sweep") {
             // The sweep continues when there is space again.
             good(dir.path(), line);
@@ -588,10 +490,8 @@ fn seeds_are_compared_in_pairs() {
         let half = 3.182_446 * (variance / n).sqrt();
         let close = |key: &str, expected: f64| {
             let found = las[key].as_f64().unwrap();
-            assert!(
-                (found - expected).abs() < 1e-5 * expected.abs(),
-                "{key}: {found} {expected}"
-            );
+            let near = (found - expected).abs() < 1e-5 * expected.abs();
+            assert!(near, "{key}: {found} {expected}");
         };
         close(name, mean);
         close(&format!("{name}_ci95"), half);
@@ -599,10 +499,8 @@ fn seeds_are_compared_in_pairs() {
     expect(&averages, "avg_jct_s");
     expect(&differences, "paired_difference_s");
     for threads in [1, 3] {
-        let again = good(
-            dir.path(),
-            &format!("{line} --seeds 0..3 --json --threads {threads}"),
-        );
+        let line = format!("{line} --seeds 0..3 --json --threads {threads}");
+        let again = good(dir.path(), &line);
         assert_eq!(again.out, seen.out);
     }
 }
@@ -615,11 +513,6 @@ fn too_little_to_draw_is_said() {
         "sweep fifo --jobs 5 --seeds 1,2 --output-dir out",
     );
     let seen = good(dir.path(), "plot out");
-    assert_eq!(
-        (seen.out.as_str(), seen.err.as_str()),
-        (
-            "",
-            "nothing to draw: no job has ended, or a sweep has fewer than two settings\n"
-        )
-    );
+    let nothing = "nothing to draw: no job has ended, or a sweep has fewer than two settings\n";
+    assert_eq!((&*seen.out, &*seen.err), ("", nothing));
 }

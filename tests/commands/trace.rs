@@ -1,6 +1,6 @@
 //! Tests of workload files: the `trace` command, formats and invalid input.
 
-use crate::support::{Seen, at, blox};
+use crate::support::{Seen, at, blox, failed, good};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -52,6 +52,7 @@ fn invalid_trace_leaves_no_file() {
 fn a_full_disk_is_an_error_and_devices_are_no_workloads() {
     let text = format!("{HEAD}a,0,1,5\n");
     let dir = folder(&[("t.csv", &text)]);
+    let no_space = "cannot be written: No space left on device (os error 28)";
     let full = || {
         fs::OpenOptions::new()
             .write(true)
@@ -75,35 +76,18 @@ fn a_full_disk_is_an_error_and_devices_are_no_workloads() {
             .spawn()
             .unwrap();
         let seen = Seen::from(child.wait_with_output().unwrap());
-        let expected =
-            "error: the output cannot be written: No space left on device (os error 28)\n";
-        assert_eq!(
-            (seen.code, seen.err.as_str()),
-            (Some(2), expected),
-            "{command}"
-        );
+        let expected = format!("error: the output {no_space}\n");
+        assert_eq!((seen.code, seen.err), (Some(2), expected), "{command}");
     }
-    for (command, sentence) in [
-        (
-            "trace convert t.csv --output /dev/full",
-            "/dev/full: cannot be written: No space left on device (os error 28)",
-        ),
-        (
-            "simulate -q -s fifo --trace t.csv --journal /dev/full",
-            "/dev/full: cannot be written: No space left on device (os error 28)",
-        ),
-        (
-            "trace info /dev/zero",
-            "/dev/zero: is no regular file, expected one",
-        ),
+    for command in [
+        "trace convert t.csv --output /dev/full",
+        "simulate -q -s fifo --trace t.csv --journal /dev/full",
     ] {
-        let seen = line(dir.path(), command);
-        assert_eq!(
-            (seen.code, seen.err),
-            (Some(2), format!("error: {sentence}\n")),
-            "{command}"
-        );
+        let expected = format!("error: /dev/full: {no_space}\n");
+        assert_eq!(failed(dir.path(), command), expected, "{command}");
     }
+    let irregular = "error: /dev/zero: is no regular file, expected one\n";
+    assert_eq!(failed(dir.path(), "trace info /dev/zero"), irregular);
 }
 
 #[test]
@@ -114,11 +98,8 @@ fn generated_jobs_are_those_that_simulate_makes() {
         "--load 7 --jobs 200",
         "--workload poisson --load-of-capacity 0.8 --cluster 4x4 --durations lognormal:600,1 --gpu-mix 1:3,4:1 --jobs 200 --seed 9",
     ] {
-        let seen = line(
-            d,
-            &format!("trace generate {made} --output jobs.csv --force"),
-        );
-        assert_eq!(seen.code, Some(0), "{}", seen.err);
+        let command = format!("trace generate {made} --output jobs.csv --force");
+        let seen = good(d, &command);
         assert_eq!(seen.err, "200 jobs written to jobs.csv\n");
         let table =
             |workload: &str| line(d, &format!("simulate -q -s las --cluster 4x4 {workload}")).out;
@@ -145,16 +126,10 @@ fn a_pipe_is_as_good_as_a_file() {
         Seen::from(child.wait_with_output().unwrap())
     };
     for bytes in [text.as_bytes().to_vec(), gzip(text.as_bytes())] {
-        let seen = piped(
-            &bytes,
-            "compare -q fifo las --trace /dev/stdin --output-dir out --force",
-        );
-        assert_eq!(
-            seen.out,
-            line(dir.path(), "compare -q fifo las --trace t.csv").out,
-            "{}",
-            seen.err
-        );
+        let compare = "compare -q fifo las --trace /dev/stdin --output-dir out --force";
+        let seen = piped(&bytes, compare);
+        let expected = line(dir.path(), "compare -q fifo las --trace t.csv").out;
+        assert_eq!(seen.out, expected, "{}", seen.err);
     }
     let manifest = fs::read_to_string(dir.path().join("out/manifest.json")).unwrap();
     assert!(manifest.contains("\"sha256\""), "{manifest}");
@@ -171,62 +146,41 @@ fn a_pipe_is_as_good_as_a_file() {
 fn a_large_file_is_streamed_in_bounded_memory() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large.csv.gz");
-    let file = std::io::BufWriter::new(fs::File::create(&path).unwrap());
-    let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
-    writeln!(gz, "job_id,submit_s,gpus,duration_s,padding").unwrap();
-    let padding = "x".repeat(20_000);
-    for i in 0..8_000 {
-        writeln!(gz, "{i},{i},1,60,{padding}").unwrap();
-    }
-    gz.finish().unwrap().flush().unwrap();
+    let write = |head: &str, rows: u32| {
+        let file = std::io::BufWriter::new(fs::File::create(&path).unwrap());
+        let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        writeln!(gz, "{head}").unwrap();
+        let padding = "x".repeat(20_000);
+        for i in 0..rows {
+            writeln!(gz, "{i},{i},1,60,{padding}").unwrap();
+        }
+        gz.finish().unwrap().flush().unwrap();
+    };
+    write("job_id,submit_s,gpus,duration_s,padding", 8_000);
     let limited = |args: &str| {
-        let script = format!(
-            "ulimit -v 100000; exec {} {args}",
-            env!("CARGO_BIN_EXE_blox")
-        );
-        Seen::from(
-            Command::new("sh")
-                .current_dir(dir.path())
-                .args(["-c", &script])
-                .output()
-                .unwrap(),
-        )
+        let blox = env!("CARGO_BIN_EXE_blox");
+        let script = format!("ulimit -v 100000; exec {blox} {args}");
+        let mut shell = Command::new("sh");
+        let shell = shell.current_dir(dir.path()).args(["-c", &script]);
+        Seen::from(shell.output().unwrap())
     };
     let seen = limited("trace check large.csv.gz");
     assert_eq!(seen.code, Some(0), "{}", seen.err);
-    assert!(
-        seen.out
-            .ends_with("large.csv.gz (csv): no problem, 8,000 jobs\n"),
-        "{}",
-        seen.out
-    );
+    let good = "large.csv.gz (csv): no problem, 8,000 jobs\n";
+    assert!(seen.out.ends_with(good), "{}", seen.out);
     let seen = limited("trace convert large.csv.gz --output small.csv");
     assert_eq!(seen.code, Some(0), "{}", seen.err);
-    assert_eq!(
-        fs::read_to_string(dir.path().join("small.csv"))
-            .unwrap()
-            .lines()
-            .count(),
-        8_001
-    );
+    let small = fs::read_to_string(dir.path().join("small.csv")).unwrap();
+    assert_eq!(small.lines().count(), 8_001);
     // An unterminated quote does not read the rest of the file into memory.
-    let file = std::io::BufWriter::new(fs::File::create(&path).unwrap());
-    let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
-    writeln!(gz, "job_id,submit_s,gpus,duration_s\na,0,1,60\n\"b,0,1,60").unwrap();
-    for i in 0..2_000 {
-        writeln!(gz, "{i},{i},1,60,{padding}").unwrap();
-    }
-    gz.finish().unwrap().flush().unwrap();
+    write(
+        "job_id,submit_s,gpus,duration_s\na,0,1,60\n\"b,0,1,60",
+        2_000,
+    );
     let seen = limited("trace check large.csv.gz");
     assert_eq!(seen.code, Some(2), "{}", seen.err);
-    assert!(
-        seen.out.starts_with(
-            "large.csv.gz: line 3: job_id is `b,0,1,60`, expected a cell whose quote is closed on the same line\n"
-        ),
-        "{}{}",
-        seen.out,
-        seen.err
-    );
+    let error = "large.csv.gz: line 3: job_id is `b,0,1,60`, expected a cell whose quote is closed on the same line\n";
+    assert!(seen.out.starts_with(error), "{}{}", seen.out, seen.err);
 }
 
 #[test]

@@ -1,16 +1,11 @@
 //! Simulations of Gandiva, Themis and Chronus with the behavior of their papers.
 
-use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Pipeline, Seconds, Time};
+use crate::cases::{assigned, ends, job, with};
+use blox::core::{ClusterSpec, GpuCount, JobSpec, Pipeline};
 use blox::schedulers as shipped;
 use blox::sim::Simulation;
 use blox::sim::completion::Exact;
-use blox::sim::results::{AssignmentRow, SharedSink};
-use blox::sim::workload::Jobs;
-use std::sync::{Arc, Mutex};
-
-fn job(at: f64, gpus: u32, seconds: f64) -> JobSpec {
-    JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(seconds))
-}
+use blox::sim::results::AssignmentRow;
 
 /// Returns the end of each job in seconds, and all assignments.
 fn run(
@@ -18,15 +13,9 @@ fn run(
     scheduler: Pipeline,
     jobs: Vec<JobSpec>,
 ) -> (Vec<f64>, Vec<AssignmentRow>) {
-    let sink = Arc::new(Mutex::new(Vec::new()));
-    let report = Simulation::new(cluster)
-        .completion(Exact)
-        .assignments_to(Some(Arc::clone(&sink) as SharedSink))
-        .run(scheduler, &mut Jobs::new(jobs))
-        .unwrap();
-    let ends = report.jobs.iter().map(|j| j.finish.unwrap().secs());
-    let rows = sink.lock().unwrap().clone();
-    (ends.collect(), rows)
+    let exact = Simulation::new(cluster).completion(Exact);
+    let (report, rows) = assigned(&exact, scheduler, &jobs);
+    (ends(&report), rows)
 }
 
 fn gandiva(packing: bool, growing: bool) -> Pipeline {
@@ -40,9 +29,8 @@ fn gandiva(packing: bool, growing: bool) -> Pipeline {
 #[test]
 fn gandiva_packs_jobs_that_leave_their_gpus_idle() {
     let busy = |part: f64| {
-        job(0.0, 1, 600.0).with_extras(Extras {
-            attributes: [("gpu_utilisation".into(), part.into())].into(),
-            ..Extras::default()
+        with(job(0.0, 1, 600.0), |e| {
+            e.attributes.insert("gpu_utilisation".into(), part.into());
         })
     };
     let one = || ClusterSpec::uniform(1, 1);
@@ -57,10 +45,8 @@ fn gandiva_packs_jobs_that_leave_their_gpus_idle() {
 
 #[test]
 fn gandiva_grows_jobs_onto_idle_gpus_and_shrinks_them_for_others() {
-    let elastic = job(0.0, 1, 600.0).with_extras(Extras {
-        levels: [1, 2].map(GpuCount).to_vec(),
-        rates: vec![1.0, 2.0],
-        ..Extras::default()
+    let elastic = with(job(0.0, 1, 600.0), |e| {
+        (e.levels, e.rates) = (vec![GpuCount(1), GpuCount(2)], vec![1.0, 2.0]);
     });
     let two = || ClusterSpec::uniform(1, 2);
     let alone = |growing| run(two(), gandiva(true, growing), vec![elastic.clone()]).0;

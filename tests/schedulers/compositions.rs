@@ -1,25 +1,12 @@
 //! Simulations of Blox's own compositions and of Optimus.
 
+use crate::cases::{finishes, job, run, scheduler, with};
 use blox::core::{
-    ClusterSpec, Extras, GpuCount, JobSpec, LossCurve, LossReports, Outcome, Pipeline, Seconds,
-    Time,
+    ClusterSpec, GpuCount, JobSpec, LossCurve, LossReports, Outcome, Pipeline, Seconds, Time,
 };
 use blox::sim::completion::Exact;
-use blox::sim::workload::Jobs;
-use blox::sim::{Measure, Report, Simulation};
+use blox::sim::{Measure, Simulation};
 use blox::traces::generate::{Arrivals, DurationLaw, Generator, GeneratorSpec, Load, with_losses};
-
-fn scheduler(name: &str) -> Pipeline {
-    blox::registry()
-        .schedulers
-        .build(&name.parse().expect("a name"), 0)
-        .expect("a registered scheduler")
-}
-
-fn finishes(report: &Report) -> Vec<Option<f64>> {
-    let jobs = report.jobs.iter();
-    jobs.map(|j| j.finish.map(|t| t.secs())).collect()
-}
 
 /// Long jobs, and bursts of short ones.
 fn bursty(load: f64, count: u64) -> Generator {
@@ -45,30 +32,18 @@ fn bursty(load: f64, count: u64) -> Generator {
 #[test]
 fn a_job_ends_when_its_loss_has_converged() {
     // 0.5, 0.25, 0.125 of the first loss; then steps below a tenth of it.
-    let curve = LossCurve {
-        b0: 1.0,
-        b1: 1.0,
-        b2: 0.0,
-    };
-    let job = |loss| {
-        JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(10_000.0)).with_extras(Extras {
-            loss,
-            ..Extras::default()
-        })
-    };
+    let (b0, b1, b2) = (1.0, 1.0, 0.0);
+    let curve = LossCurve { b0, b1, b2 };
+    let job = |loss| with(job(0.0, 1, 10_000.0), |e| e.loss = loss);
     let reports = Some(LossReports {
         curve,
         epoch: 500.0,
     });
     // Losses 1/2, 1/3, 1/4, 1/5, 1/6: the steps are 1/6, 1/12, 1/20 and 1/30. Two in a
     // row below 0.12 x 1/2 are there after 5 epochs, at 2500 s; the round is at 2700 s.
-    let mut jobs = Jobs::new(vec![job(reports), job(None)]);
-    let report = Simulation::new(ClusterSpec::uniform(1, 2))
-        .run(
-            scheduler("loss-termination{tolerance=0.12,reports=2}"),
-            &mut jobs,
-        )
-        .expect("a sound policy");
+    let policy = scheduler("loss-termination{tolerance=0.12,reports=2}");
+    let two = Simulation::new(ClusterSpec::uniform(1, 2));
+    let report = run(&two, policy, &[job(reports), job(None)]);
     assert_eq!(finishes(&report), [Some(2700.0), Some(10_200.0)]);
     assert_eq!(report.jobs[0].outcome, Some(Outcome::Terminated));
     assert_eq!(report.summary.completed, 2);
@@ -76,53 +51,35 @@ fn a_job_ends_when_its_loss_has_converged() {
 
 #[test]
 fn placement_by_bandwidth_keeps_fast_pairs_together() {
-    let job = |gpus| {
-        JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(1000.0)).with_extras(Extras {
-            communication: 0.5,
-            ..Extras::default()
-        })
-    };
+    let job = |gpus| with(job(0.0, gpus, 1000.0), |e| e.communication = 0.5);
     let run = |name: &str, sizes: &[u32]| {
         let cluster: ClusterSpec = "1x4@p3.8xlarge".parse().expect("a cluster");
-        let mut jobs = Jobs::new(sizes.iter().map(|g| job(*g)).collect());
-        let report = Simulation::new(cluster)
-            .completion(Exact)
-            .run(scheduler(name), &mut jobs)
-            .expect("a sound policy");
-        finishes(&report)
+        let exact = Simulation::new(cluster).completion(Exact);
+        let jobs: Vec<JobSpec> = sizes.iter().map(|g| job(*g)).collect();
+        finishes(&run(&exact, scheduler(name), &jobs))
     };
     // One NVLink between 0 and 1, two between 2 and 3, and two of 0 and 3, 1 and 2.
     assert_eq!(run("fifo", &[2, 2]), [Some(1500.0), Some(1000.0)]);
-    assert_eq!(
-        run("bandwidth-placement", &[2, 2]),
-        [Some(1000.0), Some(1000.0)]
-    );
+    let fast = [Some(1000.0), Some(1000.0)];
+    assert_eq!(run("bandwidth-placement", &[2, 2]), fast);
     // A single GPU leaves the two best links to others.
-    assert_eq!(
-        run("bandwidth-placement", &[1, 3]),
-        [Some(1000.0), Some(1000.0)]
-    );
+    assert_eq!(run("bandwidth-placement", &[1, 3]), fast);
 }
 
 #[test]
 fn tiresias_plus_consolidates_who_was_measured_to_need_it() {
     let job = |at: f64, gpus, communication| {
-        JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(1000.0)).with_extras(Extras {
-            communication,
-            ..Extras::default()
-        })
+        with(job(at, gpus, 1000.0), |e| e.communication = communication)
     };
     // Three GPUs are taken on each of two nodes with four GPUs. One GPU is free on each node.
     let run = |communication| {
-        let jobs = vec![
+        let jobs = [
             job(0.0, 3, 0.0),
             job(0.0, 3, 0.5),
             job(1.0, 2, communication),
         ];
-        let report = Simulation::new(ClusterSpec::uniform(2, 4))
-            .run(scheduler("tiresias-plus"), &mut Jobs::new(jobs))
-            .expect("a sound policy");
-        finishes(&report)
+        let nodes = Simulation::new(ClusterSpec::uniform(2, 4));
+        finishes(&run(&nodes, scheduler("tiresias-plus"), &jobs))
     };
     let others = [Some(1200.0), Some(1200.0)];
     let apart = run(0.0);
@@ -158,12 +115,9 @@ fn optimus_gives_all_gpus_to_who_gains_most() {
     let job = |hours| JobSpec::new(Time::ZERO, GpuCount(1), Seconds::from_hours(hours));
     // Alone, a job of 8 h gets 8 GPUs. Of two equal jobs, the first gets half of them.
     let run = |hours: &[f64]| {
-        let mut jobs = Jobs::new(hours.iter().map(|h| job(*h)).collect());
-        let report = Simulation::new(ClusterSpec::uniform(2, 4))
-            .completion(Exact)
-            .run(scheduler("optimus"), &mut jobs)
-            .expect("a sound policy");
-        finishes(&report)
+        let jobs: Vec<JobSpec> = hours.iter().map(|h| job(*h)).collect();
+        let exact = Simulation::new(ClusterSpec::uniform(2, 4)).completion(Exact);
+        finishes(&run(&exact, scheduler("optimus"), &jobs))
     };
     assert_eq!(run(&[8.0]), [Some(3600.0)]);
     assert_eq!(run(&[8.0, 8.0]), [Some(7200.0), Some(7200.0)]);
@@ -175,22 +129,18 @@ fn optimus_gives_all_gpus_to_who_gains_most() {
 
 #[test]
 fn rigid_jobs_on_other_numbers_of_gpus_are_counted() {
-    let rigid = JobSpec::new(Time::ZERO, GpuCount(2), Seconds::from_hours(2.0));
-    let elastic = rigid.clone().with_extras(Extras {
-        levels: [1, 2, 4].map(GpuCount).to_vec(),
-        ..Extras::default()
+    let rigid = job(0.0, 2, 7200.0);
+    let elastic = with(rigid.clone(), |e| {
+        e.levels = [1, 2, 4].map(GpuCount).to_vec()
     });
-    let resized = |name: &str, jobs: &[&JobSpec], last: u32| {
-        let mut jobs = Jobs::new(jobs.iter().map(|j| (*j).clone()).collect());
-        let report = Simulation::new(ClusterSpec::uniform(2, 4))
-            .measure(Measure::Ids(0, last))
-            .run(scheduler(name), &mut jobs)
-            .expect("a sound policy");
-        report.resized
+    let jobs = [rigid.clone(), elastic, rigid];
+    let resized = |name: &str, last: u32| {
+        let measured = Simulation::new(ClusterSpec::uniform(2, 4)).measure(Measure::Ids(0, last));
+        run(&measured, scheduler(name), &jobs).resized
     };
-    assert_eq!(resized("optimus", &[&rigid, &elastic, &rigid], 2), 2);
-    assert_eq!(resized("optimus", &[&rigid, &elastic, &rigid], 1), 1);
-    assert_eq!(resized("fifo", &[&rigid, &elastic, &rigid], 2), 0);
+    assert_eq!(resized("optimus", 2), 2);
+    assert_eq!(resized("optimus", 1), 1);
+    assert_eq!(resized("fifo", 2), 0);
 }
 
 #[test]
@@ -289,9 +239,8 @@ fn finishes_of_changed(name: &str, change: impl Fn(&mut JobSpec)) -> Vec<Option<
         change(&mut job);
         specs.push(job);
     }
-    let mut jobs = Jobs::new(specs);
-    let run = Simulation::new(ClusterSpec::uniform(2, 4)).run(scheduler(name), &mut jobs);
-    finishes(&run.expect("a run to the end"))
+    let nodes = Simulation::new(ClusterSpec::uniform(2, 4));
+    finishes(&run(&nodes, scheduler(name), &specs))
 }
 
 #[test]
@@ -304,10 +253,8 @@ fn data_that_no_policy_reads_changes_no_result() {
     for name in names {
         let bare = finishes_of_changed(&name, |_| {});
         let with_data = finishes_of_changed(&name, |job| {
-            let attributes = [("unread".into(), "data".into())].into();
-            *job = job.clone().with_extras(Extras {
-                attributes,
-                ..Extras::default()
+            *job = with(job.clone(), |e| {
+                e.attributes = [("unread".into(), "data".into())].into();
             });
         });
         assert_eq!(bare, with_data, "{name}");

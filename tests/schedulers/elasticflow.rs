@@ -1,12 +1,13 @@
 //! Tests of deadlines under ElasticFlow and its ablations.
 #![cfg(feature = "released")]
 
+use crate::cases::{self, with};
 use blox::core::{
-    ClusterSpec, Deadline, Extras, GpuCount, JobSpec, Outcome, Pipeline, Seconds, ServiceClass,
-    Time, Work,
+    ClusterSpec, Deadline, GpuCount, JobSpec, Outcome, Pipeline, Seconds, ServiceClass, Time, Work,
 };
 use blox::released::verify::compare;
 use blox::schedulers as shipped;
+use blox::sim::completion::Exact;
 use blox::sim::overheads::FixedOverheads;
 use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
@@ -16,6 +17,19 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 
 const CASES: u64 = 300;
+
+/// Sets the deadline of a job.
+fn due(job: JobSpec, at: f64) -> JobSpec {
+    let (at, value) = (Time::new(at), 1.0);
+    with(job, |e| e.deadlines = vec![Deadline { at, value }])
+}
+
+/// Sets the levels 1, 2 and 4 of a job, and its rates there.
+fn elastic(job: JobSpec, rates: [f64; 3]) -> JobSpec {
+    with(job, |e| {
+        (e.levels, e.rates) = ([1, 2, 4].map(GpuCount).to_vec(), rates.to_vec());
+    })
+}
 
 /// A cluster, and elastic, rigid and best-effort jobs with tight and loose deadlines.
 fn case(seed: u64) -> (ClusterSpec, Vec<JobSpec>) {
@@ -54,21 +68,16 @@ fn job(rng: &mut ChaCha8Rng, at: f64) -> JobSpec {
     };
     let within = length * [0.5, 1.0, 1.1, 2.0, 6.0][rng.random_range(0..5)];
     let rigid = rng.random_bool(0.2);
-    let mut extras = Extras {
-        deadlines: vec![Deadline {
-            at: Time::new(at + within),
-            value: 1.0,
-        }],
-        ..Extras::default()
-    };
-    if !rigid {
-        extras.levels = levels.into_iter().map(GpuCount).collect();
-        extras.rates = rates;
-    }
-    if rng.random_bool(0.2) {
-        extras.class = ServiceClass::BestEffort;
-    }
-    job.with_extras(extras)
+    let best_effort = rng.random_bool(0.2);
+    with(due(job, at + within), |extras| {
+        if !rigid {
+            extras.levels = levels.into_iter().map(GpuCount).collect();
+            extras.rates = rates;
+        }
+        if best_effort {
+            extras.class = ServiceClass::BestEffort;
+        }
+    })
 }
 
 fn run(seed: u64, scheduler: Pipeline, overheads: FixedOverheads) -> Report {
@@ -126,28 +135,15 @@ fn overheads_make_misses_and_they_are_counted() {
 
 #[test]
 fn a_miss_says_why() {
-    let due = |at: f64| Extras {
-        deadlines: vec![Deadline {
-            at: Time::new(at),
-            value: 1.0,
-        }],
-        ..Extras::default()
-    };
-    let job = |at: f64, due_at: f64| {
-        let job = JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(100.0));
-        job.with_extras(due(due_at))
-    };
+    let job = |due_at: f64| due(cases::job(0.0, 1, 100.0), due_at);
     // On two GPUs: on time, late by less than the launch overhead, and late because of waiting.
-    let jobs = vec![job(0.0, 200.0), job(0.0, 105.0), job(0.0, 250.0)];
+    let jobs = [job(200.0), job(105.0), job(250.0)];
     let launches = FixedOverheads {
         launch: Seconds::new(10.0),
         ..FixedOverheads::default()
     };
-    let report = Simulation::new(ClusterSpec::uniform(1, 2))
-        .overheads(launches)
-        .completion(blox::sim::completion::Exact)
-        .run(shipped::fifo(), &mut Jobs::new(jobs))
-        .unwrap();
+    let exact = Simulation::new(ClusterSpec::uniform(1, 2)).completion(Exact);
+    let report = cases::run(&exact.overheads(launches), shipped::fifo(), &jobs);
     let causes = report.jobs.iter().map(|j| j.miss_cause());
     let causes: Vec<_> = causes.map(|c| c.map(|c| c.as_str())).collect();
     assert_eq!(causes, [None, Some("overheads"), Some("waiting")]);
@@ -169,36 +165,17 @@ fn elasticity_without_admission_meets_more_than_earliest_deadline_first() {
 
 #[test]
 fn a_job_is_grown_and_shrunk_to_what_deadlines_leave() {
-    let elastic = |at: f64, due: f64| {
-        let mut job = JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(600.0));
-        job = job.with_extras(Extras {
-            levels: [1, 2, 4].map(GpuCount).to_vec(),
-            rates: vec![1.0, 2.0, 4.0],
-            deadlines: vec![Deadline {
-                at: Time::new(due),
-                value: 1.0,
-            }],
-            ..Extras::default()
-        });
-        job
-    };
+    let job = |at, due_at| elastic(due(cases::job(at, 1, 600.0), due_at), [1.0, 2.0, 4.0]);
     // Alone, the first job has all four GPUs and runs at 4 iterations per second. At 60 s the
     // second job needs two GPUs to end by 360 s.
-    let jobs = vec![elastic(0.0, 1200.0), elastic(60.0, 360.0)];
-    let report = Simulation::new(ClusterSpec::uniform(1, 4))
-        .run(shipped::elasticflow(), &mut Jobs::new(jobs))
-        .unwrap();
+    let jobs = [job(0.0, 1200.0), job(60.0, 360.0)];
+    let four = Simulation::new(ClusterSpec::uniform(1, 4));
+    let report = cases::run(&four, shipped::elasticflow(), &jobs);
     let outcomes: Vec<_> = report.jobs.iter().map(|j| j.outcome).collect();
     assert_eq!(outcomes, [Some(Outcome::Completed); 2]);
-    let ends: Vec<f64> = report
-        .jobs
-        .iter()
-        .filter_map(|j| j.finish)
-        .map(|t| t.secs())
-        .collect();
     // By 60 s, 240 iterations are done. Then each job runs at 2 per second for 180 s. The second
     // job has 4 per second for the rest, and ends at 300 s.
-    assert_eq!(ends, [240.0, 300.0]);
+    assert_eq!(cases::ends(&report), [240.0, 300.0]);
 }
 
 #[test]
@@ -227,18 +204,8 @@ fn skipped_and_visited_rounds_are_equal() {
 }
 
 /// Iterations, submission and deadline of a job that scales to 1, 2 and 4 GPUs.
-fn released_job(iterations: f64, at: f64, due: f64) -> JobSpec {
-    let mut job = JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(iterations));
-    job.extras = Some(Box::new(Extras {
-        levels: [1, 2, 4].map(GpuCount).to_vec(),
-        rates: vec![1.0, 1.8, 3.0],
-        deadlines: vec![Deadline {
-            at: Time::new(due),
-            value: 1.0,
-        }],
-        ..Extras::default()
-    }));
-    job
+fn released_job(iterations: f64, at: f64, due_at: f64) -> JobSpec {
+    elastic(due(cases::job(at, 1, iterations), due_at), [1.0, 1.8, 3.0])
 }
 
 #[test]

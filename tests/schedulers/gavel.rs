@@ -1,7 +1,8 @@
 //! Simulations of Gavel's policies.
 #![cfg(feature = "released")]
 
-use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Time, TypeSpeeds};
+use crate::cases::{self, with};
+use blox::core::{ClusterSpec, JobSpec, TypeSpeeds};
 use blox::policies::scheduling::gavel::Gavel;
 use blox::policies::scheduling::gavel::shares::{Knows, MaxMinFairness};
 use blox::released::verify::{Compared, compare};
@@ -13,14 +14,11 @@ use std::path::Path;
 
 /// Creates a job that keeps a GPU busy for a fraction of its time.
 fn job(i: u32, model: &str, busy: f64) -> JobSpec {
-    let mut extras = Extras {
-        model: Some(model.into()),
-        ..Extras::default()
-    };
-    let attributes = &mut extras.attributes;
-    attributes.insert("gpu_utilisation".into(), busy.into());
-    let submit = Time::new(360.0 * f64::from(i / 4));
-    JobSpec::new(submit, GpuCount(1), Seconds::new(7200.0)).with_extras(extras)
+    with(cases::job(360.0 * f64::from(i / 4), 1, 7200.0), |e| {
+        e.model = Some(model.into());
+        let busy = ("gpu_utilisation".into(), busy.into());
+        e.attributes.extend([busy]);
+    })
 }
 
 #[test]
@@ -69,12 +67,9 @@ fn jobs_are_as_fast_beside_each_other_as_they_say() {
     let mut speeds = TypeSpeeds::default();
     speeds.set("v100", 2.0);
     speeds.set_beside("v100", "bert", 1.5, 1.5);
-    let extras = Extras {
-        model: Some("bert".into()),
-        speeds: Some(speeds.into()),
-        ..Extras::default()
-    };
-    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(3600.0)).with_extras(extras);
+    let job = with(cases::job(0.0, 1, 3600.0), |e| {
+        (e.model, e.speeds) = (Some("bert".into()), Some(speeds.into()));
+    });
     let mut pipeline = gavel_with(Gavel::new(MaxMinFairness::new(Knows::Pairs)));
     let cluster: ClusterSpec = "1x1:v100".parse().unwrap();
     let report = Simulation::new(cluster)

@@ -1,6 +1,7 @@
 //! Capacity loaning: nodes that their owner lends for a part of the day.
 #![cfg(feature = "testing")]
 
+use crate::cases::{self, composed, ends, job};
 use blox::core::registry::ComponentSpec;
 use blox::core::{AfterDrain, AnyClusterManager};
 use blox::policies::scheduling::Las;
@@ -16,25 +17,22 @@ fn manager(text: &str) -> Result<Arc<dyn AnyClusterManager>, String> {
 }
 
 fn fifo(text: &str) -> Pipeline {
-    Composition::new("loans")
-        .cluster(manager(text).unwrap())
-        .scheduling(Fifo::default())
-        .placement(InOrder::new(Consolidated::default()))
-        .trigger(OnEvent::default())
-        .build()
-        .unwrap()
+    managed("loans", manager(text).unwrap())
+}
+
+/// First in, first out with a decision at each event.
+fn managed(name: &str, manager: impl ClusterManager) -> Pipeline {
+    let placement = InOrder::new(Consolidated::default());
+    let fifo = composed(name, Fifo::default(), placement).with_trigger(OnEvent::default());
+    fifo.with_cluster(manager).unwrap()
 }
 
 /// Returns the ends in hours, and the number of preemptions, of jobs of these GPUs and hours.
 fn run(text: &str, cluster: &str, jobs: &[(u32, f64)]) -> (Vec<f64>, u32) {
-    let hours = Seconds::from_hours;
-    let spec = |(gpus, h): &(u32, f64)| JobSpec::new(Time::ZERO, GpuCount(*gpus), hours(*h));
-    let report = Simulation::new(cluster.parse().unwrap())
-        .completion(Exact)
-        .run(fifo(text), &mut Jobs::new(jobs.iter().map(spec).collect()))
-        .unwrap();
-    let ends = report.jobs.iter().filter_map(|job| job.finish);
-    let ends = ends.map(|at| at.secs() / 3600.0).collect();
+    let jobs = jobs.iter().map(|(gpus, h)| job(0.0, *gpus, h * 3600.0));
+    let exact = Simulation::new(cluster.parse().unwrap()).completion(Exact);
+    let report = cases::run(&exact, fifo(text), &jobs.collect::<Vec<_>>());
+    let ends = ends(&report).iter().map(|at| at / 3600.0).collect();
     (ends, report.jobs.iter().map(|job| job.preemptions).sum())
 }
 
@@ -75,14 +73,16 @@ fn nodes_of_the_fewest_jobs_are_reclaimed_first() {
 
 #[test]
 fn loans_conform_to_the_rules_of_backends() {
+    let loans = "loans{nodes=0/1,needs=0:1/0.5:0/1:2,day_h=2,grace_s=60}";
     conformance(|seed| {
-        Composition::new("loans")
-            .cluster(manager("loans{nodes=0/1,needs=0:1/0.5:0/1:2,day_h=2,grace_s=60}").unwrap())
-            .scheduling(Las::default())
-            .placement(InOrder::new(Consolidated::default()))
-            .seed(seed)
-            .build()
+        let las = composed(
+            "loans",
+            Las::default(),
+            InOrder::new(Consolidated::default()),
+        );
+        las.with_cluster(manager(loans).unwrap())
             .unwrap()
+            .with_seed(seed)
     })
     .cases(60)
     .check()
@@ -91,19 +91,14 @@ fn loans_conform_to_the_rules_of_backends() {
 
 #[test]
 fn wrong_parameters_are_one_sentence() {
+    let pairs = "expected HOUR:NODES pairs, ascending from hour 0";
     for (text, sentence) in [
         (
             "loans{nodes=a}",
             "expected numbers with / between them, or none",
         ),
-        (
-            "loans{nodes=1,needs=3:1}",
-            "expected HOUR:NODES pairs, ascending from hour 0",
-        ),
-        (
-            "loans{nodes=1,needs=0:1/30:0}",
-            "expected HOUR:NODES pairs, ascending from hour 0",
-        ),
+        ("loans{nodes=1,needs=3:1}", pairs),
+        ("loans{nodes=1,needs=0:1/30:0}", pairs),
         ("loans{needs=0:1}", "nodes=NUMBERS with it"),
     ] {
         let error = manager(text).err().unwrap_or_default();
@@ -160,19 +155,10 @@ impl MetricCollector for Offs {
 
 #[test]
 fn a_drained_node_is_off_at_once_with_decisions_on_events() {
-    let scheduler = Composition::new("retire")
-        .cluster(Retire)
-        .scheduling(Fifo::default())
-        .placement(InOrder::new(Consolidated::default()))
-        .trigger(OnEvent::default())
-        .build()
-        .unwrap();
-    let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(1000.0));
-    let report = Simulation::new("2x1".parse().unwrap())
-        .completion(Exact)
-        .collector(Offs::default())
-        .run(scheduler, &mut Jobs::new(vec![job; 2]))
-        .unwrap();
+    let exact = Simulation::new("2x1".parse().unwrap()).completion(Exact);
+    let observed = exact.collector(Offs::default());
+    let jobs = vec![job(0.0, 1, 1000.0); 2];
+    let report = cases::run(&observed, managed("retire", Retire), &jobs);
     let offs = report.collected.get::<Offs>().map(|offs| offs.0.clone());
     assert_eq!(offs, Some(vec![100.0]));
     assert_eq!(report.jobs[0].preemptions + report.jobs[1].preemptions, 1);

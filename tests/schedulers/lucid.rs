@@ -127,56 +127,38 @@ fn models_are_trained_judged_drawn_and_asked() {
         log += &format!("{i},{user},{gpus},2020-09-{day:02} {hour:02}:00:00,{seconds}\n");
     }
     fs::write(dir.path().join("log.csv"), log).unwrap();
+    let good = |line: &str| support::good(dir.path(), line).out;
+    let failed = |line: &str| support::failed(dir.path(), line);
     let train = "estimate train log.csv --target duration --features user,gpu_num --date submit_time --test-share 0.25";
     for model in ["additive", "boosted"] {
-        let seen = support::good(
-            dir.path(),
-            &format!("{train} --model {model} --output {model}.json"),
-        );
-        assert!(
-            seen.out.contains("learnt from      300 rows"),
-            "{}",
-            seen.out
-        );
-        let kept = seen.out.lines().nth(1).unwrap();
+        let seen = good(&format!("{train} --model {model} --output {model}.json"));
+        assert!(seen.contains("learnt from      300 rows"), "{seen}");
+        let kept = seen.lines().nth(1).unwrap();
         let mae: f64 = kept.split_whitespace().nth(5).unwrap().parse().unwrap();
-        assert!(mae < 200.0, "{model}: {}", seen.out);
-        let again = support::good(
-            dir.path(),
-            &format!("estimate eval {model}.json log.csv --test-share 0.25"),
-        );
-        assert_eq!(
-            again.out.split("rows").nth(1),
-            kept.split("rows")
-                .nth(1)
-                .map(|r| format!("{r}\n"))
-                .as_deref()
-        );
-        let drawn = support::good(
-            dir.path(),
-            &format!("estimate plot {model}.json --output-dir {model}"),
-        );
-        assert!(drawn.out.starts_with("duration: "), "{}", drawn.out);
+        assert!(mae < 200.0, "{model}: {seen}");
+        let again = good(&format!(
+            "estimate eval {model}.json log.csv --test-share 0.25"
+        ));
+        let figures = |text: &str| text.trim_end().split("rows").nth(1).map(str::to_owned);
+        assert_eq!(figures(&again), figures(kept));
+        let drawn = good(&format!("estimate plot {model}.json --output-dir {model}"));
+        assert!(drawn.starts_with("duration: "), "{drawn}");
         assert!(dir.path().join(model).join("importance.svg").is_file());
-        let told = support::good(dir.path(), &format!("estimate tell {model}.json log.csv"));
-        assert_eq!(told.out.lines().count(), 401);
-        assert!(told.out.starts_with("job_id,priority\n0,"), "{}", told.out);
+        let told = good(&format!("estimate tell {model}.json log.csv"));
+        assert_eq!(told.lines().count(), 401);
+        assert!(told.starts_with("job_id,priority\n0,"), "{told}");
         let table = "user,gpu_num,submit_time\n\"ada, b\",1,2020-09-01 00:00:00\n";
         fs::write(dir.path().join("one.csv"), table).unwrap();
         let line = format!("estimate tell {model}.json one.csv --key user");
-        let told = support::good(dir.path(), &line).out;
+        let told = good(&line);
         assert!(told.contains("\n\"ada, b\","), "{told}");
         // A column of users remains a column of names if all of them look like numbers.
         fs::write(dir.path().join("one.csv"), table.replace("\"ada, b\"", "7")).unwrap();
-        let told = support::good(dir.path(), &line).out;
+        let told = good(&line);
         assert!(told.contains("\n7,"), "{told}");
     }
-    let seen = support::at(
-        dir.path(),
-        format!("{train} --model boosted --pairs 3").split(' '),
-    );
     assert_eq!(
-        seen.err,
+        failed(&format!("{train} --model boosted --pairs 3")),
         "error: --pairs has no meaning with --model boosted, only with additive\n"
     );
     assert!(dir.path().join("additive/shape-user.svg").is_file());
@@ -187,49 +169,25 @@ fn models_are_trained_judged_drawn_and_asked() {
     )
     .unwrap();
     let line = "simulate --scheduler qssf{estimator=learned,model=additive.json,origin=2020-09-01} --trace jobs.csv --cluster 1x1";
-    assert!(support::good(dir.path(), line).out.contains("qssf"));
-    let seen = support::at(
-        dir.path(),
-        [
-            "estimate",
-            "train",
-            "log.csv",
-            "--target",
-            "nothing",
-            "--features",
-            "user",
-        ],
-    );
-    assert_eq!(seen.code, Some(2));
-    assert!(
-        seen.err.contains(
-            "log.csv: line 1: the column nothing is missing, found the columns job_id, user"
-        ),
-        "{}",
-        seen.err
-    );
-    let seen = support::at(
-        dir.path(),
-        "simulate --scheduler qssf{estimator=learned,model=log.csv}".split(' '),
-    );
-    assert_eq!(seen.code, Some(2));
-    assert!(seen.err.contains("model"), "{}", seen.err);
+    assert!(good(line).contains("qssf"));
+    let err = failed("estimate train log.csv --target nothing --features user");
+    let missing = "log.csv: line 1: the column nothing is missing, found the columns job_id, user";
+    assert!(err.contains(missing), "{err}");
+    let err = failed("simulate --scheduler qssf{estimator=learned,model=log.csv}");
+    assert!(err.contains("model"), "{err}");
 }
 
 #[test]
 fn figures_of_lucid_say_when_their_workload_is_made_up() {
     let dir = tempfile::tempdir().unwrap();
     for figure in ["lucid-table4", "lucid-quirks", "helios-ces"] {
-        let seen = support::good(
-            dir.path(),
-            &format!("reproduce {figure} --output-dir {figure}"),
-        );
+        let line = format!("reproduce {figure} --output-dir {figure}");
+        let seen = support::good(dir.path(), &line);
         assert!(seen.out.contains("note: a stand-in"), "{}", seen.out);
         assert!(dir.path().join(figure).is_dir());
     }
-    let seen = support::at(dir.path(), ["reproduce", "lucid-fig8", "--data", "."]);
-    assert_eq!(seen.code, Some(2));
-    assert!(seen.err.contains("vc_config.csv"), "{}", seen.err);
+    let err = support::failed(dir.path(), "reproduce lucid-fig8 --data .");
+    assert!(err.contains("vc_config.csv"), "{err}");
 }
 
 #[test]

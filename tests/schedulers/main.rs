@@ -6,6 +6,7 @@ mod rehearsal;
 mod support;
 
 mod baselines;
+mod cases;
 mod compositions;
 mod conformance;
 mod copied;

@@ -1,20 +1,20 @@
 //! Components that external authors requested: GPU scores, job classes, fragmentation, quota trees.
 #![cfg(feature = "testing")]
 
+use crate::cases::{assigned, composed, ends, job, with};
+use blox::core::policy::scheduling_fn;
 use blox::core::registry::ComponentSpec;
 use blox::core::{
-    AnyPlacement, AnyScheduling, ClusterSpec, Composition, Extras, GpuCount, JobQueue, JobSpec,
-    NodeSpec, OnEvent, Pipeline, Reason, Request, SchedulingPolicy, Seconds, State, Stateless,
-    Time, Validity, View,
+    AnyPlacement, AnyScheduling, ClusterSpec, JobSpec, NodeSpec, OnEvent, Pipeline, Reason,
+    Request, Seconds, State, Validity,
 };
 use blox::perf::gpu_scores;
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
 use blox::sim::execution::{FixedRate, Variability};
-use blox::sim::results::AssignmentRow;
-use blox::sim::{Report, Simulation, workload::Jobs};
+use blox::sim::{Report, Simulation};
 use blox::testing::conformance;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 fn placement(text: &str) -> Arc<dyn AnyPlacement> {
     let named: ComponentSpec = text.parse().unwrap();
@@ -27,14 +27,12 @@ fn scheduling(text: &str) -> Arc<dyn AnyScheduling> {
 }
 
 fn fifo_on(text: &str) -> Pipeline {
-    let scheduler = Composition::new("fifo").scheduling(Fifo::default());
-    scheduler.placement(placement(text)).build().unwrap()
+    composed("fifo", Fifo::default(), placement(text))
 }
 
 fn quota(text: &str) -> Pipeline {
-    let scheduler = Composition::new("quota-tree").scheduling(scheduling(text));
-    let scheduler = scheduler.placement(InOrder::new(Consolidated::default()));
-    scheduler.build().unwrap()
+    let placement = InOrder::new(Consolidated::default());
+    composed("quota-tree", scheduling(text), placement)
 }
 
 /// A cluster of nodes with these scores for class A.
@@ -49,14 +47,10 @@ fn scored(nodes: &[&str]) -> ClusterSpec {
     }
 }
 
-fn job(at: f64, gpus: u32, seconds: f64) -> JobSpec {
-    JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(seconds))
-}
-
 fn of_class(class: &str, job: JobSpec) -> JobSpec {
-    let mut extras = Extras::default();
-    extras.attributes.insert("app_class".into(), class.into());
-    job.with_extras(extras)
+    with(job, |e| {
+        e.attributes.insert("app_class".into(), class.into());
+    })
 }
 
 fn of_queue(queue: &str, mut job: JobSpec) -> JobSpec {
@@ -66,30 +60,16 @@ fn of_queue(queue: &str, mut job: JobSpec) -> JobSpec {
 
 /// The report, and the first GPUs of each job.
 fn run(cluster: ClusterSpec, scheduler: Pipeline, jobs: Vec<JobSpec>) -> (Report, Vec<Vec<u32>>) {
-    let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
-    let count = jobs.len();
-    let report = Simulation::new(cluster)
-        .execution(Variability::over(FixedRate, 1.7))
-        .assignments_to(Some(rows.clone()))
-        .keep_waits(true)
-        .run(
-            scheduler.with_trigger(OnEvent::with_gap(Seconds::ZERO)),
-            &mut Jobs::new(jobs),
-        )
-        .unwrap();
-    let mut rows: Vec<AssignmentRow> = rows.lock().unwrap().clone();
+    let varied = Simulation::new(cluster).execution(Variability::over(FixedRate, 1.7));
+    let scheduler = scheduler.with_trigger(OnEvent::with_gap(Seconds::ZERO));
+    let (report, mut rows) = assigned(&varied.keep_waits(true), scheduler, &jobs);
     rows.sort_by_key(|row| (row.job, row.launch));
-    let mut gpus = vec![Vec::new(); count];
+    let mut gpus = vec![Vec::new(); jobs.len()];
     for row in rows.iter().rev() {
         let ranges = row.ranges().into_iter();
         gpus[row.job.0 as usize] = ranges.flat_map(|(a, b)| a..=b).collect();
     }
     (report, gpus)
-}
-
-fn ends(report: &Report) -> Vec<f64> {
-    let ends = report.jobs.iter().filter_map(|j| j.finish);
-    ends.map(|t| t.secs()).collect()
 }
 
 #[test]
@@ -109,12 +89,7 @@ fn pal_takes_the_node_and_pm_first_the_scores() {
 #[test]
 fn a_job_that_is_not_sticky_moves_to_better_gpus() {
     let cluster = scored(&["0.5", "2"]);
-    let jobs = || {
-        vec![
-            of_class("A", job(0.0, 1, 1000.0)),
-            of_class("A", job(0.0, 1, 1000.0)),
-        ]
-    };
+    let jobs = || vec![of_class("A", job(0.0, 1, 1000.0)); 2];
     let sticky = run(cluster.clone(), fifo_on("pm-first"), jobs()).0;
     assert_eq!(ends(&sticky), [500.0, 2000.0]);
     // At 500 s the second has done 250 of 1000; the rest takes 375 s on the fast GPU.
@@ -126,15 +101,9 @@ fn a_job_that_is_not_sticky_moves_to_better_gpus() {
 fn fgd_keeps_room_for_large_jobs() {
     // Two jobs leave one GPU free on node 0 and two on node 1; a third needs one GPU.
     let cluster: ClusterSpec = "3x4".parse().unwrap();
-    let jobs = || {
-        vec![
-            job(0.0, 3, 9000.0),
-            job(0.0, 2, 9000.0),
-            job(10.0, 1, 9000.0),
-        ]
-    };
+    let jobs = [(0.0, 3), (0.0, 2), (10.0, 1)].map(|(at, gpus)| job(at, gpus, 9000.0));
     let fgd = "fgd{mix=2:50/4:50}";
-    let (_, gpus) = run(cluster.clone(), fifo_on(fgd), jobs());
+    let (_, gpus) = run(cluster.clone(), fifo_on(fgd), jobs.to_vec());
     // No job of the mix could use one free GPU; half of them could use two.
     assert_eq!(gpus[0].len(), 3);
     assert_eq!(gpus[2], [3]);
@@ -147,11 +116,9 @@ fn a_class_is_kept_together_and_others_are_not() {
     let cluster: ClusterSpec = "2x4".parse().unwrap();
     let jobs = |class| vec![job(0.0, 3, 9000.0), of_class(class, job(0.0, 4, 60.0))];
     let by_class = || fifo_on("by-class{classes=comm/bert}");
-    assert_eq!(
-        run(cluster.clone(), by_class(), jobs("bert")).1[1],
-        [4, 5, 6, 7]
-    );
-    assert_eq!(run(cluster, by_class(), jobs("small")).1[1], [3, 4, 5, 6]);
+    let second = |class| run(cluster.clone(), by_class(), jobs(class)).1[1].clone();
+    assert_eq!(second("bert"), [4, 5, 6, 7]);
+    assert_eq!(second("small"), [3, 4, 5, 6]);
 }
 
 #[test]
@@ -204,10 +171,8 @@ fn a_wrong_tree_is_one_sentence() {
         let named: ComponentSpec = format!("quota-tree{{queues={text}}}").parse().unwrap();
         let built = blox::registry().scheduling.build(&named, 1);
         let error = built.err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(
-            error.contains(&format!("parameter `queues` is `{text}`")),
-            "{error}"
-        );
+        let found = format!("parameter `queues` is `{text}`");
+        assert!(error.contains(&found), "{error}");
     }
 }
 
@@ -246,38 +211,24 @@ fn scores_come_from_a_cluster_file() {
     );
 }
 
-/// Requests all jobs, and gives a reason for each that waits.
-struct Explains;
-
-impl Stateless for Explains {}
-
-impl SchedulingPolicy for Explains {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+#[test]
+fn the_first_of_several_reasons_is_counted() {
+    // Requests all jobs, and gives a reason for each that waits.
+    let explains = scheduling_fn(|view, out| {
         for job in view.active() {
             out.push(Request::gang(&job));
             out.explain(job.id(), Reason::other("own reason"));
         }
         Validity::UntilEvent
-    }
-}
-
-#[test]
-fn the_first_of_several_reasons_is_counted() {
+    });
     // Placement also gives a reason for the job that does not fit.
-    let scheduler = Composition::new("explains")
-        .scheduling(Explains)
-        .placement(InOrder::new(Consolidated::default()))
-        .trigger(OnEvent::default())
-        .build()
-        .unwrap();
-    let report = Simulation::new(ClusterSpec::uniform(1, 1))
-        .keep_waits(true)
-        .run(scheduler, &mut Jobs::new(vec![job(0.0, 1, 600.0); 2]))
-        .unwrap();
-    let waits: Vec<_> = report
-        .waits
-        .iter()
-        .map(|w| (w.reason.as_str(), w.total))
-        .collect();
-    assert_eq!(waits, [("own reason", Seconds::new(600.0))]);
+    let scheduler = composed("explains", explains, InOrder::new(Consolidated::default()));
+    let one = Simulation::new(ClusterSpec::uniform(1, 1)).keep_waits(true);
+    let scheduler = scheduler.with_trigger(OnEvent::default());
+    let report = crate::cases::run(&one, scheduler, &vec![job(0.0, 1, 600.0); 2]);
+    let waits = report.waits.iter().map(|w| (w.reason.as_str(), w.total));
+    assert_eq!(
+        waits.collect::<Vec<_>>(),
+        [("own reason", Seconds::new(600.0))]
+    );
 }

@@ -1,5 +1,6 @@
 //! Placement where more than GPUs counts: CPUs, memory, GPU types.
 
+use crate::cases::{self, assigned, composed, starts, with};
 use blox::core::order::SortKey;
 use blox::core::policy::{by_key, scheduling_fn};
 use blox::core::{
@@ -8,13 +9,12 @@ use blox::core::{
 };
 use blox::policies::placement::{Blocked, InOrder, Leases, NodeSelector, NonSticky, Synergy};
 use blox::sim::results::AssignmentRow;
-use blox::sim::{Report, Simulation, workload::Jobs};
+use blox::sim::{Report, Simulation};
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use std::sync::{Arc, Mutex};
 
-fn job(gpus: u32, extras: Extras) -> JobSpec {
-    JobSpec::new(Time::ZERO, GpuCount(gpus), Seconds::new(300.0)).with_extras(extras)
+fn job(gpus: u32, set: impl FnOnce(&mut Extras)) -> JobSpec {
+    with(cases::job(0.0, gpus, 300.0), set)
 }
 
 fn run(placement: &str, cluster: ClusterSpec, jobs: Vec<JobSpec>) -> Report {
@@ -23,14 +23,7 @@ fn run(placement: &str, cluster: ClusterSpec, jobs: Vec<JobSpec>) -> Report {
         .build(&placement.parse().expect("a name"), 0)
         .expect("a placement");
     let scheduler = blox::schedulers::fifo().with_placement(placement).unwrap();
-    Simulation::new(cluster)
-        .run(scheduler, &mut Jobs::new(jobs))
-        .expect("a right plan every time")
-}
-
-fn starts(report: &Report) -> Vec<Option<f64>> {
-    let start = |j: &blox::sim::results::JobResult| j.first_start.map(|t| t.secs());
-    report.jobs.iter().map(start).collect()
+    cases::run(&Simulation::new(cluster), scheduler, &jobs)
 }
 
 #[test]
@@ -42,14 +35,7 @@ fn jobs_do_not_get_more_cpus_than_a_node_has() {
             ..NodeSpec::with_gpus(4)
         }],
     };
-    let wants = |cpus, memory_gib| {
-        let extras = Extras {
-            cpus,
-            memory_gib,
-            ..Extras::default()
-        };
-        job(1, extras)
-    };
+    let wants = |cpus, memory| job(1, |e| (e.cpus, e.memory_gib) = (cpus, memory));
     for placement in ["first-free", "consolidated", "consolidated{backfill=easy}"] {
         // Two and two by CPUs; then two and one by memory.
         let cpus = vec![wants(4.0, 0.0); 4];
@@ -58,24 +44,15 @@ fn jobs_do_not_get_more_cpus_than_a_node_has() {
         assert_eq!(starts(&report), expected, "{placement}");
         let memory = vec![wants(0.0, 50.0); 3];
         let report = run(placement, cluster.clone(), memory);
-        assert_eq!(
-            starts(&report),
-            [Some(0.0), Some(0.0), Some(300.0)],
-            "{placement}"
-        );
+        let expected = [Some(0.0), Some(0.0), Some(300.0)];
+        assert_eq!(starts(&report), expected, "{placement}");
     }
 }
 
 #[test]
 fn a_job_of_one_gpu_type_waits_for_it_or_is_turned_away() {
     let cluster: ClusterSpec = "1x4:t4,1x8:a100".parse().expect("a cluster");
-    let only = |gpus, gpu_type: &str| {
-        let extras = Extras {
-            gpu_types: vec![gpu_type.into()],
-            ..Extras::default()
-        };
-        job(gpus, extras)
-    };
+    let only = |gpus, ty: &str| job(gpus, |e| e.gpu_types = vec![ty.into()]);
     let jobs = vec![only(4, "t4"), only(2, "t4"), only(8, "a100"), only(5, "t4")];
     let report = run("consolidated{backfill=skip}", cluster, jobs);
     assert_eq!(starts(&report), [Some(0.0), Some(300.0), Some(0.0), None]);
@@ -110,21 +87,15 @@ fn assignments(
         true => shortest.preemptive(),
         false => shortest,
     };
-    let composition = Composition::new("blind").scheduling(shortest);
-    let scheduler = composition.placement(placement).build().unwrap();
+    let scheduler = composed("blind", shortest, placement);
     let job = |&(at, seconds, gpu_type): &(f64, f64, Option<&str>)| {
-        let extras = Extras {
-            gpu_types: gpu_type.into_iter().map(Into::into).collect(),
-            ..Extras::default()
-        };
-        JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(seconds)).with_extras(extras)
+        with(cases::job(at, 1, seconds), |e| {
+            e.gpu_types = gpu_type.into_iter().map(Into::into).collect();
+        })
     };
-    let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
-    Simulation::new("1x1:v100,1x1:a100".parse().unwrap())
-        .assignments_to(Some(rows.clone()))
-        .run(scheduler, &mut Jobs::new(jobs.iter().map(job).collect()))
-        .unwrap();
-    let rows = rows.lock().unwrap();
+    let jobs: Vec<JobSpec> = jobs.iter().map(job).collect();
+    let nodes = Simulation::new("1x1:v100,1x1:a100".parse().unwrap());
+    let (_, rows) = assigned(&nodes, scheduler, &jobs);
     let numbers = |row: &AssignmentRow| row.gpus.iter().map(|gpu| gpu.0).collect();
     let mut all: Vec<_> = rows
         .iter()
@@ -206,10 +177,8 @@ fn kept_order_and_list_of_the_same_order_are_placed_alike() {
                     Validity::UntilEvent
                 })),
             };
-            let simulation = Simulation::new(ClusterSpec::uniform(4, 6));
-            simulation
-                .run(composition.build().unwrap(), &mut Jobs::new(jobs.clone()))
-                .unwrap()
+            let nodes = Simulation::new(ClusterSpec::uniform(4, 6));
+            cases::run(&nodes, composition.build().unwrap(), &jobs)
         };
         let (kept, listed) = (run(false), run(true));
         let preempted = kept.jobs.iter().map(|job| job.preemptions).sum::<u32>();

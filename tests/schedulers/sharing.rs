@@ -1,5 +1,6 @@
 //! Three and four jobs on one GPU: their ends follow from the number of jobs on it at each moment.
 
+use crate::cases::{self, composed};
 use blox::core::policy::scheduling_fn;
 use blox::core::{
     Assignment, ClusterSpec, Composition, GpuCount, JobId, JobQueue, JobRef, JobSpec, Pipeline,
@@ -43,11 +44,8 @@ fn on_the_first(away: std::ops::Range<f64>) -> Pipeline {
         }
         Validity::NextRound
     };
-    Composition::new("on-the-first")
-        .scheduling(scheduling_fn(beside))
-        .placement(InOrder::new(Consolidated::default()))
-        .build()
-        .unwrap()
+    let placement = InOrder::new(Consolidated::default());
+    composed("on-the-first", scheduling_fn(beside), placement)
 }
 
 /// One simulation: its jobs as submission, GPUs and seconds alone.
@@ -60,20 +58,15 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn run(&self, model: impl ExecutionModel, each_launch: bool, each_round: bool) -> Report {
-        let job = |&(at, gpus, seconds): &(f64, u32, f64)| {
-            JobSpec::new(Time::new(at), GpuCount(gpus), Seconds::new(seconds))
-        };
-        Simulation::new(self.cluster.parse::<ClusterSpec>().unwrap())
+        let jobs = self.jobs.iter();
+        let jobs: Vec<JobSpec> = jobs.map(|&(at, gpus, s)| cases::job(at, gpus, s)).collect();
+        let simulation = Simulation::new(self.cluster.parse::<ClusterSpec>().unwrap())
             .completion(Exact)
             .execution(model)
             .overheads(self.overheads)
             .keep_rounds(each_launch)
-            .visiting_every_round(each_round)
-            .run(
-                on_the_first(self.away.clone()),
-                &mut Jobs::new(self.jobs.iter().map(job).collect()),
-            )
-            .unwrap()
+            .visiting_every_round(each_round);
+        cases::run(&simulation, on_the_first(self.away.clone()), &jobs)
     }
 
     /// Returns the ends of the jobs, which are the same whether plans are applied at once or step by
@@ -85,8 +78,7 @@ impl Case<'_> {
             assert_eq!(at_once.jobs, stepwise.jobs);
             assert_eq!(at_once.counters.preemptions, stepwise.counters.preemptions);
         }
-        let ends = at_once.jobs.iter().filter_map(|job| job.finish);
-        ends.map(|at| at.secs()).collect()
+        cases::ends(&at_once)
     }
 
     /// Returns the ends on a cluster of one GPU, where `Contention` with a slowdown of 1 is the same

@@ -1,16 +1,13 @@
 //! Comparison of Sia and Pollux with published results. The data are in the folder that
 //! `BLOX_GOLDEN` names. Without it, these tests print a message and pass.
-#![cfg(feature = "released")]
+#![cfg(all(feature = "released", feature = "testing"))]
 
-use blox::core::decision::Action;
+use crate::cases::{Placed, scheduler};
 use blox::core::decision::Command;
-use blox::core::input::Input;
-use blox::core::journal::Journal;
-use blox::core::runtime::Runtime;
 use blox::core::{
-    Adapts, ClusterSpec, Event, Extras, GpuCount, GradientNoise, JobId, JobSpec, NodeSpec,
-    Pipeline, Rounds, Seconds, SpeedReport, State, ThroughputParams, Time, TrainingReport,
-    TrainingSpec, TypeLimits,
+    Adapts, ClusterSpec, Event, Extras, GpuCount, GpuList, GradientNoise, JobId, JobSpec, NodeSpec,
+    Pipeline, Rounds, Seconds, SpeedReport, ThroughputParams, Time, TrainingReport, TrainingSpec,
+    TypeLimits,
 };
 use blox::perf::goodput::{BatchLimits, GoodputModel, StepTime, batch_on, fit};
 use blox::policies::scheduling::PolluxSettings;
@@ -22,11 +19,12 @@ use blox::sim::execution::Training;
 use blox::sim::execution::training::{Applications, built_in};
 use blox::sim::overheads::CheckpointRestart;
 use blox::sim::workload::{Jobs, collect};
+use blox::testing::Scenario;
 use blox::traces::applications::read_dir;
 use blox::traces::{Format, open_file};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A job whose goodput model permits no configuration within its limits continues as it started.
 #[test]
@@ -57,16 +55,15 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
         params: fit(&[step]).unwrap(),
         most_gpus: GpuCount(most),
     };
-    for (mut policy, stages, adapts, asked) in [
+    for (policy, stages, adapts, asked) in [
         // A pipeline does not accumulate gradients. Its first batch needs four pipelines, and the
         // policy may try two.
         (sia(), 2, Adapts::All, None),
         (sia(), 1, Adapts::Gpus, Some(64)),
         (pollux(), 1, Adapts::Gpus, Some(64)),
     ] {
-        let state = State::new(&ClusterSpec::uniform(1, 4)).unwrap();
         let rounds = Rounds::every(Seconds::new(60.0)).unwrap();
-        let mut core = Runtime::new(state, Box::new(rounds));
+        let mut case = Scenario::deciding(&ClusterSpec::uniform(1, 4), rounds, policy);
         let training = training(stages, adapts);
         let config = batch_on(&training, "", 1, GpuCount(stages), asked, None);
         let extras = Extras {
@@ -76,35 +73,22 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
         };
         let job = JobId(0);
         let spec = JobSpec::new(Time::ZERO, GpuCount(4), Seconds::new(9e5)).with_extras(extras);
-        let mut events = vec![Event::Submitted {
-            job,
-            spec: Arc::new(spec),
-        }];
+        case.submit(0.0, spec);
         let noise = GradientNoise { sqr: 1.0, var: 1.0 };
         let report = TrainingReport {
             noise,
             speed: [("".into(), speed(stages))].into(),
         };
-        let mut commands = Vec::new();
         for round in 0..10 {
-            let at = Time::new(60.0 * f64::from(round));
-            for event in events.drain(..) {
-                core.event(at, &event, &mut policy).unwrap();
-            }
-            core.decide(at, &mut policy).unwrap();
-            core.take_commands(&mut commands);
-            for command in commands.drain(..) {
+            let at = 60.0 * f64::from(round);
+            case.decide(at);
+            for command in std::mem::take(&mut case.commands) {
                 match command {
-                    Command::Start { job, attempt } => {
-                        let rate = 1.0;
-                        let event = Event::Started { job, attempt, rate };
-                        core.event(at, &event, &mut policy).unwrap();
-                    }
+                    Command::Start { job, attempt } => case.started(at, job.0, attempt),
                     other => panic!("{stages} {adapts:?}: {other:?}"),
                 }
             }
-            let view = core.view();
-            let j = view.job(job).unwrap();
+            let j = case.job(0);
             let bound = j.bound().map(|a| a.gpus.len() as u32);
             if round > 2 {
                 assert_eq!(bound, Some(stages), "round {round}: {}", j.reason());
@@ -116,7 +100,7 @@ fn a_job_that_can_use_nothing_by_its_model_is_not_left_waiting() {
             let again = batch_on(its, "", 1, GpuCount(stages), asked, Some(&report));
             assert_eq!(again, config);
             let report = Arc::new(report.clone());
-            events.push(Event::Reported { job, report });
+            case.event(at + 60.0, Event::Reported { job, report });
         }
     }
 }
@@ -305,86 +289,36 @@ fn an_adaptive_job_gets_what_there_is() {
     }
 }
 
-/// GPUs of each plan that places something.
-#[derive(Clone, Default)]
-struct Widths(Arc<Mutex<Vec<usize>>>);
-
-impl Journal for Widths {
-    fn record(&mut self, input: &Input) {
-        let Input::Decided { decision, .. } = input else {
-            return;
-        };
-        for action in &decision.plan.actions {
-            if let Action::Place { assignment, .. } = action {
-                self.0.lock().unwrap().push(assignment.gpus.len());
-            }
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// True if an assignment mixed nodes of different types.
-#[derive(Clone, Default)]
-struct Mixed(Arc<Mutex<bool>>, Vec<u32>);
-
-impl Journal for Mixed {
-    fn record(&mut self, input: &Input) {
-        let Input::Decided { decision, .. } = input else {
-            return;
-        };
-        for action in &decision.plan.actions {
-            if let Action::Place { assignment, .. } = action {
-                let types = assignment.gpus.iter().map(|g| self.1[g.index()]);
-                let types: std::collections::BTreeSet<u32> = types.collect();
-                *self.0.lock().unwrap() |= types.len() > 1;
-            }
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn tuned_jobs_run_on_one_type_under_schedulers_that_know_none() {
     // Each type has six GPUs. Jobs with four GPUs leave free GPUs of several types.
     let cluster: ClusterSpec = "1x4:aws,1x2:aws,1x4:rtx,1x2:rtx,1x4:dgx-ext,1x2:dgx-ext"
         .parse()
         .unwrap();
-    let of = |i: u32| vec![i; 6];
-    let types: Vec<u32> = [0, 1, 2].into_iter().flat_map(of).collect();
     let mut jobs = training_jobs(Adapts::Nothing);
     // No type has eight GPUs.
     let mut large = jobs[0].clone();
     large.gpus = GpuCount(8);
     jobs.push(large);
-    for name in [
-        "fifo",
-        "las",
-        "tiresias",
-        "optimus",
-        "shockwave",
-        "finish-time-fairness",
-    ] {
-        let registry = blox::registry();
-        let scheduler = registry
-            .schedulers
-            .build(&name.parse().unwrap(), 1)
-            .unwrap();
-        let mixed = Mixed(Arc::default(), types.clone());
+    for name in "fifo las tiresias optimus shockwave finish-time-fairness".split(' ') {
+        let placed = Placed::default();
         let report = Simulation::new(cluster.clone())
             .overheads(CheckpointRestart::default())
             .run_journaled(
-                scheduler,
+                scheduler(name),
                 &mut Jobs::new(jobs.clone()),
-                Some(Box::new(mixed.clone())),
+                Some(Box::new(placed.clone())),
             )
             .unwrap();
-        assert!(!*mixed.0.lock().unwrap(), "{name}");
+        // The types have six GPUs each.
+        let of_one_type = |gpus: &GpuList| gpus.iter().all(|g| g.0 / 6 == gpus[0].0 / 6);
+        let mixed = placed
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|(_, gpus)| !of_one_type(gpus));
+        assert!(!mixed, "{name}");
         let s = &report.summary;
         assert_eq!((s.completed, s.rejected), (12, 1), "{name}");
     }
@@ -413,7 +347,7 @@ fn pipelines_run_on_whole_replicas() {
         // Nodes without a type.
         ("4x4", &[][..]),
     ] {
-        let seen = Widths::default();
+        let seen = Placed::default();
         let report = Simulation::new(cluster.parse().unwrap())
             .overheads(CheckpointRestart::default())
             .execution(Training::of(built_in()))
@@ -426,7 +360,9 @@ fn pipelines_run_on_whole_replicas() {
         let completed = u64::from(!widths.is_empty());
         assert_eq!(report.summary.completed, completed, "{cluster}");
         assert_eq!(report.summary.rejected, 1 - completed, "{cluster}");
-        assert_eq!(*seen.0.lock().unwrap(), widths, "{cluster}");
+        let placed = seen.0.lock().unwrap();
+        let seen: Vec<usize> = placed.iter().map(|(_, gpus)| gpus.len()).collect();
+        assert_eq!(seen, widths, "{cluster}");
     }
 }
 

@@ -2,21 +2,20 @@
 //! versions.
 #![cfg(feature = "released")]
 
+use crate::cases::{self, assigned, composed, scheduler};
 use blox::core::{
-    Assignment, ClusterSpec, Composition, Draft, GpuCount, JobQueue, JobRef, JobSpec, Pipeline,
+    Assignment, ClusterSpec, Draft, GpuCount, JobQueue, JobRef, JobSpec, Pipeline,
     SchedulingPolicy, Seconds, Shape, Stateless, Time, Validity, View,
 };
 use blox::policies::placement::{Blocked, Consolidated, InOrder, NodeSelector};
 use blox::policies::scheduling::{Las, Service, StarvationGuard};
 use blox::sim::faults::Faults;
 use blox::sim::overheads::FixedOverheads;
-use blox::sim::results::AssignmentRow;
-use blox::sim::workload::Jobs;
 use blox::sim::{Report, Simulation};
 use chacha20::ChaCha8Rng;
 use rand::{Rng, RngExt, SeedableRng};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Number of random workloads. Each runs with and without skipped rounds.
 const CASES: u64 = 1000;
@@ -79,18 +78,19 @@ fn case(seed: u64) -> Case {
     }
 }
 
-fn run(case: &Case, scheduler: Pipeline, visit: bool) -> Report {
+fn simulation(case: &Case) -> Simulation {
     Simulation::new(case.cluster.clone())
         .overheads(case.overheads)
         .faults(case.faults)
-        .visiting_every_round(visit)
-        .run(scheduler, &mut Jobs::new(case.jobs.clone()))
-        .expect("a sound policy on a sound workload")
+}
+
+fn run(case: &Case, scheduler: Pipeline, visit: bool) -> Report {
+    let simulation = simulation(case).visiting_every_round(visit);
+    cases::run(&simulation, scheduler, &case.jobs)
 }
 
 #[test]
 fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
-    let registry = blox::registry();
     let names = [
         "fifo",
         "fifo{backfill=skip}",
@@ -113,19 +113,11 @@ fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
         // Three schedulers for each workload; over all workloads every scheduler is used.
         for k in 0..3 {
             let name = names[(seed as usize + k * 5) % names.len()];
-            let build = || {
-                registry
-                    .schedulers
-                    .build(&name.parse().expect("a name"), 0)
-                    .expect("a registered scheduler")
-            };
-            let (a, b) = (run(&case, build(), false), run(&case, build(), true));
+            let [a, b] = [false, true].map(|visit| run(&case, scheduler(name), visit));
             assert_eq!(a.jobs, b.jobs, "{name}, seed {seed}");
             assert_eq!(a.jobs.len(), case.jobs.len(), "{name}, seed {seed}");
-            assert_eq!(
-                a.counters.preemptions, b.counters.preemptions,
-                "{name}, seed {seed}"
-            );
+            let preemptions = [&a, &b].map(|report| report.counters.preemptions);
+            assert_eq!(preemptions[0], preemptions[1], "{name}, seed {seed}");
             let unfinished = a.jobs.iter().filter(|j| j.outcome.is_none()).count();
             // The released program can block a job forever.
             if !name.starts_with("blox-") {
@@ -141,7 +133,6 @@ fn skipped_and_visited_rounds_are_equal_on_random_workloads() {
 /// If rounds are recorded, each launch is observed and plans are applied step by step.
 #[test]
 fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
-    let registry = blox::registry();
     let names = [
         "fifo{backfill=skip}",
         "srtf",
@@ -158,21 +149,11 @@ fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
             launch_failure: 0.0,
             ..case.faults
         };
+        let simulation = Simulation::new(case.cluster.clone()).faults(faults);
+        let simulation = simulation.keep_timeline(true);
         let run = |step_by_step: bool| {
-            let scheduler = registry
-                .schedulers
-                .build(&name.parse().expect("a name"), 0)
-                .expect("a registered scheduler");
-            let rows = Arc::new(Mutex::new(Vec::<AssignmentRow>::new()));
-            let report = Simulation::new(case.cluster.clone())
-                .faults(faults)
-                .keep_timeline(true)
-                .assignments_to(Some(rows.clone()))
-                .keep_rounds(step_by_step)
-                .run(scheduler, &mut Jobs::new(case.jobs.clone()))
-                .expect("a sound policy on a sound workload");
-            let rows = rows.lock().expect("nobody else has it").clone();
-            (report, rows)
+            let simulation = simulation.clone().keep_rounds(step_by_step);
+            assigned(&simulation, scheduler(name), &case.jobs)
         };
         let ((a, at_once), (b, stepwise)) = (run(false), run(true));
         assert_eq!(a.jobs, b.jobs, "{name}, seed {seed}");
@@ -180,19 +161,6 @@ fn plans_carried_out_at_once_and_step_by_step_are_equal_on_random_workloads() {
         assert_eq!(a.timeline, b.timeline, "{name}, seed {seed}");
         assert_eq!(at_once, stepwise, "{name}, seed {seed}");
     }
-}
-
-/// Returns the result of a scheduler with every assignment.
-fn assignments(case: &Case, scheduler: Pipeline) -> (Report, Vec<AssignmentRow>) {
-    let rows = Arc::new(Mutex::new(Vec::new()));
-    let report = Simulation::new(case.cluster.clone())
-        .overheads(case.overheads)
-        .faults(case.faults)
-        .assignments_to(Some(rows.clone()))
-        .run(scheduler, &mut Jobs::new(case.jobs.clone()))
-        .expect("a sound policy on a sound workload");
-    let rows = rows.lock().expect("nobody else has it").clone();
-    (report, rows)
 }
 
 /// The same node selector without its shortcut.
@@ -216,11 +184,11 @@ fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workload
     fn las(seed: u64, rule: impl NodeSelector + Send + Sync + 'static) -> Pipeline {
         let service = [Service::Time, Service::GpuTime][seed as usize % 2];
         let blocked = [Blocked::Stop, Blocked::Skip][seed as usize / 2 % 2];
-        Composition::new("las")
-            .scheduling(Las::by(service))
-            .placement(InOrder::new(rule).when_blocked(blocked))
-            .build()
-            .unwrap()
+        composed(
+            "las",
+            Las::by(service),
+            InOrder::new(rule).when_blocked(blocked),
+        )
     }
     let mut preemptions = 0;
     for seed in 0..600 {
@@ -233,8 +201,8 @@ fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workload
                 .for_each(|job| job.gpus = GpuCount(size));
         }
         let rule = Consolidated::default();
-        let (a, first) = assignments(&case, las(seed, rule));
-        let (b, looked_for) = assignments(&case, las(seed, Searching(rule)));
+        let (a, first) = assigned(&simulation(&case), las(seed, rule), &case.jobs);
+        let (b, looked_for) = assigned(&simulation(&case), las(seed, Searching(rule)), &case.jobs);
         assert_eq!(a.jobs, b.jobs, "seed {seed}");
         assert_eq!(a.counters, b.counters, "seed {seed}");
         assert_eq!(first, looked_for, "seed {seed}");
@@ -245,12 +213,11 @@ fn gpus_that_are_looked_for_and_first_gpus_of_nodes_are_equal_on_random_workload
 
 #[test]
 fn schedulers_equal_their_released_programs_on_jobs_of_one_gpu() {
-    let pairs: [(&str, &str); 3] = [
+    let pairs = [
         ("fifo", "blox-fifo"),
         ("las", "blox-las"),
         ("srtf", "blox-srtf"),
     ];
-    let registry = blox::registry();
     for seed in 0..100 {
         let mut case = case(seed);
         case.overheads = FixedOverheads::default();
@@ -259,13 +226,7 @@ fn schedulers_equal_their_released_programs_on_jobs_of_one_gpu() {
             job.gpus = GpuCount(1);
         }
         for (ours, theirs) in pairs {
-            let [a, b] = [ours, theirs].map(|name| {
-                let scheduler = registry
-                    .schedulers
-                    .build(&name.parse().expect("a name"), 0)
-                    .expect("a registered scheduler");
-                run(&case, scheduler, false)
-            });
+            let [a, b] = [ours, theirs].map(|name| run(&case, scheduler(name), false));
             assert_eq!(a.jobs, b.jobs, "{ours} and {theirs}, seed {seed}");
         }
     }
@@ -296,11 +257,7 @@ impl SchedulingPolicy for LookingAtAll {
 #[test]
 fn guards_that_count_seldom_and_that_look_at_every_job_are_equal_on_random_workloads() {
     fn las(policy: impl SchedulingPolicy) -> Pipeline {
-        Composition::new("las")
-            .scheduling(policy)
-            .placement(InOrder::new(Consolidated::default()))
-            .build()
-            .unwrap()
+        composed("las", policy, InOrder::new(Consolidated::default()))
     }
     let promotions = Arc::new(AtomicU32::new(0));
     for seed in 0..600 {
@@ -312,8 +269,8 @@ fn guards_that_count_seldom_and_that_look_at_every_job_are_equal_on_random_workl
             limit,
             promotions: promotions.clone(),
         };
-        let (a, counted) = assignments(&case, las(guard));
-        let (b, looked_at) = assignments(&case, las(looking));
+        let (a, counted) = assigned(&simulation(&case), las(guard), &case.jobs);
+        let (b, looked_at) = assigned(&simulation(&case), las(looking), &case.jobs);
         assert_eq!(a.jobs, b.jobs, "seed {seed}");
         assert_eq!(a.counters, b.counters, "seed {seed}");
         assert_eq!(counted, looked_at, "seed {seed}");

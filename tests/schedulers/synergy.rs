@@ -2,12 +2,13 @@
 //! and speeds by CPUs and memory.
 #![cfg(feature = "released")]
 
-use blox::core::{ClusterSpec, Extras, GpuCount, JobSpec, Seconds, Sensitivity, Time};
+use crate::cases::{self, with};
+use crate::support;
+use blox::core::{ClusterSpec, Sensitivity};
 use blox::released::verify::{compare, compare_visiting_every_round};
-use blox::sim::{Simulation, workload::Jobs};
+use blox::sim::Simulation;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 const CLUSTER: &str = "[CLUSTER]\n# two servers\nracks = 1\nservers_per_rack = 2\ngpus_per_server = 4\n\
@@ -215,36 +216,23 @@ fn what_the_original_cannot_do_is_named() {
 fn the_command_line_reads_its_files() {
     let dir = tempfile::tempdir().unwrap();
     case(dir.path(), &[("trace", "bert", "gnmt")]);
-    let run = |args: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_blox"));
-        let out = command
-            .args(args.split(' '))
-            .current_dir(dir.path())
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (out.status.code(), text(out.stdout), text(out.stderr))
-    };
+    let run = |line: &str| support::at(dir.path(), line.split(' '));
     let world = "--trace inputs/trace --format synergy --cluster inputs/configs/cluster.ini";
-    let (code, out, err) = run(&format!(
+    let seen = run(&format!(
         "compare synergy synergy{{allocation=proportional,order=las}} {world}"
     ));
-    assert_eq!(code, Some(0), "{err}");
-    assert!(out.contains("synergy, 8 jobs"), "{out}");
-    assert!(out.contains("2 nodes, 8 GPUs"), "{out}");
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    assert!(seen.out.contains("synergy, 8 jobs"), "{}", seen.out);
+    assert!(seen.out.contains("2 nodes, 8 GPUs"), "{}", seen.out);
     fs::remove_file(dir.path().join("inputs/profiles.json")).unwrap();
-    let (code, _, err) = run(&format!("simulate -s synergy {world}"));
-    assert_eq!(code, Some(2));
-    assert!(
-        err.contains("inputs/trace: line 1: a synergy trace, expected a `profiles.json` in its folder or one above"),
-        "{err}"
-    );
-    let (code, out, _) = run("verify case");
-    assert_eq!(code, Some(1));
-    assert!(
-        out.starts_with("ERROR  case: the input `profiles.json` is in neither"),
-        "{out}"
-    );
+    let seen = run(&format!("simulate -s synergy {world}"));
+    assert_eq!(seen.code, Some(2));
+    let missing = "inputs/trace: line 1: a synergy trace, expected a `profiles.json` in its folder or one above";
+    assert!(seen.err.contains(missing), "{}", seen.err);
+    let seen = run("verify case");
+    assert_eq!(seen.code, Some(1));
+    let begin = "ERROR  case: the input `profiles.json` is in neither";
+    assert!(seen.out.starts_with(begin), "{}", seen.out);
 }
 
 /// Runs jobs on a node of 4 GPUs with 8 cores. Three of the four jobs gain nothing from more than
@@ -255,23 +243,21 @@ fn speeds(allocation: &str) -> Vec<f64> {
     let speed = vec![vec![0.5], vec![1.0], vec![2.0]];
     let table = Arc::new(Sensitivity::new(vec![1.0, 2.0, 5.0], vec![0.0], speed).unwrap());
     let job = |cpus: f64| {
-        let job = JobSpec::new(Time::ZERO, GpuCount(1), Seconds::new(3000.0));
-        job.with_extras(Extras {
-            cpus,
-            sensitivity: (cpus > 1.0).then(|| Arc::clone(&table)),
-            ..Extras::default()
+        with(cases::job(0.0, 1, 3000.0), |e| {
+            e.cpus = cpus;
+            e.sensitivity = (cpus > 1.0).then(|| Arc::clone(&table));
         })
     };
-    let jobs = vec![job(5.0), job(1.0), job(1.0), job(1.0)];
+    let jobs = [job(5.0), job(1.0), job(1.0), job(1.0)];
     let named = format!("synergy{{allocation={allocation},order=srtf}}");
     let scheduler = blox::registry()
         .schedulers
         .build(&named.parse().unwrap(), 0);
-    let report = Simulation::new(cluster)
-        .run(scheduler.unwrap(), &mut Jobs::new(jobs))
-        .unwrap();
-    let finish = report.jobs.iter().map(|j| j.finish.unwrap().secs());
-    finish.collect()
+    cases::ends(&cases::run(
+        &Simulation::new(cluster),
+        scheduler.unwrap(),
+        &jobs,
+    ))
 }
 
 #[test]

@@ -1,44 +1,27 @@
 //! Tests of Tiresias: queues, Gittins index, promotion, placement by skew.
 #![cfg(feature = "released")]
 
-use blox::core::input::Input;
+use crate::cases::{Placed, composed, job, scheduler, starts, with};
 use blox::core::journal::Journal;
-use blox::core::{
-    Action, ClusterSpec, Composition, Extras, GpuCount, JobId, JobSpec, OnEvent, Pipeline, Seconds,
-    Time,
-};
+use blox::core::{ClusterSpec, GpuList, JobId, JobSpec, OnEvent, Pipeline, Seconds, Time};
 use blox::policies::placement::{Blocked, FirstFree, InOrder};
 use blox::policies::scheduling::TwoDas;
 use blox::released::tiresias;
 use blox::released::tiresias::Steps;
 use blox::released::tiresias::quirks::{ClassQueues, DlasQueues, NodeSets, dict_order};
-use blox::sim::{Report, Simulation, workload::Jobs};
+use blox::sim::workload::Jobs;
+use blox::sim::{Report, Simulation};
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-
-fn job(submit: f64, gpus: u32, duration: f64) -> JobSpec {
-    JobSpec::new(Time::new(submit), GpuCount(gpus), Seconds::new(duration))
-}
 
 fn training(gpus: u32, model: &str) -> JobSpec {
-    job(0.0, gpus, 300.0).with_extras(Extras {
-        model: Some(model.into()),
-        ..Extras::default()
-    })
-}
-
-fn scheduler(name: &str) -> Pipeline {
-    let named = name.parse().expect("a name");
-    let built = blox::registry().schedulers.build(&named, 0);
-    built.expect("a registered scheduler")
+    with(job(0.0, gpus, 300.0), |e| e.model = Some(model.into()))
 }
 
 fn run(scheduler: Pipeline, cluster: &str, jobs: &[JobSpec]) -> Report {
-    Simulation::new(cluster.parse().expect("a cluster"))
-        .run(scheduler, &mut Jobs::new(jobs.to_vec()))
-        .expect("a right plan every time")
+    let simulation = Simulation::new(cluster.parse().expect("a cluster"));
+    crate::cases::run(&simulation, scheduler, jobs)
 }
 
 /// Returns the first start, the end and the number of stops of each job.
@@ -106,46 +89,23 @@ fn the_gittins_index_prefers_who_is_likely_to_end() {
     assert_eq!(fates(&report), [(0.0, 1200.0, 0), (1200.0, 1500.0, 0)]);
 }
 
-/// Records the placement of each job.
-#[derive(Clone, Default)]
-struct Placed(Arc<Mutex<BTreeMap<JobId, Vec<u32>>>>);
-
-impl Journal for Placed {
-    fn record(&mut self, input: &Input) {
-        let mut placed = self.0.lock().expect("nobody panicked");
-        if let Input::Decided { decision, .. } = input {
-            for action in &decision.plan.actions {
-                if let Action::Place { job, assignment } = action {
-                    let gpus = assignment.gpus.iter().map(|g| g.0).collect();
-                    placed.insert(*job, gpus);
-                }
-            }
-        }
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Returns the GPUs of each job and its start.
 fn places(placement: &str, seed: u64, jobs: Vec<JobSpec>) -> Vec<(Vec<u32>, f64)> {
     let named = placement.parse().expect("a name");
     let placement = blox::registry().placement.build(&named, seed);
-    let scheduler = blox::schedulers::fifo()
-        .with_placement(placement.expect("a placement"))
-        .unwrap();
+    let placement = placement.expect("a placement");
+    let fifo = blox::schedulers::fifo().with_placement(placement).unwrap();
     let placed = Placed::default();
     let journal = Some(Box::new(placed.clone()) as Box<dyn Journal>);
     let report = Simulation::new(ClusterSpec::uniform(2, 4))
-        .run_journaled(scheduler, &mut Jobs::new(jobs), journal)
+        .run_journaled(fifo, &mut Jobs::new(jobs), journal)
         .expect("a right plan every time");
-    let placed = placed.0.lock().expect("nobody panicked");
-    let starts = report.jobs.iter().map(|j| j.first_start);
-    placed
-        .values()
-        .cloned()
-        .zip(starts.map(|t| t.map_or(f64::NAN, |t| t.secs())))
-        .collect()
+    let placed = placed.0.lock().unwrap().clone();
+    let last: BTreeMap<JobId, GpuList> = placed.into_iter().collect();
+    let numbers = |gpus: &GpuList| gpus.iter().map(|g| g.0).collect::<Vec<u32>>();
+    let gpus = last.values().map(numbers);
+    let starts = starts(&report).into_iter();
+    gpus.zip(starts.map(|at| at.unwrap_or(f64::NAN))).collect()
 }
 
 #[test]
@@ -206,10 +166,8 @@ fn time_slices_turn_at_full_minutes() {
     // only node with the first; the third waits until both have ended.
     let steps = Steps::between(jobs.iter().map(|j| j.submit));
     let gandiva = tiresias::gandiva(NodeSets, steps.clone());
-    let report = Simulation::new("1x2".parse().expect("a cluster"))
-        .completion(steps)
-        .run(gandiva, &mut Jobs::new(jobs.to_vec()))
-        .expect("a right plan every time");
+    let simulation = Simulation::new("1x2".parse().expect("a cluster"));
+    let report = crate::cases::run(&simulation.completion(steps), gandiva, &jobs);
     let expected = [(0.0, 160.0, 1), (60.0, 200.0, 1), (200.0, 230.0, 0)];
     assert_eq!(fates(&report), expected);
 }
@@ -248,12 +206,8 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
             .collect();
         let thresholds = [3250.0, 7200.0];
         let count = || InOrder::new(FirstFree).when_blocked(Blocked::Skip);
-        let paper = Composition::new("paper")
-            .trigger(OnEvent::default())
-            .scheduling(TwoDas::las(&thresholds.map(Seconds::new)).expect("ascending"))
-            .placement(count())
-            .build()
-            .unwrap();
+        let queues = TwoDas::las(&thresholds.map(Seconds::new)).expect("ascending");
+        let paper = composed("paper", queues, count()).with_trigger(OnEvent::default());
         let queues = DlasQueues::new(thresholds, true);
         let simulator = tiresias::counted("dlas-gpu", queues);
         let [paper, simulator] = [paper, simulator].map(|s| run(s, "1x3", &jobs));
@@ -269,18 +223,11 @@ fn on_jobs_of_one_size_the_papers_queues_decide_as_the_simulators() {
 fn who_ends_while_it_waits_goes_on_waiting_in_a_log_without_ends() {
     let dir = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-    let jobs = [
-        (2, 500, 5000),
-        (5, 500, 5000),
-        (2, 2400, 2300),
-        (1, 4700, 300),
-    ];
-    let rows = jobs.iter().enumerate();
-    let rows: Vec<_> = rows
-        .map(|(i, (gpus, submit, lasts))| format!("{i} {gpus} {submit} vgg16 {lasts}\n"))
-        .collect();
-    let header = "job_id num_gpu submit_time model_name duration\n";
-    put("jobs.txt", &format!("{header}{}", rows.concat()));
+    put(
+        "jobs.txt",
+        "job_id num_gpu submit_time model_name duration\n0 2 500 vgg16 5000\n1 5 500 vgg16 5000\n\
+         2 2 2400 vgg16 2300\n3 1 4700 vgg16 300\n",
+    );
     let columns = "num_switch num_node_p_switch num_gpu_p_node num_cpu_p_node mem_p_node";
     put("cluster.txt", &format!("{columns}\n1 1 8 32 256\n"));
     put(
@@ -295,21 +242,10 @@ fn who_ends_while_it_waits_goes_on_waiting_in_a_log_without_ends() {
          5600,1,5,500,600,5600,5000,5100,5000,100,0,1,0\n\
          7400,0,2,500,600,7400,6800,6900,5000,1900,1,2,0\n",
     );
-    let counts = [
-        (500, 2, 0),
-        (600, 0, 2),
-        (2400, 1, 2),
-        (4200, 1, 2),
-        (4700, 2, 2),
-        (4800, 1, 3),
-        (5600, 1, 3),
-        (7400, 1, 3),
-    ];
-    let counts = counts.map(|(at, waiting, running)| format!("{at},{waiting},{running},0\n"));
-    let header = "time,pending_job,running_job,completed_job\n";
     put(
         "cluster_events.csv",
-        &format!("{header}{}", counts.concat()),
+        "time,pending_job,running_job,completed_job\n500,2,0,0\n600,0,2,0\n2400,1,2,0\n4200,1,2,0\n\
+         4700,2,2,0\n4800,1,3,0\n5600,1,3,0\n7400,1,3,0\n",
     );
     let out = blox::released::verify::compare(dir.path(), None).unwrap();
     let found = (out.system, out.jobs, out.differences);

@@ -1,12 +1,13 @@
 //! Tests of execution models, other world components and collectors by name, both built-in and
 //! external.
 
-use crate::support::codes;
+use crate::cases::{self, composed};
+use crate::support::run_with;
 use blox::core::registry::{Registry, param};
 use blox::core::{
-    Assignment, ClusterManager, ClusterSpec, Composition, GpuCount, JobRef, JobSpec,
-    MetricCollector, NodeAction, NodeActionKinds, NodeActions, NodeId, NodeSpec, Plan, Seconds,
-    Stateless, Time, Validity, View,
+    Assignment, ClusterManager, ClusterSpec, GpuCount, JobRef, JobSpec, MetricCollector,
+    NodeAction, NodeActionKinds, NodeActions, NodeId, NodeSpec, Plan, Seconds, Stateless, Time,
+    Validity, View,
 };
 use blox::policies::placement::{Consolidated, InOrder};
 use blox::policies::scheduling::Fifo;
@@ -143,12 +144,10 @@ fn run(line: &str) -> String {
     run_in(line).1
 }
 
-fn run_in(line: &str) -> (i32, String) {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let args = std::iter::once("blox").chain(line.split_whitespace());
-    let code = blox::cli::run_with(&registry(), args, &mut out, &mut err);
-    let text = if code == 0 { out } else { err };
-    (code, codes::without(&text))
+fn run_in(line: &str) -> (Option<i32>, String) {
+    let seen = run_with(&registry(), &format!("blox {line}"));
+    let good = seen.code == Some(0);
+    (seen.code, if good { seen.out } else { seen.err })
 }
 
 const JOBS: &str = "--workload poisson --load 4 --jobs 20 --durations fixed:6000 --cluster 4x4 \
@@ -302,20 +301,19 @@ impl ClusterManager for OneMore {
 #[test]
 fn node_is_up_after_the_time_of_its_boot() {
     let second_start = |grows, boot| {
-        let scheduler = Composition::new("one-more")
-            .cluster(OneMore { grows })
-            .scheduling(Fifo::default())
-            .placement(InOrder::new(Consolidated::default()))
-            .build()
-            .unwrap();
-        let job = |at| JobSpec::new(Time::new(at), GpuCount(1), Seconds::new(5000.0));
-        let report = Simulation::new(ClusterSpec::uniform(2, 1))
-            .overheads(FixedOverheads {
-                boot: Seconds::new(boot),
-                ..FixedOverheads::default()
-            })
-            .run(scheduler, &mut Jobs::new(vec![job(0.0), job(100.0)]))
-            .unwrap();
+        let fifo = composed(
+            "one-more",
+            Fifo::default(),
+            InOrder::new(Consolidated::default()),
+        );
+        let scheduler = fifo.with_cluster(OneMore { grows }).unwrap();
+        let booting = FixedOverheads {
+            boot: Seconds::new(boot),
+            ..FixedOverheads::default()
+        };
+        let nodes = Simulation::new(ClusterSpec::uniform(2, 1)).overheads(booting);
+        let jobs = [0.0, 100.0].map(|at| cases::job(at, 1, 5000.0));
+        let report = cases::run(&nodes, scheduler, &jobs);
         report.jobs[1].first_start.map(Time::secs)
     };
     // The job is admitted at 300 s, and the node is requested at 600 s.
@@ -328,7 +326,7 @@ fn node_is_up_after_the_time_of_its_boot() {
 /// Returns the standard output of a line that must succeed.
 fn good(line: &str) -> String {
     let (code, text) = run_in(line);
-    assert_eq!(code, 0, "{line}: {text}");
+    assert_eq!(code, Some(0), "{line}: {text}");
     text
 }
 
@@ -433,7 +431,7 @@ fn wrong_workloads_are_one_sentence() {
         ),
     ] {
         let (code, text) = run_in(&format!("simulate fifo {line}"));
-        assert_eq!(code, 2, "{line}: {text}");
+        assert_eq!(code, Some(2), "{line}: {text}");
         assert!(
             text.starts_with(&format!("error: {sentence}")),
             "{line}: {text}"
@@ -470,7 +468,7 @@ fn wrong_names_of_the_world_are_one_sentence() {
         ),
     ] {
         let (code, text) = run_in(line);
-        assert_eq!(code, 2, "{line}: {text}");
+        assert_eq!(code, Some(2), "{line}: {text}");
         assert!(text.contains(sentence), "{line}: {text}");
     }
 }

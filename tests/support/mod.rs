@@ -2,10 +2,11 @@
 
 pub mod codes;
 
+use blox::core::registry::Registry;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Returns a command for the program.
 pub fn blox() -> Command {
@@ -44,6 +45,35 @@ pub fn good(dir: &Path, line: &str) -> Seen {
     let seen = at(dir, line.split_whitespace());
     assert_eq!(seen.code, Some(0), "{line}\n{}", seen.err);
     seen
+}
+
+/// Runs a command line in a folder. It must fail with exit code 2. Returns standard error.
+#[allow(dead_code, reason = "not all tests that share this module call it")]
+pub fn failed(dir: &Path, line: &str) -> String {
+    let seen = at(dir, line.split_whitespace());
+    assert_eq!(seen.code, Some(2), "{line}\n{}", seen.err);
+    seen.err
+}
+
+/// Starts a command line in a folder.
+#[allow(dead_code, reason = "not all tests that share this module call it")]
+pub fn start(dir: &Path, line: &str) -> Child {
+    let mut command = blox();
+    let command = command.current_dir(dir).args(line.split_whitespace());
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Runs a command line with the components of a registry.
+#[allow(dead_code, reason = "not all tests that share this module call it")]
+pub fn run_with(registry: &Registry, line: &str) -> Seen {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let code = blox::cli::run_with(registry, line.split_whitespace(), &mut out, &mut err);
+    Seen {
+        code: Some(code),
+        out: String::from_utf8(out).unwrap(),
+        err: codes::without(&err),
+    }
 }
 
 /// All files below a folder with their bytes.

@@ -9,6 +9,11 @@ fn text(records: &[Vec<u8>]) -> Vec<String> {
     records.iter().map(s).collect()
 }
 
+fn add(log: &mut Log, record: &[u8]) {
+    log.append(record);
+    log.sync().unwrap();
+}
+
 /// Writes three frames of one, two and one records.
 fn written(dir: &Path) -> PathBuf {
     let (mut log, _) = Log::open(dir).unwrap();
@@ -48,8 +53,7 @@ fn a_log_cut_at_any_byte_of_its_last_frame_keeps_all_frames_before() {
         assert_eq!(found.records.len(), kept, "cut at {cut}");
         // The log remains writable.
         let (mut log, _) = Log::open(dir.path()).unwrap();
-        log.append(b"again");
-        log.sync().unwrap();
+        add(&mut log, b"again");
         drop(log);
         let (_, found) = Log::open(dir.path()).unwrap();
         assert_eq!(text(&found.records).last().unwrap(), "again");
@@ -107,8 +111,7 @@ fn a_snapshot_replaces_what_came_before_it() {
     for round in 0..4 {
         let (mut log, _) = Log::open(dir.path()).unwrap();
         log.snapshot(format!("all {round}").as_bytes()).unwrap();
-        log.append(format!("after {round}").as_bytes());
-        log.sync().unwrap();
+        add(&mut log, format!("after {round}").as_bytes());
         drop(log);
         let (_, found) = Log::open(dir.path()).unwrap();
         assert_eq!(found.snapshot.unwrap(), format!("all {round}").as_bytes());
@@ -137,8 +140,7 @@ fn a_crash_around_a_snapshot_loses_nothing() {
         (found.records.len(), found.snapshot.unwrap()),
         (0, b"all".to_vec())
     );
-    log.append(b"e");
-    log.sync().unwrap();
+    add(&mut log, b"e");
     drop(log);
     let (_, found) = Log::open(dir.path()).unwrap();
     assert_eq!(text(&found.records), ["e"]);
@@ -195,8 +197,7 @@ fn a_missing_segment_is_told_with_its_name() {
     let (mut log, _) = Log::open(dir).unwrap();
     for record in [b"e", b"f"] {
         (log.file, log.path, log.written) = begin_segment(&SystemFiles, dir, log.seq + 1).unwrap();
-        log.append(record);
-        log.sync().unwrap();
+        add(&mut log, record);
     }
     drop(log);
     // At the start, and in the middle.
@@ -206,21 +207,18 @@ fn a_missing_segment_is_told_with_its_name() {
     // After a snapshot, which is the last one or not.
     let (mut log, _) = Log::open(dir).unwrap();
     log.snapshot(b"all").unwrap();
-    log.append(b"g");
-    log.sync().unwrap();
+    add(&mut log, b"g");
     drop(log);
     without(dir, 6);
     let (mut log, _) = Log::open(dir).unwrap();
     log.turn_page().unwrap();
-    log.append(b"h");
-    log.sync().unwrap();
+    add(&mut log, b"h");
     drop(log);
     without(dir, 6);
     // The snapshots and their contents are missing.
     let (mut log, _) = Log::open(dir).unwrap();
     log.snapshot(b"all").unwrap();
-    log.append(b"i");
-    log.sync().unwrap();
+    add(&mut log, b"i");
     log.snapshot(b"all").unwrap();
     drop(log);
     for (_, path) in list(&SystemFiles, dir).unwrap().1 {
@@ -236,8 +234,7 @@ fn a_snapshot_may_be_written_while_the_log_goes_on() {
     written(dir.path());
     let (mut log, _) = Log::open(dir.path()).unwrap();
     let page = log.turn_page().unwrap();
-    log.append(b"later");
-    log.sync().unwrap();
+    add(&mut log, b"later");
     // Until the snapshot is written, the previous state is still there.
     drop(log);
     let (log, found) = Log::open(dir.path()).unwrap();
@@ -287,14 +284,12 @@ fn what_finds_no_room_is_kept_and_written_when_there_is_some() {
 fn a_mark_that_finds_no_room_is_made_up_for_by_the_next_frame() {
     let dir = tempfile::tempdir().unwrap();
     let (mut log, _) = Log::open(dir.path()).unwrap();
-    log.append(b"a");
-    log.sync().unwrap();
+    add(&mut log, b"a");
     let frames = fs::read(&log.path).unwrap();
     // State in which only the mark could not be written completely.
     log.file.set_len(log.whole + 3).unwrap();
     log.torn = true;
-    log.append(b"b");
-    log.sync().unwrap();
+    add(&mut log, b"b");
     drop(log);
     let (log, found) = Log::open(dir.path()).unwrap();
     assert_eq!(text(&found.records), ["a", "b"]);

@@ -77,10 +77,7 @@ impl State {
             Some(left) => *left -= 1,
             None => {}
         }
-        match self.dead {
-            true => Err(io::Error::other(CRASHED)),
-            false => Ok(()),
-        }
+        self.alive()
     }
 
     fn leaves(&mut self, out: Out) {

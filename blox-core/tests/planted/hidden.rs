@@ -1,6 +1,6 @@
 //! Policies whose memory is not cloned, saved or restored completely.
 
-use super::{Hooked, check, list, planted, scheduled};
+use super::{Hooked, check, list, list_all, scheduled};
 use blox_core::ids::{JobId, Name, NodeId};
 use blox_core::policy::scheduling_fn;
 use blox_core::{Event, JobQueue, JobRef, Pipeline, Validity, View};
@@ -13,24 +13,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[test]
 fn hidden_memory_is_found() {
     check(&[
-        planted("users in a mutex", users_in_a_mutex, &[Property::Clone]),
-        planted("calls in an atomic", calls_in_an_atomic, &[Property::Clone]),
-        planted("skipped field", skipped_field, &[Property::Restore]),
-        planted("skipped losses", skipped_losses, &[Property::Restore]),
-        planted(
-            "skipped node faults",
-            skipped_node_faults,
-            &[Property::Restore],
+        (
+            &[Property::Clone],
+            &[
+                ("users in a mutex", users_in_a_mutex),
+                ("calls in an atomic", calls_in_an_atomic),
+                ("clone that resets", clone_that_resets),
+            ],
         ),
-        planted("lossy save", lossy_save, &[Property::Restore]),
-        planted("clone that resets", clone_that_resets, &[Property::Clone]),
-        planted(
-            "estimates in a mutex",
-            estimates_in_a_mutex,
+        (
             &[Property::Restore],
+            &[
+                ("skipped field", skipped_field),
+                ("skipped losses", skipped_losses),
+                ("skipped node faults", skipped_node_faults),
+                ("lossy save", lossy_save),
+                ("estimates in a mutex", estimates_in_a_mutex),
+                ("skipped cordons", skipped_cordons),
+                ("skipped groups", skipped_groups),
+            ],
         ),
-        planted("skipped cordons", skipped_cordons, &[Property::Restore]),
-        planted("skipped groups", skipped_groups, &[Property::Restore]),
     ]);
 }
 
@@ -76,64 +78,54 @@ struct Skips {
 
 /// Jobs that crashed come last. Does not save them.
 fn skipped_field() -> Pipeline {
-    scheduled(Hooked::<Skips> {
-        initial: |_| Skips::default(),
-        on_event: |memory, _, event| {
-            memory.shown += 1;
-            if let Event::Crashed { job, .. } = event {
-                memory.crashed.insert(*job);
-            }
-        },
-        on_launches: |_, _, _| {},
-        schedule: |memory, view, out| {
+    scheduled(
+        Hooked::<Skips>::new(|memory, view, out| {
             let mut jobs: Vec<_> = view.active().collect();
             jobs.sort_by_key(|j| memory.crashed.contains(&j.id()));
             list(jobs, out);
             Validity::UntilEvent
-        },
-    })
+        })
+        .on_event(|memory, _, event| {
+            memory.shown += 1;
+            if let Event::Crashed { job, .. } = event {
+                memory.crashed.insert(*job);
+            }
+        }),
+    )
 }
 
 /// Orders jobs by the mean of their reported losses. Does not save the mean.
 fn skipped_losses() -> Pipeline {
-    scheduled(Hooked::<Skips> {
-        initial: |_| Skips::default(),
-        on_event: |memory, _, event| {
-            if let Event::Metric { job, value, .. } = event {
-                let mean = memory.loss.entry(*job).or_insert(*value);
-                *mean = 0.5 * *mean + 0.5 * value;
-            }
-        },
-        on_launches: |_, _, _| {},
-        schedule: |memory, view, out| {
+    scheduled(
+        Hooked::<Skips>::new(|memory, view, out| {
             let loss = |j: &JobRef<'_>| memory.loss.get(&j.id()).copied().unwrap_or(0.0);
             let mut jobs: Vec<_> = view.active().collect();
             jobs.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
             list(jobs, out);
             Validity::UntilEvent
-        },
-    })
+        })
+        .on_event(|memory, _, event| {
+            if let Event::Metric { job, value, .. } = event {
+                let mean = memory.loss.entry(*job).or_insert(*value);
+                *mean = 0.5 * *mean + 0.5 * value;
+            }
+        }),
+    )
 }
 
 /// Reverses the queue while a node has been lost more often than others. Does not save the counts.
 fn skipped_node_faults() -> Pipeline {
-    scheduled(Hooked::<Skips> {
-        initial: |_| Skips::default(),
-        on_event: |memory, _, event| {
+    scheduled(
+        Hooked::<Skips>::new(|memory, view, out| {
+            list_all(view, memory.faults.values().any(|n| *n > 1), out);
+            Validity::UntilEvent
+        })
+        .on_event(|memory, _, event| {
             if let Event::NodeLost { node } = event {
                 *memory.faults.entry(*node).or_default() += 1;
             }
-        },
-        on_launches: |_, _, _| {},
-        schedule: |memory, view, out| {
-            let mut jobs: Vec<_> = view.active().collect();
-            if memory.faults.values().any(|n| *n > 1) {
-                jobs.reverse();
-            }
-            list(jobs, out);
-            Validity::UntilEvent
-        },
-    })
+        }),
+    )
 }
 
 /// A sum that is saved in whole hours.
@@ -172,12 +164,7 @@ fn lossy_save() -> Pipeline {
         list(jobs, out);
         Validity::UntilEvent
     }
-    scheduled(Hooked::<Used> {
-        initial: |_| Used::new(),
-        on_event: ended,
-        on_launches: |_, _, _| {},
-        schedule,
-    })
+    scheduled(Hooked::<Used>::new(schedule).on_event(ended))
 }
 
 /// A counter that starts anew in each clone.
@@ -192,22 +179,16 @@ impl Clone for Fresh {
 
 /// Reverses the queue after every other crash or failed launch. Loses the count in a clone.
 fn clone_that_resets() -> Pipeline {
-    scheduled(Hooked::<Fresh> {
-        initial: |_| Fresh(0),
-        on_event: |count, _, event| {
+    scheduled(
+        Hooked::<Fresh>::new(|count, view, out| {
+            list_all(view, count.0 % 2 == 1, out);
+            Validity::UntilEvent
+        })
+        .on_event(|count, _, event| {
             let failed = matches!(event, Event::Crashed { .. } | Event::LaunchFailed { .. });
             count.0 += u64::from(failed);
-        },
-        on_launches: |_, _, _| {},
-        schedule: |count, view, out| {
-            let mut jobs: Vec<_> = view.active().collect();
-            if count.0 % 2 == 1 {
-                jobs.reverse();
-            }
-            list(jobs, out);
-            Validity::UntilEvent
-        },
-    })
+        }),
+    )
 }
 
 /// Estimates the rest of each job when it is seen first, and keeps the estimate in the policy.
@@ -228,40 +209,25 @@ fn estimates_in_a_mutex() -> Pipeline {
 
 /// Reverses the queue after a cordon that an operator made. Does not save its count.
 fn skipped_cordons() -> Pipeline {
-    scheduled(Hooked::<Skips> {
-        initial: |_| Skips::default(),
-        on_event: |memory, _, event| {
+    scheduled(
+        Hooked::<Skips>::new(|memory, view, out| {
+            list_all(view, !memory.faults.is_empty(), out);
+            Validity::UntilEvent
+        })
+        .on_event(|memory, _, event| {
             if let Event::NodeManaged { action } = event
                 && let Some(node) = action.node()
             {
                 *memory.faults.entry(node).or_default() += 1;
             }
-        },
-        on_launches: |_, _, _| {},
-        schedule: |memory, view, out| {
-            let mut jobs: Vec<_> = view.active().collect();
-            if !memory.faults.is_empty() {
-                jobs.reverse();
-            }
-            list(jobs, out);
-            Validity::UntilEvent
-        },
-    })
+        }),
+    )
 }
 
 /// Jobs of a group with an ended job come first. Does not save the groups.
 fn skipped_groups() -> Pipeline {
-    scheduled(Hooked::<Skips> {
-        initial: |_| Skips::default(),
-        on_event: |memory, view, event| {
-            if let Event::Ended { job, .. } = event
-                && let Some(group) = view.job(*job).and_then(|j| j.spec().extras().group.clone())
-            {
-                memory.groups.insert(group);
-            }
-        },
-        on_launches: |_, _, _| {},
-        schedule: |memory, view, out| {
+    scheduled(
+        Hooked::<Skips>::new(|memory, view, out| {
             let known = |j: &JobRef<'_>| {
                 let group = j.spec().extras().group.as_ref();
                 group.is_some_and(|g| memory.groups.contains(g))
@@ -270,6 +236,13 @@ fn skipped_groups() -> Pipeline {
             jobs.sort_by_key(|j| !known(j));
             list(jobs, out);
             Validity::UntilEvent
-        },
-    })
+        })
+        .on_event(|memory, view, event| {
+            if let Event::Ended { job, .. } = event
+                && let Some(group) = view.job(*job).and_then(|j| j.spec().extras().group.clone())
+            {
+                memory.groups.insert(group);
+            }
+        }),
+    )
 }

@@ -1,11 +1,11 @@
 //! Policies that read attributes, labels, groups or partners wrongly.
 
-use super::{check, list, placed, planted, scheduled};
+use super::{check, first_of, free_for, list, placed_each, scheduled};
 use blox_core::ids::{JobId, Name};
 use blox_core::order::SortKey;
 use blox_core::policy::{by_key, scheduling_fn};
 use blox_core::{
-    Assignment, GpuCount, GpuList, JobQueue, JobRef, Phase, Pipeline, Request, Shape, Validity,
+    Assignment, GpuCount, JobQueue, JobRef, Phase, Pipeline, Request, Shape, Validity,
 };
 use blox_testing::Property;
 use std::collections::BTreeMap;
@@ -13,57 +13,40 @@ use std::collections::BTreeMap;
 #[test]
 fn wrong_reading_is_found() {
     check(&[
-        planted("missing attribute", missing_attribute, &[Property::Panic]),
-        planted(
-            "attribute that is no text",
-            attribute_no_text,
+        (
             &[Property::Panic],
+            &[
+                ("missing attribute", missing_attribute),
+                ("attribute that is no text", attribute_no_text),
+                ("negative attribute", negative_attribute),
+                ("unknown GPU type", unknown_gpu_type),
+                ("label that is no number", label_no_number),
+                ("label of one node only", label_of_one_node),
+                ("levels without rates", levels_without_rates),
+                ("missed deadline", missed_deadline),
+                ("job without user", without_user),
+                ("priority as index", priority_as_index),
+                ("job without work", without_work),
+                ("zero weight", zero_weight),
+                ("speed of each type", speed_of_each_type),
+            ],
         ),
-        planted("negative attribute", negative_attribute, &[Property::Panic]),
-        planted(
-            "attribute of a missing job",
-            attribute_of_missing_job,
+        (
             &[Property::Plan],
+            &[
+                ("attribute of a missing job", attribute_of_missing_job),
+                ("beside another type", beside_another_type),
+                ("beside another width", beside_another_width),
+            ],
         ),
-        planted("unknown GPU type", unknown_gpu_type, &[Property::Panic]),
-        planted(
-            "label that is no number",
-            label_no_number,
-            &[Property::Panic],
-        ),
-        planted(
-            "label of one node only",
-            label_of_one_node,
-            &[Property::Panic],
-        ),
-        planted(
-            "group without a leader",
-            group_without_leader,
+        (
             &[Property::Liveness],
+            &[
+                ("group without a leader", group_without_leader),
+                ("largest level", largest_level),
+                ("jobs by name", jobs_by_name),
+            ],
         ),
-        planted(
-            "beside another type",
-            beside_another_type,
-            &[Property::Plan],
-        ),
-        planted(
-            "beside another width",
-            beside_another_width,
-            &[Property::Plan],
-        ),
-        planted(
-            "levels without rates",
-            levels_without_rates,
-            &[Property::Panic],
-        ),
-        planted("largest level", largest_level, &[Property::Liveness]),
-        planted("missed deadline", missed_deadline, &[Property::Panic]),
-        planted("job without user", without_user, &[Property::Panic]),
-        planted("jobs by name", jobs_by_name, &[Property::Liveness]),
-        planted("priority as index", priority_as_index, &[Property::Panic]),
-        planted("job without work", without_work, &[Property::Panic]),
-        planted("zero weight", zero_weight, &[Property::Panic]),
-        planted("speed of each type", speed_of_each_type, &[Property::Panic]),
     ]);
 }
 
@@ -167,63 +150,38 @@ fn group_without_leader() -> Pipeline {
 
 /// Places each waiting job beside a running one of the same width, whatever its GPU type.
 fn beside_another_type() -> Pipeline {
-    placed(|requests, draft| {
-        while let Some(request) = draft.next_candidate(requests) {
+    placed_each(|draft, request| {
+        let free = first_of(free_for(request.job, draft), request);
+        free.or_else(|| {
             let needed = request.shapes[0].gpus;
-            if let Some(job) = draft.view().job(request.job) {
-                draft.narrow_to(&job);
-            }
-            let nodes = draft.nodes_with_free();
-            let mut gpus: GpuList = nodes.flat_map(|n| draft.free_gpus_on(n.id())).collect();
-            draft.widen();
-            gpus.truncate(needed.get() as usize);
+            let alone = |a: &Assignment| a.partners.is_empty() && a.count() == needed;
+            let usable = draft.view().usable_gpus() == draft.view().installed_gpus();
+            let partners = draft.placed().filter(|(_, a)| usable && alone(a));
+            let free = |id| draft.placed().all(|(_, a)| !a.partners.contains(id));
+            let mut partners = partners.map(|(j, a)| (j.id(), a.gpus.clone()));
+            let (partner, gpus) = partners.find(|(id, _)| free(*id))?;
             let mut assignment = Assignment::of(gpus);
-            if assignment.count() < needed {
-                let alone = |a: &Assignment| a.partners.is_empty() && a.count() == needed;
-                let usable = draft.view().usable_gpus() == draft.view().installed_gpus();
-                let partners = draft.placed().filter(|(_, a)| usable && alone(a));
-                let free = |id| draft.placed().all(|(_, a)| !a.partners.contains(id));
-                let partner = partners.map(|(j, a)| (j.id(), a.gpus.clone()));
-                let Some((partner, gpus)) = partner.into_iter().find(|(id, _)| free(*id)) else {
-                    draft.candidate_blocked(requests);
-                    break;
-                };
-                assignment = Assignment::of(gpus);
-                assignment.partners = partner.into();
-            }
-            draft.assign(request.job, assignment)?;
-            draft.candidate_placed(requests);
-        }
-        Ok(Validity::UntilEvent)
+            assignment.partners = partner.into();
+            Some(assignment)
+        })
     })
 }
 
 /// Places each waiting job beside the first running one, whatever its number of GPUs.
 fn beside_another_width() -> Pipeline {
-    placed(|requests, draft| {
-        while let Some(request) = draft.next_candidate(requests) {
+    placed_each(|draft, request| {
+        let free = first_of(free_for(request.job, draft), request);
+        free.or_else(|| {
             let needed = request.shapes[0].gpus.get() as usize;
-            if let Some(job) = draft.view().job(request.job) {
-                draft.narrow_to(&job);
-            }
-            let nodes = draft.nodes_with_free();
-            let mut gpus: GpuList = nodes.flat_map(|n| draft.free_gpus_on(n.id())).collect();
-            draft.widen();
+            let (partner, mut gpus) = draft
+                .placed()
+                .next()
+                .map(|(j, a)| (j.id(), a.gpus.clone()))?;
             gpus.truncate(needed);
             let mut assignment = Assignment::of(gpus);
-            if assignment.gpus.len() < needed {
-                let first = draft.placed().next().map(|(j, a)| (j.id(), a.gpus.clone()));
-                let Some((partner, mut gpus)) = first else {
-                    break;
-                };
-                gpus.truncate(needed);
-                assignment = Assignment::of(gpus);
-                assignment.partners = partner.into();
-            }
-            draft.assign(request.job, assignment)?;
-            draft.candidate_placed(requests);
-        }
-        Ok(Validity::UntilEvent)
+            assignment.partners = partner.into();
+            Some(assignment)
+        })
     })
 }
 

@@ -8,71 +8,15 @@ mod inputs;
 mod order;
 mod validity;
 
+use crate::functions::{Hooked, admission_fn, composed, free_for, list, list_all, placement_fn};
 use blox_core::{
-    Composition, Draft, DraftError, Event, JobQueue, JobRef, Memory, Pipeline, PlacementPolicy,
-    Plan, Policy, Request, SchedulingPolicy, Stateless, Validity, View,
+    Assignment, Draft, DraftError, GpuList, JobQueue, Pipeline, Request, SchedulingPolicy, Validity,
 };
 use blox_testing::{Failure, FirstFit, Property, Suite, conformance};
 
-/// A scheduling policy with a memory, made of functions.
-struct Hooked<M> {
-    initial: fn(u64) -> M,
-    on_event: fn(&mut M, View<'_>, &Event),
-    on_launches: fn(&mut M, View<'_>, &Plan),
-    schedule: fn(&mut M, View<'_>, &mut JobQueue) -> Validity,
-}
-
-impl<M: Memory> Policy for Hooked<M> {
-    type Memory = M;
-
-    fn initial(&self, seed: u64) -> M {
-        (self.initial)(seed)
-    }
-
-    fn on_event(&self, memory: &mut M, view: View<'_>, event: &Event) {
-        (self.on_event)(memory, view, event);
-    }
-
-    fn on_launches(&self, memory: &mut M, view: View<'_>, plan: &Plan) {
-        (self.on_launches)(memory, view, plan);
-    }
-}
-
-impl<M: Memory> SchedulingPolicy for Hooked<M> {
-    fn schedule(&self, memory: &mut M, view: View<'_>, out: &mut JobQueue) -> Validity {
-        (self.schedule)(memory, view, out)
-    }
-}
-
-/// A placement policy made of a function.
-struct Placing<F>(F);
-
-impl<F: Send + Sync + 'static> Stateless for Placing<F> {}
-
-impl<F> PlacementPolicy for Placing<F>
-where
-    F: Fn(&mut JobQueue, &mut Draft<'_>) -> Result<Validity, DraftError> + Send + Sync + 'static,
-{
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
-        (self.0)(requests, draft)
-    }
-}
-
-/// Requests jobs in the given order.
-fn list<'a>(jobs: impl IntoIterator<Item = JobRef<'a>>, out: &mut JobQueue) {
-    jobs.into_iter()
-        .for_each(|job| out.push(Request::gang(&job)));
-}
-
 /// Composes a scheduling policy with first fit.
 fn scheduled(policy: impl SchedulingPolicy) -> Pipeline {
-    let composition = Composition::new("planted").scheduling(policy);
-    composition.placement(FirstFit).build().unwrap()
+    composed("planted", policy, FirstFit)
 }
 
 /// Composes a placement with an order by submission that is not preemptive.
@@ -86,25 +30,36 @@ fn placed(
         list(view.active(), out);
         Validity::UntilEvent
     });
-    let composition = Composition::new("planted").scheduling(policy);
-    composition.placement(Placing(placement)).build().unwrap()
+    composed("planted", policy, placement_fn(placement))
 }
 
-/// A wrong policy.
-struct Planted {
-    name: &'static str,
-    build: fn() -> Pipeline,
-    /// Properties by which the suite finds it. A policy that acts at random may break several.
-    found: &'static [Property],
+/// Places each candidate as `find` returns, up to the first one without an assignment.
+fn placed_each(
+    find: impl Fn(&mut Draft<'_>, &Request) -> Option<Assignment> + Send + Sync + 'static,
+) -> Pipeline {
+    placed(move |requests, draft| {
+        while let Some(request) = draft.next_candidate(requests) {
+            let Some(assignment) = find(draft, &request) else {
+                draft.candidate_blocked(requests);
+                break;
+            };
+            draft.assign(request.job, assignment)?;
+            draft.candidate_placed(requests);
+        }
+        Ok(Validity::UntilEvent)
+    })
 }
 
-const fn planted(
-    name: &'static str,
-    build: fn() -> Pipeline,
-    found: &'static [Property],
-) -> Planted {
-    Planted { name, build, found }
+/// Returns the first GPUs of a list if it has as many as are requested.
+fn first_of(mut gpus: GpuList, request: &Request) -> Option<Assignment> {
+    let needed = request.shapes[0].gpus.get() as usize;
+    gpus.truncate(needed);
+    (gpus.len() == needed).then(|| Assignment::of(gpus))
 }
+
+/// Wrong policies by name, and properties by which the suite finds them. A policy that acts at
+/// random may break several.
+type Planted<'a> = (&'a [Property], &'a [(&'a str, fn() -> Pipeline)]);
 
 /// The properties that a policy with random answers may break.
 const AT_RANDOM: &[Property] = &[
@@ -116,27 +71,27 @@ const AT_RANDOM: &[Property] = &[
 ];
 
 /// Checks that the suite finds each policy by one of its properties. Lists all deviations.
-fn check(policies: &[Planted]) {
+fn check(policies: &[Planted<'_>]) {
     let mut wrong = Vec::new();
-    for policy in policies {
-        let suite: Suite<'_> = conformance(|_| (policy.build)());
+    let each = policies.iter();
+    for (expected, (name, build)) in
+        each.flat_map(|(found, all)| all.iter().map(move |p| (found, p)))
+    {
+        let suite: Suite<'_> = conformance(|_| build());
         let suite = suite.with_attribute("level").with_attribute("class");
         let suite = suite.with_attribute("beside").with_label("rack");
-        let suite = match policy.name {
-            "virtual clusters" => suite.keeps_virtual_clusters(),
+        let suite = match *expected {
+            [Property::VirtualClusters] => suite.keeps_virtual_clusters(),
             _ => suite,
         };
         let found = suite.check().err();
-        let named = |failure: &Failure| policy.found.contains(&failure.property);
+        let named = |failure: &Failure| expected.contains(&failure.property);
         let as_expected = found.as_ref().is_some_and(named);
         let by = found.map(|f| format!("{:?}: {f}", f.property));
         let by = by.unwrap_or_else(|| "not found".to_owned());
-        println!("{} {by}", policy.name);
+        println!("{name} {by}");
         if !as_expected {
-            wrong.push(format!(
-                "{}: expected {:?}, {by}",
-                policy.name, policy.found
-            ));
+            wrong.push(format!("{name}: expected {expected:?}, {by}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

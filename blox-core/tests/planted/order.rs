@@ -6,10 +6,10 @@
     reason = "these policies are wrong on purpose"
 )]
 
-use super::{AT_RANDOM, check, list, placed, planted, scheduled};
+use super::{AT_RANDOM, check, first_of, free_for, list, list_all, placed_each, scheduled};
 use blox_core::ids::{GpuId, JobId};
 use blox_core::policy::scheduling_fn;
-use blox_core::{Assignment, GpuList, JobRef, Pipeline, Validity};
+use blox_core::{JobRef, Pipeline, Validity};
 use blox_testing::Property;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,16 +19,23 @@ use std::time::Instant;
 #[test]
 fn wrong_order_is_found() {
     check(&[
-        planted("users of a hash map", users_of_a_hash_map, AT_RANDOM),
-        planted("GPUs of a hash set", gpus_of_a_hash_set, AT_RANDOM),
-        planted("tie broken by a static counter", static_counter, AT_RANDOM),
-        planted("memory addresses", memory_addresses, &[Property::Replay]),
-        planted(
-            "estimates kept in a static",
-            static_estimates,
-            &[Property::Determinism],
+        (
+            AT_RANDOM,
+            &[
+                ("users of a hash map", users_of_a_hash_map),
+                ("GPUs of a hash set", gpus_of_a_hash_set),
+                ("tie broken by a static counter", static_counter),
+                ("real time", real_time),
+            ],
         ),
-        planted("real time", real_time, AT_RANDOM),
+        (
+            &[Property::Replay],
+            &[("memory addresses", memory_addresses)],
+        ),
+        (
+            &[Property::Determinism],
+            &[("estimates kept in a static", static_estimates)],
+        ),
     ]);
 }
 
@@ -46,24 +53,9 @@ fn users_of_a_hash_map() -> Pipeline {
 
 /// Collects the free GPUs in a hash set.
 fn gpus_of_a_hash_set() -> Pipeline {
-    placed(|requests, draft| {
-        while let Some(request) = draft.next_candidate(requests) {
-            let needed = request.shapes[0].gpus.get() as usize;
-            if let Some(job) = draft.view().job(request.job) {
-                draft.narrow_to(&job);
-            }
-            let nodes = draft.nodes_with_free();
-            let free: HashSet<GpuId> = nodes.flat_map(|n| draft.free_gpus_on(n.id())).collect();
-            draft.widen();
-            if free.len() < needed {
-                draft.candidate_blocked(requests);
-                break;
-            }
-            let gpus: GpuList = free.into_iter().take(needed).collect();
-            draft.assign(request.job, Assignment::of(gpus))?;
-            draft.candidate_placed(requests);
-        }
-        Ok(Validity::UntilEvent)
+    placed_each(|draft, request| {
+        let free: HashSet<GpuId> = free_for(request.job, draft).into_iter().collect();
+        first_of(free.into_iter().collect(), request)
     })
 }
 
@@ -110,11 +102,7 @@ fn real_time() -> Pipeline {
     static START: OnceLock<Instant> = OnceLock::new();
     scheduled(scheduling_fn(|view, out| {
         let elapsed = START.get_or_init(Instant::now).elapsed();
-        let mut jobs: Vec<_> = view.active().collect();
-        if elapsed.as_micros() % 2 == 1 {
-            jobs.reverse();
-        }
-        list(jobs, out);
+        list_all(view, elapsed.as_micros() % 2 == 1, out);
         Validity::NextRound
     }))
 }

@@ -1,42 +1,35 @@
 //! Policies that state a wrong validity of their answer.
 
-use super::{Hooked, check, list, planted, scheduled};
+use super::{Hooked, admission_fn, check, composed, list, scheduled};
+use crate::functions::by_submission;
 use blox_core::ids::JobId;
-use blox_core::order::SortKey;
-use blox_core::policy::{by_key, scheduling_fn};
+use blox_core::policy::scheduling_fn;
 use blox_core::{
-    AdmissionDecisions, AdmissionPolicy, ClusterManager, Composition, Event, JobQueue, NodeAction,
-    NodeActions, NodeId, Pipeline, Reason, Seconds, Stateless, Time, Validity, View,
+    ClusterManager, Event, JobQueue, NodeAction, NodeActions, NodeId, Pipeline, Reason, Seconds,
+    Stateless, Time, Validity, View,
 };
-use blox_testing::FirstFit;
 use blox_testing::Property;
 
 #[test]
 fn wrong_validity_is_found() {
     check(&[
-        planted("old jobs first", old_jobs_first, &[Property::Validity]),
-        planted(
-            "urgent deadlines first",
-            urgent_first,
+        (
             &[Property::Validity],
+            &[
+                ("old jobs first", old_jobs_first),
+                ("urgent deadlines first", urgent_first),
+                ("timer too late", timer_too_late),
+                ("demotion by work", demotion_by_work),
+            ],
         ),
-        planted("timer too late", timer_too_late, &[Property::Validity]),
-        planted(
-            "admission at night",
-            admission_at_night,
+        (
             &[Property::Liveness],
+            &[
+                ("admission at night", admission_at_night),
+                ("cordon for an hour", cordon_for_an_hour),
+                ("order kept too long", order_kept_too_long),
+            ],
         ),
-        planted(
-            "cordon for an hour",
-            cordon_for_an_hour,
-            &[Property::Liveness],
-        ),
-        planted(
-            "order kept too long",
-            order_kept_too_long,
-            &[Property::Liveness],
-        ),
-        planted("demotion by work", demotion_by_work, &[Property::Validity]),
     ]);
 }
 
@@ -75,33 +68,17 @@ fn timer_too_late() -> Pipeline {
 
 /// Accepts jobs only in every second hour.
 fn admission_at_night() -> Pipeline {
-    struct Night;
-    impl Stateless for Night {}
-    impl AdmissionPolicy for Night {
-        fn admit(
-            &self,
-            (): &mut (),
-            view: View<'_>,
-            new: &[JobId],
-            out: &mut AdmissionDecisions,
-        ) -> Validity {
-            let night = view.now().secs() % 7200.0 >= 3600.0;
-            let bound = view.admissible().map(|j| j.id());
-            for job in bound.chain(new.iter().copied()) {
-                match night {
-                    true => out.accept(job),
-                    false => out.defer(job, Reason::AdmissionLoad),
-                }
+    let night = admission_fn(|view, new, out| {
+        let night = view.now().secs() % 7200.0 >= 3600.0;
+        let bound = view.admissible().map(|j| j.id());
+        for job in bound.chain(new.iter().copied()) {
+            match night {
+                true => out.accept(job),
+                false => out.defer(job, Reason::AdmissionLoad),
             }
-            Validity::UntilEvent
         }
-    }
-    Composition::new("planted")
-        .admission(Night)
-        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap()
+    });
+    scheduled(by_submission()).with_admission(night).unwrap()
 }
 
 /// Cordons the first node for the first hour.
@@ -120,44 +97,34 @@ fn cordon_for_an_hour() -> Pipeline {
             Validity::UntilEvent
         }
     }
-    Composition::new("planted")
-        .cluster(Hour)
-        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap()
+    scheduled(by_submission()).with_cluster(Hour).unwrap()
 }
 
 /// Sorts all jobs again only if a job was submitted or has ended: ignores jobs that users release.
 fn order_kept_too_long() -> Pipeline {
-    scheduled(Hooked::<Option<Vec<JobId>>> {
-        initial: |_| None,
-        on_event: |kept, _, event| {
-            if matches!(event, Event::Submitted { .. } | Event::Ended { .. }) {
-                *kept = None;
-            }
-        },
-        on_launches: |_, _, _| {},
-        schedule: |kept, view, out: &mut JobQueue| {
+    scheduled(
+        Hooked::<Option<Vec<JobId>>>::new(|kept, view, out: &mut JobQueue| {
             let order = || view.active().map(|j| j.id()).collect();
             let jobs = kept.get_or_insert_with(order);
             list(jobs.iter().filter_map(|&id| view.job(id)), out);
             Validity::UntilEvent
-        },
-    })
+        })
+        .on_event(|kept, _, event| {
+            if matches!(event, Event::Submitted { .. } | Event::Ended { .. }) {
+                *kept = None;
+            }
+        }),
+    )
 }
 
 /// A running job that has done half of its work comes last and may be preempted.
 fn demotion_by_work() -> Pipeline {
-    Composition::new("planted")
-        .scheduling(scheduling_fn(|view, out: &mut JobQueue| {
-            let mut jobs: Vec<_> = view.active().collect();
-            jobs.sort_by_key(|j| j.work_done() > j.work_left());
-            list(jobs, out);
-            out.allow_preemption();
-            Validity::UntilEvent
-        }))
-        .placement(crate::conformance::Preempting)
-        .build()
-        .unwrap()
+    let policy = scheduling_fn(|view, out: &mut JobQueue| {
+        let mut jobs: Vec<_> = view.active().collect();
+        jobs.sort_by_key(|j| j.work_done() > j.work_left());
+        list(jobs, out);
+        out.allow_preemption();
+        Validity::UntilEvent
+    });
+    composed("planted", policy, crate::conformance::Preempting)
 }

@@ -103,18 +103,8 @@ impl SchedulingPolicy for ElasticFlow {
 }
 
 /// Grows and shrinks jobs in place.
-#[derive(Clone)]
-struct InPlace;
-
-impl Stateless for InPlace {}
-
-impl PlacementPolicy for InPlace {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+fn in_place() -> impl PlacementPolicy {
+    placement_fn(|requests, draft| {
         let wanted = |r: &Request| r.shapes[0].gpus.get() as usize;
         let list = requests.all(draft.view()).into_owned();
         for shrinking in [true, false] {
@@ -137,7 +127,7 @@ impl PlacementPolicy for InPlace {
             }
         }
         Ok(Validity::UntilEvent)
-    }
+    })
 }
 
 fn elastic(work: f64, deadline: f64) -> JobSpec {
@@ -155,7 +145,7 @@ fn elastic(work: f64, deadline: f64) -> JobSpec {
 fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
     let policy = Composition::new("elastic-flow")
         .joint(ElasticFlow, |roles| roles.admission().scheduling())
-        .placement(InPlace)
+        .placement(in_place())
         .build()
         .unwrap();
     let mut b = case("1x4", OnEvent::default(), policy);
@@ -185,22 +175,12 @@ fn elastic_flow_admits_with_the_plan_of_all_and_schedules_by_it() {
     assert_eq!(j.work_done(), 144.0);
 }
 
-/// First in, first out by GPUs. A job without its requested CPUs takes them from peers that have
-/// more than their proportional share.
-#[derive(Clone)]
-struct Tune;
-
-impl Stateless for Tune {}
-
 const PROPORTIONAL: f64 = 3.0;
 
-impl PlacementPolicy for Tune {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+/// First in, first out by GPUs. A job without its requested CPUs takes them from peers that have
+/// more than their proportional share.
+fn tune() -> impl PlacementPolicy {
+    placement_fn(|requests, draft| {
         let node = NodeId(0);
         let list = requests.all(draft.view()).into_owned();
         let mut there: Vec<JobId> = list
@@ -236,7 +216,7 @@ impl PlacementPolicy for Tune {
             there.push(r.job);
         }
         Ok(Validity::UntilEvent)
-    }
+    })
 }
 
 fn with_cpus(cpus: f64) -> JobSpec {
@@ -254,19 +234,13 @@ fn node_with_cpus() -> ClusterSpec {
 
 #[test]
 fn synergy_tune_takes_cpus_from_peers_placed_before() {
-    let everybody = policy::scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
-        view.active().for_each(|j| out.push(Request::gang(&j)));
+    let everybody = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
+        list(view.active(), out);
         Validity::NextRound
     });
-    let policy = Composition::new("synergy")
-        .scheduling(everybody)
-        .placement(Tune)
-        .build()
-        .unwrap();
+    let policy = composed("synergy", everybody, tune());
     let mut b = Scenario::deciding(&node_with_cpus(), rounds(300.0), policy);
-    b.submit(0.0, with_cpus(8.0));
-    b.submit(0.0, with_cpus(6.0));
-    b.submit(0.0, with_cpus(12.0));
+    b.submit_all(0.0, [with_cpus(8.0), with_cpus(6.0), with_cpus(12.0)]);
     // Job 0 was placed with 8 CPUs earlier in this decision. Job 2 gets nothing, and the CPUs taken
     // for it are returned.
     assert_eq!(
@@ -305,9 +279,7 @@ fn cpus_and_memory_are_not_given_twice() {
         vec![with(2, 2, 5.0, 0.0), with(0, 0, 3.0, 60.0)],
     ];
     let mut b = Scenario::deciding(&node_with_cpus(), rounds(300.0), Scripted::new(plans));
-    for _ in 0..3 {
-        b.submit(0.0, job(1, 1e6));
-    }
+    b.submit_all(0.0, vec![job(1, 1e6); 3]);
     assert_eq!(
         b.try_decide(0.0).unwrap_err().to_string(),
         "policy `scripted`: the plan gives job 1 CPUs on node 0, which then holds 14 of 12"
@@ -330,13 +302,8 @@ fn cpus_and_memory_are_not_given_twice() {
 }
 
 /// Shapes of (type, count), best goodput first. It depends on the batch that the job itself chose.
-#[derive(Clone)]
-struct Sia;
-
-impl Stateless for Sia {}
-
-impl SchedulingPolicy for Sia {
-    fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
+fn sia() -> impl SchedulingPolicy {
+    scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
         let ty = |name: &str| {
             view.cluster()
                 .gpu_types()
@@ -355,20 +322,14 @@ impl SchedulingPolicy for Sia {
             out.push(request);
         }
         Validity::UntilEvent
-    }
+    })
 }
 
 #[test]
 fn sia_shapes_follow_the_batch_that_a_job_chose() {
-    let policy = Composition::new("sia")
-        .scheduling(Sia)
-        .placement(Shapes)
-        .build()
-        .unwrap();
+    let policy = composed("sia", sia(), Shapes);
     let mut b = case("2x1:t4,1x4:a100", OnEvent::default(), policy);
-    for _ in 0..3 {
-        b.submit(0.0, job(1, 1e6));
-    }
+    b.submit_all(0.0, vec![job(1, 1e6); 3]);
     // The third job finds no t4 and takes its second shape.
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1; place 2 on 2");
     let config = BatchConfig {

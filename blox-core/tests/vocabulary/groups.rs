@@ -116,18 +116,8 @@ fn job_that_names_one_of_two_owners_is_refused() {
 }
 
 /// A placement that puts waiting jobs beside job 0, and records which GPUs of it have room.
-#[derive(Clone)]
-struct BesideTheFirst;
-
-impl Stateless for BesideTheFirst {}
-
-impl PlacementPolicy for BesideTheFirst {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+fn beside_the_first() -> impl PlacementPolicy {
+    placement_fn(|requests, draft| {
         while let Some(request) = draft.next_candidate(requests) {
             let shape = &request.shapes[0];
             if let Some(gpus) = draft.take_from(NodeId(0), shape.gpus.get()) {
@@ -137,18 +127,16 @@ impl PlacementPolicy for BesideTheFirst {
             }
         }
         Ok(Validity::UntilEvent)
-    }
+    })
 }
 
 #[test]
 fn job_beside_another_takes_the_gpus_with_the_fewest_jobs() {
-    let policy = Composition::new("beside")
-        .scheduling(policy::by_key(|job| {
-            order::SortKey::by(job.submit().secs())
-        }))
-        .placement(BesideTheFirst)
-        .build()
-        .unwrap();
+    let policy = composed(
+        "beside",
+        policy::by_key(|job| order::SortKey::by(job.submit().secs())),
+        beside_the_first(),
+    );
     let mut b = case("1x3x3", OnEvent::default(), policy);
     for (job, gpus) in [3, 1, 2, 1, 3, 1].into_iter().enumerate() {
         b.submit(job as f64, super::harness::job(gpus, 1e6));

@@ -1,5 +1,7 @@
 //! Shorthands, scripted policies and a simple placement.
 
+pub use crate::functions::{admission_fn, by_submission, composed, list, placement_fn};
+pub use blox_core::policy::scheduling_fn;
 use blox_core::*;
 pub use blox_testing::Scenario;
 use std::collections::BTreeMap;

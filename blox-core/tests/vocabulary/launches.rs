@@ -2,24 +2,32 @@
 
 use super::harness::*;
 use blox_core::input::Input;
-use blox_core::{order::SortKey, policy::by_key, *};
+use blox_core::*;
 use blox_testing::{FirstFit, StepByStep};
 
 fn fifo() -> Pipeline {
-    Composition::new("fifo")
-        .trigger(rounds(300.0))
-        .scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap()
+    composed("fifo", by_submission(), FirstFit)
 }
 
 pub fn bench(cluster: &str, plans: impl IntoIterator<Item = Vec<Action>>, jobs: u32) -> Scenario {
     let mut b = case(cluster, OnEvent::default(), Scripted::new(plans));
-    for _ in 0..jobs {
-        b.submit(0.0, job(1, 1e6));
-    }
+    b.submit_all(0.0, vec![job(1, 1e6); jobs as usize]);
     b
+}
+
+/// Two jobs on one GPU: the first decision places job 0, and the second one job 1 instead.
+fn replacing() -> Scenario {
+    let plans = [vec![place(0, &[0])], vec![stop(0), place(1, &[0])]];
+    bench("1x1", plans, 2)
+}
+
+/// Returns a plan made now.
+fn now(b: &Scenario, actions: Vec<Action>) -> Plan {
+    Plan {
+        version: b.core.state().version(),
+        actions,
+        ..Plan::default()
+    }
 }
 
 #[test]
@@ -29,14 +37,7 @@ fn a_launch_that_failed_is_planned_again() {
     assert_eq!(b.decide(0.0), "place 0 on 0 1");
     assert_eq!(b.take_commands(), "start 0.1");
     assert_eq!(b.phase(0), "starting");
-    b.event(
-        12.0,
-        Event::LaunchFailed {
-            job: JobId(0),
-            attempt: 1,
-            why: "no image".into(),
-        },
-    );
+    b.launch_failed(12.0, 0, 1, "no image");
     assert_eq!(b.phase(0), "waiting");
     assert_eq!(b.job(0).reason(), &Reason::LaunchFailed("no image".into()));
     assert_eq!(b.ledgers(0), "allocated to none, bound to none");
@@ -45,9 +46,10 @@ fn a_launch_that_failed_is_planned_again() {
     assert_eq!(b.decide(300.0), "place 0 on 0 1");
     assert_eq!(b.take_commands(), "start 0.2");
     // A report about the first launch arrives late.
+    let (job, attempt) = (JobId(0), 1);
     let late = Event::Started {
-        job: JobId(0),
-        attempt: 1,
+        job,
+        attempt,
         rate: 1.0,
     };
     assert_eq!(
@@ -64,11 +66,7 @@ fn a_launch_that_failed_is_planned_again() {
 
 #[test]
 fn preempt_and_launch_on_the_same_gpus_waits_for_the_checkpoint() {
-    let mut b = bench(
-        "1x1",
-        [vec![place(0, &[0])], vec![stop(0), place(1, &[0])]],
-        2,
-    );
+    let mut b = replacing();
     b.round(0.0);
     b.decide(100.0);
     assert_eq!(b.take_commands(), "stop 0.1");
@@ -192,11 +190,7 @@ fn a_job_that_is_moved_stops_and_starts_elsewhere() {
 
 #[test]
 fn a_victim_that_ends_by_itself_makes_room_all_the_same() {
-    let mut b = bench(
-        "1x1",
-        [vec![place(0, &[0])], vec![stop(0), place(1, &[0])]],
-        2,
-    );
+    let mut b = replacing();
     b.round(0.0);
     b.decide(100.0);
     b.take_commands();
@@ -204,9 +198,10 @@ fn a_victim_that_ends_by_itself_makes_room_all_the_same() {
     assert_eq!(b.take_commands(), "start 1.1");
     assert_eq!(b.phases(), "1 starting");
     // The backend's answer to the stop, which crossed with the end, is rejected.
+    let (job, attempt) = (JobId(0), 1);
     let late = Event::Stopped {
-        job: JobId(0),
-        attempt: 1,
+        job,
+        attempt,
         work: None,
     };
     assert!(matches!(
@@ -217,22 +212,11 @@ fn a_victim_that_ends_by_itself_makes_room_all_the_same() {
 
 #[test]
 fn a_launch_that_fails_while_it_is_being_stopped_has_left() {
-    let mut b = bench(
-        "1x1",
-        [vec![place(0, &[0])], vec![stop(0), place(1, &[0])]],
-        2,
-    );
+    let mut b = replacing();
     b.decide(0.0);
     b.decide(5.0);
     assert_eq!(b.take_commands(), "start 0.1; stop 0.1");
-    b.event(
-        6.0,
-        Event::LaunchFailed {
-            job: JobId(0),
-            attempt: 1,
-            why: "odd".into(),
-        },
-    );
+    b.launch_failed(6.0, 0, 1, "odd");
     assert_eq!(b.take_commands(), "start 1.1");
     assert_eq!(b.phases(), "0 waiting, 1 starting");
 }
@@ -376,62 +360,41 @@ fn jobs_that_change_places_do_not_wait_for_one_another() {
 
 #[test]
 fn two_jobs_on_one_gpu_and_never_three() {
-    /// The first job that fits, and the next job beside it.
-    #[derive(Clone)]
-    struct Guests;
-    impl Stateless for Guests {}
-    impl SchedulingPolicy for Guests {
-        fn schedule(&self, (): &mut (), view: View<'_>, out: &mut JobQueue) -> Validity {
-            let mut jobs = view.active();
-            if let Some(host) = jobs.next() {
-                out.push(Request::gang(&host));
-                if let Some(guest) = jobs.next() {
-                    let mut shape = Shape::gpus(guest.gpus());
-                    shape.place = Place::ShareWith(host.id());
-                    // A placed guest keeps its GPUs.
-                    if guest.assignment().is_none() {
-                        out.push(Request::with_shape(guest.id(), shape));
-                    }
+    // The first job that fits, and the next job beside it.
+    let guests = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
+        let mut jobs = view.active();
+        if let Some(host) = jobs.next() {
+            out.push(Request::gang(&host));
+            if let Some(guest) = jobs.next() {
+                let mut shape = Shape::gpus(guest.gpus());
+                shape.place = Place::ShareWith(host.id());
+                // A placed guest keeps its GPUs.
+                if guest.assignment().is_none() {
+                    out.push(Request::with_shape(guest.id(), shape));
                 }
             }
-            Validity::NextRound
         }
-    }
-    #[derive(Clone)]
-    struct KeepPairs;
-    impl Stateless for KeepPairs {}
-    impl PlacementPolicy for KeepPairs {
-        fn place(
-            &self,
-            (): &mut (),
-            r: &mut JobQueue,
-            d: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
-            while let Some(request) = d.next_candidate(r) {
-                let shape = &request.shapes[0];
-                let a = match shape.place {
-                    Place::ShareWith(host) => {
-                        let mut a = d.current(host).unwrap().clone();
-                        a.partners = host.into();
-                        a
-                    }
-                    _ => Assignment::of(d.take_from(NodeId(0), shape.gpus.get()).unwrap()),
-                };
-                d.assign(request.job, a)?;
-                d.candidate_placed(r);
-            }
-            Ok(Validity::UntilEvent)
+        Validity::NextRound
+    });
+    let keep_pairs = placement_fn(|r, d| {
+        while let Some(request) = d.next_candidate(r) {
+            let shape = &request.shapes[0];
+            let a = match shape.place {
+                Place::ShareWith(host) => {
+                    let mut a = d.current(host).unwrap().clone();
+                    a.partners = host.into();
+                    a
+                }
+                _ => Assignment::of(d.take_from(NodeId(0), shape.gpus.get()).unwrap()),
+            };
+            d.assign(request.job, a)?;
+            d.candidate_placed(r);
         }
-    }
-    let policy = Composition::new("guests")
-        .scheduling(Guests)
-        .placement(KeepPairs)
-        .build()
-        .unwrap();
+        Ok(Validity::UntilEvent)
+    });
+    let policy = composed("guests", guests, keep_pairs);
     let mut b = case("1x1", rounds(300.0), policy);
-    for _ in 0..3 {
-        b.submit(0.0, job(1, 1e6));
-    }
+    b.submit_all(0.0, vec![job(1, 1e6); 3]);
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 0 beside 0");
     assert_eq!(b.ledgers(0), "allocated to 0+1, bound to 0+1");
     assert_eq!(b.phases(), "0 running, 1 running, 2 waiting");
@@ -516,9 +479,7 @@ fn partners_that_wait_for_a_third_job_keep_running() {
         vec![stop(2), place(0, &[1, 2]), beside(1, &[1, 2], 0)],
     ];
     let mut b = case("1x4", OnEvent::default(), Scripted::new(plans));
-    for _ in 0..3 {
-        b.submit(0.0, job(2, 1e6));
-    }
+    b.submit_all(0.0, vec![job(2, 1e6); 3]);
     b.round(0.0);
     b.decide(10.0);
     // Jobs 0 and 1 each hold a GPU of the other, which they will share.
@@ -650,10 +611,7 @@ fn answer_without_later_news_is_not_due() {
     b.round(0.0);
     // The last event is included in the state that the plan was made from.
     b.event(5.0, Event::GpuFailed { gpu: GpuId(1) });
-    let plan = Plan {
-        version: b.core.state().version(),
-        ..Plan::default()
-    };
+    let plan = now(&b, Vec::new());
     ask(&mut b, 10.0);
     answer(&mut b, 10.0, plan.clone()).unwrap();
     assert_eq!(b.core.due(), None);
@@ -668,17 +626,16 @@ fn answer_without_later_news_is_not_due() {
 fn a_late_plan_is_applied_without_what_became_impossible() {
     let mut b = bench("2x2", [vec![place(0, &[0]), place(1, &[1])]], 4);
     b.round(0.0);
-    let plan = Plan {
-        version: b.core.state().version(),
-        actions: vec![
+    let plan = now(
+        &b,
+        vec![
             stop(0),
             place(2, &[0]),
             place(3, &[2]),
             place(1, &[3]),
             Action::Promote { job: JobId(3) },
         ],
-        ..Plan::default()
-    };
+    );
     ask(&mut b, 0.0);
     assert_eq!(b.core.due(), None);
     // Job 0 ends and the second node is lost: two of five steps remain.
@@ -700,11 +657,7 @@ fn a_late_plan_is_applied_without_what_became_impossible() {
     b.decide(10.0);
     assert_eq!(b.job(newcomer.0).phase(), Phase::Waiting);
     // Lateness does not excuse an error that existed from the start.
-    let wrong = Plan {
-        version: b.core.state().version(),
-        actions: vec![place(99, &[0])],
-        ..Plan::default()
-    };
+    let wrong = now(&b, vec![place(99, &[0])]);
     b.ended(12.0, 2);
     ask(&mut b, 12.0);
     assert!(answer(&mut b, 13.0, wrong).is_err());
@@ -720,11 +673,7 @@ fn a_late_plan_is_applied_without_what_became_impossible() {
 fn a_change_that_came_too_late_gives_way_if_its_gpus_are_given_away() {
     let mut b = bench("2x1", [vec![place(0, &[0])]], 2);
     b.round(0.0);
-    let plan = Plan {
-        version: b.core.state().version(),
-        actions: vec![place(0, &[1]), place(1, &[0])],
-        ..Plan::default()
-    };
+    let plan = now(&b, vec![place(0, &[1]), place(1, &[0])]);
     ask(&mut b, 5.0);
     b.event(6.0, Event::NodeLost { node: NodeId(1) });
     answer(&mut b, 10.0, plan).unwrap();
@@ -736,11 +685,9 @@ fn a_change_that_came_too_late_gives_way_if_its_gpus_are_given_away() {
 #[test]
 fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
     let mut b = case("2x1", OnEvent::default(), fifo());
-    b.submit(0.0, job(1, 1e6));
-    b.submit(0.0, job(1, 1e6));
+    b.submit_all(0.0, vec![job(1, 1e6); 2]);
     b.round(0.0);
-    b.submit(1.0, job(1, 1e6));
-    b.submit(1.0, job(1, 1e6));
+    b.submit_all(1.0, vec![job(1, 1e6); 2]);
     assert_eq!(b.round(1.0), "");
     // The policy beside the loop finds nothing to do. Meanwhile a GPU becomes free, one waiting job
     // leaves and another one returns: the number is the same as before.
@@ -752,22 +699,8 @@ fn what_happened_while_an_answer_was_made_is_seen_by_the_next_one() {
     };
     beside.plan(View::of(&snapshot), &mut plan).unwrap();
     ask(&mut b, 2.0);
-    b.event(
-        2.0,
-        Event::Crashed {
-            job: JobId(0),
-            attempt: 1,
-            work: 0.0,
-            why: Reason::Crashed,
-        },
-    );
-    b.event(
-        2.0,
-        Event::Ended {
-            job: JobId(2),
-            outcome: Outcome::Cancelled,
-        },
-    );
+    b.crashed(2.0, 0, 1, 0.0);
+    b.cancelled(2.0, 2);
     answer(&mut b, 3.0, plan).unwrap();
     b.policy = beside;
     assert_eq!(b.round(3.0), "place 0 on 0");
@@ -805,8 +738,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
     let mut b = case("1x2", rounds(300.0), fifo().with_admission(Panics).unwrap());
     b.submit(0.0, job(1, 1e6));
     assert_eq!(b.round(0.0), "place 0 on 0");
-    b.submit(10.0, job(1, 1e6));
-    b.submit(10.0, job(64, 1e6));
+    b.submit_all(10.0, [job(1, 1e6), job(64, 1e6)]);
     let error = b.try_decide(300.0).unwrap_err();
     assert_eq!(error.to_string(), "policy `fifo` panicked: second time");
     assert_eq!(b.phases(), "0 running, 1 submitted, 2 submitted");
@@ -826,14 +758,7 @@ fn a_panic_or_a_timeout_costs_the_policy_its_turn_and_nothing_else() {
     // When both jobs are decided again, the one that could never run is rejected.
     assert_eq!(b.round(900.0), "place 1 on 1");
     assert_eq!(b.phases(), "0 running, 1 running");
-    b.event(
-        910.0,
-        Event::Metric {
-            job: JobId(0),
-            name: "loss".into(),
-            value: 0.5,
-        },
-    );
+    b.metric(910.0, 0, "loss", 0.5);
     assert_eq!(b.core.observers().failed(), 1);
 }
 
@@ -871,20 +796,12 @@ fn wrong_place_for_a_job_admitted_in_the_same_decision_is_refused_beside_the_loo
 
 #[test]
 fn panic_while_scheduling_leaves_no_answer_of_admission_behind() {
-    struct Falls;
-    impl Stateless for Falls {}
-    impl SchedulingPolicy for Falls {
-        fn schedule(&self, (): &mut (), view: View<'_>, _: &mut JobQueue) -> Validity {
-            // The view shows the decision that admission has just made.
-            assert_eq!(view.waiting_count(), 0, "a job waits");
-            Validity::NextRound
-        }
-    }
-    let policy = Composition::new("falls")
-        .scheduling(Falls)
-        .placement(FirstFit);
-    let policy = policy.build().unwrap();
-    let mut b = case("1x2", rounds(300.0), policy);
+    let falls = scheduling_fn(|view: View<'_>, _: &mut JobQueue| {
+        // The view shows the decision that admission has just made.
+        assert_eq!(view.waiting_count(), 0, "a job waits");
+        Validity::NextRound
+    });
+    let mut b = case("1x2", rounds(300.0), composed("falls", falls, FirstFit));
     b.submit(0.0, job(1, 1e6));
     let error = b.try_decide(0.0).unwrap_err().to_string();
     assert!(error.contains("a job waits"), "{error}");
@@ -920,8 +837,7 @@ fn input_that_fits_no_question_is_refused_and_changes_nothing() {
 #[test]
 fn core_that_was_saved_keeps_its_counters_question_and_reasons() {
     let mut b = case("1x1", rounds(300.0), fifo());
-    b.submit(0.0, job(1, 1e6));
-    b.submit(0.0, job(1, 1e6));
+    b.submit_all(0.0, vec![job(1, 1e6); 2]);
     b.round(0.0);
     b.submit(10.0, job(1, 1e6));
     ask(&mut b, 300.0);

@@ -12,21 +12,16 @@ use std::sync::{Arc, Mutex};
 
 fn three_jobs(policy: impl Scheduler + 'static) -> Scenario {
     let mut b = case("1x1:v100,1x1:k80", rounds(360.0), policy);
-    for _ in 0..3 {
-        b.submit(0.0, job(1, 1e6));
-    }
+    b.submit_all(0.0, vec![job(1, 1e6); 3]);
     b
 }
 
 fn srtf() -> Pipeline {
-    Composition::new("srtf")
-        .trigger(rounds(360.0))
-        .scheduling(by_key(|j| {
-            SortKey::by(j.work_left()).then(-j.submit().secs())
-        }))
-        .placement(FirstFit)
-        .build()
-        .unwrap()
+    composed(
+        "srtf",
+        by_key(|j| SortKey::by(j.work_left()).then(-j.submit().secs())),
+        FirstFit,
+    )
 }
 
 /// Returns the plans of some rounds; a job ends in the second.
@@ -127,60 +122,47 @@ impl std::io::Write for Buffer {
     }
 }
 
-/// Rejects long jobs; fails once.
-#[derive(Clone)]
-struct Picky {
-    limit: f64,
-    tired_at: Time,
-}
-
-impl Stateless for Picky {}
-
-impl AdmissionPolicy for Picky {
-    fn admit(
-        &self,
-        (): &mut (),
-        view: View<'_>,
-        asking: &[JobId],
-        out: &mut AdmissionDecisions,
-    ) -> Validity {
-        assert!(view.now() != self.tired_at, "tired");
+/// Rejects long jobs; fails at a time.
+fn picky_admission(limit: f64, tired_at: f64) -> impl AdmissionPolicy {
+    admission_fn(move |view, asking, out| {
+        assert!(view.now() != t(tired_at), "tired");
         for &j in asking {
-            if view.job(j).unwrap().work_left() > self.limit {
+            if view.job(j).unwrap().work_left() > limit {
                 out.reject(j, Reason::QuotaReached);
             } else {
                 out.accept(j);
             }
         }
-        Validity::UntilEvent
-    }
+    })
 }
 
 fn picky(limit: f64, longest_first: bool) -> Pipeline {
     let sign = if longest_first { -1.0 } else { 1.0 };
-    Composition::new("picky")
-        .admission(Picky {
-            limit,
-            tired_at: t(600.0),
-        })
-        .scheduling(by_key(move |j| SortKey::by(sign * j.work_left())))
-        .placement(FirstFit)
-        .build()
-        .unwrap()
+    let order = by_key(move |j| SortKey::by(sign * j.work_left()));
+    let picky = composed("picky", order, FirstFit);
+    picky.with_admission(picky_admission(limit, 600.0)).unwrap()
 }
 
-fn replayed(text: &[u8], state: State, policy: Pipeline) -> Result<u64, ReplayError> {
-    let (trigger, nobody) = (Box::new(rounds(300.0)), &mut Observers::default());
-    replay(text, state, trigger, Box::new(policy), nobody)
+/// Records the inputs of a case from its start.
+fn recorded(cluster: &str, policy: Pipeline) -> (Scenario, Buffer) {
+    let journal = Buffer::default();
+    let mut b = case(cluster, rounds(300.0), policy);
+    let state = State::new(&cluster.parse().unwrap()).unwrap();
+    b.core = Runtime::new(state, Box::new(rounds(300.0)))
+        .with_journal(Box::new(JsonLines::new(journal.clone())));
+    (b, journal)
+}
+
+fn replayed(journal: &Buffer, cluster: &str, policy: Pipeline) -> Result<u64, ReplayError> {
+    let text = journal.0.lock().unwrap().clone();
+    let state = State::new(&cluster.parse().unwrap()).unwrap();
+    let (trigger, none) = (Box::new(rounds(300.0)), &mut Observers::default());
+    replay(&text[..], state, trigger, Box::new(policy), none)
 }
 
 #[test]
 fn what_a_user_does_to_a_node_is_replayed_as_news() {
-    let journal = Buffer::default();
-    let state = || State::new(&"2x1".parse().unwrap()).unwrap();
-    let mut b = case("2x1", rounds(300.0), srtf());
-    b.core = Runtime::new(state(), Box::new(rounds(300.0)))
-        .with_journal(Box::new(JsonLines::new(journal.clone())));
+    let (mut b, journal) = recorded("2x1", srtf());
     let action = NodeAction::Cordon {
         node: NodeId(0),
         why: "drained".into(),
@@ -188,31 +170,14 @@ fn what_a_user_does_to_a_node_is_replayed_as_news() {
     b.event(50.0, Event::NodeManaged { action });
     b.submit(60.0, job(1, 100.0));
     assert_eq!(b.round(300.0), "place 0 on 1");
-    let text = journal.0.lock().unwrap().clone();
-    let equal = replayed(&text, state(), srtf());
-    assert_eq!(equal.unwrap(), 1);
-}
-
-/// Makes no decision about any job.
-#[derive(Clone)]
-struct Silent;
-
-impl Stateless for Silent {}
-
-impl AdmissionPolicy for Silent {
-    fn admit(&self, (): &mut (), _: View<'_>, _: &[JobId], _: &mut AdmissionDecisions) -> Validity {
-        Validity::UntilEvent
-    }
+    assert_eq!(replayed(&journal, "2x1", srtf()).unwrap(), 1);
 }
 
 #[test]
 fn who_gets_no_answer_is_deferred_in_the_loop_and_beside_it() {
-    let silent = Composition::new("silent")
-        .admission(Silent)
-        .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
-        .placement(FirstFit)
-        .build()
-        .unwrap();
+    // Makes no decision about any job.
+    let silent = composed("silent", by_submission(), FirstFit);
+    let silent = silent.with_admission(admission_fn(|_, _, _| ())).unwrap();
     let mut b = case("1x1", rounds(300.0), silent.clone());
     b.submit(0.0, job(1, 100.0));
     let mut beside = Runtime::new(b.core.state().clone(), Box::new(rounds(300.0)));
@@ -253,19 +218,10 @@ impl AdmissionPolicy for Closed {
 
 #[test]
 fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
-    let closed = Composition::new("closed")
-        .admission(Closed)
-        .scheduling(by_key(|j| SortKey::by(j.submit().secs())))
-        .placement(FirstFit)
-        .build()
-        .unwrap();
-    let state = || State::new(&"1x1".parse().unwrap()).unwrap();
-    let journal = Buffer::default();
-    let mut b = case("1x1", rounds(300.0), closed.clone());
-    b.core = Runtime::new(state(), Box::new(rounds(300.0)))
-        .with_journal(Box::new(JsonLines::new(journal.clone())));
-    b.submit(0.0, job(1, 100.0));
-    b.submit(0.0, job(1, 100.0));
+    let closed = composed("closed", by_submission(), FirstFit);
+    let closed = closed.with_admission(Closed).unwrap();
+    let (mut b, journal) = recorded("1x1", closed.clone());
+    b.submit_all(0.0, vec![job(1, 100.0); 2]);
     let told = |journal: &Buffer| {
         let text = journal.0.lock().unwrap().clone();
         let answers = inputs(&text[..]).map(|read| match read.unwrap().1 {
@@ -290,20 +246,12 @@ fn a_job_that_is_kept_back_for_the_same_reason_again_is_not_told_again() {
     // Beside the loop, repeated deferrals are dropped too.
     let decision = b.core.consult(t(4500.0), &mut closed.clone()).unwrap();
     assert_eq!(decision.admissions.iter().count(), 0);
-    let text = journal.0.lock().unwrap().clone();
-    let equal = replayed(&text, state(), closed);
-    assert_eq!(equal.unwrap(), 6);
+    assert_eq!(replayed(&journal, "1x1", closed).unwrap(), 6);
 }
 
 #[test]
 fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
-    let journal = Buffer::default();
-    let mut b = case("1x2", rounds(300.0), picky(1000.0, false));
-    b.core = Runtime::new(
-        State::new(&"1x2".parse().unwrap()).unwrap(),
-        Box::new(rounds(300.0)),
-    )
-    .with_journal(Box::new(JsonLines::new(journal.clone())));
+    let (mut b, journal) = recorded("1x2", picky(1000.0, false));
     for secs in [300.1, 0.1 + 0.2, 900.0, 5000.0] {
         b.submit(1.0 / 3.0, job(1, secs));
     }
@@ -314,14 +262,7 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
         b.try_event(401.0, Event::Release { job: JobId(1) })
             .is_err()
     );
-    b.event(
-        410.0,
-        Event::Metric {
-            job: JobId(0),
-            name: "loss".into(),
-            value: 0.1,
-        },
-    );
+    b.metric(410.0, 0, "loss", 0.1);
     let nan = Event::Metric {
         job: JobId(0),
         name: "loss".into(),
@@ -349,21 +290,12 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
     b.round(1200.0);
     b.ended(1300.0, 4);
     b.round(1500.0);
-    let text = journal.0.lock().unwrap().clone();
-    let again = |policy: Pipeline| {
-        let state = State::new(&"1x2".parse().unwrap()).unwrap();
-        replayed(&text, state, policy)
-    };
+    let again = |policy| replayed(&journal, "1x2", policy);
     assert_eq!(again(picky(1000.0, false)).unwrap(), 5);
-    let lines: Vec<Input> = String::from_utf8(text.clone())
-        .unwrap()
-        .lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect();
-    let decision = 1 + lines
-        .iter()
-        .position(|e| matches!(e, Input::Decided { .. }))
-        .unwrap();
+    let text = journal.0.lock().unwrap().clone();
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let decided = |line: &[u8]| matches!(serde_json::from_slice(line), Ok(Input::Decided { .. }));
+    let decision = 1 + lines.position(decided).unwrap();
     // Another order; or another admission decision with the same placements.
     for changed in [picky(1000.0, true), picky(10_000.0, false)] {
         match again(changed).unwrap_err() {
@@ -374,13 +306,8 @@ fn a_journal_replays_with_identical_decisions_and_shows_a_changed_policy() {
         }
     }
     // A policy also differs if it answers where the journal records a failed decision.
-    let mut fit = picky(1000.0, false);
-    fit = fit
-        .with_admission(Picky {
-            limit: 1000.0,
-            tired_at: t(6e6),
-        })
-        .unwrap();
+    let fit = picky(1000.0, false);
+    let fit = fit.with_admission(picky_admission(1000.0, 6e6)).unwrap();
     match again(fit).unwrap_err() {
         ReplayError::Differs { at, expected, .. } => {
             assert_eq!(at, t(600.0));
@@ -557,14 +484,9 @@ impl PlacementPolicy for Whims {
 
 #[test]
 fn whatever_a_draft_allows_is_a_right_plan() {
-    let nothing = policy::scheduling_fn(|_: View<'_>, _: &mut JobQueue| Validity::NextRound);
+    let nothing = scheduling_fn(|_: View<'_>, _: &mut JobQueue| Validity::NextRound);
     for seed in 1..200u64 {
-        let policy = Composition::new("whim")
-            .scheduling(nothing.clone())
-            .placement(Whims)
-            .seed(seed)
-            .build()
-            .unwrap();
+        let policy = composed("whim", nothing.clone(), Whims).with_seed(seed);
         let cluster = ["3x4", "3x4x4", "3x4x3", "3x4x1"][seed as usize % 4];
         let mut b = case(cluster, rounds(1.0), policy);
         let mut chance = Whim(seed | 1 << 40);

@@ -1,8 +1,6 @@
 //! Node actions: drains with a grace period, and nodes of a new kind.
 
 use super::harness::*;
-use blox_core::order::SortKey;
-use blox_core::policy::by_key;
 use blox_core::*;
 use blox_testing::FirstFit;
 
@@ -34,13 +32,12 @@ impl ClusterManager for Once {
 }
 
 fn managed(cluster: &str, actions: Vec<NodeAction>) -> Scenario {
-    let policy = Composition::new("managed")
-        .cluster(Once(actions))
-        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap();
-    case(cluster, rounds(100.0), policy)
+    let policy = composed("managed", by_submission(), FirstFit);
+    case(
+        cluster,
+        rounds(100.0),
+        policy.with_cluster(Once(actions)).unwrap(),
+    )
 }
 
 fn drain(node: u32, by: f64, then: AfterDrain) -> NodeAction {
@@ -246,12 +243,8 @@ impl ClusterManager for Undeclared {
 
 #[test]
 fn undeclared_node_action_is_an_error_of_the_policy() {
-    let policy = Composition::new("undeclared")
-        .cluster(Undeclared)
-        .scheduling(by_key(|job| SortKey::by(job.submit().secs())).valid_until_event())
-        .placement(FirstFit)
-        .build()
-        .unwrap();
+    let policy = composed("undeclared", by_submission(), FirstFit);
+    let policy = policy.with_cluster(Undeclared).unwrap();
     let mut b = case("1x1", rounds(100.0), policy);
     b.submit(0.0, job(1, 1e6));
     let error = b.try_decide(0.0).unwrap_err();

@@ -2,23 +2,14 @@
 
 use super::harness::*;
 use blox_core::order::SortKey;
-use blox_core::policy::{KeyFn, by_key, scheduling_fn};
+use blox_core::policy::{KeyFn, by_key};
 use blox_core::*;
 use blox_testing::FirstFit;
 use std::sync::Arc;
 
 /// Places the jobs of [`JobQueue::all`] on the lowest free GPUs of any type.
-struct Blind;
-
-impl Stateless for Blind {}
-
-impl PlacementPolicy for Blind {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+fn blind() -> impl PlacementPolicy {
+    placement_fn(|requests, draft| {
         for request in requests.all(draft.view()).iter() {
             if draft.current(request.job).is_some() || !draft.may_place(request.job) {
                 continue;
@@ -34,7 +25,7 @@ impl PlacementPolicy for Blind {
             }
         }
         Ok(Validity::UntilEvent)
-    }
+    })
 }
 
 fn of_type(gpus: u32, name: &str) -> JobSpec {
@@ -64,7 +55,7 @@ fn plan_with_forbidden_gpu_type_is_refused() {
     let mut bench = case(
         "1x2:a100,1x2:v100",
         rounds(300.0),
-        composed(longest_first(), Blind),
+        composed(longest_first(), blind()),
     );
     bench.submit(0.0, of_type(1, "v100"));
     let (Err(error), _) = decided(&mut bench) else {
@@ -84,8 +75,7 @@ fn draft_narrowed_to_a_job_hides_other_types() {
         rounds(300.0),
         composed(longest_first(), FirstFit),
     );
-    bench.submit(0.0, of_type(1, "v100"));
-    bench.submit(0.0, job(1, 500.0));
+    bench.submit_all(0.0, [of_type(1, "v100"), job(1, 500.0)]);
     let (applied, plan) = decided(&mut bench);
     assert_eq!(
         (applied, plan.as_str()),
@@ -95,10 +85,8 @@ fn draft_narrowed_to_a_job_hides_other_types() {
 
 #[test]
 fn list_of_a_kept_order_names_all_jobs_in_order() {
-    let mut bench = case("1x3", rounds(300.0), composed(longest_first(), Blind));
-    for secs in [100.0, 300.0, 200.0] {
-        bench.submit(0.0, job(1, secs));
-    }
+    let mut bench = case("1x3", rounds(300.0), composed(longest_first(), blind()));
+    bench.submit_all(0.0, [100.0, 300.0, 200.0].map(|secs| job(1, secs)));
     let (applied, plan) = decided(&mut bench);
     let expected = "place 1 on 0; place 2 on 1; place 0 on 2";
     assert_eq!((applied, plan.as_str()), (Ok(()), expected));
@@ -108,17 +96,13 @@ fn list_of_a_kept_order_names_all_jobs_in_order() {
 fn promoted_job_of_a_list_comes_first() {
     let promoting = || {
         scheduling_fn(|view, out: &mut JobQueue| {
-            for job in view.active() {
-                out.push(Request::gang(&job));
-            }
+            list(view.active(), out);
             out.promote(JobId(2));
             Validity::NextRound
         })
     };
     let mut bench = case("1x1", rounds(300.0), composed(promoting(), FirstFit));
-    for _ in 0..3 {
-        bench.submit(0.0, job(1, 100.0));
-    }
+    bench.submit_all(0.0, vec![job(1, 100.0); 3]);
     let (applied, plan) = decided(&mut bench);
     assert_eq!(applied, Ok(()));
     assert!(plan.contains("place 2 on 0"), "{plan}");
@@ -175,9 +159,8 @@ fn partner_is_put_beside_its_job_by_any_placement() {
         // The job requests more GPUs.
         (3, "place 0 on 0 1"),
     ] {
-        let mut bench = case("1x2", rounds(300.0), composed(paired.clone(), Blind));
-        bench.submit(0.0, job(2, 100.0));
-        bench.submit(0.0, job(gpus, 100.0));
+        let mut bench = case("1x2", rounds(300.0), composed(paired.clone(), blind()));
+        bench.submit_all(0.0, [job(2, 100.0), job(gpus, 100.0)]);
         let (applied, plan) = decided(&mut bench);
         assert_eq!((applied, plan.as_str()), (Ok(()), expected));
     }
@@ -197,9 +180,7 @@ fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
         Validity::NextRound
     });
     let mut bench = case("1x1", rounds(300.0), composed(capped, FirstFit));
-    for _ in 0..3 {
-        bench.submit(0.0, job(1, 100.0));
-    }
+    bench.submit_all(0.0, vec![job(1, 100.0); 3]);
     let (applied, plan) = decided(&mut bench);
     assert_eq!((applied, plan.as_str()), (Ok(()), "place 0 on 0"));
     let reason = |job| bench.core.plan().reason_for(JobId(job));
@@ -209,26 +190,17 @@ fn reason_of_a_scheduling_policy_stands_before_that_of_the_placement() {
 
 #[test]
 fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
-    /// Narrows the draft and does not widen it again.
-    struct Narrowing;
-    impl Stateless for Narrowing {}
-    impl PlacementPolicy for Narrowing {
-        fn place(
-            &self,
-            (): &mut (),
-            requests: &mut JobQueue,
-            draft: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
-            assert_eq!(draft.nodes_with_free().count(), 2);
-            let request = &requests.all(draft.view())[0];
-            draft.narrow_to(&draft.view().job(request.job).unwrap());
-            assert_eq!([0, 1].map(|n| draft.free_on(NodeId(n))), [0, 2]);
-            let hidden = [(NodeId(0), 1)];
-            assert!(!draft.assign_on(request.job, &hidden, &request.shapes[0])?);
-            Ok(Validity::UntilEvent)
-        }
-    }
-    let policy = composed(longest_first(), Narrowing);
+    // Narrows the draft and does not widen it again.
+    let narrowing = placement_fn(|requests, draft| {
+        assert_eq!(draft.nodes_with_free().count(), 2);
+        let request = &requests.all(draft.view())[0];
+        draft.narrow_to(&draft.view().job(request.job).unwrap());
+        assert_eq!([0, 1].map(|n| draft.free_on(NodeId(n))), [0, 2]);
+        let hidden = [(NodeId(0), 1)];
+        assert!(!draft.assign_on(request.job, &hidden, &request.shapes[0])?);
+        Ok(Validity::UntilEvent)
+    });
+    let policy = composed(longest_first(), narrowing);
     let mut bench = case("1x2:a100,1x2:v100", rounds(300.0), policy);
     bench.submit(0.0, of_type(1, "v100"));
     for _ in 0..2 {
@@ -238,33 +210,24 @@ fn draft_narrowed_to_a_job_is_wide_in_the_next_decision() {
 
 #[test]
 fn running_job_moves_by_its_first_request_only() {
-    /// Places waiting jobs, and moves running jobs to the lowest free GPUs.
-    struct Moving;
-    impl Stateless for Moving {}
-    impl PlacementPolicy for Moving {
-        fn place(
-            &self,
-            (): &mut (),
-            requests: &mut JobQueue,
-            draft: &mut Draft<'_>,
-        ) -> Result<Validity, DraftError> {
-            while let Some(candidate) = draft.next_in_line(requests) {
-                let request = match candidate {
-                    Candidate::Gang(job) => Request::gang(&job),
-                    Candidate::Request(request) => request,
-                    Candidate::Moving(request) => {
-                        draft.release(request.job, Reason::NotChosen)?;
-                        request
-                    }
-                };
-                let count = request.shapes[0].gpus.get() as usize;
-                let gpus: GpuList = draft.free_gpus_on(NodeId(0)).take(count).collect();
-                draft.assign(request.job, Assignment::of(gpus))?;
-                draft.candidate_placed(requests);
-            }
-            Ok(Validity::NextRound)
+    // Places waiting jobs, and moves running jobs to the lowest free GPUs.
+    let moving = placement_fn(|requests, draft| {
+        while let Some(candidate) = draft.next_in_line(requests) {
+            let request = match candidate {
+                Candidate::Gang(job) => Request::gang(&job),
+                Candidate::Request(request) => request,
+                Candidate::Moving(request) => {
+                    draft.release(request.job, Reason::NotChosen)?;
+                    request
+                }
+            };
+            let count = request.shapes[0].gpus.get() as usize;
+            let gpus: GpuList = draft.free_gpus_on(NodeId(0)).take(count).collect();
+            draft.assign(request.job, Assignment::of(gpus))?;
+            draft.candidate_placed(requests);
         }
-    }
+        Ok(Validity::NextRound)
+    });
     let scheduling = scheduling_fn(|view, out: &mut JobQueue| {
         let shape = |gpus| Shape::gpus(GpuCount(gpus));
         // The last job grows once it runs.
@@ -274,10 +237,8 @@ fn running_job_moves_by_its_first_request_only() {
         }
         Validity::NextRound
     });
-    let mut bench = case("1x4", rounds(300.0), composed(scheduling, Moving));
-    for _ in 0..3 {
-        bench.submit(0.0, job(1, 1000.0));
-    }
+    let mut bench = case("1x4", rounds(300.0), composed(scheduling, moving));
+    bench.submit_all(0.0, vec![job(1, 1000.0); 3]);
     assert_eq!(bench.round(0.0), "place 0 on 0; place 1 on 1; place 2 on 2");
     assert_eq!(bench.round(300.0), "stop 2; place 2 on 2 3");
 }

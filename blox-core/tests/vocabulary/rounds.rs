@@ -133,20 +133,13 @@ impl<S: SharePolicy> SchedulingPolicy for ShareRounds<S> {
 }
 
 pub fn gavel() -> Pipeline {
-    Composition::new("gavel")
-        .trigger(rounds(360.0))
-        .scheduling(ShareRounds::new(Halves::default()))
-        .placement(Shapes)
-        .build()
-        .unwrap()
+    composed("gavel", ShareRounds::new(Halves::default()), Shapes)
 }
 
 #[test]
 fn gavel_shares_over_rounds_with_a_pair() {
     let mut b = case("1x1:v100,1x1:k80", rounds(360.0), gavel());
-    for _ in 0..3 {
-        b.submit(0.0, job(1, 1e6));
-    }
+    b.submit_all(0.0, vec![job(1, 1e6); 3]);
     assert_eq!(
         b.round(0.0),
         "place 0 on 0; place 1 on 0 beside 0; place 2 on 1"
@@ -232,15 +225,9 @@ impl SchedulingPolicy for Leases {
 
 #[test]
 fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
-    let policy = Composition::new("leases")
-        .trigger(rounds(100.0))
-        .scheduling(Leases)
-        .placement(Shapes)
-        .build()
-        .unwrap();
+    let policy = composed("leases", Leases, Shapes);
     let mut b = case("1x1", rounds(100.0), policy);
-    b.submit(0.0, job(1, 1e6));
-    b.submit(0.0, job(1, 1e6));
+    b.submit_all(0.0, vec![job(1, 1e6); 2]);
     assert_eq!(b.core.due(), Some(t(0.0)));
     assert_eq!(b.round(0.0), "place 0 on 0");
     // A plan with changes is followed by another decision; the next one is at the end of the lease.
@@ -251,13 +238,7 @@ fn a_lease_of_two_rounds_ends_and_is_renewed_or_passed_on() {
     assert_eq!(b.round(300.0), "");
     assert_eq!(b.core.due(), Some(t(400.0)));
     assert_eq!(b.round(400.0), "stop 1; place 0 on 0");
-    b.event(
-        450.0,
-        Event::Ended {
-            job: JobId(1),
-            outcome: Outcome::Cancelled,
-        },
-    );
+    b.cancelled(450.0, 1);
     assert_eq!(b.round(500.0), "");
     // No other job needs the GPU: the lease is renewed without a step.
     assert_eq!(b.round(600.0), "");
@@ -332,14 +313,11 @@ impl Backend for Script {
 
 #[test]
 fn a_timer_wakes_its_policy_exactly_then() {
-    let mut policy = Composition::new("appointments")
-        .scheduling(Appointments(vec![
-            (JobId(0), t(137.5)),
-            (JobId(1), t(250.25)),
-        ]))
-        .placement(Shapes)
-        .build()
-        .unwrap();
+    let mut policy = composed(
+        "appointments",
+        Appointments(vec![(JobId(0), t(137.5)), (JobId(1), t(250.25))]),
+        Shapes,
+    );
     let state = State::new(&"1x2".parse().unwrap()).unwrap();
     let mut core = blox_core::runtime::Runtime::new(state, Box::new(OnEvent::default()));
     let submit = |at: f64, n: u32| {
@@ -366,13 +344,8 @@ fn a_timer_wakes_its_policy_exactly_then() {
 
 #[test]
 fn a_timer_that_has_rung_does_not_ring_for_ever() {
-    let stubborn =
-        policy::scheduling_fn(|view: View<'_>, _: &mut JobQueue| Validity::Until(view.now()));
-    let policy = Composition::new("stubborn")
-        .scheduling(stubborn)
-        .placement(FirstFit)
-        .build()
-        .unwrap();
+    let stubborn = scheduling_fn(|view: View<'_>, _: &mut JobQueue| Validity::Until(view.now()));
+    let policy = composed("stubborn", stubborn, FirstFit);
     let mut b = case("1x1", OnEvent::default(), policy);
     b.submit(5.0, job(1, 1.0));
     b.round(5.0);
@@ -406,18 +379,16 @@ impl SchedulingPolicy for Guarded {
 
 #[test]
 fn a_promoted_job_comes_first_and_stays_first() {
-    let policy = Composition::new("guarded")
-        .trigger(rounds(300.0))
-        .scheduling(Guarded {
+    let policy = composed(
+        "guarded",
+        Guarded {
             key: Arc::new(|j| SortKey::by(j.spec().duration().secs())),
             stable: false,
-        })
-        .placement(FirstFit)
-        .build()
-        .unwrap();
+        },
+        FirstFit,
+    );
     let mut b = case("1x1", rounds(300.0), policy);
-    b.submit(0.0, job(1, 10.0));
-    b.submit(0.0, job(1, 5000.0));
+    b.submit_all(0.0, [job(1, 10.0), job(1, 5000.0)]);
     assert_eq!(b.round(0.0), "place 0 on 0");
     assert_eq!(b.round(300.0), "");
     assert_eq!(b.round(600.0), "promote 1");
@@ -427,15 +398,7 @@ fn a_promoted_job_comes_first_and_stays_first() {
     b.ended(1000.0, 0);
     b.submit(1000.0, job(1, 20.0));
     assert_eq!(b.round(1200.0), "place 1 on 0");
-    b.event(
-        1300.0,
-        Event::Crashed {
-            job: JobId(1),
-            attempt: 1,
-            work: 0.0,
-            why: Reason::Crashed,
-        },
-    );
+    b.crashed(1300.0, 1, 1, 0.0);
     // Shorter jobs were submitted meanwhile; the promoted job still precedes them.
     b.submit(1310.0, job(1, 1.0));
     assert_eq!(b.round(1500.0), "place 1 on 0");
@@ -462,15 +425,7 @@ fn eligible_since_is_the_first_decision_that_could_have_launched_it() {
     b.stopped(330.0, 0, 1);
     assert_eq!(b.job(0).eligible_since(), t(600.0));
     b.settle(330.0);
-    b.event(
-        700.0,
-        Event::Crashed {
-            job: JobId(1),
-            attempt: 1,
-            work: 0.0,
-            why: Reason::Crashed,
-        },
-    );
+    b.crashed(700.0, 1, 1, 0.0);
     assert_eq!(b.job(1).eligible_since(), t(900.0));
 }
 
@@ -506,15 +461,13 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
             FirstFit.place(&mut (), r, d)
         }
     }
-    let policy = Composition::new("clumsy")
-        .scheduling(by_key(|j| SortKey::by(j.spec().duration().secs())))
-        .placement(Clumsy { panics: 1 })
-        .build()
-        .unwrap();
+    let policy = composed(
+        "clumsy",
+        by_key(|j| SortKey::by(j.spec().duration().secs())),
+        Clumsy { panics: 1 },
+    );
     let mut b = case("1x4", rounds(300.0), policy);
-    for secs in [40.0, 30.0, 20.0, 10.0] {
-        b.submit(0.0, job(1, secs));
-    }
+    b.submit_all(0.0, [40.0, 30.0, 20.0, 10.0].map(|secs| job(1, secs)));
     let error = b.try_decide(0.0).unwrap_err();
     assert_eq!(error.to_string(), "policy `clumsy` panicked: clumsy");
     assert_eq!(
@@ -525,26 +478,15 @@ fn a_walk_cut_short_loses_no_job_of_a_kept_order() {
 
 #[test]
 fn a_key_that_an_event_changed_is_looked_at_again() {
-    let policy = Composition::new("by loss")
-        .scheduling(by_key(|j| {
-            SortKey::by(j.metric("loss").last().map_or(0.0, |m| m.1))
-        }))
-        .placement(FirstFit)
-        .build()
-        .unwrap();
-    let mut b = case("1x1", rounds(300.0), policy);
-    for _ in 0..3 {
-        b.submit(0.0, job(1, 1e6));
-    }
-    assert_eq!(b.round(0.0), "place 0 on 0");
-    b.event(
-        10.0,
-        Event::Metric {
-            job: JobId(1),
-            name: "loss".into(),
-            value: 5.0,
-        },
+    let policy = composed(
+        "by loss",
+        by_key(|j| SortKey::by(j.metric("loss").last().map_or(0.0, |m| m.1))),
+        FirstFit,
     );
+    let mut b = case("1x1", rounds(300.0), policy);
+    b.submit_all(0.0, vec![job(1, 1e6); 3]);
+    assert_eq!(b.round(0.0), "place 0 on 0");
+    b.metric(10.0, 1, "loss", 5.0);
     b.ended(20.0, 0);
     assert_eq!(b.round(300.0), "place 2 on 0");
     b.ended(320.0, 2);

@@ -1,7 +1,7 @@
 //! Nodes that move between partitions; one complete pipeline for each virtual cluster.
 
 use super::harness::*;
-use blox_core::{order::SortKey, policy::by_key, *};
+use blox_core::*;
 use blox_testing::FirstFit;
 
 fn fifo(name: &str) -> Composition {
@@ -10,7 +10,7 @@ fn fifo(name: &str) -> Composition {
 
 fn build(c: Composition) -> Pipeline {
     // Nodes move: a job that requests more than its partition has now may wait for more nodes.
-    c.scheduling(by_key(|j| SortKey::by(j.submit().secs())).valid_until_event())
+    c.scheduling(by_submission())
         .placement(FirstFit)
         .build()
         .unwrap()
@@ -55,13 +55,7 @@ fn a_blocked_head_blocks_its_own_virtual_cluster_only() {
         "0 waiting, 1 waiting, 2 running, 3 running, 4 waiting"
     );
     b.ended(150.0, 2);
-    b.event(
-        150.0,
-        Event::Ended {
-            job: JobId(0),
-            outcome: Outcome::Cancelled,
-        },
-    );
+    b.cancelled(150.0, 0);
     assert_eq!(b.round(200.0), "place 1 on 0; place 4 on 2");
 }
 
@@ -69,26 +63,15 @@ fn a_blocked_head_blocks_its_own_virtual_cluster_only() {
 fn virtual_clusters_that_share_nodes_do_not_plan_the_same_gpu() {
     let mut b = Scenario::deciding(&cluster(&[(2, None)]), rounds(100.0), both(fifo("fifo-a")));
     b.submit(0.0, job(1, 1e6).in_virtual_cluster("a"));
-    b.submit(0.0, job(1, 1e6).in_virtual_cluster("b"));
-    b.submit(0.0, job(1, 1e6).in_virtual_cluster("b"));
+    b.submit_all(0.0, vec![job(1, 1e6).in_virtual_cluster("b"); 2]);
     assert_eq!(b.round(0.0), "place 0 on 0; place 1 on 1");
     b.ended(10.0, 0);
     assert_eq!(b.round(100.0), "place 2 on 0");
 }
 
 /// Places jobs on node 0 if it has a free GPU and the requested CPUs.
-#[derive(Clone)]
-struct WithCpus;
-
-impl Stateless for WithCpus {}
-
-impl PlacementPolicy for WithCpus {
-    fn place(
-        &self,
-        (): &mut (),
-        requests: &mut JobQueue,
-        draft: &mut Draft<'_>,
-    ) -> Result<Validity, DraftError> {
+fn with_cpus() -> impl PlacementPolicy {
+    placement_fn(|requests, draft| {
         let node = NodeId(0);
         while let Some(request) = draft.next_candidate(requests) {
             let cpus = request.shapes[0].cpus;
@@ -104,7 +87,7 @@ impl PlacementPolicy for WithCpus {
             }
         }
         Ok(Validity::UntilEvent)
-    }
+    })
 }
 
 #[test]
@@ -112,11 +95,13 @@ fn virtual_clusters_that_share_nodes_do_not_plan_the_same_cpus() {
     let mut node = NodeSpec::with_gpus(4);
     node.cpus = 8.0;
     let pipeline = |name: &str| {
-        let gangs = policy::scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
-            view.active().for_each(|j| out.push(Request::gang(&j)));
+        let gangs = scheduling_fn(|view: View<'_>, out: &mut JobQueue| {
+            list(view.active(), out);
             Validity::NextRound
         });
-        let policy = Composition::new(name).scheduling(gangs).placement(WithCpus);
+        let policy = Composition::new(name)
+            .scheduling(gangs)
+            .placement(with_cpus());
         (name.into(), policy.build().unwrap())
     };
     let mut b = Scenario::deciding(

@@ -17,8 +17,7 @@ fn qssf(nodes: usize) -> Scenario {
 #[test]
 fn least_gpu_time_comes_first() {
     let mut case = qssf(1);
-    case.submit(0.0, job(8, 100.0));
-    case.submit(0.0, job(1, 700.0));
+    case.submit_all(0.0, [job(8, 100.0), job(1, 700.0)]);
     // 800 and 700 GPU-seconds.
     assert_eq!(case.round(0.0), "place 1 on 0");
 }
@@ -28,8 +27,7 @@ fn head_that_does_not_fit_blocks_all_others() {
     let mut case = qssf(1);
     case.submit(0.0, job(4, 10_000.0));
     case.round(0.0);
-    case.submit(60.0, job(8, 10.0));
-    case.submit(60.0, job(1, 1000.0));
+    case.submit_all(60.0, [job(8, 10.0), job(1, 1000.0)]);
     assert_eq!(case.round(60.0), "");
 }
 
@@ -86,9 +84,7 @@ fn nodes_wake_when_jobs_arrive_that_need_them() {
     assert_eq!(on(&case), 2);
     // As many as are needed and 2 more are on at that moment, not at the next check.
     for (at, jobs, expected) in [(60.0, 3, 5), (120.0, 5, 10)] {
-        for _ in 0..jobs {
-            case.submit(at, job(8, 1e6));
-        }
+        case.submit_all(at, vec![job(8, 1e6); jobs]);
         case.round(at);
         assert_eq!(on(&case), expected);
     }

@@ -1,8 +1,9 @@
 //! Lucid (ASPLOS 2023).
 
 use super::job;
+use crate::with;
 use blox_core::estimate::Oracle;
-use blox_core::{ClusterSpec, Composition, Event, Extras, GpuId, JobSpec, SortedMap};
+use blox_core::{ClusterSpec, Composition, Event, GpuId, JobSpec, SortedMap};
 use blox_policies::placement::{Consolidated, InOrder, Packing, PackingLimits};
 use blox_policies::scheduling::{Fifo, Lucid, LucidSettings};
 use blox_testing::Scenario;
@@ -17,10 +18,7 @@ fn with_memory(mib: f64, gpus: u32, seconds: f64, score: f64) -> JobSpec {
         ("gmem".into(), mib.into()),
         ("sharing_score".into(), score.into()),
     ]);
-    job(gpus, seconds).with_extras(Extras {
-        attributes,
-        ..Extras::default()
-    })
+    with(job(gpus, seconds), |extras| extras.attributes = attributes)
 }
 
 /// Nodes of 8 GPUs, the last of them for profiling.
@@ -76,8 +74,7 @@ fn partners_have_the_same_size_and_are_two() {
     case.submit(0.0, profiled(8, 1000.0, 0.0));
     case.round(0.0);
     case.submit(60.0, profiled(4, 1000.0, 0.0));
-    case.submit(60.0, profiled(8, 1100.0, 0.0));
-    case.submit(60.0, profiled(8, 1200.0, 0.0));
+    case.submit_all(60.0, [profiled(8, 1100.0, 0.0), profiled(8, 1200.0, 0.0)]);
     case.round(60.0);
     assert_eq!(case.gpus(1), None);
     assert!(case.gpus(2).is_some());
@@ -110,9 +107,7 @@ fn job_on_a_failed_gpu_gets_no_partner() {
 #[test]
 fn jobs_over_several_nodes_are_never_packed() {
     let mut case = lucid(2, 0, 2.0);
-    for _ in 0..2 {
-        case.submit(0.0, profiled(16, 1000.0, 0.0));
-    }
+    case.submit_all(0.0, vec![profiled(16, 1000.0, 0.0); 2]);
     case.round(0.0);
     case.round(60.0);
     assert_eq!((case.gpus(0).is_some(), case.gpus(1)), (true, None));
@@ -124,8 +119,7 @@ fn least_estimated_service_comes_first_and_blocks_no_other() {
     case.submit(0.0, job(6, 10_000.0));
     case.round(0.0);
     // 400 and 500 GPU-seconds: the first of them does not fit.
-    case.submit(60.0, job(4, 100.0));
-    case.submit(60.0, job(1, 500.0));
+    case.submit_all(60.0, [job(4, 100.0), job(1, 500.0)]);
     case.round(60.0);
     assert_eq!((case.gpus(1), case.gpus(2)), (None, Some(vec![6])));
     case.ended(100.0, 0);
@@ -136,9 +130,7 @@ fn least_estimated_service_comes_first_and_blocks_no_other() {
 #[test]
 fn profiler_takes_the_smallest_first_and_lets_each_go_at_the_limit() {
     let mut case = lucid(4, 1, -1.0);
-    case.submit(0.0, job(8, 1000.0));
-    case.submit(0.0, job(1, 1000.0));
-    case.submit(0.0, job(8, 2000.0));
+    case.submit_all(0.0, [job(8, 1000.0), job(1, 1000.0), job(8, 2000.0)]);
     case.round(0.0);
     // The last node profiles. The first job that does not fit there blocks the next.
     assert_eq!(case.phases(), "0 waiting, 1 running, 2 waiting");
@@ -153,9 +145,7 @@ fn profiler_takes_the_smallest_first_and_lets_each_go_at_the_limit() {
 #[test]
 fn job_that_fits_a_node_does_not_span_nodes() {
     let mut case = lucid(2, 0, -1.0);
-    for gpus in [6, 6, 4] {
-        case.submit(0.0, job(gpus, 1000.0));
-    }
+    case.submit_all(0.0, [6, 6, 4].map(|gpus| job(gpus, 1000.0)));
     case.round(0.0);
     // The smallest comes first and leaves 4 GPUs of its node; in the end 4 and 2 are free.
     assert_eq!(case.phases(), "0 running, 1 waiting, 2 running");
@@ -183,9 +173,7 @@ fn packing_works_around_any_rule_and_order() {
     let mut case = Scenario::new(&ClusterSpec::uniform(1, 2), fifo);
     case.submit(0.0, profiled(1, 1000.0, 0.0));
     case.round(0.0);
-    for _ in 0..2 {
-        case.submit(60.0, profiled(1, 1000.0, 0.0));
-    }
+    case.submit_all(60.0, vec![profiled(1, 1000.0, 0.0); 2]);
     case.round(60.0);
     assert_eq!(
         [0, 1, 2].map(|n| case.gpus(n)),

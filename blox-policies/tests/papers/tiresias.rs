@@ -1,8 +1,8 @@
 //! Tiresias (NSDI 2019).
 
 use super::job;
-use crate::composed;
-use blox_core::{ClusterSpec, Extras, Seconds};
+use crate::{composed, with};
+use blox_core::{ClusterSpec, Seconds};
 use blox_policies::placement::{Blocked, Consolidated, FirstFree, InOrder, Profiled};
 use blox_policies::scheduling::{ServiceHistory, TwoDas};
 use blox_testing::Scenario;
@@ -81,17 +81,10 @@ fn skewed_job_waits_for_one_node_and_others_do_not() {
     for (model, runs) in [("vgg16", false), ("resnet50", true)] {
         let placement = InOrder::new(<Profiled>::default()).when_blocked(Blocked::Skip);
         let mut case = Scenario::new(&ClusterSpec::uniform(2, 4), composed(las(), placement));
-        for _ in 0..2 {
-            case.submit(0.0, job(3, 1e6).with_extras(Extras::default()));
-        }
+        case.submit_all(0.0, vec![job(3, 1e6); 2]);
         case.round(0.0);
-        case.submit(
-            1.0,
-            job(2, 1e6).with_extras(Extras {
-                model: Some(model.into()),
-                ..Extras::default()
-            }),
-        );
+        let skewed = with(job(2, 1e6), |extras| extras.model = Some(model.into()));
+        case.submit(1.0, skewed);
         case.round(60.0);
         assert_eq!(case.gpus(2).is_some(), runs, "{model}");
     }

@@ -3,8 +3,8 @@
 use blox_core::runtime::Runtime;
 use blox_core::{
     Action, Assignment, ClusterSpec, Command, Decision, DecisionError, DecisionTrigger, Event,
-    EventError, GpuId, Input, JobId, JobRef, JobSpec, Lens, Outcome, Phase, Refused, Rounds,
-    Scheduler, State, Time,
+    EventError, GpuId, Input, JobId, JobRef, JobSpec, Lens, Outcome, Phase, Reason, Refused,
+    Rounds, Scheduler, State, Time,
 };
 use std::sync::Arc;
 
@@ -137,6 +137,13 @@ impl Scenario {
         job
     }
 
+    /// Submits jobs, each with `at` as its time of submission.
+    pub fn submit_all(&mut self, at: f64, specs: impl IntoIterator<Item = JobSpec>) {
+        for spec in specs {
+            self.submit(at, spec);
+        }
+    }
+
     /// Applies an event.
     pub fn event(&mut self, at: f64, event: Event) {
         self.try_event(at, event).unwrap();
@@ -169,6 +176,36 @@ impl Scenario {
     pub fn ended(&mut self, at: f64, job: u32) {
         let (job, outcome) = (JobId(job), Outcome::Completed);
         self.event(at, Event::Ended { job, outcome });
+    }
+
+    /// Reports a job as cancelled.
+    pub fn cancelled(&mut self, at: f64, job: u32) {
+        let (job, outcome) = (JobId(job), Outcome::Cancelled);
+        self.event(at, Event::Ended { job, outcome });
+    }
+
+    /// Reports a crash of a launch, after which `work` iterations are kept.
+    pub fn crashed(&mut self, at: f64, job: u32, attempt: u32, work: f64) {
+        let (job, why) = (JobId(job), Reason::Crashed);
+        let crashed = Event::Crashed {
+            job,
+            attempt,
+            work,
+            why,
+        };
+        self.event(at, crashed);
+    }
+
+    /// Reports a launch that failed to start.
+    pub fn launch_failed(&mut self, at: f64, job: u32, attempt: u32, why: &str) {
+        let (job, why) = (JobId(job), why.into());
+        self.event(at, Event::LaunchFailed { job, attempt, why });
+    }
+
+    /// Reports a number of a job.
+    pub fn metric(&mut self, at: f64, job: u32, name: &str, value: f64) {
+        let (job, name) = (JobId(job), name.into());
+        self.event(at, Event::Metric { job, name, value });
     }
 
     /// Returns the steps of a decision made now, for instance `stop 0; place 1 on 2 3`.

@@ -18,6 +18,17 @@ const JOB: JobId = JobId(0);
 /// Lower than every fencing number of the scheduler's first epoch.
 const FIRST_LIFE: u64 = 1 << 32;
 
+/// Starts a scheduler that waits for two nodes.
+fn begun(saved: Saved, log: &[Record], cluster: &str, now: u64, at: Time) -> Controller {
+    let settings = Settings {
+        wait_for_nodes: 2,
+        ..Settings::default()
+    };
+    let trigger = Box::new(Rounds::every(Seconds::new(2.0)).unwrap());
+    let cluster = ClusterId(cluster.into());
+    Controller::begin(settings, saved, log, cluster, trigger, Millis(now), at).0
+}
+
 /// A scheduler, two nodes with one GPU each, and a job that takes both.
 struct Gang {
     scheduler: Controller,
@@ -45,6 +56,13 @@ impl Gang {
     /// Creates a world with a job of this duration in seconds.
     fn lasting(secs: f64) -> Self {
         Self::with(&[], secs)
+    }
+
+    /// Creates a world in which a job of this duration runs.
+    fn running(secs: f64) -> Self {
+        let mut gang = Self::lasting(secs);
+        gang.runs(1, &[0, 1]);
+        gang
     }
 
     /// Creates a world whose scheduler starts with a log.
@@ -75,20 +93,8 @@ impl Gang {
 
     /// Creates a world with a job that has further attributes.
     fn of(log: &[Record], secs: f64, mut extras: Extras) -> Self {
-        let (scheduler, _) = Controller::begin(
-            Settings {
-                wait_for_nodes: 2,
-                ..Settings::default()
-            },
-            Saved::default(),
-            log,
-            ClusterId("c".into()),
-            Box::new(Rounds::every(Seconds::new(2.0)).unwrap()),
-            Millis(0),
-            Time::ZERO,
-        );
         let mut gang = Gang {
-            scheduler,
+            scheduler: begun(Saved::default(), log, "c", 0, Time::ZERO),
             now: 0,
             seq: 0,
             has: Default::default(),
@@ -223,6 +229,14 @@ impl Gang {
         self.has[node].insert(attempt, status);
     }
 
+    /// Lets a launch end like this on both nodes.
+    fn ends(&mut self, attempt: u32, status: Status) {
+        for node in 0..2 {
+            self.set(node, attempt, status.clone());
+        }
+        self.beat();
+    }
+
     /// Advances until launch `attempt` runs on these nodes. It does not start on the others.
     fn runs(&mut self, attempt: u32, nodes: &[usize]) {
         for _ in 0..30 {
@@ -262,14 +276,7 @@ impl Gang {
         let saved = self.scheduler.save();
         let at = self.scheduler.time(Millis(self.now + secs * 1_000));
         self.now += secs * 1_000;
-        let settings = Settings {
-            wait_for_nodes: 2,
-            ..Settings::default()
-        };
-        let (new, trigger) = (ClusterId("other".into()), Rounds::every(Seconds::new(2.0)));
-        let trigger = Box::new(trigger.unwrap());
-        let now = Millis(self.now);
-        (self.scheduler, _) = Controller::begin(settings, saved, &[], new, trigger, now, at);
+        self.scheduler = begun(saved, &[], "other", self.now, at);
     }
 
     fn granted(&self) -> u64 {
@@ -284,6 +291,10 @@ impl Gang {
 
 fn id(attempt: u32) -> AttemptId {
     AttemptId { job: JOB, attempt }
+}
+
+fn progress(done: f64, saved: f64) -> Option<Progress> {
+    Some(Progress { done, saved })
 }
 
 fn done(exit: Exit) -> Status {
@@ -303,20 +314,10 @@ fn done_after(exit: Exit, secs: u64) -> Status {
 #[test]
 fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
     let at = Time::ZERO;
-    let mut first = Gang::new();
-    first.runs(1, &[0, 1]);
+    let first = Gang::running(9.0);
     // An old copy of the log, without the job; another job is submitted to it.
-    let cluster = ClusterId("c".into());
-    let copy = [
-        Record::Cluster {
-            id: cluster,
-            origin: at,
-        },
-        Record::Epoch {
-            epoch: Epoch(1),
-            at,
-        },
-    ];
+    let (id, origin, epoch) = (ClusterId("c".into()), at, Epoch(1));
+    let copy = [Record::Cluster { id, origin }, Record::Epoch { epoch, at }];
     let mut g = Gang::with(&copy, 9.0);
     g.has = first.has;
     g.beats(10);
@@ -326,12 +327,7 @@ fn what_an_old_copy_of_the_log_grants_is_not_what_runs_already() {
 
 #[test]
 fn cluster_time_counts_from_the_first_start_of_a_log() {
-    let begin = |saved, now, unix| {
-        let trigger = Box::new(Rounds::every(Seconds::new(2.0)).unwrap());
-        let (settings, id) = (Settings::default(), ClusterId("c".into()));
-        let unix = Time::new(unix);
-        Controller::begin(settings, saved, &[], id, trigger, Millis(now), unix).0
-    };
+    let begin = |saved, now, unix| begun(saved, &[], "c", now, Time::new(unix));
     let first = begin(Saved::default(), 5_000, 1e9);
     assert_eq!(first.time(Millis(6_000)), Time::new(1.0));
     let again = begin(first.save(), 0, 1e9 + 100.0);
@@ -344,8 +340,7 @@ fn cluster_time_counts_from_the_first_start_of_a_log() {
 
 #[test]
 fn ranks_may_end_as_far_apart_as_they_like() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     assert_eq!(g.phase(), Some(Phase::Running));
     g.set(0, 1, done(Exit::Completed));
     g.beats(600);
@@ -380,8 +375,7 @@ fn ranks_that_end_before_others_begin_do_not_keep_the_launch_from_starting() {
 
 #[test]
 fn a_rank_that_fails_after_others_ended_well_has_failed_the_launch() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.set(0, 1, done(Exit::Completed));
     g.beats(60);
     g.set(1, 1, done(Exit::Failed { code: 3 }));
@@ -393,8 +387,7 @@ fn a_rank_that_fails_after_others_ended_well_has_failed_the_launch() {
 
 /// Both nodes are unreachable, and the launch is given up.
 fn given_up() -> Gang {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.silent = [true; 2];
     g.beats(30);
     assert_eq!(g.phase(), Some(Phase::Waiting));
@@ -428,8 +421,7 @@ fn what_an_outage_of_the_scheduler_took_is_not_counted_as_run() {
         (1, [Exit::Yielded; 2], 112.0),
         (100, [Exit::Yielded, Exit::Cut], 0.0),
     ] {
-        let mut g = Gang::lasting(9_000.0);
-        g.runs(1, &[0, 1]);
+        let mut g = Gang::running(9_000.0);
         g.beats(beats);
         let before = g.attained();
         let near = beats as f64 - 2.0..=beats as f64 + 4.0;
@@ -450,8 +442,7 @@ fn what_an_outage_of_the_scheduler_took_is_not_counted_as_run() {
 
 #[test]
 fn what_an_outage_took_is_not_counted_of_a_job_that_is_put_back_before_its_end_is_heard() {
-    let mut g = Gang::lasting(9_000.0);
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9_000.0);
     g.beats(100);
     g.outage(3_600);
     g.step(Heard::Request(Request::Requeue(JOB)));
@@ -466,8 +457,7 @@ fn what_an_outage_took_is_not_counted_of_a_job_that_is_put_back_before_its_end_i
 
 #[test]
 fn what_ran_since_the_core_last_heard_of_anything_counts() {
-    let mut g = Gang::lasting(9_000.0);
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9_000.0);
     let start = g.now;
     g.now += 20_000;
     g.set(0, 1, done_after(Exit::Yielded, 20));
@@ -485,8 +475,7 @@ fn what_ran_since_the_core_last_heard_of_anything_counts() {
 #[test]
 fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
     // Time of the last report before the loss.
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.beats(100);
     let heard = g.attained();
     g.silent = [true; 2];
@@ -494,8 +483,7 @@ fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
     assert_eq!(g.phase(), Some(Phase::Waiting));
     assert_eq!(g.attained(), heard);
     // Last time in the log before the outage.
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.beats(100);
     let known = g.attained();
     g.silent = [true; 2];
@@ -508,8 +496,7 @@ fn a_launch_of_a_node_that_never_speaks_again_counts_as_far_as_is_known() {
         g.attained()
     );
     // The end was not observed, and the node does not know its time.
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.beats(100);
     g.set(0, 1, done_after(Exit::Lost, 0));
     g.set(1, 1, done_after(Exit::Lost, 90));
@@ -528,8 +515,7 @@ fn work_that_was_done_in_part_out_of_reach_is_done_again() {
 
 #[test]
 fn when_a_node_is_lost_the_ranks_on_others_may_save_their_work() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.silent[0] = true;
     g.beats(30);
     assert_eq!(g.told[1].get(&1), Some(&Wish::Yield(Millis::secs(7))));
@@ -546,8 +532,7 @@ fn when_a_node_is_lost_the_ranks_on_others_may_save_their_work() {
 
 #[test]
 fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.sessions[1] = 2;
     g.has[1].clear();
     g.beat();
@@ -564,9 +549,7 @@ fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
     assert_eq!(ends, [Exit::Yielded, Exit::Lost]);
     assert_eq!((g.outcome, g.granted()), (None, 2));
     // Orders that it had not received before are repeated.
-    for _ in 0..5 {
-        g.beat();
-    }
+    g.beats(10);
     g.sessions[1] = 3;
     g.beat();
     assert_eq!(g.told[1].get(&2), Some(&Wish::Prepare));
@@ -575,10 +558,7 @@ fn what_a_later_life_of_a_node_manager_does_not_know_of_is_not_started_again() {
 #[test]
 fn what_a_launch_saved_counts_that_its_nodes_do_not_know_of_any_more() {
     let mut g = Gang::new();
-    g.said.progress = Some(Progress {
-        done: 6.0,
-        saved: 5.0,
-    });
+    g.said.progress = progress(6.0, 5.0);
     g.runs(1, &[0, 1]);
     g.sessions = [2; 2];
     g.has = Default::default();
@@ -588,8 +568,7 @@ fn what_a_launch_saved_counts_that_its_nodes_do_not_know_of_any_more() {
 
 #[test]
 fn when_a_rank_fails_those_on_other_nodes_have_as_long_as_on_its_own() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.set(0, 1, done(Exit::Failed { code: 3 }));
     g.beat();
     let kill = Settings::default().timers.kill;
@@ -599,13 +578,9 @@ fn when_a_rank_fails_those_on_other_nodes_have_as_long_as_on_its_own() {
 /// A job whose first launch saves 5 iterations and is then replaced by a second launch.
 fn saved_five() -> Gang {
     let mut g = Gang::new();
-    g.said.progress = Some(Progress {
-        done: 6.0,
-        saved: 5.0,
-    });
+    g.said.progress = progress(6.0, 5.0);
     g.runs(1, &[0, 1]);
-    let requeue = Heard::Request(Request::Requeue(JOB));
-    g.step(requeue);
+    g.step(Heard::Request(Request::Requeue(JOB)));
     for node in 0..2 {
         g.set(node, 1, done(Exit::Cut));
     }
@@ -620,22 +595,13 @@ fn saved_five() -> Gang {
 #[test]
 fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
     let mut g = saved_five();
-    for node in 0..2 {
-        g.set(node, 2, done(Exit::Failed { code: 3 }));
-    }
-    g.beat();
+    g.ends(2, done(Exit::Failed { code: 3 }));
     assert_eq!((g.phase(), g.work()), (Some(Phase::Deferred), 5.0));
     // Neither does a launch that has saved nothing yet.
     let mut g = saved_five();
-    g.said.progress = Some(Progress {
-        done: 6.0,
-        saved: 0.0,
-    });
+    g.said.progress = progress(6.0, 0.0);
     g.beat();
-    for node in 0..2 {
-        g.set(node, 2, done(Exit::Cut));
-    }
-    g.beat();
+    g.ends(2, done(Exit::Cut));
     assert_eq!(g.work(), 5.0);
 }
 
@@ -643,8 +609,7 @@ fn a_launch_that_says_nothing_of_itself_takes_no_work_back() {
 fn a_node_is_lost_only_if_it_says_nothing() {
     let why = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.reason().to_string());
     assert_eq!(why(&given_up()).as_deref(), Some("node lost"));
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     let Status::Done(mut end) = done(Exit::Lost) else {
         return;
     };
@@ -658,8 +623,7 @@ fn a_node_is_lost_only_if_it_says_nothing() {
 #[test]
 fn the_first_failure_says_what_becomes_of_a_job() {
     // The rank on the lower-numbered node fails as a consequence.
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     for (node, code) in [(1, 42), (0, 1)] {
         g.set(node, 1, done(Exit::Failed { code }));
         g.report(node);
@@ -670,17 +634,10 @@ fn the_first_failure_says_what_becomes_of_a_job() {
 
 #[test]
 fn what_a_launch_says_with_its_end_counts() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.step(Heard::Request(Request::Requeue(JOB)));
-    g.said.progress = Some(Progress {
-        done: 5.0,
-        saved: 5.0,
-    });
-    for node in 0..2 {
-        g.set(node, 1, done(Exit::Yielded));
-    }
-    g.beat();
+    g.said.progress = progress(5.0, 5.0);
+    g.ends(1, done(Exit::Yielded));
     assert_eq!((g.phase(), g.work()), (Some(Phase::Waiting), 5.0));
 }
 
@@ -694,15 +651,13 @@ fn losses(g: &Gang) -> Vec<(f64, f64)> {
 
 /// Reports this progress and loss for the job.
 fn says(g: &mut Gang, done: f64, loss: f64) {
-    let saved = 0.0;
-    g.said.progress = Some(Progress { done, saved });
+    g.said.progress = progress(done, 0.0);
     g.said.metrics.insert("loss".into(), loss);
 }
 
 #[test]
 fn what_a_job_says_reaches_the_policies_once_in_a_while() {
-    let mut g = Gang::lasting(5_000.0);
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(5_000.0);
     let speed = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.rate());
     assert_eq!(speed(&g), Some(1.0));
     // The job runs at 0.25 iterations per second. Every report has a reading, and one in five is
@@ -743,8 +698,7 @@ fn what_a_job_says_reaches_the_policies_once_in_a_while() {
 
 #[test]
 fn a_job_that_gets_no_further_is_not_taken_to() {
-    let mut g = Gang::lasting(5_000.0);
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(5_000.0);
     let speed = |g: &Gang| g.scheduler.view().job(JOB).map(|j| j.rate());
     says(&mut g, 100.0, 0.5);
     g.beats(1_000);
@@ -769,10 +723,7 @@ fn nonsense_of_a_job_does_not_spoil_what_is_kept() {
         let names = ["pass_s", "step_s", "grad_sqr", "grad_var", "batch_per_gpu"];
         let numbers = names.map(|name| (name.into(), x));
         g.said.metrics.extend(numbers);
-        g.said.progress = Some(Progress {
-            done: x,
-            saved: 0.0,
-        });
+        g.said.progress = progress(x, 0.0);
         g.beats(100);
         let saved = serde_json::to_string(&g.scheduler.save()).unwrap();
         assert!(
@@ -786,8 +737,7 @@ fn nonsense_of_a_job_does_not_spoil_what_is_kept() {
 
 #[test]
 fn the_last_word_of_a_launch_is_passed_on_at_once() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     says(&mut g, 1.0, 0.5);
     g.beat();
     says(&mut g, 3.0, 0.25);
@@ -805,8 +755,7 @@ fn the_last_word_of_a_launch_is_passed_on_at_once() {
 
 #[test]
 fn a_job_that_went_back_is_measured_from_there() {
-    let mut g = Gang::lasting(5_000.0);
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(5_000.0);
     let mut goes_on = |from: f64, by: f64| {
         for step in 0..30 {
             says(&mut g, from + by * f64::from(step), 1.0);
@@ -820,8 +769,7 @@ fn a_job_that_went_back_is_measured_from_there() {
 
 #[test]
 fn the_numbers_of_rank_0_count_and_others_fill_in() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     let all = |g: &Gang| {
         let said = g.scheduler.launches().said(id(1));
         let progress = said.progress.map(|p| (p.done, p.saved));
@@ -830,10 +778,7 @@ fn the_numbers_of_rank_0_count_and_others_fill_in() {
     };
     for node in [1, 0] {
         let x = f64::from(node as u32);
-        g.said.progress = Some(Progress {
-            done: 5.0 + x,
-            saved: 4.0 - x,
-        });
+        g.said.progress = progress(5.0 + x, 4.0 - x);
         let own = ["a", "b"][node];
         g.said.metrics = [("loss".into(), x), (own.into(), 7.0)].into();
         g.report(node);
@@ -899,10 +844,7 @@ fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
     assert_eq!(&serde_json::from_str::<Durable>(&text).unwrap(), durable);
     // The next launch starts with a more efficient batch size, and at the modelled speed.
     g.step(Heard::Request(Request::Requeue(JOB)));
-    for node in 0..2 {
-        g.set(node, 1, done(Exit::Yielded));
-    }
-    g.beat();
+    g.ends(1, done(Exit::Yielded));
     g.said = Said::default();
     g.runs(2, &[0, 1]);
     assert_eq!(batch(&g, 2), Some((64, 1)));
@@ -918,18 +860,14 @@ fn steps_of_a_job_that_trains_become_a_model_of_its_goodput() {
     assert_eq!(rate, Some(model.goodput(2, 2, 64, 1) / 64.0));
     // Nothing is stored of a job that has ended.
     g.step(Heard::Request(Request::Cancel(JOB)));
-    for node in 0..2 {
-        g.set(node, 2, done(Exit::Cut));
-    }
-    g.beat();
+    g.ends(2, done(Exit::Cut));
     assert_eq!(g.outcome, Some(Outcome::Cancelled));
     assert!(g.scheduler.launches().durable().steps.is_empty());
 }
 
 #[test]
 fn a_job_has_sixteen_names_and_no_more() {
-    let mut g = Gang::lasting(5_000.0);
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(5_000.0);
     for step in 0..5u32 {
         let names = (0..10).map(|i| format!("m{}", step * 10 + i).as_str().into());
         g.said.metrics = names.map(|n| (n, 0.5)).collect();
@@ -988,10 +926,7 @@ fn launch_zero_after_a_stop_is_resumed() {
     g.said = Said::default();
     g.runs(2, &[0, 1]);
     assert_eq!(g.phase(), Some(Phase::Running));
-    for node in 0..2 {
-        g.set(node, 2, done(Exit::Completed));
-    }
-    g.beat();
+    g.ends(2, done(Exit::Completed));
     let durable = g.scheduler.launches().durable();
     assert_eq!(durable.failures.get(&JOB), None);
     assert_eq!((g.outcome, g.granted()), (Some(Outcome::Completed), 2));
@@ -1014,15 +949,13 @@ fn launch_zero_after_all_iterations_is_completed() {
 
 #[test]
 fn launch_that_completes_while_it_stops_is_shown_with_its_last_progress() {
-    let mut g = Gang::lasting(100.0);
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(100.0);
     g.preempts = true;
     while g.phase() == Some(Phase::Running) {
         g.beat();
     }
     assert_eq!(g.phase(), Some(Phase::Stopping));
-    let (done, saved) = (100.0, 100.0);
-    g.said.progress = Some(Progress { done, saved });
+    g.said.progress = progress(100.0, 100.0);
     for node in 0..2 {
         g.set(node, 1, stopped_with_zero());
     }
@@ -1046,8 +979,7 @@ fn launch_zero_that_means_complete_is_completed() {
 
 #[test]
 fn launch_zero_after_a_lost_lease_is_resumed() {
-    let mut g = Gang::lasting(100.0);
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(100.0);
     for node in 0..2 {
         g.set(node, 1, stopped_with_zero());
     }
@@ -1112,8 +1044,7 @@ fn launch_after_a_restart_waits_for_its_address() {
 
 #[test]
 fn hold_in_the_retry_delay_cancels_the_retry() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.set(0, 1, done(Exit::Failed { code: 3 }));
     g.set(1, 1, done(Exit::Cut));
     g.beat();
@@ -1130,8 +1061,7 @@ fn hold_in_the_retry_delay_cancels_the_retry() {
 
 #[test]
 fn remove_of_a_node_with_an_open_launch_fails() {
-    let mut g = Gang::new();
-    g.runs(1, &[0, 1]);
+    let mut g = Gang::running(9.0);
     g.silent[1] = true;
     g.beats(10);
     let remove = |g: &mut Gang| {

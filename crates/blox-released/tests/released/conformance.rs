@@ -3,8 +3,8 @@
 
 use blox_core::{
     AdmissionDecision, AdmissionDecisions, AdmissionPolicy, AnyPlacement, ClusterManager,
-    Composition, Event, JobId, NodeAction, NodeActions, NodeId, OnEvent, Pipeline, Policy, Rounds,
-    SchedulingPolicy, Seconds, Time, Validity, View,
+    Composition, Event, JobId, NodeAction, NodeActions, NodeId, OnEvent, Pipeline, PlacementPolicy,
+    Policy, Rounds, SchedulingPolicy, Seconds, Time, Validity, View,
 };
 use blox_policies::admission::{LoadThreshold, Quota, QuotaBy};
 use blox_policies::cluster::{Maintenance, Quarantine, Window};
@@ -169,20 +169,23 @@ fn schedulings() -> Vec<ComponentSpec<Schedule>> {
 
 type Placement = Arc<dyn AnyPlacement>;
 
+fn placed<P: PlacementPolicy>(
+    name: impl Into<String>,
+    make: impl Fn() -> P + Sync + 'static,
+) -> ComponentSpec<Placement> {
+    named(name, move || Arc::new(make()) as Placement)
+}
+
 fn placements() -> Vec<ComponentSpec<Placement>> {
     let mut list: Vec<ComponentSpec<Placement>> = vec![
-        named("first-free", || {
-            Arc::new(InOrder::new(FirstFree)) as Placement
-        }),
-        named("first-free-skip", || {
-            Arc::new(InOrder::new(FirstFree).when_blocked(Blocked::Skip)) as Placement
+        placed("first-free", || InOrder::new(FirstFree)),
+        placed("first-free-skip", || {
+            InOrder::new(FirstFree).when_blocked(Blocked::Skip)
         })
         .starving(),
-        named("first-free-easy", || {
-            Arc::new(EasyBackfill::new(FirstFree)) as Placement
-        }),
+        placed("first-free-easy", || EasyBackfill::new(FirstFree)),
         // A job whose count of GPUs is never reached exactly is never placed.
-        named("scattered", || Arc::new(blox::Scattered) as Placement).starving(),
+        placed("scattered", || blox::Scattered).starving(),
     ];
     for allocation in [
         Allocation::Proportional,
@@ -190,11 +193,11 @@ fn placements() -> Vec<ComponentSpec<Placement>> {
         Allocation::Tune,
     ] {
         let name = |rule: &str| format!("synergy-{allocation:?}-{rule}");
-        list.push(named(name("consolidated"), move || {
-            Arc::new(Synergy::new(Consolidated::default()).with(allocation)) as Placement
+        list.push(placed(name("consolidated"), move || {
+            Synergy::new(Consolidated::default()).with(allocation)
         }));
-        list.push(named(name("first-free"), move || {
-            Arc::new(Synergy::new(FirstFree).with(allocation)) as Placement
+        list.push(placed(name("first-free"), move || {
+            Synergy::new(FirstFree).with(allocation)
         }));
     }
     for mode in [
@@ -206,28 +209,31 @@ fn placements() -> Vec<ComponentSpec<Placement>> {
             // On nodes of different sizes, the fair share can exceed the smallest node.
             let make = move || {
                 let placement = synergy::Allocate::new(mode).consolidating(place);
-                Arc::new(placement.reserving(place)) as Placement
+                placement.reserving(place)
             };
-            list.push(named(format!("synergy-released-{mode:?}-{place}"), make).starving());
+            list.push(placed(format!("synergy-released-{mode:?}-{place}"), make).starving());
         }
     }
     for split in [Split::Span, Split::WholeNodes, Split::Never] {
         let rule = Consolidated::new(split);
         let name = |kind: &str| format!("consolidated-{split:?}{kind}");
-        list.push(named(name(""), move || {
-            Arc::new(InOrder::new(rule)) as Placement
-        }));
+        list.push(placed(name(""), move || InOrder::new(rule)));
         list.push(
-            named(name("-skip"), move || {
-                Arc::new(InOrder::new(rule).when_blocked(Blocked::Skip)) as Placement
+            placed(name("-skip"), move || {
+                InOrder::new(rule).when_blocked(Blocked::Skip)
             })
             .starving(),
         );
-        list.push(named(name("-easy"), move || {
-            Arc::new(EasyBackfill::new(rule)) as Placement
-        }));
+        list.push(placed(name("-easy"), move || EasyBackfill::new(rule)));
     }
     list
+}
+
+/// Checks a suite, and names what it tests in a failure.
+fn conforms(name: &str, suite: &Suite<'_>) {
+    if let Err(failure) = suite.check() {
+        panic!("{name}: {failure}");
+    }
 }
 
 fn suite<'a>(build: impl Fn() -> Pipeline + Sync + 'a, starves: bool) -> Suite<'a> {
@@ -259,9 +265,7 @@ fn cross(cases: u64, trigger: fn(Composition) -> Composition) {
                 if knows_one_type(&placement.name) {
                     suite = suite.without(Fault::GpuTypes);
                 }
-                if let Err(failure) = suite.check() {
-                    panic!("{failure}");
-                }
+                conforms("composition", &suite);
             }
             first += cases;
         }
@@ -321,9 +325,8 @@ fn gavels_conform_in(cases: u64) {
                 .build()
                 .unwrap()
         };
-        if let Err(failure) = suite(build, false).cases(cases).check() {
-            panic!("share policy {i}: {failure}");
-        }
+        let name = format!("share policy {i}");
+        conforms(&name, &suite(build, false).cases(cases));
     }
 }
 
@@ -349,9 +352,7 @@ fn shockwave_conforms_with_every_market() {
                 .build()
                 .unwrap()
         };
-        if let Err(failure) = suite(build, false).cases(24).check() {
-            panic!("market {i}: {failure}");
-        }
+        conforms(&format!("market {i}"), &suite(build, false).cases(24));
     }
 }
 
@@ -378,9 +379,8 @@ fn under(base: impl Fn() -> Composition + Sync, cases: u64, starves: bool) {
                 continue;
             }
             let build = || (scheduling.make)()(base(), &*placement.make);
-            if let Err(failure) = suite(build, starves).cases(cases).check() {
-                panic!("{} over {}: {failure}", scheduling.name, placement.name);
-            }
+            let name = format!("{} over {}", scheduling.name, placement.name);
+            conforms(&name, &suite(build, starves).cases(cases));
         }
     }
 }
@@ -485,17 +485,11 @@ fn maintenance_conforms() {
 fn jobs_as_good_as_equal_lie_in_one_order_before_and_after_a_restart() {
     let build = || {
         let skip = InOrder::new(Consolidated::default()).when_blocked(Blocked::Skip);
-        let base = on_event(Composition::new("las"));
-        base.scheduling(Las::default())
-            .placement(skip)
-            .build()
-            .unwrap()
+        let las = on_event(Composition::new("las")).scheduling(Las::default());
+        las.placement(skip).build().unwrap()
     };
     for case in 11_560..11_600 {
-        let cases = suite(build, true).only(case).jobs(14);
-        if let Err(failure) = cases.check() {
-            panic!("{failure}");
-        }
+        conforms("las", &suite(build, true).only(case).jobs(14));
     }
 }
 

@@ -36,11 +36,9 @@ fn fifo(nodes: usize, placement: impl PlacementPolicy + 'static) -> Scenario {
 }
 
 /// Submits jobs, and returns the steps of a round with the CPUs and memory that they grant, in order
-/// of jobs: `0: GPUs 0,1 c4 m20` or `1: stop`.
-fn granted(case: &mut Scenario, at: f64, jobs: impl IntoIterator<Item = JobSpec>) -> Vec<String> {
-    for spec in jobs {
-        case.submit(0.0, spec);
-    }
+/// of jobs: `0: GPUs 0,1 c4 m20; 1: stop`.
+fn granted(case: &mut Scenario, at: f64, jobs: impl IntoIterator<Item = JobSpec>) -> String {
+    case.submit_all(0.0, jobs);
     case.round(at);
     let plan = case.core.plan();
     let text = plan.actions.iter().map(|action| match action {
@@ -54,17 +52,12 @@ fn granted(case: &mut Scenario, at: f64, jobs: impl IntoIterator<Item = JobSpec>
     });
     let mut text: Vec<String> = text.collect();
     text.sort();
-    text
+    text.join("; ")
 }
 
 /// Four jobs on one node. Three of them want more cores than their share.
 fn hungry() -> [JobSpec; 4] {
-    [
-        job(1, 6.0, 5.0),
-        job(1, 1.0, 5.0),
-        job(1, 3.0, 5.0),
-        job(1, 4.0, 5.0),
-    ]
+    [6.0, 1.0, 3.0, 4.0].map(|cpus| job(1, cpus, 5.0))
 }
 
 #[test]
@@ -74,32 +67,25 @@ fn tuning_gives_all_of_it_first_and_takes_back_what_others_need() {
     // the first job gives up what exceeds its share.
     assert_eq!(
         granted(&mut b, 0.0, hungry()),
-        [
-            "0: GPUs 0 c2 m5",
-            "1: GPUs 3 c1 m5",
-            "2: GPUs 2 c2 m5",
-            "3: GPUs 1 c2 m5"
-        ]
+        "0: GPUs 0 c2 m5; 1: GPUs 3 c1 m5; 2: GPUs 2 c2 m5; 3: GPUs 1 c2 m5"
     );
     // After two jobs have ended, the first job gets its whole demand on its current GPU.
     b.ended(300.0, 1);
     b.ended(300.0, 3);
     assert_eq!(
         granted(&mut b, 300.0, []),
-        ["0: GPUs 0 c6 m5", "2: GPUs 1 c2 m5", "2: stop"]
+        "0: GPUs 0 c6 m5; 2: GPUs 1 c2 m5; 2: stop"
     );
 }
 
 #[test]
 fn the_other_allocations_are_what_it_is_compared_with() {
-    let mut b = fifo(
-        1,
-        Synergy::new(Consolidated::default()).with(Allocation::Greedy),
-    );
+    let greedy = Synergy::new(Consolidated::default()).with(Allocation::Greedy);
+    let mut b = fifo(1, greedy);
     // In order of jobs, with backfill: jobs that do not fit are skipped although GPUs are free.
     assert_eq!(
         granted(&mut b, 0.0, hungry()),
-        ["0: GPUs 0 c6 m5", "1: GPUs 1 c1 m5"]
+        "0: GPUs 0 c6 m5; 1: GPUs 1 c1 m5"
     );
     assert_eq!(
         b.core.reason_for(JobId(2)).to_string(),
@@ -108,12 +94,7 @@ fn the_other_allocations_are_what_it_is_compared_with() {
     let mut b = fifo(1, Synergy::new(FirstFree).with(Allocation::Proportional));
     assert_eq!(
         granted(&mut b, 0.0, hungry()),
-        [
-            "0: GPUs 0 c2 m10",
-            "1: GPUs 3 c2 m10",
-            "2: GPUs 2 c2 m10",
-            "3: GPUs 1 c2 m10"
-        ]
+        "0: GPUs 0 c2 m10; 1: GPUs 3 c2 m10; 2: GPUs 2 c2 m10; 3: GPUs 1 c2 m10"
     );
 }
 
@@ -123,11 +104,7 @@ fn a_demand_is_capped_to_a_node_and_a_job_that_does_not_say_has_its_share() {
     let jobs = [job(2, 100.0, 100.0), job(1, 0.0, 0.0), job(6, 50.0, 12.0)];
     assert_eq!(
         granted(&mut b, 0.0, jobs),
-        [
-            "0: GPUs 8,9 c8 m40",
-            "1: GPUs 6 c2 m10",
-            "2: GPUs 0,1,2,3,4,5 c12 m12"
-        ]
+        "0: GPUs 8,9 c8 m40; 1: GPUs 6 c2 m10; 2: GPUs 0,1,2,3,4,5 c12 m12"
     );
 }
 
@@ -182,19 +159,12 @@ fn orders_rank_by_what_they_say() {
             late(job(3, 8.0, 1.0), 2000.0),
             late(job(3, 1.0, 20.0), 1000.0),
         ];
-        granted(&mut b, 600.0, jobs)[0]
-            .split(':')
-            .next()
-            .unwrap()
-            .to_owned()
+        let granted = granted(&mut b, 600.0, jobs);
+        granted.split(':').next().unwrap().to_owned()
     };
     let on = |scheduled: Composition| {
-        running(
-            scheduled
-                .placement(Synergy::new(FirstFree))
-                .build()
-                .unwrap(),
-        )
+        let policy = scheduled.placement(Synergy::new(FirstFree)).build();
+        running(policy.unwrap())
     };
     let base = || Composition::new("test");
     // 4 x 900, 3 x 2000, 3 x 1000 GPU-seconds.
@@ -222,12 +192,7 @@ fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
     // the first job is shrunk to its share, and its memory is raised to it.
     assert_eq!(
         granted(&mut b, 0.0, hungry()),
-        [
-            "0: GPUs 0 c2 m10",
-            "1: GPUs 1 c1 m5",
-            "2: GPUs 2 c2 m10",
-            "3: GPUs 3 c2 m10"
-        ]
+        "0: GPUs 0 c2 m10; 1: GPUs 1 c1 m5; 2: GPUs 2 c2 m10; 3: GPUs 3 c2 m10"
     );
     let mut b = Scenario::new(&cluster(2), build(released::Mode::Greedy, true));
     // A job with one GPU takes the highest GPU of the server with the fewest free GPUs. A job with
@@ -238,6 +203,6 @@ fn the_released_program_shrinks_by_the_share_and_raises_what_is_below_it() {
             0.0,
             [job(1, 1.0, 1.0), job(2, 2.0, 2.0), job(1, 6.0, 1.0)]
         ),
-        ["0: GPUs 3 c1 m1", "1: GPUs 0,1 c2 m2", "2: GPUs 7 c6 m1"]
+        "0: GPUs 3 c1 m1; 1: GPUs 0,1 c2 m2; 2: GPUs 7 c6 m1"
     );
 }
